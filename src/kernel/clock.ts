@@ -1,0 +1,7 @@
+/** The only source of the current time. Tests pass a clock that they move by hand. */
+export interface Clock {
+  /** Milliseconds since 1970-01-01T00:00:00Z. */
+  now(): number;
+}
+
+export const systemClock: Clock = { now: () => Date.now() };
