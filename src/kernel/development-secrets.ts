@@ -1,0 +1,40 @@
+import { existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+import type { Random } from './secrets.js';
+
+/**
+ * The secrets of a development set-up: made once and kept in `file`, readable for its owner only, so that a
+ * restart signs nobody out. Programs that start at the same time agree on one set: the file appears whole or
+ * not at all.
+ *
+ * @param makers name → how to make the secret when the file does not have it yet
+ * @returns every secret in the file
+ */
+export function keepDevelopmentSecrets(
+  file: string,
+  makers: Record<string, () => string>,
+  random: Random,
+): Record<string, string> {
+  const kept = readKept(file);
+  const missing = Object.entries(makers).filter(([name]) => kept[name] === undefined);
+  if (missing.length === 0) return kept;
+
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+  const complete = { ...kept, ...Object.fromEntries(missing.map(([name, make]) => [name, make()])) };
+  const draft = `${file}.${random.bytes(6).toString('hex')}`;
+  writeFileSync(draft, `${JSON.stringify(complete, null, 2)}\n`, { mode: 0o600, flag: 'wx' });
+  try {
+    // A link fails where a file stands already: then another program was first, and its secrets hold.
+    if (existsSync(file)) renameSync(draft, file);
+    else linkSync(draft, file);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  } finally {
+    rmSync(draft, { force: true });
+  }
+  return readKept(file);
+}
+
+function readKept(file: string): Record<string, string> {
+  return existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : {};
+}

@@ -1,0 +1,156 @@
+/**
+ * Errors as data. A domain keeps a table of its codes, its service throws them, and the scope that
+ * answers the request renders them: as the JSON envelope, as OAuth, or as a page. Whatever is not in a
+ * table is a bug or a broken dependency and leaves as a fixed 500 that says nothing of the inside.
+ */
+
+export interface ErrorDetail {
+  /** The field, as the client wrote it: `email`, `redirect_uris.0`. */
+  path: string;
+  message: string;
+}
+
+export interface ErrorOptions {
+  /** Replaces the sentence of the table. Shown to the client. */
+  message?: string;
+  details?: ErrorDetail[];
+  headers?: Record<string, string>;
+  /** For the log only. */
+  cause?: unknown;
+}
+
+/** An error that a client may see. */
+export class AppError extends Error {
+  readonly code: string;
+  readonly statusCode: number;
+  readonly details: ErrorDetail[] | undefined;
+  readonly headers: Record<string, string>;
+
+  constructor(code: string, statusCode: number, message: string, options: ErrorOptions = {}) {
+    super(options.message ?? message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.name = 'AppError';
+    this.code = code;
+    this.statusCode = statusCode;
+    this.details = options.details;
+    // A 503 is an invitation to come back, so it always says when.
+    this.headers = { ...(statusCode === 503 ? { 'retry-after': '5' } : {}), ...options.headers };
+  }
+}
+
+/** Code → status and the sentence for people. */
+export type ErrorTable = Record<string, readonly [status: number, message: string]>;
+export type ErrorMakers<T extends ErrorTable> = {
+  readonly [Code in keyof T]: (options?: ErrorOptions) => AppError;
+};
+
+/** Turns a table into makers: `throw errors.EMAIL_TAKEN()`. */
+export function defineErrors<const T extends ErrorTable>(table: T): ErrorMakers<T> {
+  const makers = Object.entries(table).map(([code, [status, message]]) => [
+    code,
+    (options?: ErrorOptions) => new AppError(code, status, message, options),
+  ]);
+  return Object.fromEntries(makers);
+}
+
+/** What any route may answer. */
+export const httpErrors = defineErrors({
+  VALIDATION_ERROR: [400, 'The request is not valid.'],
+  INVALID_JSON: [400, 'The body is not valid JSON.'],
+  UNAUTHENTICATED: [401, 'Sign in first.'],
+  FORBIDDEN: [403, 'This is not allowed.'],
+  NOT_FOUND: [404, 'There is nothing at this address.'],
+  PAYLOAD_TOO_LARGE: [413, 'The body is too large.'],
+  UNSUPPORTED_MEDIA_TYPE: [415, 'Send the body as application/json, without a content encoding.'],
+  RATE_LIMITED: [429, 'Too many requests. Try again later.'],
+  INTERNAL: [500, 'Something went wrong on our side.'],
+  OVERLOADED: [503, 'The server is busy. Try again in a few seconds.'],
+  NOT_READY: [503, 'The service is not available at the moment. Try again in a few seconds.'],
+});
+
+interface FastifyLikeError {
+  code?: string;
+  statusCode?: number;
+  validation?: { instancePath: string; message?: string; params?: { missingProperty?: string } }[];
+  retryAfter?: number;
+}
+
+/** Translates what the framework or the store threw; `null` when it is none of the known ones. */
+function translate(error: FastifyLikeError): AppError | null {
+  if (error.validation) return httpErrors.VALIDATION_ERROR({ details: detailsOf(error.validation) });
+  if (error.code === 'STORE_UNAVAILABLE') {
+    return httpErrors.NOT_READY({ headers: { 'retry-after': String(error.retryAfter ?? 5) }, cause: error });
+  }
+  if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') return httpErrors.PAYLOAD_TOO_LARGE();
+  if (error.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return httpErrors.UNSUPPORTED_MEDIA_TYPE();
+  if (error.code === 'FST_ERR_HANDLER_TIMEOUT') return httpErrors.OVERLOADED({ cause: error });
+  if (error.code === 'FST_ERR_NOT_FOUND') return httpErrors.NOT_FOUND();
+  // Forbidden keys (`__proto__`) and broken JSON arrive as a SyntaxError with status 400.
+  if (error.code === 'FST_ERR_CTP_INVALID_JSON_BODY' || error instanceof SyntaxError) {
+    return error.statusCode === 400 ? httpErrors.INVALID_JSON() : null;
+  }
+  return clientErrorOf(error.statusCode);
+}
+
+/** A refusal that a hook of the host or the framework threw keeps its status and loses its words. */
+function clientErrorOf(status: number | undefined): AppError | null {
+  if (status === undefined || status < 400 || status >= 500) return null;
+  const makers = Object.values(httpErrors).map((make) => make());
+  return makers.find((error) => error.statusCode === status) ?? httpErrors.VALIDATION_ERROR();
+}
+
+function detailsOf(problems: NonNullable<FastifyLikeError['validation']>): ErrorDetail[] {
+  return problems.slice(0, 20).map((problem) => {
+    const parent = problem.instancePath.slice(1).replaceAll('/', '.');
+    const missing = problem.params?.missingProperty;
+    if (!missing) return { path: parent, message: problem.message ?? 'is not valid' };
+    return { path: parent ? `${parent}.${missing}` : missing, message: 'is required' };
+  });
+}
+
+/** Any thrown value as the error a client may see. The unknown becomes `INTERNAL` with the cause kept for the log. */
+export function toAppError(thrown: unknown): AppError {
+  if (thrown instanceof AppError) return thrown;
+  const known = typeof thrown === 'object' && thrown !== null ? translate(thrown) : null;
+  return known ?? httpErrors.INTERNAL({ cause: thrown });
+}
+
+/** A rendered error: content type and body. */
+export interface Rendered {
+  type: string;
+  body: string;
+}
+
+/** `{ success: false, message, error: { code, details?, requestId } }`, the SaaS envelope. */
+export function renderEnvelope(error: AppError, requestId: string): Rendered {
+  const { code, details, message } = error;
+  return {
+    type: 'application/json; charset=utf-8',
+    body: JSON.stringify({
+      success: false,
+      message,
+      error: { code, ...(details && { details }), requestId },
+    }),
+  };
+}
+
+/** How OAuth spells the codes of `httpErrors`; the tables of the identity provider are in OAuth's spelling already. */
+const OAUTH_CODES: Record<string, string> = {
+  VALIDATION_ERROR: 'invalid_request',
+  INVALID_JSON: 'invalid_request',
+  INTERNAL: 'server_error',
+  OVERLOADED: 'temporarily_unavailable',
+  NOT_READY: 'temporarily_unavailable',
+};
+
+/** `{ error, error_description, details? }` (RFC 6749 §5.2). */
+export function renderOAuth(error: AppError): Rendered {
+  const code = OAUTH_CODES[error.code] ?? error.code.toLowerCase();
+  return {
+    type: 'application/json; charset=utf-8',
+    body: JSON.stringify({
+      error: code,
+      error_description: error.message,
+      ...(error.details && { details: error.details }),
+    }),
+  };
+}

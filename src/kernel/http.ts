@@ -1,0 +1,190 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Readable } from 'node:stream';
+import { SerializerSelector } from '@fastify/fast-json-stringify-compiler';
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import { Ajv } from 'ajv';
+import type {
+  FastifyBaseLogger,
+  FastifyContextConfig,
+  FastifyInstance,
+  FastifyReply,
+  FastifyRequest,
+  FastifySerializerCompiler,
+  onRequestAsyncHookHandler,
+  RawServerDefault,
+  RouteOptions,
+} from 'fastify';
+import { type AppError, httpErrors, type Rendered, toAppError } from './errors.js';
+
+/**
+ * The rules that hold for every route of ours and for none of the host's. Both plugins open their
+ * scopes here; what a scope does not set itself it would inherit from the host.
+ */
+
+/** A Fastify scope whose routes take their types from TypeBox schemas. */
+export type Scope = FastifyInstance<
+  RawServerDefault,
+  IncomingMessage,
+  ServerResponse,
+  FastifyBaseLogger,
+  TypeBoxTypeProvider
+>;
+
+/** Runs before the body is read and throws an `AppError` to refuse. */
+export type Guard = onRequestAsyncHookHandler;
+
+export interface ScopeRules {
+  /** Absolute path, `''` for the root. */
+  prefix: string;
+  /** Access level → the guard that enforces it. `public` needs none. */
+  guards: Record<string, Guard>;
+  renderError(error: AppError, request: FastifyRequest, requestId: string): Rendered;
+  /** The identifier of the answer, never taken from the client. */
+  requestId(request: FastifyRequest): string;
+  /** Whether people reach us over https; then browsers are told to insist on it. */
+  https(): boolean;
+  /** Unknown paths below the prefix are ours. False where the prefix is the host's root. */
+  own404: boolean;
+}
+
+interface RouteRules {
+  access?: string;
+  cache?: string;
+}
+
+/**
+ * What a route says of itself: who may call it, and how long an answer may be cached (default `no-store`).
+ * A route without it does not boot.
+ */
+export function access(level: string, more: { cache?: string } = {}): FastifyContextConfig {
+  return { access: level, ...more } as RouteRules as FastifyContextConfig;
+}
+
+/** For requests that arrive through a host's middleware chain: hands an unmatched one back to the host. */
+export const fallThrough = new WeakMap<IncomingMessage, () => void>();
+
+const ONE_YEAR = 31_536_000;
+
+const SECURITY_HEADERS = {
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+};
+
+/** Opens an encapsulated scope under our rules and lets `build` add its routes. */
+export async function openScope(
+  parent: FastifyInstance,
+  rules: ScopeRules,
+  build: (scope: Scope) => Promise<void>,
+): Promise<void> {
+  await parent.register(
+    async (instance) => {
+      const scope = instance.withTypeProvider<TypeBoxTypeProvider>();
+      setCompilers(scope);
+      setBodyParser(scope);
+      guardRoutes(scope, rules.guards);
+      scope.addHook('onRequest', async (request, reply) => beginAnswer(rules, request, reply));
+      scope.setChildLoggerFactory((logger, bindings, options) =>
+        logger.child(bindings, { ...options, serializers: { ...options.serializers, req: describeRequest } }),
+      );
+      scope.setErrorHandler((thrown, request, reply) => sendError(rules, thrown, request, reply));
+      if (rules.own404) {
+        scope.setNotFoundHandler((request, reply) =>
+          sendError(rules, httpErrors.NOT_FOUND(), request, reply),
+        );
+      }
+      await build(scope);
+    },
+    { prefix: rules.prefix },
+  );
+}
+
+/** Headers that every answer carries, and the refusals that need no body. */
+async function beginAnswer(rules: ScopeRules, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  const next = request.is404 ? fallThrough.get(request.raw) : undefined;
+  if (next) {
+    reply.hijack();
+    next();
+    return;
+  }
+  reply.headers(SECURITY_HEADERS);
+  reply.header('x-request-id', rules.requestId(request));
+  reply.header('cache-control', (request.routeOptions.config as RouteRules).cache ?? 'no-store');
+  if (rules.https()) reply.header('strict-transport-security', `max-age=${ONE_YEAR}`);
+  const encoding = request.headers['content-encoding'];
+  // A decoder is attack surface that no client of ours needs.
+  if (encoding !== undefined && encoding !== 'identity') throw httpErrors.UNSUPPORTED_MEDIA_TYPE();
+}
+
+/**
+ * Puts the guard of its access level in front of every route, and refuses to boot without one: so the
+ * list of exposed routes cannot drift from what is enforced. The preflight route of @fastify/cors is exempt.
+ */
+function guardRoutes(scope: Scope, guards: Record<string, Guard>): void {
+  scope.addHook('onRoute', (route: RouteOptions & { routePath: string }) => {
+    if (route.method === 'OPTIONS' && route.routePath === '*') return;
+    const level = (route.config as RouteRules | undefined)?.access;
+    if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
+    if (level === 'public') return;
+    const guard = guards[level];
+    if (!guard) throw new Error(`${route.method} ${route.url} asks for the unknown access level '${level}'.`);
+    route.onRequest = [guard, ...[route.onRequest ?? []].flat()];
+  });
+}
+
+/** A wrong type is an error, never a conversion; unknown properties are dropped before anyone sees them. */
+function setCompilers(scope: Scope): void {
+  const ajv = new Ajv({ allErrors: true, coerceTypes: false, removeAdditional: true, useDefaults: true });
+  // TypeBox schemas carry annotations of ours (`option`), which are not rules.
+  ajv.opts.strict = false;
+  scope.setValidatorCompiler(({ schema }) => ajv.compile(schema as object));
+  scope.setSerializerCompiler(SerializerSelector()({}, {}) as FastifySerializerCompiler<unknown>);
+}
+
+/**
+ * JSON and nothing else: `text/plain` would let foreign pages send requests without a preflight, and the
+ * host's own parsers are no concern of ours. An absent body is `{}`; what is required is the schema's to say.
+ */
+function setBodyParser(scope: Scope): void {
+  scope.removeAllContentTypeParsers();
+  const parse = scope.getDefaultJsonParser('error', 'error');
+  scope.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
+    if (body === '') done(null, {});
+    else parse(request, body as string, done);
+  });
+  scope.addHook('preParsing', async (request, _reply, payload) => replayParsedBody(request, payload));
+  scope.addHook('preValidation', async (request) => {
+    if (request.body === undefined) request.body = {};
+  });
+}
+
+/** A host's middleware may have read the body already and left it in `req.body`; then it is parsed again, by our rules. */
+function replayParsedBody(
+  request: FastifyRequest,
+  payload: NodeJS.ReadableStream,
+): NodeJS.ReadableStream & { receivedEncodedLength?: number } {
+  const parsed = (request.raw as IncomingMessage & { body?: unknown }).body;
+  if (parsed === undefined || !request.raw.readableEnded) return payload as NodeJS.ReadableStream;
+  const replay = Readable.from([Buffer.from(JSON.stringify(parsed))]);
+  return Object.assign(replay, { receivedEncodedLength: Number(request.headers['content-length'] ?? 0) });
+}
+
+/** Log lines name the route, not the address: queries and paths carry tokens, codes and invitations. */
+function describeRequest(request: FastifyRequest): Record<string, unknown> {
+  return { method: request.method, route: request.routeOptions?.url ?? null, ip: request.ip };
+}
+
+function sendError(
+  rules: ScopeRules,
+  thrown: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
+  const error = toAppError(thrown);
+  const requestId = String(reply.getHeader('x-request-id') ?? rules.requestId(request));
+  if (error.statusCode >= 500) {
+    request.log.error({ err: error.cause ?? error, req: request, requestId }, error.message);
+  }
+  const { type, body } = rules.renderError(error, request, requestId);
+  return reply.code(error.statusCode).headers(error.headers).type(type).send(body);
+}

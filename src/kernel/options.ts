@@ -1,0 +1,248 @@
+import { readFileSync } from 'node:fs';
+import { Ajv } from 'ajv';
+import { type Static, type TObject, type TProperties, type TSchema, Type } from 'typebox';
+import { keepDevelopmentSecrets } from './development-secrets.js';
+import type { Random } from './secrets.js';
+
+/**
+ * Configuration. Each domain declares its options once, as an annotated schema that is at the same time
+ * type, validator, default, environment variable, line of `.env.example` and row of the documentation.
+ * This file is the only one that reads the environment.
+ */
+
+export interface Annotation<T = unknown> {
+  /** The environment variable. */
+  env: string;
+  /** Read when `env` is unset. */
+  fallbackEnv?: string;
+  /** For people: `.env.example` and the documentation. */
+  doc: string;
+  /** What the documentation shows as default when the schema has none. */
+  shown?: string;
+  /** Never printed; `<env>_FILE` names a file that holds it. */
+  secret?: boolean;
+  /** Production does not start without it. */
+  required?: 'production';
+  /** Makes the value that development keeps in `./data` when none is given. */
+  generate?: (random: Random) => string;
+  /** Says what is wrong with a value, everywhere. */
+  check?: (value: T) => string | undefined;
+  /** Says what is unsafe about a value: refused in production, a warning elsewhere. */
+  safe?: (value: T) => string | undefined;
+}
+
+type Annotated = TSchema & { option: Annotation; default?: unknown; type?: string };
+
+/** Annotates the schema of one option. */
+export function option<S extends TSchema>(schema: S, annotation: Annotation<Static<S>>): S {
+  return Object.assign(schema, { option: annotation });
+}
+
+/** The options of a domain. Unknown ones are refused, so that a typing error is not a silent default. */
+export function defineOptions<P extends TProperties>(properties: P): TObject<P> {
+  return Type.Object(properties, { additionalProperties: false });
+}
+
+/** Where values come from. */
+export interface Source {
+  /** Names the program in messages and names its file of development secrets: `saas-backend`, `idp`. */
+  program: string;
+  given: Record<string, unknown>;
+  /** `false` for none, an object to replace `process.env`. */
+  env: Record<string, string | undefined> | false | undefined;
+  random: Random;
+}
+
+export interface Resolved<T> {
+  values: Readonly<T>;
+  production: boolean;
+  /** Sentences for the log. */
+  warnings: string[];
+  /** Variables whose value was made up for development, and the file that keeps them. */
+  generated: { names: string[]; file: string };
+}
+
+/** Every problem of a configuration in one message. Never holds a value. */
+export class ConfigurationError extends Error {
+  readonly problems: readonly string[];
+
+  constructor(program: string, problems: readonly string[]) {
+    super(
+      [`${program} cannot start with this configuration:`, ...problems.map((p) => `  - ${p}`)].join('\n'),
+    );
+    this.name = 'ConfigurationError';
+    this.problems = problems;
+  }
+}
+
+const ajv = new Ajv({ allErrors: true, strict: false });
+
+/**
+ * Options from arguments, then environment, then defaults; resolved once and frozen.
+ * `rules` sees the values and reports what only several of them together can show.
+ *
+ * @throws ConfigurationError naming every problem
+ */
+export function resolveOptions<P extends TProperties>(
+  schema: TObject<P>,
+  source: Source,
+  rules: (values: Static<TObject<P>>, report: Report) => void = () => {},
+): Resolved<Static<TObject<P>>> {
+  const env = source.env === false ? {} : (source.env ?? process.env);
+  const production = env['NODE_ENV'] === 'production';
+  const report = new Report(production);
+  const properties = Object.entries(schema.properties) as unknown as [string, Annotated][];
+  const values: Record<string, unknown> = {};
+  const toGenerate: [name: string, env: string, make: (random: Random) => string][] = [];
+
+  for (const name of Object.keys(source.given)) {
+    if (!(name in schema.properties)) report.refuse(`'${name}' is not an option.`);
+  }
+  for (const [name, property] of properties) {
+    const value = read(name, property, source.given, env, report);
+    const annotation = property.option;
+    if (value !== undefined) {
+      values[name] = value;
+      judge(annotation, value, report);
+    } else if (annotation.required === 'production' && production) {
+      report.refuse(`${annotation.env} is not set. ${annotation.doc}`);
+    } else if (annotation.generate && !production) {
+      toGenerate.push([name, annotation.env, annotation.generate]);
+    }
+  }
+  rules(values as Static<TObject<P>>, report);
+  if (report.problems.length > 0) throw new ConfigurationError(source.program, report.problems);
+
+  const file = `data/${source.program}.secrets.json`;
+  if (toGenerate.length > 0) {
+    const makers = toGenerate.map(([, env, make]) => [env, () => make(source.random)] as const);
+    const kept = keepDevelopmentSecrets(file, Object.fromEntries(makers), source.random);
+    for (const [name, env] of toGenerate) values[name] = kept[env];
+  }
+  return {
+    values: Object.freeze(values) as Readonly<Static<TObject<P>>>,
+    production,
+    warnings: report.warnings,
+    generated: { names: toGenerate.map(([, env]) => env), file },
+  };
+}
+
+/** Collects what is wrong with a configuration. */
+export class Report {
+  readonly problems: string[] = [];
+  readonly warnings: string[] = [];
+  readonly production: boolean;
+
+  constructor(production: boolean) {
+    this.production = production;
+  }
+
+  /** The program cannot start so. */
+  refuse(problem: string): void {
+    this.problems.push(problem);
+  }
+
+  /** Fine for development, refused in production. */
+  unsafe(problem: string): void {
+    (this.production ? this.problems : this.warnings).push(problem);
+  }
+}
+
+function judge(annotation: Annotation, value: unknown, report: Report): void {
+  const wrong = annotation.check?.(value);
+  if (wrong !== undefined) {
+    report.refuse(`${annotation.env} ${wrong}`);
+    return;
+  }
+  const unsafe = annotation.safe?.(value);
+  if (unsafe !== undefined) report.unsafe(`${annotation.env} ${unsafe}`);
+}
+
+/** One option, as typed as its schema; `undefined` when nobody set it and it has no default. */
+function read(
+  name: string,
+  schema: Annotated,
+  given: Record<string, unknown>,
+  env: Record<string, string | undefined>,
+  report: Report,
+): unknown {
+  const { env: variable, fallbackEnv } = schema.option;
+  let value = given[name];
+  if (value === undefined) {
+    const text = readText(variable, schema.option.secret === true, env, report);
+    const chosen = text ?? (fallbackEnv === undefined ? undefined : env[fallbackEnv] || undefined);
+    value = chosen === undefined ? schema.default : parse(chosen, schema);
+  }
+  if (value === undefined) return undefined;
+  const validate = ajv.compile(schema);
+  if (validate(value)) return value;
+  const reason = validate.errors?.map((error) => error.message).join(', ');
+  report.refuse(`${variable} (option '${name}') ${reason}.`);
+  return undefined;
+}
+
+/** The text of a variable or of the file that `<variable>_FILE` names. Empty is unset. */
+function readText(
+  variable: string,
+  secret: boolean,
+  env: Record<string, string | undefined>,
+  report: Report,
+): string | undefined {
+  const text = env[variable] || undefined;
+  const file = secret ? env[`${variable}_FILE`] || undefined : undefined;
+  if (file === undefined) return text;
+  if (text !== undefined) {
+    report.refuse(`${variable} and ${variable}_FILE are both set. Keep one.`);
+    return undefined;
+  }
+  try {
+    return readFileSync(file, 'utf8').replace(/\r?\n$/, '') || undefined;
+  } catch (error) {
+    report.refuse(
+      `${variable}_FILE names a file that cannot be read (${(error as NodeJS.ErrnoException).code}).`,
+    );
+    return undefined;
+  }
+}
+
+/** Text of the environment as the schema wants it. What cannot be converted stays text, and the schema refuses it. */
+function parse(text: string, schema: Annotated): unknown {
+  switch (schema.type) {
+    case 'integer':
+      return /^\d{1,15}$/.test(text) ? Number(text) : text;
+    case 'boolean':
+      return { true: true, '1': true, false: false, '0': false }[text] ?? text;
+    case 'array':
+      return text
+        .split(',')
+        .map((item) => item.trim())
+        .filter((item) => item !== '');
+    default:
+      return text;
+  }
+}
+
+/** One option as the documentation and `.env.example` show it. */
+export interface OptionRow {
+  name: string;
+  env: string;
+  doc: string;
+  default: string;
+  secret: boolean;
+}
+
+/** The rows of a schema, in its order. */
+export function describeOptions(schema: TObject): OptionRow[] {
+  return (Object.entries(schema.properties) as unknown as [string, Annotated][]).map(([name, property]) => ({
+    name,
+    env: property.option.env,
+    doc: property.option.doc,
+    default: property.option.shown ?? (property.default === undefined ? '' : String(property.default)),
+    secret: property.option.secret === true,
+  }));
+}
+
+/** Threads of libuv's pool, which password hashing shares with the file system and DNS. */
+export function threadPoolSize(): number {
+  return Number(process.env['UV_THREADPOOL_SIZE']) || 4;
+}

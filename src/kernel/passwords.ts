@@ -1,0 +1,127 @@
+import { availableParallelism } from 'node:os';
+import argon2 from 'argon2';
+import { httpErrors } from './errors.js';
+import { threadPoolSize } from './options.js';
+import type { Random } from './secrets.js';
+
+/** Password hashing: argon2id behind one gate for the whole process, whoever asks. */
+
+/** Cost of one hash: memory in KiB, passes, lanes (RFC 9106). */
+export interface HashingCost {
+  memoryCost: number;
+  timeCost: number;
+  parallelism: number;
+}
+
+/** OWASP's first choice for argon2id: 19 MiB, two passes, one lane. */
+export const STANDARD_COST: HashingCost = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
+
+/** A stored hash may ask for at most this much work; more is a poisoned record, not a password. */
+const MOST = { memoryCost: 262_144, timeCost: 10, parallelism: 8 };
+
+export const PASSWORD_BYTES = { min: 8, max: 1024 };
+
+export interface Passwords {
+  /** Says what is wrong with a new password (a sentence), or `null`. */
+  problem(password: string): string | null;
+  /** The argon2id hash in PHC form. @throws OVERLOADED when too many wait */
+  hash(password: string, signal?: AbortSignal): Promise<string>;
+  /**
+   * Compares with a stored hash; `null` stands for an account that does not exist and costs the same work.
+   * `outdated` tells that the hash was made at another cost and should be made anew.
+   * @throws OVERLOADED when too many wait
+   */
+  verify(
+    stored: string | null,
+    password: string,
+    signal?: AbortSignal,
+  ): Promise<{ ok: boolean; outdated: boolean }>;
+}
+
+/**
+ * Lets few hashes run at once and bounds how many wait. argon2 occupies the threads that the file system
+ * and DNS use too: unbounded, a flood of logins stalls everything else for seconds.
+ */
+class Gate {
+  #running = 0;
+  readonly #waiting: (() => void)[] = [];
+  readonly #width: number;
+  readonly #queue: number;
+
+  constructor(width: number, queue: number) {
+    this.#width = width;
+    this.#queue = queue;
+  }
+
+  async run<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    if (this.#running < this.#width) this.#running++;
+    else {
+      if (this.#waiting.length >= this.#queue) throw httpErrors.OVERLOADED();
+      // A finished job hands its place on, so the count stays as it is.
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    }
+    try {
+      // Whoever hung up while waiting costs nothing.
+      if (signal?.aborted) throw httpErrors.OVERLOADED({ cause: signal.reason });
+      return await work();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next) next();
+      else this.#running--;
+    }
+  }
+}
+
+const processGate = new Gate(Math.max(1, Math.min(availableParallelism(), threadPoolSize() - 2)), 128);
+
+/** Password hashing at `cost`. Both plugins of a process share the gate, whatever their cost. */
+export function createPasswords(random: Random, cost: HashingCost = STANDARD_COST): Passwords {
+  const hash = (password: string, signal?: AbortSignal) =>
+    processGate.run(
+      () =>
+        argon2.hash(password.normalize('NFC'), { type: argon2.argon2id, salt: random.bytes(16), ...cost }),
+      signal,
+    );
+  // Made at the cost in force, so that an unknown account takes as long as a known one.
+  let dummy: Promise<string> | undefined;
+
+  return {
+    problem: passwordProblem,
+    hash,
+    async verify(stored, password, signal) {
+      if (stored === null || !isAcceptableHash(stored)) {
+        dummy ??= hash('the password of nobody');
+        const nobody = await dummy;
+        await processGate.run(() => verifyQuietly(nobody, password), signal);
+        return { ok: false, outdated: false };
+      }
+      const ok = await processGate.run(() => verifyQuietly(stored, password), signal);
+      return { ok, outdated: ok && argon2.needsRehash(stored, cost) };
+    },
+  };
+}
+
+/** Ill-formed UTF-16 would make different passwords equal once they are encoded. */
+function passwordProblem(password: string): string | null {
+  if (!password.isWellFormed()) return 'contains characters that are not valid Unicode';
+  const bytes = Buffer.byteLength(password.normalize('NFC'));
+  if (bytes < PASSWORD_BYTES.min) return `must be at least ${PASSWORD_BYTES.min} bytes long`;
+  if (bytes > PASSWORD_BYTES.max) return `must be at most ${PASSWORD_BYTES.max} bytes long`;
+  return null;
+}
+
+/** argon2 obeys the parameters inside a stored hash: a planted one could ask for gigabytes. */
+function isAcceptableHash(stored: string): boolean {
+  const parameters =
+    /^\$argon2(?:id|i|d)\$v=19\$m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,9})\$[A-Za-z0-9+/]{8,}\$[A-Za-z0-9+/]{16,}$/.exec(
+      stored,
+    );
+  if (!parameters) return false;
+  const [memory, time, lanes] = parameters.slice(1).map(Number) as [number, number, number];
+  return memory <= MOST.memoryCost && time <= MOST.timeCost && lanes <= MOST.parallelism;
+}
+
+async function verifyQuietly(stored: string, password: string): Promise<boolean> {
+  if (!password.isWellFormed() || Buffer.byteLength(password) > PASSWORD_BYTES.max * 4) return false;
+  return argon2.verify(stored, password.normalize('NFC'));
+}

@@ -1,0 +1,57 @@
+import { type Static, type TSchema, Type } from 'typebox';
+
+/** Shapes that several domains put on the wire. */
+
+/** One ASCII address (RFC 5321 without quoting, comments or IDN): nothing that a mail program could read as two. */
+export const Email = Type.String({
+  maxLength: 254,
+  pattern:
+    "^(?=.{1,64}@)[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\\.)+[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$",
+});
+
+/** A display name: no control characters, no lone surrogates, nothing that reverses the text after it. */
+export const DisplayName = Type.String({
+  maxLength: 200,
+  pattern: '^[^\\p{Cc}\\p{Cs}\\u202a-\\u202e\\u2066-\\u2069]*$',
+});
+
+/** As the client sends it; `Passwords.problem` has the rules for a new one. */
+export const PasswordInput = Type.String({ minLength: 1 });
+
+/** ISO 8601, UTC, milliseconds. */
+export const Timestamp = Type.String();
+
+/** Epoch milliseconds, as documents keep time, on the wire. */
+export const toTimestamp = (milliseconds: number): string => new Date(milliseconds).toISOString();
+
+/** `{ success: true, data }` */
+export function Envelope<T extends TSchema>(data: T) {
+  return Type.Object({ success: Type.Literal(true), data });
+}
+
+export const Acknowledgement = Type.Object({
+  success: Type.Literal(true),
+  message: Type.Optional(Type.String()),
+});
+
+export const SubscriptionSummary = Type.Object({ status: Type.String(), plan: Type.String() });
+
+/** The user as clients see it. */
+export const User = Type.Object({
+  id: Type.String(),
+  email: Type.String(),
+  name: Type.String(),
+  createdAt: Timestamp,
+  emailVerified: Type.Boolean(),
+  subscription: SubscriptionSummary,
+});
+export type User = Static<typeof User>;
+
+/** The session behind an access token as clients see it. */
+export const Session = Type.Object({ id: Type.String(), createdAt: Timestamp, expiresAt: Timestamp });
+export type Session = Static<typeof Session>;
+
+/** Answers with `{ success: true, data }`. */
+export function ok<T>(data: T): { success: true; data: T } {
+  return { success: true, data };
+}

@@ -1,0 +1,47 @@
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import type { Clock } from './clock.js';
+
+/** The only source of randomness. Tests count and repeat it. */
+export interface Random {
+  /** `size` cryptographically strong random bytes. */
+  bytes(size: number): Buffer;
+}
+
+export const systemRandom: Random = { bytes: (size) => randomBytes(size) };
+
+/** A bearer secret: `prefix` and 256 random bits as 43 base64url characters. */
+export function newToken(random: Random, prefix = ''): string {
+  return prefix + random.bytes(32).toString('base64url');
+}
+
+/**
+ * An identifier that sorts by creation: `prefix`, 48 bits of time and 80 random bits in hexadecimal.
+ * Appended keys are what keeps inserts fast in both engines. It names things; it never guards them.
+ */
+export function newId(prefix: string, clock: Clock, random: Random): string {
+  return prefix + clock.now().toString(16).padStart(12, '0') + random.bytes(10).toString('hex');
+}
+
+/** SHA-256 as 43 base64url characters: the form in which the store keeps every bearer secret. */
+export function sha256(text: string): string {
+  return createHash('sha256').update(text).digest('base64url');
+}
+
+/** Compares two secrets in a time that depends on neither (both sides are hashed to equal length first). */
+export function secretsEqual(left: string, right: string): boolean {
+  const digest = (text: string) => createHash('sha256').update(text).digest();
+  return timingSafeEqual(digest(left), digest(right));
+}
+
+/** What people leave in place of a secret, from READMEs, samples and the programs we learned from. */
+const PLACEHOLDERS =
+  /change[-_ ]?(me|this|it)|place[-_ ]?holder|^(your|my|the|some|super|default|access|refresh|jwt|admin|test|dev)?[-_ ]?(secret|password|passwd|token|key)([-_ ]?(key|here|value|\d+))?$|^(admin|example|insecure)/i;
+
+/** Says why a secret must not protect anything real, or `undefined`. `minimum` is its least length in bytes. */
+export function secretWeakness(secret: string, minimum: number): string | undefined {
+  if (secret.trim() === '') return 'is blank.';
+  if (PLACEHOLDERS.test(secret)) return 'is a placeholder from a sample. Make one: openssl rand -base64 48';
+  if (Buffer.byteLength(secret) < minimum)
+    return `is shorter than ${minimum} bytes. Make one: openssl rand -base64 48`;
+  return new Set(secret).size < 6 ? 'repeats a few characters. Make one: openssl rand -base64 48' : undefined;
+}
