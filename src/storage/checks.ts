@@ -1,0 +1,176 @@
+/**
+ * The refusals that all engines share. Pure; messages name fields, never values (they may be secrets).
+ */
+import { type Declaration, RefusedDocument, RefusedSelector } from './collection.js';
+
+/** A declaration, checked, with what follows from it. */
+export interface Shape {
+  readonly name: string;
+  readonly unique: readonly string[];
+  readonly indexes: readonly (readonly string[])[];
+  /** Every field a filter or sort may name. */
+  readonly declared: ReadonlySet<string>;
+  /** Fields that every document holds as a string: `id` and the unique ones. */
+  readonly required: ReadonlySet<string>;
+}
+
+/** Deeper than any document of ours, and far from the stack's end and SQLite's own limit of 1,000. */
+const MAX_DEPTH = 100;
+const MAX_PAGE = 1000;
+const RANGE = new Set(['lt', 'lte', 'gt', 'gte']);
+const ACTIONS = new Set(['set', 'unset', 'inc']);
+
+/** Checks a declaration once, when the collection is declared. */
+export function shapeOf<T>(name: string, declaration: Declaration<T>): Shape {
+  const unique: readonly string[] = declaration.unique ?? [];
+  const indexes: readonly (readonly string[])[] = declaration.indexes ?? [];
+  const required = new Set(['id', ...unique]);
+  const declared = new Set([...required, ...indexes.flat()]);
+  // `doc` is the column beside the declared ones in SQLite.
+  const bad = [name, ...declared].find((word) => !isFieldName(word)) ?? (declared.has('doc') ? 'doc' : null);
+  if (bad !== null) throw new TypeError(`${name}: ${JSON.stringify(bad)} cannot be declared`);
+  return { name, unique, indexes, declared, required };
+}
+
+/** A filter of at least one condition. */
+export function checkWhere(shape: Shape, where: unknown): void {
+  checkConditions(shape, where);
+  if (Reflect.ownKeys(where).length === 0) throw new RefusedSelector(`${shape.name}: the filter is empty`);
+}
+
+/** A filter that may be empty, for lists and counts. */
+export function checkConditions(shape: Shape, where: unknown): asserts where is object {
+  if (!isPlainObject(where)) throw new RefusedSelector(`${shape.name}: the filter is not a plain object`);
+  for (const field of Reflect.ownKeys(where)) {
+    const problem =
+      typeof field === 'symbol' || !shape.declared.has(field)
+        ? 'is not declared'
+        : conditionProblem(where[field], shape.required.has(field));
+    if (problem) throw new RefusedSelector(`${shape.name}: filter field ${String(field)} ${problem}`);
+  }
+}
+
+function conditionProblem(condition: unknown, required: boolean): string | null {
+  // A required field is never null, so asking for it can only be a lost value.
+  if (condition === null) return required ? 'can never be null' : null;
+  if (!isPlainObject(condition)) return valueProblem(condition);
+  const operators = Reflect.ownKeys(condition);
+  if (operators.length === 1 && operators[0] === 'in') {
+    const values = condition['in'];
+    return Array.isArray(values) ? firstProblem(values, valueProblem) : 'has an `in` that is not an array';
+  }
+  if (operators.length === 0 || !operators.every((operator) => RANGE.has(operator as string))) {
+    return 'has an operator other than in, or lt, lte, gt, gte';
+  }
+  return firstProblem(Object.values(condition), valueProblem);
+}
+
+/** Sort, direction and limit of a page; the cursor is checked where it is read. */
+export function checkPage(shape: Shape, query: { where?: unknown; sort: string; limit: number }): void {
+  // `in`, not `!== undefined`: a filter that got lost must not list everything.
+  if ('where' in query) checkConditions(shape, query.where);
+  if (!shape.declared.has(query.sort)) {
+    throw new RefusedSelector(`${shape.name}: sort field ${query.sort} is not declared`);
+  }
+  if (!Number.isInteger(query.limit) || query.limit < 1 || query.limit > MAX_PAGE) {
+    throw new RefusedSelector(`${shape.name}: limit must be between 1 and ${MAX_PAGE}`);
+  }
+}
+
+/** A whole document: plain JSON, with Values in its declared fields. */
+export function checkDocument(shape: Shape, doc: unknown): void {
+  if (!isPlainObject(doc)) throw new RefusedDocument(`${shape.name}: the document is not a plain object`);
+  for (const field of Reflect.ownKeys(doc)) checkField(shape, field, doc[field as string]);
+  for (const field of shape.required) {
+    if (!Object.hasOwn(doc, field)) throw new RefusedDocument(`${shape.name}: field ${field} is missing`);
+  }
+}
+
+function checkField(shape: Shape, field: string | symbol, value: unknown): void {
+  const problem = isFieldName(field) ? fieldProblem(shape, field, value) : 'has a name that cannot be stored';
+  if (problem) throw new RefusedDocument(`${shape.name}: field ${String(field)} ${problem}`);
+}
+
+function fieldProblem(shape: Shape, field: string, value: unknown): string | null {
+  if (shape.required.has(field)) return typeof value === 'string' ? valueProblem(value) : 'must be a string';
+  if (shape.declared.has(field)) return value === null ? null : valueProblem(value);
+  return jsonProblem(value, 0);
+}
+
+/** A change of at least one field. `updateMany` cannot set a unique field: at most one document may have it. */
+export function checkChange(shape: Shape, change: unknown, many = false): void {
+  if (!isPlainObject(change) || !Reflect.ownKeys(change).every((action) => ACTIONS.has(action as string))) {
+    throw new RefusedDocument(`${shape.name}: a change is set, unset and inc`);
+  }
+  const { set = {}, unset = [], inc = {} } = change;
+  if (!isPlainObject(set) || !Array.isArray(unset) || !isPlainObject(inc)) {
+    throw new RefusedDocument(`${shape.name}: set and inc are plain objects, unset is an array`);
+  }
+  const seen = new Set<unknown>();
+  const claim = (field: unknown, locked: boolean): void => {
+    const problem = seen.has(field) ? 'stands twice' : field === 'id' || locked ? 'cannot change so' : null;
+    if (problem) throw new RefusedDocument(`${shape.name}: field ${String(field)} ${problem}`);
+    seen.add(field);
+  };
+  for (const field of Reflect.ownKeys(set)) {
+    checkField(shape, field, set[field as string]);
+    claim(field, many && shape.required.has(field as string));
+  }
+  for (const field of unset) {
+    if (!isFieldName(field)) throw new RefusedDocument(`${shape.name}: unset names no field`);
+    claim(field, shape.required.has(field));
+  }
+  for (const field of Reflect.ownKeys(inc)) {
+    const amount = inc[field as string];
+    if (!Number.isSafeInteger(amount)) {
+      throw new RefusedDocument(`${shape.name}: inc of ${String(field)} is not a safe integer`);
+    }
+    checkField(shape, field, amount);
+    claim(field, false);
+  }
+  if (seen.size === 0) throw new RefusedDocument(`${shape.name}: the change is empty`);
+}
+
+/** Why a value cannot stand in a declared field or a filter; null: it can. */
+export function valueProblem(value: unknown): string | null {
+  if (typeof value === 'boolean') return null;
+  if (typeof value === 'number') return Number.isSafeInteger(value) ? null : 'is not a safe integer';
+  if (typeof value !== 'string') return 'is not a string, number or boolean';
+  if (value === '') return 'is empty';
+  // Two different strings must not be stored as the same one: a lone surrogate becomes U+FFFD on its way
+  // into SQLite, and a string read out of JSON there ends at U+0000.
+  return value.isWellFormed() && !value.includes('\0') ? null : 'is ill-formed';
+}
+
+function jsonProblem(value: unknown, depth: number): string | null {
+  if (value === null || typeof value === 'boolean') return null;
+  if (typeof value === 'number') return Number.isFinite(value) ? null : 'holds a number that is not finite';
+  if (typeof value === 'string') return value.isWellFormed() ? null : 'holds an ill-formed string';
+  if (depth === MAX_DEPTH) return 'is nested too deep';
+  if (Array.isArray(value)) return firstProblem(value, (item) => jsonProblem(item, depth + 1));
+  if (!isPlainObject(value)) return 'is not plain JSON';
+  for (const key of Reflect.ownKeys(value)) {
+    if (typeof key === 'symbol' || key === '__proto__' || !key.isWellFormed()) return 'holds an unusable key';
+  }
+  return firstProblem(Object.values(value), (item) => jsonProblem(item, depth + 1));
+}
+
+/** Not `Array.prototype.find`'s sibling: holes of a sparse array are visited, as the `undefined` they are. */
+function firstProblem(values: unknown[], problemOf: (value: unknown) => string | null): string | null {
+  for (const value of values) {
+    const problem = problemOf(value);
+    if (problem) return problem;
+  }
+  return null;
+}
+
+/** Letters, digits and `_` after a letter: neither a path nor an operator in any engine, nor inherited. */
+function isFieldName(name: unknown): name is string {
+  return typeof name === 'string' && /^[a-z]\w*$/i.test(name) && !(name in Object.prototype);
+}
+
+function isPlainObject(value: unknown): value is Record<string, unknown> {
+  if (typeof value !== 'object' || value === null) return false;
+  const prototype = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
+}

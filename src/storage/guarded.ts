@@ -1,0 +1,74 @@
+/** The store as domains see it: the checks of the port in front of an engine. */
+import {
+  checkChange,
+  checkConditions,
+  checkDocument,
+  checkPage,
+  checkWhere,
+  type Shape,
+  shapeOf,
+} from './checks.js';
+import type { Collection, Declaration, Store } from './collection.js';
+
+/** What an engine provides. Its collections receive checked arguments only. */
+export interface Engine extends Pick<Store, 'ready' | 'close'> {
+  collection<T extends { id: string }>(shape: Shape): Collection<T>;
+}
+
+/** Puts the checks in front of an engine. */
+export function guarded(engine: Engine): Store {
+  const known = new Map<string, { declaration: string; collection: unknown }>();
+  return {
+    collection<T extends { id: string }>(name: string, declaration: Declaration<T> = {}): Collection<T> {
+      const written = JSON.stringify([declaration.unique ?? [], declaration.indexes ?? []]);
+      const before = known.get(name);
+      if (before && before.declaration !== written) throw new TypeError(`${name} is declared in two ways`);
+      const shape = shapeOf(name, declaration);
+      const collection = before?.collection ?? guardedCollection(shape, engine.collection<T>(shape));
+      known.set(name, { declaration: written, collection });
+      return collection as Collection<T>;
+    },
+    ready: () => engine.ready(),
+    close: () => engine.close(),
+  };
+}
+
+// All are async, so that a refusal is a rejection like any other failure of the call.
+function guardedCollection<T extends { id: string }>(shape: Shape, inner: Collection<T>): Collection<T> {
+  return {
+    async insert(doc) {
+      checkDocument(shape, doc);
+      return inner.insert(doc);
+    },
+    async findOne(where) {
+      checkWhere(shape, where);
+      return inner.findOne(where);
+    },
+    async updateOne(where, change) {
+      checkWhere(shape, where);
+      checkChange(shape, change);
+      return inner.updateOne(where, change);
+    },
+    async deleteOne(where) {
+      checkWhere(shape, where);
+      return inner.deleteOne(where);
+    },
+    async updateMany(where, change) {
+      checkWhere(shape, where);
+      checkChange(shape, change, true);
+      return inner.updateMany(where, change);
+    },
+    async deleteMany(where) {
+      checkWhere(shape, where);
+      return inner.deleteMany(where);
+    },
+    async page(query) {
+      checkPage(shape, query);
+      return inner.page(query);
+    },
+    async count(where = {}) {
+      checkConditions(shape, where);
+      return inner.count(where);
+    },
+  };
+}

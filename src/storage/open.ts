@@ -1,0 +1,26 @@
+/** From a store's URI to an open store. */
+import type { Store } from './collection.js';
+import { openSqlite } from './sqlite.js';
+
+const MONGODB = /^mongodb(?:\+srv)?:\/\/[^/?#\s]+/;
+
+/** What is wrong with a store URI, as a sentence without the URI (it may hold a password); null: nothing. */
+export function storeUriProblem(uri: string): string | null {
+  if (MONGODB.test(uri)) return null;
+  if (uri.startsWith('mongodb')) return 'a MongoDB URI names its hosts: mongodb://host:27017/name';
+  if (!uri.startsWith('sqlite:')) return 'a store URI begins with sqlite:, mongodb:// or mongodb+srv://';
+  const path = uri.slice('sqlite:'.length);
+  if (path === '' || path.endsWith('/') || path.includes('\0'))
+    return 'a SQLite URI names a file: sqlite:data/app.db';
+  // As a URL its first folder would be a host; as a path it would be absolute: nobody means either.
+  if (/^\/\/[^/]/.test(path)) return 'a SQLite URI has no host: sqlite:data/app.db or sqlite:/var/lib/app.db';
+  return null;
+}
+
+/** Opens the store that a URI names. An engine is loaded only when it is asked for. */
+export async function openStore(uri: string): Promise<Store> {
+  const problem = storeUriProblem(uri);
+  if (problem) throw new TypeError(problem);
+  if (uri.startsWith('sqlite:')) return openSqlite(uri.slice('sqlite:'.length));
+  throw new TypeError('the MongoDB engine is not part of this version yet: use sqlite:<path>');
+}

@@ -1,0 +1,216 @@
+/**
+ * One SQLite connection, shared by all calls of a process: group commit for writes, one read transaction
+ * per turn of the event loop, and patience with other processes that never blocks the loop.
+ */
+import { performance } from 'node:perf_hooks';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { StoreUnavailable } from './collection.js';
+
+/** What is used of `DatabaseSync`, which `node:sqlite` and its drop-in have in common. */
+export interface Database {
+  exec(sql: string): void;
+  prepare(sql: string): Statement<unknown>;
+  close(): void;
+}
+
+/** A prepared statement that answers rows of type `R`. */
+export interface Statement<R> {
+  run(...values: (string | number)[]): unknown;
+  get(...values: (string | number)[]): R | undefined;
+  all(...values: (string | number)[]): R[];
+  finalize?(): void;
+}
+
+interface Write {
+  step: () => unknown;
+  resolve: (result: unknown) => void;
+  reject: (error: unknown) => void;
+}
+
+/** Writes in one transaction: more would hold up the loop (and other processes) for too long. */
+const MAX_BATCH = 512;
+
+// https://www.sqlite.org/rescode.html, primary codes.
+const BUSY = 5;
+/** PERM, BUSY, NOMEM, READONLY, IOERR, CORRUPT, FULL, CANTOPEN, PROTOCOL, NOTADB: not the statement's fault. */
+const UNAVAILABLE = new Set([3, BUSY, 7, 8, 10, 11, 13, 14, 15, 26]);
+
+/** The queue of writes and the transactions of one open database. */
+export class Connection {
+  readonly #db: Database;
+  readonly #patience: number;
+  readonly #statements = new Map<string, Statement<unknown>>();
+  #queue: Write[] = [];
+  #turnEnd: NodeJS.Immediate | undefined;
+  #flushing = false;
+  /** The turn of the loop whose read transaction is open. */
+  #readTurn: number | undefined;
+  #closed = false;
+
+  constructor(db: Database, patience: number) {
+    this.#db = db;
+    this.#patience = patience;
+  }
+
+  /** The prepared statement of an SQL text; texts are finite, values are bound. */
+  sql<R = unknown>(text: string): Statement<R> {
+    let statement = this.#statements.get(text);
+    if (!statement) {
+      statement = this.#db.prepare(text);
+      this.#statements.set(text, statement);
+    }
+    return statement as Statement<R>;
+  }
+
+  /** Runs a reading step now, on the snapshot that all reads of this turn of the loop share. */
+  read<T>(step: () => T): Promise<T> {
+    if (this.#closed) return Promise.reject(closed());
+    try {
+      return Promise.resolve(this.#readNow(step));
+    } catch (error) {
+      return isBusy(error)
+        ? whileBusy(() => this.#readNow(step), this.#patience)
+        : Promise.reject(failure(error));
+    }
+  }
+
+  /** Runs a writing step under the write lock with all others of this turn; settles after the commit. */
+  write<T>(step: () => T): Promise<T> {
+    if (this.#closed) return Promise.reject(closed());
+    return new Promise<T>((resolve, reject) => {
+      this.#queue.push({ step, resolve: resolve as (result: unknown) => void, reject });
+      this.#scheduleTurnEnd();
+    });
+  }
+
+  /** Finishes the writes in the queue, moves the log into the database file, closes. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    const last = this.write(() => undefined);
+    this.#closed = true;
+    // The others in the queue have been told themselves why they failed.
+    await last.catch(() => undefined);
+    clearImmediate(this.#turnEnd);
+    this.#endRead();
+    try {
+      this.#db.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+    } catch {
+      // Another process is at it, or the disk is full: the log is as durable as the file.
+    }
+    // Node does this in `close`; its drop-in would leave the file open until the statements are collected.
+    for (const statement of this.#statements.values()) statement.finalize?.();
+    this.#db.close();
+  }
+
+  #readNow<T>(step: () => T): T {
+    // libuv counts a turn just before it polls. A snapshot taken earlier may be older than the commit of
+    // another process whose client already talks to us, so it must not outlive the poll.
+    const turn = performance.nodeTiming.uvMetricsInfo.loopCount;
+    if (this.#readTurn !== turn) {
+      this.#endRead();
+      this.sql('BEGIN').run();
+      this.#readTurn = turn;
+      this.#scheduleTurnEnd();
+    }
+    try {
+      return step();
+    } catch (error) {
+      this.#endRead();
+      throw error;
+    }
+  }
+
+  #endRead(): void {
+    if (this.#readTurn === undefined) return;
+    this.#readTurn = undefined;
+    this.#rollback();
+  }
+
+  #scheduleTurnEnd(): void {
+    this.#turnEnd ??= setImmediate(() => {
+      this.#turnEnd = undefined;
+      this.#endRead();
+      if (this.#queue.length > 0) void this.#flush();
+    });
+  }
+
+  async #flush(): Promise<void> {
+    if (this.#flushing) return;
+    this.#flushing = true;
+    try {
+      await whileBusy(() => this.#commitBatch(), this.#patience);
+    } catch (error) {
+      for (const { reject } of this.#queue.splice(0)) reject(error);
+    }
+    this.#flushing = false;
+    if (this.#queue.length > 0) this.#scheduleTurnEnd();
+  }
+
+  /** Throws only while nothing was taken from the queue. */
+  #commitBatch(): void {
+    this.#endRead();
+    this.sql('BEGIN IMMEDIATE').run();
+    const batch = this.#queue.splice(0, MAX_BATCH);
+    try {
+      const settle = batch.map((write) => this.#attempt(write));
+      this.sql('COMMIT').run();
+      for (const tell of settle) tell();
+    } catch (error) {
+      this.#rollback();
+      for (const { reject } of batch) reject(failure(error));
+    }
+  }
+
+  /** A step that fails alone (SQLite has undone its statement) does not concern the rest of the batch. */
+  #attempt({ step, resolve, reject }: Write): () => void {
+    try {
+      const result = step();
+      return () => resolve(result);
+    } catch (error) {
+      // These may have rolled the transaction back; what follows would be committed one by one.
+      if (failure(error) instanceof StoreUnavailable) throw error;
+      return () => reject(error);
+    }
+  }
+
+  #rollback(): void {
+    try {
+      this.sql('ROLLBACK').run();
+    } catch {
+      // SQLite has rolled back by itself.
+    }
+  }
+}
+
+/** Tries a step again, by timer and with jitter, while another process holds the lock. */
+export async function whileBusy<T>(step: () => T, patience: number): Promise<T> {
+  const since = performance.now();
+  for (let pause = 2; ; pause = Math.min(2 * pause, 64)) {
+    try {
+      return step();
+    } catch (error) {
+      if (!isBusy(error) || performance.now() - since > patience) throw failure(error);
+    }
+    await sleep(pause * (0.5 + Math.random()));
+  }
+}
+
+/** The error to throw: StoreUnavailable for what the caller cannot help, else the error itself. */
+export function failure(error: unknown): unknown {
+  const code = primaryCode(error);
+  if (code === undefined || !UNAVAILABLE.has(code)) return error;
+  return new StoreUnavailable(`SQLite: ${(error as Error).message}`, { cause: error });
+}
+
+function isBusy(error: unknown): boolean {
+  return primaryCode(error) === BUSY;
+}
+
+function primaryCode(error: unknown): number | undefined {
+  const code = (error as { errcode?: unknown } | null)?.errcode;
+  return typeof code === 'number' ? code & 0xff : undefined;
+}
+
+function closed(): StoreUnavailable {
+  return new StoreUnavailable('the store is closed');
+}

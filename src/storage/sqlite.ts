@@ -1,0 +1,123 @@
+/** The embedded engine: one SQLite file (or memory), shared safely by any number of processes. */
+import { closeSync, mkdirSync, openSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
+import type { Shape } from './checks.js';
+import { type Store, StoreUnavailable } from './collection.js';
+import { type Engine, guarded } from './guarded.js';
+import { createTable, sqliteCollection } from './sqlite-collection.js';
+import { Connection, type Database, whileBusy } from './sqlite-connection.js';
+
+/** The layout of the file. Raise it when a file written so can no longer be read by what came before. */
+const SCHEMA = 1;
+
+/** SQLite's own wait blocks the event loop, hence 5 ms; the rest of the patience is spent on timers. */
+const PRAGMAS = `
+  PRAGMA busy_timeout = 5;
+  PRAGMA cache_size = -65536;
+  PRAGMA synchronous = FULL;
+`;
+
+type Driver = new (path: string) => Database;
+
+/** Opens (and creates) a database file, or `:memory:`. `patience` is how long to wait for a lock, in ms. */
+export async function openSqlite(path: string, { patience = 5000 } = {}): Promise<Store> {
+  const file = path === ':memory:' ? path : resolve(path);
+  const DatabaseSync = await loadDriver();
+  if (file !== ':memory:') createPrivately(file);
+  const db = await whileBusy(() => new DatabaseSync(file), patience);
+  try {
+    await whileBusy(() => setUp(db, file), patience);
+  } catch (error) {
+    db.close();
+    throw error;
+  }
+  return guarded(engineOn(new Connection(db, patience)));
+}
+
+function engineOn(connection: Connection): Engine {
+  const creators: (() => Promise<void> | undefined)[] = [];
+  return {
+    collection(shape) {
+      const exists = creatorOf(connection, shape);
+      creators.push(exists);
+      return sqliteCollection(shape, connection, exists);
+    },
+    async ready() {
+      await Promise.all(creators.map((exists) => exists()));
+      await connection.read(() => connection.sql('PRAGMA user_version').get());
+    },
+    close: () => connection.close(),
+  };
+}
+
+/** Creates the table at the first use, once; a failure is tried again by the next use. */
+function creatorOf(connection: Connection, shape: Shape): () => Promise<void> | undefined {
+  let created = false;
+  let creating: Promise<void> | undefined;
+  return () => {
+    if (created) return undefined;
+    creating ??= connection
+      .write(() => createTable(connection, shape))
+      .then(() => {
+        created = true;
+      })
+      .finally(() => {
+        creating = undefined;
+      });
+    return creating;
+  };
+}
+
+/** Node's own SQLite where it needs no flag (22.13 and later), else its drop-in. */
+async function loadDriver(): Promise<Driver> {
+  const emit = process.emitWarning;
+  // Node calls its SQLite experimental on each start; whoever runs the server can do nothing about it.
+  process.emitWarning = (warning: string | Error, ...rest: unknown[]): void => {
+    const ours = rest[0] === 'ExperimentalWarning' && String(warning).startsWith('SQLite');
+    if (!ours) Reflect.apply(emit, process, [warning, ...rest]);
+  };
+  try {
+    const builtin = process.getBuiltinModule('node:sqlite');
+    if (builtin) return (builtin as { DatabaseSync: Driver }).DatabaseSync;
+  } finally {
+    process.emitWarning = emit;
+  }
+  return (await import('@photostructure/sqlite')).DatabaseSync as unknown as Driver;
+}
+
+/** SQLite gives its log and shared memory the mode of the database file. */
+function createPrivately(file: string): void {
+  try {
+    mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+    // Only where there is none yet: to close any descriptor of a file drops all locks we hold on it.
+    closeSync(openSync(file, 'ax', 0o600));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return;
+    throw new StoreUnavailable(`cannot create ${file}`, { cause: error });
+  }
+}
+
+function setUp(db: Database, file: string): void {
+  db.exec(PRAGMAS);
+  db.exec('BEGIN IMMEDIATE');
+  try {
+    const { version, tables } = db
+      .prepare(
+        'SELECT user_version AS version, (SELECT count(*) FROM sqlite_schema) AS tables FROM pragma_user_version',
+      )
+      .get() as { version: number; tables: number };
+    if (version > SCHEMA) {
+      throw new Error(
+        `${file} was written by a newer version (layout ${version}, this one reads ${SCHEMA}): ` +
+          'install that version again, or restore the backup made before it',
+      );
+    }
+    if (version === 0 && tables > 0)
+      throw new Error(`${file} is the database of another program: name another file`);
+    db.exec(`PRAGMA user_version = ${SCHEMA}; COMMIT`);
+  } catch (error) {
+    db.exec('ROLLBACK');
+    throw error;
+  }
+  db.exec('PRAGMA journal_mode = WAL');
+}
