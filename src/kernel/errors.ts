@@ -68,6 +68,7 @@ export const httpErrors = defineErrors({
 });
 
 interface FastifyLikeError {
+  name?: string;
   code?: string;
   statusCode?: number;
   validation?: { instancePath: string; message?: string; params?: { missingProperty?: string } }[];
@@ -77,7 +78,7 @@ interface FastifyLikeError {
 /** Translates what the framework or the store threw; `null` when it is none of the known ones. */
 function translate(error: FastifyLikeError): AppError | null {
   if (error.validation) return httpErrors.VALIDATION_ERROR({ details: detailsOf(error.validation) });
-  if (error.code === 'STORE_UNAVAILABLE') {
+  if (error.name === 'StoreUnavailable') {
     return httpErrors.NOT_READY({ headers: { 'retry-after': String(error.retryAfter ?? 5) }, cause: error });
   }
   if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') return httpErrors.PAYLOAD_TOO_LARGE();
@@ -114,10 +115,11 @@ export function toAppError(thrown: unknown): AppError {
   return known ?? httpErrors.INTERNAL({ cause: thrown });
 }
 
-/** A rendered error: content type and body. */
+/** An error as it leaves. */
 export interface Rendered {
   type: string;
   body: string;
+  headers?: Record<string, string>;
 }
 
 /** `{ success: false, message, error: { code, details?, requestId } }`, the SaaS envelope. */

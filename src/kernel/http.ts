@@ -47,17 +47,23 @@ export interface ScopeRules {
   own404: boolean;
 }
 
-interface RouteRules {
-  access?: string;
+export interface RouteRules {
+  /** Who may call the route: `public`, or a level that the scope has a guard for. */
+  access: string;
+  /** `Cache-Control` of its answers; without it they are not stored. */
   cache?: string;
+  /** Whether it works while the operator keeps users out. */
+  duringMaintenance?: boolean;
 }
 
-/**
- * What a route says of itself: who may call it, and how long an answer may be cached (default `no-store`).
- * A route without it does not boot.
- */
-export function access(level: string, more: { cache?: string } = {}): FastifyContextConfig {
-  return { access: level, ...more } as RouteRules as FastifyContextConfig;
+/** What a route says of itself, in its `config`. A route without it does not boot. */
+export function access(level: string, more: Omit<RouteRules, 'access'> = {}): FastifyContextConfig {
+  return { access: level, ...more } as FastifyContextConfig;
+}
+
+/** What the route of a request says of itself; nothing where no route matched. */
+export function rulesOf(request: FastifyRequest): Partial<RouteRules> {
+  return request.routeOptions.config as Partial<RouteRules>;
 }
 
 /** For requests that arrive through a host's middleware chain: hands an unmatched one back to the host. */
@@ -109,7 +115,7 @@ async function beginAnswer(rules: ScopeRules, request: FastifyRequest, reply: Fa
   }
   reply.headers(SECURITY_HEADERS);
   reply.header('x-request-id', rules.requestId(request));
-  reply.header('cache-control', (request.routeOptions.config as RouteRules).cache ?? 'no-store');
+  reply.header('cache-control', rulesOf(request).cache ?? 'no-store');
   if (rules.https()) reply.header('strict-transport-security', `max-age=${ONE_YEAR}`);
   const encoding = request.headers['content-encoding'];
   // A decoder is attack surface that no client of ours needs.
@@ -123,7 +129,7 @@ async function beginAnswer(rules: ScopeRules, request: FastifyRequest, reply: Fa
 function guardRoutes(scope: Scope, guards: Record<string, Guard>): void {
   scope.addHook('onRoute', (route: RouteOptions & { routePath: string }) => {
     if (route.method === 'OPTIONS' && route.routePath === '*') return;
-    const level = (route.config as RouteRules | undefined)?.access;
+    const level = (route.config as Partial<RouteRules> | undefined)?.access;
     if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
     if (level === 'public') return;
     const guard = guards[level];
@@ -183,8 +189,14 @@ function sendError(
   const error = toAppError(thrown);
   const requestId = String(reply.getHeader('x-request-id') ?? rules.requestId(request));
   if (error.statusCode >= 500) {
-    request.log.error({ err: error.cause ?? error, req: request, requestId }, error.message);
+    // A 503 is said on purpose; everything else is ours to find.
+    const level = error.statusCode === 503 ? 'warn' : 'error';
+    request.log[level]({ err: error.cause ?? error, req: request, requestId }, error.message);
   }
-  const { type, body } = rules.renderError(error, request, requestId);
-  return reply.code(error.statusCode).headers(error.headers).type(type).send(body);
+  const { type, body, headers } = rules.renderError(error, request, requestId);
+  return reply
+    .code(error.statusCode)
+    .headers({ ...headers, ...error.headers })
+    .type(type)
+    .send(body);
 }

@@ -19,10 +19,14 @@ export interface Annotation<T = unknown> {
   doc: string;
   /** What the documentation shows as default when the schema has none. */
   shown?: string;
+  /** Reads the variable's text where the type of the schema does not say how. */
+  parse?: (text: string) => unknown;
   /** Never printed; `<env>_FILE` names a file that holds it. */
   secret?: boolean;
   /** Production does not start without it. */
   required?: 'production';
+  /** Default outside production. */
+  development?: T;
   /** Makes the value that development keeps in `./data` when none is given. */
   generate?: (random: Random) => string;
   /** Says what is wrong with a value, everywhere. */
@@ -99,8 +103,9 @@ export function resolveOptions<P extends TProperties>(
     if (!(name in schema.properties)) report.refuse(`'${name}' is not an option.`);
   }
   for (const [name, property] of properties) {
-    const value = read(name, property, source.given, env, report);
     const annotation = property.option;
+    const value =
+      read(name, property, source.given, env, report) ?? (production ? undefined : annotation.development);
     if (value !== undefined) {
       values[name] = value;
       judge(annotation, value, report);
@@ -125,6 +130,29 @@ export function resolveOptions<P extends TProperties>(
     warnings: report.warnings,
     generated: { names: toGenerate.map(([, env]) => env), file },
   };
+}
+
+/**
+ * Resolves several parts of one configuration and reports the problems of all of them together.
+ *
+ * @throws ConfigurationError naming every problem
+ */
+export function gatherProblems<Parts extends readonly unknown[]>(
+  program: string,
+  ...parts: { [Index in keyof Parts]: () => Parts[Index] }
+): Parts {
+  const problems: string[] = [];
+  const resolved = parts.map((resolve) => {
+    try {
+      return resolve();
+    } catch (error) {
+      if (!(error instanceof ConfigurationError)) throw error;
+      problems.push(...error.problems);
+      return undefined;
+    }
+  });
+  if (problems.length > 0) throw new ConfigurationError(program, problems);
+  return resolved as unknown as Parts;
 }
 
 /** Collects what is wrong with a configuration. */
@@ -207,19 +235,23 @@ function readText(
 
 /** Text of the environment as the schema wants it. What cannot be converted stays text, and the schema refuses it. */
 function parse(text: string, schema: Annotated): unknown {
+  if (schema.option.parse) return schema.option.parse(text);
   switch (schema.type) {
     case 'integer':
       return /^\d{1,15}$/.test(text) ? Number(text) : text;
     case 'boolean':
       return { true: true, '1': true, false: false, '0': false }[text] ?? text;
     case 'array':
-      return text
-        .split(',')
-        .map((item) => item.trim())
-        .filter((item) => item !== '');
+      return parseList(text);
     default:
       return text;
   }
+}
+
+/** `a, b` as `['a', 'b']`. */
+export function parseList(text: string): string[] {
+  const items = text.split(',').map((item) => item.trim());
+  return items.filter((item) => item !== '');
 }
 
 /** One option as the documentation and `.env.example` show it. */
@@ -237,9 +269,14 @@ export function describeOptions(schema: TObject): OptionRow[] {
     name,
     env: property.option.env,
     doc: property.option.doc,
-    default: property.option.shown ?? (property.default === undefined ? '' : String(property.default)),
+    default: shownDefault(property),
     secret: property.option.secret === true,
   }));
+}
+
+function shownDefault({ option: { shown, development }, default: always }: Annotated): string {
+  if (shown !== undefined) return shown;
+  return development === undefined ? String(always ?? '') : `${development} outside production`;
 }
 
 /** Threads of libuv's pool, which password hashing shares with the file system and DNS. */

@@ -21,11 +21,14 @@ const MOST = { memoryCost: 262_144, timeCost: 10, parallelism: 8 };
 
 export const PASSWORD_BYTES = { min: 8, max: 1024 };
 
+/** Whether the client has hung up, so that its turn can be skipped. */
+export type IsGone = () => boolean;
+
 export interface Passwords {
   /** Says what is wrong with a new password (a sentence), or `null`. */
   problem(password: string): string | null;
   /** The argon2id hash in PHC form. @throws OVERLOADED when too many wait */
-  hash(password: string, signal?: AbortSignal): Promise<string>;
+  hash(password: string, isGone?: IsGone): Promise<string>;
   /**
    * Compares with a stored hash; `null` stands for an account that does not exist and costs the same work.
    * `outdated` tells that the hash was made at another cost and should be made anew.
@@ -34,7 +37,7 @@ export interface Passwords {
   verify(
     stored: string | null,
     password: string,
-    signal?: AbortSignal,
+    isGone?: IsGone,
   ): Promise<{ ok: boolean; outdated: boolean }>;
 }
 
@@ -53,7 +56,7 @@ class Gate {
     this.#queue = queue;
   }
 
-  async run<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+  async run<T>(work: () => Promise<T>, isGone?: IsGone): Promise<T> {
     if (this.#running < this.#width) this.#running++;
     else {
       if (this.#waiting.length >= this.#queue) throw httpErrors.OVERLOADED();
@@ -62,7 +65,7 @@ class Gate {
     }
     try {
       // Whoever hung up while waiting costs nothing.
-      if (signal?.aborted) throw httpErrors.OVERLOADED({ cause: signal.reason });
+      if (isGone?.()) throw httpErrors.OVERLOADED();
       return await work();
     } finally {
       const next = this.#waiting.shift();
@@ -76,11 +79,11 @@ const processGate = new Gate(Math.max(1, Math.min(availableParallelism(), thread
 
 /** Password hashing at `cost`. Both plugins of a process share the gate, whatever their cost. */
 export function createPasswords(random: Random, cost: HashingCost = STANDARD_COST): Passwords {
-  const hash = (password: string, signal?: AbortSignal) =>
+  const hash = (password: string, isGone?: IsGone) =>
     processGate.run(
       () =>
         argon2.hash(password.normalize('NFC'), { type: argon2.argon2id, salt: random.bytes(16), ...cost }),
-      signal,
+      isGone,
     );
   // Made at the cost in force, so that an unknown account takes as long as a known one.
   let dummy: Promise<string> | undefined;
@@ -88,14 +91,14 @@ export function createPasswords(random: Random, cost: HashingCost = STANDARD_COS
   return {
     problem: passwordProblem,
     hash,
-    async verify(stored, password, signal) {
+    async verify(stored, password, isGone) {
       if (stored === null || !isAcceptableHash(stored)) {
         dummy ??= hash('the password of nobody');
         const nobody = await dummy;
-        await processGate.run(() => verifyQuietly(nobody, password), signal);
+        await processGate.run(() => verifyQuietly(nobody, password), isGone);
         return { ok: false, outdated: false };
       }
-      const ok = await processGate.run(() => verifyQuietly(stored, password), signal);
+      const ok = await processGate.run(() => verifyQuietly(stored, password), isGone);
       return { ok, outdated: ok && argon2.needsRehash(stored, cost) };
     },
   };

@@ -1,0 +1,66 @@
+import basicAuth, { type FastifyBasicAuthOptions } from '@fastify/basic-auth';
+import fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
+import { defineErrors, httpErrors } from '../kernel/errors.js';
+import type { Guard } from '../kernel/http.js';
+import { secretsEqual } from '../kernel/secrets.js';
+import type { Audit } from '../ops/audit.js';
+
+export const adminErrors = defineErrors({
+  CSRF_REJECTED: [403, 'Changes need the header X-Requested-With and must come from the admin area itself.'],
+  ADMIN_NOT_CONFIGURED: [503, 'The admin area has no password yet. The operator sets ADMIN_PASSWORD.'],
+});
+
+const CHALLENGE = { 'www-authenticate': 'Basic realm="admin", charset="UTF-8"' };
+
+export interface AdminGuardOptions {
+  username: string;
+  /** `undefined` closes the admin area. */
+  password: string | undefined;
+  audit: Audit;
+}
+
+/**
+ * HTTP Basic for the admin area. Browsers send Basic by themselves, also for a foreign page, so everything
+ * but reading needs a header that such a page cannot set without asking first.
+ */
+export async function createAdminGuard({ username, password, audit }: AdminGuardOptions): Promise<Guard> {
+  const authenticate = await loadBasicAuth(async (givenName, givenPassword) => {
+    // Both are compared whatever the first says.
+    const matches = [secretsEqual(givenName, username), secretsEqual(givenPassword, password ?? '')];
+    if (matches.includes(false)) throw httpErrors.UNAUTHENTICATED();
+  });
+
+  return async (request, reply) => {
+    if (password === undefined) throw adminErrors.ADMIN_NOT_CONFIGURED();
+    try {
+      await authenticate(request, reply);
+    } catch {
+      await audit.record({ event: 'admin.refused', ip: request.ip });
+      throw httpErrors.UNAUTHENTICATED({ headers: CHALLENGE });
+    }
+    if (request.method !== 'GET' && request.method !== 'HEAD') refuseForeign(request);
+  };
+}
+
+function refuseForeign({ headers }: FastifyRequest): void {
+  const site = headers['sec-fetch-site'];
+  const isForeign = site !== undefined && site !== 'same-origin' && site !== 'none';
+  if (isForeign || headers['x-requested-with'] === undefined) throw adminErrors.CSRF_REJECTED();
+}
+
+type Authenticate = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
+
+/** @fastify/basic-auth decorates the instance it gets. A host may use it too, so ours gets one that never listens. */
+async function loadBasicAuth(
+  validate: (username: string, password: string) => Promise<void>,
+): Promise<Authenticate> {
+  const vault = fastify();
+  const options: FastifyBasicAuthOptions = { validate, utf8: true, strictCredentials: false };
+  await vault.register(basicAuth, options);
+  await vault.ready();
+  const { basicAuth: run } = vault;
+  return (request, reply) =>
+    new Promise((resolve, reject) => {
+      run.call(vault, request, reply, (error) => (error ? reject(error) : resolve()));
+    });
+}

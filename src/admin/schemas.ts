@@ -1,0 +1,21 @@
+import { Type } from 'typebox';
+import { option } from '../kernel/options.js';
+import { newToken, secretWeakness } from '../kernel/secrets.js';
+
+const ADMIN_PASSWORD_BYTES = 12;
+
+export const adminOptions = {
+  adminUsername: option(Type.String({ minLength: 1, default: 'admin' }), {
+    env: 'ADMIN_USERNAME',
+    doc: 'User name of the admin area.',
+    check: (name) => (/[:\p{Cc}]/u.test(name) ? 'must not hold a colon or a control character.' : undefined),
+  }),
+  adminPassword: option(Type.Optional(Type.String({ minLength: 1 })), {
+    env: 'ADMIN_PASSWORD',
+    doc: 'Password of the admin area, 12 characters or more. Production without it answers 503 there.',
+    shown: 'random outside production',
+    secret: true,
+    generate: (random) => newToken(random).slice(0, 24),
+    safe: (password) => secretWeakness(password ?? '', ADMIN_PASSWORD_BYTES),
+  }),
+};

@@ -1,0 +1,73 @@
+import type { FastifyRequest } from 'fastify';
+import { access, type Scope } from '../kernel/http.js';
+import { Acknowledgement, ok } from '../kernel/schemas.js';
+import {
+  LoginBody,
+  LogoutBody,
+  MeAnswer,
+  RefreshBody,
+  RegisterBody,
+  SignInAnswer,
+  TokensAnswer,
+} from './schemas.js';
+import type { AuthService, Origin } from './service.js';
+
+/** Routes that begin, continue and end sessions. */
+export async function authPlugin(scope: Scope, { auth }: { auth: AuthService }): Promise<void> {
+  scope.post(
+    '/auth/register',
+    {
+      config: access('public'),
+      bodyLimit: BODY_LIMIT,
+      schema: { body: RegisterBody, response: { 201: SignInAnswer } },
+    },
+    async (request, reply) => reply.code(201).send(ok(await auth.register(request.body, originOf(request)))),
+  );
+
+  scope.post(
+    '/auth/login',
+    {
+      config: access('public'),
+      bodyLimit: BODY_LIMIT,
+      schema: { body: LoginBody, response: { 200: SignInAnswer } },
+    },
+    async (request) => ok(await auth.login(request.body, originOf(request))),
+  );
+
+  scope.post(
+    '/auth/refresh',
+    {
+      config: access('public', { duringMaintenance: true }),
+      bodyLimit: BODY_LIMIT,
+      schema: { body: RefreshBody, response: { 200: TokensAnswer } },
+    },
+    async (request) => ok(await auth.refresh(request.body.refreshToken, originOf(request))),
+  );
+
+  scope.get(
+    '/auth/me',
+    { config: access('user'), schema: { response: { 200: MeAnswer } } },
+    async (request) => ok(request.saas),
+  );
+
+  // Public, because either token will do, and one that has ended already is no error.
+  scope.post(
+    '/auth/logout',
+    {
+      config: access('public', { duringMaintenance: true }),
+      bodyLimit: BODY_LIMIT,
+      schema: { body: LogoutBody, response: { 200: Acknowledgement } },
+    },
+    async (request) => {
+      const { authorization } = request.headers;
+      await auth.logout({ ...request.body, ...(authorization && { authorization }) }, originOf(request));
+      return { success: true } as const;
+    },
+  );
+}
+
+const BODY_LIMIT = 16 * 1024;
+
+function originOf(request: FastifyRequest): Origin {
+  return { ip: request.ip, isGone: () => request.raw.socket.destroyed };
+}

@@ -1,0 +1,83 @@
+import { Type } from 'typebox';
+import { option } from '../kernel/options.js';
+import { DisplayName, Email, Envelope, PasswordInput, Session, User } from '../kernel/schemas.js';
+import { newToken, secretWeakness } from '../kernel/secrets.js';
+
+const strong = (secret: string) => secretWeakness(secret, 32);
+
+export const authOptions = {
+  jwtAccessSecret: option(Type.String(), {
+    env: 'JWT_ACCESS_SECRET',
+    doc: 'Signs access tokens. At least 32 random bytes in production.',
+    shown: 'random outside production',
+    secret: true,
+    required: 'production',
+    generate: newToken,
+    safe: strong,
+  }),
+  jwtAccessSecretPrevious: option(Type.Optional(Type.String()), {
+    env: 'JWT_ACCESS_SECRET_PREVIOUS',
+    doc: 'Still verifies access tokens, never signs: set it to the old secret when you change it.',
+    secret: true,
+    safe: strong,
+  }),
+  jwtRefreshSecret: option(Type.String(), {
+    env: 'JWT_REFRESH_SECRET',
+    doc: 'Signs refresh tokens. At least 32 random bytes in production, another one than JWT_ACCESS_SECRET.',
+    shown: 'random outside production',
+    secret: true,
+    required: 'production',
+    generate: newToken,
+    safe: strong,
+  }),
+  jwtRefreshSecretPrevious: option(Type.Optional(Type.String()), {
+    env: 'JWT_REFRESH_SECRET_PREVIOUS',
+    doc: 'Still verifies refresh tokens, never signs.',
+    secret: true,
+    safe: strong,
+  }),
+  accessTokenTtl: option(Type.Integer({ minimum: 1, default: 900 }), {
+    env: 'ACCESS_TOKEN_TTL',
+    doc: 'Life of an access token in whole seconds.',
+  }),
+  refreshTokenTtl: option(Type.Integer({ minimum: 1, default: 604_800 }), {
+    env: 'REFRESH_TOKEN_TTL',
+    doc: 'Life of a refresh token in whole seconds; every refresh begins it anew.',
+  }),
+  sessionMaxAge: option(Type.Integer({ minimum: 1, default: 2_592_000 }), {
+    env: 'SESSION_MAX_AGE',
+    doc: 'Seconds after which a session ends however often it was refreshed.',
+  }),
+};
+
+export const RegisterBody = Type.Object(
+  { email: Email, password: PasswordInput, name: Type.Optional(DisplayName) },
+  { additionalProperties: false },
+);
+
+export const LoginBody = Type.Object(
+  { email: Email, password: PasswordInput },
+  { additionalProperties: false },
+);
+
+const RefreshToken = Type.String({ minLength: 1, maxLength: 4096 });
+
+export const RefreshBody = Type.Object({ refreshToken: RefreshToken }, { additionalProperties: false });
+
+export const LogoutBody = Type.Object(
+  {
+    refreshToken: Type.Optional(RefreshToken),
+    scope: Type.Enum(['local', 'others', 'global'], { default: 'local' }),
+  },
+  { additionalProperties: false },
+);
+
+const tokens = {
+  accessToken: Type.String(),
+  refreshToken: Type.String(),
+  expiresIn: Type.Integer({ description: 'Seconds until the access token expires.' }),
+};
+
+export const TokensAnswer = Envelope(Type.Object(tokens));
+export const SignInAnswer = Envelope(Type.Object({ user: User, ...tokens }));
+export const MeAnswer = Envelope(Type.Object({ user: User, session: Session }));

@@ -1,0 +1,75 @@
+import { type Session, toTimestamp, type User } from '../kernel/schemas.js';
+import type { Collection, Store } from '../storage/collection.js';
+
+export interface UserDocument {
+  id: string;
+  /** Lower-case ASCII. */
+  email: string;
+  /** Absent when the user gave none. */
+  name?: string;
+  passwordHash: string;
+  /** Raised by every new password; a rehash must not overwrite one. */
+  passwordVersion: number;
+  emailVerified: boolean;
+  /** Absent while the account may sign in. */
+  suspendedAt?: number;
+  /** A session made in an earlier epoch is dead, unless it is `keptSession`. */
+  sessionEpoch: number;
+  keptSession?: string;
+  /** What billing last found to be the best subscription. */
+  subscriptionStatus: string;
+  subscriptionPlan: string;
+  createdAt: number;
+}
+
+export interface SessionDocument {
+  id: string;
+  userId: string;
+  /** `sessionEpoch` of the user when the session began. */
+  epoch: number;
+  /** SHA-256 of the identifier of the one refresh token that may be used next. */
+  currentId: string;
+  /** The one before, which inside the window after `rotatedAt` still gets the same successor. */
+  previousId?: string;
+  rotatedAt: number;
+  createdAt: number;
+  /** End of the current refresh token. */
+  expiresAt: number;
+  revokedAt?: number;
+}
+
+export type Users = Collection<UserDocument>;
+export type Sessions = Collection<SessionDocument>;
+
+export function userCollection(store: Store): Users {
+  return store.collection<UserDocument>('users', {
+    unique: ['email'],
+    indexes: [['createdAt'], ['passwordVersion']],
+  });
+}
+
+export function sessionCollection(store: Store): Sessions {
+  return store.collection<SessionDocument>('sessions', {
+    indexes: [['userId', 'createdAt'], ['currentId'], ['revokedAt'], ['expiresAt']],
+  });
+}
+
+/** The user as clients see it. */
+export function userView(user: UserDocument): User {
+  return {
+    id: user.id,
+    email: user.email,
+    name: user.name ?? '',
+    createdAt: toTimestamp(user.createdAt),
+    emailVerified: user.emailVerified,
+    subscription: { status: user.subscriptionStatus, plan: user.subscriptionPlan },
+  };
+}
+
+export function sessionView(session: SessionDocument): Session {
+  return {
+    id: session.id,
+    createdAt: toTimestamp(session.createdAt),
+    expiresAt: toTimestamp(session.expiresAt),
+  };
+}

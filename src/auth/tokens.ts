@@ -1,0 +1,130 @@
+import { createHmac, createSecretKey, type KeyObject } from 'node:crypto';
+import type { Clock } from '../kernel/clock.js';
+import { newToken, type Random } from '../kernel/secrets.js';
+import type { TokenKind } from './jwt.js';
+import type { SessionDocument } from './store.js';
+
+/** The two JSON Web Tokens of a session: what stands in them, and when they hold. */
+
+export interface Claims {
+  sub: string;
+  sid: string;
+  jti: string;
+}
+
+export type Verdict = { claims: Claims } | { failure: 'invalid' | 'expired' };
+
+export interface SessionTokens {
+  /** Seconds an access token lives. */
+  readonly accessTtl: number;
+  /** The identifier of a session's first refresh token. */
+  firstId(): string;
+  /**
+   * The identifier that follows `id`, one for each refresh secret, the signing one's first: the same for
+   * everybody who may ask, and unknown to readers of the store.
+   */
+  successorsOf(sid: string, id: string): [string, ...string[]];
+  /** An access token of the session as of now. */
+  access(session: SessionDocument): string;
+  /** The refresh token `id` of the session; the same bytes each time. */
+  refresh(session: SessionDocument, id: string): string;
+  verifyAccess(token: string): Verdict;
+  verifyRefresh(token: string): Verdict;
+}
+
+interface TokenOptions {
+  access: TokenKind;
+  refresh: TokenKind;
+  /** Key the succession of refresh tokens; the signing one first. */
+  refreshSecrets: [string, ...string[]];
+  accessTtl: number;
+  /** PUBLIC_URL, which in development is known when the server listens. */
+  issuer(): string;
+  clock: Clock;
+  random: Random;
+}
+
+/** How far in the future another machine's clock may have issued a token, in seconds. */
+const CLOCK_SKEW = 60;
+
+const seconds = (milliseconds: number): number => Math.floor(milliseconds / 1000);
+
+export function createSessionTokens(options: TokenOptions): SessionTokens {
+  const { access, refresh, clock, random } = options;
+  const keyOf = (secret: string) => createSecretKey(Buffer.from(`refresh-succession:${secret}`));
+  const [current, ...previous] = options.refreshSecrets;
+  const keys: [KeyObject, ...KeyObject[]] = [keyOf(current), ...previous.map(keyOf)];
+
+  const judge = (kind: TokenKind, use: Use, token: string): Verdict => {
+    const claims = kind.verify(token);
+    return claims ? judgeClaims(claims, use, options.issuer(), seconds(clock.now())) : { failure: 'invalid' };
+  };
+
+  return {
+    accessTtl: options.accessTtl,
+    firstId: () => newToken(random),
+    successorsOf(sid, id) {
+      const after = (key: KeyObject) => createHmac('sha256', key).update(`${sid}.${id}`).digest('base64url');
+      const [signing, ...older] = keys;
+      return [after(signing), ...older.map(after)];
+    },
+
+    access(session) {
+      const iat = seconds(clock.now());
+      return access.sign({
+        iss: options.issuer(),
+        aud: AUDIENCE.access,
+        sub: session.userId,
+        sid: session.id,
+        jti: newToken(random),
+        iat,
+        exp: iat + options.accessTtl,
+        token_use: 'access',
+      });
+    },
+
+    refresh(session, id) {
+      return refresh.sign({
+        iss: options.issuer(),
+        aud: AUDIENCE.refresh,
+        sub: session.userId,
+        sid: session.id,
+        jti: id,
+        iat: seconds(session.rotatedAt),
+        exp: seconds(session.expiresAt),
+        token_use: 'refresh',
+      });
+    },
+
+    verifyAccess: (token) => judge(access, 'access', token),
+    verifyRefresh: (token) => judge(refresh, 'refresh', token),
+  };
+}
+
+type Use = 'access' | 'refresh';
+
+const AUDIENCE: Record<Use, string> = { access: 'saas-api', refresh: 'saas-refresh' };
+
+/** RFC 8725: every claim is required, and of one type and value only. */
+function judgeClaims(
+  claims: Readonly<Record<string, unknown>>,
+  use: Use,
+  issuer: string,
+  now: number,
+): Verdict {
+  const { iss, aud, sub, sid, jti, iat, exp, nbf, token_use } = claims;
+  const isOurs =
+    iss === issuer &&
+    aud === AUDIENCE[use] &&
+    token_use === use &&
+    typeof sub === 'string' &&
+    typeof sid === 'string' &&
+    typeof jti === 'string' &&
+    Number.isInteger(iat) &&
+    Number.isInteger(exp) &&
+    (iat as number) <= now + CLOCK_SKEW &&
+    nbf === undefined;
+  if (!isOurs) return { failure: 'invalid' };
+  if ((exp as number) <= now) return { failure: 'expired' };
+  return { claims: { sub, sid, jti } };
+}

@@ -1,0 +1,48 @@
+import type { Clock } from '../kernel/clock.js';
+import { httpErrors } from '../kernel/errors.js';
+import { toTimestamp, type User } from '../kernel/schemas.js';
+import { type Users, userView } from './store.js';
+
+/** What other domains and the host may know and change of users. */
+export interface UserDirectory {
+  /** By identifier or e-mail address, in any spelling of its letters. */
+  find(by: { id: string } | { email: string }): Promise<User | null>;
+  /** Changes the display name; an empty one removes it. @throws UNAUTHENTICATED when the user is gone */
+  rename(userId: string, name: string): Promise<User>;
+  count(): Promise<number>;
+  newest(limit: number): Promise<User[]>;
+  /** Registrations of each of the last `days` days (UTC), the oldest first. */
+  registrations(days: number): Promise<{ date: string; count: number }[]>;
+}
+
+const DAY = 86_400_000;
+
+export function createUserDirectory(users: Users, clock: Clock): UserDirectory {
+  return {
+    async find(by) {
+      const user = await users.findOne('id' in by ? { id: by.id } : { email: by.email.toLowerCase() });
+      return user && userView(user);
+    },
+    async rename(id, name) {
+      const user = await users.updateOne({ id }, name === '' ? { unset: ['name'] } : { set: { name } });
+      if (!user) throw httpErrors.UNAUTHENTICATED();
+      return userView(user);
+    },
+    count: () => users.count(),
+    async newest(limit) {
+      const { items } = await users.page({ sort: 'createdAt', desc: true, limit });
+      return items.map(userView);
+    },
+    async registrations(days) {
+      const today = Math.floor(clock.now() / DAY);
+      const starts = Array.from({ length: days }, (_, index) => (today - days + 1 + index) * DAY);
+      const counts = await Promise.all(
+        starts.map((start) => users.count({ createdAt: { gte: start, lt: start + DAY } })),
+      );
+      return starts.map((start, index) => ({
+        date: toTimestamp(start).slice(0, 10),
+        count: counts[index] ?? 0,
+      }));
+    },
+  };
+}

@@ -1,0 +1,9 @@
+export { type Clock, systemClock } from './kernel/clock.js';
+export { AppError } from './kernel/errors.js';
+export { ConfigurationError } from './kernel/options.js';
+export type { Session, User } from './kernel/schemas.js';
+export type { Random } from './kernel/secrets.js';
+export { type SaasDecorator, saasBackend } from './saas.js';
+export type { SaasBackendOptions } from './saas-options.js';
+export { type CreateServerOptions, createServer } from './server.js';
+export type { Middleware, MiddlewareServer, Server } from './server-assembly.js';

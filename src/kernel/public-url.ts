@@ -1,0 +1,48 @@
+import { Type } from 'typebox';
+import { type Annotation, option } from './options.js';
+
+/** The public address of a service: the base of every link it emits. Never read from a request. */
+export interface PublicUrl {
+  /** Absolute, without a trailing slash. */
+  get(): string;
+  /** Development without a configured address: it is known when the server listens. */
+  assumePort(port: number): void;
+}
+
+export function createPublicUrl(configured: string | undefined, defaultPort: number): PublicUrl {
+  let url = configured?.replace(/\/$/, '') ?? `http://localhost:${defaultPort}`;
+  return {
+    get: () => url,
+    assumePort(port) {
+      if (configured === undefined) url = `http://localhost:${port}`;
+    },
+  };
+}
+
+/** The option that holds it. */
+export function publicUrlOption(annotation: Pick<Annotation, 'env' | 'doc'>) {
+  return option(Type.Optional(Type.String()), {
+    ...annotation,
+    shown: 'http://localhost:<port> outside production',
+    required: 'production',
+    check: (url) => malformation(url ?? ''),
+    safe: (url) => {
+      const { protocol, hostname } = new URL(url ?? '');
+      return protocol === 'https:' || isLoopback(hostname) ? undefined : 'must be https.';
+    },
+  });
+}
+
+function malformation(text: string): string | undefined {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (!url || !/^https?:$/.test(url.protocol)) return 'must be an absolute http or https address.';
+  if (url.username || url.password || url.search || url.hash || /[\s?#]/.test(text)) {
+    return 'must hold no credentials, query or fragment.';
+  }
+  return undefined;
+}
+
+/** Whether a host name stays on this machine. */
+export function isLoopback(hostname: string): boolean {
+  return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d{1,3}){3}$/.test(hostname);
+}

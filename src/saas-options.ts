@@ -1,0 +1,113 @@
+import { type Static, Type } from 'typebox';
+import { adminOptions } from './admin/schemas.js';
+import { authOptions } from './auth/schemas.js';
+import { billingOptions } from './billing/schemas.js';
+import { type Clock, systemClock } from './kernel/clock.js';
+import { defineOptions, option, type Report, type Resolved, resolveOptions } from './kernel/options.js';
+import type { HashingCost } from './kernel/passwords.js';
+import { publicUrlOption } from './kernel/public-url.js';
+import { type Random, systemRandom } from './kernel/secrets.js';
+import { storeUriProblem } from './storage/open.js';
+
+/** What the SaaS backend can be told, by options and by environment. */
+
+export const saasSchema = defineOptions({
+  databaseUri: option(Type.String(), {
+    env: 'DATABASE_URI',
+    doc: 'The store: sqlite:<path> or sqlite::memory:.',
+    secret: true,
+    development: 'sqlite:./data/saas-backend.db',
+    required: 'production',
+    check: (uri) => storeUriProblem(uri) ?? undefined,
+  }),
+  publicUrl: publicUrlOption({
+    env: 'PUBLIC_URL',
+    doc: 'Public address of the application. Every link we send begins with it.',
+  }),
+  corsOrigin: option(Type.Optional(Type.Array(Type.String())), {
+    env: 'CORS_ORIGIN',
+    doc: 'Origins whose pages may call the API, separated by commas, or *.',
+    check: (origins) => origins?.map(originProblem).find((problem) => problem !== undefined),
+  }),
+  ...authOptions,
+  ...billingOptions,
+  ...adminOptions,
+});
+type Configuration = Static<typeof saasSchema>;
+
+/** What code passes beside the configuration. */
+export interface SaasSeams {
+  /** Where the API is mounted. Default `/api`. */
+  prefix?: string;
+  /** Where the admin area is mounted; `false` for nowhere. Default `/admin`. */
+  adminPath?: string | false;
+  /** Replaces the environment; `false` ignores it. */
+  env?: Record<string, string | undefined> | false;
+  clock?: Clock;
+  random?: Random;
+  /** Cost of password hashes. Lower it in tests only. */
+  hashing?: HashingCost;
+}
+
+export type SaasBackendOptions = Partial<Configuration> & SaasSeams;
+
+export interface ResolvedSaas {
+  config: Resolved<Configuration>;
+  seams: Required<Pick<SaasSeams, 'prefix' | 'adminPath' | 'clock' | 'random'>> & Pick<SaasSeams, 'hashing'>;
+}
+
+/** @throws ConfigurationError naming every problem */
+export function resolveSaas({
+  prefix,
+  adminPath,
+  env,
+  clock,
+  random,
+  hashing,
+  ...given
+}: SaasBackendOptions): ResolvedSaas {
+  const seams = {
+    prefix: prefix ?? '/api',
+    adminPath: adminPath ?? ('/admin' as const),
+    clock: clock ?? systemClock,
+    random: random ?? systemRandom,
+    ...(hashing && { hashing }),
+  };
+  const config = resolveOptions(
+    saasSchema,
+    { program: 'saas-backend', given, env, random: seams.random },
+    (values, report) => {
+      checkMount('prefix', seams.prefix, report);
+      if (seams.adminPath !== false) checkMount('adminPath', seams.adminPath, report);
+      checkTogether(values, report);
+    },
+  );
+  return { config, seams };
+}
+
+function checkMount(name: string, path: string, report: Report): void {
+  if (!/^(\/[\w.~-]+)+$/.test(path))
+    report.refuse(`'${name}' must be a path like /api, without a trailing slash.`);
+}
+
+function checkTogether(values: Configuration, report: Report): void {
+  const secrets = {
+    JWT_ACCESS_SECRET: values.jwtAccessSecret,
+    JWT_REFRESH_SECRET: values.jwtRefreshSecret,
+    PAYMENT_WEBHOOK_SECRET: values.paymentWebhookSecret,
+    ADMIN_PASSWORD: values.adminPassword,
+  };
+  const set = Object.entries(secrets).filter(([, secret]) => secret !== undefined);
+  for (const [index, [name, secret]] of set.entries()) {
+    const twin = set.slice(index + 1).find(([, other]) => other === secret);
+    if (twin) report.unsafe(`${name} and ${twin[0]} are the same. Use a different secret for each.`);
+  }
+}
+
+function originProblem(origin: string): string | undefined {
+  if (origin === '*') return undefined;
+  const isOrigin = URL.canParse(origin) && new URL(origin).origin === origin && origin !== 'null';
+  return isOrigin
+    ? undefined
+    : 'must list origins as browsers send them: https://app.example, without a path.';
+}

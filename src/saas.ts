@@ -1,0 +1,174 @@
+import cors from '@fastify/cors';
+import type { FastifyInstance } from 'fastify';
+import fp from 'fastify-plugin';
+import { createAdminGuard } from './admin/guard.js';
+import { adminPlugin } from './admin/plugin.js';
+import { createTokenKind } from './auth/jwt.js';
+import { authPlugin } from './auth/plugin.js';
+import { createAuth, type Identity } from './auth/service.js';
+import { sessionCollection, userCollection } from './auth/store.js';
+import { createSessionTokens } from './auth/tokens.js';
+import { createUserDirectory, type UserDirectory } from './auth/users.js';
+import { webhookPlugin } from './billing/plugin.js';
+import { webhookEventCollection } from './billing/store.js';
+import { createWebhook } from './billing/webhook.js';
+import { renderEnvelope } from './kernel/errors.js';
+import { type Guard, openScope, type ScopeRules } from './kernel/http.js';
+import { renderErrorPage, wantsPage } from './kernel/pages.js';
+import { createPasswords } from './kernel/passwords.js';
+import { ok } from './kernel/schemas.js';
+import { createAudit } from './ops/audit.js';
+import { healthPlugin } from './ops/health.js';
+import { profilePlugin } from './profile/plugin.js';
+import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './saas-options.js';
+import { maintenanceGuard, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
+import { createSettings } from './settings/service.js';
+import type { Store } from './storage/collection.js';
+import { openStore } from './storage/open.js';
+import { inHost, type Surroundings } from './surroundings.js';
+
+/** The SaaS backend: the one place where its domains are put together. */
+
+/** What the host gets: `fastify.saas`. */
+export interface SaasDecorator {
+  /** For a host's own routes: `onRequest: fastify.saas.requireUser` sets `request.saas` or throws a 401. */
+  requireUser: Guard;
+  users: Pick<UserDirectory, 'find'>;
+}
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    saas: SaasDecorator;
+  }
+  interface FastifyRequest {
+    /** Who makes this request, on routes behind `requireUser`. */
+    saas: Identity;
+  }
+}
+
+/** Builds the domains, mounts them on `fastify` and answers with the store they share. */
+export async function mountSaas(
+  fastify: FastifyInstance,
+  { config, seams }: ResolvedSaas,
+  surroundings?: Surroundings,
+): Promise<Store> {
+  if (fastify.hasDecorator('saas')) {
+    throw new Error(
+      'saasBackend is registered on this instance already. One registration serves one prefix.',
+    );
+  }
+  for (const warning of config.warnings) fastify.log.warn(warning);
+  const { values } = config;
+  const { clock, random, prefix, adminPath } = seams;
+  const { lifecycle, publicUrl, requestId } = surroundings ?? inHost(values.publicUrl, 3000, random);
+  const store = await openStore(values.databaseUri);
+  fastify.addHook('onClose', () => store.close());
+
+  const users = userCollection(store);
+  const sessions = sessionCollection(store);
+  const webhookEvents = webhookEventCollection(store);
+  const audit = createAudit(store, clock, random);
+  const settings = createSettings({ store, clock });
+  const directory = createUserDirectory(users, clock);
+  const listed = (secret: string | undefined) => (secret === undefined ? [] : [secret]);
+  const refreshSecrets: [string, ...string[]] = [
+    values.jwtRefreshSecret,
+    ...listed(values.jwtRefreshSecretPrevious),
+  ];
+  const accessSecrets = [values.jwtAccessSecret, ...listed(values.jwtAccessSecretPrevious)];
+  const auth = createAuth({
+    users,
+    sessions,
+    tokens: createSessionTokens({
+      access: await createTokenKind('at+jwt', accessSecrets),
+      refresh: await createTokenKind('rt+jwt', refreshSecrets),
+      refreshSecrets,
+      accessTtl: values.accessTokenTtl,
+      issuer: publicUrl.get,
+      clock,
+      random,
+    }),
+    passwords: createPasswords(random, seams.hashing),
+    audit,
+    clock,
+    random,
+    registrationAllowed: async () => (await settings.current()).allowRegistration,
+    refreshTtl: values.refreshTokenTtl,
+    sessionMaxAge: values.sessionMaxAge,
+  });
+  const webhook = createWebhook({
+    secrets: [...listed(values.paymentWebhookSecret), ...listed(values.paymentWebhookSecretPrevious)],
+    events: webhookEvents,
+    audit,
+    clock,
+    random,
+  });
+
+  const requireUser: Guard = async (request) => {
+    request.saas = await auth.authenticate(request.headers.authorization);
+  };
+  const requireAdmin = await createAdminGuard({
+    username: values.adminUsername,
+    password: values.adminPassword,
+    audit,
+  });
+  fastify.decorate('saas', Object.freeze({ requireUser, users: Object.freeze({ find: directory.find }) }));
+  fastify.decorateRequest('saas');
+
+  const rules = {
+    guards: { user: requireUser, admin: requireAdmin },
+    requestId,
+    https: () => publicUrl.get().startsWith('https:'),
+    own404: true,
+  };
+  const renderJson: ScopeRules['renderError'] = (error, _request, requestId) =>
+    renderEnvelope(error, requestId);
+
+  await openScope(fastify, { ...rules, prefix, renderError: renderJson }, async (api) => {
+    api.addHook('onRequest', maintenanceGuard(settings));
+    await api.register(webhookPlugin, { webhook });
+    await api.register(healthPlugin, { store, lifecycle, wrap: ok });
+    await api.register(async (browsers) => {
+      await allowOrigins(browsers, values.corsOrigin);
+      await browsers.register(authPlugin, { auth });
+      await browsers.register(profilePlugin, { rename: directory.rename });
+      await browsers.register(settingsPlugin, { settings });
+    });
+  });
+  if (adminPath !== false) {
+    const renderAdmin: ScopeRules['renderError'] = (error, { headers }, requestId) =>
+      wantsPage(headers.accept) ? renderErrorPage(error, requestId) : renderEnvelope(error, requestId);
+    await openScope(fastify, { ...rules, prefix: adminPath, renderError: renderAdmin }, async (admin) => {
+      await admin.register(adminPlugin, { users: directory, sessions, webhookEvents, settings });
+      await admin.register(settingsAdminPlugin, { settings });
+    });
+  }
+  return store;
+}
+
+/** Lets the pages of the configured origins call the API. A host that has @fastify/cors keeps its own rules. */
+async function allowOrigins(scope: FastifyInstance, origins: string[] | undefined): Promise<void> {
+  if (!origins) return;
+  if (scope.hasRequestDecorator('corsPreflightEnabled')) {
+    scope.log.info('CORS_ORIGIN is ignored: the host has registered @fastify/cors.');
+    return;
+  }
+  await scope.register(cors, {
+    origin: origins.includes('*') ? '*' : origins,
+    methods: ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'],
+    exposedHeaders: ['Retry-After', 'X-Request-Id', 'WWW-Authenticate'],
+  });
+}
+
+/**
+ * The SaaS backend as a Fastify plugin: the API under `prefix` (default `/api`) and the admin area under
+ * `adminPath` (default `/admin`). Reads the environment unless `env` says otherwise; passed options win.
+ *
+ * @throws ConfigurationError naming every problem of the configuration
+ */
+export const saasBackend = fp(
+  async (fastify: FastifyInstance, options: SaasBackendOptions) => {
+    await mountSaas(fastify, resolveSaas(options));
+  },
+  { fastify: '5.x', name: 'saas-backend' },
+);

@@ -1,0 +1,176 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import fastify, {
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  LogController,
+} from 'fastify';
+import { httpErrors } from './kernel/errors.js';
+import { fallThrough, openScope, type ScopeRules } from './kernel/http.js';
+import type { Resolved } from './kernel/options.js';
+import { requestIds } from './kernel/request-ids.js';
+import type { Random } from './kernel/secrets.js';
+import { healthPlugin } from './ops/health.js';
+import type { ServerConfiguration } from './server-options.js';
+import type { Store } from './storage/collection.js';
+import type { Surroundings } from './surroundings.js';
+
+/** What both servers share: a hardened Fastify instance, start, stop and a Connect-style handler. */
+
+/** A Connect-style handler: for Express, Connect and bare `node:http`. */
+export type Middleware = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  next?: (error?: unknown) => void,
+) => void;
+
+export interface Server {
+  /** The Fastify instance, open for more plugins until it starts. */
+  readonly fastify: FastifyInstance;
+  /** Listens. Resolves with the address. */
+  start(): Promise<{ url: string; port: number }>;
+  /** Refuses new work, finishes what was begun and closes the store. */
+  stop(): Promise<void>;
+  /** The same as `stop`. */
+  close(): Promise<void>;
+}
+
+export interface MiddlewareServer extends Server {
+  /** Handles what is below our prefixes and hands everything else on, its body unread. */
+  readonly middleware: Middleware;
+}
+
+export interface Assembly {
+  server: Resolved<ServerConfiguration>;
+  random: Random;
+  surroundings: Surroundings;
+  /** Registers the plugin and answers with the store it opened. */
+  mount(app: FastifyInstance): Promise<Store>;
+  renderError: ScopeRules['renderError'];
+  /** Puts the state of `/health` and `/ready` at the root into shape. */
+  wrapHealth(state: { status: 'ok' }): object;
+  /** The mount point that a stripped mount replaces first, then the others. Absent: no middleware. */
+  mountPoints?: [string, ...string[]] | undefined;
+}
+
+const SECOND = 1000;
+
+/**
+ * Every limit that Node and Fastify leave open is set: a client that sends slowly or not at all is
+ * disconnected within 15 seconds.
+ */
+function createHardened({ server, random, renderError }: Assembly): FastifyInstance {
+  const { logLevel, trustProxy } = server.values;
+  const nextId = requestIds(random);
+  const app = fastify({
+    logger: logLevel === 'silent' ? false : { level: logLevel },
+    logController: new OneLineLog(),
+    genReqId: nextId,
+    trustProxy,
+    bodyLimit: 100 * 1024,
+    connectionTimeout: 15 * SECOND,
+    requestTimeout: 10 * SECOND,
+    keepAliveTimeout: 72 * SECOND,
+    handlerTimeout: 30 * SECOND,
+    maxRequestsPerSocket: 10_000,
+    forceCloseConnections: 'idle',
+    http: { headersTimeout: 8 * SECOND, connectionsCheckingInterval: SECOND, maxHeaderSize: 16 * 1024 },
+    // What the router refuses before any scope is reached, a broken percent-encoding above all.
+    frameworkErrors: (_error, request: FastifyRequest, reply: FastifyReply) => {
+      const { type, body } = renderError(httpErrors.VALIDATION_ERROR(), request, request.id);
+      reply.code(400).header('x-request-id', request.id).type(type).send(body);
+    },
+  });
+  app.server.maxConnections = 16_384;
+  app.server.maxHeadersCount = 100;
+  return app;
+}
+
+/** One log line for each request, at its end. The scopes decide what it says of the address. */
+class OneLineLog extends LogController {
+  override incomingRequest(): void {}
+
+  override requestCompleted(error: Error | null, request: FastifyRequest, reply: FastifyReply): void {
+    const line = { req: request, statusCode: reply.statusCode, responseTime: reply.elapsedTime };
+    if (error) reply.log.error({ ...line, err: error }, 'request errored');
+    else reply.log.info(line, 'request completed');
+  }
+}
+
+/** Puts a server together. Nothing runs before `start` or the first request of the middleware. */
+export function assemble(assembly: Assembly): Server | MiddlewareServer {
+  const { server, mountPoints } = assembly;
+  const { lifecycle, publicUrl, requestId } = assembly.surroundings;
+  const app = createHardened(assembly);
+  app.register(async (root) => {
+    const store = await assembly.mount(root);
+    const rules: ScopeRules = {
+      prefix: '',
+      guards: {},
+      renderError: assembly.renderError,
+      requestId,
+      https: () => publicUrl.get().startsWith('https:'),
+      own404: true,
+    };
+    await openScope(root, rules, async (scope) => {
+      await scope.register(healthPlugin, { store, lifecycle, wrap: assembly.wrapHealth });
+    });
+  });
+
+  let stopping: Promise<void> | undefined;
+  const stop = (): Promise<void> => {
+    lifecycle.draining = true;
+    stopping ??= app.close();
+    return stopping;
+  };
+  const start = async () => {
+    const host = server.values.host ?? (server.production ? '0.0.0.0' : '127.0.0.1');
+    await app.listen({ host, port: server.values.port });
+    const { port } = app.server.address() as AddressInfo;
+    publicUrl.assumePort(port);
+    return { url: `http://${urlHost(host)}:${port}`, port };
+  };
+  const base = { fastify: app, start, stop, close: stop };
+  return mountPoints ? { ...base, middleware: createMiddleware(app, mountPoints) } : base;
+}
+
+/** A host name as an address to connect to. */
+function urlHost(host: string): string {
+  if (host === '0.0.0.0' || host === '::') return 'localhost';
+  return host.includes(':') ? `[${host}]` : host;
+}
+
+function createMiddleware(app: FastifyInstance, mountPoints: [string, ...string[]]): Middleware {
+  return (request, response, next = () => response.writeHead(404).end()) => {
+    const outer = request.url ?? '/';
+    const inner = innerUrl(request, mountPoints);
+    if (inner === null) {
+      next();
+      return;
+    }
+    app.ready().then(() => {
+      fallThrough.set(request, () => {
+        request.url = outer;
+        next();
+      });
+      request.url = inner;
+      app.routing(request, response);
+    }, next);
+  };
+}
+
+/** The address as our routes know it, or `null` when it is none of ours. */
+function innerUrl(
+  request: IncomingMessage & { originalUrl?: string },
+  [first, ...others]: [string, ...string[]],
+): string | null {
+  const url = request.url ?? '/';
+  const isBelow = (mountPoint: string) =>
+    /^([/?]|$)/.test(url.startsWith(mountPoint) ? url.slice(mountPoint.length) : '-');
+  // Express and Connect take the path they mounted us at off the address; then it stands for our first mount point.
+  const isStripped = request.originalUrl !== undefined && request.originalUrl !== url;
+  if (others.some(isBelow)) return url;
+  if (isStripped) return first + url;
+  return isBelow(first) ? url : null;
+}

@@ -1,0 +1,80 @@
+import { BlockList, isIP } from 'node:net';
+import { type Static, Type } from 'typebox';
+import { defineOptions, option, parseList, type Resolved, resolveOptions } from './kernel/options.js';
+import { type Random, systemRandom } from './kernel/secrets.js';
+
+/** What a program can be told about its own server; in a host these are the host's affairs. */
+
+const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+
+/** @param names the environment's spelling of each option, which differs between the two programs */
+export function serverSchema(names: {
+  host: string;
+  port: string;
+  otherPort?: string;
+  trustProxy: string;
+  defaultPort: number;
+}) {
+  return defineOptions({
+    host: option(Type.Optional(Type.String({ minLength: 1 })), {
+      env: names.host,
+      doc: 'Address to listen at.',
+      shown: '127.0.0.1, in production 0.0.0.0',
+    }),
+    port: option(Type.Integer({ minimum: 0, maximum: 65_535, default: names.defaultPort }), {
+      env: names.port,
+      ...(names.otherPort && { fallbackEnv: names.otherPort }),
+      doc: 'Port to listen at; 0 for any free one.',
+    }),
+    logLevel: option(Type.Enum(LEVELS, { default: 'info' }), {
+      env: 'LOG_LEVEL',
+      doc: `How much is logged: ${LEVELS.join(', ')}.`,
+    }),
+    trustProxy: option(Type.Union([Type.Literal(false), Type.Array(Type.String())], { default: false }), {
+      env: names.trustProxy,
+      doc: 'Addresses (IP or CIDR, separated by commas) of the proxies in front, whose X-Forwarded-For is believed.',
+      parse: (text) => (text === 'false' ? false : parseList(text)),
+      check: (proxies) =>
+        proxies !== false && proxies.some((proxy) => !isNetwork(proxy))
+          ? 'must list IP addresses or CIDR ranges. Numbers and true would trust whoever connects.'
+          : undefined,
+    }),
+  });
+}
+
+export type ServerConfiguration = Static<ReturnType<typeof serverSchema>>;
+
+/** What code passes to a server. */
+export interface ServerSeams {
+  env?: Record<string, string | undefined> | false;
+  random?: Random;
+}
+
+export type ServerOptions = Partial<ServerConfiguration>;
+
+/** @throws ConfigurationError naming every problem */
+export function resolveServer(
+  program: string,
+  schema: ReturnType<typeof serverSchema>,
+  given: ServerOptions,
+  { env, random = systemRandom }: ServerSeams,
+): Resolved<ServerConfiguration> {
+  return resolveOptions(schema, { program, given, env, random });
+}
+
+function isNetwork(text: string): boolean {
+  const [address = '', length, ...rest] = text.split('/');
+  const family = isIP(address);
+  if (family === 0 || rest.length > 0) return false;
+  if (length === undefined) return true;
+  try {
+    new BlockList().addSubnet(
+      address,
+      /^\d{1,3}$/.test(length) ? Number(length) : -1,
+      family === 4 ? 'ipv4' : 'ipv6',
+    );
+    return true;
+  } catch {
+    return false;
+  }
+}

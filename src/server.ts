@@ -1,0 +1,55 @@
+import { renderEnvelope } from './kernel/errors.js';
+import { gatherProblems } from './kernel/options.js';
+import { ok } from './kernel/schemas.js';
+import { mountSaas } from './saas.js';
+import { resolveSaas, type SaasBackendOptions } from './saas-options.js';
+import { assemble, type MiddlewareServer, type Server } from './server-assembly.js';
+import { resolveServer, type ServerOptions, serverSchema } from './server-options.js';
+import { inServer } from './surroundings.js';
+
+/** Both plugins as servers of their own. */
+
+export interface CreateServerOptions extends SaasBackendOptions, ServerOptions {
+  /** Whether the server has a `middleware` to mount in another application. Default `false`. */
+  middleware?: boolean;
+}
+
+export const saasServerSchema = serverSchema({
+  host: 'HOST',
+  port: 'PORT',
+  trustProxy: 'TRUST_PROXY',
+  defaultPort: 3000,
+});
+
+/**
+ * The SaaS backend as a server.
+ *
+ * @throws ConfigurationError naming every problem of the configuration
+ */
+export function createServer(options: CreateServerOptions & { middleware: true }): MiddlewareServer;
+export function createServer(options?: CreateServerOptions): Server;
+export function createServer(options: CreateServerOptions = {}): Server | MiddlewareServer {
+  const { middleware = false, host, port, logLevel, trustProxy, ...given } = options;
+  const [server, saas] = gatherProblems(
+    'saas-backend',
+    () =>
+      resolveServer(
+        'saas-backend',
+        saasServerSchema,
+        { host, port, logLevel, trustProxy } as ServerOptions,
+        given,
+      ),
+    () => resolveSaas(given),
+  );
+  const surroundings = inServer(saas.config.values.publicUrl, server.values.port);
+  const { prefix, adminPath } = saas.seams;
+  return assemble({
+    server,
+    random: saas.seams.random,
+    surroundings,
+    mount: (app) => mountSaas(app, saas, surroundings),
+    renderError: (error, _request, requestId) => renderEnvelope(error, requestId),
+    wrapHealth: ok,
+    mountPoints: middleware ? [prefix, ...(adminPath === false ? [] : [adminPath])] : undefined,
+  });
+}

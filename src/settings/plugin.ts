@@ -1,0 +1,55 @@
+import { access, type Guard, rulesOf, type Scope } from '../kernel/http.js';
+import { Envelope, ok } from '../kernel/schemas.js';
+import { GlobalSettings, PublicSettings, SettingsPatch, VersionedSettings } from './schemas.js';
+import { type SettingsService, settingsErrors } from './service.js';
+
+export interface SettingsPluginOptions {
+  settings: SettingsService;
+}
+
+/** Reading, for users and for everybody. */
+export async function settingsPlugin(scope: Scope, { settings }: SettingsPluginOptions): Promise<void> {
+  scope.get(
+    '/global-settings',
+    {
+      config: access('user', { duringMaintenance: true }),
+      schema: { response: { 200: Envelope(GlobalSettings) } },
+    },
+    async () => ok(await settings.current()),
+  );
+
+  scope.get(
+    '/settings/public',
+    {
+      config: access('public', { duringMaintenance: true }),
+      schema: { response: { 200: Envelope(PublicSettings) } },
+    },
+    async () => ok(await settings.current()),
+  );
+}
+
+/** Reading and writing, for the admin area. */
+export async function settingsAdminPlugin(scope: Scope, { settings }: SettingsPluginOptions): Promise<void> {
+  scope.get(
+    '/api/settings',
+    { config: access('admin'), schema: { response: { 200: Envelope(VersionedSettings) } } },
+    async () => ok(await settings.current()),
+  );
+
+  scope.patch(
+    '/api/settings',
+    {
+      config: access('admin'),
+      schema: { body: SettingsPatch, response: { 200: Envelope(VersionedSettings) } },
+    },
+    async (request) => ok(await settings.update(request.body)),
+  );
+}
+
+/** Keeps users out while the operator says so, except from the routes that work during maintenance. */
+export function maintenanceGuard(settings: SettingsService): Guard {
+  return async (request) => {
+    if (rulesOf(request).duringMaintenance) return;
+    if ((await settings.current()).maintenanceMode) throw settingsErrors.MAINTENANCE();
+  };
+}

@@ -1,0 +1,31 @@
+import type { FastifyRequest } from 'fastify';
+import { createPublicUrl, type PublicUrl } from './kernel/public-url.js';
+import { requestIds } from './kernel/request-ids.js';
+import type { Random } from './kernel/secrets.js';
+import type { Lifecycle } from './ops/health.js';
+
+/** What a plugin is told by whoever runs it. */
+export interface Surroundings {
+  lifecycle: Lifecycle;
+  publicUrl: PublicUrl;
+  /** The identifier that answers carry. A client never chooses it. */
+  requestId(request: FastifyRequest): string;
+}
+
+/** In an application of somebody else: it runs as long as it runs, and its identifiers may come from clients. */
+export function inHost(publicUrl: string | undefined, port: number, random: Random): Surroundings {
+  return {
+    lifecycle: { draining: false },
+    publicUrl: createPublicUrl(publicUrl, port),
+    requestId: requestIds(random),
+  };
+}
+
+/** In a server of our own, which names each request itself. */
+export function inServer(publicUrl: string | undefined, port: number): Surroundings {
+  return {
+    lifecycle: { draining: false },
+    publicUrl: createPublicUrl(publicUrl, port),
+    requestId: (request) => request.id,
+  };
+}
