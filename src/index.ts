@@ -1,3 +1,5 @@
+export { type IdpDecorator, identityProvider } from './idp.js';
+export type { IdentityProviderOptions } from './idp-options.js';
 export { type Clock, systemClock } from './kernel/clock.js';
 export { AppError } from './kernel/errors.js';
 export { ConfigurationError } from './kernel/options.js';
@@ -5,5 +7,10 @@ export type { Session, User } from './kernel/schemas.js';
 export type { Random } from './kernel/secrets.js';
 export { type SaasDecorator, saasBackend } from './saas.js';
 export type { SaasBackendOptions } from './saas-options.js';
-export { type CreateServerOptions, createServer } from './server.js';
+export {
+  type CreateIdentityServerOptions,
+  type CreateServerOptions,
+  createIdentityServer,
+  createServer,
+} from './server.js';
 export type { Middleware, MiddlewareServer, Server } from './server-assembly.js';

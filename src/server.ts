@@ -1,3 +1,5 @@
+import { mountIdp, renderIdpError } from './idp.js';
+import { type IdentityProviderOptions, resolveIdp } from './idp-options.js';
 import { renderEnvelope } from './kernel/errors.js';
 import { gatherProblems } from './kernel/options.js';
 import { ok } from './kernel/schemas.js';
@@ -51,5 +53,47 @@ export function createServer(options: CreateServerOptions = {}): Server | Middle
     renderError: (error, _request, requestId) => renderEnvelope(error, requestId),
     wrapHealth: ok,
     mountPoints: middleware ? [prefix, ...(adminPath === false ? [] : [adminPath])] : undefined,
+  });
+}
+
+export interface CreateIdentityServerOptions extends IdentityProviderOptions, ServerOptions {
+  /** Whether the server has a `middleware` to mount in another application. Default `false`. */
+  middleware?: boolean;
+}
+
+export const idpServerSchema = serverSchema({
+  host: 'IDP_HOST',
+  port: 'IDP_PORT',
+  otherPort: 'PORT',
+  trustProxy: 'IDP_TRUST_PROXY',
+  defaultPort: 8080,
+});
+
+/**
+ * The identity provider as a server.
+ *
+ * @throws ConfigurationError naming every problem of the configuration
+ */
+export function createIdentityServer(
+  options: CreateIdentityServerOptions & { middleware: true },
+): MiddlewareServer;
+export function createIdentityServer(options?: CreateIdentityServerOptions): Server;
+export function createIdentityServer(options: CreateIdentityServerOptions = {}): Server | MiddlewareServer {
+  const { middleware = false, host, port, logLevel, trustProxy, ...given } = options;
+  const [server, idp] = gatherProblems(
+    'idp',
+    () => resolveServer('idp', idpServerSchema, { host, port, logLevel, trustProxy } as ServerOptions, given),
+    () => resolveIdp(given),
+  );
+  const { prefix, random } = idp.seams;
+  const surroundings = inServer(idp.config.values.publicUrl, server.values.port, prefix);
+  return assemble({
+    server,
+    random,
+    surroundings,
+    mount: (app) => mountIdp(app, idp, surroundings),
+    renderError: renderIdpError,
+    wrapHealth: (state) => state,
+    mountPoints: middleware ? [prefix] : undefined,
   });
 }

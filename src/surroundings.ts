@@ -13,19 +13,19 @@ export interface Surroundings {
 }
 
 /** In an application of somebody else: it runs as long as it runs, and its identifiers may come from clients. */
-export function inHost(publicUrl: string | undefined, port: number, random: Random): Surroundings {
+export function inHost(publicUrl: string | undefined, port: number, random: Random, path = ''): Surroundings {
   return {
     lifecycle: { draining: false },
-    publicUrl: createPublicUrl(publicUrl, port),
+    publicUrl: createPublicUrl(publicUrl, port, path),
     requestId: requestIds(random),
   };
 }
 
 /** In a server of our own, which names each request itself. */
-export function inServer(publicUrl: string | undefined, port: number): Surroundings {
+export function inServer(publicUrl: string | undefined, port: number, path = ''): Surroundings {
   return {
     lifecycle: { draining: false },
-    publicUrl: createPublicUrl(publicUrl, port),
+    publicUrl: createPublicUrl(publicUrl, port, path),
     requestId: (request) => request.id,
   };
 }

@@ -1,5 +1,4 @@
-import type { FastifyRequest } from 'fastify';
-import { access, type Scope } from '../kernel/http.js';
+import { access, originOf, type Scope } from '../kernel/http.js';
 import { Acknowledgement, ok } from '../kernel/schemas.js';
 import {
   LoginBody,
@@ -10,7 +9,7 @@ import {
   SignInAnswer,
   TokensAnswer,
 } from './schemas.js';
-import type { AuthService, Origin } from './service.js';
+import type { AuthService } from './service.js';
 
 /** Routes that begin, continue and end sessions. */
 export async function authPlugin(scope: Scope, { auth }: { auth: AuthService }): Promise<void> {
@@ -67,7 +66,3 @@ export async function authPlugin(scope: Scope, { auth }: { auth: AuthService }):
 }
 
 const BODY_LIMIT = 16 * 1024;
-
-function originOf(request: FastifyRequest): Origin {
-  return { ip: request.ip, isGone: () => request.raw.socket.destroyed };
-}

@@ -1,6 +1,7 @@
 import type { Clock } from '../kernel/clock.js';
 import { defineErrors, httpErrors } from '../kernel/errors.js';
-import type { IsGone, Passwords } from '../kernel/passwords.js';
+import type { Origin } from '../kernel/http.js';
+import type { Passwords } from '../kernel/passwords.js';
 import type { Session, User } from '../kernel/schemas.js';
 import { newId, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
@@ -28,13 +29,6 @@ export const authErrors = defineErrors({
   ACCOUNT_SUSPENDED: [403, 'This account is suspended.'],
   EMAIL_TAKEN: [409, 'An account with this e-mail address exists already.'],
 });
-
-/** Where a request comes from. */
-export interface Origin {
-  ip: string;
-  /** Whether the client has hung up. */
-  isGone: IsGone;
-}
 
 /** Who makes a request. */
 export interface Identity {

@@ -54,6 +54,8 @@ export interface RouteRules {
   cache?: string;
   /** Whether it works while the operator keeps users out. */
   duringMaintenance?: boolean;
+  /** Whether pages of other origins may call it; without it the scope decides. */
+  crossOrigin?: boolean;
 }
 
 /** What a route says of itself, in its `config`. A route without it does not boot. */
@@ -64,6 +66,17 @@ export function access(level: string, more: Omit<RouteRules, 'access'> = {}): Fa
 /** What the route of a request says of itself; nothing where no route matched. */
 export function rulesOf(request: FastifyRequest): Partial<RouteRules> {
   return request.routeOptions.config as Partial<RouteRules>;
+}
+
+/** Where a request comes from, as services know it. */
+export interface Origin {
+  ip: string;
+  /** Whether the client has hung up, so that work for it can be skipped. */
+  isGone(): boolean;
+}
+
+export function originOf(request: FastifyRequest): Origin {
+  return { ip: request.ip, isGone: () => request.raw.socket.destroyed };
 }
 
 /** For requests that arrive through a host's middleware chain: hands an unmatched one back to the host. */

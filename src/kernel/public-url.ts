@@ -9,12 +9,14 @@ export interface PublicUrl {
   assumePort(port: number): void;
 }
 
-export function createPublicUrl(configured: string | undefined, defaultPort: number): PublicUrl {
-  let url = configured?.replace(/\/$/, '') ?? `http://localhost:${defaultPort}`;
+/** @param path what an address made up for development ends with */
+export function createPublicUrl(configured: string | undefined, defaultPort: number, path = ''): PublicUrl {
+  const local = (port: number) => `http://localhost:${port}${path}`;
+  let url = configured?.replace(/\/$/, '') ?? local(defaultPort);
   return {
     get: () => url,
     assumePort(port) {
-      if (configured === undefined) url = `http://localhost:${port}`;
+      if (configured === undefined) url = local(port);
     },
   };
 }

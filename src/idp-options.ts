@@ -1,0 +1,65 @@
+import { type Static, Type } from 'typebox';
+import { type Clock, systemClock } from './kernel/clock.js';
+import { defineOptions, option, type Report, type Resolved, resolveOptions } from './kernel/options.js';
+import type { HashingCost } from './kernel/passwords.js';
+import { publicUrlOption } from './kernel/public-url.js';
+import { type Random, systemRandom } from './kernel/secrets.js';
+import { oidcOptions } from './oidc/schemas.js';
+import { provisioningOptions } from './provisioning/schemas.js';
+import { storeUriProblem } from './storage/open.js';
+
+/** What the identity provider can be told, by options and by environment. */
+
+export const idpSchema = defineOptions({
+  databaseUri: option(Type.String(), {
+    env: 'IDP_DATABASE_URI',
+    doc: 'The store: sqlite:<path> or sqlite::memory:.',
+    secret: true,
+    development: 'sqlite:./data/idp.db',
+    required: 'production',
+    check: (uri) => storeUriProblem(uri) ?? undefined,
+  }),
+  publicUrl: publicUrlOption({
+    env: 'IDP_PUBLIC_URL',
+    doc: 'Public base address of the service: the issuer, byte for byte.',
+  }),
+  ...oidcOptions,
+  ...provisioningOptions,
+});
+type Configuration = Static<typeof idpSchema>;
+
+/** What code passes beside the configuration. */
+export interface IdpSeams {
+  /** Where the provider is mounted. Default: the root. The issuer then ends with it. */
+  prefix?: string;
+  /** Replaces the environment; `false` ignores it. */
+  env?: Record<string, string | undefined> | false;
+  clock?: Clock;
+  random?: Random;
+  /** Cost of password hashes. Lower it in tests only. */
+  hashing?: HashingCost;
+}
+
+export type IdentityProviderOptions = Partial<Configuration> & IdpSeams;
+
+export interface ResolvedIdp {
+  config: Resolved<Configuration>;
+  seams: Required<Pick<IdpSeams, 'prefix' | 'clock' | 'random'>> & Pick<IdpSeams, 'hashing'>;
+}
+
+/** @throws ConfigurationError naming every problem */
+export function resolveIdp(options: IdentityProviderOptions): ResolvedIdp {
+  const { prefix = '', env, clock = systemClock, random = systemRandom, hashing, ...given } = options;
+  const rules = (values: Configuration, report: Report) => {
+    if (prefix !== '' && !/^(\/[\w.~-]+)+$/.test(prefix)) {
+      report.refuse(`'prefix' must be a path like /idp, without a trailing slash.`);
+    }
+    const seeds = [values.ed25519Seed, values.ed25519SeedNext, values.ed25519SeedPrevious];
+    const used = seeds.flatMap((seed) => seed?.toLowerCase() ?? []);
+    if (new Set(used).size < used.length) {
+      report.refuse('IDP_ED25519_SEED, its NEXT and its PREVIOUS must be different keys.');
+    }
+  };
+  const config = resolveOptions(idpSchema, { program: 'idp', given, env, random }, rules);
+  return { config, seams: { prefix, clock, random, ...(hashing && { hashing }) } };
+}

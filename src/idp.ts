@@ -1,0 +1,125 @@
+import type { FastifyInstance } from 'fastify';
+import fp from 'fastify-plugin';
+import { type IdentityProviderOptions, type ResolvedIdp, resolveIdp } from './idp-options.js';
+import { renderOAuth } from './kernel/errors.js';
+import { type Guard, openScope, type ScopeRules } from './kernel/http.js';
+import { renderErrorPage, wantsPage } from './kernel/pages.js';
+import { createPasswords } from './kernel/passwords.js';
+import { createAuthorization } from './oidc/authorize/service.js';
+import { createKeys } from './oidc/keys.js';
+import type { Directory } from './oidc/model.js';
+import { oidcPlugin } from './oidc/plugin.js';
+import { grantCollection, interactionCollection } from './oidc/store.js';
+import { createTokenService } from './oidc/tokens.js';
+import { createAudit } from './ops/audit.js';
+import { healthPlugin } from './ops/health.js';
+import { adminGuard, signupGuard } from './provisioning/guards.js';
+import { provisioningPlugin } from './provisioning/plugin.js';
+import { createClients, createPrincipals } from './provisioning/service.js';
+import { clientCollection, principalCollection } from './provisioning/store.js';
+import type { Store } from './storage/collection.js';
+import { openStore } from './storage/open.js';
+import { inHost, type Surroundings } from './surroundings.js';
+
+/** The identity provider: the one place where its domains are put together. */
+
+/** What the host gets: `fastify.idp`. */
+export interface IdpDecorator {
+  /** The issuer, as it stands in every id_token. */
+  issuer(): string;
+}
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    idp: IdpDecorator;
+  }
+}
+
+/** The client proves itself in the body as often as in the header, so its endpoint judges it and no guard. */
+const judgedByEndpoint: Guard = async () => {};
+
+/** Errors as OAuth knows them, or as a page for whoever looks at one. */
+export const renderIdpError: ScopeRules['renderError'] = (error, { headers }, requestId) =>
+  wantsPage(headers.accept) ? renderErrorPage(error, requestId) : renderOAuth(error);
+
+/** Builds the domains, mounts them on `fastify` and answers with the store they share. */
+export async function mountIdp(
+  fastify: FastifyInstance,
+  { config, seams }: ResolvedIdp,
+  surroundings?: Surroundings,
+): Promise<Store> {
+  if (fastify.hasDecorator('idp')) {
+    throw new Error(
+      'identityProvider is registered on this instance already. One registration serves one issuer.',
+    );
+  }
+  for (const warning of config.warnings) fastify.log.warn(warning);
+  const { values } = config;
+  const { clock, random, prefix } = seams;
+  const { lifecycle, publicUrl, requestId } = surroundings ?? inHost(values.publicUrl, 8080, random, prefix);
+  const store = await openStore(values.databaseUri);
+  fastify.addHook('onClose', () => store.close());
+
+  const issuer = publicUrl.get;
+  const audit = createAudit(store, clock, random);
+  const tools = { audit, clock, random };
+  const passwords = createPasswords(random, seams.hashing);
+  const principals = createPrincipals(principalCollection(store), { ...tools, passwords });
+  const clients = createClients(clientCollection(store), { ...tools, allowHttp: !config.production });
+  const directory: Directory = {
+    authenticate: principals.authenticate,
+    findPrincipal: principals.find,
+    findClient: clients.find,
+  };
+  const grants = grantCollection(store);
+  const otherSeeds = [values.ed25519SeedNext, values.ed25519SeedPrevious].filter(
+    (seed) => seed !== undefined,
+  );
+  const keys = await createKeys([values.ed25519Seed, ...otherSeeds]);
+  const tokens = createTokenService({ ...tools, grants, directory, keys, issuer });
+  const interactions = interactionCollection(store);
+  const authorization = createAuthorization({ ...tools, grants, interactions, directory, issuer });
+
+  fastify.decorate('idp', Object.freeze({ issuer }));
+  const rules: ScopeRules = {
+    prefix,
+    guards: {
+      admin: adminGuard(values.adminToken, audit),
+      signup: signupGuard(values.disableSignup),
+      client: judgedByEndpoint,
+      bearer: judgedByEndpoint,
+    },
+    renderError: renderIdpError,
+    requestId,
+    https: () => issuer().startsWith('https:'),
+    // At the root of a host, unknown paths are the host's.
+    own404: prefix !== '',
+  };
+  await openScope(fastify, rules, async (scope) => {
+    await scope.register(provisioningPlugin, { principals, clients });
+    await scope.register(oidcPlugin, {
+      authorization,
+      directory,
+      tokens,
+      keys,
+      audit,
+      issuer,
+      humansUseBasic: values.basicLogin === 'all',
+    });
+    if (prefix !== '') await scope.register(healthPlugin, { store, lifecycle, wrap: (state) => state });
+  });
+  return store;
+}
+
+/**
+ * The identity provider as a Fastify plugin: OpenID Connect and provisioning at the root, or under `prefix`, with
+ * which the issuer then ends. Reads the environment unless `env` says otherwise; passed options win.
+ *
+ * @throws ConfigurationError naming every problem of the configuration
+ */
+export const identityProvider = fp(
+  async (fastify: FastifyInstance, options: IdentityProviderOptions) => {
+    await mountIdp(fastify, resolveIdp(options));
+  },
+  { fastify: '5.x', name: 'identity-provider' },
+);

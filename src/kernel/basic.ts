@@ -1,0 +1,17 @@
+/**
+ * The user name and password of an `Authorization: Basic` header (RFC 7617): UTF-8, split at the first colon,
+ * the scheme in any case. `null` for everything else, also when one half is empty.
+ */
+export function parseBasic(authorization: string): { username: string; password: string } | null {
+  const encoded = /^basic +([A-Za-z0-9+/]+={0,2}) *$/i.exec(authorization)?.[1];
+  if (encoded === undefined) return null;
+  let text: string;
+  try {
+    text = new TextDecoder('utf-8', { fatal: true }).decode(Buffer.from(encoded, 'base64'));
+  } catch {
+    return null;
+  }
+  const colon = text.indexOf(':');
+  if (colon < 1 || colon === text.length - 1 || /\p{Cc}/u.test(text)) return null;
+  return { username: text.slice(0, colon), password: text.slice(colon + 1) };
+}

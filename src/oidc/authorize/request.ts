@@ -1,0 +1,66 @@
+import { SCOPES } from '../claims.js';
+import { oidcErrors } from '../errors.js';
+import type { Client, Directory } from '../model.js';
+import { matchesRedirectUri } from './redirect-uri.js';
+import { RULES, type RuleViolation } from './rules/index.js';
+
+/** Parameters as they came, each at most once. */
+export type Parameters = Readonly<Record<string, string>>;
+
+/** An authorization request in which nothing is wrong. */
+export interface AuthorizationRequest {
+  parameters: Parameters;
+  client: Client;
+  redirectUri: string;
+  /** What is granted: the known scopes of those asked for, separated by spaces. */
+  scope: string;
+}
+
+/** What may be answered to an application only by way of the browser. */
+export interface Refusal {
+  redirectUri: string;
+  parameters: Parameters;
+  violation: RuleViolation;
+}
+
+/**
+ * Judges an authorization request (OIDC Core §3.1.2.2). What is wrong before the redirect URI is known to be the
+ * client's own is answered to whoever asks and never redirected.
+ *
+ * @throws invalid_request
+ */
+export async function judgeRequest(
+  parameters: Parameters,
+  directory: Pick<Directory, 'findClient'>,
+): Promise<{ request: AuthorizationRequest } | { refusal: Refusal }> {
+  const { client_id: clientId, redirect_uri: redirectUri, scope } = parameters;
+  const client = clientId ? await directory.findClient(clientId) : null;
+  if (!client) throw oidcErrors.invalid_request({ message: 'client_id names no client of this provider.' });
+  if (!redirectUri || !matchesRedirectUri(client, redirectUri)) {
+    throw oidcErrors.invalid_request({
+      message: 'redirect_uri is none of those that the client has registered.',
+    });
+  }
+  for (const rule of RULES) {
+    const violation = rule({ parameters, client });
+    if (violation) return { refusal: { redirectUri, parameters, violation } };
+  }
+  return { request: { parameters, client, redirectUri, scope: grantedScope(scope) } };
+}
+
+/** Unknown scopes are ignored, and who names none means to sign in. */
+function grantedScope(scope = ''): string {
+  const asked = new Set(scope.split(' '));
+  return SCOPES.filter((known) => asked.has(known)).join(' ') || (scope.trim() === '' ? 'openid' : '');
+}
+
+/** @throws invalid_request when a parameter comes twice (RFC 6749 §3.1) */
+export function readParameters(search: URLSearchParams): Parameters {
+  const names = [...search.keys()];
+  const repeated = names.find((name, index) => names.indexOf(name) !== index);
+  if (repeated !== undefined) {
+    const details = [{ path: repeated.slice(0, 100), message: 'must not come more than once' }];
+    throw oidcErrors.invalid_request({ details });
+  }
+  return Object.freeze(Object.fromEntries(search));
+}

@@ -1,0 +1,30 @@
+import type { Principal } from './model.js';
+
+export const SCOPES = ['openid', 'email', 'profile'] as const;
+
+export const CLAIMS = [
+  ...['iss', 'sub', 'aud', 'exp', 'iat', 'auth_time', 'jti', 'amr', 'acr', 'nonce', 'at_hash'],
+  ...['kind', 'sub_profile', 'name', 'preferred_username', 'updated_at', 'email', 'email_verified'],
+] as const;
+
+/** What an application learns of a principal, for the scopes it was granted (OIDC Core §5.4). */
+export function principalClaims(
+  principal: Principal,
+  scope: string,
+): Record<string, string | number | boolean> {
+  const { id, handle, kind, name, updatedAt } = principal;
+  const granted = new Set(scope.split(' '));
+  const isAddress = /^[^@]+@[^@]+\.[^@]+$/.test(handle);
+  return {
+    sub: id,
+    kind,
+    sub_profile: kind === 'agent' ? 'ai_agent' : 'user',
+    ...(granted.has('profile') && {
+      name: name ?? handle,
+      preferred_username: handle,
+      updated_at: Math.floor(updatedAt / 1000),
+    }),
+    // Nobody has proved that the mailbox is theirs, so nobody may link an account by it.
+    ...(granted.has('email') && isAddress && { email: handle, email_verified: false }),
+  };
+}

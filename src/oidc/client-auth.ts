@@ -1,0 +1,52 @@
+import { parseBasic } from '../kernel/basic.js';
+import { secretsEqual, sha256 } from '../kernel/secrets.js';
+import { oidcErrors } from './errors.js';
+import type { Client, Directory } from './model.js';
+
+/** A secret that no client has: unknown clients cost the same work as known ones. */
+const NOBODY = sha256('the secret of no client');
+
+/**
+ * The client of a token request (RFC 6749 §2.3): `client_secret_basic`, `client_secret_post`, or for public
+ * clients no more than its identifier.
+ *
+ * @throws invalid_client, invalid_request when it uses two ways at once
+ */
+export async function authenticateClient(
+  authorization: string | undefined,
+  body: Readonly<Record<string, string>>,
+  directory: Pick<Directory, 'findClient'>,
+): Promise<Client> {
+  const refuse = () =>
+    oidcErrors.invalid_client({ headers: { 'www-authenticate': 'Basic realm="idp", charset="UTF-8"' } });
+  const basic = authorization === undefined ? null : readBasic(authorization);
+  if (authorization !== undefined && !basic) throw refuse();
+  if (basic && body['client_secret'] !== undefined) {
+    throw oidcErrors.invalid_request({
+      message: 'The client authenticates in the header and in the body. Use one.',
+    });
+  }
+  if (basic && (body['client_id'] ?? basic.clientId) !== basic.clientId) throw refuse();
+  const clientId = basic?.clientId ?? body['client_id'];
+  const secret = basic?.secret ?? body['client_secret'];
+  const client = clientId ? await directory.findClient(clientId) : null;
+  if (secret === undefined) {
+    if (client && client.secretHash === undefined) return client;
+    throw refuse();
+  }
+  const isRight = secretsEqual(sha256(secret), client?.secretHash ?? NOBODY);
+  if (!client || !isRight) throw refuse();
+  return client;
+}
+
+/** Both halves are form-encoded inside the header (RFC 6749 §2.3.1). */
+function readBasic(authorization: string): { clientId: string; secret: string } | null {
+  const credentials = parseBasic(authorization);
+  if (!credentials) return null;
+  try {
+    const decode = (text: string) => decodeURIComponent(text.replaceAll('+', ' '));
+    return { clientId: decode(credentials.username), secret: decode(credentials.password) };
+  } catch {
+    return null;
+  }
+}

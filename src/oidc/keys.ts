@@ -1,0 +1,39 @@
+import { createPrivateKey, type KeyObject } from 'node:crypto';
+import { calculateJwkThumbprint, exportJWK, type JWK, SignJWT } from 'jose';
+
+/** The Ed25519 keys: one signs, all are published. */
+export interface Keys {
+  /** The JWK Set (RFC 7517): public halves only. */
+  readonly jwks: { keys: JWK[] };
+  /** A JWS with `alg: EdDSA` over these claims, which the caller has made complete. */
+  sign(claims: Record<string, unknown>): Promise<string>;
+}
+
+/** @param seeds 64 hexadecimal characters each; the first signs */
+export async function createKeys(seeds: readonly [string, ...string[]]): Promise<Keys> {
+  const pairs = await Promise.all(seeds.map(loadPair));
+  const [{ privateKey, jwk }] = pairs as [Pair, ...Pair[]];
+  const header = { alg: 'EdDSA', typ: 'JWT', kid: String(jwk.kid) };
+  return {
+    jwks: { keys: pairs.map((pair) => pair.jwk) },
+    sign: (claims) => new SignJWT(claims).setProtectedHeader(header).sign(privateKey),
+  };
+}
+
+interface Pair {
+  privateKey: KeyObject;
+  jwk: JWK;
+}
+
+/** What DER puts before the 32 bytes of an Ed25519 private key (RFC 8410 §7). */
+const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex');
+
+async function loadPair(seed: string): Promise<Pair> {
+  const der = Buffer.concat([PKCS8_PREFIX, Buffer.from(seed, 'hex')]);
+  const privateKey = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' });
+  const { kty, crv, x } = await exportJWK(privateKey);
+  const point = { kty, crv, x } as JWK;
+  // RFC 7638; `alg` is EdDSA and not Ed25519, which most clients do not know yet.
+  const kid = await calculateJwkThumbprint(point);
+  return { privateKey, jwk: { ...point, kid, use: 'sig', alg: 'EdDSA' } };
+}

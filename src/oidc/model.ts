@@ -1,0 +1,26 @@
+/** What this domain needs to know of principals and clients. Provisioning keeps them; the composition root hands them in. */
+
+export interface Principal {
+  id: string;
+  handle: string;
+  kind: 'agent' | 'human';
+  name?: string;
+  updatedAt: number;
+}
+
+export interface Client {
+  id: string;
+  name: string;
+  redirectUris: readonly string[];
+  /** Absent for public clients. */
+  secretHash?: string;
+  principalKinds: readonly ('agent' | 'human')[];
+}
+
+export interface Directory {
+  /** The active principal with these credentials, in a time that tells nothing; else `null`. */
+  authenticate(handle: string, password: string, isGone: () => boolean): Promise<Principal | null>;
+  /** The active principal of a `sub`, else `null`. */
+  findPrincipal(sub: string): Promise<Principal | null>;
+  findClient(clientId: string): Promise<Client | null>;
+}

@@ -1,0 +1,63 @@
+import { Type } from 'typebox';
+import { option } from '../kernel/options.js';
+
+/** Seeds that stand in RFC 8037 and in samples: everybody has their private keys. */
+const PUBLISHED_SEEDS = new Set([
+  '9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60',
+  '4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb',
+  'c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7',
+]);
+
+const seed = (env: string, doc: string) => ({
+  env,
+  doc,
+  secret: true,
+  check: (value: string | undefined) =>
+    /^[0-9a-f]{64}$/i.test(value ?? '')
+      ? undefined
+      : 'must be 64 hexadecimal characters: openssl rand -hex 32',
+  safe: (value: string | undefined) =>
+    PUBLISHED_SEEDS.has(value?.toLowerCase() ?? '') || new Set(value?.slice(0, 60)).size < 4
+      ? 'is a published or trivial key. Make one: openssl rand -hex 32'
+      : undefined,
+});
+
+export const oidcOptions = {
+  ed25519Seed: option(Type.String(), {
+    ...seed(
+      'IDP_ED25519_SEED',
+      'Seed of the Ed25519 key that signs: 32 random bytes as 64 hexadecimal characters.',
+    ),
+    shown: 'random outside production',
+    required: 'production',
+    generate: (random) => random.bytes(32).toString('hex'),
+  }),
+  ed25519SeedNext: option(Type.Optional(Type.String()), {
+    ...seed('IDP_ED25519_SEED_NEXT', 'Published ahead, so that applications know it before it signs.'),
+  }),
+  ed25519SeedPrevious: option(Type.Optional(Type.String()), {
+    ...seed('IDP_ED25519_SEED_PREVIOUS', 'Still published, so that tokens it signed go on verifying.'),
+  }),
+  basicLogin: option(Type.Enum(['all', 'agents'], { default: 'all' }), {
+    env: 'IDP_BASIC_LOGIN',
+    doc: 'Who may use HTTP Basic at /authorize: all or agents.',
+  }),
+};
+
+/** A form as OAuth sends it. Repeated fields arrive as lists, which no field may be. */
+export const LoginBody = Type.Object(
+  {
+    interaction: Type.String({ maxLength: 128 }),
+    handle: Type.String({ maxLength: 1024 }),
+    password: Type.String({ maxLength: 4096 }),
+  },
+  { additionalProperties: false },
+);
+
+export const TokenAnswer = Type.Object({
+  access_token: Type.String(),
+  token_type: Type.Literal('Bearer'),
+  expires_in: Type.Integer(),
+  scope: Type.String(),
+  id_token: Type.Optional(Type.String()),
+});

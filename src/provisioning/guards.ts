@@ -1,0 +1,31 @@
+import { defineErrors, httpErrors } from '../kernel/errors.js';
+import type { Guard } from '../kernel/http.js';
+import { secretsEqual } from '../kernel/secrets.js';
+import type { Audit } from '../ops/audit.js';
+import { provisioningErrors } from './service.js';
+
+export const adminTokenErrors = defineErrors({
+  invalid_token: [401, 'The administrator token is wrong.'],
+});
+
+/** The administrator's bearer token, compared before the body is read. `undefined` closes the endpoints. */
+export function adminGuard(token: string | undefined, audit: Audit): Guard {
+  const challenge = (error: string) => ({
+    headers: { 'www-authenticate': `Bearer realm="idp-admin"${error}` },
+  });
+  return async ({ headers, ip }) => {
+    if (token === undefined) throw provisioningErrors.admin_api_disabled();
+    if (headers.authorization === undefined) throw httpErrors.UNAUTHENTICATED(challenge(''));
+    const presented = /^bearer +(\S+) *$/i.exec(headers.authorization)?.[1];
+    if (presented !== undefined && secretsEqual(presented, token)) return;
+    await audit.record({ event: 'admin.refused', ip });
+    throw adminTokenErrors.invalid_token(challenge(', error="invalid_token"'));
+  };
+}
+
+/** Closed sign-up refuses every shape of request, so that it tells nothing about handles. */
+export function signupGuard(isClosed: boolean): Guard {
+  return async () => {
+    if (isClosed) throw provisioningErrors.signup_disabled();
+  };
+}

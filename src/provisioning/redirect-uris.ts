@@ -1,0 +1,23 @@
+import { isLoopback } from '../kernel/public-url.js';
+
+/**
+ * Which redirect URIs a client may register (RFC 9700 §4.1, RFC 8252 §7): https, http to this machine, or the
+ * reverse-DNS scheme of a native application. Anything a browser or a parser could read as somewhere else is out.
+ *
+ * @param allowHttp whether http to other hosts is let through, for development
+ * @returns what is wrong, as the end of a sentence, or `null`
+ */
+export function redirectUriProblem(uri: string, allowHttp: boolean): string | null {
+  if (/[^\x21-\x7e]|[*\\#]/.test(uri))
+    return 'must hold no spaces, control characters, wildcard, backslash or fragment';
+  if (!URL.canParse(uri)) return 'must be an absolute URI';
+  const { protocol, hostname, username, password } = new URL(uri);
+  if (username || password || /^[a-z]+:\/\/[^/?]*@/i.test(uri)) return 'must hold no user name or password';
+  if (protocol === 'https:') return null;
+  if (protocol === 'http:') {
+    return isLoopback(hostname) || allowHttp ? null : 'must be https; http reaches this machine only';
+  }
+  return /^[a-z][a-z0-9-]*(\.[a-z0-9-]+)+:$/.test(protocol)
+    ? null
+    : 'must be https, http to this machine, or a scheme like com.example.app:/callback';
+}

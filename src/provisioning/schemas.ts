@@ -1,0 +1,100 @@
+import { Type } from 'typebox';
+import { option } from '../kernel/options.js';
+import { DisplayName, PasswordInput, Timestamp } from '../kernel/schemas.js';
+import { newToken, secretWeakness } from '../kernel/secrets.js';
+
+export const provisioningOptions = {
+  disableSignup: option(Type.Boolean({ default: false }), {
+    env: 'IDP_DISABLE_SIGNUP',
+    doc: '1 closes /v1/accounts; the endpoints of the administrator stay open.',
+    // Anything but 0 and 1 stops the start: a "true" must not leave the door open.
+    parse: (text) => ({ 0: false, 1: true })[text] ?? text,
+  }),
+  adminToken: option(Type.Optional(Type.String()), {
+    env: 'IDP_ADMIN_TOKEN',
+    doc: 'Gates the endpoints of the administrator. Production without it answers 501 there.',
+    shown: 'random outside production',
+    secret: true,
+    generate: newToken,
+    safe: (token) => secretWeakness(token ?? '', 32),
+  }),
+};
+
+export const KINDS = ['agent', 'human'] as const;
+export type Kind = (typeof KINDS)[number];
+
+const Handle = Type.String({ minLength: 3, maxLength: 254 });
+
+/** `kind` and `password` are read as they come, so that a wrong one is refused and never dropped. */
+export const AccountBody = Type.Object(
+  {
+    handle: Handle,
+    password: PasswordInput,
+    kind: Type.Optional(Type.Unknown()),
+    name: Type.Optional(DisplayName),
+  },
+  { additionalProperties: false },
+);
+
+export const AgentBody = Type.Object(
+  {
+    handle: Handle,
+    name: Type.Optional(DisplayName),
+    kind: Type.Optional(Type.Unknown()),
+    password: Type.Optional(Type.Unknown()),
+  },
+  { additionalProperties: false },
+);
+
+const principal = {
+  sub: Type.String(),
+  handle: Type.String(),
+  kind: Type.Enum(KINDS),
+  name: Type.String(),
+  created_at: Timestamp,
+};
+
+export const PrincipalAnswer = Type.Object(principal);
+
+export const AgentAnswer = Type.Object({
+  ...principal,
+  password: Type.String({ description: 'Shown once. Nobody can learn it later.' }),
+});
+
+const Uri = Type.String({ minLength: 1, maxLength: 2048 });
+const Uris = Type.Array(Uri, { minItems: 1, maxItems: 50 });
+const Kinds = Type.Array(Type.Enum(KINDS), { minItems: 1, uniqueItems: true });
+
+export const ClientBody = Type.Object(
+  {
+    name: Type.Optional(DisplayName),
+    client_name: Type.Optional(DisplayName),
+    redirect_uris: Type.Union([Uris, Uri]),
+    post_logout_redirect_uris: Type.Optional(Type.Union([Uris, Uri])),
+    public: Type.Optional(Type.Boolean()),
+    principal_kinds: Type.Optional(Kinds),
+  },
+  { additionalProperties: false },
+);
+
+const client = {
+  client_id: Type.String(),
+  client_name: Type.String(),
+  redirect_uris: Type.Array(Type.String()),
+  post_logout_redirect_uris: Type.Array(Type.String()),
+  public: Type.Boolean(),
+  principal_kinds: Kinds,
+  created_at: Timestamp,
+};
+
+export const ClientAnswer = Type.Object({
+  ...client,
+  client_secret: Type.Optional(Type.String({ description: 'Shown once, to confidential clients.' })),
+});
+
+export const ClientQuery = Type.Object({ after: Type.Optional(Type.String({ maxLength: 1024 })) });
+
+export const ClientList = Type.Object({
+  clients: Type.Array(Type.Object(client)),
+  next: Type.Union([Type.String(), Type.Null()]),
+});
