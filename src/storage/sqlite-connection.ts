@@ -18,7 +18,6 @@ export interface Statement<R> {
   run(...values: (string | number)[]): unknown;
   get(...values: (string | number)[]): R | undefined;
   all(...values: (string | number)[]): R[];
-  finalize?(): void;
 }
 
 interface Write {
@@ -97,9 +96,9 @@ export class Connection {
     } catch {
       // Another process is at it, or the disk is full: the log is as durable as the file.
     }
-    // Node does this in `close`; its drop-in would leave the file open until the statements are collected.
-    for (const statement of this.#statements.values()) statement.finalize?.();
     this.#db.close();
+    // Node finalises statements in `close`; its drop-in keeps the file open until they are collected.
+    this.#statements.clear();
   }
 
   #readNow<T>(step: () => T): T {
