@@ -25,14 +25,11 @@ export function sqliteCollection<T extends { id: string }>(
   const replace = `UPDATE ${table} SET doc = ? WHERE id = ?`;
   const remove = `DELETE FROM ${table} WHERE id = ?`;
 
-  const read = async <R>(step: () => R): Promise<R> => {
-    await exists();
-    return connection.read(step);
-  };
-  const write = async <R>(step: () => R): Promise<R> => {
-    await exists();
-    return connection.write(() => namingTheField(shape.name, step));
-  };
+  // Without a pause once the table is there: a call begun before `close` must be in the queue by then.
+  const ready = <R>(call: () => Promise<R>): Promise<R> => exists()?.then(call) ?? call();
+  const read = <R>(step: () => R): Promise<R> => ready(() => connection.read(step));
+  const write = <R>(step: () => R): Promise<R> =>
+    ready(() => connection.write(() => namingTheField(shape.name, step)));
   const first = ({ text, values }: Clause): T | null => {
     const row = connection
       .sql<{ doc: string }>(`SELECT doc FROM ${table} WHERE ${text} LIMIT 1`)
