@@ -173,6 +173,8 @@ export function refusals(t: Test, fresh: Fresh): void {
       );
     }
     await t.rejects(all.updateMany({ id: '1' }, { set: { email: 'x' } }), RefusedDocument);
+    await all.insert(thing('2', { count: 1, at: null }));
+    await t.rejects(all.updateOne({ id: '2' }, { inc: { at: 1 } }), RefusedDocument, 'null is no number');
     t.strictSame(await all.findOne({ id: '1' }), thing('1', { count: 1, group: 'g' }));
   });
 }
