@@ -45,6 +45,7 @@ export class Connection {
   /** The turn of the loop whose read transaction is open. */
   #readTurn: number | undefined;
   #closed = false;
+  #closing: Promise<void> | undefined;
 
   constructor(db: Database, patience: number) {
     this.#db = db;
@@ -63,7 +64,6 @@ export class Connection {
 
   /** Runs a reading step now, on the snapshot that all reads of this turn of the loop share. */
   read<T>(step: () => T): Promise<T> {
-    if (this.#closed) return Promise.reject(closed());
     try {
       return Promise.resolve(this.#readNow(step));
     } catch (error) {
@@ -83,8 +83,12 @@ export class Connection {
   }
 
   /** Finishes the writes in the queue, moves the log into the database file, closes. */
-  async close(): Promise<void> {
-    if (this.#closed) return;
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     const last = this.write(() => undefined);
     this.#closed = true;
     // The others in the queue have been told themselves why they failed.
@@ -102,6 +106,7 @@ export class Connection {
   }
 
   #readNow<T>(step: () => T): T {
+    if (this.#closed) throw closed();
     // libuv counts a turn just before it polls. A snapshot taken earlier may be older than the commit of
     // another process whose client already talks to us, so it must not outlive the poll.
     const turn = performance.nodeTiming.uvMetricsInfo.loopCount;
