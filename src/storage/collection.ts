@@ -64,7 +64,10 @@ export interface Page<T> {
   next: Cursor | null;
 }
 
-/** Documents of one kind. `id` is always declared and unique. */
+/**
+ * Documents of one kind. `id` is always declared and unique.
+ * What is passed in must stay as it is until the call has settled; what comes back is the caller's own.
+ */
 export interface Collection<T extends { id: string }> {
   /** Throws {@link UniqueViolation} when the id or a unique field is taken. */
   insert(doc: T): Promise<void>;

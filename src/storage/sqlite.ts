@@ -122,11 +122,16 @@ function setUp(db: Database, file: string): void {
           'install that version again, or restore the backup made before it',
       );
     }
-    if (version === 0 && tables > 0)
+    if (version === 0 && tables > 0) {
       throw new Error(`${file} is the database of another program: name another file`);
+    }
     db.exec(`PRAGMA user_version = ${SCHEMA}; COMMIT`);
   } catch (error) {
-    db.exec('ROLLBACK');
+    try {
+      db.exec('ROLLBACK');
+    } catch {
+      // SQLite has rolled back by itself; the first error is the one to tell.
+    }
     throw error;
   }
   db.exec('PRAGMA journal_mode = WAL');

@@ -10,9 +10,9 @@ import {
 import { openStore } from '../../../src/storage/open.js';
 import { begin, DECLARATION, type Fresh, type Thing, thing } from '../kit.js';
 
-/** Documents are written, changed, removed and found again. */
+/** This part of the contract. */
 export function documents(t: Test, fresh: Fresh): void {
-  t.test(`documents come back as they were written`, async (t) => {
+  t.test('documents come back as they were written', async (t) => {
     const { all } = await begin(t, fresh);
     const doc = thing('1', {
       at: null,
@@ -40,7 +40,7 @@ export function documents(t: Test, fresh: Fresh): void {
     t.equal(await all.count(), 0);
   });
 
-  t.test(`a violation names its field, and fails its own call only`, async (t) => {
+  t.test('a violation names its field, and fails its own call only', async (t) => {
     const { all } = await begin(t, fresh);
     await all.insert(thing('1'));
     const taken = async (call: Promise<unknown>, field: string): Promise<void> => {
@@ -79,7 +79,7 @@ export function documents(t: Test, fresh: Fresh): void {
     );
   });
 
-  t.test(`many documents`, async (t) => {
+  t.test('many documents', async (t) => {
     const { all } = await begin(t, fresh);
     await Promise.all(
       Array.from({ length: 700 }, (_, i) => all.insert(thing(`m${i}`, { at: i, group: i % 7 ? 'x' : 'y' }))),
@@ -95,7 +95,7 @@ export function documents(t: Test, fresh: Fresh): void {
     t.equal(await all.count(), 100);
   });
 
-  t.test(`what was written is there when the store is opened again`, async (t) => {
+  t.test('what was written is there when the store is opened again', async (t) => {
     const { uri, store } = await begin(t, fresh);
     const before = store.collection<Thing>('later');
     await before.insert(thing('1', { at: 5 }));

@@ -4,9 +4,9 @@ import { type Condition, RefusedSelector, type Where } from '../../../src/storag
 import { compare, matches } from '../../../src/storage/semantics.js';
 import { begin, type Fresh, type Thing, thing } from '../kit.js';
 
-/** Filters, orders and pages. */
+/** This part of the contract. */
 export function lists(t: Test, fresh: Fresh): void {
-  t.test(`filters and orders mean what the pure functions say`, async (t) => {
+  t.test('filters and orders mean what the pure functions say', async (t) => {
     const { all } = await begin(t, fresh);
     const next = random(7);
     const pick = <V>(values: readonly V[]): V => values[next() % values.length] as V;
@@ -25,8 +25,9 @@ export function lists(t: Test, fresh: Fresh): void {
       if (form === 0) return null;
       if (form === 1) return { in: [pick(values), pick(values)] };
       if (form === 2) return { [pick(['lt', 'lte', 'gt', 'gte'])]: pick(values) } as Condition<V>;
-      if (form === 3)
+      if (form === 3) {
         return { [pick(['gt', 'gte'])]: pick(values), [pick(['lt', 'lte'])]: pick(values) } as Condition<V>;
+      }
       return pick(values);
     };
     for (let round = 0; round < 300; round++) {
@@ -48,7 +49,7 @@ export function lists(t: Test, fresh: Fresh): void {
     t.equal(await all.count({ id: { in: docs.map(({ id }) => id) } }), docs.length);
   });
 
-  t.test(`pages lose and repeat nothing while the list changes`, async (t) => {
+  t.test('pages lose and repeat nothing while the list changes', async (t) => {
     const { all } = await begin(t, fresh);
     const stay = Array.from({ length: 40 }, (_, i) =>
       thing(`s${i}`, i % 4 ? { at: i % 7 } : i % 8 ? { at: null } : {}),
@@ -63,7 +64,7 @@ export function lists(t: Test, fresh: Fresh): void {
         for (;;) {
           seen.push(...page.items.map(({ id }) => id));
           const last = page.items.at(-1) as Thing;
-          // One arrives before and one after this place, one that was seen moves away, the last one goes.
+          // One arrives before this place and one after it, while the document the cursor names is away.
           const at = Math.max(last.at ?? 0, 1);
           if (previous) await all.deleteMany({ group: previous });
           previous = `g${sort}${desc}${++pages}`;
@@ -86,7 +87,7 @@ export function lists(t: Test, fresh: Fresh): void {
     }
   });
 
-  t.test(`a cursor serves its own order only`, async (t) => {
+  t.test('a cursor serves its own order only', async (t) => {
     const { all } = await begin(t, fresh);
     for (const id of ['1', '2', '3']) await all.insert(thing(id));
     const { next } = await all.page({ sort: 'id', limit: 1 });
