@@ -35,7 +35,7 @@ export function shapeOf<T>(name: string, declaration: Declaration<T>): Shape {
 /** A filter of at least one condition. */
 export function checkWhere(shape: Shape, where: unknown): void {
   checkConditions(shape, where);
-  if (Reflect.ownKeys(where).length === 0) throw new RefusedSelector(`${shape.name}: the filter is empty`);
+  if (Object.keys(where).length === 0) throw new RefusedSelector(`${shape.name}: the filter is empty`);
 }
 
 /** A filter that may be empty, for lists and counts. */

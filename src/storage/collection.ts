@@ -41,7 +41,8 @@ export type Condition<V> = V | null | { in: readonly V[] } | { lt?: V; lte?: V; 
 /** Which documents: all conditions hold. Only declared fields may be named. */
 export type Where<T> = { [K in DeclaredField<T>]?: Condition<NonNullable<T[K]>> };
 
-/** What becomes of a document. A field stands in one of the three only; `inc` starts from 0. */
+/** What becomes of a document. A field stands in one of the three only; `inc` starts from 0 where
+ * the field is absent, and is refused where it is null. */
 export interface Change<T> {
   set?: Partial<Omit<T, 'id'>>;
   unset?: readonly OptionalField<T>[];
@@ -63,7 +64,10 @@ export interface Page<T> {
   next: Cursor | null;
 }
 
-/** Documents of one kind. `id` is always declared and unique. */
+/**
+ * Documents of one kind. `id` is always declared and unique.
+ * What is passed in must stay as it is until the call has settled; what comes back is the caller's own.
+ */
 export interface Collection<T extends { id: string }> {
   /** Throws {@link UniqueViolation} when the id or a unique field is taken. */
   insert(doc: T): Promise<void>;

@@ -1,18 +1,12 @@
 /** A collection as one SQLite table: id, the document as JSON, declared fields as generated columns. */
 import type { Shape } from './checks.js';
-import { type Collection, UniqueViolation, type Value, type Where } from './collection.js';
-import { applyChange, conditionsOf, cursorAfter, type Position, positionOf } from './semantics.js';
+import { type Collection, UniqueViolation } from './collection.js';
+import { applyChange, cursorAfter, positionOf } from './semantics.js';
 import type { Connection } from './sqlite-connection.js';
-
-interface Clause {
-  text: string;
-  values: (string | number)[];
-}
+import { ALL, and, type Clause, clauseOf, quoted, spansAfter } from './sqlite-query.js';
 
 /** Documents that one write step of a `Many` handles, so that other calls get their turn between. */
 const MANY = 256;
-
-const COMPARISON = { lt: '<', lte: '<=', gt: '>', gte: '>=' } as const;
 
 /** The calls of the port on one table; `exists` resolves once the table is there. */
 export function sqliteCollection<T extends { id: string }>(
@@ -25,14 +19,11 @@ export function sqliteCollection<T extends { id: string }>(
   const replace = `UPDATE ${table} SET doc = ? WHERE id = ?`;
   const remove = `DELETE FROM ${table} WHERE id = ?`;
 
-  const read = async <R>(step: () => R): Promise<R> => {
-    await exists();
-    return connection.read(step);
-  };
-  const write = async <R>(step: () => R): Promise<R> => {
-    await exists();
-    return connection.write(() => namingTheField(shape.name, step));
-  };
+  // Without a pause once the table is there: a call begun before `close` must be in the queue by then.
+  const ready = <R>(call: () => Promise<R>): Promise<R> => exists()?.then(call) ?? call();
+  const read = <R>(step: () => R): Promise<R> => ready(() => connection.read(step));
+  const write = <R>(step: () => R): Promise<R> =>
+    ready(() => connection.write(() => namingTheField(shape.name, step)));
   const first = ({ text, values }: Clause): T | null => {
     const row = connection
       .sql<{ doc: string }>(`SELECT doc FROM ${table} WHERE ${text} LIMIT 1`)
@@ -84,12 +75,12 @@ export function sqliteCollection<T extends { id: string }>(
       let changed = 0;
       for (let from = 0; from < ids.length; from += MANY) {
         changed += await write(() => {
-          const pairs = ids.slice(from, from + MANY).flatMap((id) => {
+          const docs = ids.slice(from, from + MANY).flatMap((id) => {
             const doc = first(and(clause, { text: 'id = ?', values: [id] }));
             return doc ? [applyChange(doc, change)] : [];
           });
-          for (const after of pairs) connection.sql(replace).run(JSON.stringify(after), after.id);
-          return pairs.length;
+          for (const after of docs) connection.sql(replace).run(JSON.stringify(after), after.id);
+          return docs.length;
         });
       }
       return changed;
@@ -112,17 +103,19 @@ export function sqliteCollection<T extends { id: string }>(
       const base = clauseOf(where ?? {});
       const spans =
         after === undefined ? [ALL] : spansAfter(sort, desc, positionOf(shape, sort, desc, after));
-      const order = `${quoted(sort)} ${desc ? 'DESC' : 'ASC'}, id ${desc ? 'DESC' : 'ASC'}`;
+      // Required fields are unique: a tie-breaker would only keep SQLite from their index.
+      const order = shape.required.has(sort) ? [sort] : [sort, 'id'];
+      const orderBy = order.map((field) => `${quoted(field)} ${desc ? 'DESC' : 'ASC'}`).join(', ');
       const docs = await read(() => {
         const found: T[] = [];
         for (const span of spans) {
           const { text, values } = and(base, span);
           const statement = connection.sql<{ doc: string }>(
-            `SELECT doc FROM ${table} WHERE ${text} ORDER BY ${order} LIMIT ?`,
+            `SELECT doc FROM ${table} WHERE ${text} ORDER BY ${orderBy} LIMIT ?`,
           );
           // One more than asked for tells whether there is a next page.
-          for (const row of statement.all(...values, limit + 1 - found.length))
-            found.push(JSON.parse(row.doc));
+          const rows = statement.all(...values, limit + 1 - found.length);
+          found.push(...rows.map((row) => JSON.parse(row.doc)));
         }
         return found;
       });
@@ -156,7 +149,7 @@ export function createTable(connection: Connection, { name, unique, indexes, dec
       `ALTER TABLE ${table} ADD COLUMN ${quoted(field)} GENERATED ALWAYS AS (json_extract(doc, '$.${field}')) VIRTUAL`,
     );
   }
-  // Names with a dot and a space cannot meet: no field or collection has either.
+  // Neither fields nor collections have a dot or a space in their names, so these are unambiguous.
   for (const field of unique) {
     run(
       `CREATE UNIQUE INDEX IF NOT EXISTS ${quoted(`${name}.${field} unique`)} ON ${table} (${quoted(field)})`,
@@ -167,53 +160,6 @@ export function createTable(connection: Connection, { name, unique, indexes, dec
     const list = [...new Set([...fields, 'id'])].map(quoted).join(', ');
     run(`CREATE INDEX IF NOT EXISTS ${quoted(`${name}.${fields.join('.')}`)} ON ${table} (${list})`);
   }
-}
-
-const ALL: Clause = { text: 'TRUE', values: [] };
-
-function clauseOf<T>(where: Where<T>): Clause {
-  return conditionsOf(where).map(conditionClause).reduce(and, ALL);
-}
-
-function conditionClause([field, condition]: ReturnType<typeof conditionsOf>[number]): Clause {
-  const column = quoted(field);
-  if (condition === null) return { text: `${column} IS NULL`, values: [] };
-  if (typeof condition !== 'object') return { text: `${column} = ?`, values: [bound(condition)] };
-  if (condition.in) {
-    // One parameter for any number of values, so that the statement stays the same.
-    return { text: `${column} IN (SELECT value FROM json_each(?))`, values: [JSON.stringify(condition.in)] };
-  }
-  return Object.entries(condition)
-    .map(([operator, value]) => comparison(column, COMPARISON[operator as keyof typeof COMPARISON], value))
-    .reduce(and);
-}
-
-function comparison(column: string, operator: string, value: Value): Clause {
-  return { text: `${column} ${operator} ?`, values: [bound(value)] };
-}
-
-/** What follows a position, in order. NULL stands before every value and compares with none. */
-function spansAfter(sort: string, desc: boolean, { value, id }: Position): Clause[] {
-  const column = quoted(sort);
-  const than = desc ? '<' : '>';
-  const nulls = { text: `${column} IS NULL`, values: [] };
-  const rest = desc ? [] : [{ text: `${column} IS NOT NULL`, values: [] }];
-  if (value === null) return [and(nulls, { text: `id ${than} ?`, values: [id] }), ...rest];
-  const values = { text: `(${column}, id) ${than} (?, ?)`, values: [bound(value), id] };
-  return desc ? [values, nulls] : [values];
-}
-
-function and(a: Clause, b: Clause): Clause {
-  return { text: `${a.text} AND ${b.text}`, values: [...a.values, ...b.values] };
-}
-
-/** `json_extract` gives booleans as 1 and 0. */
-function bound(value: Value): string | number {
-  return typeof value === 'boolean' ? Number(value) : value;
-}
-
-function quoted(name: string): string {
-  return `"${name}"`;
 }
 
 function namingTheField<R>(collection: string, step: () => R): R {

@@ -18,7 +18,6 @@ export interface Statement<R> {
   run(...values: (string | number)[]): unknown;
   get(...values: (string | number)[]): R | undefined;
   all(...values: (string | number)[]): R[];
-  finalize?(): void;
 }
 
 interface Write {
@@ -46,6 +45,7 @@ export class Connection {
   /** The turn of the loop whose read transaction is open. */
   #readTurn: number | undefined;
   #closed = false;
+  #closing: Promise<void> | undefined;
 
   constructor(db: Database, patience: number) {
     this.#db = db;
@@ -64,7 +64,6 @@ export class Connection {
 
   /** Runs a reading step now, on the snapshot that all reads of this turn of the loop share. */
   read<T>(step: () => T): Promise<T> {
-    if (this.#closed) return Promise.reject(closed());
     try {
       return Promise.resolve(this.#readNow(step));
     } catch (error) {
@@ -84,8 +83,12 @@ export class Connection {
   }
 
   /** Finishes the writes in the queue, moves the log into the database file, closes. */
-  async close(): Promise<void> {
-    if (this.#closed) return;
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     const last = this.write(() => undefined);
     this.#closed = true;
     // The others in the queue have been told themselves why they failed.
@@ -97,12 +100,13 @@ export class Connection {
     } catch {
       // Another process is at it, or the disk is full: the log is as durable as the file.
     }
-    // Node does this in `close`; its drop-in would leave the file open until the statements are collected.
-    for (const statement of this.#statements.values()) statement.finalize?.();
     this.#db.close();
+    // Node finalises statements in `close`; its drop-in keeps the file open until they are collected.
+    this.#statements.clear();
   }
 
   #readNow<T>(step: () => T): T {
+    if (this.#closed) throw closed();
     // libuv counts a turn just before it polls. A snapshot taken earlier may be older than the commit of
     // another process whose client already talks to us, so it must not outlive the poll.
     const turn = performance.nodeTiming.uvMetricsInfo.loopCount;

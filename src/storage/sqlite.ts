@@ -3,12 +3,15 @@ import { closeSync, mkdirSync, openSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { Shape } from './checks.js';
 import { type Store, StoreUnavailable } from './collection.js';
-import { type Engine, guarded } from './guarded.js';
+import { guarded } from './guarded.js';
 import { createTable, sqliteCollection } from './sqlite-collection.js';
 import { Connection, type Database, whileBusy } from './sqlite-connection.js';
 
 /** The layout of the file. Raise it when a file written so can no longer be read by what came before. */
 const SCHEMA = 1;
+
+/** Milliseconds to wait for a lock before a call is refused. */
+const PATIENCE = 5000;
 
 /** SQLite's own wait blocks the event loop, hence 5 ms; the rest of the patience is spent on timers. */
 const PRAGMAS = `
@@ -19,39 +22,46 @@ const PRAGMAS = `
 
 type Driver = new (path: string) => Database;
 
-/** Opens (and creates) a database file, or `:memory:`. `patience` is how long to wait for a lock, in ms. */
-export async function openSqlite(path: string, { patience = 5000 } = {}): Promise<Store> {
+/** Opens (and creates) a database file, or `:memory:`. */
+export async function openSqlite(path: string): Promise<Store> {
+  return storeOn(await openDatabase(path));
+}
+
+/** A file (or memory) as this version lays it out, on a connection set up for it. */
+export async function openDatabase(path: string): Promise<Database> {
   const file = path === ':memory:' ? path : resolve(path);
   const DatabaseSync = await loadDriver();
   if (file !== ':memory:') createPrivately(file);
-  const db = await whileBusy(() => new DatabaseSync(file), patience);
+  const db = await whileBusy(() => new DatabaseSync(file), PATIENCE);
   try {
-    await whileBusy(() => setUp(db, file), patience);
+    await whileBusy(() => setUp(db, file), PATIENCE);
   } catch (error) {
     db.close();
     throw error;
   }
-  return guarded(engineOn(new Connection(db, patience)));
+  return db;
 }
 
-function engineOn(connection: Connection): Engine {
-  const creators: (() => Promise<void> | undefined)[] = [];
-  return {
+/** The store on an open database, which is its own from now on. `patience` is how long to wait for a lock. */
+export function storeOn(db: Database, patience = PATIENCE): Store {
+  const connection = new Connection(db, patience);
+  const tables: (() => Promise<void> | undefined)[] = [];
+  return guarded({
     collection(shape) {
-      const exists = creatorOf(connection, shape);
-      creators.push(exists);
+      const exists = tableOf(connection, shape);
+      tables.push(exists);
       return sqliteCollection(shape, connection, exists);
     },
     async ready() {
-      await Promise.all(creators.map((exists) => exists()));
+      await Promise.all(tables.map((exists) => exists()));
       await connection.read(() => connection.sql('PRAGMA user_version').get());
     },
     close: () => connection.close(),
-  };
+  });
 }
 
 /** Creates the table at the first use, once; a failure is tried again by the next use. */
-function creatorOf(connection: Connection, shape: Shape): () => Promise<void> | undefined {
+function tableOf(connection: Connection, shape: Shape): () => Promise<void> | undefined {
   let created = false;
   let creating: Promise<void> | undefined;
   return () => {
@@ -112,11 +122,16 @@ function setUp(db: Database, file: string): void {
           'install that version again, or restore the backup made before it',
       );
     }
-    if (version === 0 && tables > 0)
+    if (version === 0 && tables > 0) {
       throw new Error(`${file} is the database of another program: name another file`);
+    }
     db.exec(`PRAGMA user_version = ${SCHEMA}; COMMIT`);
   } catch (error) {
-    db.exec('ROLLBACK');
+    try {
+      db.exec('ROLLBACK');
+    } catch {
+      // SQLite has rolled back by itself; the first error is the one to tell.
+    }
     throw error;
   }
   db.exec('PRAGMA journal_mode = WAL');

@@ -1,0 +1,62 @@
+/** Filters and positions in a list, in the language of SQLite. */
+import type { Value, Where } from './collection.js';
+import { conditionsOf, type Position } from './semantics.js';
+
+/** The text after WHERE, and the values to bind to it. */
+export interface Clause {
+  text: string;
+  values: (string | number)[];
+}
+
+const COMPARISON = { lt: '<', lte: '<=', gt: '>', gte: '>=' } as const;
+
+/** Every document. */
+export const ALL: Clause = { text: 'TRUE', values: [] };
+
+/** A checked filter in SQL. */
+export function clauseOf<T>(where: Where<T>): Clause {
+  return conditionsOf(where).map(conditionClause).reduce(and, ALL);
+}
+
+function conditionClause([field, condition]: ReturnType<typeof conditionsOf>[number]): Clause {
+  const column = quoted(field);
+  if (condition === null) return { text: `${column} IS NULL`, values: [] };
+  if (typeof condition !== 'object') return { text: `${column} = ?`, values: [bound(condition)] };
+  if (condition.in) {
+    // One parameter for any number of values, so that the statement stays the same.
+    return { text: `${column} IN (SELECT value FROM json_each(?))`, values: [JSON.stringify(condition.in)] };
+  }
+  return Object.entries(condition)
+    .map(([operator, value]) => comparison(column, COMPARISON[operator as keyof typeof COMPARISON], value))
+    .reduce(and);
+}
+
+function comparison(column: string, operator: string, value: Value): Clause {
+  return { text: `${column} ${operator} ?`, values: [bound(value)] };
+}
+
+/** What follows a position, in order. NULL stands before every value and compares with none. */
+export function spansAfter(sort: string, desc: boolean, { value, id }: Position): Clause[] {
+  const column = quoted(sort);
+  const than = desc ? '<' : '>';
+  const nulls = { text: `${column} IS NULL`, values: [] };
+  const rest = desc ? [] : [{ text: `${column} IS NOT NULL`, values: [] }];
+  if (value === null) return [and(nulls, { text: `id ${than} ?`, values: [id] }), ...rest];
+  const values = { text: `(${column}, id) ${than} (?, ?)`, values: [bound(value), id] };
+  return desc ? [values, nulls] : [values];
+}
+
+/** Both. */
+export function and(a: Clause, b: Clause): Clause {
+  return { text: `${a.text} AND ${b.text}`, values: [...a.values, ...b.values] };
+}
+
+/** `json_extract` gives booleans as 1 and 0. */
+function bound(value: Value): string | number {
+  return typeof value === 'boolean' ? Number(value) : value;
+}
+
+/** A checked name in SQL. */
+export function quoted(name: string): string {
+  return `"${name}"`;
+}

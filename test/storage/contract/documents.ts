@@ -1,0 +1,154 @@
+/** Documents are written, changed, removed and found again. */
+import type { Test } from 'tap';
+import type { Collection, Store } from '../../../src/storage/collection.js';
+import {
+  RefusedDocument,
+  RefusedSelector,
+  StoreUnavailable,
+  UniqueViolation,
+} from '../../../src/storage/collection.js';
+import { openStore } from '../../../src/storage/open.js';
+import { begin, DECLARATION, type Fresh, type Thing, thing } from '../kit.js';
+
+/** This part of the contract. */
+export function documents(t: Test, fresh: Fresh): void {
+  t.test('documents come back as they were written', async (t) => {
+    const { all } = await begin(t, fresh);
+    const doc = thing('1', {
+      at: null,
+      open: false,
+      count: -0,
+      free: { deep: [1.5, 'ä\0😀', '', null, { a: {} }] },
+    });
+    await all.insert(doc);
+    t.strictSame(await all.findOne({ id: '1' }), { ...doc, count: 0 });
+    t.equal(await all.findOne({ id: '2' }), null);
+    t.strictSame(
+      await all.updateOne({ id: '1' }, { set: { group: 'a', free: [] }, unset: ['at'], inc: { count: 2 } }),
+      { id: '1', email: '1@example.com', open: false, count: 2, group: 'a', free: [] },
+    );
+    t.strictSame(await all.updateOne({ id: '1' }, { unset: ['at', 'free', 'count'] }), {
+      id: '1',
+      email: '1@example.com',
+      open: false,
+      group: 'a',
+    });
+    t.strictSame(await all.updateOne({ id: '1' }, { inc: { count: -3 } }), await all.findOne({ count: -3 }));
+    t.equal(await all.updateOne({ id: '2' }, { set: { group: 'b' } }), null);
+    t.equal((await all.deleteOne({ id: '1' }))?.group, 'a');
+    t.equal(await all.deleteOne({ id: '1' }), null);
+    t.equal(await all.count(), 0);
+  });
+
+  t.test('a violation names its field, and fails its own call only', async (t) => {
+    const { all } = await begin(t, fresh);
+    await all.insert(thing('1'));
+    const taken = async (call: Promise<unknown>, field: string): Promise<void> => {
+      const error = await t.rejects(call, UniqueViolation);
+      t.match(error, { collection: 'things', field });
+    };
+    await taken(all.insert(thing('1', { email: 'other@example.com' })), 'id');
+    await all.insert(thing('n', { count: Number.MAX_SAFE_INTEGER }));
+    const calls = [
+      all.insert(thing('2')),
+      all.insert(thing('3', { email: '1@example.com' })),
+      all.insert(thing('4')),
+      all.updateOne({ id: '4' }, { set: { email: '2@example.com' } }),
+      all.updateOne({ id: 'n' }, { inc: { count: 1 } }),
+      all.updateOne({ id: '2' }, { set: { email: 'two@example.com' } }),
+      all.insert(thing('5', { email: '2@example.com' })),
+    ];
+    const settled = await Promise.allSettled(calls);
+    t.strictSame(
+      settled.map(({ status }) => status === 'fulfilled'),
+      [true, false, true, false, false, true, true],
+    );
+    await taken(calls[1] as Promise<unknown>, 'email');
+    await taken(calls[3] as Promise<unknown>, 'email');
+    await t.rejects(calls[4] as Promise<unknown>, RefusedDocument);
+    const { items } = await all.page({ sort: 'id', limit: 10 });
+    t.strictSame(
+      items.map(({ id, email }) => [id, email]),
+      [
+        ['1', '1@example.com'],
+        ['2', 'two@example.com'],
+        ['4', '4@example.com'],
+        ['5', '2@example.com'],
+        ['n', 'n@example.com'],
+      ],
+    );
+  });
+
+  t.test('many documents', async (t) => {
+    const { all } = await begin(t, fresh);
+    await Promise.all(
+      Array.from({ length: 700 }, (_, i) => all.insert(thing(`m${i}`, { at: i, group: i % 7 ? 'x' : 'y' }))),
+    );
+    t.equal(
+      await all.updateMany({ at: { gte: 0 } }, { inc: { at: 1000 } }),
+      700,
+      'a document that still matches changes once',
+    );
+    t.equal(await all.count({ at: { gte: 1000, lt: 1700 } }), 700);
+    t.equal(await all.deleteMany({ group: 'x' }), 600);
+    t.equal(await all.deleteMany({ group: 'x' }), 0);
+    t.equal(await all.count(), 100);
+  });
+
+  t.test('what was written is there when the store is opened again', async (t) => {
+    const { uri, store } = await begin(t, fresh);
+    const before = store.collection<Thing>('later');
+    await before.insert(thing('1', { at: 5 }));
+    await t.rejects(before.findOne({ at: 5 }), RefusedSelector);
+    t.equal(store.collection<Thing>('later'), before);
+    t.throws(() => store.collection<Thing>('later', DECLARATION), /two ways/);
+    const last = before.insert(thing('2', { at: 6 }));
+    await store.close();
+    await last;
+    await store.close();
+    const calls: (() => Promise<unknown>)[] = [
+      () => before.findOne({ id: '1' }),
+      () => before.insert(thing('3')),
+      () => store.ready(),
+    ];
+    for (const call of calls) await t.rejects(call(), StoreUnavailable);
+
+    const again = await openStore(uri);
+    t.teardown(() => again.close());
+    const after = again.collection<Thing>('later', DECLARATION);
+    await again.ready();
+    t.strictSame(
+      await after.findOne({ at: { gt: 5 } }),
+      thing('2', { at: 6 }),
+      'fields declared since can be asked for',
+    );
+    await t.rejects(after.insert(thing('3', { email: '1@example.com' })), UniqueViolation, 'and are unique');
+    t.throws(() => again.collection<Thing>('a"b'), TypeError);
+    t.throws(() => again.collection<{ id: string; doc: string }>('c', { unique: ['doc'] }), TypeError);
+  });
+}
+
+/** Never called: these lines must (not) compile. */
+export function types(all: Collection<Thing>, store: Store): unknown[] {
+  return [
+    all.findOne({ group: null, at: { gt: 1 }, open: { in: [true] } }),
+    // @ts-expect-error a value of another type
+    all.findOne({ id: 1 }),
+    // @ts-expect-error not a field
+    all.findOne({ name: 'x' }),
+    // @ts-expect-error nested fields cannot be declared
+    all.findOne({ free: 'x' }),
+    // @ts-expect-error a value that may be missing
+    all.findOne({ id: undefined as string | undefined }),
+    // @ts-expect-error the id never changes
+    all.updateOne({ id: '1' }, { set: { id: '2' } }),
+    // @ts-expect-error only numbers count
+    all.updateOne({ id: '1' }, { inc: { group: 1 } }),
+    // @ts-expect-error a document needs its e-mail address
+    all.updateOne({ id: '1' }, { unset: ['email'] }),
+    // @ts-expect-error unique fields are required strings
+    store.collection<Thing>('x', { unique: ['group'] }),
+    // @ts-expect-error not a field
+    store.collection<Thing>('x', { indexes: [['name']] }),
+  ];
+}

@@ -1,0 +1,219 @@
+import { once } from 'node:events';
+import { mkdirSync, stat, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { StoreUnavailable, UniqueViolation } from '../../src/storage/collection.js';
+import { openStore, storeUriProblem } from '../../src/storage/open.js';
+import { openDatabase, storeOn } from '../../src/storage/sqlite.js';
+import type { Database } from '../../src/storage/sqlite-connection.js';
+import { contract } from './contract.js';
+import { startWorker, thing, things } from './kit.js';
+
+const fresh = (t: Test): string => join(t.testdir(), 'new', 'store.db');
+
+contract(t, 'sqlite', (t) => `sqlite:${fresh(t)}`);
+
+t.test('memory: each open has its own', async (t) => {
+  const [one, two] = await Promise.all([openStore('sqlite::memory:'), openStore('sqlite::memory:')]);
+  await things(one).insert(thing('1'));
+  t.equal(await things(one).count(), 1);
+  t.equal(await things(two).count(), 0);
+  await Promise.all([one.close(), two.close()]);
+});
+
+t.test('store URIs', async (t) => {
+  for (const uri of [
+    'sqlite::memory:',
+    'sqlite:a.db',
+    'sqlite:/a/b.db',
+    'sqlite:///a.db',
+    'mongodb://u:p@h:1,i/x',
+    'mongodb+srv://h',
+  ]) {
+    t.equal(storeUriProblem(uri), null, uri);
+  }
+  for (const uri of [
+    '',
+    'a.db',
+    'sqlite:',
+    'sqlite:a/',
+    'sqlite:a\0',
+    'sqlite://a/b.db',
+    'mongodb:',
+    'mongodb://',
+    'mongodb:///x',
+    'postgres://secret@h',
+  ]) {
+    t.match(storeUriProblem(uri), /\w/, uri);
+    t.notMatch(storeUriProblem(uri), /secret/);
+    await t.rejects(openStore(uri), { message: storeUriProblem(uri) ?? '' });
+  }
+  await t.rejects(openStore('mongodb://h'), /MongoDB engine is not part of this version/);
+});
+
+t.test('the file, its log and its folder are private', async (t) => {
+  const file = fresh(t);
+  const store = await openStore(`sqlite:${file}`);
+  await things(store).insert(thing('1'));
+  for (const suffix of ['', '-wal', '-shm']) t.equal(statSync(file + suffix).mode & 0o777, 0o600, suffix);
+  t.equal(statSync(join(file, '..')).mode & 0o777, 0o700);
+  await store.close();
+});
+
+t.test('files that cannot be ours are refused', async (t) => {
+  const dir = t.testdir();
+  const newer = await openDatabase(join(dir, 'newer.db'));
+  newer.exec('PRAGMA user_version = 2');
+  newer.close();
+  await t.rejects(openStore(`sqlite:${join(dir, 'newer.db')}`), /newer\.db was written by a newer version/);
+  const foreign = await openDatabase(join(dir, 'foreign.db'));
+  foreign.exec('PRAGMA user_version = 0; CREATE TABLE users (name)');
+  foreign.close();
+  await t.rejects(
+    openStore(`sqlite:${join(dir, 'foreign.db')}`),
+    /foreign\.db is the database of another program/,
+  );
+  writeFileSync(join(dir, 'text.db'), 'no database at all, but some text'.repeat(100));
+  const error = await t.rejects(openStore(`sqlite:${join(dir, 'text.db')}`), StoreUnavailable);
+  t.match(error, { cause: /not a database/ });
+  mkdirSync(join(dir, 'folder.db'));
+  await t.rejects(openStore(`sqlite:${join(dir, 'folder.db')}`), StoreUnavailable);
+  await t.rejects(openStore(`sqlite:${join(dir, 'text.db', 'below.db')}`), StoreUnavailable);
+});
+
+t.test('kill -9 loses no acknowledged write', async (t) => {
+  const uri = `sqlite:${fresh(t)}`;
+  const acknowledged: string[] = [];
+  for (let round = 1; round <= 5; round++) {
+    const child = await startWorker(t, uri, 'write');
+    child.on('message', (id: string) => {
+      if (acknowledged.push(id) === round * 400) child.kill('SIGKILL');
+    });
+    const [, signal] = await once(child, 'exit');
+    t.equal(signal, 'SIGKILL');
+  }
+  const db = await openDatabase(uri.slice('sqlite:'.length));
+  // Losing power cannot be tested here; this is what survives it.
+  t.strictSame({ ...(db.prepare('PRAGMA synchronous').get() as object) }, { synchronous: 2 });
+  t.strictSame({ ...(db.prepare('PRAGMA integrity_check').get() as object) }, { integrity_check: 'ok' });
+  const store = storeOn(db);
+  const missing = [];
+  for (const id of acknowledged) if (!(await things(store).findOne({ id, count: 1 }))) missing.push(id);
+  t.ok(acknowledged.length >= 2000);
+  t.strictSame(missing, []);
+  await store.close();
+});
+
+t.test('a full disk rejects, keeps what it acknowledged, and heals', async (t) => {
+  const db = await openDatabase(fresh(t));
+  const store = storeOn(db);
+  const all = things(store);
+  await store.ready();
+  db.exec('PRAGMA max_page_count = 60');
+  const written = new Set<string>();
+  const refused: string[] = [];
+  for (let round = 0; round < 30; round++) {
+    const ids = Array.from({ length: 8 }, (_, i) => `${round}-${i}`);
+    const results = await Promise.allSettled(
+      ids.map((id) => all.insert(thing(id, { free: 'x'.repeat(2000) }))),
+    );
+    for (const [i, result] of results.entries()) {
+      if (result.status === 'fulfilled') written.add(ids[i] as string);
+      else refused.push(ids[i] as string);
+      if (result.status === 'rejected')
+        t.match(result.reason, { name: 'StoreUnavailable', retryAfter: 5, cause: /full/ });
+    }
+  }
+  t.ok(written.size > 0, 'some fit');
+  t.ok(refused.length > 0, 'some do not');
+  t.equal(await all.count(), written.size, 'nothing of a refused batch stays');
+  for (const id of written) if (!(await all.findOne({ id }))) t.fail(`${id} was acknowledged`);
+  db.exec('PRAGMA max_page_count = 100000');
+  await all.insert(thing('healed'));
+  await store.close();
+});
+
+t.test('when the commit fails, every write of it is refused', async (t) => {
+  const db = await openDatabase(fresh(t));
+  let failing = false;
+  const flaky: Database = {
+    exec: (sql) => db.exec(sql),
+    close: () => db.close(),
+    prepare(sql) {
+      const statement = db.prepare(sql);
+      if (sql !== 'COMMIT') return statement;
+      const run = (): unknown => {
+        if (failing) throw Object.assign(new Error('disk I/O error'), { errcode: 1034 });
+        return statement.run();
+      };
+      return { run, get: () => undefined, all: () => [] };
+    },
+  };
+  const store = storeOn(flaky);
+  const all = things(store);
+  await all.insert(thing('1'));
+  failing = true;
+  const results = await Promise.allSettled([
+    all.insert(thing('2')),
+    all.insert(thing('1')),
+    all.updateOne({ id: '1' }, { set: { count: 1 } }),
+  ]);
+  for (const result of results) t.match(result, { status: 'rejected', reason: { name: 'StoreUnavailable' } });
+  failing = false;
+  await t.rejects(all.insert(thing('1')), UniqueViolation);
+  t.strictSame((await all.page({ sort: 'id', limit: 9 })).items, [thing('1')]);
+  await store.close();
+});
+
+t.test('a lock held elsewhere delays writes without holding up the loop', async (t) => {
+  const file = fresh(t);
+  const holder = await openDatabase(file);
+  const store = storeOn(await openDatabase(file));
+  const all = things(store);
+  await all.insert(thing('1'));
+  holder.exec('BEGIN IMMEDIATE');
+  let settled = false;
+  const write = all.insert(thing('2')).finally(() => {
+    settled = true;
+  });
+  // Were the loop held up, the lock could not be given back below and the write would fail.
+  for (let tick = 0; tick < 20; tick++) await sleep(1);
+  t.equal(settled, false);
+  t.equal(await all.count(), 1, 'reads go on');
+  holder.exec('COMMIT');
+  await write;
+  await store.close();
+
+  const impatient = storeOn(await openDatabase(file), 30);
+  await impatient.ready();
+  holder.exec('BEGIN IMMEDIATE');
+  const error = await t.rejects(things(impatient).insert(thing('3')), StoreUnavailable);
+  t.match(error, { cause: /locked/, retryAfter: 5 });
+  holder.exec('COMMIT');
+  await things(impatient).insert(thing('3'));
+  t.equal(await things(impatient).count(), 3);
+  await impatient.close();
+  holder.close();
+});
+
+t.test('reads of one turn agree; those of the next see what others committed before it', async (t) => {
+  const file = fresh(t);
+  const store = storeOn(await openDatabase(file));
+  const all = things(store);
+  await all.insert(thing('1'));
+  const other = await openDatabase(file);
+  const insert = (id: string): unknown =>
+    other.prepare('INSERT INTO things (id, doc) VALUES (?, ?)').run(id, JSON.stringify(thing(id)));
+  await turn();
+  const counts = [all.count()];
+  insert('2');
+  counts.push(all.count());
+  // The answer waits in the poll that follows, in which the snapshot of before it must be gone.
+  const polled = new Promise<number>((resolve) => stat(file, () => resolve(all.count())));
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 20);
+  t.strictSame(await Promise.all(counts), [1, 1]);
+  t.equal(await polled, 2);
+  other.close();
+  await store.close();
+});

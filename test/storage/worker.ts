@@ -1,0 +1,46 @@
+/** Another process on the same store: told its task by arguments, begins at the first message. */
+import { once } from 'node:events';
+import { openStore } from '../../src/storage/open.js';
+import { thing, things } from './kit.js';
+
+const [uri, task] = process.argv.slice(2) as [string, string];
+const store = await openStore(uri);
+const all = things(store);
+await store.ready();
+process.send?.('ready');
+process.once('disconnect', () => process.exit());
+
+const tasks: Record<string, () => Promise<void>> = {
+  /** Takes each document once, and counts every attempt. */
+  async race() {
+    await once(process, 'message');
+    const { items } = await all.page({ sort: 'id', limit: 1000 });
+    const results = await Promise.all(
+      items.map(async ({ id }) => {
+        const [taken] = await Promise.all([
+          all.updateOne({ id, group: null }, { set: { group: `p${process.pid}` } }),
+          all.updateOne({ id }, { inc: { count: 1 } }),
+        ]);
+        return taken;
+      }),
+    );
+    const won = results.filter((doc) => doc !== null).map(({ id }) => id);
+    process.send?.({ won, lost: results.filter((doc) => doc === null).length });
+    await store.close();
+  },
+
+  /** Writes until it is killed, and tells of each write that was acknowledged. */
+  async write() {
+    const lane = async (number: number): Promise<void> => {
+      for (let i = 0; ; i++) {
+        const id = `${process.pid}-${number}-${i}`;
+        await all.insert(thing(id, { count: 0 }));
+        await all.updateOne({ id, count: 0 }, { inc: { count: 1 } });
+        process.send?.(id);
+      }
+    };
+    await Promise.all(Array.from({ length: 16 }, (_, number) => lane(number)));
+  },
+};
+
+await tasks[task]?.();
