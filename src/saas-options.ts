@@ -33,7 +33,7 @@ export const saasSchema = defineOptions({
   ...billingOptions,
   ...adminOptions,
 });
-type Configuration = Static<typeof saasSchema>;
+export type SaasConfiguration = Static<typeof saasSchema>;
 
 /** What code passes beside the configuration. */
 export interface SaasSeams {
@@ -49,10 +49,10 @@ export interface SaasSeams {
   hashing?: HashingCost;
 }
 
-export type SaasBackendOptions = Partial<Configuration> & SaasSeams;
+export type SaasBackendOptions = Partial<SaasConfiguration> & SaasSeams;
 
 export interface ResolvedSaas {
-  config: Resolved<Configuration>;
+  config: Resolved<SaasConfiguration>;
   seams: Required<Pick<SaasSeams, 'prefix' | 'adminPath' | 'clock' | 'random'>> & Pick<SaasSeams, 'hashing'>;
 }
 
@@ -90,7 +90,7 @@ function checkMount(name: string, path: string, report: Report): void {
     report.refuse(`'${name}' must be a path like /api, without a trailing slash.`);
 }
 
-function checkTogether(values: Configuration, report: Report): void {
+function checkTogether(values: SaasConfiguration, report: Report): void {
   const secrets = {
     JWT_ACCESS_SECRET: values.jwtAccessSecret,
     JWT_REFRESH_SECRET: values.jwtRefreshSecret,

@@ -25,9 +25,11 @@ export type Middleware = (
   next?: (error?: unknown) => void,
 ) => void;
 
-export interface Server {
+export interface Server<Values = unknown> {
   /** The Fastify instance, open for more plugins until it starts. */
   readonly fastify: FastifyInstance;
+  /** What the plugin was configured to do. Its values hold secrets. */
+  readonly configuration: Resolved<Values>;
   /** Listens. Resolves with the address. */
   start(): Promise<{ url: string; port: number }>;
   /** Refuses new work, finishes what was begun and closes the store. */
@@ -36,13 +38,14 @@ export interface Server {
   close(): Promise<void>;
 }
 
-export interface MiddlewareServer extends Server {
+export interface MiddlewareServer<Values = unknown> extends Server<Values> {
   /** Handles what is below our prefixes and hands everything else on, its body unread. */
   readonly middleware: Middleware;
 }
 
-export interface Assembly {
+export interface Assembly<Values> {
   server: Resolved<ServerConfiguration>;
+  configuration: Resolved<Values>;
   random: Random;
   surroundings: Surroundings;
   /** Registers the plugin and answers with the store it opened. */
@@ -60,7 +63,7 @@ const SECOND = 1000;
  * Every limit that Node and Fastify leave open is set: a client that sends slowly or not at all is
  * disconnected within 15 seconds.
  */
-function createHardened({ server, random, renderError }: Assembly): FastifyInstance {
+function createHardened({ server, random, renderError }: Assembly<unknown>): FastifyInstance {
   const { logLevel, trustProxy } = server.values;
   const nextId = requestIds(random);
   const app = fastify({
@@ -99,8 +102,8 @@ class OneLineLog extends LogController {
 }
 
 /** Puts a server together. Nothing runs before `start` or the first request of the middleware. */
-export function assemble(assembly: Assembly): Server | MiddlewareServer {
-  const { server, mountPoints } = assembly;
+export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | MiddlewareServer<Values> {
+  const { server, configuration, mountPoints } = assembly;
   const { lifecycle, publicUrl, requestId } = assembly.surroundings;
   const app = createHardened(assembly);
   app.register(async (root) => {
@@ -131,7 +134,7 @@ export function assemble(assembly: Assembly): Server | MiddlewareServer {
     publicUrl.assumePort(port);
     return { url: `http://${urlHost(host)}:${port}`, port };
   };
-  const base = { fastify: app, start, stop, close: stop };
+  const base = { fastify: app, configuration, start, stop, close: stop };
   return mountPoints ? { ...base, middleware: createMiddleware(app, mountPoints) } : base;
 }
 

@@ -4,7 +4,7 @@ import { renderEnvelope } from './kernel/errors.js';
 import { gatherProblems } from './kernel/options.js';
 import { ok } from './kernel/schemas.js';
 import { mountSaas } from './saas.js';
-import { resolveSaas, type SaasBackendOptions } from './saas-options.js';
+import { resolveSaas, type SaasBackendOptions, type SaasConfiguration } from './saas-options.js';
 import { assemble, type MiddlewareServer, type Server } from './server-assembly.js';
 import { resolveServer, type ServerOptions, serverSchema } from './server-options.js';
 import { inServer } from './surroundings.js';
@@ -28,9 +28,13 @@ export const saasServerSchema = serverSchema({
  *
  * @throws ConfigurationError naming every problem of the configuration
  */
-export function createServer(options: CreateServerOptions & { middleware: true }): MiddlewareServer;
-export function createServer(options?: CreateServerOptions): Server;
-export function createServer(options: CreateServerOptions = {}): Server | MiddlewareServer {
+export function createServer(
+  options: CreateServerOptions & { middleware: true },
+): MiddlewareServer<SaasConfiguration>;
+export function createServer(options?: CreateServerOptions): Server<SaasConfiguration>;
+export function createServer(
+  options: CreateServerOptions = {},
+): Server<SaasConfiguration> | MiddlewareServer<SaasConfiguration> {
   const { middleware = false, host, port, logLevel, trustProxy, ...given } = options;
   const [server, saas] = gatherProblems(
     'saas-backend',
@@ -47,6 +51,7 @@ export function createServer(options: CreateServerOptions = {}): Server | Middle
   const { prefix, adminPath } = saas.seams;
   return assemble({
     server,
+    configuration: saas.config,
     random: saas.seams.random,
     surroundings,
     mount: (app) => mountSaas(app, saas, surroundings),
