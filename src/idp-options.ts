@@ -26,7 +26,7 @@ export const idpSchema = defineOptions({
   ...oidcOptions,
   ...provisioningOptions,
 });
-type Configuration = Static<typeof idpSchema>;
+export type IdpConfiguration = Static<typeof idpSchema>;
 
 /** What code passes beside the configuration. */
 export interface IdpSeams {
@@ -40,17 +40,17 @@ export interface IdpSeams {
   hashing?: HashingCost;
 }
 
-export type IdentityProviderOptions = Partial<Configuration> & IdpSeams;
+export type IdentityProviderOptions = Partial<IdpConfiguration> & IdpSeams;
 
 export interface ResolvedIdp {
-  config: Resolved<Configuration>;
+  config: Resolved<IdpConfiguration>;
   seams: Required<Pick<IdpSeams, 'prefix' | 'clock' | 'random'>> & Pick<IdpSeams, 'hashing'>;
 }
 
 /** @throws ConfigurationError naming every problem */
 export function resolveIdp(options: IdentityProviderOptions): ResolvedIdp {
   const { prefix = '', env, clock = systemClock, random = systemRandom, hashing, ...given } = options;
-  const rules = (values: Configuration, report: Report) => {
+  const rules = (values: IdpConfiguration, report: Report) => {
     if (prefix !== '' && !/^(\/[\w.~-]+)+$/.test(prefix)) {
       report.refuse(`'prefix' must be a path like /idp, without a trailing slash.`);
     }

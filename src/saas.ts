@@ -1,4 +1,3 @@
-import cors from '@fastify/cors';
 import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
 import { createAdminGuard } from './admin/guard.js';
@@ -12,6 +11,7 @@ import { createUserDirectory, type UserDirectory } from './auth/users.js';
 import { webhookPlugin } from './billing/plugin.js';
 import { webhookEventCollection } from './billing/store.js';
 import { createWebhook } from './billing/webhook.js';
+import { allowOrigins } from './kernel/cors.js';
 import { renderEnvelope } from './kernel/errors.js';
 import { type Guard, openScope, type ScopeRules } from './kernel/http.js';
 import { renderErrorPage, wantsPage } from './kernel/pages.js';
@@ -125,15 +125,13 @@ export async function mountSaas(
     renderEnvelope(error, requestId);
 
   await openScope(fastify, { ...rules, prefix, renderError: renderJson }, async (api) => {
+    if (values.corsOrigin) await allowOrigins(api, { origins: values.corsOrigin, openByDefault: true });
     api.addHook('onRequest', maintenanceGuard(settings));
+    await api.register(authPlugin, { auth });
+    await api.register(profilePlugin, { rename: directory.rename });
+    await api.register(settingsPlugin, { settings });
     await api.register(webhookPlugin, { webhook });
     await api.register(healthPlugin, { store, lifecycle, wrap: ok });
-    await api.register(async (browsers) => {
-      await allowOrigins(browsers, values.corsOrigin);
-      await browsers.register(authPlugin, { auth });
-      await browsers.register(profilePlugin, { rename: directory.rename });
-      await browsers.register(settingsPlugin, { settings });
-    });
   });
   if (adminPath !== false) {
     const renderAdmin: ScopeRules['renderError'] = (error, { headers }, requestId) =>
@@ -144,20 +142,6 @@ export async function mountSaas(
     });
   }
   return store;
-}
-
-/** Lets the pages of the configured origins call the API. A host that has @fastify/cors keeps its own rules. */
-async function allowOrigins(scope: FastifyInstance, origins: string[] | undefined): Promise<void> {
-  if (!origins) return;
-  if (scope.hasRequestDecorator('corsPreflightEnabled')) {
-    scope.log.info('CORS_ORIGIN is ignored: the host has registered @fastify/cors.');
-    return;
-  }
-  await scope.register(cors, {
-    origin: origins.includes('*') ? '*' : origins,
-    methods: ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'],
-    exposedHeaders: ['Retry-After', 'X-Request-Id', 'WWW-Authenticate'],
-  });
 }
 
 /**

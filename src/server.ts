@@ -1,5 +1,5 @@
 import { mountIdp, renderIdpError } from './idp.js';
-import { type IdentityProviderOptions, resolveIdp } from './idp-options.js';
+import { type IdentityProviderOptions, type IdpConfiguration, resolveIdp } from './idp-options.js';
 import { renderEnvelope } from './kernel/errors.js';
 import { gatherProblems } from './kernel/options.js';
 import { ok } from './kernel/schemas.js';
@@ -81,9 +81,11 @@ export const idpServerSchema = serverSchema({
  */
 export function createIdentityServer(
   options: CreateIdentityServerOptions & { middleware: true },
-): MiddlewareServer;
-export function createIdentityServer(options?: CreateIdentityServerOptions): Server;
-export function createIdentityServer(options: CreateIdentityServerOptions = {}): Server | MiddlewareServer {
+): MiddlewareServer<IdpConfiguration>;
+export function createIdentityServer(options?: CreateIdentityServerOptions): Server<IdpConfiguration>;
+export function createIdentityServer(
+  options: CreateIdentityServerOptions = {},
+): Server<IdpConfiguration> | MiddlewareServer<IdpConfiguration> {
   const { middleware = false, host, port, logLevel, trustProxy, ...given } = options;
   const [server, idp] = gatherProblems(
     'idp',
@@ -94,6 +96,7 @@ export function createIdentityServer(options: CreateIdentityServerOptions = {}):
   const surroundings = inServer(idp.config.values.publicUrl, server.values.port, prefix);
   return assemble({
     server,
+    configuration: idp.config,
     random,
     surroundings,
     mount: (app) => mountIdp(app, idp, surroundings),
