@@ -45,10 +45,11 @@ export const billingOptions = {
   }),
 };
 
-/** A path of the application: one leading slash (added where it lacks), and nothing that names another host. */
+/** A path of the application: one leading slash (added where it lacks), and nothing that names another place. */
 export function returnPathProblem(path: string): string | undefined {
+  const hasScheme = /^[a-z][a-z0-9+.-]*:/i.test(path);
   const isPath = /^\/(?![/\\])[\x21\x22\x24-\x5b\x5d-\x7e]*$/.test(withLeadingSlash(path));
-  return isPath ? undefined : 'must be a path of the application, like /settings/billing.';
+  return isPath && !hasScheme ? undefined : 'must be a path of the application, like /settings/billing.';
 }
 
 export const withLeadingSlash = (path: string): string => (path.startsWith('/') ? path : `/${path}`);
