@@ -33,16 +33,20 @@ export type Scope = FastifyInstance<
 /** Runs before the body is read and throws an `AppError` to refuse. */
 export type Guard = onRequestAsyncHookHandler;
 
-export interface ScopeRules {
-  /** Absolute path, `''` for the root. */
-  prefix: string;
-  /** Access level → the guard that enforces it. `public` needs none. */
-  guards: Record<string, Guard>;
+/** How answers look. */
+export interface AnswerRules {
   renderError(error: AppError, request: FastifyRequest, requestId: string): Rendered;
   /** The identifier of the answer, never taken from the client. */
   requestId(request: FastifyRequest): string;
   /** Whether people reach us over https; then browsers are told to insist on it. */
   https(): boolean;
+}
+
+export interface ScopeRules extends AnswerRules {
+  /** Absolute path, `''` for the root. */
+  prefix: string;
+  /** Access level → the guard that enforces it. `public` needs none. */
+  guards: Record<string, Guard>;
   /** Unknown paths below the prefix are ours. False where the prefix is the host's root. */
   own404: boolean;
 }
@@ -126,13 +130,30 @@ async function beginAnswer(rules: ScopeRules, request: FastifyRequest, reply: Fa
     next();
     return;
   }
-  reply.headers(SECURITY_HEADERS);
-  reply.header('x-request-id', rules.requestId(request));
-  reply.header('cache-control', rulesOf(request).cache ?? 'no-store');
-  if (rules.https()) reply.header('strict-transport-security', `max-age=${ONE_YEAR}`);
+  const { cache } = rulesOf(request);
+  reply.headers({ ...commonHeaders(rules, request), ...(cache && { 'cache-control': cache }) });
   const encoding = request.headers['content-encoding'];
   // A decoder is attack surface that no client of ours needs.
   if (encoding !== undefined && encoding !== 'identity') throw httpErrors.UNSUPPORTED_MEDIA_TYPE();
+}
+
+function commonHeaders({ requestId, https }: AnswerRules, request: FastifyRequest): Record<string, string> {
+  return {
+    ...SECURITY_HEADERS,
+    'x-request-id': requestId(request),
+    'cache-control': 'no-store',
+    ...(https() && { 'strict-transport-security': `max-age=${ONE_YEAR}` }),
+  };
+}
+
+/** Answers what the router refused before it reached any scope. */
+export function refuse(
+  rules: AnswerRules,
+  error: AppError,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
+  return sendError(rules, error, request, reply.headers(commonHeaders(rules, request)));
 }
 
 /**
@@ -194,7 +215,7 @@ function describeRequest(request: FastifyRequest): Record<string, unknown> {
 }
 
 function sendError(
-  rules: ScopeRules,
+  rules: AnswerRules,
   thrown: unknown,
   request: FastifyRequest,
   reply: FastifyReply,
