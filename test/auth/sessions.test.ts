@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
 import { sessionCollection, userCollection } from '../../src/auth/store.js';
-import { auditOf, PASSWORD, saasApp, storeOf } from '../kit/app.js';
+import { auditOf, PASSWORD, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
@@ -317,8 +317,8 @@ t.test('an old secret still verifies, and what follows is signed with the new on
     ...shared,
     random: countedRandom('rolled'),
     ...secrets,
-    jwtAccessSecretPrevious: 'access-Zq7vLd0mXw4RkT9cYb2NfHs6',
-    jwtRefreshSecretPrevious: 'refresh-Jp3uEo8aVg5WiC1xMz7KtQr4',
+    jwtAccessSecretPrevious: SECRETS.jwtAccessSecret,
+    jwtRefreshSecretPrevious: SECRETS.jwtRefreshSecret,
   });
   t.equal((await rolled.request('GET', '/api/auth/me', { token: accessToken })).status, 200);
   const again = await rolled.request('POST', '/api/auth/refresh', { body: { refreshToken } });
