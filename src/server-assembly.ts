@@ -6,6 +6,7 @@ import fastify, {
   type FastifyRequest,
   LogController,
 } from 'fastify';
+import fp from 'fastify-plugin';
 import { httpErrors } from './kernel/errors.js';
 import { fallThrough, openScope, type ScopeRules } from './kernel/http.js';
 import type { Resolved } from './kernel/options.js';
@@ -106,7 +107,8 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
   const { server, configuration, mountPoints } = assembly;
   const { lifecycle, publicUrl, requestId } = assembly.surroundings;
   const app = createHardened(assembly);
-  app.register(async (root) => {
+  // Unwrapped, so that `app` has the plugin's decorator for the routes that others add.
+  const unwrapped = fp(async (root: FastifyInstance) => {
     const store = await assembly.mount(root);
     const rules: ScopeRules = {
       prefix: '',
@@ -120,6 +122,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
       await scope.register(healthPlugin, { store, lifecycle, wrap: assembly.wrapHealth });
     });
   });
+  app.register(unwrapped);
 
   let stopping: Promise<void> | undefined;
   const stop = (): Promise<void> => {
