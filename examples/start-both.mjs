@@ -13,19 +13,23 @@ if (!programs.every(([file]) => existsSync(file))) {
   process.exit(1);
 }
 
-const children = programs.map((program) => spawn(process.execPath, program, { stdio: 'inherit' }));
-const forward = (signal) => {
-  for (const child of children) child.kill(signal);
-};
+// Groups of their own: a terminal sends Ctrl-C to the whole group, and a second signal would not wait.
+const children = programs.map((program) =>
+  spawn(process.execPath, program, { stdio: 'inherit', detached: true }),
+);
 
-// A terminal sends Ctrl-C to the whole group; to forward it would be the second signal, which does not wait.
-process.on('SIGINT', () => process.stdin.isTTY || forward('SIGINT'));
-process.on('SIGTERM', () => forward('SIGTERM'));
+let isEnding = false;
+function end(signal) {
+  isEnding = true;
+  for (const child of children) child.kill(signal);
+}
+process.on('SIGINT', end);
+process.on('SIGTERM', end);
 
 for (const child of children) {
   child.on('exit', (code) => {
-    // The first to end decides; the other one has no reason to stay.
+    // The first to go decides; the other one has no reason to stay.
     process.exitCode ??= code ?? 1;
-    forward('SIGTERM');
+    if (!isEnding) end('SIGTERM');
   });
 }
