@@ -6,6 +6,7 @@ import fastify, {
   type FastifyRequest,
   LogController,
 } from 'fastify';
+import fp from 'fastify-plugin';
 import { httpErrors } from './kernel/errors.js';
 import { type AnswerRules, fallThrough, openScope, refuse } from './kernel/http.js';
 import type { Resolved } from './kernel/options.js';
@@ -110,12 +111,14 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     https: () => publicUrl.get().startsWith('https:'),
   };
   const app = createHardened(assembly, rules);
-  app.register(async (root) => {
+  // Unwrapped, so that `app` has the plugin's decorator for the routes that others add.
+  const unwrapped = fp(async (root: FastifyInstance) => {
     const store = await assembly.mount(root);
     await openScope(root, { ...rules, prefix: '', guards: {}, own404: true }, async (scope) => {
       await scope.register(healthPlugin, { store, lifecycle, wrap: assembly.wrapHealth });
     });
   });
+  app.register(unwrapped);
 
   let stopping: Promise<void> | undefined;
   const stop = (): Promise<void> => {
