@@ -1,8 +1,11 @@
 import { join } from 'node:path';
 import type { InjectOptions } from 'fastify';
 import type { Test } from 'tap';
+import type { AuditRecord } from '../../src/ops/audit.js';
 import { type CreateServerOptions, createServer } from '../../src/server.js';
 import type { Server } from '../../src/server-assembly.js';
+import type { Store } from '../../src/storage/collection.js';
+import { openStore } from '../../src/storage/open.js';
 import { type FakeClock, fakeClock } from './clock.js';
 import { type CountedRandom, countedRandom } from './random.js';
 import { temporaryFolder } from './tmp.js';
@@ -112,6 +115,19 @@ export async function saasApp(
     },
     close: () => server.stop(),
   };
+}
+
+/** The application's store through a connection of the test's own, as another process would have it. */
+export async function storeOf(t: Test, app: SaasApp): Promise<Store> {
+  const store = await openStore(`sqlite:${app.file}`);
+  t.teardown(() => store.close());
+  return store;
+}
+
+/** What was audited, the oldest first. */
+export async function auditOf(store: Store): Promise<AuditRecord[]> {
+  const records = store.collection<AuditRecord>('audit', { indexes: [['at'], ['subject', 'at']] });
+  return (await records.page({ sort: 'id', limit: 1000 })).items;
 }
 
 /** The header of HTTP Basic. */
