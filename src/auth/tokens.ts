@@ -117,14 +117,18 @@ function judgeClaims(
     iss === issuer &&
     aud === AUDIENCE[use] &&
     token_use === use &&
-    typeof sub === 'string' &&
-    typeof sid === 'string' &&
-    typeof jti === 'string' &&
-    Number.isInteger(iat) &&
-    Number.isInteger(exp) &&
+    isIdentifier(sub) &&
+    isIdentifier(sid) &&
+    isIdentifier(jti) &&
+    Number.isSafeInteger(iat) &&
+    Number.isSafeInteger(exp) &&
     (iat as number) <= now + CLOCK_SKEW &&
     nbf === undefined;
   if (!isOurs) return { failure: 'invalid' };
   if ((exp as number) <= now) return { failure: 'expired' };
   return { claims: { sub, sid, jti } };
 }
+
+/** The store refuses to look for anything else, and a refusal would be our failure instead of the token's. */
+const isIdentifier = (value: unknown): value is string =>
+  typeof value === 'string' && /^[\x21-\x7e]{1,255}$/.test(value);

@@ -1,0 +1,67 @@
+import t, { type Test } from 'tap';
+import { type Answer, PASSWORD, parseJson, testOptions } from '../kit/app.js';
+import { compiled, type Program, startProgram } from '../kit/process.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+/** Four processes on one SQLite file: the locks are the file's, and the clock is the machine's. */
+
+const PROCESSES = 4;
+
+async function startAll(t: Test): Promise<{ programs: Program[]; urls: string[]; options: object }> {
+  const options = { ...testOptions(temporaryFolder(t)), logLevel: 'info' };
+  const start = () =>
+    startProgram(t, compiled('test/kit/saas-server.js'), { args: [JSON.stringify(options)] });
+  const programs = Array.from({ length: PROCESSES }, start);
+  return { programs, urls: await Promise.all(programs.map((program) => program.url())), options };
+}
+
+async function post(url: string, body: object): Promise<{ status: number; body: Answer['body'] }> {
+  const headers = { 'content-type': 'application/json' };
+  const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify(body) });
+  return { status: response.status, body: parseJson(await response.text()) };
+}
+
+const me = async (url: string, token: string) =>
+  (await fetch(`${url}/api/auth/me`, { headers: { authorization: `Bearer ${token}` } })).status;
+
+/** `count` calls, spread over all processes. */
+const spread = <T>(urls: string[], count: number, call: (url: string) => Promise<T>): Promise<T[]> =>
+  Promise.all(Array.from({ length: count }, (_, index) => call(urls[index % urls.length] as string)));
+
+t.test('four processes on one file', async (t) => {
+  const { programs, urls, options } = await startAll(t);
+  const [url] = urls as [string];
+  const person = { email: 'same@example.test', password: PASSWORD };
+
+  await t.test('make one account of one address', async (t) => {
+    const answers = await spread(urls, 48, (url) => post(`${url}/api/auth/register`, person));
+    t.equal(answers.filter(({ status }) => status === 201).length, 1);
+    t.equal(answers.filter(({ status }) => status === 409).length, 47);
+  });
+
+  await t.test('give one refresh token one successor', async (t) => {
+    const { refreshToken } = (await post(`${url}/api/auth/login`, person)).body.data;
+    const answers = await spread(urls, 48, (url) => post(`${url}/api/auth/refresh`, { refreshToken }));
+    t.same(new Set(answers.map(({ status }) => status)), new Set([200]));
+    t.equal(new Set(answers.map(({ body }) => body.data.refreshToken)).size, 1);
+    for (const { body } of answers) t.equal(await me(url, body.data.accessToken), 200);
+  });
+
+  await t.test('know of a logout at once', async (t) => {
+    const { accessToken, refreshToken } = (await post(`${url}/api/auth/login`, person)).body.data;
+    t.same(await spread(urls, PROCESSES, (url) => me(url, accessToken)), [200, 200, 200, 200]);
+    t.equal((await post(`${url}/api/auth/logout`, { refreshToken, scope: 'global' })).status, 200);
+    t.same(await spread(urls, PROCESSES, (url) => me(url, accessToken)), [401, 401, 401, 401]);
+  });
+
+  await t.test('lose no session to a kill', async (t) => {
+    const { refreshToken } = (await post(`${url}/api/auth/login`, person)).body.data;
+    const rotated = (await post(`${url}/api/auth/refresh`, { refreshToken })).body.data;
+    await Promise.all(programs.map((program) => program.kill()));
+    const args = [JSON.stringify(options)];
+    const again = await startProgram(t, compiled('test/kit/saas-server.js'), { args }).url();
+    t.equal(await me(again, rotated.accessToken), 200);
+    const repeated = await post(`${again}/api/auth/refresh`, { refreshToken });
+    t.equal(repeated.body.data.refreshToken, rotated.refreshToken, 'a lost answer can be asked for again');
+  });
+});

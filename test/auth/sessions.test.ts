@@ -1,0 +1,443 @@
+import t, { type Test } from 'tap';
+import { sessionCollection, userCollection } from '../../src/auth/store.js';
+import { auditOf, PASSWORD, saasApp, storeOf } from '../kit/app.js';
+import { countedRandom } from '../kit/random.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const DAY = 24 * 60 * MINUTE;
+
+const claimsOf = (token: string) =>
+  JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString());
+
+/** What stands in `answer.error`, which also must look like an error. */
+function codeOf(t: Test, { body }: { body: Record<string, unknown> }): string {
+  const { success, message, error } = body as {
+    success: boolean;
+    message: string;
+    error: { code: string; requestId: string };
+  };
+  t.equal(success, false);
+  t.match(message, /^[A-Z].*\.$/);
+  t.match(error.requestId, /^req_/);
+  return error.code;
+}
+
+t.test('[13][14] register answers 201 with the user and its first tokens', async (t) => {
+  const app = await saasApp(t);
+  const body = { email: 'Ada.Lovelace@Example.test', password: PASSWORD, name: 'Ada' };
+  const answer = await app.request('POST', '/api/auth/register', {
+    body,
+    headers: { 'x-request-id': 'mine' },
+  });
+  t.equal(answer.status, 201);
+  const { user, accessToken, refreshToken } = answer.body.data;
+  t.strictSame(answer.body, {
+    success: true,
+    data: {
+      user: {
+        id: user.id,
+        email: 'ada.lovelace@example.test',
+        name: 'Ada',
+        createdAt: '2040-01-01T00:00:00.000Z',
+        emailVerified: false,
+        subscription: { status: 'none', plan: 'free' },
+      },
+      accessToken,
+      refreshToken,
+      expiresIn: 900,
+    },
+  });
+  t.equal(answer.headers['cache-control'], 'no-store');
+  t.equal(answer.headers['x-content-type-options'], 'nosniff');
+  t.match(answer.headers['x-request-id'], /^req_/, 'the client does not choose it');
+
+  const now = app.clock.now() / 1000;
+  const access = claimsOf(accessToken);
+  t.strictSame(access, {
+    iss: 'http://app.example.test',
+    aud: 'saas-api',
+    sub: user.id,
+    sid: access.sid,
+    jti: access.jti,
+    iat: now,
+    exp: now + 900,
+    token_use: 'access',
+  });
+  const refresh = claimsOf(refreshToken);
+  t.match(refresh, { aud: 'saas-refresh', sid: access.sid, exp: now + 604_800, token_use: 'refresh' });
+});
+
+t.test('login answers 200 with the same data, whatever the letters of the address', async (t) => {
+  const app = await saasApp(t);
+  const { email, id } = await app.signUp();
+  const answer = await app.request('POST', '/api/auth/login', {
+    body: { email: email.toUpperCase(), password: PASSWORD },
+  });
+  t.equal(answer.status, 200);
+  t.same(Object.keys(answer.body.data), ['user', 'accessToken', 'refreshToken', 'expiresIn']);
+  t.equal(answer.body.data.user.id, id);
+  t.equal(answer.headers['cache-control'], 'no-store');
+});
+
+t.test('login says the same of an unknown address, a wrong password and a suspended account', async (t) => {
+  const app = await saasApp(t);
+  const { email, id } = await app.signUp();
+  const login = (body: object) => app.request('POST', '/api/auth/login', { body });
+  const refused = [
+    await login({ email, password: 'something else' }),
+    await login({ email: 'nobody@example.test', password: PASSWORD }),
+    await login({ email, password: 'x' }),
+  ];
+  await userCollection(await storeOf(t, app)).updateOne({ id }, { set: { suspendedAt: 1 } });
+  refused.push(await login({ email, password: 'something else' }));
+
+  const comparable = refused.map(({ status, headers, body }) => {
+    const { date, 'x-request-id': requestId, ...others } = headers;
+    const { error, ...envelope } = body;
+    return { status, others, envelope, code: error.code };
+  });
+  t.equal(refused[0]?.status, 401);
+  t.equal(refused[0]?.body.error.code, 'INVALID_CREDENTIALS');
+  for (const one of comparable) t.same(one, comparable[0]);
+  const suspended = await login({ email, password: PASSWORD });
+  t.equal(suspended.status, 403, 'only who knows the password learns of the suspension');
+  t.equal(codeOf(t, suspended), 'ACCOUNT_SUSPENDED');
+});
+
+t.test('50 registrations of one address at once make one account', async (t) => {
+  const app = await saasApp(t);
+  const spellings = ['Same@Example.test', 'same@example.test', 'SAME@EXAMPLE.TEST'];
+  const answers = await Promise.all(
+    Array.from({ length: 50 }, (_, index) =>
+      app.request('POST', '/api/auth/register', {
+        body: { email: spellings[index % 3], password: PASSWORD },
+      }),
+    ),
+  );
+  t.equal(answers.filter(({ status }) => status === 201).length, 1);
+  const lost = answers.filter(({ status }) => status !== 201);
+  for (const answer of lost) t.equal(`${answer.status} ${answer.body.error.code}`, '409 EMAIL_TAKEN');
+  t.equal(await userCollection(await storeOf(t, app)).count(), 1);
+});
+
+t.test('addresses and names that could be read in two ways are refused', async (t) => {
+  const app = await saasApp(t);
+  for (const email of [
+    'a＠example.test',
+    'victim@exam\u200bple.test',
+    'a@example.test.',
+    'a@example.test,b@example.test',
+    '"a b"@example.test',
+    'a@bücher.test',
+    'a@example.test\r\nBcc: b@example.test',
+    ' a@example.test',
+    'a@example',
+    '@example.test',
+    'a..b@example.test',
+    `${'a'.repeat(65)}@example.test`,
+    `a@${'b.'.repeat(130)}test`,
+    '',
+  ]) {
+    const answer = await app.request('POST', '/api/auth/register', { body: { email, password: PASSWORD } });
+    t.equal(answer.status, 400, JSON.stringify(email));
+    t.equal(answer.body.error.details[0].path, 'email');
+  }
+  for (const name of ['a\0b', 'a\r\nb', '\u202ecod.exe', '\ud800', 'a'.repeat(201)]) {
+    const body = { email: 'a@example.test', password: PASSWORD, name };
+    const answer = await app.request('POST', '/api/auth/register', { body });
+    t.equal(answer.status, 400, JSON.stringify(name));
+  }
+  for (const password of ['short', 'x'.repeat(1025), '\ud800 lone surrogate', 'ü'.repeat(3)]) {
+    const answer = await app.request('POST', '/api/auth/register', {
+      body: { email: 'a@example.test', password },
+    });
+    t.equal(answer.status, 400, `${password.length} characters`);
+    t.equal(answer.body.error.details[0].path, 'password');
+  }
+  t.equal(await userCollection(await storeOf(t, app)).count(), 0, 'nothing was stored');
+});
+
+t.test('me and profile', async (t) => {
+  const app = await saasApp(t);
+  const { accessToken: token, id, email } = await app.signUp();
+  const user = {
+    id,
+    email,
+    name: '',
+    createdAt: '2040-01-01T00:00:00.000Z',
+    emailVerified: false,
+    subscription: { status: 'none', plan: 'free' },
+  };
+  const me = await app.request('GET', '/api/auth/me', { token });
+  t.equal(me.status, 200);
+  const session = {
+    id: claimsOf(token).sid,
+    createdAt: '2040-01-01T00:00:00.000Z',
+    expiresAt: '2040-01-08T00:00:00.000Z',
+  };
+  t.strictSame(me.body, { success: true, data: { user, session } });
+
+  const profile = await app.request('GET', '/api/user/profile', { token });
+  t.strictSame(profile.body, { success: true, data: user }, 'flat');
+  const renamed = await app.request('PATCH', '/api/user/profile', { token, body: { name: 'Grace <b>' } });
+  t.strictSame(renamed.body, { success: true, data: { ...user, name: 'Grace <b>' } });
+  t.match(renamed.headers['content-type'], 'application/json');
+  const emptied = await app.request('PATCH', '/api/user/profile', { token, body: { name: '' } });
+  t.strictSame(emptied.body.data, user);
+});
+
+t.test('who is not signed in is told how, who was is told why', async (t) => {
+  const app = await saasApp(t);
+  const { accessToken: token } = await app.signUp();
+  const none = await app.request('GET', '/api/auth/me');
+  t.equal(none.status, 401);
+  t.equal(none.headers['www-authenticate'], 'Bearer realm="api"');
+  t.equal(codeOf(t, none), 'UNAUTHENTICATED');
+  t.equal(
+    (await app.request('GET', `/api/auth/me?access_token=${token}`)).status,
+    401,
+    'never from the query',
+  );
+
+  app.clock.advance(15 * MINUTE - SECOND);
+  t.equal((await app.request('GET', '/api/auth/me', { token })).status, 200);
+  app.clock.advance(SECOND);
+  const expired = await app.request('GET', '/api/auth/me', { token });
+  t.equal(expired.status, 401);
+  t.equal(expired.headers['www-authenticate'], 'Bearer realm="api", error="invalid_token"');
+  t.equal(codeOf(t, expired), 'TOKEN_EXPIRED');
+});
+
+t.test('a refresh token has one successor', async (t) => {
+  const app = await saasApp(t);
+  const first = await app.signUp();
+  const refresh = (refreshToken: string) =>
+    app.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+
+  app.clock.advance(MINUTE);
+  const second = await refresh(first.refreshToken);
+  t.equal(second.status, 200);
+  t.same(Object.keys(second.body.data), ['accessToken', 'refreshToken', 'expiresIn']);
+  t.not(second.body.data.refreshToken, first.refreshToken);
+  app.clock.advance(30 * SECOND);
+  const again = await refresh(first.refreshToken);
+  t.equal(again.body.data.refreshToken, second.body.data.refreshToken, 'the same bytes inside the window');
+
+  app.clock.advance(1);
+  const late = await refresh(first.refreshToken);
+  t.equal(late.status, 401);
+  t.equal(codeOf(t, late), 'REFRESH_TOKEN_REUSED');
+  const newest = await refresh(second.body.data.refreshToken);
+  t.equal(newest.status, 401, 'the whole session has ended');
+  t.equal(codeOf(t, newest), 'INVALID_REFRESH_TOKEN');
+  t.equal((await app.request('GET', '/api/auth/me', { token: second.body.data.accessToken })).status, 401);
+  t.equal((await refresh(first.refreshToken)).status, 401);
+});
+
+t.test('the window after a rotation does not slide', async (t) => {
+  const app = await saasApp(t);
+  const { refreshToken } = await app.signUp();
+  const refresh = () => app.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+  for (const status of [200, 200, 401]) {
+    t.equal((await refresh()).status, status);
+    app.clock.advance(20 * SECOND);
+  }
+});
+
+t.test('50 refreshes of one token at once have one successor', async (t) => {
+  const app = await saasApp(t);
+  const { refreshToken, id } = await app.signUp();
+  const answers = await Promise.all(
+    Array.from({ length: 50 }, () => app.request('POST', '/api/auth/refresh', { body: { refreshToken } })),
+  );
+  t.same(new Set(answers.map(({ status }) => status)), new Set([200]));
+  const successors = new Set(answers.map(({ body }) => body.data.refreshToken));
+  t.equal(successors.size, 1);
+  const [successor] = successors;
+  const next = await app.request('POST', '/api/auth/refresh', { body: { refreshToken: successor } });
+  t.equal(next.status, 200, 'which works');
+  const { items } = await sessionCollection(await storeOf(t, app)).page({ sort: 'id', limit: 10 });
+  t.same(
+    items.map(({ userId }) => userId),
+    [id],
+  );
+});
+
+t.test('a session ends after 30 days however often it was refreshed, and after 7 without', async (t) => {
+  const app = await saasApp(t);
+  const refresh = async (refreshToken: string) => {
+    const { status, body } = await app.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+    return { status, token: body.data?.refreshToken as string };
+  };
+  const { refreshToken: idle } = await app.signUp();
+  let current = (await app.signUp()).refreshToken;
+  for (let day = 6; day < 30; day += 6) {
+    app.clock.advance(6 * DAY);
+    const { status, token } = await refresh(current);
+    t.equal(status, 200);
+    current = token;
+  }
+  t.equal((await refresh(idle)).status, 401);
+  t.equal(claimsOf(current).exp * 1000, Date.UTC(2040, 0, 31));
+  app.clock.set(Date.UTC(2040, 0, 31) - SECOND);
+  const last = await refresh(current);
+  t.equal(last.status, 200);
+  app.clock.advance(SECOND);
+  t.equal((await refresh(last.token)).status, 401);
+});
+
+t.test('a session outlives a restart, and its end does, too', async (t) => {
+  const folder = temporaryFolder(t);
+  const before = await saasApp(t, { folder });
+  const [kept, ended] = [await before.signUp(), await before.signUp()];
+  await before.request('POST', '/api/auth/logout', { token: ended.accessToken });
+  await before.close();
+  const after = await saasApp(t, { folder, clock: before.clock, random: countedRandom('restart') });
+  t.equal((await after.request('GET', '/api/auth/me', { token: kept.accessToken })).status, 200);
+  t.equal((await after.request('GET', '/api/auth/me', { token: ended.accessToken })).status, 401);
+  const { refreshToken } = kept;
+  t.equal((await after.request('POST', '/api/auth/refresh', { body: { refreshToken } })).status, 200);
+});
+
+t.test('an old secret still verifies, and what follows is signed with the new one', async (t) => {
+  const folder = temporaryFolder(t);
+  const before = await saasApp(t, { folder });
+  const { refreshToken, accessToken } = await before.signUp();
+  const early = await before.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+  await before.close();
+
+  const secrets = {
+    jwtAccessSecret: 'access-new-Fd8sKq2mVz6xLp0wTj4nYb',
+    jwtRefreshSecret: 'refresh-new-Gh5tRw9cNe3yUo7iAk1sDz',
+  };
+  const shared = { folder, clock: before.clock };
+  const rolled = await saasApp(t, {
+    ...shared,
+    random: countedRandom('rolled'),
+    ...secrets,
+    jwtAccessSecretPrevious: 'access-Zq7vLd0mXw4RkT9cYb2NfHs6',
+    jwtRefreshSecretPrevious: 'refresh-Jp3uEo8aVg5WiC1xMz7KtQr4',
+  });
+  t.equal((await rolled.request('GET', '/api/auth/me', { token: accessToken })).status, 200);
+  const again = await rolled.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+  t.equal(again.status, 200, 'a rotation under the old secret keeps its window');
+  t.equal(claimsOf(again.body.data.refreshToken).jti, claimsOf(early.body.data.refreshToken).jti);
+  const onward = await rolled.request('POST', '/api/auth/refresh', {
+    body: { refreshToken: again.body.data.refreshToken },
+  });
+  await rolled.close();
+
+  const done = await saasApp(t, { ...shared, random: countedRandom('done'), ...secrets });
+  const { accessToken: newest } = onward.body.data;
+  t.equal((await done.request('GET', '/api/auth/me', { token: newest })).status, 200);
+  t.equal((await done.request('GET', '/api/auth/me', { token: accessToken })).status, 401);
+});
+
+t.test('logout ends this session, the others or all, from the next request on', async (t) => {
+  const app = await saasApp(t);
+  const { email, accessToken: a, refreshToken } = await app.signUp();
+  const login = async () => {
+    const { body } = await app.request('POST', '/api/auth/login', { body: { email, password: PASSWORD } });
+    return body.data.accessToken as string;
+  };
+  const alive = async (...tokens: string[]) => {
+    const answers = await Promise.all(tokens.map((token) => app.request('GET', '/api/auth/me', { token })));
+    return answers.map(({ status }) => status === 200);
+  };
+  const logout = (token: string, body?: object) =>
+    app.request('POST', '/api/auth/logout', { token, ...(body && { body }) });
+
+  const [b, c] = [await login(), await login()];
+  const done = await logout(a);
+  t.equal(done.status, 200);
+  t.strictSame(done.body, { success: true });
+  t.equal(done.headers['cache-control'], 'no-store');
+  t.same(await alive(a, b, c), [false, true, true]);
+  t.equal((await logout(a)).status, 200, 'idempotent');
+  t.equal((await app.request('POST', '/api/auth/refresh', { body: { refreshToken } })).status, 401);
+
+  t.equal((await logout(b, { scope: 'others' })).status, 200);
+  t.same(await alive(b, c), [true, false]);
+  const d = await login();
+  t.same(await alive(b, d), [true, true], 'both epochs live');
+  t.equal((await logout(d, { scope: 'others' })).status, 200);
+  t.same(await alive(b, d), [false, true], 'an older one that was spared once is not spared twice');
+  const e = await login();
+  t.equal((await logout(d, { scope: 'global' })).status, 200);
+  t.same(await alive(d, e), [false, false]);
+
+  const { refreshToken: mine, accessToken: f } = await app.signUp();
+  const byRefresh = await app.request('POST', '/api/auth/logout', { body: { refreshToken: mine } });
+  t.equal(byRefresh.status, 200, 'either token will do');
+  t.same(await alive(f), [false]);
+  t.equal((await app.request('POST', '/api/auth/logout')).status, 401);
+  t.equal((await app.request('POST', '/api/auth/logout', { token: 'garbage' })).status, 401);
+  t.equal((await logout(await login(), { scope: 'everything' })).status, 400);
+});
+
+t.test('suspension and deletion act on the very next request', async (t) => {
+  const app = await saasApp(t);
+  const users = userCollection(await storeOf(t, app));
+  for (const strike of [
+    (id: string) => users.updateOne({ id }, { set: { suspendedAt: 1 } }),
+    (id: string) => users.updateOne({ id }, { inc: { sessionEpoch: 1 } }),
+    (id: string) => users.deleteOne({ id }),
+  ]) {
+    const { id, accessToken: token, refreshToken } = await app.signUp();
+    t.equal((await app.request('GET', '/api/auth/me', { token })).status, 200);
+    await strike(id);
+    t.equal((await app.request('GET', '/api/auth/me', { token })).status, 401);
+    t.equal((await app.request('GET', '/api/user/profile', { token })).status, 401);
+    t.equal((await app.request('POST', '/api/auth/refresh', { body: { refreshToken } })).status, 401);
+  }
+});
+
+t.test('login renews a hash made at another cost, once', async (t) => {
+  const folder = temporaryFolder(t);
+  const before = await saasApp(t, { folder });
+  const { id, email } = await before.signUp();
+  await before.close();
+  const hashing = { memoryCost: 16, timeCost: 1, parallelism: 1 };
+  const app = await saasApp(t, { folder, hashing, random: countedRandom('dearer') });
+  const users = userCollection(await storeOf(t, app));
+  const login = () => app.request('POST', '/api/auth/login', { body: { email, password: PASSWORD } });
+  t.equal((await login()).status, 200);
+  const renewed = (await users.findOne({ id }))?.passwordHash;
+  t.match(renewed, '$argon2id$v=19$m=16,t=1,p=1$');
+  t.equal((await login()).status, 200);
+  t.equal((await users.findOne({ id }))?.passwordHash, renewed);
+});
+
+t.test('[27] logins, logouts and reuse are audited, without secrets', async (t) => {
+  const app = await saasApp(t);
+  const { id, email, refreshToken } = await app.signUp();
+  const login = (password: string) => app.request('POST', '/api/auth/login', { body: { email, password } });
+  const { accessToken } = (await login(PASSWORD)).body.data;
+  await login('a wrong canary');
+  await app.request('POST', '/api/auth/login', {
+    body: { email: 'nobody@example.test', password: PASSWORD },
+  });
+  await app.request('POST', '/api/auth/logout', { token: accessToken });
+  await app.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+  app.clock.advance(31 * SECOND);
+  await app.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+
+  const records = await auditOf(await storeOf(t, app));
+  const at = Date.UTC(2040, 0, 1);
+  const ip = '127.0.0.1';
+  t.same(
+    new Set(records.map(({ id: _, ...record }) => record)),
+    new Set([
+      { at, ip, event: 'user.registered', subject: id },
+      { at, ip, event: 'login.succeeded', subject: id },
+      { at, ip, event: 'login.failed', subject: id },
+      { at, ip, event: 'login.failed' },
+      { at, ip, event: 'logout', subject: id, detail: 'local' },
+      { at: at + 31 * SECOND, ip, event: 'refresh.reused', subject: id },
+    ]),
+  );
+  t.equal(records.length, 6);
+  t.notMatch(JSON.stringify(records), /canary|eyJ|correct horse/);
+});

@@ -1,0 +1,161 @@
+import { join } from 'node:path';
+import type { InjectOptions } from 'fastify';
+import type { Test } from 'tap';
+import type { AuditRecord } from '../../src/ops/audit.js';
+import { type CreateServerOptions, createServer } from '../../src/server.js';
+import type { Server } from '../../src/server-assembly.js';
+import type { Store } from '../../src/storage/collection.js';
+import { openStore } from '../../src/storage/open.js';
+import { type FakeClock, fakeClock } from './clock.js';
+import { type CountedRandom, countedRandom } from './random.js';
+import { temporaryFolder } from './tmp.js';
+
+/** Secrets that nobody would call weak; a test that leaks one finds it by these names. */
+export const SECRETS = {
+  jwtAccessSecret: 'access-Zq7vLd0mXw4RkT9cYb2NfHs6',
+  jwtRefreshSecret: 'refresh-Jp3uEo8aVg5WiC1xMz7KtQr4',
+  paymentWebhookSecret: 'webhook-Bn6yFh2dSl9UjO0eGk5PvIa8',
+  adminUsername: 'operator',
+  adminPassword: 'admin:Ht4:wXc8:Rq1zLm',
+} as const;
+
+export const PASSWORD = 'correct horse battery staple';
+
+/** The cheapest hash argon2 makes. */
+export const CHEAP = { memoryCost: 8, timeCost: 1, parallelism: 1 };
+
+export interface Call {
+  /** Sent as JSON; a string or Buffer as it is. */
+  body?: unknown;
+  headers?: Record<string, string>;
+  /** Bearer token. */
+  token?: string;
+}
+
+export interface Answer {
+  status: number;
+  headers: Record<string, string | undefined>;
+  text: string;
+  /** The JSON of the answer; undefined when it is none. */
+  // biome-ignore lint/suspicious/noExplicitAny: tests assert what stands in it
+  body: any;
+}
+
+/** What registration answers, and the credentials that led to it. */
+export interface Account {
+  email: string;
+  password: string;
+  id: string;
+  accessToken: string;
+  refreshToken: string;
+}
+
+export interface SaasApp {
+  readonly server: Server;
+  readonly clock: FakeClock;
+  readonly random: CountedRandom;
+  /** The SQLite file. */
+  readonly file: string;
+  request(method: string, path: string, call?: Call): Promise<Answer>;
+  /** Listens on a free port of 127.0.0.1 and answers with the address. */
+  listen(): Promise<string>;
+  /** Registers somebody new. */
+  signUp(more?: { email?: string; name?: string }): Promise<Account>;
+  close(): Promise<void>;
+}
+
+/** Options for a store in `folder` that ask neither the environment nor the real time. */
+export function testOptions(folder: string) {
+  return {
+    env: false,
+    databaseUri: `sqlite:${join(folder, 'saas.db')}`,
+    publicUrl: 'http://app.example.test',
+    hashing: CHEAP,
+    host: '127.0.0.1',
+    port: 0,
+    logLevel: 'silent',
+    ...SECRETS,
+  } as const satisfies CreateServerOptions;
+}
+
+/** A whole backend on a store of its own, which closes itself after the test. */
+export async function saasApp(
+  t: Test,
+  options: CreateServerOptions & { clock?: FakeClock; random?: CountedRandom; folder?: string } = {},
+): Promise<SaasApp> {
+  const { clock = fakeClock(), random = countedRandom(), folder = temporaryFolder(t), ...given } = options;
+  const server = createServer({ ...testOptions(folder), clock, random, ...given });
+  t.teardown(() => server.stop());
+  await server.fastify.ready();
+
+  let people = 0;
+  const request: SaasApp['request'] = async (method, path, call = {}) => {
+    const response = await server.fastify.inject(injection(method, path, call));
+    return {
+      status: response.statusCode,
+      headers: response.headers as Record<string, string | undefined>,
+      text: response.body,
+      body: parseJson(response.body),
+    };
+  };
+  return {
+    server,
+    clock,
+    random,
+    file: join(folder, 'saas.db'),
+    request,
+    listen: async () => (await server.start()).url,
+    async signUp({ email = `person${++people}@example.test`, ...more } = {}) {
+      const answer = await request('POST', '/api/auth/register', {
+        body: { email, password: PASSWORD, ...more },
+      });
+      if (answer.status !== 201) throw new Error(`registration answered ${answer.status}: ${answer.text}`);
+      const { user, accessToken, refreshToken } = answer.body.data;
+      return { email, password: PASSWORD, id: user.id, accessToken, refreshToken };
+    },
+    close: () => server.stop(),
+  };
+}
+
+/** The application's store through a connection of the test's own, as another process would have it. */
+export async function storeOf(t: Test, app: SaasApp): Promise<Store> {
+  const store = await openStore(`sqlite:${app.file}`);
+  t.teardown(() => store.close());
+  return store;
+}
+
+/** What was audited, the oldest first. */
+export async function auditOf(store: Store): Promise<AuditRecord[]> {
+  const records = store.collection<AuditRecord>('audit', { indexes: [['at'], ['subject', 'at']] });
+  return (await records.page({ sort: 'id', limit: 1000 })).items;
+}
+
+/** The header of HTTP Basic. */
+export function basic(
+  username: string = SECRETS.adminUsername,
+  password: string = SECRETS.adminPassword,
+): string {
+  return `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`;
+}
+
+function injection(method: string, url: string, { body, headers, token }: Call): InjectOptions {
+  const isRaw = typeof body === 'string' || Buffer.isBuffer(body);
+  return {
+    method: method as NonNullable<InjectOptions['method']>,
+    url,
+    headers: {
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+      ...(token !== undefined && { authorization: `Bearer ${token}` }),
+      ...headers,
+    },
+    ...(body !== undefined && { payload: isRaw ? body : JSON.stringify(body) }),
+  };
+}
+
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,96 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import type { Test } from 'tap';
+
+/** A program of ours as its own process. */
+export interface Program {
+  readonly pid: number;
+  /** Every line it has printed, on either stream. */
+  readonly lines: readonly string[];
+  /** The first match in what it has printed or will print. Rejects when it ends without one. */
+  printed(pattern: RegExp): Promise<RegExpExecArray>;
+  /** Where it listens, once it says so. */
+  url(): Promise<string>;
+  /** kill -9 */
+  kill(): Promise<void>;
+  /** SIGTERM; answers with the exit code. */
+  terminate(): Promise<number | null>;
+  /** The exit code, once it has ended and everything it printed is here. */
+  ended(): Promise<number | null>;
+}
+
+export interface ProgramOptions {
+  args?: readonly string[];
+  cwd?: string;
+  /** The whole environment beside PATH. */
+  env?: Record<string, string>;
+}
+
+/** The compiled root of the package. */
+const DIST = new URL('../../', import.meta.url);
+
+/** The path of a compiled file: `bin/saas-backend.js`, `test/kit/saas-server.js`. */
+export function compiled(path: string): string {
+  return fileURLToPath(new URL(path, DIST));
+}
+
+/** Starts `node <script>`; the process never outlives the test. */
+export function startProgram(t: Test, script: string, options: ProgramOptions = {}): Program {
+  const child = spawn(process.execPath, [script, ...(options.args ?? [])], {
+    cwd: options.cwd,
+    env: { PATH: process.env['PATH'], ...options.env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const closed = once(child, 'close').then(([code]) => code as number | null);
+  t.teardown(async () => {
+    child.kill('SIGKILL');
+    await closed;
+  });
+
+  const lines: string[] = [];
+  const watchers = new Set<() => void>();
+  const collect = (line: string) => {
+    lines.push(line);
+    for (const look of watchers) look();
+  };
+  for (const stream of [child.stdout, child.stderr]) createInterface(stream).on('line', collect);
+
+  const printed = (pattern: RegExp): Promise<RegExpExecArray> =>
+    new Promise((resolve, reject) => {
+      const look = () => {
+        const match = lines.map((line) => pattern.exec(line)).find((found) => found !== null);
+        if (!match) return;
+        watchers.delete(look);
+        resolve(match);
+      };
+      watchers.add(look);
+      look();
+      void closed.then((code) => {
+        look();
+        reject(new Error(`ended with ${code} before it printed ${pattern}:\n${lines.join('\n')}`));
+      });
+    });
+
+  return {
+    pid: pidOf(child),
+    lines,
+    printed,
+    url: async () => (await printed(/\bat (https?:\/\/[^\s"]+)/))[1] as string,
+    async kill() {
+      child.kill('SIGKILL');
+      await closed;
+    },
+    terminate() {
+      child.kill('SIGTERM');
+      return closed;
+    },
+    ended: () => closed,
+  };
+}
+
+function pidOf(child: ChildProcess): number {
+  if (child.pid === undefined) throw new Error(`cannot start ${child.spawnargs.join(' ')}`);
+  return child.pid;
+}

@@ -1,0 +1,19 @@
+import { createHash } from 'node:crypto';
+import type { Random } from '../../src/kernel/secrets.js';
+
+/** Bytes that follow from `seed` and nothing else, and how often they were asked for. */
+export interface CountedRandom extends Random {
+  readonly calls: number;
+}
+
+export function countedRandom(seed = 'seed'): CountedRandom {
+  let calls = 0;
+  return {
+    get calls() {
+      return calls;
+    },
+    bytes(size) {
+      return createHash('shake256', { outputLength: size }).update(`${seed}:${calls++}`).digest();
+    },
+  };
+}
