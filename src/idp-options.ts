@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { type Clock, systemClock } from './kernel/clock.js';
-import { defineOptions, option, type Report, type Resolved, resolveOptions } from './kernel/options.js';
+import type { Report } from './kernel/configuration-error.js';
+import { defineOptions, option, type Resolved, resolveOptions } from './kernel/options.js';
 import type { HashingCost } from './kernel/passwords.js';
 import { publicUrlOption } from './kernel/public-url.js';
 import { type Random, systemRandom } from './kernel/secrets.js';

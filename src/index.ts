@@ -1,8 +1,8 @@
 export { type IdpDecorator, identityProvider } from './idp.js';
 export type { IdentityProviderOptions } from './idp-options.js';
 export { type Clock, systemClock } from './kernel/clock.js';
+export { ConfigurationError } from './kernel/configuration-error.js';
 export { AppError } from './kernel/errors.js';
-export { ConfigurationError } from './kernel/options.js';
 export type { Session, User } from './kernel/schemas.js';
 export type { Random } from './kernel/secrets.js';
 export { type SaasDecorator, saasBackend } from './saas.js';

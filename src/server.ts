@@ -1,7 +1,7 @@
 import { mountIdp, renderIdpError } from './idp.js';
 import { type IdentityProviderOptions, type IdpConfiguration, resolveIdp } from './idp-options.js';
+import { gatherProblems } from './kernel/configuration-error.js';
 import { renderEnvelope } from './kernel/errors.js';
-import { gatherProblems } from './kernel/options.js';
 import { ok } from './kernel/schemas.js';
 import { mountSaas } from './saas.js';
 import { resolveSaas, type SaasBackendOptions, type SaasConfiguration } from './saas-options.js';

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { Ajv } from 'ajv';
 import { type Static, type TObject, type TProperties, type TSchema, Type } from 'typebox';
+import { ConfigurationError, Report } from './configuration-error.js';
 import { keepDevelopmentSecrets } from './development-secrets.js';
 import type { Random } from './secrets.js';
 
@@ -66,19 +67,6 @@ export interface Resolved<T> {
   generated: { names: string[]; file: string };
 }
 
-/** Every problem of a configuration in one message. Never holds a value. */
-export class ConfigurationError extends Error {
-  readonly problems: readonly string[];
-
-  constructor(program: string, problems: readonly string[]) {
-    super(
-      [`${program} cannot start with this configuration:`, ...problems.map((p) => `  - ${p}`)].join('\n'),
-    );
-    this.name = 'ConfigurationError';
-    this.problems = problems;
-  }
-}
-
 const ajv = new Ajv({ allErrors: true, strict: false });
 
 /**
@@ -130,50 +118,6 @@ export function resolveOptions<P extends TProperties>(
     warnings: report.warnings,
     generated: { names: toGenerate.map(([, env]) => env), file },
   };
-}
-
-/**
- * Resolves several parts of one configuration and reports the problems of all of them together.
- *
- * @throws ConfigurationError naming every problem
- */
-export function gatherProblems<Parts extends readonly unknown[]>(
-  program: string,
-  ...parts: { [Index in keyof Parts]: () => Parts[Index] }
-): Parts {
-  const problems: string[] = [];
-  const resolved = parts.map((resolve) => {
-    try {
-      return resolve();
-    } catch (error) {
-      if (!(error instanceof ConfigurationError)) throw error;
-      problems.push(...error.problems);
-      return undefined;
-    }
-  });
-  if (problems.length > 0) throw new ConfigurationError(program, problems);
-  return resolved as unknown as Parts;
-}
-
-/** Collects what is wrong with a configuration. */
-export class Report {
-  readonly problems: string[] = [];
-  readonly warnings: string[] = [];
-  readonly production: boolean;
-
-  constructor(production: boolean) {
-    this.production = production;
-  }
-
-  /** The program cannot start so. */
-  refuse(problem: string): void {
-    this.problems.push(problem);
-  }
-
-  /** Fine for development, refused in production. */
-  unsafe(problem: string): void {
-    (this.production ? this.problems : this.warnings).push(problem);
-  }
 }
 
 function judge(annotation: Annotation, value: unknown, report: Report): void {

@@ -2,10 +2,8 @@ import { SCOPES } from '../claims.js';
 import { oidcErrors } from '../errors.js';
 import type { Client, Directory } from '../model.js';
 import { matchesRedirectUri } from './redirect-uri.js';
-import { RULES, type RuleViolation } from './rules/index.js';
-
-/** Parameters as they came, each at most once. */
-export type Parameters = Readonly<Record<string, string>>;
+import type { Parameters, RuleViolation } from './rule.js';
+import { RULES } from './rules/index.js';
 
 /** An authorization request in which nothing is wrong. */
 export interface AuthorizationRequest {

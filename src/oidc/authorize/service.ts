@@ -4,8 +4,8 @@ import type { Audit } from '../../ops/audit.js';
 import type { Directory, Principal } from '../model.js';
 import type { Grants, InteractionDocument, Interactions } from '../store.js';
 import { withAnswer } from './redirect-uri.js';
-import { type AuthorizationRequest, judgeRequest, type Parameters, type Refusal } from './request.js';
-import type { RuleViolation } from './rules/index.js';
+import { type AuthorizationRequest, judgeRequest, type Refusal } from './request.js';
+import type { Parameters, RuleViolation } from './rule.js';
 
 /** From a request to its answer: an authorization code, an error for the application, or a form in between. */
 export interface Authorization {

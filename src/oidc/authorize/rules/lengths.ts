@@ -1,4 +1,4 @@
-import type { Rule } from './index.js';
+import type { Rule } from '../rule.js';
 
 const MOST = { state: 2048, nonce: 512, scope: 1024 } as const;
 

@@ -1,4 +1,4 @@
-import type { Rule } from './index.js';
+import type { Rule } from '../rule.js';
 
 /** S256 only; public clients cannot do without, because nothing else binds their code (RFC 7636, RFC 9700 §2.1.1). */
 export const requirePkce: Rule = ({ parameters, client }) => {

@@ -1,4 +1,4 @@
-import type { Rule } from './index.js';
+import type { Rule } from '../rule.js';
 
 /** `none` forbids every page, so it excludes every other prompt (OIDC Core §3.1.2.1). */
 export const excludeOtherPrompts: Rule = ({ parameters: { prompt = '' } }) => {

@@ -1,4 +1,4 @@
-import type { Rule } from './index.js';
+import type { Rule } from '../rule.js';
 
 /** Request objects are not supported (OIDC Core §6.1): saying so beats ignoring what they ask for. */
 export const refuseRequestObjects: Rule = ({ parameters }) => {

@@ -1,4 +1,4 @@
-import type { Rule } from './index.js';
+import type { Rule } from '../rule.js';
 
 /** The answer travels in the query. */
 export const requireQueryMode: Rule = ({ parameters: { response_mode: mode = 'query' } }) =>

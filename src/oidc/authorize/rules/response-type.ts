@@ -1,4 +1,4 @@
-import type { Rule } from './index.js';
+import type { Rule } from '../rule.js';
 
 /** The code flow and no other: tokens in addresses leak (RFC 9700 §2.1.2). */
 export const requireCode: Rule = ({ parameters: { response_type: type } }) => {

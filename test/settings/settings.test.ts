@@ -1,0 +1,170 @@
+import t from 'tap';
+import { basic, PASSWORD, saasApp } from '../kit/app.js';
+import { countedRandom } from '../kit/random.js';
+import { signWebhook } from '../kit/sign-webhook.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+const ADMIN = { authorization: basic(), 'x-requested-with': 'test' };
+const DEFAULTS = {
+  siteName: 'SaaS',
+  allowRegistration: true,
+  maintenanceMode: false,
+  emailNotifications: true,
+};
+
+t.test('users read exactly four settings, everybody the public ones', async (t) => {
+  const app = await saasApp(t);
+  const { accessToken: token } = await app.signUp();
+  const global = await app.request('GET', '/api/global-settings', { token });
+  t.equal(global.status, 200);
+  t.strictSame(global.body, { success: true, data: DEFAULTS });
+  t.equal((await app.request('GET', '/api/global-settings')).status, 401);
+  const { emailNotifications: _, ...open } = DEFAULTS;
+  t.strictSame((await app.request('GET', '/api/settings/public')).body, { success: true, data: open });
+});
+
+t.test('the operator changes them, one version after the other', async (t) => {
+  const app = await saasApp(t);
+  const patch = (body: object) => app.request('PATCH', '/admin/api/settings', { body, headers: ADMIN });
+  const read = await app.request('GET', '/admin/api/settings', { headers: ADMIN });
+  t.strictSame(read.body, { success: true, data: { ...DEFAULTS, version: 0 } });
+  t.equal(read.headers['cache-control'], 'no-store');
+
+  const first = await patch({ siteName: 'Umbrella', version: 0 });
+  t.equal(first.status, 200);
+  t.strictSame(first.body.data, { ...DEFAULTS, siteName: 'Umbrella', version: 1 });
+  const second = await patch({ emailNotifications: false, version: 1 });
+  t.strictSame(second.body.data, {
+    ...DEFAULTS,
+    siteName: 'Umbrella',
+    emailNotifications: false,
+    version: 2,
+  });
+  for (const version of [0, 1, 3]) {
+    const stale = await patch({ siteName: 'Hydra', version });
+    t.equal(stale.status, 409, `version ${version}`);
+    t.equal(stale.body.error.code, 'VERSION_CONFLICT');
+  }
+  const { accessToken: token } = await app.signUp();
+  t.equal((await app.request('GET', '/api/global-settings', { token })).body.data.siteName, 'Umbrella');
+});
+
+t.test('20 writes of one version at once: one holds', async (t) => {
+  const app = await saasApp(t);
+  for (const version of [0, 1]) {
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, (_, index) =>
+        app.request('PATCH', '/admin/api/settings', {
+          body: { siteName: `Site ${index}`, version },
+          headers: ADMIN,
+        }),
+      ),
+    );
+    const won = answers.filter(({ status }) => status === 200);
+    t.equal(won.length, 1);
+    t.equal(answers.filter(({ status }) => status === 409).length, 19);
+    const stored = await app.request('GET', '/admin/api/settings', { headers: ADMIN });
+    t.same(stored.body.data, won[0]?.body.data);
+  }
+});
+
+t.test('[1][2] settings are of their type, and no others can be added', async (t) => {
+  const app = await saasApp(t);
+  const patch = (body: unknown) => app.request('PATCH', '/admin/api/settings', { body, headers: ADMIN });
+  for (const wrong of [
+    { siteName: '' },
+    { siteName: null },
+    { siteName: 5 },
+    { siteName: 'a\nb' },
+    { siteName: 'x'.repeat(201) },
+    { allowRegistration: 'true' },
+    { allowRegistration: 1 },
+    { maintenanceMode: null },
+    { emailNotifications: ['true'] },
+    { version: '0' },
+    { version: null },
+    { version: 0.5 },
+    { version: undefined },
+  ]) {
+    t.equal((await patch({ version: 0, ...wrong })).status, 400, JSON.stringify(wrong));
+  }
+  const extra = await patch({ version: 0, siteName: 'Umbrella', theme: 'dark', id: 'other' });
+  t.strictSame(extra.body.data, { ...DEFAULTS, siteName: 'Umbrella', version: 1 });
+});
+
+t.test('registration can be closed', async (t) => {
+  const app = await saasApp(t);
+  const { email } = await app.signUp();
+  const body = { allowRegistration: false, version: 0 };
+  await app.request('PATCH', '/admin/api/settings', { body, headers: ADMIN });
+  const refused = await app.request('POST', '/api/auth/register', {
+    body: { email: 'new@example.test', password: PASSWORD },
+  });
+  t.equal(refused.status, 403);
+  t.equal(refused.body.error.code, 'REGISTRATION_DISABLED');
+  const login = await app.request('POST', '/api/auth/login', { body: { email, password: PASSWORD } });
+  t.equal(login.status, 200);
+});
+
+t.test('maintenance keeps users out and nobody else', async (t) => {
+  const app = await saasApp(t, { corsOrigin: ['https://app.example'] });
+  const { email, accessToken: token, refreshToken } = await app.signUp();
+  const body = { maintenanceMode: true, version: 0 };
+  await app.request('PATCH', '/admin/api/settings', { body, headers: ADMIN });
+
+  const origin = { origin: 'https://app.example' };
+  for (const [method, path] of [
+    ['POST', '/api/auth/login'],
+    ['POST', '/api/auth/register'],
+    ['GET', '/api/auth/me'],
+    ['GET', '/api/user/profile'],
+    ['PATCH', '/api/user/profile'],
+  ] as const) {
+    const answer = await app.request(method, path, {
+      token,
+      headers: origin,
+      ...(method !== 'GET' && { body: { email, password: PASSWORD, name: '' } }),
+    });
+    t.equal(answer.status, 503, path);
+    t.equal(answer.body.error.code, 'MAINTENANCE');
+    t.match(answer.headers['retry-after'], /^\d+$/);
+    t.equal(answer.headers['access-control-allow-origin'], origin.origin, 'a page of ours can read why');
+  }
+  const preflight = await app.request('OPTIONS', '/api/auth/refresh', {
+    headers: {
+      ...origin,
+      'access-control-request-method': 'POST',
+      'access-control-request-headers': 'content-type',
+    },
+  });
+  t.equal(preflight.status, 204, 'a page of ours can still refresh');
+
+  const event = JSON.stringify({ type: 'x', data: { object: { id: 'o' } } });
+  const signature = signWebhook(event, 'webhook-Bn6yFh2dSl9UjO0eGk5PvIa8', app.clock.now());
+  const open = {
+    webhook: await app.request('POST', '/api/billing/webhook', {
+      body: event,
+      headers: { 'payment-signature': signature },
+    }),
+    global: await app.request('GET', '/api/global-settings', { token }),
+    public: await app.request('GET', '/api/settings/public'),
+    refresh: await app.request('POST', '/api/auth/refresh', { body: { refreshToken } }),
+    logout: await app.request('POST', '/api/auth/logout', { token }),
+    health: await app.request('GET', '/api/health'),
+    ready: await app.request('GET', '/api/ready'),
+    admin: await app.request('GET', '/admin', { headers: ADMIN }),
+  };
+  for (const [name, { status }] of Object.entries(open)) t.equal(status, 200, name);
+});
+
+t.test('a change holds in every process within two seconds', async (t) => {
+  const folder = temporaryFolder(t);
+  const here = await saasApp(t, { folder });
+  const there = await saasApp(t, { folder, clock: here.clock, random: countedRandom('there') });
+  const nameThere = async () => (await there.request('GET', '/api/settings/public')).body.data.siteName;
+  t.equal(await nameThere(), 'SaaS');
+  const body = { siteName: 'Umbrella', version: 0 };
+  await here.request('PATCH', '/admin/api/settings', { body, headers: ADMIN });
+  here.clock.advance(1999);
+  t.equal(await nameThere(), 'Umbrella');
+});
