@@ -474,3 +474,16 @@ t.test(
     });
   },
 );
+
+t.test('[10] a client_id that no store can hold names no client', async (t) => {
+  const idp = await idpApp(t);
+  for (const id of ['\0', 'cid_\0', '\ufffd', 'cid_'.repeat(1000)]) {
+    const answer = await idp.request('GET', `/authorize?${new URLSearchParams({ client_id: id })}`);
+    t.equal(answer.status, 400, JSON.stringify(id));
+    for (const client_id of [id, `${id}\ud800`]) {
+      const body = { grant_type: 'authorization_code', code: 'ac_', client_id, client_secret: 'csec_' };
+      const token = await idp.request('POST', '/token', { body });
+      t.match(token, { status: 401, body: { error: 'invalid_client' } });
+    }
+  }
+});
