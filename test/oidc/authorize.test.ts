@@ -487,3 +487,12 @@ t.test('[10] a client_id that no store can hold names no client', async (t) => {
     }
   }
 });
+
+t.test('[11] an address of more than 8 KiB is refused before it is read', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient();
+  const start = `${authorizePath(client)}&x=`;
+  const fill = (length: number) => start + 'x'.repeat(length - start.length);
+  t.equal((await idp.request('GET', fill(8192))).status, 200);
+  t.match(await idp.request('GET', fill(8193)), { status: 414, body: { error: 'uri_too_long' } });
+});

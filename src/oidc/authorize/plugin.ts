@@ -21,6 +21,9 @@ export interface AuthorizePluginOptions {
   humansUseBasic: boolean;
 }
 
+/** Bytes of an address; what it says is stored with the form. */
+const MOST_ADDRESS = 8 * 1024;
+
 /** The authorization endpoint: agents authenticate in the request itself, people in a form. */
 export async function authorizePlugin(scope: Scope, options: AuthorizePluginOptions): Promise<void> {
   const { authorization, directory, audit, issuer, humansUseBasic } = options;
@@ -37,6 +40,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
 
   // No HEAD: it would run the handler and mint a code.
   scope.get('/authorize', { config: access('public'), exposeHeadRoute: false }, async (request, reply) => {
+    if (request.url.length > MOST_ADDRESS) throw oidcErrors.uri_too_long();
     const parameters = readParameters(new URL(request.url, 'http://query').searchParams);
     const judged = await authorization.judge(parameters);
     if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 302);
