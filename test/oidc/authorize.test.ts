@@ -496,3 +496,35 @@ t.test('[11] an address of more than 8 KiB is refused before it is read', async 
   t.equal((await idp.request('GET', fill(8192))).status, 200);
   t.match(await idp.request('GET', fill(8193)), { status: 414, body: { error: 'uri_too_long' } });
 });
+
+t.test('[11] a hostile query is refused, not a failure', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient();
+  const start = authorizePath(client);
+  const names = Array.from({ length: 200_000 }, (_, index) => `p${index}=`);
+  const hostile = [
+    `${start}&state=${'s'.repeat(10_240)}`,
+    `${start}&${names.join('&')}`,
+    `${start}${'&a=1'.repeat(200_000)}`,
+    `${start}&state=%zz%f`,
+    `${start}&state=%ff%fe&nonce=%c0%80`,
+    `${start}&state=%00&nonce=%00&login_hint=%00&scope=%00`,
+    `${start}&login_hint=%ed%a0%80`,
+    `${start}&__proto__=1&constructor=2&toString=3`,
+    `${start}&__proto__[x]=1&%24where=1&a.b=1&=1&=`,
+    `${start}&max_age=-1&max_age[]=1&ui_locales=%0d%0a&id_token_hint=x.y.z&acr_values=%f0`,
+    `/authorize?client_id=%00&redirect_uri=${CALLBACK}`,
+    '/authorize?client_id=%ed%a0%80',
+    '/authorize?',
+    '/authorize?&&&==&=',
+    '/authorize?%',
+    '/authorize?\ud800',
+  ];
+  for (const path of hostile) {
+    for (const headers of [{}, { accept: 'text/html' }, { authorization: 'Basic AA==' }]) {
+      const { status } = await idp.request('GET', path, { headers });
+      t.ok(status < 500, `${status} ${path.slice(0, 200)}`);
+    }
+  }
+  t.equal(({} as Record<string, unknown>)['x'], undefined);
+});
