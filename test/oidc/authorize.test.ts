@@ -528,3 +528,18 @@ t.test('[11] a hostile query is refused, not a failure', async (t) => {
   }
   t.equal(({} as Record<string, unknown>)['x'], undefined);
 });
+
+t.test('[1][151] a body at POST /authorize that is no form is refused, not a failure', async (t) => {
+  const idp = await idpApp(t);
+  for (const body of [
+    'null',
+    '[1]',
+    '"text"',
+    '1',
+    '{"a":{"toString":1}}',
+    '{"a":[[1]]}',
+    '{"client_id":null}',
+  ]) {
+    t.match(await idp.request('POST', '/authorize', { body }), { status: 400 }, body);
+  }
+});

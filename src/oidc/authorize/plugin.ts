@@ -7,7 +7,7 @@ import { renderPage, sendPage } from '../../kernel/pages.js';
 import type { Audit } from '../../ops/audit.js';
 import { oidcErrors } from '../errors.js';
 import type { Directory } from '../model.js';
-import { LoginBody } from '../schemas.js';
+import { AuthorizeBody, LoginBody } from '../schemas.js';
 import { formTarget } from './redirect-uri.js';
 import { type AuthorizationRequest, readParameters } from './request.js';
 import type { Authorization } from './service.js';
@@ -60,13 +60,17 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   });
 
   // A cross-site POST arrives without our cookie, so it becomes the same request by GET.
-  scope.post('/authorize', { config: access('public') }, async (request, reply) => {
-    const search = new URLSearchParams();
-    for (const [name, values] of Object.entries(request.body as Record<string, unknown>)) {
-      for (const value of [values].flat()) search.append(name, String(value));
-    }
-    return reply.redirect(`${mount()}/authorize?${search}`, 303);
-  });
+  scope.post(
+    '/authorize',
+    { config: access('public'), schema: { body: AuthorizeBody } },
+    async (request, reply) => {
+      const search = new URLSearchParams();
+      for (const [name, values] of Object.entries(request.body)) {
+        for (const value of [values].flat()) search.append(name, value);
+      }
+      return reply.redirect(`${mount()}/authorize?${search}`, 303);
+    },
+  );
 
   scope.post(
     '/authorize/login',
