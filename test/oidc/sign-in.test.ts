@@ -129,6 +129,12 @@ t.test('the page says who asks and what it learns, all of it escaped', async (t)
   t.match((await idp.authorize(nameless)).text, '<strong>app.example.test</strong>');
 });
 
+t.test('a client that learns nothing is not said to learn anything', async (t) => {
+  const idp = await idpApp(t);
+  const { text } = await idp.authorize(await idp.createClient(), undefined, { scope: 'unknown' });
+  t.notMatch(text, /learn|<ul/);
+});
+
 t.test('[27][126] an agent fails at the form exactly as a wrong password does', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
