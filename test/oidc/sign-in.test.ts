@@ -143,12 +143,7 @@ t.test('[27][126] an agent fails at the form exactly as a wrong password does', 
   const { sub } = (await idp.request('POST', '/v1/accounts', { body })).body;
   const shown = await show(idp, client);
   const wrong = 'wrong password';
-  const tries: Omit<Credentials, 'sub'>[] = [
-    minted,
-    { ...minted, password: wrong },
-    body,
-    { ...body, password: wrong },
-  ];
+  const tries: Omit<Credentials, 'sub'>[] = [minted, { ...minted, password: wrong }, body, { ...body, password: wrong }];
   tries.push({ ...human, password: wrong }, { handle: 'nobody@example.test', password: wrong });
   const answers: Answer[] = [];
   for (const who of tries) {
@@ -236,6 +231,18 @@ t.test('[148] what the application asked for stays on the server and is judged a
   t.match(await submit(idp, late, human), { status: 400, headers: { location: undefined } });
   await clients.deleteOne({ id: client.id });
   t.match(await submit(idp, late, human), { status: 400, headers: { location: undefined } });
+});
+
+t.test('[149] whoever clicks twice ends at the application', async (t) => {
+  const idp = await idpApp(t);
+  const [client, human] = [await idp.createClient(), await idp.makeHuman()];
+  const shown = await show(idp, client);
+  const answers = await Promise.all([submit(idp, shown, human), submit(idp, shown, human)]);
+  answers.push(await submit(idp, shown, human));
+  for (const { status, headers } of answers) {
+    t.equal(status, 303);
+    t.equal((await idp.redeem(client, codeIn(headers['location']))).status, 200);
+  }
 });
 
 t.test('principals that a client does not let in are told so at the application', async (t) => {
