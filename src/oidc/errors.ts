@@ -10,4 +10,5 @@ export const oidcErrors = defineErrors({
   invalid_credentials: [401, 'The handle or the password is wrong.'],
   invalid_token: [401, 'The access token is missing, expired or revoked.'],
   login_rejected: [403, 'The sign-in form was sent from somewhere else. Start again at the application.'],
+  uri_too_long: [414, 'The address is longer than 8 KiB.'],
 });

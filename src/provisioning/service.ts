@@ -161,7 +161,10 @@ export function createClients(
       return { client, secret };
     },
 
-    find: (clientId) => clients.findOne({ id: clientId }),
+    async find(clientId) {
+      // What looks like no identifier of ours may be text that no store can hold.
+      return /^cid_[\w-]{22,}$/.test(clientId) ? clients.findOne({ id: clientId }) : null;
+    },
 
     list: (after) =>
       clients

@@ -7,7 +7,7 @@ import { renderPage, sendPage } from '../../kernel/pages.js';
 import type { Audit } from '../../ops/audit.js';
 import { oidcErrors } from '../errors.js';
 import type { Directory } from '../model.js';
-import { LoginBody } from '../schemas.js';
+import { AuthorizeBody, LoginBody } from '../schemas.js';
 import { formTarget } from './redirect-uri.js';
 import { type AuthorizationRequest, readParameters } from './request.js';
 import type { Authorization } from './service.js';
@@ -20,6 +20,9 @@ export interface AuthorizePluginOptions {
   /** Whether people may use HTTP Basic, too. */
   humansUseBasic: boolean;
 }
+
+/** Bytes of an address; what it says is stored with the form. */
+const MOST_ADDRESS = 8 * 1024;
 
 /** The authorization endpoint: agents authenticate in the request itself, people in a form. */
 export async function authorizePlugin(scope: Scope, options: AuthorizePluginOptions): Promise<void> {
@@ -37,6 +40,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
 
   // No HEAD: it would run the handler and mint a code.
   scope.get('/authorize', { config: access('public'), exposeHeadRoute: false }, async (request, reply) => {
+    if (request.url.length > MOST_ADDRESS) throw oidcErrors.uri_too_long();
     const parameters = readParameters(new URL(request.url, 'http://query').searchParams);
     const judged = await authorization.judge(parameters);
     if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 302);
@@ -56,13 +60,17 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   });
 
   // A cross-site POST arrives without our cookie, so it becomes the same request by GET.
-  scope.post('/authorize', { config: access('public') }, async (request, reply) => {
-    const search = new URLSearchParams();
-    for (const [name, values] of Object.entries(request.body as Record<string, unknown>)) {
-      for (const value of [values].flat()) search.append(name, String(value));
-    }
-    return reply.redirect(`${mount()}/authorize?${search}`, 303);
-  });
+  scope.post(
+    '/authorize',
+    { config: access('public'), schema: { body: AuthorizeBody } },
+    async (request, reply) => {
+      const search = new URLSearchParams();
+      for (const [name, values] of Object.entries(request.body)) {
+        for (const value of [values].flat()) search.append(name, value);
+      }
+      return reply.redirect(`${mount()}/authorize?${search}`, 303);
+    },
+  );
 
   scope.post(
     '/authorize/login',
@@ -81,9 +89,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
         await audit.record({ event: 'login.failed', ip, ...(principal && { subject: principal.id }) });
         return showForm(reply.code(401), judged.request, { token, handle, failed: true });
       }
-      const address = await authorization.approve(judged.request, principal, ip);
-      await authorization.endInteraction(interaction);
-      return reply.redirect(address, 303);
+      return reply.redirect(await authorization.approve(judged.request, principal, ip), 303);
     },
   );
 

@@ -52,6 +52,20 @@ function grantedScope(scope = ''): string {
   return SCOPES.filter((known) => asked.has(known)).join(' ') || (scope.trim() === '' ? 'openid' : '');
 }
 
+/** What means something here. Everything else is ignored (RFC 6749 §3.1) and never stored. */
+const KNOWN = [
+  ...['client_id', 'redirect_uri', 'response_type', 'response_mode', 'scope', 'state', 'nonce'],
+  ...[
+    'code_challenge',
+    'code_challenge_method',
+    'prompt',
+    'login_hint',
+    'acr_values',
+    'request',
+    'request_uri',
+  ],
+];
+
 /** @throws invalid_request when a parameter comes twice (RFC 6749 §3.1) */
 export function readParameters(search: URLSearchParams): Parameters {
   const names = [...search.keys()];
@@ -60,5 +74,5 @@ export function readParameters(search: URLSearchParams): Parameters {
     const details = [{ path: repeated.slice(0, 100), message: 'must not come more than once' }];
     throw oidcErrors.invalid_request({ details });
   }
-  return Object.freeze(Object.fromEntries(search));
+  return Object.freeze(Object.fromEntries([...search].filter(([name]) => KNOWN.includes(name))));
 }

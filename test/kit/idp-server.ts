@@ -1,0 +1,4 @@
+/** `createIdentityServer` as a program: `node idp-server.js '<options as JSON>'`. */
+import { createIdentityServer } from '../../src/server.js';
+
+await createIdentityServer(JSON.parse(process.argv[2] ?? '{}')).start();

@@ -1,0 +1,228 @@
+import { join } from 'node:path';
+import type { InjectOptions } from 'fastify';
+import type { Test } from 'tap';
+import { sha256 } from '../../src/kernel/secrets.js';
+import { type CreateIdentityServerOptions, createIdentityServer } from '../../src/server.js';
+import type { Server } from '../../src/server-assembly.js';
+import type { Store } from '../../src/storage/collection.js';
+import { openStore } from '../../src/storage/open.js';
+import { Agent, type Page } from './agent.js';
+import { type Answer, basic, type Call, CHEAP, PASSWORD, parseJson } from './app.js';
+import { type FakeClock, fakeClock } from './clock.js';
+import { type CountedRandom, countedRandom } from './random.js';
+import { temporaryFolder } from './tmp.js';
+
+/** An identity provider of its own for each test. */
+
+export const ISSUER = 'https://id.example.test';
+export const ADMIN_TOKEN = 'admin-Vh3kTz9pLw6QyD1nXc8RbMs5';
+export const SEED = '5d9c1e8a70f3b264c6e1d8f05a9b3742e7160fca8d35b94c2e6f01a7d8c3b549';
+/** A code verifier of RFC 7636, and nothing a client may send unless it sent the challenge. */
+export const VERIFIER = 'dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk';
+export const CALLBACK = 'https://app.example.test/cb';
+
+export interface IdpCall extends Call {
+  /** Sent as a form; a string as it is. */
+  form?: Record<string, string> | string;
+}
+
+export interface RegisteredClient {
+  id: string;
+  /** Absent for public clients. */
+  secret?: string;
+  redirectUri: string;
+}
+
+export interface Credentials {
+  sub: string;
+  handle: string;
+  password: string;
+}
+
+/** Parameters that replace the usual ones; `undefined` leaves one out. */
+export type Parameters = Record<string, string | undefined>;
+
+export interface IdpApp {
+  readonly server: Server;
+  readonly clock: FakeClock;
+  readonly random: CountedRandom;
+  /** The SQLite file. */
+  readonly file: string;
+  request(method: string, path: string, call?: IdpCall): Promise<Answer>;
+  /** With the administrator's token. */
+  admin(method: string, path: string, body?: unknown): Promise<Answer>;
+  /** Listens on a free port of 127.0.0.1 and answers with the address. */
+  listen(): Promise<string>;
+  createClient(more?: Record<string, unknown>): Promise<RegisteredClient>;
+  mintAgent(more?: { handle?: string; name?: string }): Promise<Credentials>;
+  makeHuman(more?: { handle?: string; name?: string }): Promise<Credentials>;
+  /** /authorize, with Basic when somebody is named. */
+  authorize(client: RegisteredClient, who?: Credentials, more?: Parameters): Promise<Answer>;
+  /** The code that Basic brings. */
+  codeFor(client: RegisteredClient, who: Credentials, more?: Parameters): Promise<string>;
+  redeem(client: RegisteredClient, code: string, more?: Parameters): Promise<Answer>;
+  userinfo(accessToken: string): Promise<Answer>;
+  /** A browser of its own with the sign-in form of this client open. */
+  visit(client: RegisteredClient, more?: Parameters): Promise<{ browser: Agent; page: Page }>;
+}
+
+/** Options for a store in `folder` that ask neither the environment nor the real time. */
+export function idpOptions(folder: string) {
+  return {
+    env: false,
+    databaseUri: `sqlite:${join(folder, 'idp.db')}`,
+    publicUrl: ISSUER,
+    adminToken: ADMIN_TOKEN,
+    ed25519Seed: SEED,
+    hashing: CHEAP,
+    host: '127.0.0.1',
+    port: 0,
+    logLevel: 'silent',
+  } as const satisfies CreateIdentityServerOptions;
+}
+
+/** A whole provider on a store of its own, which closes itself after the test. */
+export async function idpApp(
+  t: Test,
+  options: CreateIdentityServerOptions & { clock?: FakeClock; random?: CountedRandom; folder?: string } = {},
+): Promise<IdpApp> {
+  const { clock = fakeClock(), random = countedRandom(), folder = temporaryFolder(t), ...given } = options;
+  const server = createIdentityServer({ ...idpOptions(folder), clock, random, ...given });
+  t.teardown(() => server.stop());
+  await server.fastify.ready();
+  const { prefix = '' } = given;
+
+  let count = 0;
+  let address: Promise<string> | undefined;
+  const listen = () => {
+    address ??= server.start().then(({ url }) => url);
+    return address;
+  };
+  const request: IdpApp['request'] = async (method, path, call = {}) => {
+    const response = await server.fastify.inject(injection(method, prefix + path, call));
+    return {
+      status: response.statusCode,
+      headers: response.headers as Record<string, string | undefined>,
+      text: response.body,
+      body: parseJson(response.body),
+    };
+  };
+  const admin: IdpApp['admin'] = (method, path, body) => request(method, path, { token: ADMIN_TOKEN, body });
+  const authorize: IdpApp['authorize'] = (client, who, more) =>
+    request('GET', authorizePath(client, more), {
+      headers: who ? { authorization: basic(who.handle, who.password) } : {},
+    });
+
+  return {
+    server,
+    clock,
+    random,
+    file: join(folder, 'idp.db'),
+    request,
+    admin,
+    listen,
+    async createClient(more = {}) {
+      const body = { name: 'An application', redirect_uris: [CALLBACK], ...more };
+      const answer = expectStatus(201, await admin('POST', '/v1/clients', body)).body;
+      const [redirectUri] = answer.redirect_uris;
+      return {
+        id: answer.client_id,
+        redirectUri,
+        ...(answer.client_secret && { secret: answer.client_secret }),
+      };
+    },
+    async mintAgent(more = {}) {
+      const body = { handle: `agent${++count}@example.test`, ...more };
+      const { sub, handle, password } = expectStatus(201, await admin('POST', '/v1/agents', body)).body;
+      return { sub, handle, password };
+    },
+    async makeHuman(more = {}) {
+      const body = { handle: `human${++count}@example.test`, password: PASSWORD, kind: 'human', ...more };
+      const { sub, handle } = expectStatus(201, await request('POST', '/v1/accounts', { body })).body;
+      return { sub, handle, password: PASSWORD };
+    },
+    authorize,
+    async codeFor(client, who, more) {
+      return codeIn(expectStatus(302, await authorize(client, who, more)).headers['location']);
+    },
+    redeem: (client, code, more) => request('POST', '/token', { form: redemption(client, code, more) }),
+    userinfo: (token) => request('GET', '/userinfo', { token }),
+    async visit(client, more) {
+      const origin = await listen();
+      const browser = new Agent({ origin });
+      return { browser, page: await browser.open(origin + prefix + authorizePath(client, more)) };
+    },
+  };
+}
+
+/** The provider's store through a connection of the test's own, as another process would have it. */
+export async function idpStore(t: Test, { file }: IdpApp): Promise<Store> {
+  const store = await openStore(`sqlite:${file}`);
+  t.teardown(() => store.close());
+  return store;
+}
+
+/** What a client sends a browser to. Public clients bring a code challenge. */
+export function authorizePath(client: RegisteredClient, more: Parameters = {}): string {
+  return `/authorize?${search({
+    client_id: client.id,
+    redirect_uri: client.redirectUri,
+    response_type: 'code',
+    ...(client.secret === undefined && { code_challenge: sha256(VERIFIER), code_challenge_method: 'S256' }),
+    ...more,
+  })}`;
+}
+
+/** The form that a client sends to /token. */
+export function redemption(client: RegisteredClient, code: string, more: Parameters = {}): string {
+  return search({
+    grant_type: 'authorization_code',
+    code,
+    redirect_uri: client.redirectUri,
+    client_id: client.id,
+    ...(client.secret === undefined ? { code_verifier: VERIFIER } : { client_secret: client.secret }),
+    ...more,
+  });
+}
+
+/** The code in the address that brings it to the client. */
+export function codeIn(location: string | undefined): string {
+  const code = new URL(location ?? 'none:').searchParams.get('code');
+  if (code === null) throw new Error(`there is no code in ${location}`);
+  return code;
+}
+
+/** What must not differ where an answer must tell nothing: all but the date and the name of the request. */
+export function comparable({ status, headers, text }: Answer): object {
+  const { date, 'x-request-id': requestId = '', ...others } = headers;
+  return { status, headers: others, text: requestId ? text.replaceAll(requestId, '') : text };
+}
+
+export function search(parameters: Parameters): string {
+  const given = Object.entries(parameters).filter((pair): pair is [string, string] => pair[1] !== undefined);
+  return new URLSearchParams(given).toString();
+}
+
+function injection(method: string, url: string, { body, form, headers, token }: IdpCall): InjectOptions {
+  const isRaw = typeof body === 'string' || Buffer.isBuffer(body);
+  const payload = form === undefined ? (isRaw ? body : JSON.stringify(body)) : formText(form);
+  const type = form === undefined ? 'application/json' : 'application/x-www-form-urlencoded';
+  return {
+    method: method as NonNullable<InjectOptions['method']>,
+    url,
+    headers: {
+      ...(payload !== undefined && { 'content-type': type }),
+      ...(token !== undefined && { authorization: `Bearer ${token}` }),
+      ...headers,
+    },
+    ...(payload !== undefined && { payload }),
+  };
+}
+
+const formText = (form: Record<string, string> | string) =>
+  typeof form === 'string' ? form : new URLSearchParams(form).toString();
+
+function expectStatus(status: number, answer: Answer): Answer {
+  if (answer.status !== status) throw new Error(`expected ${status}, got ${answer.status}: ${answer.text}`);
+  return answer;
+}

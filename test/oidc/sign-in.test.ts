@@ -1,0 +1,290 @@
+import t from 'tap';
+import { clientCollection } from '../../src/provisioning/store.js';
+import { type Answer, auditOf, PASSWORD } from '../kit/app.js';
+import {
+  authorizePath,
+  CALLBACK,
+  type Credentials,
+  codeIn,
+  comparable,
+  type IdpApp,
+  ISSUER,
+  idpApp,
+  idpStore,
+  type RegisteredClient,
+} from '../kit/idp.js';
+
+const MINUTE = 60_000;
+
+/** The form as it came, for submissions that no browser would make. */
+interface Shown {
+  interaction: string;
+  cookie: string;
+}
+
+async function show(idp: IdpApp, client: RegisteredClient): Promise<Shown> {
+  const { text, headers } = await idp.authorize(client);
+  const interaction = /name="interaction" value="([\w-]{43})"/.exec(text)?.[1] ?? '';
+  return { interaction, cookie: String(headers['set-cookie']).split(';', 1)[0] as string };
+}
+
+const submit = (
+  idp: IdpApp,
+  { interaction, cookie }: Partial<Shown>,
+  { handle, password }: Omit<Credentials, 'sub'>,
+  { fields = {}, headers = {} }: { fields?: Record<string, string>; headers?: Record<string, string> } = {},
+): Promise<Answer> =>
+  idp.request('POST', '/authorize/login', {
+    form: { ...(interaction !== undefined && { interaction }), handle, password, ...fields },
+    headers: { ...(cookie !== undefined && { cookie }), ...headers },
+  });
+
+t.test('[142] a person signs in without JavaScript and arrives at the application with a code', async (t) => {
+  for (const publicUrl of [ISSUER, 'http://id.example.test']) {
+    const idp = await idpApp(t, { publicUrl });
+    const registered = `${CALLBACK}?tenant=1`;
+    const client = await idp.createClient({ redirect_uris: registered });
+    const human = await idp.makeHuman();
+    const { browser, page } = await idp.visit(client, { state: 'a b', scope: 'openid email' });
+    t.equal(page.status, 200);
+    const failed = await browser.submit(page, { handle: human.handle, password: 'wrong password' });
+    t.equal(failed.status, 401);
+    t.equal(failed.headers.get('www-authenticate'), null, 'browsers must not remember a password for us');
+    t.equal(failed.form().fields['handle'], human.handle);
+    t.match(failed.body, /role="alert"/);
+
+    const end = await browser.submit(failed, {
+      handle: human.handle.toUpperCase(),
+      password: human.password,
+    });
+    t.equal(end.status, 303);
+    t.match(
+      end.location,
+      /^https:\/\/app\.example\.test\/cb\?tenant=1&code=ac_[\w-]{43}&state=a%20b&iss=https?%3A/,
+    );
+    t.equal(new URL(end.location ?? '').searchParams.get('iss'), publicUrl);
+    const tokens = await idp.redeem(client, codeIn(end.location));
+    t.equal((await idp.userinfo(tokens.body.access_token)).body.sub, human.sub);
+  }
+});
+
+t.test('[14][148][150] the page is neither framed nor stored, and its cookie is out of reach', async (t) => {
+  const secure = await idpApp(t);
+  const { headers } = await secure.authorize(await secure.createClient());
+  t.match(headers['set-cookie'], /^__Host-idp=[\w-]{43}; Path=\/; HttpOnly; Secure; SameSite=Lax$/);
+  t.match(headers, {
+    'cache-control': 'no-store',
+    'content-type': 'text/html; charset=utf-8',
+    'cross-origin-opener-policy': 'same-origin',
+    'referrer-policy': 'same-origin',
+    'x-content-type-options': 'nosniff',
+    'x-frame-options': 'DENY',
+  });
+  const plain = await idpApp(t, { publicUrl: 'http://localhost:8080' });
+  const cookie = (await plain.authorize(await plain.createClient())).headers['set-cookie'];
+  t.match(cookie, /^idp=[\w-]{43}; Path=\/; HttpOnly; SameSite=Lax$/, 'a browser drops Secure on http');
+});
+
+t.test('[150] the policy of the page lets the form end at the application and nowhere else', async (t) => {
+  const idp = await idpApp(t);
+  const targets = {
+    'https://app.example.test:8443/cb?x=1': 'https://app.example.test:8443',
+    'http://127.0.0.1/cb': 'http://127.0.0.1',
+    'http://[::1]:7000/cb': 'http://[::1]:7000',
+    'com.example.app:/callback': 'com.example.app:',
+  };
+  for (const [uri, target] of Object.entries(targets)) {
+    const { headers } = await idp.authorize(await idp.createClient({ redirect_uris: uri }));
+    const policy = headers['content-security-policy']?.replace(/'sha256-[^']+'/, "'hash'");
+    t.equal(
+      policy,
+      "default-src 'none'; style-src 'hash'; img-src 'self' data:; " +
+        `form-action 'self' https: ${target}; base-uri 'none'; object-src 'none'; frame-ancestors 'none'`,
+    );
+  }
+  const native = await idp.createClient({ redirect_uris: 'http://127.0.0.1/cb', public: true });
+  const other = await idp.authorize(native, undefined, { redirect_uri: 'http://127.0.0.1:51004/cb' });
+  t.match(other.headers['content-security-policy'], /https: http:\/\/127\.0\.0\.1:51004;/);
+});
+
+t.test('the page says who asks and what it learns, all of it escaped', async (t) => {
+  const idp = await idpApp(t);
+  const name = `<img src=x onerror=alert(1)>"'&{{title}}{{{style}}}`;
+  const client = await idp.createClient({ name });
+  const hint = '"><script>alert(1)</script>';
+  const { text } = await idp.authorize(client, undefined, {
+    login_hint: hint,
+    scope: 'openid email',
+    state: hint,
+  });
+  t.notMatch(text, /<img|<script|onerror=alert\(1\)>|cb\?/);
+  t.match(text, '&lt;img src&#x3D;x onerror&#x3D;alert(1)&gt;&quot;&#39;&amp;{{title}}{{{style}}}');
+  t.match(text, '<code>app.example.test</code>');
+  t.match(text, 'your e-mail address');
+  t.notMatch(text, 'your name and handle');
+  const { page } = await idp.visit(client, { login_hint: hint });
+  t.equal(page.form().fields['handle'], hint, 'the hint is filled in as it came');
+
+  const nameless = await idp.createClient({ name: '' });
+  t.match((await idp.authorize(nameless)).text, '<strong>app.example.test</strong>');
+});
+
+t.test('a client that learns nothing is not said to learn anything', async (t) => {
+  const idp = await idpApp(t);
+  const { text } = await idp.authorize(await idp.createClient(), undefined, { scope: 'unknown' });
+  t.notMatch(text, /learn|<ul/);
+});
+
+t.test('[27][126] an agent fails at the form exactly as a wrong password does', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient();
+  const [minted, human] = [await idp.mintAgent(), await idp.makeHuman()];
+  const body = { handle: 'self@example.test', password: PASSWORD, kind: 'agent' };
+  const { sub } = (await idp.request('POST', '/v1/accounts', { body })).body;
+  const shown = await show(idp, client);
+  const wrong = 'wrong password';
+  const tries: Omit<Credentials, 'sub'>[] = [minted, { ...minted, password: wrong }, body, { ...body, password: wrong }];
+  tries.push({ ...human, password: wrong }, { handle: 'nobody@example.test', password: wrong });
+  const answers: Answer[] = [];
+  for (const who of tries) {
+    idp.clock.advance(1);
+    answers.push(await submit(idp, shown, who));
+  }
+  t.match(answers[0], { status: 401, text: 'The handle or the password is wrong.' });
+  t.strictSame(comparable(answers[0] as Answer), comparable(answers[1] as Answer), 'byte for byte');
+  // The form shows the handle again, and differs in nothing else.
+  const [first, ...others] = answers.map((answer, index) => {
+    const headers = { ...answer.headers, 'content-length': undefined };
+    const text = answer.text.replace(`value="${tries[index]?.handle}"`, 'value=""');
+    return comparable({ ...answer, headers, text });
+  });
+  for (const other of others) t.strictSame(other, first);
+  idp.clock.advance(1);
+  t.equal((await submit(idp, shown, human)).status, 303, 'and the form goes on working');
+
+  const events = (await auditOf(await idpStore(t, idp))).filter(({ event }) => event.startsWith('login.'));
+  t.same(
+    events.map(({ event, subject }) => [event, subject]),
+    [
+      ['login.failed', minted.sub],
+      ['login.failed', undefined],
+      ['login.failed', sub],
+      ...Array(3).fill(['login.failed', undefined]),
+      ['login.succeeded', human.sub],
+    ],
+    'only the audit knows the difference',
+  );
+});
+
+t.test('[148] a form counts only in the browser it was shown to', async (t) => {
+  const idp = await idpApp(t);
+  const [client, human] = [await idp.createClient(), await idp.makeHuman()];
+  const [mine, theirs] = [await show(idp, client), await show(idp, client)];
+  t.not(mine.cookie, theirs.cookie);
+  const refused = [
+    await submit(idp, { interaction: mine.interaction }, human),
+    await submit(idp, { interaction: mine.interaction, cookie: theirs.cookie }, human),
+    await submit(idp, { interaction: theirs.interaction, cookie: mine.cookie }, human),
+    await submit(idp, { interaction: mine.interaction, cookie: '__Host-idp=' }, human),
+    await submit(idp, { interaction: mine.interaction, cookie: mine.cookie.replace('__Host-', '') }, human),
+    await submit(idp, { interaction: 'x'.repeat(43), cookie: mine.cookie }, human),
+    await submit(idp, { interaction: '', cookie: mine.cookie }, human),
+    await submit(idp, mine, human, { headers: { 'sec-fetch-site': 'cross-site' } }),
+  ];
+  for (const answer of refused) {
+    t.match(answer, { status: 403, body: { error: 'login_rejected' } });
+    t.equal(answer.headers['location'], undefined);
+  }
+  t.match(await submit(idp, { cookie: mine.cookie }, human), { status: 400 });
+  t.equal((await submit(idp, mine, human, { headers: { 'sec-fetch-site': 'same-origin' } })).status, 303);
+
+  idp.clock.advance(15 * MINUTE);
+  t.equal((await submit(idp, theirs, human)).status, 403, 'a form is good for 15 minutes');
+});
+
+t.test('[148] two tabs of one browser share its cookie, and a planted one is not taken over', async (t) => {
+  const idp = await idpApp(t);
+  const [client, { handle, password }] = [await idp.createClient(), await idp.makeHuman()];
+  const { browser, page } = await idp.visit(client);
+  const cookies = browser.cookies();
+  const second = await browser.open(page.url);
+  t.same(browser.cookies(), cookies);
+  for (const tab of [page, second]) t.equal((await browser.submit(tab, { handle, password })).status, 303);
+
+  const planted = await idp.request('GET', authorizePath(client), {
+    headers: { cookie: '__Host-idp=short' },
+  });
+  t.notMatch(planted.headers['set-cookie'], /=short/);
+});
+
+t.test('[148] what the application asked for stays on the server and is judged anew', async (t) => {
+  const idp = await idpApp(t);
+  const [client, human] = [await idp.createClient(), await idp.makeHuman()];
+  const shown = await show(idp, client);
+  const fields = { redirect_uri: 'https://evil.test/cb', client_id: 'cid_0', state: 'evil', scope: 'email' };
+  const { headers } = await submit(idp, shown, human, { fields });
+  t.match(headers['location'], /^https:\/\/app\.example\.test\/cb\?code=ac_[\w-]{43}&iss=[^&]*$/);
+
+  const late = await show(idp, client);
+  const clients = clientCollection(await idpStore(t, idp));
+  await clients.updateOne({ id: client.id }, { set: { redirectUris: ['https://app.example.test/new'] } });
+  t.match(await submit(idp, late, human), { status: 400, headers: { location: undefined } });
+  await clients.deleteOne({ id: client.id });
+  t.match(await submit(idp, late, human), { status: 400, headers: { location: undefined } });
+});
+
+t.test('[149] whoever clicks twice ends at the application', async (t) => {
+  const idp = await idpApp(t);
+  const [client, human] = [await idp.createClient(), await idp.makeHuman()];
+  const shown = await show(idp, client);
+  const answers = await Promise.all([submit(idp, shown, human), submit(idp, shown, human)]);
+  answers.push(await submit(idp, shown, human));
+  for (const { status, headers } of answers) {
+    t.equal(status, 303);
+    t.equal((await idp.redeem(client, codeIn(headers['location']))).status, 200);
+  }
+});
+
+t.test('principals that a client does not let in are told so at the application', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient({ principal_kinds: ['agent'] });
+  const human = await idp.makeHuman();
+  const { browser, page } = await idp.visit(client, { state: 's' });
+  const end = await browser.submit(page, { handle: human.handle, password: human.password });
+  t.equal(end.status, 303);
+  t.match(end.location, /^https:\/\/app\.example\.test\/cb\?error=access_denied&.*state=s&iss=/);
+});
+
+t.test('[1]–[8] the form takes three strings and nothing else', async (t) => {
+  const idp = await idpApp(t);
+  const [client, { handle, password }] = [await idp.createClient(), await idp.makeHuman()];
+  const { interaction, cookie } = await show(idp, client);
+  const all = new URLSearchParams({ interaction, handle, password }).toString();
+  const table: [string, number][] = [
+    ['', 400],
+    ['&&&', 400],
+    [`${all}&handle=other`, 400],
+    [`${all}&password=other`, 400],
+    [`${all}&interaction=${interaction}`, 400],
+    [all.replace('handle=', 'handle[$gt]='), 400],
+    [all.replace('handle=', 'handle[]='), 400],
+    [all.replace('password=', '__proto__[password]='), 400],
+    [all.replace(/password=[^&]*/, `password=${'x'.repeat(4097)}`), 400],
+    [all.replace(/password=[^&]*/, `password=${'x'.repeat(17_000)}`), 413],
+    [all.replace(/handle=[^&]*/, 'handle=%00'), 401],
+    [all.replace(/handle=[^&]*/, 'handle='), 401],
+    [all.replace(/password=[^&]*/, 'password='), 401],
+    [all.replace(/password=[^&]*/, 'password=%ff%zz%00'), 401],
+  ];
+  for (const [form, status] of table) {
+    const answer = await idp.request('POST', '/authorize/login', { form, headers: { cookie } });
+    t.equal(answer.status, status, form.slice(0, 200));
+  }
+  for (const type of ['text/plain', 'multipart/form-data; boundary=x', 'application/xml']) {
+    const headers = { cookie, 'content-type': type };
+    t.equal((await idp.request('POST', '/authorize/login', { form: all, headers })).status, 415, type);
+  }
+  const headers = { cookie, 'content-encoding': 'gzip' };
+  t.equal((await idp.request('POST', '/authorize/login', { form: all, headers })).status, 415);
+  t.equal((await idp.request('POST', '/authorize/login', { form: all, headers: { cookie } })).status, 303);
+});
