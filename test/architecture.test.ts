@@ -109,3 +109,23 @@ t.test('files are short and finished', async (t) => {
     [],
   );
 });
+
+t.test('every dependency is imported, and its reason is written down', async (t) => {
+  const { dependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+  const declared = Object.keys(dependencies).sort();
+  const packages = sources
+    .flatMap(({ imports }) => imports)
+    .filter((name) => !/^(\.|node:)/.test(name))
+    .map((name) =>
+      name
+        .split('/')
+        .slice(0, name.startsWith('@') ? 2 : 1)
+        .join('/'),
+    );
+  // Never imported: it holds the version that Fastify gets.
+  t.same([...new Set([...packages, 'light-my-request'])].sort(), declared);
+
+  const decisions = readFileSync(join(ROOT, 'docs/decisions.md'), 'utf8');
+  const argued = [...decisions.matchAll(/^\| `([^`]+)`/gm)].map(([, name]) => name);
+  t.same(argued.sort(), declared);
+});
