@@ -30,8 +30,8 @@ function readSources(folder: string): Source[] {
 }
 
 function importsOf(text: string): string[] {
-  const found = text.matchAll(/(?:from|import)\s*\(?\s*'([^']+)'/g);
-  return [...found].map(([, name = '']) => name);
+  const found = text.matchAll(/\b(?:from|import)\s+'([^']+)'|\bimport\('([^']+)'\)/g);
+  return [...found].map(([, name, lazy = '']) => name ?? lazy);
 }
 
 /** The part of the house: `src/auth`, `src` for what stands above the domains, `bin`. */
