@@ -143,7 +143,12 @@ t.test('[27][126] an agent fails at the form exactly as a wrong password does', 
   const { sub } = (await idp.request('POST', '/v1/accounts', { body })).body;
   const shown = await show(idp, client);
   const wrong = 'wrong password';
-  const tries: Omit<Credentials, 'sub'>[] = [minted, { ...minted, password: wrong }, body, { ...body, password: wrong }];
+  const tries: Omit<Credentials, 'sub'>[] = [
+    minted,
+    { ...minted, password: wrong },
+    body,
+    { ...body, password: wrong },
+  ];
   tries.push({ ...human, password: wrong }, { handle: 'nobody@example.test', password: wrong });
   const answers: Answer[] = [];
   for (const who of tries) {
