@@ -30,8 +30,8 @@ function readSources(folder: string): Source[] {
 }
 
 function importsOf(text: string): string[] {
-  const found = text.matchAll(/(?:from|import)\s*\(?\s*'([^']+)'/g);
-  return [...found].map(([, name = '']) => name);
+  const found = text.matchAll(/\b(?:from|import)\s+'([^']+)'|\bimport\('([^']+)'\)/g);
+  return [...found].map(([, name, lazy = '']) => name ?? lazy);
 }
 
 /** The part of the house: `src/auth`, `src` for what stands above the domains, `bin`. */
@@ -108,4 +108,24 @@ t.test('files are short and finished', async (t) => {
     sources.filter(({ text }) => /\b(TODO|FIXME|XXX)\b/.test(text)).map(({ file }) => file),
     [],
   );
+});
+
+t.test('every dependency is imported, and its reason is written down', async (t) => {
+  const { dependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+  const declared = Object.keys(dependencies).sort();
+  const packages = sources
+    .flatMap(({ imports }) => imports)
+    .filter((name) => !/^(\.|node:)/.test(name))
+    .map((name) =>
+      name
+        .split('/')
+        .slice(0, name.startsWith('@') ? 2 : 1)
+        .join('/'),
+    );
+  // Never imported: it holds the version that Fastify gets.
+  t.same([...new Set([...packages, 'light-my-request'])].sort(), declared);
+
+  const decisions = readFileSync(join(ROOT, 'docs/decisions.md'), 'utf8');
+  const argued = [...decisions.matchAll(/^\| `([^`]+)`/gm)].map(([, name]) => name);
+  t.same(argued.sort(), declared);
 });

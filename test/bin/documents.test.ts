@@ -54,3 +54,33 @@ t.test('the examples run', async (t) => {
   t.equal(await (await fetch(app)).text(), 'My own page');
   t.equal(await express.terminate(), 0);
 });
+
+t.test('the commands of the README work as they stand', async (t) => {
+  const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
+  /** The commands below a heading, told where the program listens. */
+  const commandsOf = (heading: string, address: string, url: string) => {
+    const section = readme.split(`## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
+    const blocks = [...section.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block]) => block);
+    t.ok(blocks.length > 0, heading);
+    return `set -e\n${blocks.join('\n').replace(address, url)}`;
+  };
+  const paste = async (commands: string, env: Record<string, string> = {}) => {
+    const { stdout } = await run('sh', ['-c', commands], { env: { PATH: process.env['PATH'], ...env } });
+    return stdout;
+  };
+
+  const options = { cwd: temporaryFolder(t), args: ['-p', '0'] };
+  const saas = await startProgram(t, compiled('bin/saas-backend.js'), options).url();
+  const me = await paste(commandsOf('Sign a user in', 'http://localhost:3000/api', `${saas}/api`));
+  t.match(me, /"session":\{/);
+
+  const adminToken = 'the-token-of-the-administrator-of-this-test';
+  const idp = await startProgram(t, compiled('bin/idp.js'), {
+    cwd: temporaryFolder(t),
+    args: ['serve', '-port', '0'],
+    env: { IDP_ADMIN_TOKEN: adminToken },
+  }).url();
+  const commands = commandsOf('Sign an agent in', 'http://localhost:8080', idp);
+  const tokens = JSON.parse(await paste(commands, { IDP_ADMIN_TOKEN: adminToken }));
+  t.match(tokens, { token_type: 'Bearer', id_token: /^[\w-]+\.[\w-]+\.[\w-]+$/ });
+});
