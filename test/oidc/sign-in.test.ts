@@ -238,6 +238,18 @@ t.test('[148] what the application asked for stays on the server and is judged a
   t.match(await submit(idp, late, human), { status: 400, headers: { location: undefined } });
 });
 
+t.test('[149] whoever clicks twice ends at the application', async (t) => {
+  const idp = await idpApp(t);
+  const [client, human] = [await idp.createClient(), await idp.makeHuman()];
+  const shown = await show(idp, client);
+  const answers = await Promise.all([submit(idp, shown, human), submit(idp, shown, human)]);
+  answers.push(await submit(idp, shown, human));
+  for (const { status, headers } of answers) {
+    t.equal(status, 303);
+    t.equal((await idp.redeem(client, codeIn(headers['location']))).status, 200);
+  }
+});
+
 t.test('principals that a client does not let in are told so at the application', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient({ principal_kinds: ['agent'] });

@@ -89,9 +89,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
         await audit.record({ event: 'login.failed', ip, ...(principal && { subject: principal.id }) });
         return showForm(reply.code(401), judged.request, { token, handle, failed: true });
       }
-      const address = await authorization.approve(judged.request, principal, ip);
-      await authorization.endInteraction(interaction);
-      return reply.redirect(address, 303);
+      return reply.redirect(await authorization.approve(judged.request, principal, ip), 303);
     },
   );
 

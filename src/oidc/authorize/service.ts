@@ -23,9 +23,11 @@ export interface Authorization {
     parameters: Parameters,
     cookie: string | undefined,
   ): Promise<{ token: string; cookie: string }>;
-  /** The interaction that this form belongs to, if it was shown to this browser and is still fresh. */
+  /**
+   * The interaction that this form belongs to, if it was shown to this browser and is still fresh. Using it does not
+   * end it: whoever clicks twice cancels the first answer, and must be led to the application by the second.
+   */
   findInteraction(token: string, cookie: string | undefined): Promise<InteractionDocument | null>;
-  endInteraction(interaction: InteractionDocument): Promise<void>;
 }
 
 export interface AuthorizationDependencies {
@@ -108,10 +110,6 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       const interaction = await interactions.findOne({ tokenHash: sha256(token) });
       const isTheirs = interaction?.cookieHash === sha256(cookie) && interaction.expiresAt > clock.now();
       return isTheirs ? interaction : null;
-    },
-
-    async endInteraction({ id }) {
-      await interactions.deleteOne({ id });
     },
   };
 }
