@@ -81,13 +81,23 @@ export function idpOptions(folder: string) {
   } as const satisfies CreateIdentityServerOptions;
 }
 
+export interface IdpAppOptions extends Omit<CreateIdentityServerOptions, 'adminToken'> {
+  clock?: FakeClock;
+  random?: CountedRandom;
+  folder?: string;
+  /** `undefined` for none. */
+  adminToken?: string | undefined;
+}
+
 /** A whole provider on a store of its own, which closes itself after the test. */
-export async function idpApp(
-  t: Test,
-  options: CreateIdentityServerOptions & { clock?: FakeClock; random?: CountedRandom; folder?: string } = {},
-): Promise<IdpApp> {
+export async function idpApp(t: Test, options: IdpAppOptions = {}): Promise<IdpApp> {
   const { clock = fakeClock(), random = countedRandom(), folder = temporaryFolder(t), ...given } = options;
-  const server = createIdentityServer({ ...idpOptions(folder), clock, random, ...given });
+  const server = createIdentityServer({
+    ...idpOptions(folder),
+    clock,
+    random,
+    ...given,
+  } as CreateIdentityServerOptions);
   t.teardown(() => server.stop());
   await server.fastify.ready();
   const { prefix = '' } = given;
