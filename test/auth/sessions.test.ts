@@ -1,6 +1,13 @@
 import t, { type Test } from 'tap';
+import { createTokenKind } from '../../src/auth/jwt.js';
+import { createAuth } from '../../src/auth/service.js';
 import { sessionCollection, userCollection } from '../../src/auth/store.js';
-import { auditOf, PASSWORD, SECRETS, saasApp, storeOf } from '../kit/app.js';
+import { createSessionTokens } from '../../src/auth/tokens.js';
+import { createPasswords } from '../../src/kernel/passwords.js';
+import { createAudit } from '../../src/ops/audit.js';
+import { openStore } from '../../src/storage/open.js';
+import { auditOf, CHEAP, PASSWORD, SECRETS, saasApp, storeOf } from '../kit/app.js';
+import { fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
@@ -263,6 +270,49 @@ t.test('50 refreshes of one token at once have one successor', async (t) => {
     items.map(({ userId }) => userId),
     [id],
   );
+});
+
+t.test('a refresh that is overtaken between its look and its write changes nothing', async (t) => {
+  const store = await openStore('sqlite::memory:');
+  t.teardown(() => store.close());
+  const [clock, random, secret] = [fakeClock(), countedRandom(), SECRETS.jwtRefreshSecret];
+  const sessions = sessionCollection(store);
+  let overtake: (() => Promise<void>) | undefined;
+  const auth = createAuth({
+    users: userCollection(store),
+    sessions: {
+      ...sessions,
+      async updateOne(...change) {
+        const first = overtake;
+        overtake = undefined;
+        await first?.();
+        return sessions.updateOne(...change);
+      },
+    },
+    tokens: createSessionTokens({
+      access: await createTokenKind('at+jwt', [secret]),
+      refresh: await createTokenKind('rt+jwt', [secret]),
+      refreshSecrets: [secret],
+      accessTtl: 900,
+      issuer: () => 'http://app.example.test',
+      clock,
+      random,
+    }),
+    passwords: createPasswords(random, CHEAP),
+    audit: createAudit(store, clock, random),
+    clock,
+    random,
+    registrationAllowed: async () => true,
+    refreshTtl: 604_800,
+    sessionMaxAge: 2_592_000,
+  });
+  const origin = { ip: '127.0.0.1', isGone: () => false };
+  const { refreshToken } = await auth.register({ email: 'ada@example.test', password: PASSWORD }, origin);
+  overtake = async () => {
+    const second = await auth.refresh(refreshToken, origin);
+    await auth.refresh(second.refreshToken, origin);
+  };
+  await t.rejects(auth.refresh(refreshToken, origin), { code: 'REFRESH_TOKEN_REUSED' });
 });
 
 t.test('a session ends after 30 days however often it was refreshed, and after 7 without', async (t) => {
