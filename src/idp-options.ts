@@ -3,7 +3,7 @@ import { type Clock, systemClock } from './kernel/clock.js';
 import type { Report } from './kernel/configuration-error.js';
 import { defineOptions, option, type Resolved, resolveOptions } from './kernel/options.js';
 import type { HashingCost } from './kernel/passwords.js';
-import { publicUrlOption } from './kernel/public-url.js';
+import { mountProblem, publicUrlOption } from './kernel/public-url.js';
 import { type Random, systemRandom } from './kernel/secrets.js';
 import { oidcOptions } from './oidc/schemas.js';
 import { provisioningOptions } from './provisioning/schemas.js';
@@ -52,8 +52,12 @@ export interface ResolvedIdp {
 export function resolveIdp(options: IdentityProviderOptions): ResolvedIdp {
   const { prefix = '', env, clock = systemClock, random = systemRandom, hashing, ...given } = options;
   const rules = (values: IdpConfiguration, report: Report) => {
-    if (prefix !== '' && !/^(\/[\w.~-]+)+$/.test(prefix)) {
-      report.refuse(`'prefix' must be a path like /idp, without a trailing slash.`);
+    const problem = prefix === '' ? null : mountProblem(prefix);
+    if (problem) report.refuse(`'prefix' ${problem}`);
+    if (values.publicUrl !== undefined && !values.publicUrl.replace(/\/$/, '').endsWith(prefix)) {
+      report.refuse(
+        `IDP_PUBLIC_URL must end with the prefix ${prefix}: the issuer is the address of the provider.`,
+      );
     }
     const seeds = [values.ed25519Seed, values.ed25519SeedNext, values.ed25519SeedPrevious];
     const used = seeds.flatMap((seed) => seed?.toLowerCase() ?? []);

@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
 import { type IdentityProviderOptions, type ResolvedIdp, resolveIdp } from './idp-options.js';
 import { renderOAuth } from './kernel/errors.js';
-import { type Guard, openScope, type ScopeRules } from './kernel/http.js';
+import { type Guard, openScope, rulesOf, type ScopeRules } from './kernel/http.js';
 import { renderErrorPage, wantsPage } from './kernel/pages.js';
 import { createPasswords } from './kernel/passwords.js';
 import { createAuthorization } from './oidc/authorize/service.js';
@@ -39,8 +39,10 @@ declare module 'fastify' {
 const judgedByEndpoint: Guard = async () => {};
 
 /** Errors as OAuth knows them, or as a page for whoever looks at one. */
-export const renderIdpError: ScopeRules['renderError'] = (error, { headers }, requestId) =>
-  wantsPage(headers.accept) ? renderErrorPage(error, requestId) : renderOAuth(error);
+export const renderIdpError: ScopeRules['renderError'] = (error, request, requestId) =>
+  (request.is404 || rulesOf(request).page) && wantsPage(request.headers.accept)
+    ? renderErrorPage(error, requestId)
+    : renderOAuth(error);
 
 /** Builds the domains, mounts them on `fastify` and answers with the store they share. */
 export async function mountIdp(
@@ -61,7 +63,7 @@ export async function mountIdp(
   fastify.addHook('onClose', () => store.close());
 
   const issuer = publicUrl.get;
-  const audit = createAudit(store, clock, random);
+  const audit = createAudit(store, { clock, random, log: fastify.log });
   const tools = { audit, clock, random };
   const passwords = createPasswords(random, seams.hashing);
   const principals = createPrincipals(principalCollection(store), { ...tools, passwords });
@@ -91,6 +93,8 @@ export async function mountIdp(
     },
     renderError: renderIdpError,
     requestId,
+    isDraining: () => lifecycle.draining,
+    bodyLimit: 16 * 1024,
     https: () => issuer().startsWith('https:'),
     // At the root of a host, unknown paths are the host's.
     own404: prefix !== '',
@@ -106,8 +110,10 @@ export async function mountIdp(
       issuer,
       humansUseBasic: values.basicLogin === 'all',
     });
-    if (prefix !== '') await scope.register(healthPlugin, { store, lifecycle, wrap: (state) => state });
+    if (prefix !== '') await scope.register(healthPlugin, { store, wrap: (state) => state });
   });
+  // Every collection is declared by now: what is wrong with the store stops the start.
+  await store.ready();
   return store;
 }
 

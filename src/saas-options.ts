@@ -6,7 +6,7 @@ import { type Clock, systemClock } from './kernel/clock.js';
 import type { Report } from './kernel/configuration-error.js';
 import { defineOptions, option, type Resolved, resolveOptions } from './kernel/options.js';
 import type { HashingCost } from './kernel/passwords.js';
-import { publicUrlOption } from './kernel/public-url.js';
+import { mountProblem, publicUrlOption } from './kernel/public-url.js';
 import { type Random, systemRandom } from './kernel/secrets.js';
 import { storeUriProblem } from './storage/open.js';
 
@@ -78,17 +78,19 @@ export function resolveSaas({
     saasSchema,
     { program: 'saas-backend', given, env, random: seams.random },
     (values, report) => {
-      checkMount('prefix', seams.prefix, report);
-      if (seams.adminPath !== false) checkMount('adminPath', seams.adminPath, report);
+      checkMounts(seams.prefix, seams.adminPath, report);
       checkTogether(values, report);
     },
   );
   return { config, seams };
 }
 
-function checkMount(name: string, path: string, report: Report): void {
-  if (!/^(\/[\w.~-]+)+$/.test(path))
-    report.refuse(`'${name}' must be a path like /api, without a trailing slash.`);
+function checkMounts(prefix: string, adminPath: string | false, report: Report): void {
+  for (const [name, path] of Object.entries({ prefix, ...(adminPath !== false && { adminPath }) })) {
+    const problem = mountProblem(path);
+    if (problem) report.refuse(`'${name}' ${problem}`);
+  }
+  if (adminPath === prefix) report.refuse("'prefix' and 'adminPath' must differ.");
 }
 
 function checkTogether(values: SaasConfiguration, report: Report): void {

@@ -4,7 +4,8 @@ import { createAdminGuard } from './admin/guard.js';
 import { adminPlugin } from './admin/plugin.js';
 import { createTokenKind } from './auth/jwt.js';
 import { authPlugin } from './auth/plugin.js';
-import { createAuth, type Identity } from './auth/service.js';
+import { createAuth } from './auth/service.js';
+import type { Identity } from './auth/sessions.js';
 import { sessionCollection, userCollection } from './auth/store.js';
 import { createSessionTokens } from './auth/tokens.js';
 import { createUserDirectory, type UserDirectory } from './auth/users.js';
@@ -48,6 +49,9 @@ declare module 'fastify' {
   }
 }
 
+/** Access tokens come again and again, refresh tokens once. */
+const LIVE_TOKENS = 20_000;
+
 /** Builds the domains, mounts them on `fastify` and answers with the store they share. */
 export async function mountSaas(
   fastify: FastifyInstance,
@@ -69,7 +73,7 @@ export async function mountSaas(
   const users = userCollection(store);
   const sessions = sessionCollection(store);
   const webhookEvents = webhookEventCollection(store);
-  const audit = createAudit(store, clock, random);
+  const audit = createAudit(store, { clock, random, log: fastify.log });
   const settings = createSettings({ store, clock });
   const directory = createUserDirectory(users, clock);
   const listed = (secret: string | undefined) => (secret === undefined ? [] : [secret]);
@@ -82,8 +86,8 @@ export async function mountSaas(
     users,
     sessions,
     tokens: createSessionTokens({
-      access: await createTokenKind('at+jwt', accessSecrets),
-      refresh: await createTokenKind('rt+jwt', refreshSecrets),
+      access: await createTokenKind('at+jwt', accessSecrets, LIVE_TOKENS),
+      refresh: await createTokenKind('rt+jwt', refreshSecrets, 0),
       refreshSecrets,
       accessTtl: values.accessTokenTtl,
       issuer: publicUrl.get,
@@ -131,6 +135,8 @@ export async function mountSaas(
   const rules = {
     guards: { user: requireUser, admin: requireAdmin },
     requestId,
+    isDraining: () => lifecycle.draining,
+    bodyLimit: 100 * 1024,
     https: () => publicUrl.get().startsWith('https:'),
     own404: true,
   };
@@ -145,7 +151,7 @@ export async function mountSaas(
     await api.register(settingsPlugin, { settings });
     await api.register(billingPlugin, { billing });
     await api.register(webhookPlugin, { webhook });
-    await api.register(healthPlugin, { store, lifecycle, wrap: ok });
+    await api.register(healthPlugin, { store, wrap: ok });
   });
   if (adminPath !== false) {
     const renderAdmin: ScopeRules['renderError'] = (error, { headers }, requestId) =>
@@ -155,6 +161,8 @@ export async function mountSaas(
       await admin.register(settingsAdminPlugin, { settings });
     });
   }
+  // Every collection is declared by now: what is wrong with the store stops the start.
+  await store.ready();
   return store;
 }
 

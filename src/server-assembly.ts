@@ -60,6 +60,9 @@ export interface Assembly<Values> {
 
 const SECOND = 1000;
 
+/** Bytes of a body outside our prefixes. */
+const BODY_LIMIT = 100 * 1024;
+
 /**
  * Every limit that Node and Fastify leave open is set: a client that sends slowly or not at all is
  * disconnected within 15 seconds.
@@ -72,17 +75,22 @@ function createHardened({ server, random }: Assembly<unknown>, rules: AnswerRule
     logController: new OneLineLog(),
     genReqId: nextId,
     trustProxy,
-    bodyLimit: 100 * 1024,
+    bodyLimit: BODY_LIMIT,
     connectionTimeout: 15 * SECOND,
     requestTimeout: 10 * SECOND,
     keepAliveTimeout: 72 * SECOND,
-    handlerTimeout: 30 * SECOND,
     maxRequestsPerSocket: 10_000,
     forceCloseConnections: 'idle',
+    // Said by the scopes, in their own shape.
+    return503OnClosing: false,
     http: { headersTimeout: 8 * SECOND, connectionsCheckingInterval: SECOND, maxHeaderSize: 16 * 1024 },
     // What the router refuses before any scope is reached, a broken percent-encoding above all.
     frameworkErrors: (_error, request: FastifyRequest, reply: FastifyReply) => {
-      refuse(rules, httpErrors.VALIDATION_ERROR(), request, reply);
+      const next = fallThrough.get(request.raw);
+      if (next) {
+        reply.hijack();
+        next();
+      } else refuse(rules, httpErrors.VALIDATION_ERROR(), request, reply);
     },
   });
   app.server.maxConnections = 16_384;
@@ -108,15 +116,20 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
   const rules: AnswerRules = {
     renderError: assembly.renderError,
     requestId,
+    isDraining: () => lifecycle.draining,
     https: () => publicUrl.get().startsWith('https:'),
   };
   const app = createHardened(assembly, rules);
   // Unwrapped, so that `app` has the plugin's decorator for the routes that others add.
   const unwrapped = fp(async (root: FastifyInstance) => {
     const store = await assembly.mount(root);
-    await openScope(root, { ...rules, prefix: '', guards: {}, own404: true }, async (scope) => {
-      await scope.register(healthPlugin, { store, lifecycle, wrap: assembly.wrapHealth });
-    });
+    await openScope(
+      root,
+      { ...rules, prefix: '', guards: {}, own404: true, bodyLimit: BODY_LIMIT },
+      async (scope) => {
+        await scope.register(healthPlugin, { store, wrap: assembly.wrapHealth });
+      },
+    );
   });
   app.register(unwrapped);
 
@@ -171,7 +184,8 @@ function innerUrl(
   const isBelow = (mountPoint: string) =>
     /^([/?]|$)/.test(url.startsWith(mountPoint) ? url.slice(mountPoint.length) : '-');
   // Express and Connect take the path they mounted us at off the address; then it stands for our first mount point.
-  const isStripped = request.originalUrl !== undefined && request.originalUrl !== url;
+  const { originalUrl } = request;
+  const isStripped = originalUrl !== undefined && originalUrl !== url && originalUrl.endsWith(url);
   if (others.some(isBelow)) return url;
   if (isStripped) return first + url;
   return isBelow(first) ? url : null;

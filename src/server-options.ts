@@ -52,6 +52,20 @@ export interface ServerSeams {
 
 export type ServerOptions = Partial<ServerConfiguration>;
 
+/** Tells what a server is told of itself from what its plugin is told. */
+export function splitOptions<O extends ServerOptions>(
+  schema: ReturnType<typeof serverSchema>,
+  options: O,
+): [ServerOptions, Omit<O, keyof ServerOptions>] {
+  const isOwn = ([name]: [string, unknown]) => Object.hasOwn(schema.properties, name);
+  const entries = Object.entries(options);
+  const rest = entries.filter((entry) => !isOwn(entry));
+  return [
+    Object.fromEntries(entries.filter(isOwn)),
+    Object.fromEntries(rest) as Omit<O, keyof ServerOptions>,
+  ];
+}
+
 /** @throws ConfigurationError naming every problem */
 export function resolveServer(
   program: string,

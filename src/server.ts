@@ -6,7 +6,7 @@ import { ok } from './kernel/schemas.js';
 import { mountSaas } from './saas.js';
 import { resolveSaas, type SaasBackendOptions, type SaasConfiguration } from './saas-options.js';
 import { assemble, type MiddlewareServer, type Server } from './server-assembly.js';
-import { resolveServer, type ServerOptions, serverSchema } from './server-options.js';
+import { resolveServer, type ServerOptions, serverSchema, splitOptions } from './server-options.js';
 import { inServer } from './surroundings.js';
 
 /** Both plugins as servers of their own. */
@@ -35,16 +35,11 @@ export function createServer(options?: CreateServerOptions): Server<SaasConfigur
 export function createServer(
   options: CreateServerOptions = {},
 ): Server<SaasConfiguration> | MiddlewareServer<SaasConfiguration> {
-  const { middleware = false, host, port, logLevel, trustProxy, ...given } = options;
+  const { middleware = false, ...rest } = options;
+  const [own, given] = splitOptions(saasServerSchema, rest);
   const [server, saas] = gatherProblems(
     'saas-backend',
-    () =>
-      resolveServer(
-        'saas-backend',
-        saasServerSchema,
-        { host, port, logLevel, trustProxy } as ServerOptions,
-        given,
-      ),
+    () => resolveServer('saas-backend', saasServerSchema, own, given),
     () => resolveSaas(given),
   );
   const surroundings = inServer(saas.config.values.publicUrl, server.values.port);
@@ -86,10 +81,11 @@ export function createIdentityServer(options?: CreateIdentityServerOptions): Ser
 export function createIdentityServer(
   options: CreateIdentityServerOptions = {},
 ): Server<IdpConfiguration> | MiddlewareServer<IdpConfiguration> {
-  const { middleware = false, host, port, logLevel, trustProxy, ...given } = options;
+  const { middleware = false, ...rest } = options;
+  const [own, given] = splitOptions(idpServerSchema, rest);
   const [server, idp] = gatherProblems(
     'idp',
-    () => resolveServer('idp', idpServerSchema, { host, port, logLevel, trustProxy } as ServerOptions, given),
+    () => resolveServer('idp', idpServerSchema, own, given),
     () => resolveIdp(given),
   );
   const { prefix, random } = idp.seams;

@@ -2,7 +2,12 @@ import type { FastifyRequest } from 'fastify';
 import { createPublicUrl, type PublicUrl } from './kernel/public-url.js';
 import { requestIds } from './kernel/request-ids.js';
 import type { Random } from './kernel/secrets.js';
-import type { Lifecycle } from './ops/health.js';
+
+/** What the process does at the moment. */
+export interface Lifecycle {
+  /** Set when the server has begun to stop. */
+  draining: boolean;
+}
 
 /** What a plugin is told by whoever runs it. */
 export interface Surroundings {

@@ -1,7 +1,7 @@
 import basicAuth, { type FastifyBasicAuthOptions } from '@fastify/basic-auth';
 import fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
 import { defineErrors, httpErrors } from '../kernel/errors.js';
-import type { Guard } from '../kernel/http.js';
+import { type Guard, originOf } from '../kernel/http.js';
 import { secretsEqual } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 
@@ -35,7 +35,9 @@ export async function createAdminGuard({ username, password, audit }: AdminGuard
     try {
       await authenticate(request, reply);
     } catch {
-      await audit.record({ event: 'admin.refused', ip: request.ip });
+      // A browser's first visit comes without credentials and is no attempt.
+      if (request.headers.authorization !== undefined)
+        await audit.record({ event: 'admin.refused', ip: originOf(request).ip });
       throw httpErrors.UNAUTHENTICATED({ headers: CHALLENGE });
     }
     if (request.method !== 'GET' && request.method !== 'HEAD') refuseForeign(request);

@@ -8,16 +8,18 @@ export interface TokenKind {
   verify(token: string): Readonly<Record<string, unknown>> | null;
 }
 
-/** Live tokens whose signature is not checked twice. Revocation is read from the store every time. */
-const CACHED_TOKENS = 20_000;
-
 /**
  * A kind of token of media type `typ` (RFC 8725 §3.11), HS256.
  *
  * @param secrets the one that signs, then those that still verify
+ * @param cached how many tokens are remembered as well signed; what they claim is judged every time
  */
-export async function createTokenKind(typ: string, secrets: readonly string[]): Promise<TokenKind> {
-  const keys = await Promise.all(secrets.map((secret) => loadKey(typ, secret)));
+export async function createTokenKind(
+  typ: string,
+  secrets: readonly string[],
+  cached: number,
+): Promise<TokenKind> {
+  const keys = await Promise.all(secrets.map((secret) => loadKey(typ, secret, cached)));
   return {
     sign: (claims) => (keys[0] as JWT).sign(claims),
     verify: (token) => {
@@ -31,7 +33,7 @@ export async function createTokenKind(typ: string, secrets: readonly string[]): 
 }
 
 /** @fastify/jwt decorates the instance it gets. A host may use it too, so ours gets one that never listens. */
-async function loadKey(typ: string, secret: string): Promise<JWT> {
+async function loadKey(typ: string, secret: string, cached: number): Promise<JWT> {
   const vault = fastify();
   const options: FastifyJWTOptions = {
     secret,
@@ -42,7 +44,7 @@ async function loadKey(typ: string, secret: string): Promise<JWT> {
       checkTyp: typ,
       ignoreExpiration: true,
       ignoreNotBefore: true,
-      cache: CACHED_TOKENS,
+      cache: cached,
     },
   };
   await vault.register(jwt, options);

@@ -36,15 +36,15 @@ export const authOptions = {
     secret: true,
     safe: strong,
   }),
-  accessTokenTtl: option(Type.Integer({ minimum: 1, default: 900 }), {
+  accessTokenTtl: option(Type.Integer({ minimum: 1, maximum: 86_400, default: 900 }), {
     env: 'ACCESS_TOKEN_TTL',
     doc: 'Life of an access token in whole seconds.',
   }),
-  refreshTokenTtl: option(Type.Integer({ minimum: 1, default: 604_800 }), {
+  refreshTokenTtl: option(Type.Integer({ minimum: 1, maximum: 31_536_000, default: 604_800 }), {
     env: 'REFRESH_TOKEN_TTL',
     doc: 'Life of a refresh token in whole seconds; every refresh begins it anew.',
   }),
-  sessionMaxAge: option(Type.Integer({ minimum: 1, default: 2_592_000 }), {
+  sessionMaxAge: option(Type.Integer({ minimum: 1, maximum: 157_680_000, default: 2_592_000 }), {
     env: 'SESSION_MAX_AGE',
     doc: 'Seconds after which a session ends however often it was refreshed.',
   }),

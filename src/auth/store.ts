@@ -44,13 +44,15 @@ export type Sessions = Collection<SessionDocument>;
 export function userCollection(store: Store): Users {
   return store.collection<UserDocument>('users', {
     unique: ['email'],
-    indexes: [['createdAt'], ['passwordVersion']],
+    indexes: [['createdAt']],
+    fields: ['passwordVersion'],
   });
 }
 
 export function sessionCollection(store: Store): Sessions {
   return store.collection<SessionDocument>('sessions', {
-    indexes: [['userId', 'createdAt'], ['currentId'], ['revokedAt'], ['expiresAt']],
+    indexes: [['userId', 'createdAt'], ['expiresAt']],
+    fields: ['currentId', 'revokedAt'],
   });
 }
 

@@ -12,7 +12,11 @@ export interface Claims {
   jti: string;
 }
 
-export type Verdict = { claims: Claims } | { failure: 'invalid' | 'expired' };
+/** A token of ours, and whether its time is over. */
+export interface Verdict {
+  claims: Claims;
+  isExpired: boolean;
+}
 
 export interface SessionTokens {
   /** Seconds an access token lives. */
@@ -28,8 +32,9 @@ export interface SessionTokens {
   access(session: SessionDocument): string;
   /** The refresh token `id` of the session; the same bytes each time. */
   refresh(session: SessionDocument, id: string): string;
-  verifyAccess(token: string): Verdict;
-  verifyRefresh(token: string): Verdict;
+  /** The access token of an Authorization header (RFC 6750 §2.1); `null` for whatever we have not signed as such. */
+  verifyBearer(authorization: string): Verdict | null;
+  verifyRefresh(token: string): Verdict | null;
 }
 
 interface TokenOptions {
@@ -55,9 +60,9 @@ export function createSessionTokens(options: TokenOptions): SessionTokens {
   const [current, ...previous] = options.refreshSecrets;
   const keys: [KeyObject, ...KeyObject[]] = [keyOf(current), ...previous.map(keyOf)];
 
-  const judge = (kind: TokenKind, use: Use, token: string): Verdict => {
+  const judge = (kind: TokenKind, use: Use, token: string): Verdict | null => {
     const claims = kind.verify(token);
-    return claims ? judgeClaims(claims, use, options.issuer(), seconds(clock.now())) : { failure: 'invalid' };
+    return claims && judgeClaims(claims, use, options.issuer(), seconds(clock.now()));
   };
 
   return {
@@ -96,7 +101,10 @@ export function createSessionTokens(options: TokenOptions): SessionTokens {
       });
     },
 
-    verifyAccess: (token) => judge(access, 'access', token),
+    verifyBearer(authorization) {
+      const token = /^bearer +([\w.~+/-]+=*) *$/i.exec(authorization)?.[1];
+      return token === undefined ? null : judge(access, 'access', token);
+    },
     verifyRefresh: (token) => judge(refresh, 'refresh', token),
   };
 }
@@ -111,7 +119,7 @@ function judgeClaims(
   use: Use,
   issuer: string,
   now: number,
-): Verdict {
+): Verdict | null {
   const { iss, aud, sub, sid, jti, iat, exp, nbf, token_use } = claims;
   const isOurs =
     iss === issuer &&
@@ -124,9 +132,7 @@ function judgeClaims(
     Number.isSafeInteger(exp) &&
     (iat as number) <= now + CLOCK_SKEW &&
     nbf === undefined;
-  if (!isOurs) return { failure: 'invalid' };
-  if ((exp as number) <= now) return { failure: 'expired' };
-  return { claims: { sub, sid, jti } };
+  return isOurs ? { claims: { sub, sid, jti }, isExpired: (exp as number) <= now } : null;
 }
 
 /** The store refuses to look for anything else, and a refusal would be our failure instead of the token's. */

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { access, type Scope } from '../kernel/http.js';
+import { access, originOf, type Scope } from '../kernel/http.js';
 import { ok } from '../kernel/schemas.js';
 import { CheckoutAnswer, CheckoutBody, PortalAnswer, PortalBody, WebhookAnswer } from './schemas.js';
 import type { Billing } from './service.js';
@@ -43,7 +43,7 @@ export async function webhookPlugin(scope: Scope, { webhook }: { webhook: Webhoo
       const outcome = await webhook.receive({
         signature: Array.isArray(signature) ? undefined : signature,
         body: rawBodyOf(request.raw, request.body),
-        ip: request.ip,
+        ip: originOf(request).ip,
       });
       return ok({ received: true as const, outcome });
     },

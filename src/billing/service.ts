@@ -1,7 +1,7 @@
 import type { Clock } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
 import type { User } from '../kernel/schemas.js';
-import { UniqueViolation } from '../storage/collection.js';
+import { nullIfTaken } from '../storage/collection.js';
 import { billingErrors } from './errors.js';
 import type { Checkout, Gateway } from './gateway.js';
 import { returnPathProblem, withLeadingSlash } from './schemas.js';
@@ -49,12 +49,8 @@ export function createBilling(deps: BillingDependencies): Billing {
     const known = await customers.findOne({ id });
     if (known) return known.customerId;
     const { id: customerId } = await gateway.createCustomer({ email, userId: id }, `customer-${id}`);
-    try {
-      await customers.insert({ id, customerId, createdAt: clock.now() });
-    } catch (error) {
-      // The other purchase was first; the key made both the same customer.
-      if (!(error instanceof UniqueViolation)) throw error;
-    }
+    // Where the other purchase was first, the key made both the same customer.
+    await customers.insert({ id, customerId, createdAt: clock.now() }).catch(nullIfTaken);
     return customerId;
   };
 

@@ -22,7 +22,8 @@ export type WebhookEvents = Collection<WebhookEventDocument>;
 
 export function webhookEventCollection(store: Store): WebhookEvents {
   return store.collection<WebhookEventDocument>('webhook_events', {
-    indexes: [['receivedAt'], ['objectId'], ['outcome', 'receivedAt'], ['leaseUntil'], ['owner']],
+    indexes: [['receivedAt'], ['objectId']],
+    fields: ['outcome', 'leaseUntil', 'owner'],
   });
 }
 

@@ -2,7 +2,7 @@ import type { Clock } from '../kernel/clock.js';
 import { defineErrors, httpErrors } from '../kernel/errors.js';
 import { newToken, type Random } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
-import { UniqueViolation } from '../storage/collection.js';
+import { nullIfTaken } from '../storage/collection.js';
 import { billingErrors } from './errors.js';
 import { createSignatureVerifier } from './signature.js';
 import type { WebhookEventDocument, WebhookEvents } from './store.js';
@@ -45,11 +45,11 @@ const LEASE = 30_000;
 
 export function createWebhook({ secrets, events, audit, clock, random }: WebhookDependencies): Webhook {
   const verifier = createSignatureVerifier(secrets);
-  const owner = newToken(random);
-
-  /** Makes the event ours to work on, unless it is done. @throws EVENT_IN_PROGRESS */
-  const claim = async (event: Event, payload: string): Promise<'claimed' | 'done'> => {
+  /** Makes the event ours to work on and names the claim; `null` when it is done with. @throws EVENT_IN_PROGRESS */
+  const claim = async (event: Event, payload: string): Promise<string | null> => {
     const now = clock.now();
+    // One name for each claim: who lost it to another must not mark the event, in whatever process they are.
+    const owner = newToken(random);
     const document: WebhookEventDocument = {
       ...event,
       payload,
@@ -58,15 +58,14 @@ export function createWebhook({ secrets, events, audit, clock, random }: Webhook
       owner,
       leaseUntil: now + LEASE,
     };
-    const isNew = await events.insert(document).then(() => true, falseIfTaken);
-    if (isNew) return 'claimed';
+    if (await events.insert(document).then(() => document, nullIfTaken)) return owner;
     const taken = await events.updateOne(
       { id: event.id, outcome: null, leaseUntil: { lte: now } },
       { set: { owner, leaseUntil: now + LEASE }, inc: { attempts: 1 } },
     );
-    if (taken) return 'claimed';
+    if (taken) return owner;
     const known = await events.findOne({ id: event.id });
-    if (known?.outcome !== undefined) return 'done';
+    if (known?.outcome !== undefined) return null;
     throw webhookErrors.EVENT_IN_PROGRESS();
   };
 
@@ -75,12 +74,14 @@ export function createWebhook({ secrets, events, audit, clock, random }: Webhook
       if (secrets.length === 0) throw billingErrors.BILLING_NOT_CONFIGURED();
       const matched = verifier.verify(signature, body, clock.now());
       if (!matched) {
-        await audit.record({ event: 'webhook.rejected', ip });
+        // Whoever signs nothing is noise of the internet and not worth a record.
+        if (signature !== undefined) await audit.record({ event: 'webhook.rejected', ip });
         throw webhookErrors.INVALID_SIGNATURE();
       }
       const payload = body.toString('utf8');
       const event = readEvent(payload, matched);
-      if ((await claim(event, payload)) === 'done') return 'duplicate';
+      const owner = await claim(event, payload);
+      if (owner === null) return 'duplicate';
       const outcome = HANDLED.has(event.type) ? 'unmatched' : 'ignored';
       await events.updateOne({ id: event.id, owner }, { set: { outcome } });
       return outcome;
@@ -118,8 +119,3 @@ function readEvent(payload: string, signature: string): Event {
 
 const isName = (value: unknown): value is string =>
   typeof value === 'string' && /^[\x21-\x7e]{1,255}$/.test(value);
-
-function falseIfTaken(error: unknown): false {
-  if (error instanceof UniqueViolation) return false;
-  throw error;
-}

@@ -1,6 +1,6 @@
-import cors from '@fastify/cors';
-import type { FastifyRequest, RouteOptions } from 'fastify';
-import { type RouteRules, rulesOf, type Scope } from './http.js';
+import cors, { type FastifyCorsOptions } from '@fastify/cors';
+import type { FastifyInstance, FastifyRequest, RouteHandlerMethod, RouteOptions } from 'fastify';
+import { access, type RouteRules, rulesOf, type Scope } from './http.js';
 
 /**
  * Lets pages of other origins call the routes of a scope; to be called before the routes are added. A route's
@@ -16,23 +16,49 @@ export async function allowOrigins(
     scope.log.info('The host has registered @fastify/cors, so its rules hold here, too.');
     return;
   }
-  const exceptions = new Map<string, boolean>();
-  scope.addHook('onRoute', ({ url, config }: RouteOptions) => {
-    const { crossOrigin } = (config ?? {}) as Partial<RouteRules>;
-    if (crossOrigin !== undefined) exceptions.set(url, crossOrigin);
-  });
   const allowed = origins.includes('*') ? '*' : [...origins];
-
-  await scope.register(cors, {
-    delegator: (request: FastifyRequest, done) => {
-      // A preflight has a route of its own, so there the address tells which route it asks about.
-      const path = request.url.split('?', 1)[0] ?? '';
-      const isOpen = rulesOf(request).crossOrigin ?? exceptions.get(path) ?? openByDefault;
+  const isOpen = ({ crossOrigin = openByDefault }: Partial<RouteRules>) => crossOrigin;
+  const answerPreflight = await registerCors(scope, {
+    delegator: (request: FastifyRequest, done) =>
       done(null, {
-        origin: isOpen ? allowed : false,
+        origin: !request.is404 && isOpen(rulesOf(request)) ? allowed : false,
         methods: ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'],
         exposedHeaders: ['Retry-After', 'X-Request-Id', 'WWW-Authenticate'],
-      });
+      }),
+  });
+
+  const asked = new Set<string>();
+  scope.addHook('onRoute', function (this: FastifyInstance, route: RouteOptions & { routePath: string }) {
+    if (
+      route.method === 'OPTIONS' ||
+      asked.has(route.url) ||
+      !isOpen((route.config ?? {}) as Partial<RouteRules>)
+    ) {
+      return;
+    }
+    asked.add(route.url);
+    this.options(route.routePath, { config: access('public', { crossOrigin: true }) }, answerPreflight);
+  });
+}
+
+type Preflight = RouteHandlerMethod;
+
+/**
+ * @fastify/cors answers preflights with a route for every path, which at the root would be the host's, too. So it
+ * gets the scope with an `options` of ours, and its answer becomes a route beside each route it is about.
+ */
+async function registerCors(scope: Scope, options: FastifyCorsOptions): Promise<Preflight> {
+  let preflight: Preflight | undefined;
+  const withoutWildcard = Object.create(scope, {
+    options: {
+      value: (_path: string, _options: unknown, handler: Preflight) => {
+        preflight = handler;
+      },
     },
   });
+  await new Promise<void>((resolve, reject) => {
+    cors(withoutWildcard, options, (error) => (error ? reject(error) : resolve()));
+  });
+  if (!preflight) throw new Error('@fastify/cors has registered no preflight route.');
+  return preflight;
 }

@@ -78,7 +78,8 @@ interface FastifyLikeError {
 /** Translates what the framework or the store threw; `null` when it is none of the known ones. */
 function translate(error: FastifyLikeError): AppError | null {
   if (error.validation) return httpErrors.VALIDATION_ERROR({ details: detailsOf(error.validation) });
-  if (error.name === 'StoreUnavailable') {
+  // The store, or a host that sheds load: whoever says 503 means it.
+  if (error.statusCode === 503) {
     return httpErrors.NOT_READY({ headers: { 'retry-after': String(error.retryAfter ?? 5) }, cause: error });
   }
   if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') return httpErrors.PAYLOAD_TOO_LARGE();
@@ -95,9 +96,17 @@ function translate(error: FastifyLikeError): AppError | null {
 /** A refusal that a hook of the host or the framework threw keeps its status and loses its words. */
 function clientErrorOf(status: number | undefined): AppError | null {
   if (status === undefined || status < 400 || status >= 500) return null;
-  const makers = Object.values(httpErrors).map((make) => make());
-  return makers.find((error) => error.statusCode === status) ?? httpErrors.VALIDATION_ERROR();
+  return httpErrors[REFUSALS[status] ?? 'VALIDATION_ERROR']();
 }
+
+const REFUSALS: Record<number, keyof typeof httpErrors> = {
+  401: 'UNAUTHENTICATED',
+  403: 'FORBIDDEN',
+  404: 'NOT_FOUND',
+  413: 'PAYLOAD_TOO_LARGE',
+  415: 'UNSUPPORTED_MEDIA_TYPE',
+  429: 'RATE_LIMITED',
+};
 
 function detailsOf(problems: NonNullable<FastifyLikeError['validation']>): ErrorDetail[] {
   return problems.slice(0, 20).map((problem) => {

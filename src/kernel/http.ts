@@ -1,6 +1,4 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import querystring from 'node:querystring';
-import { Readable } from 'node:stream';
 import { SerializerSelector } from '@fastify/fast-json-stringify-compiler';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import { Ajv } from 'ajv';
@@ -13,9 +11,9 @@ import type {
   FastifySerializerCompiler,
   onRequestAsyncHookHandler,
   RawServerDefault,
-  RequestPayload,
   RouteOptions,
 } from 'fastify';
+import { setBodyParser } from './bodies.js';
 import { type AppError, httpErrors, type Rendered, toAppError } from './errors.js';
 
 /**
@@ -40,6 +38,8 @@ export interface AnswerRules {
   renderError(error: AppError, request: FastifyRequest, requestId: string): Rendered;
   /** The identifier of the answer, never taken from the client. */
   requestId(request: FastifyRequest): string;
+  /** Whether the server has begun to stop, so that only what is under way is finished. */
+  isDraining(): boolean;
   /** Whether people reach us over https; then browsers are told to insist on it. */
   https(): boolean;
 }
@@ -51,6 +51,8 @@ export interface ScopeRules extends AnswerRules {
   guards: Record<string, Guard>;
   /** Unknown paths below the prefix are ours. False where the prefix is the host's root. */
   own404: boolean;
+  /** Bytes of a body, where the route does not say. */
+  bodyLimit: number;
 }
 
 export interface RouteRules {
@@ -60,6 +62,10 @@ export interface RouteRules {
   cache?: string;
   /** Whether it works while the operator keeps users out. */
   duringMaintenance?: boolean;
+  /** Whether it answers while the server stops. */
+  whileDraining?: boolean;
+  /** Whether its errors are pages for those who look at them. */
+  page?: boolean;
   /** Whether pages of other origins may call it; without it the scope decides. */
   crossOrigin?: boolean;
 }
@@ -82,7 +88,8 @@ export interface Origin {
 }
 
 export function originOf(request: FastifyRequest): Origin {
-  return { ip: request.ip, isGone: () => request.raw.socket.destroyed };
+  // A Unix socket has no address, and a connection that is gone has none any more.
+  return { ip: request.ip ?? 'unknown', isGone: () => request.raw.socket.destroyed };
 }
 
 /** For requests that arrive through a host's middleware chain: hands an unmatched one back to the host. */
@@ -107,7 +114,7 @@ export async function openScope(
       const scope = instance.withTypeProvider<TypeBoxTypeProvider>();
       setCompilers(scope);
       setBodyParser(scope);
-      guardRoutes(scope, rules.guards);
+      guardRoutes(scope, rules);
       scope.addHook('onRequest', (request, reply, done) => beginAnswer(rules, request, reply, done));
       scope.setChildLoggerFactory((logger, bindings, options) =>
         logger.child(bindings, { ...options, serializers: { ...options.serializers, req: describeRequest } }),
@@ -137,12 +144,11 @@ function beginAnswer(
     next();
     return;
   }
-  const { cache } = rulesOf(request);
+  const { cache, whileDraining } = rulesOf(request);
   reply.headers(commonHeaders(rules, request));
   if (cache !== undefined) reply.header('cache-control', cache);
-  const encoding = request.headers['content-encoding'];
-  // A decoder is attack surface that no client of ours needs.
-  done(encoding === undefined || encoding === 'identity' ? undefined : httpErrors.UNSUPPORTED_MEDIA_TYPE());
+  const isTooLate = rules.isDraining() && !whileDraining;
+  done(isTooLate ? httpErrors.NOT_READY({ headers: { connection: 'close' } }) : undefined);
 }
 
 function commonHeaders({ requestId, https }: AnswerRules, request: FastifyRequest): Record<string, string> {
@@ -166,13 +172,13 @@ export function refuse(
 
 /**
  * Puts the guard of its access level in front of every route, and refuses to boot without one: so the
- * list of exposed routes cannot drift from what is enforced. The preflight route of @fastify/cors is exempt.
+ * list of exposed routes cannot drift from what is enforced.
  */
-function guardRoutes(scope: Scope, guards: Record<string, Guard>): void {
-  scope.addHook('onRoute', (route: RouteOptions & { routePath: string }) => {
-    if (route.method === 'OPTIONS' && route.routePath === '*') return;
+function guardRoutes(scope: Scope, { guards, bodyLimit }: ScopeRules): void {
+  scope.addHook('onRoute', (route: RouteOptions) => {
     const level = (route.config as Partial<RouteRules> | undefined)?.access;
     if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
+    route.bodyLimit ??= bodyLimit;
     if (level === 'public') return;
     const guard = guards[level];
     if (!guard) throw new Error(`${route.method} ${route.url} asks for the unknown access level '${level}'.`);
@@ -187,40 +193,8 @@ function setCompilers(scope: Scope): void {
   ajv.opts.strict = false;
   scope.setValidatorCompiler(({ schema }) => ajv.compile(schema as object));
   scope.setSerializerCompiler(SerializerSelector()({}, {}) as FastifySerializerCompiler<unknown>);
-}
-
-/**
- * JSON and nothing else: `text/plain` would let foreign pages send requests without a preflight, and the
- * host's own parsers are no concern of ours. An absent body is `{}`; what is required is the schema's to say.
- */
-function setBodyParser(scope: Scope): void {
-  scope.removeAllContentTypeParsers();
-  const parse = scope.getDefaultJsonParser('error', 'error');
-  scope.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
-    if (body === '') done(null, {});
-    else parse(request, body as string, done);
-  });
-  scope.addHook('preParsing', (request, _reply, payload, done) =>
-    done(null, replayParsedBody(request, payload)),
-  );
-  scope.addHook('preValidation', (request, _reply, done) => {
-    if (request.body === undefined) request.body = {};
-    done();
-  });
-}
-
-/** A host's middleware may have read the body already and left it in `req.body`; then it is parsed again, by our rules. */
-function replayParsedBody(request: FastifyRequest, payload: RequestPayload): RequestPayload {
-  const parsed = (request.raw as IncomingMessage & { body?: unknown }).body;
-  if (parsed === undefined || !request.raw.readableEnded) return payload;
-  const isForm = request.headers['content-type']?.startsWith('application/x-www-form-urlencoded') === true;
-  const text = isForm
-    ? querystring.stringify(parsed as querystring.ParsedUrlQueryInput)
-    : JSON.stringify(parsed);
-  const replay: RequestPayload = Readable.from([Buffer.from(text)]);
-  // Its length is not that of the original, which Fastify compares with the header.
-  replay.receivedEncodedLength = Number(request.headers['content-length'] ?? 0);
-  return replay;
+  // A host's own would come before the schemas of our answers.
+  scope.setReplySerializer(undefined as never);
 }
 
 /** Log lines name the route, not the address: queries and paths carry tokens, codes and invitations. */

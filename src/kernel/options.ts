@@ -81,14 +81,15 @@ export function resolveOptions<P extends TProperties>(
   rules: (values: Static<TObject<P>>, report: Report) => void = () => {},
 ): Resolved<Static<TObject<P>>> {
   const env = source.env === false ? {} : (source.env ?? process.env);
-  const production = env['NODE_ENV'] === 'production';
+  // Whoever replaces the environment does not leave production by it.
+  const production = (env['NODE_ENV'] ?? process.env['NODE_ENV']) === 'production';
   const report = new Report(production);
   const properties = Object.entries(schema.properties) as unknown as [string, Annotated][];
   const values: Record<string, unknown> = {};
   const toGenerate: [name: string, env: string, make: (random: Random) => string][] = [];
 
   for (const name of Object.keys(source.given)) {
-    if (!(name in schema.properties)) report.refuse(`'${name}' is not an option.`);
+    if (!Object.hasOwn(schema.properties, name)) report.refuse(`'${name}' is not an option.`);
   }
   for (const [name, property] of properties) {
     const annotation = property.option;

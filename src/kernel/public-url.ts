@@ -44,6 +44,11 @@ function malformation(text: string): string | undefined {
   return undefined;
 }
 
+/** What is wrong with a path to mount something at, as the end of a sentence, or `null`. */
+export function mountProblem(path: string): string | null {
+  return /^(\/[\w.~-]+)+$/.test(path) ? null : 'must be a path like /api, without a trailing slash.';
+}
+
 /** Whether a host name stays on this machine. */
 export function isLoopback(hostname: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d{1,3}){3}$/.test(hostname);

@@ -2,7 +2,7 @@ import formbody from '@fastify/formbody';
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { allowOrigins } from '../kernel/cors.js';
-import { access, type Scope } from '../kernel/http.js';
+import { access, originOf, type Scope } from '../kernel/http.js';
 import { type AuthorizePluginOptions, authorizePlugin } from './authorize/plugin.js';
 import { authenticateClient } from './client-auth.js';
 import { oidcErrors } from './errors.js';
@@ -52,13 +52,13 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
       schema: { body: Fields, response: { 200: TokenAnswer } },
     },
     async (request, reply) => {
-      const { body, headers, ip } = request;
+      const { body, headers } = request;
       const client = await authenticateClient(headers.authorization, body, directory);
       if (!body['grant_type']) throw oidcErrors.invalid_request({ message: 'grant_type is missing.' });
       if (body['grant_type'] !== 'authorization_code') throw oidcErrors.unsupported_grant_type();
       const { code, redirect_uri: redirectUri, code_verifier: verifier } = body;
       reply.header('pragma', 'no-cache');
-      return tokens.redeem(client, { code, redirectUri, verifier }, ip);
+      return tokens.redeem(client, { code, redirectUri, verifier }, originOf(request).ip);
     },
   );
 

@@ -50,7 +50,8 @@ export type Interactions = Collection<InteractionDocument>;
 export function grantCollection(store: Store): Grants {
   return store.collection<GrantDocument>('grants', {
     unique: ['codeHash'],
-    indexes: [['accessHash'], ['codeExpiresAt', 'consumedAt', 'revokedAt']],
+    indexes: [['accessHash']],
+    fields: ['codeExpiresAt', 'consumedAt', 'revokedAt'],
   });
 }
 

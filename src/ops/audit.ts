@@ -1,3 +1,4 @@
+import type { FastifyBaseLogger } from 'fastify';
 import type { Clock } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import type { Store } from '../storage/collection.js';
@@ -10,18 +11,30 @@ export interface AuditRecord {
   event: string;
   /** The user, principal or client concerned; absent where nobody is known. */
   subject?: string;
-  ip?: string;
+  ip: string;
   /** One more word on the circumstances, chosen by us and never by a client. */
   detail?: string;
 }
 
 export interface Audit {
+  /**
+   * Resolves once the record is stored. It never rejects: what it records has happened, and a failed record must
+   * not make it look undone. Then the log says what was lost.
+   */
   record(entry: Omit<AuditRecord, 'id' | 'at'>): Promise<void>;
 }
 
-export function createAudit(store: Store, clock: Clock, random: Random): Audit {
+export function createAudit(
+  store: Store,
+  { clock, random, log }: { clock: Clock; random: Random; log: Pick<FastifyBaseLogger, 'error'> },
+): Audit {
   const records = store.collection<AuditRecord>('audit', { indexes: [['at'], ['subject', 'at']] });
   return {
-    record: (entry) => records.insert({ id: newId('aud_', clock, random), at: clock.now(), ...entry }),
+    async record(entry) {
+      const record = { id: newId('aud_', clock, random), at: clock.now(), ...entry };
+      await records
+        .insert(record)
+        .catch((err: unknown) => log.error({ err, record }, 'an audit record was lost'));
+    },
   };
 }

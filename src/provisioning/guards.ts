@@ -1,5 +1,5 @@
 import { defineErrors, httpErrors } from '../kernel/errors.js';
-import type { Guard } from '../kernel/http.js';
+import { type Guard, originOf } from '../kernel/http.js';
 import { secretsEqual } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import { provisioningErrors } from './service.js';
@@ -13,12 +13,13 @@ export function adminGuard(token: string | undefined, audit: Audit): Guard {
   const challenge = (error: string) => ({
     headers: { 'www-authenticate': `Bearer realm="idp-admin"${error}` },
   });
-  return async ({ headers, ip }) => {
+  return async (request) => {
+    const { headers } = request;
     if (token === undefined) throw provisioningErrors.admin_api_disabled();
     if (headers.authorization === undefined) throw httpErrors.UNAUTHENTICATED(challenge(''));
     const presented = /^bearer +(\S+) *$/i.exec(headers.authorization)?.[1];
     if (presented !== undefined && secretsEqual(presented, token)) return;
-    await audit.record({ event: 'admin.refused', ip });
+    await audit.record({ event: 'admin.refused', ip: originOf(request).ip });
     throw adminTokenErrors.invalid_token(challenge(', error="invalid_token"'));
   };
 }

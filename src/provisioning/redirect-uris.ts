@@ -13,6 +13,7 @@ export function redirectUriProblem(uri: string, allowHttp: boolean): string | nu
   if (!URL.canParse(uri)) return 'must be an absolute URI';
   const { protocol, hostname, username, password } = new URL(uri);
   if (username || password || /^[a-z]+:\/\/[^/?]*@/i.test(uri)) return 'must hold no user name or password';
+  if (/^https?:/i.test(uri) && !/^https?:\/\//i.test(uri)) return 'must be an absolute URI';
   if (protocol === 'https:') return null;
   if (protocol === 'http:') {
     return isLoopback(hostname) || allowHttp ? null : 'must be https; http reaches this machine only';

@@ -49,7 +49,7 @@ export async function settingsAdminPlugin(scope: Scope, { settings }: SettingsPl
 /** Keeps users out while the operator says so, except from the routes that work during maintenance. */
 export function maintenanceGuard(settings: SettingsService): Guard {
   return async (request) => {
-    if (rulesOf(request).duringMaintenance) return;
+    if (request.is404 || rulesOf(request).duringMaintenance) return;
     if ((await settings.current()).maintenanceMode) throw settingsErrors.MAINTENANCE();
   };
 }

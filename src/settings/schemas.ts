@@ -20,7 +20,11 @@ export type GlobalSettings = Static<typeof GlobalSettings>;
 /** What anybody may know before signing in. */
 export const PublicSettings = Type.Pick(GlobalSettings, ['siteName', 'allowRegistration', 'maintenanceMode']);
 
-const version = Type.Integer({ description: 'Raised by every write; a write names the one it has read.' });
+const version = Type.Integer({
+  minimum: 0,
+  maximum: Number.MAX_SAFE_INTEGER,
+  description: 'Raised by every write; a write names the one it has read.',
+});
 
 export const VersionedSettings = Type.Object({ ...fields, version });
 export type VersionedSettings = Static<typeof VersionedSettings>;

@@ -1,6 +1,6 @@
 import type { Clock } from '../kernel/clock.js';
 import { defineErrors } from '../kernel/errors.js';
-import { type Store, UniqueViolation } from '../storage/collection.js';
+import { nullIfTaken, type Store } from '../storage/collection.js';
 import type { SettingsPatch, VersionedSettings } from './schemas.js';
 import { settingsCollection } from './store.js';
 
@@ -34,7 +34,14 @@ export function createSettings({ store, clock }: { store: Store; clock: Clock })
   const documents = settingsCollection(store);
   let known: { settings: VersionedSettings; at: number } | undefined;
 
-  const remember = (settings: VersionedSettings): VersionedSettings => {
+  const remember = ({
+    siteName,
+    allowRegistration,
+    maintenanceMode,
+    emailNotifications,
+    version,
+  }: VersionedSettings) => {
+    const settings = { siteName, allowRegistration, maintenanceMode, emailNotifications, version };
     known = { settings, at: clock.now() };
     return settings;
   };
@@ -56,9 +63,4 @@ export function createSettings({ store, clock }: { store: Store; clock: Clock })
       return remember(updated);
     },
   };
-}
-
-function nullIfTaken(error: unknown): null {
-  if (error instanceof UniqueViolation) return null;
-  throw error;
 }

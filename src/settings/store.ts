@@ -7,5 +7,5 @@ export interface SettingsDocument extends VersionedSettings {
 }
 
 export function settingsCollection(store: Store): Collection<SettingsDocument> {
-  return store.collection<SettingsDocument>('settings', { indexes: [['version']] });
+  return store.collection<SettingsDocument>('settings', { fields: ['version'] });
 }

@@ -25,7 +25,7 @@ export function shapeOf<T>(name: string, declaration: Declaration<T>): Shape {
   const unique: readonly string[] = declaration.unique ?? [];
   const indexes: readonly (readonly string[])[] = declaration.indexes ?? [];
   const required = new Set(['id', ...unique]);
-  const declared = new Set([...required, ...indexes.flat()]);
+  const declared = new Set([...required, ...(declaration.fields ?? []), ...indexes.flat()]);
   // `doc` is the column beside the declared ones in SQLite.
   const bad = [name, ...declared].find((word) => !isFieldName(word)) ?? (declared.has('doc') ? 'doc' : null);
   if (bad !== null) throw new TypeError(`${name}: ${JSON.stringify(bad)} cannot be declared`);

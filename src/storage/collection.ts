@@ -85,8 +85,10 @@ export interface Collection<T extends { id: string }> {
   count(where?: Where<T>): Promise<number>;
 }
 
-/** What an engine must know of a collection: its unique fields and its (compound) indexes. */
+/** What an engine must know of a collection. Only the fields named here may be filtered and sorted by. */
 export interface Declaration<T> {
+  /** Fields that narrow down what an id or an index has found: guards of conditional updates. No index is kept. */
+  fields?: readonly DeclaredField<T>[];
   unique?: readonly UniqueField<T>[];
   indexes?: readonly (readonly DeclaredField<T>[])[];
 }
@@ -114,9 +116,16 @@ export class UniqueViolation extends Error {
   }
 }
 
+/** For `insert(doc).then(() => doc, nullIfTaken)`: somebody else was first, which is no failure. */
+export function nullIfTaken(error: unknown): null {
+  if (error instanceof UniqueViolation) return null;
+  throw error;
+}
+
 /** The database cannot serve now: locked for too long, full, read-only, damaged, out of reach, closed. */
 export class StoreUnavailable extends Error {
   override readonly name = 'StoreUnavailable';
+  readonly statusCode = 503;
   /** Seconds after which to try again. */
   readonly retryAfter = 5;
 }

@@ -165,11 +165,11 @@ t.test('an uncaught error is logged, and the exit code tells', async (t) => {
   };
   for (const [name, fault] of Object.entries(faults)) {
     const preload = join(cwd, `${name}.mjs`);
-    writeFileSync(preload, `process.once('SIGUSR2', () => { ${fault} })`);
+    writeFileSync(preload, `process.once('SIGWINCH', () => { ${fault} })`);
     const env = { NODE_OPTIONS: `--import=${preload}` };
     const program = start(t, SAAS, ['-p', '0'], { cwd, env });
     await program.url();
-    process.kill(program.pid, 'SIGUSR2');
+    process.kill(program.pid, 'SIGWINCH');
     t.equal(await program.ended(), 1, name);
     t.match(program.lines.join('\n'), /out of the blue/);
   }

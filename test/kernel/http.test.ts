@@ -7,7 +7,7 @@ import { userCollection } from '../../src/auth/store.js';
 import { AppError, renderEnvelope, renderOAuth, toAppError } from '../../src/kernel/errors.js';
 import { access, openScope, type ScopeRules } from '../../src/kernel/http.js';
 import { renderErrorPage } from '../../src/kernel/pages.js';
-import { healthPlugin, type Lifecycle } from '../../src/ops/health.js';
+import { healthPlugin } from '../../src/ops/health.js';
 import { type Store, StoreUnavailable } from '../../src/storage/collection.js';
 import {
   type Answer,
@@ -531,6 +531,8 @@ const rules = (more: Partial<ScopeRules> = {}): ScopeRules => ({
   renderError: (error, _request, id) => renderEnvelope(error, id),
   requestId: () => 'req_1',
   https: () => false,
+  isDraining: () => false,
+  bodyLimit: 1024,
   own404: true,
   ...more,
 });
@@ -551,7 +553,7 @@ t.test('a route that does not say who may call it does not boot', async (t) => {
 });
 
 t.test('[28] readiness is the store’s, and ends when the server drains', async (t) => {
-  const lifecycle: Lifecycle = { draining: false };
+  let isDraining = false;
   let problem: Error | undefined;
   const store = {
     async ready() {
@@ -560,8 +562,8 @@ t.test('[28] readiness is the store’s, and ends when the server drains', async
   } as Store;
   const app = fastify();
   t.teardown(() => app.close());
-  await openScope(app, rules(), async (scope) => {
-    await scope.register(healthPlugin, { store, lifecycle, wrap: (state) => state });
+  await openScope(app, rules({ isDraining: () => isDraining }), async (scope) => {
+    await scope.register(healthPlugin, { store, wrap: (state) => state });
   });
   t.equal((await app.inject('/x/ready')).statusCode, 200);
   problem = new StoreUnavailable('SQLite: disk I/O error');
@@ -571,7 +573,7 @@ t.test('[28] readiness is the store’s, and ends when the server drains', async
   t.equal(down.json().error.code, 'NOT_READY');
   t.notMatch(down.body, 'SQLite');
   problem = undefined;
-  lifecycle.draining = true;
+  isDraining = true;
   t.equal((await app.inject('/x/ready')).statusCode, 503);
   t.equal((await app.inject('/x/health')).statusCode, 200);
 });

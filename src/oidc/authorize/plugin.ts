@@ -39,30 +39,34 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   });
 
   // No HEAD: it would run the handler and mint a code.
-  scope.get('/authorize', { config: access('public'), exposeHeadRoute: false }, async (request, reply) => {
-    if (request.url.length > MOST_ADDRESS) throw oidcErrors.uri_too_long();
-    const parameters = readParameters(new URL(request.url, 'http://query').searchParams);
-    const judged = await authorization.judge(parameters);
-    if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 302);
-    if (request.headers.authorization !== undefined) {
-      return reply.redirect(await approveBasic(judged.request, request), 302);
-    }
-    if (parameters['prompt'] === 'none') {
-      const violation = { error: 'login_required', description: 'The person has to sign in.' };
-      return reply.redirect(authorization.refuse({ ...judged.request, violation }), 302);
-    }
-    const { token, cookie } = await authorization.beginInteraction(parameters, cookieOf(request));
-    reply.header(
-      'set-cookie',
-      serialize(cookieName(), cookie, { path: '/', httpOnly: true, sameSite: 'lax', secure: isSecure() }),
-    );
-    return showForm(reply, judged.request, { token, handle: parameters['login_hint'] ?? '' });
-  });
+  scope.get(
+    '/authorize',
+    { config: access('public', { page: true }), exposeHeadRoute: false },
+    async (request, reply) => {
+      if (request.url.length > MOST_ADDRESS) throw oidcErrors.uri_too_long();
+      const parameters = readParameters(new URL(request.url, 'http://query').searchParams);
+      const judged = await authorization.judge(parameters);
+      if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 302);
+      if (request.headers.authorization !== undefined) {
+        return reply.redirect(await approveBasic(judged.request, request), 302);
+      }
+      if (parameters['prompt'] === 'none') {
+        const violation = { error: 'login_required', description: 'The person has to sign in.' };
+        return reply.redirect(authorization.refuse({ ...judged.request, violation }), 302);
+      }
+      const { token, cookie } = await authorization.beginInteraction(parameters, cookieOf(request));
+      reply.header(
+        'set-cookie',
+        serialize(cookieName(), cookie, { path: '/', httpOnly: true, sameSite: 'lax', secure: isSecure() }),
+      );
+      return showForm(reply, judged.request, { token, handle: parameters['login_hint'] ?? '' });
+    },
+  );
 
   // A cross-site POST arrives without our cookie, so it becomes the same request by GET.
   scope.post(
     '/authorize',
-    { config: access('public'), schema: { body: AuthorizeBody } },
+    { config: access('public', { page: true }), schema: { body: AuthorizeBody } },
     async (request, reply) => {
       const search = new URLSearchParams();
       for (const [name, values] of Object.entries(request.body)) {
@@ -74,7 +78,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
 
   scope.post(
     '/authorize/login',
-    { config: access('public'), schema: { body: LoginBody } },
+    { config: access('public', { page: true }), schema: { body: LoginBody } },
     async (request, reply) => {
       const { interaction: token, handle, password } = request.body;
       if (request.headers['sec-fetch-site'] === 'cross-site') throw oidcErrors.login_rejected();

@@ -68,8 +68,8 @@ const KNOWN = [
 
 /** @throws invalid_request when a parameter comes twice (RFC 6749 §3.1) */
 export function readParameters(search: URLSearchParams): Parameters {
-  const names = [...search.keys()];
-  const repeated = names.find((name, index) => names.indexOf(name) !== index);
+  const seen = new Set<string>();
+  const repeated = [...search.keys()].find((name) => seen.size === seen.add(name).size);
   if (repeated !== undefined) {
     const details = [{ path: repeated.slice(0, 100), message: 'must not come more than once' }];
     throw oidcErrors.invalid_request({ details });

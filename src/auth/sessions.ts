@@ -1,0 +1,193 @@
+import type { Clock } from '../kernel/clock.js';
+import { httpErrors } from '../kernel/errors.js';
+import type { Origin } from '../kernel/http.js';
+import type { Session, User } from '../kernel/schemas.js';
+import { newId, type Random, sha256 } from '../kernel/secrets.js';
+import type { Audit } from '../ops/audit.js';
+import { authErrors } from './errors.js';
+import {
+  type SessionDocument,
+  type Sessions,
+  sessionView,
+  type UserDocument,
+  type Users,
+  userView,
+} from './store.js';
+import type { Claims, SessionTokens } from './tokens.js';
+
+/** Sessions: how they begin, go on and end. */
+
+/** Who makes a request. */
+export interface Identity {
+  user: User;
+  session: Session;
+}
+
+export interface Tokens {
+  accessToken: string;
+  refreshToken: string;
+  expiresIn: number;
+}
+
+export interface SessionService {
+  /** Begins a session and records why. */
+  begin(user: UserDocument, event: string, origin: Origin): Promise<Tokens & { user: User }>;
+  /** Exchanges a refresh token for its one successor. @throws INVALID_REFRESH_TOKEN, REFRESH_TOKEN_REUSED */
+  refresh(refreshToken: string, origin: Origin): Promise<Tokens>;
+  /** Who sends this Authorization header, as the store has it now. @throws UNAUTHENTICATED, TOKEN_EXPIRED */
+  authenticate(authorization: string | undefined): Promise<Identity>;
+  /** Ends the session of a token, the user's others or all of them; nothing when it has ended already. */
+  logout(
+    input: { authorization?: string; refreshToken?: string; scope: LogoutScope },
+    origin: Origin,
+  ): Promise<void>;
+}
+
+export type LogoutScope = 'local' | 'others' | 'global';
+
+export interface SessionDependencies {
+  users: Users;
+  sessions: Sessions;
+  tokens: SessionTokens;
+  audit: Audit;
+  clock: Clock;
+  random: Random;
+  /** Seconds. */
+  refreshTtl: number;
+  sessionMaxAge: number;
+}
+
+const bearer = (error?: string) => ({
+  'www-authenticate': `Bearer realm="api"${error ? `, error="${error}"` : ''}`,
+});
+
+/** How long the token before the current one still gets the same successor, in milliseconds: two tabs, a lost answer. */
+const REUSE_WINDOW = 30_000;
+
+export function createSessionService(deps: SessionDependencies): SessionService {
+  const { users, sessions, tokens, audit, clock, random } = deps;
+
+  const expiry = (createdAt: number): number =>
+    Math.min(clock.now() + deps.refreshTtl * 1000, createdAt + deps.sessionMaxAge * 1000);
+
+  const issue = (session: SessionDocument, refreshId: string): Tokens => ({
+    accessToken: tokens.access(session),
+    refreshToken: tokens.refresh(session, refreshId),
+    expiresIn: tokens.accessTtl,
+  });
+
+  /** The session and its user, if both are alive now. */
+  const findAlive = async (
+    claims: Claims,
+  ): Promise<{ user: UserDocument; session: SessionDocument } | null> => {
+    const [user, session] = await Promise.all([
+      users.findOne({ id: claims.sub }),
+      sessions.findOne({ id: claims.sid }),
+    ]);
+    return user && session && isAlive(user, session, clock.now()) ? { user, session } : null;
+  };
+
+  return {
+    async begin(user, event, { ip }) {
+      const now = clock.now();
+      const refreshId = tokens.firstId();
+      const session: SessionDocument = {
+        id: newId('ses_', clock, random),
+        userId: user.id,
+        epoch: user.sessionEpoch,
+        currentId: sha256(refreshId),
+        rotatedAt: now,
+        createdAt: now,
+        expiresAt: expiry(now),
+      };
+      // Both writes share one commit.
+      await Promise.all([sessions.insert(session), audit.record({ event, subject: user.id, ip })]);
+      return { user: userView(user), ...issue(session, refreshId) };
+    },
+
+    async refresh(refreshToken, { ip }) {
+      const verdict = tokens.verifyRefresh(refreshToken);
+      const alive = verdict && !verdict.isExpired ? await findAlive(verdict.claims) : null;
+      if (!verdict || !alive) throw authErrors.INVALID_REFRESH_TOKEN();
+      const { claims } = verdict;
+      const { id, createdAt } = alive.session;
+      const presented = sha256(claims.jti);
+      const successors = tokens.successorsOf(id, claims.jti);
+      const [nextId] = successors;
+      const rotated = await sessions.updateOne(
+        { id, currentId: presented, revokedAt: null },
+        {
+          set: {
+            previousId: presented,
+            currentId: sha256(nextId),
+            rotatedAt: clock.now(),
+            expiresAt: expiry(createdAt),
+          },
+        },
+      );
+      if (rotated) return issue(rotated, nextId);
+
+      // Somebody was first. Inside the window everybody gets what that one got; later it is a stolen token.
+      const session = await sessions.findOne({ id, revokedAt: null });
+      if (!session) throw authErrors.INVALID_REFRESH_TOKEN();
+      const inWindow = session.previousId === presented && clock.now() - session.rotatedAt <= REUSE_WINDOW;
+      if (inWindow) {
+        const same = successors.find((successor) => sha256(successor) === session.currentId);
+        if (same) return issue(session, same);
+        // The first one refreshed where a secret was in use that is not known here yet. Nobody stole anything.
+        throw authErrors.INVALID_REFRESH_TOKEN();
+      }
+      await sessions.updateOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
+      await audit.record({ event: 'refresh.reused', subject: session.userId, ip });
+      throw authErrors.REFRESH_TOKEN_REUSED();
+    },
+
+    async authenticate(authorization) {
+      if (authorization === undefined) throw httpErrors.UNAUTHENTICATED({ headers: bearer() });
+      const verdict = tokens.verifyBearer(authorization);
+      if (!verdict) throw httpErrors.UNAUTHENTICATED({ headers: bearer('invalid_token') });
+      if (verdict.isExpired) throw authErrors.TOKEN_EXPIRED({ headers: bearer('invalid_token') });
+      const alive = await findAlive(verdict.claims);
+      if (!alive) throw httpErrors.UNAUTHENTICATED({ headers: bearer('invalid_token') });
+      return { user: userView(alive.user), session: sessionView(alive.session) };
+    },
+
+    async logout({ authorization, refreshToken, scope }, { ip }) {
+      const verdicts = [
+        authorization === undefined ? null : tokens.verifyBearer(authorization),
+        refreshToken === undefined ? null : tokens.verifyRefresh(refreshToken),
+      ].filter((verdict) => verdict !== null);
+      const verdict = verdicts.find(({ isExpired }) => !isExpired) ?? verdicts[0];
+      if (!verdict) {
+        const isAnonymous = (authorization ?? refreshToken) === undefined;
+        throw httpErrors.UNAUTHENTICATED({ headers: isAnonymous ? bearer() : bearer('invalid_token') });
+      }
+      // People come back after the access token has expired. It still ends its own session, and nothing more.
+      if (verdict.isExpired && scope !== 'local') {
+        throw authErrors.TOKEN_EXPIRED({ headers: bearer('invalid_token') });
+      }
+      const alive = await findAlive(verdict.claims);
+      if (!alive) return;
+      const { user, session } = alive;
+      if (scope === 'local') {
+        await sessions.updateOne({ id: session.id, revokedAt: null }, { set: { revokedAt: clock.now() } });
+      } else {
+        // One write ends them all; what it spares is named in the same write.
+        const kept =
+          scope === 'others' ? { set: { keptSession: session.id } } : { unset: ['keptSession' as const] };
+        await users.updateOne({ id: user.id }, { inc: { sessionEpoch: 1 }, ...kept });
+      }
+      await audit.record({ event: 'logout', subject: user.id, ip, detail: scope });
+    },
+  };
+}
+
+function isAlive(user: UserDocument, session: SessionDocument, now: number): boolean {
+  return (
+    session.userId === user.id &&
+    session.revokedAt === undefined &&
+    session.expiresAt > now &&
+    user.suspendedAt === undefined &&
+    (session.epoch === user.sessionEpoch || session.id === user.keptSession)
+  );
+}
