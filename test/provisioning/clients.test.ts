@@ -198,3 +198,22 @@ t.test('a long list of clients comes in pages, each client once', async (t) => {
     t.equal(status, query.includes('[') ? 200 : 400, query);
   }
 });
+
+t.test('[140] an address that browsers and parsers read differently cannot be registered', async (t) => {
+  const idp = await idpApp(t);
+  for (const uri of [
+    ...[
+      'https:app.example.test/cb',
+      'https:/app.example.test/cb',
+      'https:///app.example.test/cb',
+      'http:127.0.0.1/cb',
+    ],
+    ...[
+      "https://app.example.test;script-src'x'/cb",
+      'https://app,example.test/cb',
+      'https://app%2eexample.test/cb',
+    ],
+  ]) {
+    t.equal((await idp.admin('POST', '/v1/clients', { redirect_uris: uri })).status, 400, uri);
+  }
+});
