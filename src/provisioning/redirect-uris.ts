@@ -1,6 +1,6 @@
 import { isLoopback } from '../kernel/public-url.js';
 
-/** Two slashes, a host of plain letters and at most a port: nothing to repair, and nothing that ends a directive of a policy. */
+/** Two slashes, a host and at most a port: nothing for a browser to repair or for its policy to trip over. */
 const WEB_ORIGIN = /^https?:\/\/([\w.-]+|\[[\da-f:.]+\])(:\d+)?([/?]|$)/i;
 
 /**
