@@ -8,7 +8,7 @@ import { createPasswords } from './kernel/passwords.js';
 import { createAuthorization } from './oidc/authorize/service.js';
 import { createKeys } from './oidc/keys.js';
 import type { Directory } from './oidc/model.js';
-import { oidcPlugin } from './oidc/plugin.js';
+import { insertedMetadataPlugin, oidcPlugin } from './oidc/plugin.js';
 import { grantCollection, interactionCollection } from './oidc/store.js';
 import { createTokenService } from './oidc/tokens.js';
 import { createAudit } from './ops/audit.js';
@@ -112,6 +112,11 @@ export async function mountIdp(
     });
     if (prefix !== '') await scope.register(healthPlugin, { store, wrap: (state) => state });
   });
+  if (new URL(issuer()).pathname !== '/') {
+    await openScope(fastify, { ...rules, prefix: '', own404: false }, async (scope) => {
+      await scope.register(insertedMetadataPlugin, { issuer });
+    });
+  }
   // Every collection is declared by now: what is wrong with the store stops the start.
   await store.ready();
   return store;

@@ -16,7 +16,8 @@ export interface OidcPluginOptions extends AuthorizePluginOptions {
   keys: Keys;
 }
 
-const SHORTLY = 'public, max-age=300';
+const PUBLISHED = access('public', { cache: 'public, max-age=300', crossOrigin: true });
+const WELL_KNOWN = '/.well-known/oauth-authorization-server';
 const FORM_LIMIT = 16 * 1024;
 const TOKEN_LIMIT = 64 * 1024;
 
@@ -30,15 +31,9 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
   await scope.register(formbody, { bodyLimit: FORM_LIMIT });
   await scope.register(authorizePlugin, options);
 
-  const published = access('public', { cache: SHORTLY, crossOrigin: true });
-  for (const path of ['/.well-known/openid-configuration', '/.well-known/oauth-authorization-server']) {
-    scope.get(path, { config: published }, async (_request, reply) => {
-      reply.header('cross-origin-resource-policy', 'cross-origin');
-      return providerMetadata(issuer());
-    });
-  }
+  describeProvider(scope, ['/.well-known/openid-configuration', WELL_KNOWN], issuer);
   for (const path of ['/.well-known/jwks.json', '/jwks']) {
-    scope.get(path, { config: published }, async (_request, reply) => {
+    scope.get(path, { config: PUBLISHED }, async (_request, reply) => {
       reply.header('cross-origin-resource-policy', 'cross-origin');
       return keys.jwks;
     });
@@ -80,6 +75,24 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
       });
     },
   });
+}
+
+/** Where RFC 8414 §3.1 looks for an issuer with a path: before the path, and so outside of our prefix. */
+export async function insertedMetadataPlugin(scope: Scope, { issuer }: { issuer(): string }): Promise<void> {
+  // Nobody asks beforehand for a plain GET, and the root's preflights may be the host's.
+  scope.addHook('onRequest', async (_request, reply) => {
+    reply.header('access-control-allow-origin', '*');
+  });
+  describeProvider(scope, [WELL_KNOWN + new URL(issuer()).pathname], issuer);
+}
+
+function describeProvider(scope: Scope, paths: string[], issuer: () => string): void {
+  for (const path of paths) {
+    scope.get(path, { config: PUBLISHED }, async (_request, reply) => {
+      reply.header('cross-origin-resource-policy', 'cross-origin');
+      return providerMetadata(issuer());
+    });
+  }
 }
 
 /** The access token in the header or in the form (RFC 6750 §2), never in the query. @throws invalid_request when in both */

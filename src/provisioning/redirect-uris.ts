@@ -1,5 +1,8 @@
 import { isLoopback } from '../kernel/public-url.js';
 
+/** Two slashes, a host and at most a port: nothing for a browser to repair or for its policy to trip over. */
+const WEB_ORIGIN = /^https?:\/\/([\w.-]+|\[[\da-f:.]+\])(:\d+)?([/?]|$)/i;
+
 /**
  * Which redirect URIs a client may register (RFC 9700 §4.1, RFC 8252 §7): https, http to this machine, or the
  * reverse-DNS scheme of a native application. Anything a browser or a parser could read as somewhere else is out.
@@ -12,8 +15,9 @@ export function redirectUriProblem(uri: string, allowHttp: boolean): string | nu
     return 'must hold no spaces, control characters, wildcard, backslash or fragment';
   if (!URL.canParse(uri)) return 'must be an absolute URI';
   const { protocol, hostname, username, password } = new URL(uri);
-  if (username || password || /^[a-z]+:\/\/[^/?]*@/i.test(uri)) return 'must hold no user name or password';
-  if (/^https?:/i.test(uri) && !/^https?:\/\//i.test(uri)) return 'must be an absolute URI';
+  if (username || password) return 'must hold no user name or password';
+  const isWeb = protocol === 'https:' || protocol === 'http:';
+  if (isWeb && !WEB_ORIGIN.test(uri)) return 'must name a host, like https://app.example.com/callback';
   if (protocol === 'https:') return null;
   if (protocol === 'http:') {
     return isLoopback(hostname) || allowHttp ? null : 'must be https; http reaches this machine only';

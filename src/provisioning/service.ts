@@ -188,7 +188,7 @@ function uriProblems(field: string, uris: string[], allowHttp: boolean): ErrorDe
   });
 }
 
-const canonical = (handle: string): string => handle.normalize('NFC').toLowerCase();
+const canonical = (handle: string): string => handle.toLowerCase().normalize('NFC');
 
 /** @throws VALIDATION_ERROR */
 function canonicalHandle(handle: string): string {

@@ -15,7 +15,7 @@ import { temporaryFolder } from './tmp.js';
 /** An identity provider of its own for each test. */
 
 export const ISSUER = 'https://id.example.test';
-export const ADMIN_TOKEN = 'admin-Vh3kTz9pLw6QyD1nXc8RbMs5';
+export const ADMIN_TOKEN = 'operator-Vh3kTz9pLw6QyD1nXc8RbMs5';
 export const SEED = '5d9c1e8a70f3b264c6e1d8f05a9b3742e7160fca8d35b94c2e6f01a7d8c3b549';
 /** A code verifier of RFC 7636, and nothing a client may send unless it sent the challenge. */
 export const VERIFIER = 'dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk';

@@ -175,3 +175,18 @@ t.test('[163] the issuer loses one trailing slash; the host application can ask 
   await t.rejects(async () => twice.ready(), /registered on this instance already/);
   await twice.close();
 });
+
+t.test('an issuer with a path is also described where RFC 8414 looks for it', async (t) => {
+  const publicUrl = `${ISSUER}/tenant/idp`;
+  const mounted = await idpApp(t, { publicUrl, prefix: '/tenant/idp' });
+  const behindProxy = await idpApp(t, { publicUrl });
+  for (const idp of [mounted, behindProxy]) {
+    const { body, text } = await idp.request('GET', OPENID_CONFIGURATION);
+    t.equal(body.issuer, publicUrl);
+    t.equal(body.token_endpoint, `${publicUrl}/token`);
+    const inserted = await idp.server.fastify.inject('/.well-known/oauth-authorization-server/tenant/idp');
+    t.equal(inserted.statusCode, 200);
+    t.equal(inserted.body, text);
+    t.equal(inserted.headers['access-control-allow-origin'], '*');
+  }
+});

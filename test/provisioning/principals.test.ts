@@ -192,6 +192,22 @@ t.test('[119] a taken handle answers 409 and changes nothing, whoever holds it',
   t.equal(await principals.count(), 2);
 });
 
+t.test('[118][119] two spellings of one handle are one handle', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient();
+  // Lower case has a composed form where upper case has none.
+  for (const [first, second] of [
+    ['J\u030cane', '\u01f0ane'],
+    ['\u00c5sa', 'a\u030asa'],
+    ['\u212aim', 'kim'],
+  ]) {
+    t.equal((await signUp(idp, { handle: first, password: PASSWORD })).status, 201);
+    t.equal((await signUp(idp, { handle: second, password: PASSWORD })).status, 409, `${second}`);
+    const who = { sub: '', handle: second as string, password: PASSWORD };
+    t.equal((await idp.authorize(client, who)).status, 302, `${second}`);
+  }
+});
+
 t.test('[46][119] of 50 accounts and agents of one handle at once one comes into being', async (t) => {
   const idp = await idpApp(t);
   const bodies = Array.from({ length: 50 }, (_, index) => ({

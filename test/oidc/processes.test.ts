@@ -1,0 +1,129 @@
+import t, { type Test } from 'tap';
+import { type Answer, basic, PASSWORD, parseJson } from '../kit/app.js';
+import {
+  ADMIN_TOKEN,
+  authorizePath,
+  CALLBACK,
+  codeIn,
+  idpOptions,
+  type RegisteredClient,
+  redemption,
+  SEED,
+} from '../kit/idp.js';
+import { compiled, startProgram } from '../kit/process.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+/** Four processes on one SQLite file, each of which logs everything it can. */
+
+const PROCESSES = 4;
+
+async function post(
+  url: string,
+  body: object | string,
+  headers: Record<string, string> = {},
+): Promise<{ status: number; body: Answer['body'] }> {
+  const isForm = typeof body === 'string';
+  const type = isForm ? 'application/x-www-form-urlencoded' : 'application/json';
+  const payload = isForm ? body : JSON.stringify(body);
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: { 'content-type': type, ...headers },
+    body: payload,
+    redirect: 'manual',
+  });
+  return { status: response.status, body: parseJson(await response.text()) };
+}
+
+/** `count` calls, spread over all processes. */
+const spread = <T>(urls: string[], count: number, call: (url: string) => Promise<T>): Promise<T[]> =>
+  Promise.all(Array.from({ length: count }, (_, index) => call(urls[index % urls.length] as string)));
+
+async function start(t: Test) {
+  const options = JSON.stringify({ ...idpOptions(temporaryFolder(t)), logLevel: 'trace' });
+  const programs = Array.from({ length: PROCESSES }, () =>
+    startProgram(t, compiled('test/kit/idp-server.js'), { args: [options] }),
+  );
+  const urls = await Promise.all(programs.map((program) => program.url()));
+  const admin = { authorization: `Bearer ${ADMIN_TOKEN}` };
+  const made = await post(`${urls[0]}/v1/clients`, { redirect_uris: CALLBACK }, admin);
+  const client = { id: made.body.client_id, secret: made.body.client_secret, redirectUri: CALLBACK };
+  const { body: agent } = await post(`${urls[1]}/v1/agents`, { handle: 'agent@example.test' }, admin);
+  return { programs, urls, client, agent };
+}
+
+async function codeFor(url: string, client: RegisteredClient, authorization: string): Promise<string> {
+  const answer = await fetch(url + authorizePath(client), { headers: { authorization }, redirect: 'manual' });
+  return codeIn(answer.headers.get('location') ?? undefined);
+}
+
+t.test('four processes on one file', async (t) => {
+  const { programs, urls, client, agent } = await start(t);
+  const [url] = urls as [string];
+  const authorization = basic(agent.handle, agent.password);
+  const secrets = [client.secret, agent.password, ADMIN_TOKEN, SEED, PASSWORD];
+
+  await t.test('[156] redeem one code once, and kill what it bought when it comes again', async (t) => {
+    for (let round = 0; round < 5; round++) {
+      const code = await codeFor(url, client, authorization);
+      const form = redemption(client, code);
+      const answers = await spread(urls, 50, (url) => post(`${url}/token`, form));
+      const winners = answers.filter(({ status }) => status === 200);
+      t.equal(winners.length, 1);
+      t.equal(
+        answers.filter(({ status, body }) => status === 400 && body.error === 'invalid_grant').length,
+        49,
+      );
+      const token = winners[0]?.body.access_token;
+      secrets.push(code, token, winners[0]?.body.id_token);
+      const known = await spread(urls, PROCESSES, async (url) => {
+        const headers = { authorization: `Bearer ${token}` };
+        return (await fetch(`${url}/userinfo`, { headers })).status;
+      });
+      t.same(known, [401, 401, 401, 401]);
+    }
+  });
+
+  await t.test('[46][119] make one account of one handle', async (t) => {
+    const body = { handle: 'same@example.test', password: PASSWORD };
+    const answers = await spread(urls, 50, (url) => post(`${url}/v1/accounts`, body));
+    t.same(answers.map(({ status }) => status).sort(), [201, ...Array(49).fill(409)]);
+  });
+
+  await t.test('[13][25] log no secret and no query, whatever goes wrong', async (t) => {
+    const canary = 'canary-5QmXv8';
+    const code = await codeFor(url, client, authorization);
+    const { body } = await post(`${url}/token`, redemption(client, code));
+    secrets.push(code, body.access_token, body.id_token, canary);
+    const form = await fetch(
+      url + authorizePath(client, { state: canary, nonce: canary, login_hint: canary }),
+    );
+    const interaction = /name="interaction" value="([^"]+)/.exec(await form.text())?.[1] as string;
+    const cookie = form.headers.getSetCookie()[0]?.split(';', 1)[0] as string;
+    secrets.push(interaction, cookie.split('=')[1]);
+    const login = new URLSearchParams({
+      interaction,
+      handle: 'same@example.test',
+      password: canary,
+    }).toString();
+    await post(`${url}/authorize/login`, login, { cookie });
+    await post(`${url}/authorize/login?${login}`, '{', { cookie });
+    await post(`${url}/token?${redemption(client, code)}`, redemption(client, canary));
+    await post(`${url}/v1/accounts`, { handle: `${canary}:`, password: canary });
+    await post(`${url}/v1/agents`, {}, { authorization: `Bearer ${canary}` });
+    for (const path of [
+      `/userinfo?access_token=${canary}`,
+      `/${canary}`,
+      `/%zz${canary}`,
+      `/authorize?${canary}`,
+    ]) {
+      await fetch(url + path, { headers: { authorization: basic('agent@example.test', canary) } });
+      await fetch(url + path, { headers: { authorization: `Bearer ${canary}`, cookie: `idp=${canary}` } });
+      await fetch(url + path, { headers: { accept: 'text/html', 'x-request-id': canary } });
+    }
+    for (const program of programs) t.equal(await program.terminate(), null, 'it has no handler of its own');
+    const log = programs.flatMap(({ lines }) => lines).join('\n');
+    t.match(log, /"route":"\/token"/, 'something was logged');
+    for (const secret of secrets) t.notOk(log.includes(secret), secret);
+    t.notMatch(log, /client_id|redirect_uri|agent@example|"level":50/);
+  });
+});
