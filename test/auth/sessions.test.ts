@@ -385,6 +385,42 @@ t.test('an old secret still verifies, and what follows is signed with the new on
   t.equal((await done.request('GET', '/api/auth/me', { token: accessToken })).status, 401);
 });
 
+t.test('a twin that does not know the new secret yet is refused, and nobody is signed out', async (t) => {
+  const folder = temporaryFolder(t);
+  const old = await saasApp(t, { folder });
+  const { refreshToken } = await old.signUp();
+  const rolled = await saasApp(t, {
+    folder,
+    clock: old.clock,
+    random: countedRandom('rolled'),
+    jwtRefreshSecret: 'refresh-new-Gh5tRw9cNe3yUo7iAk1sDz',
+    jwtRefreshSecretPrevious: SECRETS.jwtRefreshSecret,
+  });
+  const first = await rolled.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+  t.equal(first.status, 200);
+  const twin = await old.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+  t.match(twin, { status: 401, body: { error: { code: 'INVALID_REFRESH_TOKEN' } } });
+  const onward = { refreshToken: first.body.data.refreshToken };
+  t.equal((await rolled.request('POST', '/api/auth/refresh', { body: onward })).status, 200);
+});
+
+t.test('logout takes whichever token still tells whose session it is', async (t) => {
+  const app = await saasApp(t);
+  const { accessToken: token, refreshToken } = await app.signUp();
+  const logout = (body: object, token?: string) =>
+    app.request('POST', '/api/auth/logout', { body, ...(token && { token }) });
+  app.clock.advance(16 * 60_000);
+  t.equal((await logout({ scope: 'global' }, token)).body.error.code, 'TOKEN_EXPIRED');
+  t.equal((await logout({ refreshToken }, 'garbage')).status, 200);
+  t.equal((await app.request('POST', '/api/auth/refresh', { body: { refreshToken } })).status, 401);
+
+  const other = await app.signUp();
+  app.clock.advance(16 * 60_000);
+  t.equal((await logout({}, other.accessToken)).status, 200, 'an expired one still ends its own session');
+  const again = { refreshToken: other.refreshToken };
+  t.equal((await app.request('POST', '/api/auth/refresh', { body: again })).status, 401);
+});
+
 t.test('logout ends this session, the others or all, from the next request on', async (t) => {
   const app = await saasApp(t);
   const { email, accessToken: a, refreshToken } = await app.signUp();

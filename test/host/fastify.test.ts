@@ -34,6 +34,7 @@ async function createHost(t: Test, lines: string[] = []): Promise<FastifyInstanc
   );
   host.setValidatorCompiler(() => (data) => ({ value: { validatedByHost: data } }));
   host.setSerializerCompiler(() => (data) => JSON.stringify({ serializedByHost: data }));
+  host.setReplySerializer((payload) => JSON.stringify({ repliedByHost: payload }));
   host.setErrorHandler((error: Error, _request, reply) =>
     reply.code(418).type('text/plain').send(`host error: ${error.message}`),
   );

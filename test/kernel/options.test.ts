@@ -161,6 +161,20 @@ t.test('what the environment says, as the types it should have', async (t) => {
   t.equal(without.values.accessTokenTtl, 900);
 });
 
+t.test('[33] whoever configures by code does not leave production', async (t) => {
+  const before = process.env['NODE_ENV'];
+  t.teardown(() => {
+    if (before === undefined) delete process.env['NODE_ENV'];
+    else process.env['NODE_ENV'] = before;
+  });
+  process.env['NODE_ENV'] = 'production';
+  t.match(
+    problemsOf(t, false, { jwtAccessSecret: 'secret' }).join(),
+    /JWT_ACCESS_SECRET.*JWT_REFRESH_SECRET/,
+  );
+  t.same(problemsOf(t, { ...PRODUCTION, NODE_ENV: 'production' }), []);
+});
+
 t.test('an unknown option is a typing error, not a silent default', async (t) => {
   t.match(problemsOf(t, DEVELOPMENT, { acessTokenTtl: 60 } as CreateServerOptions), [
     "'acessTokenTtl' is not an option.",
