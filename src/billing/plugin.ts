@@ -7,17 +7,28 @@ import type { Webhook } from './webhook.js';
 
 const BODY_LIMIT = 512 * 1024;
 
+/** The gateway gives up after ten seconds; whatever else hangs ends here. Milliseconds. */
+const PROVIDER_TIMEOUT = 15_000;
+
 /** What users buy and manage. */
 export async function billingPlugin(scope: Scope, { billing }: { billing: Billing }): Promise<void> {
   scope.post(
     '/billing/create-checkout-session',
-    { config: access('user'), schema: { body: CheckoutBody, response: { 200: CheckoutAnswer } } },
+    {
+      config: access('user'),
+      handlerTimeout: PROVIDER_TIMEOUT,
+      schema: { body: CheckoutBody, response: { 200: CheckoutAnswer } },
+    },
     async (request) => ok(await billing.checkout(request.saas.user, request.body)),
   );
 
   scope.post(
     '/billing/create-portal-session',
-    { config: access('user'), schema: { body: PortalBody, response: { 200: PortalAnswer } } },
+    {
+      config: access('user'),
+      handlerTimeout: PROVIDER_TIMEOUT,
+      schema: { body: PortalBody, response: { 200: PortalAnswer } },
+    },
     async (request) => ok(await billing.portal(request.saas.user, request.body.returnPath)),
   );
 }
