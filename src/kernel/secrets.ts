@@ -27,6 +27,12 @@ export function sha256(text: string): string {
   return createHash('sha256').update(text).digest('base64url');
 }
 
+/** Whether `secret` is the one whose SHA-256 the store keeps, in a time that tells nothing. */
+export function isSecretOf(secret: string, storedHash: string): boolean {
+  const [presented, stored] = [Buffer.from(sha256(secret)), Buffer.from(storedHash)];
+  return presented.length === stored.length && timingSafeEqual(presented, stored);
+}
+
 /** Compares two secrets in a time that depends on neither (both sides are hashed to equal length first). */
 export function secretsEqual(left: string, right: string): boolean {
   const digest = (text: string) => createHash('sha256').update(text).digest();

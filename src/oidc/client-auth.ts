@@ -1,5 +1,5 @@
 import { parseBasic } from '../kernel/basic.js';
-import { secretsEqual, sha256 } from '../kernel/secrets.js';
+import { isSecretOf, sha256 } from '../kernel/secrets.js';
 import { oidcErrors } from './errors.js';
 import type { Client, Directory } from './model.js';
 
@@ -34,7 +34,7 @@ export async function authenticateClient(
     if (client && client.secretHash === undefined) return client;
     throw refuse();
   }
-  const isRight = secretsEqual(sha256(secret), client?.secretHash ?? NOBODY);
+  const isRight = isSecretOf(secret, client?.secretHash ?? NOBODY);
   if (!client || !isRight) throw refuse();
   return client;
 }

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../kernel/clock.js';
-import { newId, newToken, type Random, secretsEqual, sha256 } from '../kernel/secrets.js';
+import { isSecretOf, newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import { principalClaims } from './claims.js';
 import { oidcErrors } from './errors.js';
@@ -122,7 +122,8 @@ export function createTokenService(deps: TokenDependencies): TokenService {
 function isVerified(challenge: string | undefined, verifier: string | undefined): boolean {
   if (challenge === undefined) return verifier === undefined;
   if (verifier === undefined || !/^[\w.~-]{43,128}$/.test(verifier)) return false;
-  return secretsEqual(sha256(verifier), challenge);
+  // S256 is the form in which our store keeps secrets, too.
+  return isSecretOf(verifier, challenge);
 }
 
 /** `at_hash` for Ed25519: the left half of SHA-512 (OIDC Core §3.1.3.6). */

@@ -2,7 +2,7 @@ import type { Clock } from '../kernel/clock.js';
 import { defineErrors, type ErrorDetail, httpErrors } from '../kernel/errors.js';
 import type { Origin } from '../kernel/http.js';
 import type { IsGone, Passwords } from '../kernel/passwords.js';
-import { newId, newToken, type Random, secretsEqual, sha256 } from '../kernel/secrets.js';
+import { isSecretOf, newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import { RefusedSelector, UniqueViolation } from '../storage/collection.js';
 import { redirectUriProblem } from './redirect-uris.js';
@@ -102,7 +102,7 @@ export function createPrincipals(
         ? null
         : await principals.findOne({ handle: canonical(handle) });
       const ok = password.startsWith(GENERATED)
-        ? secretsEqual(sha256(password), candidate?.secretHash ?? NOBODY)
+        ? isSecretOf(password, candidate?.secretHash ?? NOBODY)
         : (await passwords.verify(candidate?.passwordHash ?? null, password, isGone)).ok;
       return ok && candidate?.state === 'active' ? candidate : null;
     },
