@@ -107,8 +107,10 @@ function checkTogether(values: SaasConfiguration, report: Report): void {
 
 function originProblem(origin: string): string | undefined {
   if (origin === '*') return undefined;
-  const isOrigin = URL.canParse(origin) && new URL(origin).origin === origin && origin !== 'null';
+  // A pattern like https://*.example parses, and would match nothing.
+  const isExact = origin !== 'null' && !origin.includes('*');
+  const isOrigin = isExact && URL.canParse(origin) && new URL(origin).origin === origin;
   return isOrigin
     ? undefined
-    : 'must list origins as browsers send them: https://app.example, without a path.';
+    : 'must list origins as browsers send them: https://app.example, without a path or a pattern.';
 }

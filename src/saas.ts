@@ -8,8 +8,10 @@ import { createAuth, type Identity } from './auth/service.js';
 import { sessionCollection, userCollection } from './auth/store.js';
 import { createSessionTokens } from './auth/tokens.js';
 import { createUserDirectory, type UserDirectory } from './auth/users.js';
-import { webhookPlugin } from './billing/plugin.js';
-import { webhookEventCollection } from './billing/store.js';
+import { createGateway } from './billing/gateway.js';
+import { billingPlugin, webhookPlugin } from './billing/plugin.js';
+import { createBilling } from './billing/service.js';
+import { customerCollection, webhookEventCollection } from './billing/store.js';
 import { createWebhook } from './billing/webhook.js';
 import { allowOrigins } from './kernel/cors.js';
 import { renderEnvelope } from './kernel/errors.js';
@@ -104,6 +106,17 @@ export async function mountSaas(
     random,
   });
 
+  const billing = createBilling({
+    customers: customerCollection(store),
+    gateway: values.paymentSecretKey
+      ? createGateway(values.paymentSecretKey, values.paymentApiUrl)
+      : undefined,
+    prices: values.billingPrices?.map((pair) => pair.slice(0, pair.indexOf('='))),
+    publicUrl: publicUrl.get,
+    returnPath: values.billingReturnUrlRelative,
+    clock,
+  });
+
   const requireUser: Guard = async (request) => {
     request.saas = await auth.authenticate(request.headers.authorization);
   };
@@ -130,6 +143,7 @@ export async function mountSaas(
     await api.register(authPlugin, { auth });
     await api.register(profilePlugin, { rename: directory.rename });
     await api.register(settingsPlugin, { settings });
+    await api.register(billingPlugin, { billing });
     await api.register(webhookPlugin, { webhook });
     await api.register(healthPlugin, { store, lifecycle, wrap: ok });
   });

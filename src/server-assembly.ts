@@ -6,8 +6,9 @@ import fastify, {
   type FastifyRequest,
   LogController,
 } from 'fastify';
+import fp from 'fastify-plugin';
 import { httpErrors } from './kernel/errors.js';
-import { fallThrough, openScope, type ScopeRules } from './kernel/http.js';
+import { type AnswerRules, fallThrough, openScope, refuse } from './kernel/http.js';
 import type { Resolved } from './kernel/options.js';
 import { requestIds } from './kernel/request-ids.js';
 import type { Random } from './kernel/secrets.js';
@@ -50,7 +51,7 @@ export interface Assembly<Values> {
   surroundings: Surroundings;
   /** Registers the plugin and answers with the store it opened. */
   mount(app: FastifyInstance): Promise<Store>;
-  renderError: ScopeRules['renderError'];
+  renderError: AnswerRules['renderError'];
   /** Puts the state of `/health` and `/ready` at the root into shape. */
   wrapHealth(state: { status: 'ok' }): object;
   /** The mount point that a stripped mount replaces first, then the others. Absent: no middleware. */
@@ -63,7 +64,7 @@ const SECOND = 1000;
  * Every limit that Node and Fastify leave open is set: a client that sends slowly or not at all is
  * disconnected within 15 seconds.
  */
-function createHardened({ server, random, renderError }: Assembly<unknown>): FastifyInstance {
+function createHardened({ server, random }: Assembly<unknown>, rules: AnswerRules): FastifyInstance {
   const { logLevel, trustProxy } = server.values;
   const nextId = requestIds(random);
   const app = fastify({
@@ -81,8 +82,7 @@ function createHardened({ server, random, renderError }: Assembly<unknown>): Fas
     http: { headersTimeout: 8 * SECOND, connectionsCheckingInterval: SECOND, maxHeaderSize: 16 * 1024 },
     // What the router refuses before any scope is reached, a broken percent-encoding above all.
     frameworkErrors: (_error, request: FastifyRequest, reply: FastifyReply) => {
-      const { type, body } = renderError(httpErrors.VALIDATION_ERROR(), request, request.id);
-      reply.code(400).header('x-request-id', request.id).type(type).send(body);
+      refuse(rules, httpErrors.VALIDATION_ERROR(), request, reply);
     },
   });
   app.server.maxConnections = 16_384;
@@ -105,21 +105,20 @@ class OneLineLog extends LogController {
 export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | MiddlewareServer<Values> {
   const { server, configuration, mountPoints } = assembly;
   const { lifecycle, publicUrl, requestId } = assembly.surroundings;
-  const app = createHardened(assembly);
-  app.register(async (root) => {
+  const rules: AnswerRules = {
+    renderError: assembly.renderError,
+    requestId,
+    https: () => publicUrl.get().startsWith('https:'),
+  };
+  const app = createHardened(assembly, rules);
+  // Unwrapped, so that `app` has the plugin's decorator for the routes that others add.
+  const unwrapped = fp(async (root: FastifyInstance) => {
     const store = await assembly.mount(root);
-    const rules: ScopeRules = {
-      prefix: '',
-      guards: {},
-      renderError: assembly.renderError,
-      requestId,
-      https: () => publicUrl.get().startsWith('https:'),
-      own404: true,
-    };
-    await openScope(root, rules, async (scope) => {
+    await openScope(root, { ...rules, prefix: '', guards: {}, own404: true }, async (scope) => {
       await scope.register(healthPlugin, { store, lifecycle, wrap: assembly.wrapHealth });
     });
   });
+  app.register(unwrapped);
 
   let stopping: Promise<void> | undefined;
   const stop = (): Promise<void> => {

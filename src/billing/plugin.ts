@@ -1,10 +1,26 @@
 import type { IncomingMessage } from 'node:http';
 import { access, type Scope } from '../kernel/http.js';
 import { ok } from '../kernel/schemas.js';
-import { WebhookAnswer } from './schemas.js';
+import { CheckoutAnswer, CheckoutBody, PortalAnswer, PortalBody, WebhookAnswer } from './schemas.js';
+import type { Billing } from './service.js';
 import type { Webhook } from './webhook.js';
 
 const BODY_LIMIT = 512 * 1024;
+
+/** What users buy and manage. */
+export async function billingPlugin(scope: Scope, { billing }: { billing: Billing }): Promise<void> {
+  scope.post(
+    '/billing/create-checkout-session',
+    { config: access('user'), schema: { body: CheckoutBody, response: { 200: CheckoutAnswer } } },
+    async (request) => ok(await billing.checkout(request.saas.user, request.body)),
+  );
+
+  scope.post(
+    '/billing/create-portal-session',
+    { config: access('user'), schema: { body: PortalBody, response: { 200: PortalAnswer } } },
+    async (request) => ok(await billing.portal(request.saas.user, request.body.returnPath)),
+  );
+}
 
 /** Where the payment provider delivers its events: the raw body counts, byte by byte. */
 export async function webhookPlugin(scope: Scope, { webhook }: { webhook: Webhook }): Promise<void> {

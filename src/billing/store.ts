@@ -25,3 +25,18 @@ export function webhookEventCollection(store: Store): WebhookEvents {
     indexes: [['receivedAt'], ['objectId'], ['outcome', 'receivedAt'], ['leaseUntil'], ['owner']],
   });
 }
+
+/** A user as the payment provider knows them. */
+export interface CustomerDocument {
+  /** The user's id: one customer for each. */
+  id: string;
+  /** The provider's. */
+  customerId: string;
+  createdAt: number;
+}
+
+export type Customers = Collection<CustomerDocument>;
+
+export function customerCollection(store: Store): Customers {
+  return store.collection<CustomerDocument>('customers', { unique: ['customerId'] });
+}

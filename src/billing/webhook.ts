@@ -3,13 +3,13 @@ import { defineErrors, httpErrors } from '../kernel/errors.js';
 import { newToken, type Random } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import { UniqueViolation } from '../storage/collection.js';
+import { billingErrors } from './errors.js';
 import { createSignatureVerifier } from './signature.js';
 import type { WebhookEventDocument, WebhookEvents } from './store.js';
 
 export const webhookErrors = defineErrors({
   INVALID_SIGNATURE: [400, 'The signature of the event is missing, wrong or too old.'],
   EVENT_IN_PROGRESS: [409, 'The same event is being processed. Deliver it again later.'],
-  BILLING_NOT_CONFIGURED: [503, 'Billing is not configured.'],
 });
 
 export type WebhookOutcome = 'duplicate' | 'ignored' | 'unmatched';
@@ -72,7 +72,7 @@ export function createWebhook({ secrets, events, audit, clock, random }: Webhook
 
   return {
     async receive({ signature, body, ip }) {
-      if (secrets.length === 0) throw webhookErrors.BILLING_NOT_CONFIGURED();
+      if (secrets.length === 0) throw billingErrors.BILLING_NOT_CONFIGURED();
       const matched = verifier.verify(signature, body, clock.now());
       if (!matched) {
         await audit.record({ event: 'webhook.rejected', ip });

@@ -16,25 +16,25 @@ export function keepDevelopmentSecrets(
   random: Random,
 ): Record<string, string> {
   const kept = readKept(file);
-  const missing = Object.entries(makers).filter(([name]) => kept[name] === undefined);
-  if (missing.length === 0) return kept;
+  const missing = Object.entries(makers).filter(([name]) => kept?.[name] === undefined);
+  if (kept && missing.length === 0) return kept;
 
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   const complete = { ...kept, ...Object.fromEntries(missing.map(([name, make]) => [name, make()])) };
   const draft = `${file}.${random.bytes(6).toString('hex')}`;
   writeFileSync(draft, `${JSON.stringify(complete, null, 2)}\n`, { mode: 0o600, flag: 'wx' });
   try {
-    // A link fails where a file stands already: then another program was first, and its secrets hold.
-    if (existsSync(file)) renameSync(draft, file);
+    // A link fails where a file stands by now: then another program was first, and its secrets hold.
+    if (kept) renameSync(draft, file);
     else linkSync(draft, file);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
   } finally {
     rmSync(draft, { force: true });
   }
-  return readKept(file);
+  return keepDevelopmentSecrets(file, makers, random);
 }
 
-function readKept(file: string): Record<string, string> {
-  return existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : {};
+function readKept(file: string): Record<string, string> | null {
+  return existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : null;
 }

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import querystring from 'node:querystring';
 import { Readable } from 'node:stream';
 import { SerializerSelector } from '@fastify/fast-json-stringify-compiler';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
@@ -12,6 +13,7 @@ import type {
   FastifySerializerCompiler,
   onRequestAsyncHookHandler,
   RawServerDefault,
+  RequestPayload,
   RouteOptions,
 } from 'fastify';
 import { type AppError, httpErrors, type Rendered, toAppError } from './errors.js';
@@ -33,16 +35,20 @@ export type Scope = FastifyInstance<
 /** Runs before the body is read and throws an `AppError` to refuse. */
 export type Guard = onRequestAsyncHookHandler;
 
-export interface ScopeRules {
-  /** Absolute path, `''` for the root. */
-  prefix: string;
-  /** Access level → the guard that enforces it. `public` needs none. */
-  guards: Record<string, Guard>;
+/** How answers look. */
+export interface AnswerRules {
   renderError(error: AppError, request: FastifyRequest, requestId: string): Rendered;
   /** The identifier of the answer, never taken from the client. */
   requestId(request: FastifyRequest): string;
   /** Whether people reach us over https; then browsers are told to insist on it. */
   https(): boolean;
+}
+
+export interface ScopeRules extends AnswerRules {
+  /** Absolute path, `''` for the root. */
+  prefix: string;
+  /** Access level → the guard that enforces it. `public` needs none. */
+  guards: Record<string, Guard>;
   /** Unknown paths below the prefix are ours. False where the prefix is the host's root. */
   own404: boolean;
 }
@@ -102,7 +108,7 @@ export async function openScope(
       setCompilers(scope);
       setBodyParser(scope);
       guardRoutes(scope, rules.guards);
-      scope.addHook('onRequest', async (request, reply) => beginAnswer(rules, request, reply));
+      scope.addHook('onRequest', (request, reply, done) => beginAnswer(rules, request, reply, done));
       scope.setChildLoggerFactory((logger, bindings, options) =>
         logger.child(bindings, { ...options, serializers: { ...options.serializers, req: describeRequest } }),
       );
@@ -119,20 +125,43 @@ export async function openScope(
 }
 
 /** Headers that every answer carries, and the refusals that need no body. */
-async function beginAnswer(rules: ScopeRules, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+function beginAnswer(
+  rules: ScopeRules,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  done: (refusal?: AppError) => void,
+): void {
   const next = request.is404 ? fallThrough.get(request.raw) : undefined;
   if (next) {
     reply.hijack();
     next();
     return;
   }
-  reply.headers(SECURITY_HEADERS);
-  reply.header('x-request-id', rules.requestId(request));
-  reply.header('cache-control', rulesOf(request).cache ?? 'no-store');
-  if (rules.https()) reply.header('strict-transport-security', `max-age=${ONE_YEAR}`);
+  const { cache } = rulesOf(request);
+  reply.headers(commonHeaders(rules, request));
+  if (cache !== undefined) reply.header('cache-control', cache);
   const encoding = request.headers['content-encoding'];
   // A decoder is attack surface that no client of ours needs.
-  if (encoding !== undefined && encoding !== 'identity') throw httpErrors.UNSUPPORTED_MEDIA_TYPE();
+  done(encoding === undefined || encoding === 'identity' ? undefined : httpErrors.UNSUPPORTED_MEDIA_TYPE());
+}
+
+function commonHeaders({ requestId, https }: AnswerRules, request: FastifyRequest): Record<string, string> {
+  return {
+    ...SECURITY_HEADERS,
+    'x-request-id': requestId(request),
+    'cache-control': 'no-store',
+    ...(https() && { 'strict-transport-security': `max-age=${ONE_YEAR}` }),
+  };
+}
+
+/** Answers what the router refused before it reached any scope. */
+export function refuse(
+  rules: AnswerRules,
+  error: AppError,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
+  return sendError(rules, error, request, reply.headers(commonHeaders(rules, request)));
 }
 
 /**
@@ -171,21 +200,27 @@ function setBodyParser(scope: Scope): void {
     if (body === '') done(null, {});
     else parse(request, body as string, done);
   });
-  scope.addHook('preParsing', async (request, _reply, payload) => replayParsedBody(request, payload));
-  scope.addHook('preValidation', async (request) => {
+  scope.addHook('preParsing', (request, _reply, payload, done) =>
+    done(null, replayParsedBody(request, payload)),
+  );
+  scope.addHook('preValidation', (request, _reply, done) => {
     if (request.body === undefined) request.body = {};
+    done();
   });
 }
 
 /** A host's middleware may have read the body already and left it in `req.body`; then it is parsed again, by our rules. */
-function replayParsedBody(
-  request: FastifyRequest,
-  payload: NodeJS.ReadableStream,
-): NodeJS.ReadableStream & { receivedEncodedLength?: number } {
+function replayParsedBody(request: FastifyRequest, payload: RequestPayload): RequestPayload {
   const parsed = (request.raw as IncomingMessage & { body?: unknown }).body;
-  if (parsed === undefined || !request.raw.readableEnded) return payload as NodeJS.ReadableStream;
-  const replay = Readable.from([Buffer.from(JSON.stringify(parsed))]);
-  return Object.assign(replay, { receivedEncodedLength: Number(request.headers['content-length'] ?? 0) });
+  if (parsed === undefined || !request.raw.readableEnded) return payload;
+  const isForm = request.headers['content-type']?.startsWith('application/x-www-form-urlencoded') === true;
+  const text = isForm
+    ? querystring.stringify(parsed as querystring.ParsedUrlQueryInput)
+    : JSON.stringify(parsed);
+  const replay: RequestPayload = Readable.from([Buffer.from(text)]);
+  // Its length is not that of the original, which Fastify compares with the header.
+  replay.receivedEncodedLength = Number(request.headers['content-length'] ?? 0);
+  return replay;
 }
 
 /** Log lines name the route, not the address: queries and paths carry tokens, codes and invitations. */
@@ -194,7 +229,7 @@ function describeRequest(request: FastifyRequest): Record<string, unknown> {
 }
 
 function sendError(
-  rules: ScopeRules,
+  rules: AnswerRules,
   thrown: unknown,
   request: FastifyRequest,
   reply: FastifyReply,

@@ -17,7 +17,7 @@ export interface HashingCost {
 export const STANDARD_COST: HashingCost = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
 
 /** A stored hash may ask for at most this much work; more is a poisoned record, not a password. */
-const MOST = { memoryCost: 262_144, timeCost: 10, parallelism: 8 };
+const MOST: HashingCost = { memoryCost: 262_144, timeCost: 10, parallelism: 8 };
 
 export const PASSWORD_BYTES = { min: 8, max: 1024 };
 
@@ -79,21 +79,18 @@ const processGate = new Gate(Math.max(1, Math.min(availableParallelism(), thread
 
 /** Password hashing at `cost`. Both plugins of a process share the gate, whatever their cost. */
 export function createPasswords(random: Random, cost: HashingCost = STANDARD_COST): Passwords {
-  const hash = (password: string, isGone?: IsGone) =>
-    processGate.run(
-      () =>
-        argon2.hash(password.normalize('NFC'), { type: argon2.argon2id, salt: random.bytes(16), ...cost }),
-      isGone,
-    );
-  // Made at the cost in force, so that an unknown account takes as long as a known one.
-  let dummy: Promise<string> | undefined;
+  const digest = (password: string) =>
+    argon2.hash(password.normalize('NFC'), { type: argon2.argon2id, salt: random.bytes(16), ...cost });
+  // Made at the cost in force, so that an unknown account takes as long as a known one; and made now, past the
+  // gate, because a flood of logins must not decide whether there is one.
+  const dummy = digest('the password of nobody');
+  dummy.catch(() => undefined);
 
   return {
     problem: passwordProblem,
-    hash,
+    hash: (password, isGone) => processGate.run(() => digest(password), isGone),
     async verify(stored, password, isGone) {
       if (stored === null || !isAcceptableHash(stored)) {
-        dummy ??= hash('the password of nobody');
         const nobody = await dummy;
         await processGate.run(() => verifyQuietly(nobody, password), isGone);
         return { ok: false, outdated: false };
@@ -113,15 +110,19 @@ function passwordProblem(password: string): string | null {
   return null;
 }
 
-/** argon2 obeys the parameters inside a stored hash: a planted one could ask for gigabytes. */
+/**
+ * argon2 obeys the parameters inside a stored hash, and a planted one could ask for gigabytes. At what is below
+ * the least of RFC 9106 it throws.
+ */
 function isAcceptableHash(stored: string): boolean {
   const parameters =
-    /^\$argon2(?:id|i|d)\$v=19\$m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,9})\$[A-Za-z0-9+/]{8,}\$[A-Za-z0-9+/]{16,}$/.exec(
+    /^\$argon2(?:id|i|d)\$v=19\$m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,9})\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{16,}$/.exec(
       stored,
     );
   if (!parameters) return false;
   const [memory, time, lanes] = parameters.slice(1).map(Number) as [number, number, number];
-  return memory <= MOST.memoryCost && time <= MOST.timeCost && lanes <= MOST.parallelism;
+  const isEnough = lanes >= 1 && time >= 1 && memory >= 8 * lanes;
+  return isEnough && memory <= MOST.memoryCost && time <= MOST.timeCost && lanes <= MOST.parallelism;
 }
 
 async function verifyQuietly(stored: string, password: string): Promise<boolean> {

@@ -1,6 +1,13 @@
 import t, { type Test } from 'tap';
+import { createTokenKind } from '../../src/auth/jwt.js';
+import { createAuth } from '../../src/auth/service.js';
 import { sessionCollection, userCollection } from '../../src/auth/store.js';
-import { auditOf, PASSWORD, saasApp, storeOf } from '../kit/app.js';
+import { createSessionTokens } from '../../src/auth/tokens.js';
+import { createPasswords } from '../../src/kernel/passwords.js';
+import { createAudit } from '../../src/ops/audit.js';
+import { openStore } from '../../src/storage/open.js';
+import { auditOf, CHEAP, PASSWORD, SECRETS, saasApp, storeOf } from '../kit/app.js';
+import { fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
@@ -265,6 +272,49 @@ t.test('50 refreshes of one token at once have one successor', async (t) => {
   );
 });
 
+t.test('a refresh that is overtaken between its look and its write changes nothing', async (t) => {
+  const store = await openStore('sqlite::memory:');
+  t.teardown(() => store.close());
+  const [clock, random, secret] = [fakeClock(), countedRandom(), SECRETS.jwtRefreshSecret];
+  const sessions = sessionCollection(store);
+  let overtake: (() => Promise<void>) | undefined;
+  const auth = createAuth({
+    users: userCollection(store),
+    sessions: {
+      ...sessions,
+      async updateOne(...change) {
+        const first = overtake;
+        overtake = undefined;
+        await first?.();
+        return sessions.updateOne(...change);
+      },
+    },
+    tokens: createSessionTokens({
+      access: await createTokenKind('at+jwt', [secret]),
+      refresh: await createTokenKind('rt+jwt', [secret]),
+      refreshSecrets: [secret],
+      accessTtl: 900,
+      issuer: () => 'http://app.example.test',
+      clock,
+      random,
+    }),
+    passwords: createPasswords(random, CHEAP),
+    audit: createAudit(store, clock, random),
+    clock,
+    random,
+    registrationAllowed: async () => true,
+    refreshTtl: 604_800,
+    sessionMaxAge: 2_592_000,
+  });
+  const origin = { ip: '127.0.0.1', isGone: () => false };
+  const { refreshToken } = await auth.register({ email: 'ada@example.test', password: PASSWORD }, origin);
+  overtake = async () => {
+    const second = await auth.refresh(refreshToken, origin);
+    await auth.refresh(second.refreshToken, origin);
+  };
+  await t.rejects(auth.refresh(refreshToken, origin), { code: 'REFRESH_TOKEN_REUSED' });
+});
+
 t.test('a session ends after 30 days however often it was refreshed, and after 7 without', async (t) => {
   const app = await saasApp(t);
   const refresh = async (refreshToken: string) => {
@@ -317,8 +367,8 @@ t.test('an old secret still verifies, and what follows is signed with the new on
     ...shared,
     random: countedRandom('rolled'),
     ...secrets,
-    jwtAccessSecretPrevious: 'access-Zq7vLd0mXw4RkT9cYb2NfHs6',
-    jwtRefreshSecretPrevious: 'refresh-Jp3uEo8aVg5WiC1xMz7KtQr4',
+    jwtAccessSecretPrevious: SECRETS.jwtAccessSecret,
+    jwtRefreshSecretPrevious: SECRETS.jwtRefreshSecret,
   });
   t.equal((await rolled.request('GET', '/api/auth/me', { token: accessToken })).status, 200);
   const again = await rolled.request('POST', '/api/auth/refresh', { body: { refreshToken } });

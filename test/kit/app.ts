@@ -12,11 +12,11 @@ import { temporaryFolder } from './tmp.js';
 
 /** Secrets that nobody would call weak; a test that leaks one finds it by these names. */
 export const SECRETS = {
-  jwtAccessSecret: 'access-Zq7vLd0mXw4RkT9cYb2NfHs6',
-  jwtRefreshSecret: 'refresh-Jp3uEo8aVg5WiC1xMz7KtQr4',
+  jwtAccessSecret: 'access-Zq7vLd0mXw4RkT9cYb2NfHs6Eg',
+  jwtRefreshSecret: 'refresh-Jp3uEo8aVg5WiC1xMz7KtQr4Bn',
   paymentWebhookSecret: 'webhook-Bn6yFh2dSl9UjO0eGk5PvIa8',
   adminUsername: 'operator',
-  adminPassword: 'admin:Ht4:wXc8:Rq1zLm',
+  adminPassword: 'Ht4:wXc8:Rq1zLmKd',
 } as const;
 
 export const PASSWORD = 'correct horse battery staple';

@@ -13,6 +13,7 @@ export interface Program {
   printed(pattern: RegExp): Promise<RegExpExecArray>;
   /** Where it listens, once it says so. */
   url(): Promise<string>;
+  signal(name: NodeJS.Signals): void;
   /** kill -9 */
   kill(): Promise<void>;
   /** SIGTERM; answers with the exit code. */
@@ -78,6 +79,7 @@ export function startProgram(t: Test, script: string, options: ProgramOptions = 
     lines,
     printed,
     url: async () => (await printed(/\bat (https?:\/\/[^\s"]+)/))[1] as string,
+    signal: (name) => void child.kill(name),
     async kill() {
       child.kill('SIGKILL');
       await closed;

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { basic, PASSWORD, saasApp } from '../kit/app.js';
+import { basic, PASSWORD, SECRETS, saasApp } from '../kit/app.js';
 import { countedRandom } from '../kit/random.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { temporaryFolder } from '../kit/tmp.js';
@@ -140,7 +140,7 @@ t.test('maintenance keeps users out and nobody else', async (t) => {
   t.equal(preflight.status, 204, 'a page of ours can still refresh');
 
   const event = JSON.stringify({ type: 'x', data: { object: { id: 'o' } } });
-  const signature = signWebhook(event, 'webhook-Bn6yFh2dSl9UjO0eGk5PvIa8', app.clock.now());
+  const signature = signWebhook(event, SECRETS.paymentWebhookSecret, app.clock.now());
   const open = {
     webhook: await app.request('POST', '/api/billing/webhook', {
       body: event,

@@ -1,0 +1,182 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { type ParseArgsConfig, parseArgs } from 'node:util';
+import closeWithGrace from 'close-with-grace';
+import { ConfigurationError, type CreateServerOptions, type Server } from '../src/index.js';
+
+/** What both programs share: arguments, `.env`, start, what is said of it, and the end. */
+
+export interface Flags {
+  port?: number;
+  host?: string;
+  logLevel?: LogLevel;
+}
+
+type LogLevel = NonNullable<CreateServerOptions['logLevel']>;
+
+export interface Program<Values> {
+  name: string;
+  help: string;
+  /** Whether `<name>` alone serves. */
+  servesByDefault: boolean;
+  /** The variable that names the store, for the sentence about one that cannot be opened. */
+  storeVariable: string;
+  createServer(flags: Flags): Server<Values>;
+  /** What a developer sees once the server listens. */
+  introduce(server: Server<Values>, url: string): Introduction;
+}
+
+export interface Introduction {
+  addresses: Record<string, string>;
+  /** Made up for development. Empty when the developer chose them. */
+  credentials: Record<string, string>;
+  commands: string[];
+}
+
+const OPTIONS = {
+  port: { type: 'string', short: 'p' },
+  host: { type: 'string' },
+  'log-level': { type: 'string' },
+  help: { type: 'boolean', short: 'h' },
+  version: { type: 'boolean', short: 'v' },
+} satisfies ParseArgsConfig['options'];
+
+/** What the caller of the program typed wrong. */
+class UsageError extends Error {}
+
+/** Runs a program to its end. */
+export async function run<Values>(program: Program<Values>, argv = process.argv.slice(2)): Promise<void> {
+  try {
+    const { positionals, values } = parse(argv);
+    if (values.help) return say(program.help);
+    if (values.version) return say(version());
+    checkVerb(program, positionals);
+    await serve(program, readFlags(values));
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    fail(2, `${program.name}: ${error.message}\n\n${program.help}`);
+  }
+}
+
+function parse(argv: string[]) {
+  try {
+    return parseArgs({ args: withDoubleDashes(argv), options: OPTIONS, allowPositionals: true });
+  } catch (error) {
+    throw new UsageError((error as Error).message);
+  }
+}
+
+/** `-port 8080` as `--port 8080`; parseArgs would read it as `-p ort`. */
+function withDoubleDashes(argv: string[]): string[] {
+  const end = argv.indexOf('--');
+  return argv.map((argument, index) => {
+    const name = /^-([a-z][\w-]+)(=|$)/.exec(argument)?.[1];
+    const isOption = name !== undefined && name in OPTIONS && (end === -1 || index < end);
+    return isOption ? `-${argument}` : argument;
+  });
+}
+
+function checkVerb(
+  { name, servesByDefault }: Pick<Program<unknown>, 'name' | 'servesByDefault'>,
+  [verb, ...others]: string[],
+): void {
+  if (verb === undefined && !servesByDefault) throw new UsageError(`say what to do: ${name} serve`);
+  const unknown = verb === 'serve' ? others[0] : verb;
+  if (unknown !== undefined) throw new UsageError(`'${unknown}' is not a command.`);
+}
+
+function readFlags(values: { port?: string; host?: string; 'log-level'?: string }): Flags {
+  const { port, host, 'log-level': logLevel } = values;
+  if (port !== undefined && !(/^\d{1,5}$/.test(port) && Number(port) <= 65_535)) {
+    throw new UsageError(`--port takes a number from 0 to 65535, not '${port}'.`);
+  }
+  return {
+    ...(port !== undefined && { port: Number(port) }),
+    ...(host !== undefined && { host }),
+    ...(logLevel !== undefined && { logLevel: logLevel as LogLevel }),
+  };
+}
+
+async function serve<Values>(program: Program<Values>, flags: Flags): Promise<void> {
+  // The environment wins over the file.
+  if (existsSync('.env')) process.loadEnvFile();
+  const server = createServer(program, flags);
+  const { log } = server.fastify;
+  // A second signal does not wait.
+  const ending = closeWithGrace({ logger: log }, async ({ err, signal }) => {
+    if (err) log.fatal({ err }, 'stopping after an uncaught error');
+    else log.info({ signal }, 'stopping');
+    await server.stop();
+  });
+  try {
+    const { url } = await server.start();
+    if (!server.configuration.production) say(banner(program, server, url));
+  } catch (error) {
+    ending.uninstall();
+    log.debug({ err: error }, 'start failed');
+    await server.stop().catch(() => undefined);
+    fail(1, `${program.name} cannot start: ${explain(error as Error, program.storeVariable)}`);
+  }
+}
+
+function createServer<Values>(program: Program<Values>, flags: Flags): Server<Values> {
+  try {
+    return program.createServer(flags);
+  } catch (error) {
+    return fail(1, error instanceof ConfigurationError ? error.message : String(error));
+  }
+}
+
+/** One sentence and its remedy. */
+function explain(error: NodeJS.ErrnoException & ListenError, storeVariable: string): string {
+  const { port, address, message } = error;
+  if (error.code === 'EADDRINUSE')
+    return `port ${port} is in use. Stop what listens there, or choose another one with --port.`;
+  if (error.code === 'EACCES' && error.syscall === 'listen')
+    return `port ${port} is reserved for the system. Choose one above 1023 with --port.`;
+  if (error.code === 'EADDRNOTAVAIL' || error.code === 'ENOTFOUND')
+    return `this machine has no address ${address ?? error.hostname}. Choose another one with --host.`;
+  if (error.name === 'StoreUnavailable')
+    return `the store cannot be opened (${message}). Check ${storeVariable}, and that this user may write there.`;
+  return message;
+}
+
+interface ListenError {
+  port?: number;
+  address?: string;
+  hostname?: string;
+}
+
+function banner<Values>(program: Program<Values>, server: Server<Values>, url: string): string {
+  const { addresses, credentials, commands } = program.introduce(server, url);
+  const style =
+    process.stdout.isTTY && process.stdout.hasColors() ? (code: number) => `\x1b[${code}m` : () => '';
+  const [bold, dim, plain] = [style(1), style(2), style(0)];
+  const rows = (entries: Record<string, string>) =>
+    Object.entries(entries).map(([name, value]) => `  ${name.padEnd(16)}${bold}${value}${plain}`);
+  return [
+    `${bold}${program.name}${plain} is ready.`,
+    '',
+    ...rows(addresses),
+    ...rows(credentials),
+    ...(Object.keys(credentials).length > 0
+      ? [`  ${dim}Made up for development, kept in ${server.configuration.generated.file}${plain}`]
+      : []),
+    '',
+    'Try:',
+    ...commands.map((command) => `  ${command}`),
+    '',
+  ].join('\n');
+}
+
+function version(): string {
+  return JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')).version;
+}
+
+function say(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+function fail(code: number, text: string): never {
+  process.stderr.write(`${text}\n`);
+  process.exit(code);
+}

@@ -1,0 +1,14 @@
+// The backend as middleware: Express, Connect or bare node:http.
+import express from 'express';
+import { createServer } from 'saas-backend';
+
+const backend = createServer({ middleware: true });
+const app = express();
+// Before any body parser: the payment webhook is verified byte by byte.
+app.use(backend.middleware);
+app.get('/', (_request, response) => response.send('My own page'));
+
+const server = app.listen(Number(process.env.PORT ?? 3000), () => {
+  console.log(`http://127.0.0.1:${server.address().port}`);
+});
+process.once('SIGTERM', () => server.close(() => backend.stop()));

@@ -1,0 +1,97 @@
+import type { Clock } from '../kernel/clock.js';
+import { httpErrors } from '../kernel/errors.js';
+import type { User } from '../kernel/schemas.js';
+import { UniqueViolation } from '../storage/collection.js';
+import { billingErrors } from './errors.js';
+import type { Checkout, Gateway } from './gateway.js';
+import { returnPathProblem, withLeadingSlash } from './schemas.js';
+import type { Customers } from './store.js';
+
+export interface Billing {
+  /**
+   * Begins a purchase at the provider's hosted page.
+   * @throws VALIDATION_ERROR, PRICE_NOT_ALLOWED, PAYMENT_PROVIDER_ERROR, BILLING_NOT_CONFIGURED
+   */
+  checkout(user: User, order: Order): Promise<{ sessionId: string; url: string }>;
+  /**
+   * Opens the provider's page on which people manage what they bought.
+   * @throws VALIDATION_ERROR, CUSTOMER_NOT_FOUND, PAYMENT_PROVIDER_ERROR, BILLING_NOT_CONFIGURED
+   */
+  portal(user: User, returnPath?: string): Promise<{ url: string }>;
+}
+
+export interface Order {
+  priceId?: string;
+  mode: Checkout['mode'];
+  quantity?: number;
+}
+
+export interface BillingDependencies {
+  customers: Customers;
+  /** Absent while no key is configured. */
+  gateway: Gateway | undefined;
+  /** What may be bought; absent for whatever the provider has. */
+  prices: readonly string[] | undefined;
+  publicUrl(): string;
+  returnPath: string;
+  clock: Clock;
+}
+
+export function createBilling(deps: BillingDependencies): Billing {
+  const { customers, prices, publicUrl, clock } = deps;
+  const configured = (): Gateway => {
+    if (!deps.gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
+    return deps.gateway;
+  };
+
+  /** The customer of a user, made at the first purchase; two first purchases at once make one. */
+  const customerOf = async ({ id, email }: User, gateway: Gateway): Promise<string> => {
+    const known = await customers.findOne({ id });
+    if (known) return known.customerId;
+    const { id: customerId } = await gateway.createCustomer({ email, userId: id }, `customer-${id}`);
+    try {
+      await customers.insert({ id, customerId, createdAt: clock.now() });
+    } catch (error) {
+      // The other purchase was first; the key made both the same customer.
+      if (!(error instanceof UniqueViolation)) throw error;
+    }
+    return customerId;
+  };
+
+  return {
+    async checkout(user, { priceId, mode, quantity = 1 }) {
+      if (mode !== 'setup' && priceId === undefined) throw invalid('priceId', 'is required');
+      const gateway = configured();
+      if (prices && priceId !== undefined && !prices.includes(priceId))
+        throw billingErrors.PRICE_NOT_ALLOWED();
+      const customerId = await customerOf(user, gateway);
+      const back = publicUrl() + withLeadingSlash(deps.returnPath);
+      const { id, url } = await gateway.createCheckout({
+        customerId,
+        userId: user.id,
+        mode,
+        ...(mode !== 'setup' && priceId !== undefined && { price: { id: priceId, quantity } }),
+        // The provider fills the placeholder in, so it must not be encoded.
+        successUrl: withQuery(back, 'checkout=success&session_id={CHECKOUT_SESSION_ID}'),
+        cancelUrl: withQuery(back, 'checkout=cancelled'),
+      });
+      return { sessionId: id, url };
+    },
+
+    async portal(user, returnPath = deps.returnPath) {
+      const problem = returnPathProblem(returnPath);
+      if (problem) throw invalid('returnPath', problem);
+      const gateway = configured();
+      const customer = await customers.findOne({ id: user.id });
+      if (!customer) throw billingErrors.CUSTOMER_NOT_FOUND();
+      const returnUrl = publicUrl() + withLeadingSlash(returnPath);
+      const { url } = await gateway.createPortal({ customerId: customer.customerId, returnUrl });
+      return { url };
+    },
+  };
+}
+
+const invalid = (path: string, message: string) =>
+  httpErrors.VALIDATION_ERROR({ details: [{ path, message }] });
+
+const withQuery = (url: string, query: string): string => `${url}${url.includes('?') ? '&' : '?'}${query}`;

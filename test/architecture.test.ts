@@ -1,0 +1,131 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+
+/** Imports point downwards only, and the other rules that keep the house in order. */
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+
+/** From the ground up. What is not named is a domain if it is a folder of src, and else a composition root. */
+const FOUNDATIONS = ['src/kernel', 'src/storage', 'src/ops'];
+
+interface Source {
+  file: string;
+  text: string;
+  imports: string[];
+}
+
+const sources = ['bin', 'src'].flatMap(readSources);
+
+function readSources(folder: string): Source[] {
+  const files = readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' });
+  return files
+    .filter((file) => file.endsWith('.ts'))
+    .map((name) => {
+      const file = `${folder}/${name}`;
+      const text = readFileSync(join(ROOT, file), 'utf8');
+      return { file, text, imports: importsOf(text) };
+    });
+}
+
+function importsOf(text: string): string[] {
+  const found = text.matchAll(/\b(?:from|import)\s+'([^']+)'|\bimport\('([^']+)'\)/g);
+  return [...found].map(([, name, lazy = '']) => name ?? lazy);
+}
+
+/** The part of the house: `src/auth`, `src` for what stands above the domains, `bin`. */
+function partOf(file: string): string {
+  const folders = dirname(file).split('/');
+  return folders.slice(0, 2).join('/');
+}
+
+function levelOf(file: string): number {
+  const part = partOf(file);
+  if (FOUNDATIONS.includes(part)) return FOUNDATIONS.indexOf(part);
+  if (part === 'bin') return FOUNDATIONS.length + 2;
+  return part === 'src' ? FOUNDATIONS.length + 1 : FOUNDATIONS.length;
+}
+
+const local = sources.flatMap(({ file, imports }) =>
+  imports
+    .filter((name) => name.startsWith('.'))
+    .map((name) => ({
+      file,
+      target: relative(ROOT, join(ROOT, dirname(file), name)).replace(/\.js$/, '.ts'),
+    })),
+);
+
+t.test('the house is what it was when these rules were written', async (t) => {
+  t.ok(local.length > 50, 'imports are found');
+  t.ok(local.some(({ target }) => levelOf(target) === 0) && local.some(({ file }) => levelOf(file) === 5));
+});
+
+t.test('imports point downwards only', async (t) => {
+  t.same(
+    local.filter(({ file, target }) => levelOf(target) > levelOf(file)),
+    [],
+  );
+});
+
+t.test('a domain never imports another', async (t) => {
+  const isDomain = (file: string) => levelOf(file) === FOUNDATIONS.length;
+  const strays = local.filter(
+    ({ file, target }) => isDomain(file) && isDomain(target) && partOf(file) !== partOf(target),
+  );
+  t.same(strays, []);
+});
+
+t.test('the programs know nothing but the public names', async (t) => {
+  const deep = local.filter(({ file, target }) => partOf(file) === 'bin' && target.startsWith('src/'));
+  t.same([...new Set(deep.map(({ target }) => target))], ['src/index.ts']);
+});
+
+t.test('services do not know HTTP', async (t) => {
+  const services = sources.filter(({ file }) => /(^|\/)service\.ts$/.test(file));
+  t.ok(services.length > 0);
+  t.same(
+    services.filter(({ imports }) => imports.some((name) => /^(@?fastify)/.test(name))),
+    [],
+  );
+});
+
+t.test('the environment is read in one place', async (t) => {
+  const readers = sources.filter(({ text }) => /process\s*(\?\.|\.|\[['"])\s*env\b/.test(text));
+  t.same(
+    readers.map(({ file }) => file),
+    ['src/kernel/options.ts'],
+  );
+});
+
+t.test('files are short and finished', async (t) => {
+  const long = sources.filter(({ text }) => text.trimEnd().split('\n').length > 250);
+  t.same(
+    long.map(({ file }) => file),
+    [],
+  );
+  t.same(
+    sources.filter(({ text }) => /\b(TODO|FIXME|XXX)\b/.test(text)).map(({ file }) => file),
+    [],
+  );
+});
+
+t.test('every dependency is imported, and its reason is written down', async (t) => {
+  const { dependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+  const declared = Object.keys(dependencies).sort();
+  const packages = sources
+    .flatMap(({ imports }) => imports)
+    .filter((name) => !/^(\.|node:)/.test(name))
+    .map((name) =>
+      name
+        .split('/')
+        .slice(0, name.startsWith('@') ? 2 : 1)
+        .join('/'),
+    );
+  // Never imported: it holds the version that Fastify gets.
+  t.same([...new Set([...packages, 'light-my-request'])].sort(), declared);
+
+  const decisions = readFileSync(join(ROOT, 'docs/decisions.md'), 'utf8');
+  const argued = [...decisions.matchAll(/^\| `([^`]+)`/gm)].map(([, name]) => name);
+  t.same(argued.sort(), declared);
+});

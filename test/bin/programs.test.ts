@@ -1,0 +1,212 @@
+import { execFile } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import t, { type Test } from 'tap';
+import { compiled, startProgram } from '../kit/process.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+/** The two programs as whoever types their name meets them. */
+
+const SAAS = compiled('bin/saas-backend.js');
+const IDP = compiled('bin/idp.js');
+const ROOT = join(compiled('.'), '..');
+
+interface Run {
+  cwd?: string;
+  env?: Record<string, string>;
+}
+
+/** A run that ends by itself: its exit code and everything it printed. */
+async function runToEnd(t: Test, script: string, args: string[], { cwd, env }: Run = {}) {
+  const options = { args, cwd: cwd ?? temporaryFolder(t), ...(env && { env }) };
+  const program = startProgram(t, script, options);
+  const code = await program.ended();
+  return { code, text: program.lines.join('\n') };
+}
+
+function start(t: Test, script: string, args: string[], { cwd, env }: Run = {}) {
+  return startProgram(t, script, { args, cwd: cwd ?? temporaryFolder(t), ...(env && { env }) });
+}
+
+t.test('help and version', async (t) => {
+  for (const script of [SAAS, IDP]) {
+    const help = await runToEnd(t, script, ['--help']);
+    t.equal(help.code, 0);
+    t.match(help.text, /Usage[\s\S]*Examples/);
+    t.match(await runToEnd(t, script, ['-version']), { code: 0, text: /^\d+\.\d+\.\d+$/ });
+  }
+});
+
+t.test('what is typed wrong ends with exit code 2 and the usage', async (t) => {
+  const wrong: [string, string[], RegExp][] = [
+    [SAAS, ['--prot', '1'], /Unknown option '--prot'/],
+    [SAAS, ['sevre'], /'sevre' is not a command/],
+    [SAAS, ['serve', 'now'], /'now' is not a command/],
+    [SAAS, ['--port', 'http'], /--port takes a number/],
+    [SAAS, ['--port=70000'], /--port takes a number/],
+    [SAAS, ['--port'], /--port/],
+    [IDP, [], /idp serve/],
+    [IDP, ['server'], /'server' is not a command/],
+  ];
+  await Promise.all(
+    wrong.map(async ([script, args, reason]) => {
+      const { code, text } = await runToEnd(t, script, args);
+      t.equal(code, 2, args.join(' '));
+      t.match(text, reason);
+      t.match(text, /Usage/);
+    }),
+  );
+});
+
+t.test('a port can be given in every usual way', async (t) => {
+  const ways = [['--port', '0'], ['--port=0'], ['-port', '0'], ['-port=0'], ['-p', '0'], ['serve', '-p0']];
+  await Promise.all(
+    ways.map(async (args) => {
+      const program = start(t, SAAS, args, { env: { PORT: '1' } });
+      const answer = await fetch(`${await program.url()}/health`);
+      t.equal(answer.status, 200, args.join(' '));
+      t.equal(await program.terminate(), 0);
+    }),
+  );
+});
+
+t.test('every problem of a configuration is named at once, without a stack', async (t) => {
+  const env = { NODE_ENV: 'production', LOG_LEVEL: 'loud', JWT_ACCESS_SECRET: 'changeme' };
+  const { code, text } = await runToEnd(t, SAAS, [], { env });
+  t.equal(code, 1);
+  for (const name of ['DATABASE_URI', 'PUBLIC_URL', 'LOG_LEVEL', 'JWT_ACCESS_SECRET', 'JWT_REFRESH_SECRET']) {
+    t.match(text, new RegExp(`- ${name} `));
+  }
+  t.notMatch(text, /changeme| at .*\.js/);
+});
+
+t.test('a port in use is one sentence with a remedy', async (t) => {
+  const other = createServer().listen(0, '127.0.0.1');
+  t.teardown(() => other.close());
+  await new Promise((resolve) => other.once('listening', resolve));
+  const { port } = other.address() as AddressInfo;
+  const { code, text } = await runToEnd(t, SAAS, ['--port', String(port)], { env: { LOG_LEVEL: 'silent' } });
+  t.equal(code, 1);
+  t.equal(
+    text,
+    `saas-backend cannot start: port ${port} is in use. Stop what listens there, or choose another one with --port.`,
+  );
+});
+
+t.test('a store that cannot be opened is one sentence with a remedy', async (t) => {
+  const cwd = temporaryFolder(t);
+  writeFileSync(join(cwd, 'notes.txt'), 'these are my notes, and no database at all');
+  const env = { IDP_DATABASE_URI: 'sqlite:notes.txt', LOG_LEVEL: 'silent' };
+  const { code, text } = await runToEnd(t, IDP, ['serve', '-port', '0'], { cwd, env });
+  t.equal(code, 1);
+  t.match(text, /^idp cannot start: the store cannot be opened .*Check IDP_DATABASE_URI, .*\.$/);
+});
+
+t.test('.env of the current folder is read, and the environment wins', async (t) => {
+  const cwd = temporaryFolder(t);
+  writeFileSync(join(cwd, '.env'), 'ADMIN_USERNAME=root\nADMIN_PASSWORD=from-the-file\nPORT=1\n');
+  const program = start(t, SAAS, [], { cwd, env: { PORT: '0', ADMIN_PASSWORD: 'from-the-environment' } });
+  const url = await program.url();
+  const settings = (password: string) =>
+    fetch(`${url}/admin/api/settings`, {
+      headers: { authorization: `Basic ${Buffer.from(`root:${password}`).toString('base64')}` },
+    });
+  t.equal((await settings('from-the-environment')).status, 200);
+  t.equal((await settings('from-the-file')).status, 401);
+  await program.printed(/^Try:/);
+  t.notMatch(program.lines.join('\n'), /Admin password|from-the/, 'chosen credentials are not printed');
+});
+
+const shell = promisify(execFile);
+
+t.test('the commands of the banner work as they are pasted', async (t) => {
+  const cwd = temporaryFolder(t);
+  for (const [script, args] of [
+    [SAAS, ['-p', '0']],
+    [IDP, ['serve', '-port', '0']],
+  ] as [string, string[]][]) {
+    const program = start(t, script, args, { cwd });
+    await program.printed(/\/(admin\/api\/settings|v1\/clients)/);
+    const text = program.lines.join('\n');
+    const commands = program.lines.filter((line) => line.startsWith('  curl '));
+    t.equal(commands.length, 3);
+    for (const command of commands) {
+      const { stdout } = await shell('sh', ['-c', `${command.replace('curl', 'curl -sS --fail-with-body')}`]);
+      t.type(JSON.parse(stdout), 'object', command);
+    }
+    t.match(text, /Made up for development, kept in data\/[a-z-]+\.secrets\.json/);
+    t.notMatch(text, '\x1b', 'no colours outside a terminal');
+    t.equal(await program.terminate(), 0);
+  }
+});
+
+t.test('production prints nothing but its log', async (t) => {
+  const env = {
+    NODE_ENV: 'production',
+    DATABASE_URI: 'sqlite::memory:',
+    PUBLIC_URL: 'https://app.example',
+    JWT_ACCESS_SECRET: 'b7d1f0c25e8a4396b7d1f0c25e8a4396',
+    JWT_REFRESH_SECRET: 'f0c25e8a4396b7d1f0c25e8a4396b7d1',
+  };
+  const program = start(t, SAAS, ['--host', '127.0.0.1', '-p', '0'], { env });
+  await program.url();
+  t.equal(await program.terminate(), 0);
+  for (const line of program.lines) t.type(JSON.parse(line), 'object');
+});
+
+t.test('an uncaught error is logged, and the exit code tells', async (t) => {
+  const cwd = temporaryFolder(t);
+  const faults = {
+    uncaughtException: "setImmediate(() => { throw new Error('out of the blue') })",
+    unhandledRejection: "Promise.reject(new Error('out of the blue'))",
+  };
+  for (const [name, fault] of Object.entries(faults)) {
+    const preload = join(cwd, `${name}.mjs`);
+    writeFileSync(preload, `process.once('SIGUSR2', () => { ${fault} })`);
+    const env = { NODE_OPTIONS: `--import=${preload}` };
+    const program = start(t, SAAS, ['-p', '0'], { cwd, env });
+    await program.url();
+    process.kill(program.pid, 'SIGUSR2');
+    t.equal(await program.ended(), 1, name);
+    t.match(program.lines.join('\n'), /out of the blue/);
+  }
+});
+
+t.test('a second signal does not wait for open requests', async (t) => {
+  const cwd = temporaryFolder(t);
+  const program = start(t, SAAS, ['-p', '0'], { cwd });
+  const url = new URL(await program.url());
+  // A request that is never completed holds the first signal up.
+  const { connect } = await import('node:net');
+  const socket = connect(Number(url.port), url.hostname);
+  t.teardown(() => socket.destroy());
+  socket.on('error', () => {});
+  const wait = 'expect: 100-continue';
+  socket.write(
+    `POST /api/auth/login HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 9\r\n${wait}\r\n\r\n`,
+  );
+  // The server has the request once it asks for the body.
+  await new Promise((resolve) => socket.once('data', resolve));
+  process.kill(program.pid, 'SIGTERM');
+  await program.printed(/"msg":"stopping"/);
+  process.kill(program.pid, 'SIGTERM');
+  t.equal(await program.ended(), 1);
+});
+
+t.test('npm start serves both, hands signals on and ends with the first that ends', async (t) => {
+  const cwd = temporaryFolder(t);
+  const script = join(ROOT, 'examples/start-both.mjs');
+  // Both read .env; PORT would mean both.
+  const env = { PORT: '0', IDP_PORT: '0' };
+  const both = startProgram(t, script, { cwd, env });
+  await both.printed(/^saas-backend is ready/);
+  await both.printed(/^idp is ready/);
+  t.equal(await both.terminate(), 0);
+
+  const broken = startProgram(t, script, { cwd: temporaryFolder(t), env: { ...env, IDP_PORT: '99999' } });
+  t.equal(await broken.ended(), 1, 'one that cannot start takes the other with it');
+  t.match(broken.lines.join('\n'), /IDP_PORT/);
+});

@@ -1,0 +1,27 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { compiled } from './kit/process.js';
+
+/**
+ * The musts of the security checklist for every endpoint. Each has a test whose title bears its number in
+ * brackets: `[24] slow and silent clients …`.
+ */
+const MUSTS = [1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 14, 15, 16, 17, 18, 20, 24, 25, 27, 28, 32];
+
+/** The musts that no route can show. */
+const ELSEWHERE: Record<number, string> = {
+  29: 'An unhandled rejection ends the process: a matter of the programs. In the suite one fails the test it falls into.',
+};
+
+t.test('every must of the checklist has a test that bears its number', async (t) => {
+  const root = compiled('test');
+  const files = readdirSync(root, { recursive: true, encoding: 'utf8' });
+  const sources = files.filter((file) => file.endsWith('.test.js')).map((file) => join(root, file));
+  const titles = sources.flatMap((file) => [
+    ...readFileSync(file, 'utf8').matchAll(/\bt\.test\(\s*(['"`])((?:\[\d+\])+) /g),
+  ]);
+  const borne = new Set(titles.flatMap(([, , numbers = '']) => numbers.match(/\d+/g)?.map(Number) ?? []));
+  for (const number of MUSTS) t.ok(borne.has(number), `[${number}]`);
+  for (const number of Object.keys(ELSEWHERE)) t.notOk(MUSTS.includes(Number(number)));
+});

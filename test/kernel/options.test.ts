@@ -1,0 +1,219 @@
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { type ConfigurationError, createServer } from '../../src/index.js';
+import { keepDevelopmentSecrets } from '../../src/kernel/development-secrets.js';
+import { resolveSaas } from '../../src/saas-options.js';
+import type { CreateServerOptions } from '../../src/server.js';
+import { SECRETS } from '../kit/app.js';
+import { compiled, startProgram } from '../kit/process.js';
+import { countedRandom } from '../kit/random.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+type Environment = Record<string, string | undefined>;
+
+/** A production that starts. */
+const PRODUCTION: Environment = {
+  NODE_ENV: 'production',
+  DATABASE_URI: 'sqlite::memory:',
+  PUBLIC_URL: 'https://app.example.test',
+  JWT_ACCESS_SECRET: SECRETS.jwtAccessSecret,
+  JWT_REFRESH_SECRET: SECRETS.jwtRefreshSecret,
+  ADMIN_PASSWORD: SECRETS.adminPassword,
+};
+/** The same, under a name that only warns. */
+const DEVELOPMENT: Environment = { ...PRODUCTION, NODE_ENV: undefined };
+
+function problemsOf(t: Test, env: Environment | false, options: CreateServerOptions = {}): readonly string[] {
+  try {
+    createServer({ env, ...options });
+  } catch (error) {
+    t.match(error, { name: 'ConfigurationError' });
+    return (error as ConfigurationError).problems;
+  }
+  return [];
+}
+
+t.test('[33] production needs its secrets, and says all that is missing at once', async (t) => {
+  t.same(problemsOf(t, PRODUCTION), []);
+  const problems = problemsOf(
+    t,
+    { NODE_ENV: 'production', PORT: 'eighty', LOG_LEVEL: 'loud' },
+    { prefix: '/' },
+  );
+  for (const name of [
+    'DATABASE_URI',
+    'PUBLIC_URL',
+    'JWT_ACCESS_SECRET',
+    'JWT_REFRESH_SECRET',
+    'PORT',
+    'LOG_LEVEL',
+    "'prefix'",
+  ]) {
+    t.equal(problems.filter((problem) => problem.startsWith(name)).length, 1, name);
+  }
+  t.equal(problems.length, 7);
+  for (const blank of ['', undefined]) {
+    t.match(problemsOf(t, { ...PRODUCTION, JWT_ACCESS_SECRET: blank }), [/^JWT_ACCESS_SECRET is not set/]);
+  }
+});
+
+t.test(
+  '[33][34] production refuses what protects nothing, development warns, and neither prints it',
+  async (t) => {
+    const weak: [name: string, value: string][] = [
+      ['JWT_ACCESS_SECRET', 'access-secret-change-me'],
+      ['JWT_ACCESS_SECRET', 'access-secret-change-me-access-secret-change-me'],
+      ['JWT_REFRESH_SECRET', 'k3Y-8fJq2'],
+      ['JWT_REFRESH_SECRET', 'k3Y-8fJq2-k3Y-8fJq2-k3Y-8fJq2-3'],
+      ['JWT_REFRESH_SECRET', ' '.repeat(40)],
+      ['JWT_REFRESH_SECRET', 'ab'.repeat(32)],
+      ['JWT_REFRESH_SECRET', SECRETS.jwtAccessSecret],
+      ['JWT_ACCESS_SECRET_PREVIOUS', 'k3Y-8fJq2'],
+      ['ADMIN_PASSWORD', 'changeme'],
+      ['ADMIN_PASSWORD', 'administrator'],
+      ['ADMIN_PASSWORD', 'k3Y-8fJq2xZ'],
+      ['ADMIN_PASSWORD', SECRETS.jwtAccessSecret],
+      ['PAYMENT_WEBHOOK_SECRET', SECRETS.jwtAccessSecret],
+      ['PUBLIC_URL', 'http://app.example.test'],
+    ];
+    for (const [name, value] of weak) {
+      const problems = problemsOf(t, { ...PRODUCTION, [name]: value });
+      t.equal(problems.length, 1, `${name}=${value}`);
+      t.match(problems[0], name);
+      if (name !== 'PUBLIC_URL') t.notMatch(problems[0], value);
+      const { config } = resolveSaas({ env: { ...DEVELOPMENT, [name]: value } });
+      t.equal(config.warnings.length, 1);
+      t.notMatch(config.warnings.join(), value);
+    }
+  },
+);
+
+t.test('what cannot work is refused everywhere, without its value', async (t) => {
+  const wrong: [name: string, value: string][] = [
+    ['DATABASE_URI', 'postgres://user:canary@db/app'],
+    ['DATABASE_URI', 'sqlite:'],
+    ['PUBLIC_URL', 'app.example.test'],
+    ['PUBLIC_URL', 'ftp://app.example.test'],
+    ['PUBLIC_URL', 'https://user:canary@app.example.test'],
+    ['PUBLIC_URL', 'https://app.example.test/?x=1'],
+    ['PUBLIC_URL', 'https://app.example.test/#x'],
+    ['CORS_ORIGIN', 'null'],
+    ['CORS_ORIGIN', 'https://app.example.test/'],
+    ['CORS_ORIGIN', 'https://app.example.test,app.example'],
+    ['CORS_ORIGIN', 'https://*.example.test'],
+    ['ACCESS_TOKEN_TTL', '15m'],
+    ['ACCESS_TOKEN_TTL', '0'],
+    ['ACCESS_TOKEN_TTL', '-1'],
+    ['ACCESS_TOKEN_TTL', '1.5'],
+    ['ACCESS_TOKEN_TTL', '1e3'],
+    ['REFRESH_TOKEN_TTL', 'NaN'],
+    ['ADMIN_USERNAME', 'a:b'],
+    ['PAYMENT_WEBHOOK_SECRET', '   '],
+    ['BILLING_RETURN_URL_RELATIVE', '//evil.test'],
+    ['BILLING_RETURN_URL_RELATIVE', 'https://evil.test'],
+    ['BILLING_RETURN_URL_RELATIVE', '/\\evil.test'],
+    ['BILLING_RETURN_URL_RELATIVE', '/\t/evil.test'],
+    ['BILLING_RETURN_URL_RELATIVE', 'javascript:alert(1)'],
+    ['PORT', '65536'],
+    ['PORT', '-1'],
+    ['PORT', '0x50'],
+    ['TRUST_PROXY', 'true'],
+    ['TRUST_PROXY', '1'],
+    ['TRUST_PROXY', '10.0.0.0/33'],
+    ['TRUST_PROXY', 'proxy.internal'],
+    ['LOG_LEVEL', 'verbose'],
+  ];
+  for (const [name, value] of wrong) {
+    for (const env of [PRODUCTION, DEVELOPMENT]) {
+      const problems = problemsOf(t, { ...env, [name]: value });
+      t.equal(problems.length, 1, `${name}=${value}`);
+      t.match(problems[0], name);
+      t.notMatch(problems[0], 'canary');
+    }
+  }
+});
+
+t.test('what the environment says, as the types it should have', async (t) => {
+  const { config } = resolveSaas({
+    env: {
+      ...DEVELOPMENT,
+      CORS_ORIGIN: 'https://a.example, https://b.example:8443',
+      ACCESS_TOKEN_TTL: '60',
+      ADMIN_USERNAME: 'operator',
+    },
+  });
+  t.match(config.values, {
+    corsOrigin: ['https://a.example', 'https://b.example:8443'],
+    accessTokenTtl: 60,
+    refreshTokenTtl: 604_800,
+    sessionMaxAge: 2_592_000,
+    adminUsername: 'operator',
+  });
+  t.equal(config.production, false);
+  t.throws(() => Object.assign(config.values, { accessTokenTtl: 1 }), TypeError, 'frozen');
+  const { config: passed } = resolveSaas({
+    env: { ...DEVELOPMENT, ACCESS_TOKEN_TTL: '60' },
+    accessTokenTtl: 30,
+  });
+  t.equal(passed.values.accessTokenTtl, 30, 'what is passed wins');
+  const { config: without } = resolveSaas({ env: false, ...SECRETS, databaseUri: 'sqlite::memory:' });
+  t.equal(without.values.accessTokenTtl, 900);
+});
+
+t.test('an unknown option is a typing error, not a silent default', async (t) => {
+  t.match(problemsOf(t, DEVELOPMENT, { acessTokenTtl: 60 } as CreateServerOptions), [
+    "'acessTokenTtl' is not an option.",
+  ]);
+  t.match(problemsOf(t, DEVELOPMENT, { accessTokenTtl: '60' as never }), [
+    /^ACCESS_TOKEN_TTL \(option 'accessTokenTtl'\)/,
+  ]);
+  for (const path of ['', '/', 'api', '/api/', '/a b', '/:id', '/*', '/a//b']) {
+    t.match(problemsOf(t, DEVELOPMENT, { prefix: path }), [/^'prefix' must be a path/], path);
+    t.match(problemsOf(t, DEVELOPMENT, { adminPath: path }), [/^'adminPath' must be a path/], path);
+  }
+});
+
+t.test('a secret can stand in a file', async (t) => {
+  const file = join(temporaryFolder(t), 'secret');
+  const env = { ...PRODUCTION, JWT_ACCESS_SECRET: undefined, JWT_ACCESS_SECRET_FILE: file };
+  t.match(problemsOf(t, env), [
+    /^JWT_ACCESS_SECRET_FILE names a file that cannot be read \(ENOENT\)/,
+    /is not set/,
+  ]);
+  for (const end of ['', '\n', '\r\n']) {
+    writeFileSync(file, `${SECRETS.jwtAccessSecret}${end}`);
+    t.equal(resolveSaas({ env }).config.values.jwtAccessSecret, SECRETS.jwtAccessSecret);
+  }
+  const both = problemsOf(t, { ...env, JWT_ACCESS_SECRET: SECRETS.jwtAccessSecret });
+  t.match(both[0], /^JWT_ACCESS_SECRET and JWT_ACCESS_SECRET_FILE are both set/);
+  writeFileSync(file, 'changeme');
+  t.match(problemsOf(t, env), [/^JWT_ACCESS_SECRET is a placeholder/], 'and is judged like any other');
+});
+
+t.test('development secrets are made once and kept for their owner only', async (t) => {
+  const file = join(temporaryFolder(t), 'data', 'secrets.json');
+  let made = 0;
+  const makers = { ONE: () => `one ${made++}`, TWO: () => `two ${made++}` };
+  const first = keepDevelopmentSecrets(file, makers, countedRandom());
+  t.same(first, { ONE: 'one 0', TWO: 'two 1' });
+  t.equal(statSync(file).mode & 0o777, 0o600);
+  t.equal(statSync(join(file, '..')).mode & 0o777, 0o700);
+  t.same(keepDevelopmentSecrets(file, makers, countedRandom()), first);
+  const more = keepDevelopmentSecrets(file, { ...makers, THREE: () => 'three' }, countedRandom());
+  t.same(more, { ...first, THREE: 'three' });
+  t.same(JSON.parse(readFileSync(file, 'utf8')), more);
+  t.equal(statSync(file).mode & 0o777, 0o600);
+});
+
+t.test('programs that begin at the same time agree on one set of secrets', async (t) => {
+  const folder = temporaryFolder(t);
+  mkdirSync(join(folder, 'data'));
+  const script = compiled('test/kit/development-secrets.js');
+  const programs = Array.from({ length: 4 }, () => startProgram(t, script, { cwd: folder }));
+  // They wait for each other, so that all find no file.
+  await Promise.all(programs.map((program) => program.printed(/^ready$/)));
+  for (const program of programs) program.signal('SIGUSR2');
+  const told = await Promise.all(programs.map((program) => program.printed(/^secrets (.*)$/)));
+  t.equal(new Set(told.map(([, secrets]) => secrets)).size, 1);
+});

@@ -1,0 +1,26 @@
+/**
+ * Keeps 200 files of development secrets, each at a moment that all processes have agreed on, and prints what
+ * it was given.
+ */
+import { keepDevelopmentSecrets } from '../../src/kernel/development-secrets.js';
+import { newToken, sha256, systemRandom } from '../../src/kernel/secrets.js';
+
+const ROUNDS = 200;
+/** Longer than a process needs for one round, so that none is late for the next. */
+const PERIOD = 5;
+
+const given: unknown[] = [];
+process.once('SIGUSR2', () => {
+  const start = Math.ceil(Date.now() / 100) * 100 + 200;
+  for (let round = 0; round < ROUNDS; round++) {
+    // Waits without sleeping: a timer would be late by more than the race lasts.
+    while (Date.now() < start + round * PERIOD);
+    const make = () => newToken(systemRandom);
+    given.push(keepDevelopmentSecrets(`data/${round}.json`, { ONE: make, TWO: make }, systemRandom));
+  }
+  console.log(`secrets ${sha256(JSON.stringify(given))}`);
+  process.exit();
+});
+// Keeps the process until the signal.
+setInterval(() => undefined, 1000);
+console.log('ready');

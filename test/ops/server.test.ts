@@ -1,0 +1,207 @@
+import { once } from 'node:events';
+import { readdirSync, readFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import t from 'tap';
+import { createServer } from '../../src/index.js';
+import { openDatabase } from '../../src/storage/sqlite.js';
+import { basic, parseJson, SECRETS, saasApp, testOptions } from '../kit/app.js';
+import { compiled, startProgram } from '../kit/process.js';
+import { signWebhook } from '../kit/sign-webhook.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+// Two of these wait for time-outs of ours, so all run side by side.
+t.jobs = 4;
+
+const jtiOf = (token: string): string =>
+  JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()).jti;
+
+t.test('[24] slow and silent clients are disconnected', { buffered: true }, async (t) => {
+  const server = createServer(testOptions(temporaryFolder(t)));
+  t.teardown(() => server.stop());
+  const { port } = await server.start();
+  const clients: Record<string, string> = {
+    silent: '',
+    'slow headers': 'GET /api/health HTTP/1.1\r\nHost: x\r\nX-Slow: ',
+    'slow body':
+      'POST /api/auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{',
+  };
+  await Promise.all(
+    Object.entries(clients).map(async ([name, begin]) => {
+      const socket = connect(port, '127.0.0.1').on('error', () => {});
+      socket.write(begin);
+      socket.resume();
+      const drip = begin === '' ? undefined : setInterval(() => socket.write(' '), 1000);
+      await once(socket, 'close');
+      clearInterval(drip);
+      t.pass(name);
+    }),
+  );
+  const { server: http } = server.fastify;
+  t.match(http, { maxConnections: 16_384, maxHeadersCount: 100, maxRequestsPerSocket: 10_000 });
+});
+
+t.test('[28] a store that cannot write answers 503, and heals', { buffered: true }, async (t) => {
+  const app = await saasApp(t);
+  const { email, password, accessToken: token } = await app.signUp();
+  const other = await openDatabase(app.file);
+  other.exec('BEGIN IMMEDIATE');
+  const login = () => app.request('POST', '/api/auth/login', { body: { email, password } });
+  const busy = await login();
+  t.equal(busy.status, 503);
+  t.equal(busy.body.error.code, 'NOT_READY');
+  t.match(busy.headers['retry-after'], /^\d+$/);
+  t.notMatch(busy.text, /SQLite|locked/i);
+  t.equal((await app.request('GET', '/api/auth/me', { token })).status, 200, 'reading goes on');
+  other.exec('ROLLBACK');
+  other.close();
+  t.equal((await login()).status, 200);
+});
+
+t.test('[25][26][32] no secret in the log, the database or its WAL', { buffered: true }, async (t) => {
+  const folder = temporaryFolder(t);
+  const options = { ...testOptions(folder), logLevel: 'trace' };
+  const program = startProgram(t, compiled('test/kit/saas-server.js'), { args: [JSON.stringify(options)] });
+  const url = await program.url();
+  const password = 'canary-password-Xw3';
+  const canaries = new Set<string>([
+    password,
+    'canary',
+    ...Object.values(SECRETS).slice(0, 3),
+    SECRETS.adminPassword,
+  ]);
+  const send = async (method: string, path: string, headers: Record<string, string> = {}, body?: unknown) => {
+    const response = await fetch(`${url}${path}`, {
+      method,
+      headers: {
+        cookie: 'session=canary-cookie',
+        'x-request-id': 'canary-request-id\n{"level":60}'.replace('\n', '%0a'),
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+    });
+    const answer = (parseJson(await response.text()) ?? {}) as { data?: Record<string, string> };
+    for (const name of ['accessToken', 'refreshToken']) {
+      const token = answer.data?.[name];
+      if (token) for (const canary of [token, token.split('.')[2] ?? '', jtiOf(token)]) canaries.add(canary);
+    }
+    return { status: response.status, data: answer.data ?? {} };
+  };
+  const person = { email: 'ada@example.test', password };
+  await send('POST', '/api/auth/register', {}, person);
+  const { data } = await send('POST', '/api/auth/login', {}, person);
+  const { data: next } = await send('POST', '/api/auth/refresh', {}, { refreshToken: data['refreshToken'] });
+  const signature = signWebhook('{}', SECRETS.paymentWebhookSecret, Date.now());
+  canaries.add(signature.split('v1=')[1] as string);
+  for (const headers of [
+    { authorization: `Bearer ${next['accessToken']}` },
+    { authorization: 'Bearer canary-token' },
+    { authorization: basic() },
+    { authorization: basic('operator', 'canary-admin') },
+    { 'payment-signature': signature },
+  ] as Record<string, string>[]) {
+    if (headers['authorization']) canaries.add(headers['authorization'].split(' ')[1] as string);
+    for (const path of [
+      '/api/auth/me?token=canary-query',
+      '/api/auth/register?token=canary-query',
+      '/api/auth/login',
+      '/api/auth/refresh',
+      '/api/auth/logout',
+      '/api/user/profile',
+      '/api/global-settings',
+      '/api/settings/public',
+      '/api/billing/webhook',
+      '/api/canary-path/x?token=canary-query',
+      '/api/%zz?token=canary-query',
+      '/%zz/canary-path?token=canary-query',
+      '/canary-path?token=canary-query',
+      '/admin?token=canary-query',
+      '/admin/api/settings?token=canary-query',
+      '/admin/canary-path',
+      '/health?token=canary-query',
+    ]) {
+      for (const method of ['GET', 'HEAD']) await send(method, path, headers);
+      for (const body of [
+        { refreshToken: 'canary-refresh', email: 'canary@example.test', password: 'canary-other-password' },
+        '{"password":"canary-broken',
+        `{"password":"canary-large${'x'.repeat(20_000)}"}`,
+      ]) {
+        await send('POST', path, headers, body);
+      }
+    }
+  }
+  await send('GET', '/api/auth/me', { authorization: `Bearer ${next['accessToken']}` });
+
+  const files = readdirSync(folder).map((name) => readFileSync(join(folder, name), 'latin1'));
+  t.ok(files.join('').includes('ada@example.test'), 'the files hold what was stored');
+  t.ok(program.lines.length > 100, `${program.lines.length} lines`);
+  for (const canary of canaries) {
+    const line = program.lines.find((line) => line.includes(canary));
+    t.equal(line, undefined, `log: ${canary.slice(0, 30)}`);
+    if (canary !== 'canary')
+      t.notOk(
+        files.some((file) => file.includes(canary)),
+        `store: ${canary.slice(0, 30)}`,
+      );
+  }
+  const lines = program.lines.map((line) => parseJson(line) as Record<string, unknown>);
+  const completed = lines.filter(({ msg }) => msg === 'request completed');
+  t.ok(completed.length > 100);
+  t.match(completed[0], {
+    reqId: /^req_/,
+    req: { method: 'POST', route: '/api/auth/register', ip: '127.0.0.1' },
+    statusCode: 201,
+    responseTime: Number,
+  });
+  t.notOk(
+    lines.some((line) => line === undefined),
+    'every line is JSON',
+  );
+});
+
+t.test('a stop finishes what was begun and takes nothing new', { buffered: true }, async (t) => {
+  const server = createServer(testOptions(temporaryFolder(t)));
+  t.teardown(() => server.stop());
+  let begin = () => {};
+  let finish = (_answer: string) => {};
+  const begun = new Promise<void>((resolve) => {
+    begin = resolve;
+  });
+  const finished = new Promise<string>((resolve) => {
+    finish = resolve;
+  });
+  server.fastify.get('/slow', () => {
+    begin();
+    return finished;
+  });
+  const { url } = await server.start();
+  t.equal((await fetch(`${url}/ready`)).status, 200);
+  const slow = fetch(`${url}/slow`);
+  await begun;
+  const stopped = server.stop();
+  t.equal(server.stop(), stopped, 'twice is once');
+  t.equal(server.close, server.stop);
+  finish('done');
+  const answer = await slow;
+  t.equal(answer.status, 200);
+  t.equal(await answer.text(), 'done');
+  await stopped;
+  await t.rejects(fetch(`${url}/health`));
+});
+
+t.test('port 0 is a free one, and the development address follows it', { buffered: true }, async (t) => {
+  const { publicUrl: _, ...options } = testOptions(temporaryFolder(t));
+  const server = createServer(options);
+  t.teardown(() => server.stop());
+  const { url, port } = await server.start();
+  t.equal(url, `http://127.0.0.1:${port}`);
+  const response = await fetch(`${url}/api/auth/register`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ email: 'ada@example.test', password: 'a long password' }),
+  });
+  const { data } = (await response.json()) as { data: { accessToken: string } };
+  const claims = JSON.parse(Buffer.from(data.accessToken.split('.')[1] ?? '', 'base64url').toString());
+  t.equal(claims.iss, `http://localhost:${port}`);
+});

@@ -1,0 +1,50 @@
+import { generateKeyPairSync } from 'node:crypto';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Test } from 'tap';
+
+/** What stands between an application and the provider, and may lie about the key. */
+export interface Middle {
+  readonly url: string;
+  /** Where requests go. */
+  target: string;
+  /** Publishes another Ed25519 key under the same kid. */
+  swapsKey: boolean;
+}
+
+export async function standInTheMiddle(t: Test): Promise<Middle> {
+  const other = generateKeyPairSync('ed25519').publicKey.export({ format: 'jwk' });
+  const server = createServer(async (request, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const answer = await fetch(middle.target + request.url, {
+      method: request.method ?? 'GET',
+      headers: Object.entries(request.headers).flatMap(([name, value]) =>
+        ['host', 'connection', 'content-length', 'transfer-encoding'].includes(name)
+          ? []
+          : [[name, String(value)] as [string, string]],
+      ),
+      redirect: 'manual',
+      ...(chunks.length > 0 && { body: Buffer.concat(chunks) }),
+    });
+    const text = await answer.text();
+    const isKeySet = request.url === '/.well-known/jwks.json' || request.url === '/jwks';
+    const headers = Object.fromEntries(answer.headers);
+    delete headers['content-length'];
+    delete headers['transfer-encoding'];
+    response.writeHead(answer.status, headers).end(middle.swapsKey && isKeySet ? swap(text) : text);
+  });
+  const swap = (text: string) => {
+    const { keys } = JSON.parse(text) as { keys: object[] };
+    return JSON.stringify({ keys: keys.map((key) => ({ ...key, x: other.x })) });
+  };
+  server.listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  t.teardown(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const { port } = server.address() as AddressInfo;
+  const middle: Middle = { url: `http://127.0.0.1:${port}`, target: '', swapsKey: false };
+  return middle;
+}

@@ -1,0 +1,153 @@
+import { execFile } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import t from 'tap';
+import { startProgram } from '../kit/process.js';
+import { temporaryFolder } from '../kit/tmp.js';
+import { loadBetterAuth, oauth4webapi, openidClient, REDIRECT_URIS, type Registration } from './clients.js';
+import { createConsumer } from './consumer.js';
+import { standInTheMiddle } from './man-in-the-middle.js';
+
+/** The main job on real input, done by what is published: the packed tarball in an empty folder. */
+
+const consumer = await createConsumer(temporaryFolder(t));
+const run = promisify(execFile);
+const JSON_BODY = { 'content-type': 'application/json' };
+
+interface Tokens {
+  accessToken: string;
+  refreshToken: string;
+}
+
+/** Why it was refused, with the causes. */
+async function refusalOf(signIn: Promise<unknown>): Promise<string> {
+  const reasons: string[] = [];
+  let error: unknown = await signIn.then(
+    () => new Error('not at all'),
+    (reason) => reason,
+  );
+  while (error instanceof Error) {
+    reasons.push(error.message);
+    error = error.cause;
+  }
+  return reasons.join(': ');
+}
+
+t.test('the package holds what runs and nothing else', async (t) => {
+  const expected =
+    /^(dist\/(bin|src)\/[\w/.-]+\.(js|d\.ts)|templates\/[\w/.-]+\.(html|css|txt)|package\.json|README\.md|LICENSE|CHANGELOG\.md|\.env\.example)$/;
+  t.same(
+    consumer.packed.filter((file) => !expected.test(file)),
+    [],
+  );
+  for (const file of ['README.md', '.env.example', 'dist/bin/idp.js', 'dist/src/index.d.ts']) {
+    t.ok(consumer.packed.includes(file), file);
+  }
+});
+
+t.test('it is small', async (t) => {
+  const count = Object.keys(consumer.installed).length;
+  t.comment(`${count} packages, ${(consumer.bytes / 2 ** 20).toFixed(1)} MiB`);
+  t.ok(count < 120);
+  t.ok(consumer.bytes < 95 * 2 ** 20);
+});
+
+t.test('both programs say their version', async (t) => {
+  for (const name of ['saas-backend', 'idp']) {
+    t.match((await run(consumer.bin(name), ['--version'])).stdout, /^\d+\.\d+\.\d+\n$/);
+  }
+});
+
+t.test('both plugins load as an ECMAScript module and by require', async (t) => {
+  const body = `
+    const app = Fastify();
+    const options = { env: {}, databaseUri: 'sqlite::memory:' };
+    app.register(saasBackend, options).register(identityProvider, { ...options, prefix: '/idp' });
+    app.inject('/api/health').then(async ({ statusCode }) => {
+      const { statusCode: other } = await app.inject('/idp/jwks');
+      console.log(statusCode, other);
+      await app.close();
+    });`;
+  const names = '{ identityProvider, saasBackend }';
+  const forms = {
+    'app.mjs': `import Fastify from 'fastify'; import ${names} from 'saas-backend';${body}`,
+    'app.cjs': `const Fastify = require('fastify'); const ${names} = require('saas-backend');${body}`,
+  };
+  for (const [file, text] of Object.entries(forms)) {
+    writeFileSync(join(consumer.folder, file), text);
+    const { stdout } = await run(process.execPath, [file], { cwd: consumer.folder });
+    t.equal(stdout, '200 200\n', file);
+  }
+});
+
+t.test('saas-backend signs a user in, and the session survives a restart', async (t) => {
+  const options = {
+    cwd: temporaryFolder(t),
+    args: ['--port', '0'],
+    env: { PUBLIC_URL: 'http://localhost:3000' },
+  };
+  const account = { email: 'ada@example.com', password: 'a sentence is fine' };
+  const post = (url: string, body: object) =>
+    fetch(url, { method: 'POST', headers: JSON_BODY, body: JSON.stringify(body) });
+
+  const first = startProgram(t, consumer.bin('saas-backend'), options);
+  const before = `${await first.url()}/api`;
+  t.equal((await post(`${before}/auth/register`, account)).status, 201);
+  const login = await post(`${before}/auth/login`, account);
+  t.equal(login.status, 200);
+  const { data: signedIn } = (await login.json()) as { data: Tokens };
+  t.equal(await first.terminate(), 0);
+
+  const second = startProgram(t, consumer.bin('saas-backend'), options);
+  const after = `${await second.url()}/api`;
+  const me = (accessToken: string) =>
+    fetch(`${after}/auth/me`, { headers: { authorization: `Bearer ${accessToken}` } });
+  t.match(await (await me(signedIn.accessToken)).json(), { data: { user: { email: account.email } } });
+  const refreshed = await post(`${after}/auth/refresh`, { refreshToken: signedIn.refreshToken });
+  t.equal(refreshed.status, 200);
+  const { data: tokens } = (await refreshed.json()) as { data: Tokens };
+  t.equal((await me(tokens.accessToken)).status, 200);
+  t.equal(await second.terminate(), 0);
+});
+
+t.test('idp signs an agent in at real clients, which refuse a foreign key', async (t) => {
+  await consumer.install('better-auth@1.7.25');
+  const middle = await standInTheMiddle(t);
+  const adminToken = 'the-token-of-the-administrator-of-this-test';
+  const idp = startProgram(t, consumer.bin('idp'), {
+    cwd: temporaryFolder(t),
+    args: ['serve', '-port', '0'],
+    env: { IDP_PUBLIC_URL: middle.url, IDP_ADMIN_TOKEN: adminToken },
+  });
+  middle.target = await idp.url();
+
+  const administer = async (path: string, body: object) => {
+    const headers = { ...JSON_BODY, authorization: `Bearer ${adminToken}` };
+    const answer = await fetch(middle.url + path, { method: 'POST', headers, body: JSON.stringify(body) });
+    t.equal(answer.status, 201, path);
+    return (await answer.json()) as Record<string, string>;
+  };
+  const client = await administer('/v1/clients', { name: 'An application', redirect_uris: REDIRECT_URIS });
+  const agent = await administer('/v1/agents', { handle: 'scout@agents.example', name: 'Scout' });
+
+  const registration: Registration = {
+    issuer: middle.url,
+    clientId: client['client_id'] ?? '',
+    clientSecret: client['client_secret'] ?? '',
+    async authorize(url) {
+      const basic = Buffer.from(`${agent['handle']}:${agent['password']}`).toString('base64');
+      const answer = await fetch(url, { headers: { authorization: `Basic ${basic}` }, redirect: 'manual' });
+      t.equal(answer.status, 302);
+      return new URL(answer.headers.get('location') ?? '');
+    },
+  };
+  const clients = { openidClient, oauth4webapi, betterAuth: await loadBetterAuth(consumer.folder) };
+  for (const [name, signIn] of Object.entries(clients)) {
+    middle.swapsKey = false;
+    t.same(await signIn(registration), { sub: agent['sub'], email: agent['handle'] }, `${name} signs in`);
+    middle.swapsKey = true;
+    t.match(await refusalOf(signIn(registration)), /signature|better-auth refused/, `${name} refuses`);
+  }
+  t.equal(await idp.terminate(), 0);
+});
