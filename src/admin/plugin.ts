@@ -70,5 +70,6 @@ function plot(days: { date: string; count: number }[]) {
     const height = Math.round((count / most) * 96);
     return { date, count, x: (index * 300) / days.length + 1, y: 99 - height, height };
   });
-  return { days: bars, plotSummary: `${total} in all, at most ${total === 0 ? 0 : most} on one day.` };
+  const plotSummary = `${total} in all, at most ${total === 0 ? 0 : most} on one day.`;
+  return { days: bars, plotSummary, firstDay: days[0]?.date, lastDay: days.at(-1)?.date };
 }
