@@ -98,7 +98,7 @@ function readFlags(values: { port?: string; host?: string; 'log-level'?: string 
 
 async function serve<Values>(program: Program<Values>, flags: Flags): Promise<void> {
   // The environment wins over the file.
-  if (existsSync('.env')) process.loadEnvFile();
+  loadEnvironment(program.name);
   const server = createServer(program, flags);
   const { log } = server.fastify;
   // A second signal does not wait.
@@ -118,11 +118,23 @@ async function serve<Values>(program: Program<Values>, flags: Flags): Promise<vo
   }
 }
 
+function loadEnvironment(name: string): void {
+  if (!existsSync('.env')) return;
+  try {
+    process.loadEnvFile();
+  } catch (error) {
+    fail(1, `${name} cannot start: .env cannot be read (${(error as NodeJS.ErrnoException).code}).`);
+  }
+}
+
 function createServer<Values>(program: Program<Values>, flags: Flags): Server<Values> {
   try {
     return program.createServer(flags);
   } catch (error) {
-    return fail(1, error instanceof ConfigurationError ? error.message : String(error));
+    return fail(
+      1,
+      error instanceof ConfigurationError ? error.message : `${program.name} cannot start: ${error}`,
+    );
   }
 }
 

@@ -13,6 +13,10 @@ if (!programs.every(([file]) => existsSync(file))) {
   process.exit(1);
 }
 
+// One .env serves both, and a PORT in it must not send both to one place.
+if (existsSync('.env')) process.loadEnvFile();
+process.env.IDP_PORT ??= '8080';
+
 // Groups of their own: a terminal sends Ctrl-C to the whole group, and a second signal would not wait.
 const children = programs.map((program) =>
   spawn(process.execPath, program, { stdio: 'inherit', detached: true }),

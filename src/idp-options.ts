@@ -7,7 +7,7 @@ import { mountProblem, publicUrlOption } from './kernel/public-url.js';
 import { type Random, systemRandom } from './kernel/secrets.js';
 import { oidcOptions } from './oidc/schemas.js';
 import { provisioningOptions } from './provisioning/schemas.js';
-import { storeUriProblem } from './storage/open.js';
+import { unusableStore } from './storage/open.js';
 
 /** What the identity provider can be told, by options and by environment. */
 
@@ -18,7 +18,7 @@ export const idpSchema = defineOptions({
     secret: true,
     development: 'sqlite:./data/idp.db',
     required: 'production',
-    check: (uri) => storeUriProblem(uri) ?? undefined,
+    check: unusableStore,
   }),
   publicUrl: publicUrlOption({
     env: 'IDP_PUBLIC_URL',

@@ -19,7 +19,7 @@ import { createClients, createPrincipals } from './provisioning/service.js';
 import { clientCollection, principalCollection } from './provisioning/store.js';
 import type { Store } from './storage/collection.js';
 import { openStore } from './storage/open.js';
-import { inHost, type Surroundings } from './surroundings.js';
+import { announce, inHost, type Surroundings } from './surroundings.js';
 
 /** The identity provider: the one place where its domains are put together. */
 
@@ -55,10 +55,12 @@ export async function mountIdp(
       'identityProvider is registered on this instance already. One registration serves one issuer.',
     );
   }
-  for (const warning of config.warnings) fastify.log.warn(warning);
+  announce(fastify, config);
   const { values } = config;
   const { clock, random, prefix } = seams;
-  const { lifecycle, publicUrl, requestId } = surroundings ?? inHost(values.publicUrl, 8080, random, prefix);
+  const { lifecycle, publicUrl, requestId } =
+    surroundings ??
+    inHost(fastify, { configured: values.publicUrl, port: 8080, path: fastify.prefix + prefix }, random);
   const store = await openStore(values.databaseUri);
   fastify.addHook('onClose', () => store.close());
 
@@ -67,7 +69,11 @@ export async function mountIdp(
   const tools = { audit, clock, random };
   const passwords = createPasswords(random, seams.hashing);
   const principals = createPrincipals(principalCollection(store), { ...tools, passwords });
-  const clients = createClients(clientCollection(store), { ...tools, allowHttp: !config.production });
+  const clients = createClients(clientCollection(store), {
+    ...tools,
+    allowHttp: !config.production,
+    warn: (message) => fastify.log.warn(message),
+  });
   const directory: Directory = {
     authenticate: principals.authenticate,
     findPrincipal: principals.find,

@@ -8,7 +8,7 @@ import { defineOptions, option, type Resolved, resolveOptions } from './kernel/o
 import type { HashingCost } from './kernel/passwords.js';
 import { mountProblem, publicUrlOption } from './kernel/public-url.js';
 import { type Random, systemRandom } from './kernel/secrets.js';
-import { storeUriProblem } from './storage/open.js';
+import { unusableStore } from './storage/open.js';
 
 /** What the SaaS backend can be told, by options and by environment. */
 
@@ -19,7 +19,7 @@ export const saasSchema = defineOptions({
     secret: true,
     development: 'sqlite:./data/saas-backend.db',
     required: 'production',
-    check: (uri) => storeUriProblem(uri) ?? undefined,
+    check: unusableStore,
   }),
   publicUrl: publicUrlOption({
     env: 'PUBLIC_URL',

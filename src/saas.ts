@@ -16,7 +16,7 @@ import { customerCollection, webhookEventCollection } from './billing/store.js';
 import { createWebhook } from './billing/webhook.js';
 import { allowOrigins } from './kernel/cors.js';
 import { renderEnvelope } from './kernel/errors.js';
-import { type Guard, openScope, type ScopeRules } from './kernel/http.js';
+import { openScope, type ScopeRules } from './kernel/http.js';
 import { renderErrorPage, wantsPage } from './kernel/pages.js';
 import { createPasswords } from './kernel/passwords.js';
 import { ok } from './kernel/schemas.js';
@@ -28,15 +28,21 @@ import { maintenanceGuard, settingsAdminPlugin, settingsPlugin } from './setting
 import { createSettings } from './settings/service.js';
 import type { Store } from './storage/collection.js';
 import { openStore } from './storage/open.js';
-import { inHost, type Surroundings } from './surroundings.js';
+import { announce, inHost, type Surroundings } from './surroundings.js';
 
 /** The SaaS backend: the one place where its domains are put together. */
 
 /** What the host gets: `fastify.saas`. */
 export interface SaasDecorator {
   /** For a host's own routes: `onRequest: fastify.saas.requireUser` sets `request.saas` or throws a 401. */
-  requireUser: Guard;
+  requireUser: (request: UserRequest) => Promise<void>;
   users: Pick<UserDirectory, 'find'>;
+}
+
+/** What of a request it needs and sets, whatever server and logger the host has. */
+interface UserRequest {
+  headers: { authorization?: string | undefined };
+  saas: Identity;
 }
 
 declare module 'fastify' {
@@ -63,10 +69,11 @@ export async function mountSaas(
       'saasBackend is registered on this instance already. One registration serves one prefix.',
     );
   }
-  for (const warning of config.warnings) fastify.log.warn(warning);
+  announce(fastify, config);
   const { values } = config;
   const { clock, random, prefix, adminPath } = seams;
-  const { lifecycle, publicUrl, requestId } = surroundings ?? inHost(values.publicUrl, 3000, random);
+  const { lifecycle, publicUrl, requestId } =
+    surroundings ?? inHost(fastify, { configured: values.publicUrl, port: 3000 }, random);
   const store = await openStore(values.databaseUri);
   fastify.addHook('onClose', () => store.close());
 
@@ -121,7 +128,7 @@ export async function mountSaas(
     clock,
   });
 
-  const requireUser: Guard = async (request) => {
+  const requireUser = async (request: UserRequest): Promise<void> => {
     request.saas = await auth.authenticate(request.headers.authorization);
   };
   const requireAdmin = await createAdminGuard({

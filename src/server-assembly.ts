@@ -13,6 +13,7 @@ import type { Resolved } from './kernel/options.js';
 import { requestIds } from './kernel/request-ids.js';
 import type { Random } from './kernel/secrets.js';
 import { healthPlugin } from './ops/health.js';
+import { trackConnections } from './server-connections.js';
 import type { ServerConfiguration } from './server-options.js';
 import type { Store } from './storage/collection.js';
 import type { Surroundings } from './surroundings.js';
@@ -59,6 +60,9 @@ export interface Assembly<Values> {
 }
 
 const SECOND = 1000;
+
+/** How long a stop waits for requests that were begun. */
+const GRACE = 8 * SECOND;
 
 /** Bytes of a body outside our prefixes. */
 const BODY_LIMIT = 100 * 1024;
@@ -133,10 +137,14 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
   });
   app.register(unwrapped);
 
+  const endConnections = trackConnections(app.server);
   let stopping: Promise<void> | undefined;
   const stop = (): Promise<void> => {
     lifecycle.draining = true;
-    stopping ??= app.close();
+    if (!stopping) {
+      endConnections(GRACE);
+      stopping = app.close();
+    }
     return stopping;
   };
   const start = async () => {

@@ -1,4 +1,5 @@
-import type { FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { Resolved } from './kernel/options.js';
 import { createPublicUrl, type PublicUrl } from './kernel/public-url.js';
 import { requestIds } from './kernel/request-ids.js';
 import type { Random } from './kernel/secrets.js';
@@ -17,13 +18,28 @@ export interface Surroundings {
   requestId(request: FastifyRequest): string;
 }
 
-/** In an application of somebody else: it runs as long as it runs, and its identifiers may come from clients. */
-export function inHost(publicUrl: string | undefined, port: number, random: Random, path = ''): Surroundings {
-  return {
-    lifecycle: { draining: false },
-    publicUrl: createPublicUrl(publicUrl, port, path),
-    requestId: requestIds(random),
-  };
+/**
+ * In an application of somebody else: it runs as long as it runs, its identifiers may come from clients, and
+ * without a configured address ours is the one it listens at.
+ */
+export function inHost(
+  host: FastifyInstance,
+  { configured, port, path = '' }: { configured: string | undefined; port: number; path?: string },
+  random: Random,
+): Surroundings {
+  const publicUrl = createPublicUrl(configured, port, path);
+  host.addHook('onListen', async () => {
+    const address = host.server.address();
+    if (address !== null && typeof address === 'object') publicUrl.assumePort(address.port);
+  });
+  return { lifecycle: { draining: false }, publicUrl, requestId: requestIds(random) };
+}
+
+/** Says what was made up for development, and where it is kept. */
+export function announce(host: FastifyInstance, { warnings, generated }: Resolved<unknown>): void {
+  for (const warning of warnings) host.log.warn(warning);
+  if (generated.names.length === 0) return;
+  host.log.warn(`${generated.names.join(', ')}: made up for development and kept in ${generated.file}.`);
 }
 
 /** In a server of our own, which names each request itself. */

@@ -50,7 +50,7 @@ export async function webhookPlugin(scope: Scope, { webhook }: { webhook: Webhoo
       schema: { response: { 200: WebhookAnswer } },
     },
     async (request) => {
-      const signature = request.headers['payment-signature'] ?? request.headers['stripe-signature'];
+      const signature = request.headers['payment-signature'] || request.headers['stripe-signature'];
       const outcome = await webhook.receive({
         signature: Array.isArray(signature) ? undefined : signature,
         body: rawBodyOf(request.raw, request.body),

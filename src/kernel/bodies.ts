@@ -11,9 +11,11 @@ import { httpErrors } from './errors.js';
 export function setBodyParser(scope: FastifyInstance): void {
   scope.removeAllContentTypeParsers();
   const parse = scope.getDefaultJsonParser('error', 'error');
-  scope.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
-    if (body === '') done(null, {});
-    else parse(request, body as string, done);
+  scope.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
+    const text = decode(body as Buffer);
+    if (text === null) done(httpErrors.INVALID_JSON());
+    else if (text === '') done(null, {});
+    else parse(request, text, done);
   });
   scope.addHook('preParsing', (request, _reply, payload, done) => {
     const encoding = request.headers['content-encoding'];
@@ -25,6 +27,15 @@ export function setBodyParser(scope: FastifyInstance): void {
     if (request.body === undefined) request.body = {};
     done();
   });
+}
+
+/** Bytes that are no UTF-8 would all become the same character, and different passwords the same password. */
+function decode(bytes: Buffer): string | null {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    return null;
+  }
 }
 
 /** A host's middleware may have read the body already and left it in `req.body`; then it is parsed again, by our rules. */

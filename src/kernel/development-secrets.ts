@@ -1,5 +1,5 @@
 import { existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Random } from './secrets.js';
 
 /**
@@ -20,6 +20,8 @@ export function keepDevelopmentSecrets(
   if (kept && missing.length === 0) return kept;
 
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+  // What is made here belongs to one machine and not to a repository.
+  writeFileSync(join(dirname(file), '.gitignore'), '*\n');
   const complete = { ...kept, ...Object.fromEntries(missing.map(([name, make]) => [name, make()])) };
   const draft = `${file}.${random.bytes(6).toString('hex')}`;
   writeFileSync(draft, `${JSON.stringify(complete, null, 2)}\n`, { mode: 0o600, flag: 'wx' });
@@ -36,5 +38,13 @@ export function keepDevelopmentSecrets(
 }
 
 function readKept(file: string): Record<string, string> | null {
-  return existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : null;
+  if (!existsSync(file)) return null;
+  try {
+    const kept: unknown = JSON.parse(readFileSync(file, 'utf8'));
+    const isSet = typeof kept === 'object' && kept !== null && !Array.isArray(kept);
+    if (isSet && Object.values(kept).every((secret) => typeof secret === 'string')) return { ...kept };
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+  }
+  throw new Error(`${file} does not hold the secrets of a development set-up. Repair or delete it.`);
 }

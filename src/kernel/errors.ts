@@ -60,7 +60,7 @@ export const httpErrors = defineErrors({
   FORBIDDEN: [403, 'This is not allowed.'],
   NOT_FOUND: [404, 'There is nothing at this address.'],
   PAYLOAD_TOO_LARGE: [413, 'The body is too large.'],
-  UNSUPPORTED_MEDIA_TYPE: [415, 'Send the body as application/json, without a content encoding.'],
+  UNSUPPORTED_MEDIA_TYPE: [415, 'The body has a media type or a content encoding that is not read here.'],
   RATE_LIMITED: [429, 'Too many requests. Try again later.'],
   INTERNAL: [500, 'Something went wrong on our side.'],
   OVERLOADED: [503, 'The server is busy. Try again in a few seconds.'],

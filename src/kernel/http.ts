@@ -213,7 +213,8 @@ function sendError(
   if (error.statusCode >= 500) {
     // A 503 is said on purpose; everything else is ours to find.
     const level = error.statusCode === 503 ? 'warn' : 'error';
-    request.log[level]({ err: error.cause ?? error, req: request, requestId }, error.message);
+    const err = error.statusCode === 503 ? error.cause : (error.cause ?? error);
+    request.log[level]({ ...(err !== undefined && { err }), req: request, requestId }, error.message);
   }
   const { type, body, headers } = rules.renderError(error, request, requestId);
   return reply

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { Ajv } from 'ajv';
+import { Ajv, type ErrorObject } from 'ajv';
 import { type Static, type TObject, type TProperties, type TSchema, Type } from 'typebox';
 import { ConfigurationError, Report } from './configuration-error.js';
 import { keepDevelopmentSecrets } from './development-secrets.js';
@@ -22,6 +22,8 @@ export interface Annotation<T = unknown> {
   shown?: string;
   /** Reads the variable's text where the type of the schema does not say how. */
   parse?: (text: string) => unknown;
+  /** What it must be, where the schema's own words would not help. */
+  must?: string;
   /** Never printed; `<env>_FILE` names a file that holds it. */
   secret?: boolean;
   /** Production does not start without it. */
@@ -84,6 +86,9 @@ export function resolveOptions<P extends TProperties>(
   // Whoever replaces the environment does not leave production by it.
   const production = (env['NODE_ENV'] ?? process.env['NODE_ENV']) === 'production';
   const report = new Report(production);
+  if (/^prod/i.test(env['NODE_ENV'] ?? '') && !production) {
+    report.refuse("NODE_ENV must be spelt 'production'. Anything else is development.");
+  }
   const properties = Object.entries(schema.properties) as unknown as [string, Annotated][];
   const values: Record<string, unknown> = {};
   const toGenerate: [name: string, env: string, make: (random: Random) => string][] = [];
@@ -110,7 +115,7 @@ export function resolveOptions<P extends TProperties>(
   const file = `data/${source.program}.secrets.json`;
   if (toGenerate.length > 0) {
     const makers = toGenerate.map(([, env, make]) => [env, () => make(source.random)] as const);
-    const kept = keepDevelopmentSecrets(file, Object.fromEntries(makers), source.random);
+    const kept = keepSecrets(source, file, Object.fromEntries(makers));
     for (const [name, env] of toGenerate) values[name] = kept[env];
   }
   return {
@@ -119,6 +124,16 @@ export function resolveOptions<P extends TProperties>(
     warnings: report.warnings,
     generated: { names: toGenerate.map(([, env]) => env), file },
   };
+}
+
+function keepSecrets({ program, random }: Source, file: string, makers: Record<string, () => string>) {
+  try {
+    return keepDevelopmentSecrets(file, makers, random);
+  } catch (error) {
+    throw new ConfigurationError(program, [
+      `Development secrets cannot be kept: ${(error as Error).message} Set ${Object.keys(makers).join(', ')} instead.`,
+    ]);
+  }
 }
 
 function judge(annotation: Annotation, value: unknown, report: Report): void {
@@ -149,9 +164,13 @@ function read(
   if (value === undefined) return undefined;
   const validate = ajv.compile(schema);
   if (validate(value)) return value;
-  const reason = validate.errors?.map((error) => error.message).join(', ');
-  report.refuse(`${variable} (option '${name}') ${reason}.`);
+  report.refuse(`${variable} (option '${name}') ${schema.option.must ?? reasonOf(validate.errors?.[0])}.`);
   return undefined;
+}
+
+function reasonOf(error: ErrorObject | undefined): string {
+  const allowed: unknown = error?.params['allowedValues'];
+  return Array.isArray(allowed) ? `must be one of ${allowed.join(', ')}` : (error?.message ?? 'is not valid');
 }
 
 /** The text of a variable or of the file that `<variable>_FILE` names. Empty is unset. */
@@ -183,7 +202,7 @@ function parse(text: string, schema: Annotated): unknown {
   if (schema.option.parse) return schema.option.parse(text);
   switch (schema.type) {
     case 'integer':
-      return /^\d{1,15}$/.test(text) ? Number(text) : text;
+      return /^-?\d{1,15}$/.test(text) ? Number(text) : text;
     case 'boolean':
       return { true: true, '1': true, false: false, '0': false }[text] ?? text;
     case 'array':

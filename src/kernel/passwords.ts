@@ -101,9 +101,11 @@ export function createPasswords(random: Random, cost: HashingCost = STANDARD_COS
   };
 }
 
-/** Ill-formed UTF-16 would make different passwords equal once they are encoded. */
+/** Whether the text is what somebody typed: replaced bytes and halves of characters make different passwords equal. */
+const isIntact = (password: string): boolean => password.isWellFormed() && !password.includes('\ufffd');
+
 function passwordProblem(password: string): string | null {
-  if (!password.isWellFormed()) return 'contains characters that are not valid Unicode';
+  if (!isIntact(password)) return 'contains characters that are not valid Unicode';
   const bytes = Buffer.byteLength(password.normalize('NFC'));
   if (bytes < PASSWORD_BYTES.min) return `must be at least ${PASSWORD_BYTES.min} bytes long`;
   if (bytes > PASSWORD_BYTES.max) return `must be at most ${PASSWORD_BYTES.max} bytes long`;
@@ -126,6 +128,6 @@ function isAcceptableHash(stored: string): boolean {
 }
 
 async function verifyQuietly(stored: string, password: string): Promise<boolean> {
-  if (!password.isWellFormed() || Buffer.byteLength(password) > PASSWORD_BYTES.max * 4) return false;
+  if (!isIntact(password) || Buffer.byteLength(password) > PASSWORD_BYTES.max * 4) return false;
   return argon2.verify(stored, password.normalize('NFC'));
 }

@@ -8,6 +8,7 @@ export const provisioningOptions = {
     env: 'IDP_DISABLE_SIGNUP',
     doc: '1 closes /v1/accounts; the endpoints of the administrator stay open.',
     shown: '0',
+    must: 'must be 0 or 1',
     // Anything but 0 and 1 stops the start: a "true" must not leave the door open.
     parse: (text) => ({ 0: false, 1: true })[text] ?? text,
   }),

@@ -135,7 +135,13 @@ const PAGE = 100;
 /** @param allowHttp whether redirect URIs may use http beyond this machine */
 export function createClients(
   clients: ClientCollection,
-  { audit, clock, random, allowHttp }: Dependencies & { allowHttp: boolean },
+  {
+    audit,
+    clock,
+    random,
+    allowHttp,
+    warn,
+  }: Dependencies & { allowHttp: boolean; warn(message: string): void },
 ): Clients {
   return {
     async create({ name, redirectUris, postLogoutRedirectUris, isPublic, principalKinds }, { ip }) {
@@ -144,6 +150,9 @@ export function createClients(
         ...uriProblems('post_logout_redirect_uris', postLogoutRedirectUris, allowHttp),
       ];
       if (details.length > 0) throw invalid(...details);
+      const open = redirectUris.find((uri) => redirectUriProblem(uri, false) !== null);
+      if (open !== undefined)
+        warn(`The redirect URI ${open} is http beyond this machine. Production refuses it.`);
       const secret = isPublic ? null : newToken(random, 'csec_');
       const client: ClientDocument = {
         id: newId('cid_', clock, random),

@@ -17,6 +17,12 @@ export function storeUriProblem(uri: string): string | null {
   return null;
 }
 
+/** The same as the end of a sentence, for the check of an option. */
+export function unusableStore(uri: string): string | undefined {
+  const problem = storeUriProblem(uri);
+  return problem === null ? undefined : `names no store: ${problem}.`;
+}
+
 /** Opens the store that a URI names. An engine is loaded only when it is asked for. */
 export async function openStore(uri: string): Promise<Store> {
   const problem = storeUriProblem(uri);

@@ -166,6 +166,24 @@ t.test('addresses and names that could be read in two ways are refused', async (
   t.equal(await userCollection(await storeOf(t, app)).count(), 0, 'nothing was stored');
 });
 
+t.test('bytes that are no UTF-8 are no password', async (t) => {
+  const app = await saasApp(t);
+  const body = (byte: number) =>
+    Buffer.concat([
+      Buffer.from('{"email":"ada@example.test","password":"'),
+      Buffer.alloc(12, byte),
+      Buffer.from('"}'),
+    ]);
+  for (const path of ['/api/auth/register', '/api/auth/login']) {
+    t.match(await app.request('POST', path, { body: body(0xff) }), {
+      status: 400,
+      body: { error: { code: 'INVALID_JSON' } },
+    });
+  }
+  const replaced = { email: 'ada@example.test', password: '\ufffd'.repeat(12) };
+  t.equal((await app.request('POST', '/api/auth/register', { body: replaced })).status, 400);
+});
+
 t.test('me and profile', async (t) => {
   const app = await saasApp(t);
   const { accessToken: token, id, email } = await app.signUp();

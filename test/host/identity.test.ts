@@ -48,6 +48,22 @@ t.test('[15] at the root of a host, preflights for what is not ours stay the hos
   t.equal((await host.inject('/api/settings/public')).statusCode, 200);
 });
 
+t.test('a host that configures no address is known by the one it listens at', async (t) => {
+  const host = fastify();
+  t.teardown(() => host.close());
+  await host.register(
+    async (scope) => {
+      const { publicUrl: _, ...options } = guest(idpOptions(temporaryFolder(t)));
+      await scope.register(identityProvider, { ...options, prefix: '/idp' });
+    },
+    { prefix: '/v1' },
+  );
+  const url = await host.listen({ host: '127.0.0.1', port: 0 });
+  const discovery = await fetch(`${url}/v1/idp/.well-known/openid-configuration`);
+  const { issuer } = (await discovery.json()) as { issuer: string };
+  t.equal(issuer, `http://localhost:${new URL(url).port}/v1/idp`);
+});
+
 t.test('[15] @fastify/cors of the host boots beside us, before and after', async (t) => {
   for (const isFirst of [true, false]) {
     const host = fastify();

@@ -175,6 +175,27 @@ t.test('[33] whoever configures by code does not leave production', async (t) =>
   t.same(problemsOf(t, { ...PRODUCTION, NODE_ENV: 'production' }), []);
 });
 
+t.test('messages say what would be right', async (t) => {
+  t.match(
+    problemsOf(t, { ...PRODUCTION, NODE_ENV: 'Production' }).join(),
+    "NODE_ENV must be spelt 'production'",
+  );
+  t.match(problemsOf(t, { LOG_LEVEL: 'loud' }).join(), /LOG_LEVEL .* must be one of trace, debug/);
+  t.match(problemsOf(t, { ...PRODUCTION, ACCESS_TOKEN_TTL: '-1' }).join(), 'must be >= 1');
+  t.match(problemsOf(t, { ...DEVELOPMENT, DATABASE_URI: 'x' }).join(), 'DATABASE_URI names no store');
+});
+
+t.test('a damaged file of development secrets is named', async (t) => {
+  for (const text of ['{bad', 'null', '[]', '{"JWT_ACCESS_SECRET":1}']) {
+    const file = join(temporaryFolder(t), 'x.secrets.json');
+    writeFileSync(file, text);
+    t.throws(
+      () => keepDevelopmentSecrets(file, { A: () => 'a' }, countedRandom()),
+      /x\.secrets\.json does not hold/,
+    );
+  }
+});
+
 t.test('an unknown option is a typing error, not a silent default', async (t) => {
   t.match(problemsOf(t, DEVELOPMENT, { acessTokenTtl: 60 } as CreateServerOptions), [
     "'acessTokenTtl' is not an option.",

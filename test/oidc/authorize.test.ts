@@ -149,6 +149,7 @@ t.test('[139] only a public client may come from another port, and only of a loo
     'http://127.0.0.1:x/cb?a=1',
     'http://127.0.0.1:/cb?a=1',
     'http://127.0.0.1:123456/cb?a=1',
+    'http://127.0.0.1:99999/cb?a=1',
     'http://127.0.0.1:80:80/cb?a=1',
     'http://127.0.0.1.evil.test/cb?a=1',
     'http://127.0.0.1:51004@evil.test/cb?a=1',

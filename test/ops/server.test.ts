@@ -190,6 +190,28 @@ t.test('a stop finishes what was begun and takes nothing new', { buffered: true 
   await t.rejects(fetch(`${url}/health`));
 });
 
+t.test('[24] nobody who is silent holds up a stop', { buffered: true }, async (t) => {
+  const server = createServer(testOptions(temporaryFolder(t)));
+  t.teardown(() => server.stop());
+  const { port } = await server.start();
+  const ends = ['', 'GET /health HTTP/1.1\r\nhost:', 'GET /health HTTP/1.1\r\nhost: x\r\n\r\n'].map(
+    async (text) => {
+      const socket = connect(port, '127.0.0.1');
+      t.teardown(() => socket.destroy());
+      socket.on('error', () => undefined).resume();
+      const closed = once(socket, 'close');
+      await once(socket, 'connect');
+      if (text !== '') await new Promise((resolve) => socket.write(text, resolve));
+      if (text.endsWith('\r\n\r\n')) await once(socket, 'data');
+      return { closed };
+    },
+  );
+  const sockets = await Promise.all(ends);
+  await server.stop();
+  await Promise.all(sockets.map(({ closed }) => closed));
+  t.pass('all of them are closed');
+});
+
 t.test('port 0 is a free one, and the development address follows it', { buffered: true }, async (t) => {
   const { publicUrl: _, ...options } = testOptions(temporaryFolder(t));
   const server = createServer(options);

@@ -9,7 +9,8 @@ const LOOPBACK = /^(http:\/\/(?:127\.0\.0\.1|\[::1\]|localhost))(?::\d{1,5})?(?=
  */
 export function matchesRedirectUri({ redirectUris, secretHash }: Client, uri: string): boolean {
   if (redirectUris.includes(uri)) return true;
-  if (secretHash !== undefined || !LOOPBACK.test(uri)) return false;
+  // The pattern lets ports through that there are not.
+  if (secretHash !== undefined || !LOOPBACK.test(uri) || !URL.canParse(uri)) return false;
   const withoutPort = (text: string) => text.replace(LOOPBACK, '$1');
   return redirectUris.some((known) => LOOPBACK.test(known) && withoutPort(known) === withoutPort(uri));
 }
