@@ -32,12 +32,8 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
   await scope.register(authorizePlugin, options);
 
   describeProvider(scope, ['/.well-known/openid-configuration', WELL_KNOWN], issuer);
-  for (const path of ['/.well-known/jwks.json', '/jwks']) {
-    scope.get(path, { config: PUBLISHED }, async (_request, reply) => {
-      reply.header('cross-origin-resource-policy', 'cross-origin');
-      return keys.jwks;
-    });
-  }
+  const jwks = JSON.stringify(keys.jwks);
+  publish(scope, ['/.well-known/jwks.json', '/jwks'], () => jwks);
 
   scope.post(
     '/token',
@@ -87,10 +83,22 @@ export async function insertedMetadataPlugin(scope: Scope, { issuer }: { issuer(
 }
 
 function describeProvider(scope: Scope, paths: string[], issuer: () => string): void {
+  // Development learns its issuer when the server listens.
+  let known = { issuer: '', text: '' };
+  publish(scope, paths, () => {
+    const current = issuer();
+    if (known.issuer !== current)
+      known = { issuer: current, text: JSON.stringify(providerMetadata(current)) };
+    return known.text;
+  });
+}
+
+/** Documents that anybody may read and keep for a while, and that are asked for often: their text is at hand. */
+function publish(scope: Scope, paths: string[], text: () => string): void {
   for (const path of paths) {
-    scope.get(path, { config: PUBLISHED }, async (_request, reply) => {
-      reply.header('cross-origin-resource-policy', 'cross-origin');
-      return providerMetadata(issuer());
+    scope.get(path, { config: PUBLISHED }, (_request, reply) => {
+      reply.header('cross-origin-resource-policy', 'cross-origin').type('application/json; charset=utf-8');
+      reply.send(text());
     });
   }
 }
