@@ -97,10 +97,11 @@ export const fallThrough = new WeakMap<IncomingMessage, () => void>();
 
 const ONE_YEAR = 31_536_000;
 
-const SECURITY_HEADERS = {
+const COMMON_HEADERS = {
   'x-content-type-options': 'nosniff',
   'referrer-policy': 'same-origin',
   'cross-origin-resource-policy': 'same-origin',
+  'cache-control': 'no-store',
 };
 
 /** Opens an encapsulated scope under our rules and lets `build` add its routes. */
@@ -145,19 +146,19 @@ function beginAnswer(
     return;
   }
   const { cache, whileDraining } = rulesOf(request);
-  reply.headers(commonHeaders(rules, request));
+  setCommonHeaders(rules, request, reply);
   if (cache !== undefined) reply.header('cache-control', cache);
   const isTooLate = rules.isDraining() && !whileDraining;
   done(isTooLate ? httpErrors.NOT_READY({ headers: { connection: 'close' } }) : undefined);
 }
 
-function commonHeaders({ requestId, https }: AnswerRules, request: FastifyRequest): Record<string, string> {
-  return {
-    ...SECURITY_HEADERS,
-    'x-request-id': requestId(request),
-    'cache-control': 'no-store',
-    ...(https() && { 'strict-transport-security': `max-age=${ONE_YEAR}` }),
-  };
+function setCommonHeaders(
+  { requestId, https }: AnswerRules,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): void {
+  reply.headers(COMMON_HEADERS).header('x-request-id', requestId(request));
+  if (https()) reply.header('strict-transport-security', `max-age=${ONE_YEAR}`);
 }
 
 /** Answers what the router refused before it reached any scope. */
@@ -167,7 +168,8 @@ export function refuse(
   request: FastifyRequest,
   reply: FastifyReply,
 ): FastifyReply {
-  return sendError(rules, error, request, reply.headers(commonHeaders(rules, request)));
+  setCommonHeaders(rules, request, reply);
+  return sendError(rules, error, request, reply);
 }
 
 /**
