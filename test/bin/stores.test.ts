@@ -1,6 +1,7 @@
 import { closeSync, openSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { openStore } from '../../src/storage/open.js';
 import { openDatabase } from '../../src/storage/sqlite.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
@@ -54,9 +55,10 @@ t.test('a folder, a text, a damaged file', async (t) => {
   await says(t, text, /file is not a database\. Name another file, or restore the last backup\./);
 
   const damaged = join(folder, 'damaged.db');
-  const db = await openDatabase(damaged);
-  db.exec('CREATE TABLE users (id)');
-  db.close();
+  const store = await openStore(`sqlite:${damaged}`);
+  store.collection('things');
+  await store.ready();
+  await store.close();
   // Behind the header: the page that lists the tables.
   const descriptor = openSync(damaged, 'r+');
   writeSync(descriptor, Buffer.alloc(3996, 0xff), 0, 3996, 100);
