@@ -8,6 +8,7 @@ import { port, start } from './process-rows.js';
 import { machineReadable, type Result, table } from './report.js';
 import type { Bench } from './rounds.js';
 import { flood, login, me, refresh } from './saas-rows.js';
+import { size } from './size-row.js';
 
 const ROWS: Record<string, (bench: Bench) => Promise<Result[]>> = {
   start,
@@ -19,6 +20,7 @@ const ROWS: Record<string, (bench: Bench) => Promise<Result[]>> = {
   login,
   flood,
   port,
+  size,
 };
 
 const help = `Measures both programs against floors of the same run.
