@@ -9,8 +9,8 @@ export async function writeBackup(
   json: boolean,
 ): Promise<string> {
   const since = performance.now();
-  const showProgress = (written: number, most: number) => {
-    process.stderr.write(`\r${mebibytes(written)} of at most ${mebibytes(most)} MiB `);
+  const showProgress = (written: number, source: number) => {
+    process.stderr.write(`\r${mebibytes(written)} of about ${mebibytes(source)} MiB `);
   };
   const isWatched = process.stderr.isTTY && !json;
   try {

@@ -3,8 +3,8 @@ import { resolve } from 'node:path';
 import { StoreUnavailable } from './collection.js';
 import { storeUriProblem } from './open.js';
 
-/** How far a copy is, in bytes. The size of the source is the most that it can become. */
-export type BackupProgress = (written: number, most: number) => void;
+/** How far a copy is, in bytes. It becomes about as large as its source, less what is free there. */
+export type BackupProgress = (written: number, source: number) => void;
 
 /**
  * Copies the store that a URI names into a new file, while programs go on writing to it. Every write that was
