@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { type ParseArgsConfig, parseArgs } from 'node:util';
 import closeWithGrace from 'close-with-grace';
 import { ConfigurationError, type CreateServerOptions, type Server } from '../src/index.js';
+import { writeBackup } from './backup.js';
 
 /** What both programs share: arguments, `.env`, start, what is said of it, and the end. */
 
@@ -14,7 +15,7 @@ export interface Flags {
 type LogLevel = NonNullable<CreateServerOptions['logLevel']>;
 
 export interface Program<Values> {
-  name: string;
+  name: 'saas-backend' | 'idp';
   help: string;
   /** Whether `<name>` alone serves. */
   servesByDefault: boolean;
@@ -36,9 +37,16 @@ const OPTIONS = {
   port: { type: 'string', short: 'p' },
   host: { type: 'string' },
   'log-level': { type: 'string' },
+  json: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },
   version: { type: 'boolean', short: 'v' },
 } satisfies ParseArgsConfig['options'];
+
+/** The options of each command, beside those that all have. */
+const COMMANDS: Record<string, (keyof typeof OPTIONS)[]> = {
+  serve: ['port', 'host', 'log-level'],
+  backup: ['json'],
+};
 
 /** What the caller of the program typed wrong. */
 class UsageError extends Error {}
@@ -49,8 +57,11 @@ export async function run<Values>(program: Program<Values>, argv = process.argv.
     const { positionals, values } = parse(argv);
     if (values.help) return say(program.help);
     if (values.version) return say(version());
-    checkVerb(program, positionals);
-    await serve(program, readFlags(values));
+    const [command, file = ''] = readCommand(program, positionals, values);
+    // The environment wins over the file.
+    loadEnvironment(program.name);
+    if (command === 'serve') await serve(program, readFlags(values));
+    else await backup(program, file, values.json === true);
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
     fail(2, `${program.name}: ${error.message}\n\n${program.help}`);
@@ -75,13 +86,22 @@ function withDoubleDashes(argv: string[]): string[] {
   });
 }
 
-function checkVerb(
+/** The command and what it applies to. */
+function readCommand(
   { name, servesByDefault }: Pick<Program<unknown>, 'name' | 'servesByDefault'>,
   [verb, ...others]: string[],
-): void {
+  values: object,
+): [command: string, file?: string] {
   if (verb === undefined && !servesByDefault) throw new UsageError(`say what to do: ${name} serve`);
-  const unknown = verb === 'serve' ? others[0] : verb;
-  if (unknown !== undefined) throw new UsageError(`'${unknown}' is not a command.`);
+  const command = verb ?? 'serve';
+  const options = Object.hasOwn(COMMANDS, command) ? COMMANDS[command] : undefined;
+  if (options === undefined) throw new UsageError(`'${command}' is not a command.`);
+  const [file, ...rest] = command === 'backup' ? others : [undefined, ...others];
+  if (command === 'backup' && !file) throw new UsageError(`say where to: ${name} backup <file>`);
+  if (rest[0] !== undefined) throw new UsageError(`'${rest[0]}' is not a command.`);
+  const stray = Object.keys(values).find((option) => !(options as string[]).includes(option));
+  if (stray !== undefined) throw new UsageError(`'${command}' takes no --${stray}.`);
+  return file === undefined ? [command] : [command, file];
 }
 
 function readFlags(values: { port?: string; host?: string; 'log-level'?: string }): Flags {
@@ -97,8 +117,6 @@ function readFlags(values: { port?: string; host?: string; 'log-level'?: string 
 }
 
 async function serve<Values>(program: Program<Values>, flags: Flags): Promise<void> {
-  // The environment wins over the file.
-  loadEnvironment(program.name);
   const server = createServer(program, flags);
   const { log } = server.fastify;
   // A second signal does not wait.
@@ -127,6 +145,19 @@ function loadEnvironment(name: string): void {
   }
 }
 
+async function backup<Values>(
+  { name, storeVariable }: Program<Values>,
+  file: string,
+  json: boolean,
+): Promise<void> {
+  try {
+    say(await writeBackup(name, file, json));
+  } catch (error) {
+    if (error instanceof ConfigurationError) fail(1, error.message);
+    fail(1, `${name} cannot back up what ${storeVariable} names: ${sentences(error as Error)}`);
+  }
+}
+
 function createServer<Values>(program: Program<Values>, flags: Flags): Server<Values> {
   try {
     return program.createServer(flags);
@@ -139,7 +170,7 @@ function createServer<Values>(program: Program<Values>, flags: Flags): Server<Va
 }
 
 /** One sentence and its remedy. */
-function explain(error: NodeJS.ErrnoException & ListenError, storeVariable: string): string {
+function explain(error: NodeJS.ErrnoException & StartError, storeVariable: string): string {
   const { port, address, message } = error;
   if (error.code === 'EADDRINUSE')
     return `port ${port} is in use. Stop what listens there, or choose another one with --port.`;
@@ -148,11 +179,18 @@ function explain(error: NodeJS.ErrnoException & ListenError, storeVariable: stri
   if (error.code === 'EADDRNOTAVAIL' || error.code === 'ENOTFOUND')
     return `this machine has no address ${address ?? error.hostname}. Choose another one with --host.`;
   if (error.name === 'StoreUnavailable')
-    return `the store cannot be opened (${message}). Check ${storeVariable}, and that this user may write there.`;
+    return `the store that ${storeVariable} names cannot be opened: ${sentences(error)}`;
   return message;
 }
 
-interface ListenError {
+/** What happened and, where it is known, what to do about it. */
+function sentences({ message, remedy }: Error & { remedy?: string }): string {
+  return remedy === undefined ? message : `${message}. ${remedy}`;
+}
+
+/** What errors of the listener and of the store tell beside their message. */
+interface StartError {
+  remedy?: string;
   port?: number;
   address?: string;
   hostname?: string;

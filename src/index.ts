@@ -1,3 +1,4 @@
+export { backup } from './backup.js';
 export { type IdpDecorator, identityProvider } from './idp.js';
 export type { IdentityProviderOptions } from './idp-options.js';
 export { type Clock, systemClock } from './kernel/clock.js';

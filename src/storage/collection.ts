@@ -128,6 +128,13 @@ export class StoreUnavailable extends Error {
   readonly statusCode = 503;
   /** Seconds after which to try again. */
   readonly retryAfter = 5;
+  /** What the operator can do about it, as a sentence. */
+  readonly remedy: string | undefined;
+
+  constructor(message: string, { remedy, ...options }: ErrorOptions & { remedy?: string } = {}) {
+    super(message, options);
+    this.remedy = remedy;
+  }
 }
 
 /** A filter, sort or cursor that no engine may see: a mistake of the calling code. */

@@ -31,8 +31,21 @@ const MAX_BATCH = 512;
 
 // https://www.sqlite.org/rescode.html, primary codes.
 const BUSY = 5;
-/** PERM, BUSY, NOMEM, READONLY, IOERR, CORRUPT, FULL, CANTOPEN, PROTOCOL, NOTADB: not the statement's fault. */
-const UNAVAILABLE = new Set([3, BUSY, 7, 8, 10, 11, 13, 14, 15, 26]);
+const PERMISSION = 'Let this user write the file and its folder.';
+const LOCKED = 'End the process that holds it locked.';
+/** What is not the statement's fault, and what to do about it. */
+const REMEDIES = new Map([
+  [3, PERMISSION],
+  [BUSY, LOCKED],
+  [7, 'Give the process more memory.'],
+  [8, PERMISSION],
+  [10, 'Check the disk.'],
+  [11, 'It is damaged: restore the last backup.'],
+  [13, 'Free some space on the disk.'],
+  [14, PERMISSION],
+  [15, LOCKED],
+  [26, 'Name another file, or restore the last backup.'],
+]);
 
 /** The queue of writes and the transactions of one open database. */
 export class Connection {
@@ -201,9 +214,9 @@ export async function whileBusy<T>(step: () => T, patience: number): Promise<T> 
 
 /** The error to throw: StoreUnavailable for what the caller cannot help, else the error itself. */
 export function failure(error: unknown): unknown {
-  const code = primaryCode(error);
-  if (code === undefined || !UNAVAILABLE.has(code)) return error;
-  return new StoreUnavailable(`SQLite: ${(error as Error).message}`, { cause: error });
+  const remedy = REMEDIES.get(primaryCode(error) ?? 0);
+  if (remedy === undefined) return error;
+  return new StoreUnavailable(`SQLite: ${(error as Error).message}`, { cause: error, remedy });
 }
 
 function isBusy(error: unknown): boolean {

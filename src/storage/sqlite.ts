@@ -1,5 +1,5 @@
 /** The embedded engine: one SQLite file (or memory), shared safely by any number of processes. */
-import { closeSync, mkdirSync, openSync } from 'node:fs';
+import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { Shape } from './checks.js';
 import { type Store, StoreUnavailable } from './collection.js';
@@ -20,7 +20,7 @@ const PRAGMAS = `
   PRAGMA synchronous = FULL;
 `;
 
-type Driver = new (path: string) => Database;
+type Driver = new (path: string, options?: { readOnly?: boolean }) => Database;
 
 /** Opens (and creates) a database file, or `:memory:`. */
 export async function openSqlite(path: string): Promise<Store> {
@@ -79,7 +79,7 @@ function tableOf(connection: Connection, shape: Shape): () => Promise<void> | un
 }
 
 /** Node's own SQLite where it needs no flag (22.13 and later), else its drop-in. */
-async function loadDriver(): Promise<Driver> {
+export async function loadDriver(): Promise<Driver> {
   const emit = process.emitWarning;
   // Node calls its SQLite experimental on each start; whoever runs the server can do nothing about it.
   process.emitWarning = (warning: string | Error, ...rest: unknown[]): void => {
@@ -98,12 +98,26 @@ async function loadDriver(): Promise<Driver> {
 /** SQLite gives its log and shared memory the mode of the database file. */
 function createPrivately(file: string): void {
   try {
-    mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+    createFolder(dirname(file));
     // Only where there is none yet: to close any descriptor of a file drops all locks we hold on it.
     closeSync(openSync(file, 'ax', 0o600));
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return;
-    throw new StoreUnavailable(`cannot create ${file}`, { cause: error });
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EEXIST') return;
+    const remedy = 'Name a file in a folder where this user may write.';
+    throw new StoreUnavailable(`cannot create ${file}: ${code}`, { cause: error, remedy });
+  }
+}
+
+/** Node's `recursive` tries for ever where a folder is refused with ENOENT although its parent exists: in /proc. */
+function createFolder(folder: string): void {
+  if (existsSync(folder)) return;
+  createFolder(dirname(folder));
+  try {
+    mkdirSync(folder, { mode: 0o700 });
+  } catch (error) {
+    // Another process was first.
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
   }
 }
 

@@ -102,7 +102,10 @@ t.test('a store that cannot be opened is one sentence with a remedy', async (t) 
   const env = { IDP_DATABASE_URI: 'sqlite:notes.txt', LOG_LEVEL: 'silent' };
   const { code, text } = await runToEnd(t, IDP, ['serve', '-port', '0'], { cwd, env });
   t.equal(code, 1);
-  t.match(text, /^idp cannot start: the store cannot be opened .*Check IDP_DATABASE_URI, .*\.$/);
+  t.match(
+    text,
+    /^idp cannot start: the store that IDP_DATABASE_URI names cannot be opened: .*Name another file, .*\.$/,
+  );
 });
 
 t.test('.env of the current folder is read, and the environment wins', async (t) => {

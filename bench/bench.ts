@@ -1,0 +1,96 @@
+/** `npm run bench`: what is measured and why stands in each row; goals are reported, never asserted. */
+import { writeFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { code, discovery, jwks } from './idp-rows.js';
+import { Lab } from './lab.js';
+import { port, start } from './process-rows.js';
+import { machineReadable, type Result, table } from './report.js';
+import type { Bench } from './rounds.js';
+import { flood, login, me, refresh } from './saas-rows.js';
+import { size } from './size-row.js';
+
+const ROWS: Record<string, (bench: Bench) => Promise<Result[]>> = {
+  start,
+  jwks,
+  discovery,
+  me,
+  refresh,
+  code,
+  login,
+  flood,
+  port,
+  size,
+};
+
+const help = `Measures both programs against floors of the same run.
+
+Usage
+  npm run bench -- [options]
+
+Options
+  --only <rows>       some of ${Object.keys(ROWS).join(', ')}; separated by commas
+  --seconds <number>  how long one round of one figure takes (3)
+  --quick             one round, small stores: shows that it runs and little more
+  --json <file>       writes the figures there, too
+  --profile <folder>  writes a CPU profile of the program there for each row; the figures suffer
+  --help
+
+Examples
+  npm run bench
+  npm run bench -- --only me,refresh --seconds 5 --json bench.json
+
+hello is bare Fastify, jwt is Fastify with @fastify/jwt, hash is argon2.verify, sign is Ed25519 of node:crypto.`;
+
+const OPTIONS = {
+  only: { type: 'string' },
+  seconds: { type: 'string', default: '3' },
+  quick: { type: 'boolean', default: false },
+  json: { type: 'string' },
+  profile: { type: 'string' },
+  help: { type: 'boolean' },
+} as const;
+
+const { values } = readArguments();
+const rows = values.only?.split(',') ?? Object.keys(ROWS);
+const seconds = Number(values.seconds);
+const unknown = rows.find((row) => !Object.hasOwn(ROWS, row));
+if (unknown !== undefined) usageError(`there is no row '${unknown}'.`);
+if (!(seconds > 0 && seconds <= 600))
+  usageError(`--seconds takes a number up to 600, not '${values.seconds}'.`);
+
+const lab = new Lab(values.profile && resolve(values.profile));
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
+const rounds = values.quick ? 1 : 3;
+const results: Result[] = [];
+for (const row of rows) {
+  const bench = { lab, row, seconds, rounds, quick: values.quick, progress };
+  results.push(...(await (ROWS[row] as (typeof ROWS)[string])(bench)));
+  await lab.clear();
+}
+progress('');
+process.stdout.write(`${table(results)}\n`);
+if (values.json) writeFileSync(values.json, machineReadable(results, seconds, rounds));
+process.exit();
+
+function readArguments() {
+  try {
+    const parsed = parseArgs({ options: OPTIONS });
+    if (parsed.values.help) {
+      process.stdout.write(`${help}\n`);
+      process.exit();
+    }
+    return parsed;
+  } catch (error) {
+    return usageError((error as Error).message);
+  }
+}
+
+function usageError(message: string): never {
+  process.stderr.write(`bench: ${message}\n\n${help}\n`);
+  process.exit(2);
+}
+
+function progress(text: string): void {
+  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
+}

@@ -1,0 +1,19 @@
+/** `hello`: bare Fastify. `jwt`: Fastify and @fastify/jwt. `floor-server.js <kind> <port>` answers what ANSWER holds. */
+import jwt from '@fastify/jwt';
+import fastify from 'fastify';
+
+const [kind, port] = process.argv.slice(2);
+const answer = JSON.parse(process.env['ANSWER'] ?? '{}');
+const app = fastify();
+
+if (kind === 'jwt') {
+  await app.register(jwt, { secret: 'of a floor that nobody else can reach' });
+  app.get('/token', async () => ({
+    token: app.jwt.sign({ sub: 'usr_0', sid: 'ses_0' }, { expiresIn: '1h' }),
+  }));
+  app.get('/', { onRequest: (request) => request.jwtVerify() }, async () => answer);
+} else {
+  app.get('/', async () => answer);
+}
+
+await app.listen({ host: '127.0.0.1', port: Number(port) });

@@ -1,0 +1,183 @@
+/** Where measurements are made: a temporary folder, and processes that end with the row that started them. */
+import { type ChildProcess, fork } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { type AddressInfo, connect, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { performance } from 'node:perf_hooks';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+
+/** A server under test or a floor. */
+export interface Served {
+  readonly url: string;
+  readonly pid: number;
+  /** Milliseconds from the start of the process until it listened. */
+  readonly startedIn: number;
+}
+
+/** A process that works on demand: `rate` answers how often per second it did a thing. */
+export interface Worker {
+  rate(task: string, seconds: number, argument?: number): Promise<number>;
+}
+
+export type Program = 'saas-backend' | 'idp';
+
+export const ADMIN_TOKEN = secret();
+
+const DIST = new URL('../', import.meta.url);
+
+export class Lab {
+  readonly #children = new Set<ChildProcess>();
+  readonly #profiles: string | undefined;
+  #folders: string[] = [];
+
+  /** @param profiles folder for a CPU profile of every program under test */
+  constructor(profiles?: string) {
+    this.#profiles = profiles;
+    process.once('exit', () => {
+      for (const child of this.#children) child.kill('SIGKILL');
+      this.#removeFolders();
+    });
+  }
+
+  /** One of the two programs as in production, on a new SQLite file. */
+  async program(name: Program, row: string): Promise<Served> {
+    const port = await freePort();
+    const file = join(this.folder(), `${name}.db`);
+    const own =
+      name === 'idp'
+        ? ['serve', '--host', '127.0.0.1', '--port', String(port)]
+        : ['--host', '127.0.0.1', '--port', String(port)];
+    const profiling = ['--cpu-prof', `--cpu-prof-dir=${this.#profiles}`, `--cpu-prof-name=${row}.cpuprofile`];
+    return this.#serve(`bin/${name}.js`, own, port, this.#profiles === undefined ? [] : profiling, {
+      NODE_ENV: 'production',
+      LOG_LEVEL: 'warn',
+      DATABASE_URI: `sqlite:${file}`,
+      PUBLIC_URL: 'https://app.example',
+      JWT_ACCESS_SECRET: secret(),
+      JWT_REFRESH_SECRET: secret(),
+      IDP_DATABASE_URI: `sqlite:${file}`,
+      IDP_PUBLIC_URL: 'https://id.example',
+      IDP_ED25519_SEED: secret(),
+      IDP_ADMIN_TOKEN: ADMIN_TOKEN,
+    });
+  }
+
+  /** A server that does the least that can be done to answer `json`. */
+  async floor(kind: 'hello' | 'jwt', json = '{}'): Promise<Served> {
+    const port = await freePort();
+    return this.#serve('bench/floor-server.js', [kind, String(port)], port, [], {
+      NODE_ENV: 'production',
+      ANSWER: json,
+    });
+  }
+
+  worker(script: 'floor-work' | 'port-work', ...args: string[]): Worker {
+    const child = this.#fork(`bench/${script}.js`, args, [], { NODE_ENV: 'production' });
+    return {
+      rate: (task, seconds, argument) =>
+        new Promise((resolve, reject) => {
+          const lost = (code: number) => reject(new Error(`${script} ended with ${code} at ${task}`));
+          child.once('exit', lost);
+          child.once('message', (perSecond: number) => {
+            child.off('exit', lost);
+            resolve(perSecond);
+          });
+          child.send({ task, seconds, argument });
+        }),
+    };
+  }
+
+  folder(): string {
+    const folder = mkdtempSync(join(tmpdir(), 'saas-backend-bench-'));
+    this.#folders.push(folder);
+    return folder;
+  }
+
+  /** Ends what was started and removes what it wrote. */
+  async clear(): Promise<void> {
+    await Promise.all(
+      [...this.#children].map(async (child) => {
+        const closed = once(child, 'close');
+        child.kill('SIGTERM');
+        await closed;
+      }),
+    );
+    this.#removeFolders();
+  }
+
+  async #serve(
+    script: string,
+    args: string[],
+    port: number,
+    execArgv: string[],
+    env: Record<string, string>,
+  ): Promise<Served> {
+    const since = performance.now();
+    const child = this.#fork(script, args, execArgv, env);
+    await listening(port, child);
+    const startedIn = performance.now() - since;
+    return { url: `http://127.0.0.1:${port}`, pid: child.pid as number, startedIn };
+  }
+
+  #fork(script: string, args: string[], execArgv: string[], env: Record<string, string>): ChildProcess {
+    const cwd = this.folder();
+    // To a file, as a service manager would have it: a terminal would slow down whoever logs.
+    const log = openSync(join(cwd, 'log'), 'a');
+    const child = fork(fileURLToPath(new URL(script, DIST)), args, {
+      cwd,
+      execArgv,
+      env: { PATH: process.env['PATH'], ...env },
+      stdio: ['ignore', log, 'inherit', 'ipc'],
+    });
+    closeSync(log);
+    this.#children.add(child);
+    child.once('close', () => this.#children.delete(child));
+    return child;
+  }
+
+  #removeFolders(): void {
+    for (const folder of this.#folders) rmSync(folder, { recursive: true, force: true });
+    this.#folders = [];
+  }
+}
+
+/** 256 random bits. */
+function secret(): string {
+  return randomBytes(32).toString('hex');
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+/** In production and at this log level a program says nothing when it listens, so it is asked. */
+async function listening(port: number, child: ChildProcess): Promise<void> {
+  for (;;) {
+    if (child.exitCode !== null) throw new Error(`${child.spawnargs.join(' ')} ended with ${child.exitCode}`);
+    const isOpen = await new Promise<boolean>((resolve) => {
+      const socket = connect(port, '127.0.0.1', () => resolve(true)).once('error', () => resolve(false));
+      socket.once('connect', () => socket.destroy());
+    });
+    if (isOpen) return;
+    await sleep(2);
+  }
+}
+
+/** MiB of memory that a process holds; undefined where there is no /proc. */
+export function residentMemory(pid: number): number | undefined {
+  try {
+    const kibibytes = /^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
+    return Number(kibibytes) / 1024;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,71 @@
+/** Rows of whole processes: the store without a server, and a server without requests. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Program, residentMemory } from './lab.js';
+import type { Result } from './report.js';
+import { type Bench, compare, median, result } from './rounds.js';
+
+const SMALL = 1000;
+
+/** Whether a store slows down as it grows. */
+export async function port(bench: Bench): Promise<Result[]> {
+  const large = bench.quick ? 10 * SMALL : 1000 * SMALL;
+  const worker = bench.lab.worker('port-work', bench.lab.folder(), String(SMALL), String(large));
+  bench.progress(`${bench.row}: ${large} documents`);
+  await worker.rate('build', 0);
+  const results: Result[] = [];
+  // Inserts come last: they make the small store grow.
+  for (const [task, what] of [
+    ['lookup', 'look-ups'],
+    ['update', 'conditional updates'],
+    ['insert', 'inserts'],
+  ] as const) {
+    const compared = await compare(
+      { ...bench, row: `${bench.row}, ${what}` },
+      (seconds) => worker.rate(task, seconds, large),
+      (seconds) => worker.rate(task, seconds, SMALL),
+    );
+    const [many, few] = [large, SMALL].map((count) => count.toLocaleString('en'));
+    results.push(result(`port: ${what} at ${many}`, `at ${few}`, compared, 0.9));
+  }
+  return results;
+}
+
+/** How soon a program listens, and what it holds while nobody asks it anything. */
+export async function start(bench: Bench): Promise<Result[]> {
+  const names: Program[] = ['saas-backend', 'idp'];
+  const results: Result[] = [];
+  for (const name of names) {
+    const starts: Idle[] = [];
+    const bare: Idle[] = [];
+    for (let round = 0; round < (bench.quick ? 1 : 5); round++) {
+      bench.progress(`${bench.row}: ${name}, start ${round + 1}`);
+      bare.push(await idle(bench, () => bench.lab.floor('hello')));
+      starts.push(await idle(bench, () => bench.lab.program(name, bench.row)));
+    }
+    const [began, bareBegan] = [starts, bare].map((runs) => median(runs.map(({ startedIn }) => startedIn)));
+    const [held, bareHeld] = [starts, bare].map((runs) => median(runs.map(({ memory }) => memory)));
+    results.push(
+      atMost(`${name} listens after`, 'ms', began as number, bareBegan as number, 350),
+      atMost(`${name} holds idle`, 'MiB', held as number, bareHeld as number, 90),
+    );
+  }
+  return results;
+}
+
+interface Idle {
+  startedIn: number;
+  memory: number;
+}
+
+async function idle({ lab }: Bench, serve: () => ReturnType<Bench['lab']['floor']>): Promise<Idle> {
+  const { startedIn, pid } = await serve();
+  await sleep(500);
+  const memory = residentMemory(pid) ?? Number.NaN;
+  await lab.clear();
+  return { startedIn, memory };
+}
+
+function atMost(what: string, unit: string, value: number, bare: number, most: number): Result {
+  const goal = { text: `< ${most} ${unit}`, met: value < most };
+  return { what, unit, value, floor: { name: 'hello', value: bare }, ratio: value / bare, goal };
+}

@@ -1,0 +1,41 @@
+/** What was measured, as a table for people and as JSON for machines. */
+import { availableParallelism, cpus } from 'node:os';
+
+export interface Result {
+  what: string;
+  value: number;
+  unit: string;
+  /** What it is compared to, in the same unit and run. */
+  floor?: { name: string; value: number };
+  /** Of `value` to the floor: the median of the rounds. */
+  ratio?: number;
+  goal?: { text: string; met: boolean };
+}
+
+export function table(results: readonly Result[]): string {
+  const rows = results.map(({ what, value, unit, floor, ratio, goal }) => [
+    what,
+    `${shown(value)} ${unit}`,
+    floor ? `${floor.name} ${shown(floor.value)}` : '',
+    ratio === undefined ? '' : ratio.toFixed(2),
+    goal?.text ?? '',
+    goal ? (goal.met ? 'met' : 'unmet') : '',
+  ]);
+  const lines = [['', 'measured', 'floor', 'ratio', 'goal', ''], ...rows];
+  const widths = (lines[0] as string[]).map((_, column) =>
+    Math.max(...lines.map((line) => (line[column] as string).length)),
+  );
+  const text = lines.map((line) =>
+    line.map((cell, column) => cell.padEnd(widths[column] as number)).join('  '),
+  );
+  return text.map((line) => line.trimEnd()).join('\n');
+}
+
+export function machineReadable(results: readonly Result[], seconds: number, rounds: number): string {
+  const machine = { node: process.version, cpu: cpus()[0]?.model, cores: availableParallelism() };
+  return `${JSON.stringify({ at: new Date().toISOString(), ...machine, seconds, rounds, results }, null, 2)}\n`;
+}
+
+function shown(value: number): string {
+  return value.toLocaleString('en', { maximumFractionDigits: value < 100 ? 1 : 0 });
+}

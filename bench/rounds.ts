@@ -1,0 +1,71 @@
+/** A row and its floor take turns, so that a machine that slows down slows both. */
+import type { Lab } from './lab.js';
+import type { Result } from './report.js';
+
+/** What a row measures with. */
+export interface Bench {
+  lab: Lab;
+  /** The name of the row. */
+  row: string;
+  seconds: number;
+  rounds: number;
+  quick: boolean;
+  /** Tells whoever waits. */
+  progress(text: string): void;
+}
+
+export type Measure = (seconds: number) => Promise<number>;
+
+export interface Comparison {
+  value: number;
+  floor: number;
+  ratio: number;
+}
+
+/** Both, warmed up, in turns; each figure is the median of the rounds, and so is their ratio. */
+export async function compare(bench: Bench, measure: Measure, floor: Measure): Promise<Comparison> {
+  const { seconds, rounds, row, progress } = bench;
+  progress(`${row}: warming up`);
+  const warmUp = Math.min(1, seconds);
+  await floor(warmUp);
+  await measure(warmUp);
+  const pairs: { value: number; floor: number }[] = [];
+  for (let round = 1; round <= rounds; round++) {
+    progress(`${row}: round ${round} of ${rounds}`);
+    pairs.push({ floor: await floor(seconds), value: await measure(seconds) });
+  }
+  return {
+    value: median(pairs.map(({ value }) => value)),
+    floor: median(pairs.map((pair) => pair.floor)),
+    ratio: median(pairs.map((pair) => pair.value / pair.floor)),
+  };
+}
+
+/** A comparison as a line of the table. @param least the goal, as a ratio */
+export function result(
+  what: string,
+  name: string,
+  compared: Comparison,
+  least?: number,
+  remark = '',
+): Result {
+  const { value, floor, ratio } = compared;
+  return {
+    what,
+    value,
+    unit: '/s',
+    floor: { name, value: floor },
+    ratio,
+    ...(least !== undefined && { goal: { text: `≥ ${least}${remark}`, met: ratio >= least } }),
+  };
+}
+
+export function median(values: readonly number[]): number {
+  return quantile(values, 0.5);
+}
+
+/** The value that this share of the values does not exceed. */
+export function quantile(values: readonly number[], share: number): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? Number.NaN;
+}

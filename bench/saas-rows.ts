@@ -1,0 +1,149 @@
+/** Rows of saas-backend. */
+import { performance } from 'node:perf_hooks';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Served } from './lab.js';
+import { type Answer, type Client, drive, expectStatus, hammer, repeating, request } from './load.js';
+import type { Result } from './report.js';
+import { type Bench, compare, quantile, result } from './rounds.js';
+
+const JSON_BODY = { 'content-type': 'application/json' };
+const PASSWORD = 'a sentence is fine';
+const ME = '/api/auth/me';
+
+interface Account {
+  email: string;
+  accessToken: string;
+  refreshToken: string;
+}
+
+/** Reads the session and its user from the store each time. */
+export async function me(bench: Bench): Promise<Result[]> {
+  const { url } = await bench.lab.program('saas-backend', bench.row);
+  const accounts = await register(url, 32);
+  const headers = accounts.map(({ accessToken }) => bearer(accessToken));
+  const floor = await jwtFloor(bench, await (await fetch(url + ME, { headers: headers[0] ?? {} })).text());
+  const compared = await compare(
+    bench,
+    (seconds) => hammer(url + ME, 32, seconds, headers),
+    (seconds) => hammer(floor.url, 32, seconds, [floor.headers]),
+  );
+  return [result(`GET ${ME}`, 'jwt', compared, 0.7)];
+}
+
+/** 64 sessions, each of which goes on with the token it got last. */
+export async function refresh(bench: Bench): Promise<Result[]> {
+  const { url } = await bench.lab.program('saas-backend', bench.row);
+  const sessions = (await register(url, 64)).map(({ refreshToken }) => refreshing(refreshToken));
+  const floor = await jwtFloor(bench, '{"success":true}');
+  const callers = sessions.map(() => repeating(request('GET', '/', floor.headers), 200));
+  const compared = await compare(
+    bench,
+    (seconds) => drive(url, sessions, seconds),
+    (seconds) => drive(floor.url, callers, seconds),
+  );
+  return [
+    result('POST /api/auth/refresh', 'jwt', compared, 0.3),
+    // PocketBase 0.38, which neither rotates nor writes.
+    result('… ahead of the nearest peer', 'jwt', compared, 0.35),
+  ];
+}
+
+export async function login(bench: Bench): Promise<Result[]> {
+  const { url } = await bench.lab.program('saas-backend', bench.row);
+  const people = (await register(url, 8)).map(({ email }) => repeating(loginOf(email), 200));
+  const floor = bench.lab.worker('floor-work');
+  const compared = await compare(
+    bench,
+    (seconds) => drive(url, people, seconds),
+    (seconds) => floor.rate('hash', seconds),
+  );
+  return [result('POST /api/auth/login', 'hash', compared, 0.95)];
+}
+
+/** What everybody else notices of 200 clients that log in as fast as they are let. */
+export async function flood(bench: Bench): Promise<Result[]> {
+  const { url } = await bench.lab.program('saas-backend', bench.row);
+  const [attacked, reader, refresher] = (await register(url, 3)) as [Account, Account, Account];
+  const others = [
+    repeating(request('GET', ME, bearer(reader.accessToken)), 200),
+    refreshing(refresher.refreshToken),
+    repeating(request('GET', '/health'), 200),
+  ];
+  const flooding = Array.from({ length: 200 }, () => repeating(loginOf(attacked.email), 200, 503));
+  const p99 = async (seconds: number) => {
+    const latencies = await Promise.all(others.map((client) => probe(url, client, seconds)));
+    return quantile(latencies.flat(), 0.99);
+  };
+  const p99Flooded = async (seconds: number) => {
+    const [value] = await Promise.all([p99(seconds), drive(url, flooding, seconds)]);
+    return value;
+  };
+  const { value, floor, ratio } = await compare(bench, p99Flooded, p99);
+  const goal = { text: '< 50 ms', met: value < 50 };
+  const what = 'p99 of others while 200 log in';
+  return [{ what, value, unit: 'ms', floor: { name: 'alone', value: floor }, ratio, goal }];
+}
+
+/** Milliseconds that one client waits for its answers, which it asks for 100 times per second at most. */
+async function probe(url: string, client: Client, seconds: number): Promise<number[]> {
+  const latencies: number[] = [];
+  const end = performance.now() + seconds * 1000;
+  while (performance.now() < end) {
+    let since = 0;
+    const timed: Client = {
+      next: () => {
+        since = performance.now();
+        return client.next();
+      },
+      take: (answer) => {
+        latencies.push(performance.now() - since);
+        client.take(answer);
+      },
+    };
+    await drive(url, [timed], 0);
+    await sleep(10);
+  }
+  return latencies;
+}
+
+function refreshing(first: string): Client {
+  let refreshToken = first;
+  return {
+    next: () => request('POST', '/api/auth/refresh', JSON_BODY, JSON.stringify({ refreshToken })),
+    take: (answer: Answer) => {
+      expectStatus(answer, 200);
+      refreshToken = JSON.parse(answer.body).data.refreshToken;
+    },
+  };
+}
+
+function loginOf(email: string): string {
+  return request('POST', '/api/auth/login', JSON_BODY, JSON.stringify({ email, password: PASSWORD }));
+}
+
+async function register(url: string, count: number): Promise<Account[]> {
+  const accounts: Account[] = [];
+  for (let number = 0; number < count; number++) {
+    const email = `person-${number}@example.com`;
+    const body = JSON.stringify({ email, password: PASSWORD });
+    const answer = await fetch(`${url}/api/auth/register`, { method: 'POST', headers: JSON_BODY, body });
+    if (answer.status !== 201) throw new Error(`register answered ${answer.status}: ${await answer.text()}`);
+    const { data } = (await answer.json()) as { data: Omit<Account, 'email'> };
+    accounts.push({ ...data, email });
+  }
+  return accounts;
+}
+
+/** `jwt`, and the header that it wants. */
+export async function jwtFloor(
+  { lab }: Bench,
+  json: string,
+): Promise<Served & { headers: Record<string, string> }> {
+  const floor = await lab.floor('jwt', json);
+  const { token } = (await (await fetch(`${floor.url}/token`)).json()) as { token: string };
+  return { ...floor, headers: bearer(token) };
+}
+
+function bearer(token: string): Record<string, string> {
+  return { authorization: `Bearer ${token}` };
+}

@@ -1,0 +1,142 @@
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { openDatabase } from '../../src/storage/sqlite.js';
+import { compiled, type Program, startProgram } from '../kit/process.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+/** A backup of a store in use, and starting from it. */
+
+const SAAS = compiled('bin/saas-backend.js');
+const IDP = compiled('bin/idp.js');
+const TOKEN = 'admin-Vb8nQw3eRt6yUi9oPa2sDf5gHj7kLz1x';
+
+function startIdp(t: Test, cwd: string, database: string): Program {
+  const env = { IDP_DATABASE_URI: `sqlite:${database}`, IDP_ADMIN_TOKEN: TOKEN, LOG_LEVEL: 'info' };
+  return startProgram(t, IDP, { args: ['serve', '-port', '0'], cwd, env });
+}
+
+/** Mints an agent and answers with the status. */
+async function mint(url: string, handle: string): Promise<number> {
+  const answer = await fetch(`${url}/v1/agents`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ handle }),
+  });
+  await answer.arrayBuffer();
+  return answer.status;
+}
+
+async function runBackup(t: Test, script: string, args: string[], cwd: string, env: Record<string, string>) {
+  const program = startProgram(t, script, { args: ['backup', ...args], cwd, env });
+  const code = await program.ended();
+  return { code, text: program.lines.join('\n') };
+}
+
+t.test(
+  'a backup under write load holds what was acknowledged before it began, and a program starts on it',
+  async (t) => {
+    const cwd = temporaryFolder(t);
+    const program = startIdp(t, cwd, 'idp.db');
+    const url = await program.url();
+    const acknowledged: string[] = [];
+    let isOver = false;
+    let enough = () => {};
+    const begun = new Promise<void>((resolve) => {
+      enough = resolve;
+    });
+    const writers = Array.from({ length: 8 }, async (_, writer) => {
+      for (let count = 0; !isOver; count++) {
+        const handle = `agent-${writer}-${count}@example.test`;
+        t.equal(await mint(url, handle), 201, handle);
+        if (acknowledged.push(handle) === 400) enough();
+      }
+    });
+    await begun;
+
+    const before = [...acknowledged];
+    const env = { IDP_DATABASE_URI: 'sqlite:idp.db' };
+    const backup = await runBackup(t, IDP, ['copy.db', '--json'], cwd, env);
+    const during = acknowledged.length - before.length;
+    isOver = true;
+    await Promise.all(writers);
+    const copy = join(cwd, 'copy.db');
+    t.equal(backup.code, 0, backup.text);
+    t.match(JSON.parse(backup.text), { file: 'copy.db', bytes: statSync(copy).size, milliseconds: Number });
+    t.ok(during > 0, 'writing went on');
+    t.equal(statSync(copy).mode & 0o777, 0o600);
+    t.notOk(existsSync(`${copy}.partial`));
+
+    const db = await openDatabase(copy);
+    t.strictSame({ ...(db.prepare('PRAGMA integrity_check').get() as object) }, { integrity_check: 'ok' });
+    const rows = db.prepare('SELECT handle FROM principals').all() as { handle: string }[];
+    db.close();
+    const copied = new Set(rows.map(({ handle }) => handle));
+    t.strictSame(
+      before.filter((handle) => !copied.has(handle)),
+      [],
+    );
+    t.equal(await program.terminate(), 0);
+
+    const restored = startIdp(t, cwd, 'copy.db');
+    t.equal(await mint(await restored.url(), before[0] as string), 409, 'it knows who is in the copy');
+    t.equal(await restored.terminate(), 0);
+  },
+);
+
+t.test('nothing is ever overwritten, and what cannot be copied is said in one line', async (t) => {
+  const cwd = temporaryFolder(t);
+  const db = await openDatabase(join(cwd, 'app.db'));
+  db.close();
+  writeFileSync(join(cwd, 'taken.db'), 'mine');
+  writeFileSync(join(cwd, 'text.db'), 'no database at all, but some text'.repeat(100));
+  writeFileSync(join(cwd, 'left.db.partial'), 'of a backup that was killed');
+  const cases: [uri: string, file: string, says: RegExp][] = [
+    ['sqlite:app.db', 'taken.db', /taken\.db exists\. Name another file/],
+    ['sqlite:app.db', 'left.db', /left\.db\.partial exists\. Name another file, or move/],
+    ['sqlite:app.db', 'no/such/folder.db', /cannot create .* ENOENT\. Name a file in a folder that exists/],
+    ['sqlite:none.db', 'a.db', /there is no file .*none\.db/],
+    ['sqlite:text.db', 'b.db', /not a database\. Name another file/],
+    ['sqlite::memory:', 'c.db', /a store in memory ends with its program/],
+    ['mongodb://u:secret@db.example/app', 'd.gz', /Run: mongodump --uri=<URI> --gzip --archive=d\.gz$/],
+  ];
+  await Promise.all(
+    cases.map(async ([DATABASE_URI, file, says]) => {
+      const { code, text } = await runBackup(t, SAAS, [file], cwd, { DATABASE_URI });
+      t.equal(code, 1, file);
+      t.match(text, says);
+      t.match(text, /^saas-backend cannot back up what DATABASE_URI names: .+$/);
+      t.notMatch(text, /\n|secret/, 'one line');
+      if (!/taken|left/.test(file))
+        t.notOk(existsSync(join(cwd, file)) || existsSync(join(cwd, `${file}.partial`)));
+    }),
+  );
+  t.equal(readFileSync(join(cwd, 'taken.db'), 'utf8'), 'mine');
+  t.notOk(existsSync(join(cwd, 'none.db')), 'the source is never created');
+});
+
+t.test('production asks for the store and for no secret', async (t) => {
+  const cwd = temporaryFolder(t);
+  (await openDatabase(join(cwd, 'app.db'))).close();
+  const env = { NODE_ENV: 'production', DATABASE_URI: 'sqlite:app.db' };
+  t.match(await runBackup(t, SAAS, ['copy.db'], cwd, env), { code: 0, text: /^copy\.db: 0\.0 MiB in / });
+  t.notOk(existsSync(join(cwd, 'data')), 'and makes none up');
+  const without = await runBackup(t, SAAS, ['copy.db'], cwd, { NODE_ENV: 'production' });
+  t.match(without, { code: 1, text: /DATABASE_URI is not set/ });
+});
+
+t.test('what is typed wrong ends with exit code 2', async (t) => {
+  const cwd = temporaryFolder(t);
+  const wrong: [string[], RegExp][] = [
+    [[], /say where to: saas-backend backup <file>/],
+    [['a.db', 'b.db'], /'b\.db' is not a command/],
+    [['a.db', '--port', '1'], /'backup' takes no --port/],
+  ];
+  for (const [args, reason] of wrong) {
+    const { code, text } = await runBackup(t, SAAS, args, cwd, {});
+    t.equal(code, 2);
+    t.match(text, reason);
+  }
+  const serve = startProgram(t, SAAS, { args: ['serve', '--json'], cwd });
+  t.equal(await serve.ended(), 2);
+});

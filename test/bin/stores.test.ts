@@ -1,0 +1,77 @@
+import { closeSync, openSync, writeFileSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { openStore } from '../../src/storage/open.js';
+import { openDatabase } from '../../src/storage/sqlite.js';
+import { compiled, startProgram } from '../kit/process.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+/** Stores that cannot be used, as whoever starts a program on them meets them. */
+
+const SAAS = compiled('bin/saas-backend.js');
+
+async function says(t: Test, path: string, reason: RegExp): Promise<void> {
+  const env = { DATABASE_URI: `sqlite:${path}`, LOG_LEVEL: 'silent' };
+  const program = startProgram(t, SAAS, { args: ['-p', '0'], cwd: temporaryFolder(t), env });
+  t.equal(await program.ended(), 1, path);
+  t.equal(program.lines.length, 1, 'one line, and no stack');
+  t.match(program.lines[0], /^saas-backend cannot start: /);
+  t.match(program.lines[0], reason);
+}
+
+t.test('a file that cannot be created', async (t) => {
+  const file = join(temporaryFolder(t), 'file');
+  writeFileSync(file, '');
+  await says(
+    t,
+    `${file}/app.db`,
+    /DATABASE_URI names cannot be opened: cannot create .* ENOTDIR\. Name a file/,
+  );
+});
+
+t.test(
+  'folders where even the system refuses to create one',
+  { skip: process.platform !== 'linux' },
+  async (t) => {
+    await says(t, '/proc/x/y', /cannot create \/proc\/x\/y: ENOENT\. Name a file/);
+    await says(t, '/sys/app.db', /cannot create \/sys\/app\.db: E[A-Z]+\. Name a file/);
+  },
+);
+
+t.test('a folder of somebody else', { skip: process.getuid?.() === 0 }, async (t) => {
+  await says(t, '/saas-backend.db', /cannot create .* E(ACCES|ROFS)\. Name a file/);
+});
+
+t.test('a full disk', { skip: process.platform !== 'linux' }, async (t) => {
+  await says(t, '/dev/full', /disk is full\. Free some space/);
+});
+
+t.test('a folder, a text, a damaged file', async (t) => {
+  const folder = temporaryFolder(t);
+  await says(t, folder, /unable to open database file\. Let this user write/);
+
+  const text = join(folder, 'notes.txt');
+  writeFileSync(text, 'these are my notes, and no database at all');
+  await says(t, text, /file is not a database\. Name another file, or restore the last backup\./);
+
+  const damaged = join(folder, 'damaged.db');
+  const store = await openStore(`sqlite:${damaged}`);
+  store.collection('things');
+  await store.ready();
+  await store.close();
+  // Behind the header: the page that lists the tables.
+  const descriptor = openSync(damaged, 'r+');
+  writeSync(descriptor, Buffer.alloc(3996, 0xff), 0, 3996, 100);
+  closeSync(descriptor);
+  await says(t, damaged, /malformed\. It is damaged: restore the last backup\./);
+});
+
+t.test('a file of a newer version, and one of another program', async (t) => {
+  const file = join(temporaryFolder(t), 'app.db');
+  const db = await openDatabase(file);
+  db.exec('PRAGMA user_version = 999');
+  await says(t, file, /written by a newer version .* install that version again, or restore the backup/);
+  db.exec('PRAGMA user_version = 0; CREATE TABLE users (name)');
+  await says(t, file, /is the database of another program: name another file/);
+  db.close();
+});
