@@ -59,7 +59,7 @@ export async function mountIdp(
   const { values } = config;
   const { clock, random, prefix } = seams;
   const { lifecycle, publicUrl, requestId } = surroundings ?? inHost(values.publicUrl, 8080, random, prefix);
-  const store = await openStore(values.databaseUri);
+  const store = await openStore(seams.mongo ? { mongo: seams.mongo, prefix: 'idp_' } : values.databaseUri);
   fastify.addHook('onClose', () => store.close());
 
   const issuer = publicUrl.get;

@@ -53,7 +53,7 @@ async function inTime<R>(result: Promise<R>): Promise<R> {
  * The error to throw: StoreUnavailable for whatever the driver says. By name, because a host's driver may be
  * another copy than ours.
  */
-export function failure(error: unknown): unknown {
+function failure(error: unknown): unknown {
   if (!(error instanceof Error) || !error.name.startsWith('Mongo')) return error;
   return new StoreUnavailable(`MongoDB: ${error.message}`, { cause: error });
 }

@@ -6,7 +6,7 @@ import { type Store, StoreUnavailable } from './collection.js';
 import { guarded } from './guarded.js';
 import type { HostDatabase } from './host-database.js';
 import { createIndexes, type Driven, mongodbCollection } from './mongodb-collection.js';
-import { Connection, failure, namingTheField, PATIENCE } from './mongodb-connection.js';
+import { Connection, namingTheField, PATIENCE } from './mongodb-connection.js';
 import type { Stored } from './mongodb-query.js';
 
 /** The layout of the collections. Raise it when what is written so can no longer be read by what came before. */
@@ -87,18 +87,19 @@ async function connect(uri: string): Promise<Opened> {
     await vault.ready();
   } catch (error) {
     await vault.close();
-    // Its message may hold a part of the URI, and so of the password.
-    if ((error as Error).name === 'MongoParseError') {
-      throw new TypeError(
-        'the MongoDB URI cannot be read: check its options, and percent-encode what is special in user name and password',
-      );
-    }
-    const told = failure(error);
-    throw told === error
-      ? new StoreUnavailable(`MongoDB: ${(error as Error).message}`, { cause: error })
-      : told;
+    throw openingFailure(error as Error);
   }
   return { db: vault.mongo.client.db(), release: () => vault.close() };
+}
+
+/** What a server or the DNS says may be told; anything else is about the URI, and may hold a part of its password. */
+function openingFailure(error: Error): Error {
+  if (/^Mongo(?:Server|Network)/.test(error.name) || 'syscall' in error) {
+    return new StoreUnavailable(`MongoDB: ${error.message}`, { cause: error });
+  }
+  return new TypeError(
+    'the MongoDB URI cannot be read: check its hosts and options, and percent-encode what is special in its password',
+  );
 }
 
 function borrow({ mongo }: HostDatabase): Opened {

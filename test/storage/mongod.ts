@@ -15,7 +15,7 @@ export interface Mongod {
   /** The URI of a new database, which is dropped after the test. */
   fresh(t: Test): string;
   /** A client of the test's own. */
-  client(t: Test): mongodb.MongoClient;
+  client(t: Test, options?: mongodb.MongoClientOptions): mongodb.MongoClient;
   /** Signals and starts the process; null when it is not ours. */
   process: { signal(name: NodeJS.Signals): void; killAndRestart(): Promise<() => Promise<void>> } | null;
 }
@@ -64,8 +64,8 @@ async function startOwn(): Promise<Mongod> {
 
 function serverAt(uri: string, process: Mongod['process']): Mongod {
   let databases = 0;
-  const client = (t: Test): mongodb.MongoClient => {
-    const client = new MongoClient(uri);
+  const client: Mongod['client'] = (t, options) => {
+    const client = new MongoClient(uri, options);
     t.teardown(() => client.close());
     return client;
   };

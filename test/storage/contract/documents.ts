@@ -18,7 +18,14 @@ export function documents(t: Test, fresh: Fresh): void {
       at: null,
       open: false,
       count: -0,
-      free: { deep: [1.5, 'ä\0😀', '', null, { a: {} }] },
+      free: {
+        deep: [1.5, 'ä\0😀', '', null, { a: {} }],
+        $ref: 'x',
+        $id: 1,
+        _bsontype: 'Long',
+        'a.b\0': 1,
+        '': 2,
+      },
     });
     await all.insert(doc);
     t.strictSame(await all.findOne({ id: '1' }), { ...doc, count: 0 });
