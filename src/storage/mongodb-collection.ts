@@ -21,8 +21,8 @@ export type Driven = mongodb.Collection<Stored>;
 /** Runs one call of the port on a collection that has its indexes. */
 export type Call = <R>(step: (collection: Driven) => Promise<R>) => Promise<R>;
 
-/** Documents that one step of a `Many` handles, so that no step takes long. */
-const MANY = 1000;
+/** Documents that one step of a `Many` handles. */
+const MANY = 256;
 
 /** The calls of the port on one collection. */
 export function mongodbCollection<T extends { id: string }>(shape: Shape, call: Call): Collection<T> {
@@ -58,24 +58,20 @@ export function mongodbCollection<T extends { id: string }>(shape: Shape, call: 
 
     updateMany(where, change) {
       const guards = countable(change);
-      return call((collection) =>
-        inSteps(collection, filterOf(where), async (some) => {
-          if (guards.length > 0) {
-            const uncounted = await collection.findOne(both(some, { $nor: [both(...guards)] }));
-            if (uncounted) applyChange(documentOf<T>(uncounted), change);
-          }
-          return (await collection.updateMany(both(some, ...guards), updateOf(change))).matchedCount;
-        }),
-      );
+      return inSteps(filterOf(where), call, async (collection, some) => {
+        if (guards.length > 0) {
+          const uncounted = await collection.findOne(both(some, { $nor: [both(...guards)] }));
+          if (uncounted) applyChange(documentOf<T>(uncounted), change);
+        }
+        return (await collection.updateMany(both(some, ...guards), updateOf(change))).matchedCount;
+      });
     },
 
     deleteMany(where) {
-      return call((collection) =>
-        inSteps(
-          collection,
-          filterOf(where),
-          async (some) => (await collection.deleteMany(some)).deletedCount,
-        ),
+      return inSteps(
+        filterOf(where),
+        call,
+        async (collection, some) => (await collection.deleteMany(some)).deletedCount,
       );
     },
 
@@ -108,17 +104,17 @@ export async function createIndexes(collection: Driven, { unique, indexes }: Sha
   if (wanted.length > 0) await collection.createIndexes(wanted);
 }
 
-/** The ids first: a changed document may match again. */
+/** The ids first: a changed document may match again. Each step is a call of its own, so that none takes long. */
 async function inSteps(
-  collection: Driven,
   filter: Bson,
-  step: (some: Bson) => Promise<number>,
+  call: Call,
+  step: (collection: Driven, some: Bson) => Promise<number>,
 ): Promise<number> {
-  const found = await collection.find(filter, { projection: { _id: 1 } }).toArray();
+  const found = await call((collection) => collection.find(filter, { projection: { _id: 1 } }).toArray());
   let handled = 0;
   for (let from = 0; from < found.length; from += MANY) {
     const ids = found.slice(from, from + MANY).map(({ _id }) => _id);
-    handled += await step(both({ _id: { $in: ids } }, filter));
+    handled += await call((collection) => step(collection, both({ _id: { $in: ids } }, filter)));
   }
   return handled;
 }

@@ -24,18 +24,19 @@ export interface Mongod {
 export async function onMongod(tests: (server: Mongod) => void): Promise<void> {
   rmSync(SKIPPED, { force: true });
   const uri = process.env['TEST_MONGODB_URI'];
-  try {
-    tests(uri ? serverAt(uri, null) : await startOwn());
-  } catch (error) {
-    if (process.env['CI'] === 'true') throw error;
-    mkdirSync(new URL('.', SKIPPED), { recursive: true });
-    writeFileSync(
-      SKIPPED,
-      `The MongoDB engine was not tested: ${(error as Error).message.split('\n')[0]}\n` +
-        'Set TEST_MONGODB_URI to a replica set, or MONGOMS_SYSTEM_BINARY to a mongod (docs/storage.md).\n',
-    );
-    t.test('the MongoDB engine', { skip: 'there is no mongod' }, async () => {});
-  }
+  const server = uri ? serverAt(uri, null) : await startOwn().catch(skip);
+  if (server) tests(server);
+}
+
+function skip(reason: Error): void {
+  if (process.env['CI'] === 'true') throw reason;
+  mkdirSync(new URL('.', SKIPPED), { recursive: true });
+  writeFileSync(
+    SKIPPED,
+    `The MongoDB engine was not tested, for want of a mongod: ${reason.message.split(/[,\n]/)[0]}\n` +
+      'Set TEST_MONGODB_URI to a replica set, or MONGOMS_SYSTEM_BINARY to a mongod (docs/storage.md).\n',
+  );
+  t.test('the MongoDB engine', { skip: 'there is no mongod' }, async () => {});
 }
 
 async function startOwn(): Promise<Mongod> {
