@@ -40,7 +40,7 @@ export function mongodbCollection<T extends { id: string }>(shape: Shape, call: 
       const guards = countable(change);
       return call(async (collection) => {
         for (;;) {
-          const stored = await collection.findOneAndUpdate(both(filter, ...guards), updateOf(change), {
+          const stored = await collection.findOneAndUpdate(allOf(filter, ...guards), updateOf(change), {
             returnDocument: 'after',
           });
           if (stored || guards.length === 0) return orNull<T>(stored);
@@ -60,10 +60,10 @@ export function mongodbCollection<T extends { id: string }>(shape: Shape, call: 
       const guards = countable(change);
       return inSteps(filterOf(where), call, async (collection, some) => {
         if (guards.length > 0) {
-          const uncounted = await collection.findOne(both(some, { $nor: [both(...guards)] }));
+          const uncounted = await collection.findOne(allOf(some, { $nor: [{ $and: guards }] }));
           if (uncounted) applyChange(documentOf<T>(uncounted), change);
         }
-        return (await collection.updateMany(both(some, ...guards), updateOf(change))).matchedCount;
+        return (await collection.updateMany(allOf(some, ...guards), updateOf(change))).matchedCount;
       });
     },
 
@@ -77,12 +77,12 @@ export function mongodbCollection<T extends { id: string }>(shape: Shape, call: 
 
     async page({ where, sort, desc = false, after: cursor, limit }) {
       const filter = filterOf(where ?? {});
-      const position = cursor === undefined ? {} : after(sort, desc, positionOf(shape, sort, desc, cursor));
+      const spans = cursor === undefined ? [] : [after(sort, desc, positionOf(shape, sort, desc, cursor))];
       // Required fields are unique: a tie-breaker would only keep MongoDB from their index.
       const order = shape.required.has(sort) ? [sort] : [sort, 'id'];
       // One more than asked for tells whether there is a next page.
       const options = { sort: keys(order, desc ? -1 : 1), limit: limit + 1, batchSize: limit + 1 };
-      const stored = await call((collection) => collection.find(both(filter, position), options).toArray());
+      const stored = await call((collection) => collection.find(allOf(filter, ...spans), options).toArray());
       const items = stored.slice(0, limit).map((one) => documentOf<T>(one));
       const last = items.at(-1);
       return { items, next: last && stored.length > limit ? cursorAfter(sort, desc, last) : null };
@@ -114,13 +114,14 @@ async function inSteps(
   let handled = 0;
   for (let from = 0; from < found.length; from += MANY) {
     const ids = found.slice(from, from + MANY).map(({ _id }) => _id);
-    handled += await call((collection) => step(collection, both({ _id: { $in: ids } }, filter)));
+    handled += await call((collection) => step(collection, allOf({ _id: { $in: ids } }, filter)));
   }
   return handled;
 }
 
-function both(...filters: Bson[]): Bson {
-  return { $and: filters };
+/** One alone stays as it is: MongoDB has a shortcut to an id. */
+function allOf(first: Bson, ...others: Bson[]): Bson {
+  return others.length === 0 ? first : { $and: [first, ...others] };
 }
 
 function keys(fields: readonly string[], direction: 1 | -1 = 1): Record<string, 1 | -1> {

@@ -50,8 +50,8 @@ export function filterOf<T>(where: Where<T>): Bson {
   );
 }
 
-function operatorsOf(condition: Value | null | Operators): Bson {
-  if (condition === null || typeof condition !== 'object') return { $eq: condition };
+function operatorsOf(condition: Value | null | Operators): unknown {
+  if (condition === null || typeof condition !== 'object') return condition;
   return Object.fromEntries(Object.entries(condition).map(([operator, value]) => [`$${operator}`, value]));
 }
 
