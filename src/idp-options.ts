@@ -7,6 +7,7 @@ import { mountProblem, publicUrlOption } from './kernel/public-url.js';
 import { type Random, systemRandom } from './kernel/secrets.js';
 import { oidcOptions } from './oidc/schemas.js';
 import { provisioningOptions } from './provisioning/schemas.js';
+import { type HostMongo, LENT, lendingProblem } from './storage/host-database.js';
 import { unusableStore } from './storage/open.js';
 
 /** What the identity provider can be told, by options and by environment. */
@@ -14,7 +15,7 @@ import { unusableStore } from './storage/open.js';
 export const idpSchema = defineOptions({
   databaseUri: option(Type.String(), {
     env: 'IDP_DATABASE_URI',
-    doc: 'The store: sqlite:<path> or sqlite::memory:.',
+    doc: 'The store: sqlite:<path>, sqlite::memory: or mongodb://<hosts>/<name>.',
     secret: true,
     development: 'sqlite:./data/idp.db',
     required: 'production',
@@ -39,21 +40,25 @@ export interface IdpSeams {
   random?: Random;
   /** Cost of password hashes. Lower it in tests only. */
   hashing?: HashingCost;
+  /** The host's own `fastify.mongo`, instead of `databaseUri`: used, never closed. Our collections begin with `idp_`. */
+  mongo?: HostMongo;
 }
 
 export type IdentityProviderOptions = Partial<IdpConfiguration> & IdpSeams;
 
 export interface ResolvedIdp {
   config: Resolved<IdpConfiguration>;
-  seams: Required<Pick<IdpSeams, 'prefix' | 'clock' | 'random'>> & Pick<IdpSeams, 'hashing'>;
+  seams: Required<Pick<IdpSeams, 'prefix' | 'clock' | 'random'>> & Pick<IdpSeams, 'hashing' | 'mongo'>;
 }
 
 /** @throws ConfigurationError naming every problem */
 export function resolveIdp(options: IdentityProviderOptions): ResolvedIdp {
-  const { prefix = '', env, clock = systemClock, random = systemRandom, hashing, ...given } = options;
+  const { prefix = '', env, clock = systemClock, random = systemRandom, hashing, mongo, ...given } = options;
   const rules = (values: IdpConfiguration, report: Report) => {
     const problem = prefix === '' ? null : mountProblem(prefix);
     if (problem) report.refuse(`'prefix' ${problem}`);
+    const lending = lendingProblem(options);
+    if (lending) report.refuse(lending);
     if (values.publicUrl !== undefined && !values.publicUrl.replace(/\/$/, '').endsWith(prefix)) {
       report.refuse(
         `IDP_PUBLIC_URL must end with the prefix ${prefix}: the issuer is the address of the provider.`,
@@ -65,6 +70,7 @@ export function resolveIdp(options: IdentityProviderOptions): ResolvedIdp {
       report.refuse('IDP_ED25519_SEED, its NEXT and its PREVIOUS must be different keys.');
     }
   };
-  const config = resolveOptions(idpSchema, { program: 'idp', given, env, random }, rules);
-  return { config, seams: { prefix, clock, random, ...(hashing && { hashing }) } };
+  const asked = mongo ? { ...given, databaseUri: given.databaseUri ?? LENT } : given;
+  const config = resolveOptions(idpSchema, { program: 'idp', given: asked, env, random }, rules);
+  return { config, seams: { prefix, clock, random, ...(hashing && { hashing }), ...(mongo && { mongo }) } };
 }

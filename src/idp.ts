@@ -61,7 +61,7 @@ export async function mountIdp(
   const { lifecycle, publicUrl, requestId } =
     surroundings ??
     inHost(fastify, { configured: values.publicUrl, port: 8080, path: fastify.prefix + prefix }, random);
-  const store = await openStore(values.databaseUri);
+  const store = await openStore(seams.mongo ? { mongo: seams.mongo, prefix: 'idp_' } : values.databaseUri);
   fastify.addHook('onClose', () => store.close());
 
   const issuer = publicUrl.get;

@@ -8,6 +8,7 @@ import { defineOptions, option, type Resolved, resolveOptions } from './kernel/o
 import type { HashingCost } from './kernel/passwords.js';
 import { mountProblem, publicUrlOption } from './kernel/public-url.js';
 import { type Random, systemRandom } from './kernel/secrets.js';
+import { type HostMongo, LENT, lendingProblem } from './storage/host-database.js';
 import { unusableStore } from './storage/open.js';
 
 /** What the SaaS backend can be told, by options and by environment. */
@@ -15,7 +16,7 @@ import { unusableStore } from './storage/open.js';
 export const saasSchema = defineOptions({
   databaseUri: option(Type.String(), {
     env: 'DATABASE_URI',
-    doc: 'The store: sqlite:<path> or sqlite::memory:.',
+    doc: 'The store: sqlite:<path>, sqlite::memory: or mongodb://<hosts>/<name>.',
     secret: true,
     development: 'sqlite:./data/saas-backend.db',
     required: 'production',
@@ -48,36 +49,40 @@ export interface SaasSeams {
   random?: Random;
   /** Cost of password hashes. Lower it in tests only. */
   hashing?: HashingCost;
+  /** The host's own `fastify.mongo`, instead of `databaseUri`: used, never closed. Our collections begin with `saas_`. */
+  mongo?: HostMongo;
 }
 
 export type SaasBackendOptions = Partial<SaasConfiguration> & SaasSeams;
 
 export interface ResolvedSaas {
   config: Resolved<SaasConfiguration>;
-  seams: Required<Pick<SaasSeams, 'prefix' | 'adminPath' | 'clock' | 'random'>> & Pick<SaasSeams, 'hashing'>;
+  seams: Required<Pick<SaasSeams, 'prefix' | 'adminPath' | 'clock' | 'random'>> &
+    Pick<SaasSeams, 'hashing' | 'mongo'>;
 }
 
 /** @throws ConfigurationError naming every problem */
-export function resolveSaas({
-  prefix,
-  adminPath,
-  env,
-  clock,
-  random,
-  hashing,
-  ...given
-}: SaasBackendOptions): ResolvedSaas {
+export function resolveSaas(options: SaasBackendOptions): ResolvedSaas {
+  const { prefix, adminPath, env, clock, random, hashing, mongo, ...given } = options;
   const seams = {
     prefix: prefix ?? '/api',
     adminPath: adminPath ?? ('/admin' as const),
     clock: clock ?? systemClock,
     random: random ?? systemRandom,
     ...(hashing && { hashing }),
+    ...(mongo && { mongo }),
   };
   const config = resolveOptions(
     saasSchema,
-    { program: 'saas-backend', given, env, random: seams.random },
+    {
+      program: 'saas-backend',
+      given: mongo ? { ...given, databaseUri: given.databaseUri ?? LENT } : given,
+      env,
+      random: seams.random,
+    },
     (values, report) => {
+      const problem = lendingProblem(options);
+      if (problem) report.refuse(problem);
       checkMounts(seams.prefix, seams.adminPath, report);
       checkTogether(values, report);
     },

@@ -74,7 +74,7 @@ export async function mountSaas(
   const { clock, random, prefix, adminPath } = seams;
   const { lifecycle, publicUrl, requestId } =
     surroundings ?? inHost(fastify, { configured: values.publicUrl, port: 3000 }, random);
-  const store = await openStore(values.databaseUri);
+  const store = await openStore(seams.mongo ? { mongo: seams.mongo, prefix: 'saas_' } : values.databaseUri);
   fastify.addHook('onClose', () => store.close());
 
   const users = userCollection(store);

@@ -1,13 +1,15 @@
 /** From a store's URI to an open store. */
 import type { Store } from './collection.js';
+import type { HostDatabase } from './host-database.js';
 import { openSqlite } from './sqlite.js';
 
-const MONGODB = /^mongodb(?:\+srv)?:\/\/[^/?#\s]+/;
+const MONGODB = /^mongodb(?:\+srv)?:\/\/[^/?#\s]+\/[^/?#\s]+/;
 
 /** What is wrong with a store URI, as a sentence without the URI (it may hold a password); null: nothing. */
 export function storeUriProblem(uri: string): string | null {
   if (MONGODB.test(uri)) return null;
-  if (uri.startsWith('mongodb')) return 'a MongoDB URI names its hosts: mongodb://host:27017/name';
+  if (uri.startsWith('mongodb'))
+    return 'a MongoDB URI names its hosts and its database: mongodb://host:27017/name';
   if (!uri.startsWith('sqlite:')) return 'a store URI begins with sqlite:, mongodb:// or mongodb+srv://';
   const path = uri.slice('sqlite:'.length);
   if (path === '' || path.endsWith('/') || path.includes('\0'))
@@ -23,10 +25,12 @@ export function unusableStore(uri: string): string | undefined {
   return problem === null ? undefined : `names no store: ${problem}.`;
 }
 
-/** Opens the store that a URI names. An engine is loaded only when it is asked for. */
-export async function openStore(uri: string): Promise<Store> {
-  const problem = storeUriProblem(uri);
+/** Opens the store that a URI names, or one in the database of the host. An engine is loaded only when it is asked for. */
+export async function openStore(source: string | HostDatabase): Promise<Store> {
+  const problem = typeof source === 'string' ? storeUriProblem(source) : null;
   if (problem) throw new TypeError(problem);
-  if (uri.startsWith('sqlite:')) return openSqlite(uri.slice('sqlite:'.length));
-  throw new TypeError('the MongoDB engine is not part of this version yet: use sqlite:<path>');
+  if (typeof source === 'string' && source.startsWith('sqlite:')) {
+    return openSqlite(source.slice('sqlite:'.length));
+  }
+  return (await import('./mongodb.js')).openMongodb(source);
 }

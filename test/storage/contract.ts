@@ -1,6 +1,7 @@
 /** What every engine must do. The test of an engine calls `contract` with a way to a fresh database. */
 import type { Test } from 'tap';
 import { documents } from './contract/documents.js';
+import { kills } from './contract/kills.js';
 import { lists } from './contract/lists.js';
 import { races } from './contract/races.js';
 import { refusals } from './contract/refusals.js';
@@ -8,7 +9,7 @@ import type { Fresh } from './kit.js';
 
 /** Runs the contract on the engine that serves the URIs of `fresh`. */
 export function contract(t: Test, name: string, fresh: Fresh): void {
-  for (const part of [documents, races, lists, refusals]) {
+  for (const part of [documents, races, lists, refusals, kills]) {
     t.test(`${name}: ${part.name}`, async (t) => part(t, fresh));
   }
 }

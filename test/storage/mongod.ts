@@ -1,0 +1,83 @@
+/** A real mongod for the tests: the one that TEST_MONGODB_URI names, or one of their own on loopback. */
+import { once } from 'node:events';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
+import { MongoMemoryReplSet } from 'mongodb-memory-server-core';
+import t, { type Test } from 'tap';
+
+const { MongoClient } = mongodbPlugin.mongodb;
+
+/** What the last lines of `npm test` say, by `skipped.mjs`. */
+const SKIPPED = new URL('../../skipped/mongodb.txt', import.meta.url);
+
+/** A running replica set of one. */
+export interface Mongod {
+  /** The URI of a new database, which is dropped after the test. */
+  fresh(t: Test): string;
+  /** A client of the test's own. */
+  client(t: Test, options?: mongodb.MongoClientOptions): mongodb.MongoClient;
+  /** Signals and starts the process; null when it is not ours. */
+  process: { signal(name: NodeJS.Signals): void; killAndRestart(): Promise<() => Promise<void>> } | null;
+}
+
+/** Runs tests on a server. Where there is none they are skipped, and that is told; with CI=true they fail. */
+export async function onMongod(tests: (server: Mongod) => void): Promise<void> {
+  rmSync(SKIPPED, { force: true });
+  const uri = process.env['TEST_MONGODB_URI'];
+  const server = uri ? serverAt(uri, null) : await startOwn().catch(skip);
+  if (server) tests(server);
+}
+
+function skip(reason: Error): void {
+  if (process.env['CI'] === 'true') throw reason;
+  mkdirSync(new URL('.', SKIPPED), { recursive: true });
+  writeFileSync(
+    SKIPPED,
+    `The MongoDB engine was not tested, for want of a mongod: ${reason.message.split(/[,\n]/)[0]}\n` +
+      'Set TEST_MONGODB_URI to a replica set, or MONGOMS_SYSTEM_BINARY to a mongod (docs/storage.md).\n',
+  );
+  t.test('the MongoDB engine', { skip: 'there is no mongod' }, async () => {});
+}
+
+async function startOwn(): Promise<Mongod> {
+  // Whatever mongod is named is the one to test on.
+  process.env['MONGOMS_SYSTEM_BINARY_VERSION_CHECK'] ??= 'false';
+  const set = await MongoMemoryReplSet.create({ replSet: { storageEngine: 'wiredTiger' } });
+  t.teardown(() => set.stop());
+  const [server] = set.servers;
+  const child = server?.instanceInfo?.instance.mongodProcess;
+  if (!server || !child) throw new Error('mongod did not start');
+  let running = child;
+  return serverAt(set.getUri(), {
+    signal: (name) => void running.kill(name),
+    async killAndRestart() {
+      const exit = once(running, 'exit');
+      running.kill('SIGKILL');
+      await exit;
+      return async () => {
+        await server.stop({ doCleanup: false });
+        await server.start(true);
+        running = server.instanceInfo?.instance.mongodProcess ?? running;
+      };
+    },
+  });
+}
+
+function serverAt(uri: string, process: Mongod['process']): Mongod {
+  let databases = 0;
+  const client: Mongod['client'] = (t, options) => {
+    const client = new MongoClient(uri, options);
+    t.teardown(() => client.close());
+    return client;
+  };
+  return {
+    client,
+    process,
+    fresh(t) {
+      const name = `saas_backend_test_${globalThis.process.pid}_${++databases}`;
+      const ours = client(t);
+      t.teardown(() => ours.db(name).dropDatabase());
+      return uri.replace(/^(mongodb(?:\+srv)?:\/\/[^/?]+)(?:\/[^?]*)?/, `$1/${name}`);
+    },
+  };
+}

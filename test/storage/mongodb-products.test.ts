@@ -1,0 +1,111 @@
+/** Both products end to end on MongoDB: as servers of their own, and as guests on the host's connection. */
+import mongodbPlugin from '@fastify/mongodb';
+import fastify, { type FastifyInstance } from 'fastify';
+import t, { type Test } from 'tap';
+import { identityProvider, saasBackend } from '../../src/index.js';
+import { basic, PASSWORD, saasApp, testOptions } from '../kit/app.js';
+import { ADMIN_TOKEN, authorizePath, CALLBACK, codeIn, idpApp, idpOptions, redemption } from '../kit/idp.js';
+import { temporaryFolder } from '../kit/tmp.js';
+import { type Mongod, onMongod } from './mongod.js';
+
+const fifty = <R>(call: () => Promise<R>): Promise<R[]> => Promise.all(Array.from({ length: 50 }, call));
+
+await onMongod((server) => {
+  t.test('saas-backend: fifty refreshes of one token have one successor', async (t) => {
+    const app = await saasApp(t, { databaseUri: server.fresh(t) });
+    const { email, password } = await app.signUp();
+    t.equal((await app.request('POST', '/api/auth/register', { body: { email, password } })).status, 409);
+    const { refreshToken } = (await app.request('POST', '/api/auth/login', { body: { email, password } }))
+      .body.data;
+    const answers = await fifty(() => app.request('POST', '/api/auth/refresh', { body: { refreshToken } }));
+    t.same(new Set(answers.map(({ status }) => status)), new Set([200]));
+    t.equal(new Set(answers.map(({ body }) => body.data.refreshToken)).size, 1);
+    const token = answers[0]?.body.data.accessToken;
+    t.equal((await app.request('GET', '/api/auth/me', { token })).body.data.user.email, email);
+    t.equal((await app.request('GET', '/ready')).status, 200);
+  });
+
+  t.test('idp: a code is redeemed once, and its replay ends what it bought', async (t) => {
+    const idp = await idpApp(t, { databaseUri: server.fresh(t) });
+    const client = await idp.createClient();
+    const code = await idp.codeFor(client, await idp.mintAgent());
+    const answers = await fifty(() => idp.redeem(client, code));
+    const winners = answers.filter(({ status }) => status === 200);
+    t.equal(winners.length, 1);
+    t.equal((await idp.userinfo(winners[0]?.body.access_token)).status, 401, 'the others were replays');
+
+    const quiet = await idp.codeFor(client, await idp.mintAgent());
+    const { access_token: token } = (await idp.redeem(client, quiet)).body;
+    t.equal((await idp.userinfo(token)).status, 200);
+    t.match(await idp.redeem(client, quiet), { status: 400, body: { error: 'invalid_grant' } });
+    t.equal((await idp.userinfo(token)).status, 401);
+  });
+
+  t.test("both on the host's connection", (t) => asGuests(t, server));
+});
+
+async function asGuests(t: Test, server: Mongod): Promise<void> {
+  const host = fastify();
+  t.teardown(() => host.close());
+  await host.register(mongodbPlugin, { url: server.fresh(t) });
+  const { mongo } = host;
+  const { host: _, port: __, logLevel: ___, databaseUri: ____, ...saas } = testOptions(temporaryFolder(t));
+  const { host: h, port: p, logLevel: l, databaseUri: u, ...idp } = idpOptions(temporaryFolder(t));
+  // The host's own variables are not ours.
+  const env = {
+    DATABASE_URI: 'postgres://host',
+    IDP_DATABASE_URI: 'postgres://host',
+    NODE_ENV: 'production',
+  };
+  await host.register(saasBackend, { ...saas, env, publicUrl: 'https://app.example.test', mongo });
+  await host.register(identityProvider, {
+    ...idp,
+    env,
+    publicUrl: 'https://app.example.test/idp',
+    prefix: '/idp',
+    mongo,
+  });
+
+  const person = { email: 'person@example.test', password: PASSWORD };
+  t.equal((await post(host, '/api/auth/register', person)).statusCode, 201);
+  t.equal((await post(host, '/api/auth/login', person)).statusCode, 200);
+  const admin = { authorization: `Bearer ${ADMIN_TOKEN}` };
+  const made = (await post(host, '/idp/v1/clients', { redirect_uris: [CALLBACK] }, admin)).json();
+  const client = { id: made.client_id, secret: made.client_secret, redirectUri: CALLBACK };
+  const agent = (await post(host, '/idp/v1/agents', { handle: 'agent@example.test' }, admin)).json();
+  const { headers } = await host.inject({
+    url: `/idp${authorizePath(client)}`,
+    headers: { authorization: basic(agent.handle, agent.password) },
+  });
+  const payload = redemption(client, codeIn(headers.location));
+  const form = { 'content-type': 'application/x-www-form-urlencoded' };
+  const redeem = () => host.inject({ method: 'POST', url: '/idp/token', headers: form, payload });
+  t.equal((await redeem()).statusCode, 200);
+  t.match((await redeem()).json(), { error: 'invalid_grant' });
+
+  const names = (await mongo.db?.listCollections().toArray())?.map(({ name }) => name) ?? [];
+  t.strictSame(
+    names.filter((name) => !/^(saas|idp)_/.test(name)),
+    [],
+  );
+  t.ok(names.includes('saas_users') && names.includes('idp_principals'));
+
+  const early = fastify();
+  t.teardown(() => early.close());
+  const forgotten = { ...saas, env: false, mongo: early.mongo } as const;
+  await t.rejects(
+    async () => early.register(saasBackend, forgotten),
+    /'mongo' is not a fastify.mongo. Register/,
+  );
+  const twice = { ...idp, env: false, mongo, databaseUri: 'sqlite::memory:' } as const;
+  const other = fastify();
+  t.teardown(() => other.close());
+  await t.rejects(
+    async () => other.register(identityProvider, twice),
+    /'mongo' and 'databaseUri' are both given/,
+  );
+}
+
+function post(host: FastifyInstance, url: string, payload: object, headers: Record<string, string> = {}) {
+  return host.inject({ method: 'POST', url, payload, headers });
+}

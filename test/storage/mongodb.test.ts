@@ -1,0 +1,183 @@
+import { EventEmitter, once } from 'node:events';
+import { inspect } from 'node:util';
+import type { mongodb } from '@fastify/mongodb';
+import { MongoMemoryServer } from 'mongodb-memory-server-core';
+import t, { type Test } from 'tap';
+import { type Collection, StoreUnavailable } from '../../src/storage/collection.js';
+import { openStore } from '../../src/storage/open.js';
+import { contract } from './contract.js';
+import { begin, type Thing, thing, things } from './kit.js';
+import { type Mongod, onMongod } from './mongod.js';
+
+/** Begun here, because it takes as long as the patience lasts. */
+const away = openStore('mongodb://user:hidden@127.0.0.1:1/x').catch((error: unknown) => error);
+
+await onMongod((server) => {
+  contract(t, 'mongodb', server.fresh);
+
+  t.test("a host's client is used and left open", (t) => hostsClient(t, server));
+  t.test('the database of a newer version is refused', (t) => newerVersion(t, server));
+  t.test('what cannot be served is told in one sentence, without secrets', (t) => refusedServers(t, server));
+  t.test('a server that hangs', { skip: !server.process }, (t) => hangs(t, server));
+  t.test('a server that is killed and comes back', { skip: !server.process }, (t) => comesBack(t, server));
+});
+
+async function hostsClient(t: Test, server: Mongod): Promise<void> {
+  const uri = server.fresh(t);
+  // All that a host may have set for itself, and that would be wrong for us.
+  const client = server.client(t, {
+    monitorCommands: true,
+    writeConcern: { w: 1, journal: false },
+    readPreference: 'secondaryPreferred',
+    ignoreUndefined: true,
+    promoteLongs: false,
+  });
+  const sent: mongodb.Document[] = [];
+  client.on('commandStarted', ({ commandName, command }) => {
+    if (!/^(hello|ping|endSessions|createIndexes)$/.test(commandName)) sent.push(command);
+  });
+  const db = client.db(new URL(uri).pathname.slice(1));
+  const store = await openStore({ mongo: { client, db }, prefix: 'ours_' });
+  const all = things(store);
+  await all.insert(thing('1', { count: 2 ** 31 - 1 }));
+  t.strictSame(await all.updateOne({ id: '1' }, { inc: { count: 1 } }), thing('1', { count: 2 ** 31 }));
+  await all.updateMany({ id: '1' }, { set: { at: 1 } });
+  await all.findOne({ email: '1@example.com' });
+  await all.page({ sort: 'at', limit: 1 });
+  await all.count({ at: 1 });
+  await all.deleteOne({ id: '1' });
+  await all.deleteMany({ at: 1 });
+  await store.ready();
+  for (const command of sent) {
+    const isRead = 'find' in command || 'aggregate' in command;
+    t.match(
+      command,
+      isRead
+        ? { readConcern: { level: 'majority' } }
+        : { writeConcern: { w: 'majority', j: true, wtimeout: Number } },
+    );
+    t.match(command['$readPreference'] ?? { mode: 'primary' }, { mode: 'primary' });
+  }
+  t.ok(sent.length > 9, 'commands were seen');
+
+  const names = (await db.listCollections().toArray()).map(({ name }) => name);
+  t.strictSame(names.sort(), ['ours__layout', 'ours_things']);
+  const indexes = await db.collection('ours_things').indexes();
+  t.strictSame(indexes.map(({ name, unique }) => (unique ? `${name} unique` : name)).sort(), [
+    '_id_',
+    'at_1__id_1',
+    'count_1__id_1',
+    'email_1 unique',
+    'group_1_at_1__id_1',
+    'open_1__id_1',
+  ]);
+
+  await store.close();
+  await t.rejects(all.count(), StoreUnavailable);
+  t.match(await db.command({ ping: 1 }), { ok: 1 }, 'the client is open');
+}
+
+async function newerVersion(t: Test, server: Mongod): Promise<void> {
+  const { uri } = await begin(t, server.fresh);
+  const name = new URL(uri).pathname.slice(1);
+  const layouts = server.client(t).db(name).collection('_layout');
+  t.equal((await layouts.updateOne({ version: 1 }, { $set: { version: 2 } })).modifiedCount, 1);
+  await t.rejects(
+    openStore(uri),
+    new RegExp(`${name} was written by a newer version .layout 2, this one reads 1.: install`),
+  );
+}
+
+async function refusedServers(t: Test, server: Mongod): Promise<void> {
+  for (const uri of ['mongodb://user:hid/den@h/x', 'mongodb://h/x?hidden=1', 'mongodb://h:hidden/x']) {
+    const error = await t.rejects(openStore(uri), TypeError);
+    t.match(error, { message: /^the MongoDB URI cannot be read/ });
+    t.notMatch(inspect(error), /hid/);
+  }
+  if (server.process) {
+    const single = await MongoMemoryServer.create({ instance: { storageEngine: 'wiredTiger' } });
+    t.teardown(() => single.stop());
+    await t.rejects(openStore(single.getUri('x')), /make it a replica set, one member is enough/);
+  }
+  const error = await away;
+  t.type(error, StoreUnavailable);
+  t.match(error, { message: 'MongoDB: connect ECONNREFUSED 127.0.0.1:1', retryAfter: 5 });
+  t.notMatch(inspect(error, { depth: 9 }), /hidden/);
+}
+
+/** Never more than this for any call, with a second for a busy machine. */
+const BOUND = 6000;
+
+/** Calls until told to stop. Each document's `at` and `count` change together, once per call. */
+function load(t: Test, all: Collection<Thing>, lanes: number) {
+  let going = true;
+  const events = new EventEmitter();
+  const acknowledged = new Map<string, number>();
+  const refused: unknown[] = [];
+  let slowest = 0;
+  const lane = async (id: string): Promise<void> => {
+    while (going) {
+      const since = performance.now();
+      try {
+        const after = await all.updateOne({ id }, { inc: { at: 1, count: 1 } });
+        acknowledged.set(id, after?.count ?? Number.NaN);
+        events.emit('acknowledged');
+      } catch (error) {
+        refused.push(error);
+        events.emit('refused');
+      }
+      slowest = Math.max(slowest, performance.now() - since);
+    }
+  };
+  const ids = Array.from({ length: lanes }, (_, i) => `l${i}`);
+  const ended = Promise.all(ids.map((id) => lane(id)));
+  return {
+    next: (event: 'acknowledged' | 'refused') => once(events, event),
+    async stop() {
+      going = false;
+      await ended;
+      t.ok(slowest < BOUND, `no call took longer than ${Math.round(slowest)} ms`);
+      for (const error of refused) t.type(error, StoreUnavailable);
+      for (const id of ids) {
+        const doc = await all.findOne({ id });
+        t.equal(doc?.at, doc?.count, 'nothing is half done');
+        t.ok((doc?.count ?? 0) >= (acknowledged.get(id) ?? 0), 'nothing acknowledged is missing');
+      }
+    },
+  };
+}
+
+async function loaded(t: Test, server: Mongod, lanes = 8) {
+  const { all } = await begin(t, server.fresh);
+  await Promise.all(Array.from({ length: lanes }, (_, i) => all.insert(thing(`l${i}`))));
+  return { all, calls: load(t, all, lanes) };
+}
+
+async function hangs(t: Test, server: Mongod): Promise<void> {
+  const { all, calls } = await loaded(t, server);
+  await calls.next('acknowledged');
+  server.process?.signal('SIGSTOP');
+  t.teardown(() => server.process?.signal('SIGCONT'));
+  const refused = calls.next('refused');
+  const error = await t.rejects(all.findOne({ id: 'l0' }), StoreUnavailable);
+  t.match(error, { message: /^MongoDB: / });
+  await refused;
+  server.process?.signal('SIGCONT');
+  await calls.next('acknowledged');
+  await all.insert(thing('after'));
+  await calls.stop();
+}
+
+async function comesBack(t: Test, server: Mongod): Promise<void> {
+  const { all, calls } = await loaded(t, server);
+  await calls.next('acknowledged');
+  const refused = calls.next('refused');
+  const restart = await server.process?.killAndRestart();
+  const error = await t.rejects(all.insert(thing('away')), StoreUnavailable);
+  t.match(error, { message: /^MongoDB: / });
+  await refused;
+  await restart?.();
+  await calls.next('acknowledged');
+  await all.insert(thing('after'));
+  await calls.stop();
+}
