@@ -90,6 +90,19 @@ t.test('services do not know HTTP', async (t) => {
   );
 });
 
+t.test('each service of somebody else is known to one place', async (t) => {
+  const KNOWN_TO: Record<string, RegExp> = {
+    stripe: /^src\/billing\/gateway\.ts$/,
+    mongodb: /^src\/storage\/mongodb/,
+    '@fastify/mongodb': /^src\/storage\/mongodb/,
+    argon2: /^src\/kernel\/passwords\.ts$/,
+  };
+  for (const [name, place] of Object.entries(KNOWN_TO)) {
+    const elsewhere = sources.filter(({ file, imports }) => imports.includes(name) && !place.test(file));
+    t.same(elsewhere, [], name);
+  }
+});
+
 t.test('the environment is read in one place', async (t) => {
   const readers = sources.filter(({ text }) => /process\s*(\?\.|\.|\[['"])\s*env\b/.test(text));
   t.same(
