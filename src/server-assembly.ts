@@ -7,7 +7,7 @@ import fastify, {
   LogController,
 } from 'fastify';
 import fp from 'fastify-plugin';
-import { httpErrors } from './kernel/errors.js';
+import { type AppError, httpErrors, type Rendered } from './kernel/errors.js';
 import { type AnswerRules, fallThrough, openScope, refuse } from './kernel/http.js';
 import type { Resolved } from './kernel/options.js';
 import { requestIds } from './kernel/request-ids.js';
@@ -17,6 +17,7 @@ import { trackConnections } from './server-connections.js';
 import type { ServerConfiguration } from './server-options.js';
 import type { Store } from './storage/collection.js';
 import type { Surroundings } from './surroundings.js';
+import { refuseUnparsed } from './unparsed.js';
 
 /** What both servers share: a hardened Fastify instance, start, stop and a Connect-style handler. */
 
@@ -53,6 +54,8 @@ export interface Assembly<Values> {
   /** Registers the plugin and answers with the store it opened. */
   mount(app: FastifyInstance): Promise<Store>;
   renderError: AnswerRules['renderError'];
+  /** The same where there is no request to look at. */
+  renderPlainError(error: AppError, requestId: string): Rendered;
   /** Puts the state of `/health` and `/ready` at the root into shape. */
   wrapHealth(state: { status: 'ok' }): object;
   /** The mount point that a stripped mount replaces first, then the others. Absent: no middleware. */
@@ -71,7 +74,10 @@ const BODY_LIMIT = 100 * 1024;
  * Every limit that Node and Fastify leave open is set: a client that sends slowly or not at all is
  * disconnected within 15 seconds.
  */
-function createHardened({ server, random }: Assembly<unknown>, rules: AnswerRules): FastifyInstance {
+function createHardened(
+  { server, random, renderPlainError }: Assembly<unknown>,
+  rules: AnswerRules,
+): FastifyInstance {
   const { logLevel, trustProxy } = server.values;
   const nextId = requestIds(random);
   const app = fastify({
@@ -88,6 +94,7 @@ function createHardened({ server, random }: Assembly<unknown>, rules: AnswerRule
     // Said by the scopes, in their own shape.
     return503OnClosing: false,
     http: { headersTimeout: 8 * SECOND, connectionsCheckingInterval: SECOND, maxHeaderSize: 16 * 1024 },
+    clientErrorHandler: (error, socket) => refuseUnparsed(error, socket, nextId(), renderPlainError),
     // What the router refuses before any scope is reached, a broken percent-encoding above all.
     frameworkErrors: (_error, request: FastifyRequest, reply: FastifyReply) => {
       const next = fallThrough.get(request.raw);

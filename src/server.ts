@@ -1,7 +1,7 @@
 import { mountIdp, renderIdpError } from './idp.js';
 import { type IdentityProviderOptions, type IdpConfiguration, resolveIdp } from './idp-options.js';
 import { gatherProblems } from './kernel/configuration-error.js';
-import { renderEnvelope } from './kernel/errors.js';
+import { renderEnvelope, renderOAuth } from './kernel/errors.js';
 import { ok } from './kernel/schemas.js';
 import { mountSaas } from './saas.js';
 import { resolveSaas, type SaasBackendOptions, type SaasConfiguration } from './saas-options.js';
@@ -51,6 +51,7 @@ export function createServer(
     surroundings,
     mount: (app) => mountSaas(app, saas, surroundings),
     renderError: (error, _request, requestId) => renderEnvelope(error, requestId),
+    renderPlainError: renderEnvelope,
     wrapHealth: ok,
     mountPoints: middleware ? [prefix, ...(adminPath === false ? [] : [adminPath])] : undefined,
   });
@@ -97,6 +98,7 @@ export function createIdentityServer(
     surroundings,
     mount: (app) => mountIdp(app, idp, surroundings),
     renderError: renderIdpError,
+    renderPlainError: renderOAuth,
     wrapHealth: (state) => state,
     mountPoints: middleware ? [prefix] : undefined,
   });

@@ -190,6 +190,24 @@ t.test('a stop finishes what was begun and takes nothing new', { buffered: true 
   await t.rejects(fetch(`${url}/health`));
 });
 
+t.test('what never became a request is refused in the shape of all errors', { buffered: true }, async (t) => {
+  const server = createServer(testOptions(temporaryFolder(t)));
+  t.teardown(() => server.stop());
+  const { port } = await server.start();
+  const ask = async (text: string) => {
+    const socket = connect(port, '127.0.0.1');
+    t.teardown(() => socket.destroy());
+    socket.end(text);
+    return (await socket.setEncoding('utf8').toArray()).join('');
+  };
+  const tooLong = await ask(`GET / HTTP/1.1\r\nhost: x\r\nx: ${'x'.repeat(20_000)}\r\n\r\n`);
+  t.match(tooLong, /^HTTP\/1.1 431 [\s\S]*x-request-id: req_[\s\S]*"code":"VALIDATION_ERROR"/);
+  const torn = await ask(
+    'GET / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n',
+  );
+  t.match(torn, /^HTTP\/1.1 400 [\s\S]*cache-control: no-store[\s\S]*"success":false/);
+});
+
 t.test('[24] nobody who is silent holds up a stop', { buffered: true }, async (t) => {
   const server = createServer(testOptions(temporaryFolder(t)));
   t.teardown(() => server.stop());
