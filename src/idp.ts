@@ -19,7 +19,7 @@ import { createClients, createPrincipals } from './provisioning/service.js';
 import { clientCollection, principalCollection } from './provisioning/store.js';
 import type { Store } from './storage/collection.js';
 import { openStore } from './storage/open.js';
-import { announce, inHost, type Surroundings } from './surroundings.js';
+import { announce, answerRules, inHost, type Surroundings } from './surroundings.js';
 
 /** The identity provider: the one place where its domains are put together. */
 
@@ -58,13 +58,13 @@ export async function mountIdp(
   announce(fastify, config);
   const { values } = config;
   const { clock, random, prefix } = seams;
-  const { lifecycle, publicUrl, requestId } =
+  const around =
     surroundings ??
     inHost(fastify, { configured: values.publicUrl, port: 8080, path: fastify.prefix + prefix }, random);
   const store = await openStore(seams.mongo ? { mongo: seams.mongo, prefix: 'idp_' } : values.databaseUri);
   fastify.addHook('onClose', () => store.close());
 
-  const issuer = publicUrl.get;
+  const issuer = around.publicUrl.get;
   const audit = createAudit(store, { clock, random, log: fastify.log });
   const tools = { audit, clock, random };
   const passwords = createPasswords(random, seams.hashing);
@@ -90,6 +90,7 @@ export async function mountIdp(
 
   fastify.decorate('idp', Object.freeze({ issuer }));
   const rules: ScopeRules = {
+    ...answerRules(around),
     prefix,
     guards: {
       admin: adminGuard(values.adminToken, audit),
@@ -98,10 +99,7 @@ export async function mountIdp(
       bearer: judgedByEndpoint,
     },
     renderError: renderIdpError,
-    requestId,
-    isDraining: () => lifecycle.draining,
     bodyLimit: 16 * 1024,
-    https: () => issuer().startsWith('https:'),
     // At the root of a host, unknown paths are the host's.
     own404: prefix !== '',
   };

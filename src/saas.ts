@@ -28,7 +28,7 @@ import { maintenanceGuard, settingsAdminPlugin, settingsPlugin } from './setting
 import { createSettings } from './settings/service.js';
 import type { Store } from './storage/collection.js';
 import { openStore } from './storage/open.js';
-import { announce, inHost, type Surroundings } from './surroundings.js';
+import { announce, answerRules, inHost, type Surroundings } from './surroundings.js';
 
 /** The SaaS backend: the one place where its domains are put together. */
 
@@ -72,8 +72,8 @@ export async function mountSaas(
   announce(fastify, config);
   const { values } = config;
   const { clock, random, prefix, adminPath } = seams;
-  const { lifecycle, publicUrl, requestId } =
-    surroundings ?? inHost(fastify, { configured: values.publicUrl, port: 3000 }, random);
+  const around = surroundings ?? inHost(fastify, { configured: values.publicUrl, port: 3000 }, random);
+  const { publicUrl } = around;
   const store = await openStore(seams.mongo ? { mongo: seams.mongo, prefix: 'saas_' } : values.databaseUri);
   fastify.addHook('onClose', () => store.close());
 
@@ -140,11 +140,9 @@ export async function mountSaas(
   fastify.decorateRequest('saas');
 
   const rules = {
+    ...answerRules(around),
     guards: { user: requireUser, admin: requireAdmin },
-    requestId,
-    isDraining: () => lifecycle.draining,
     bodyLimit: 100 * 1024,
-    https: () => publicUrl.get().startsWith('https:'),
     own404: true,
   };
   const renderJson: ScopeRules['renderError'] = (error, _request, requestId) =>

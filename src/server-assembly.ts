@@ -16,7 +16,7 @@ import { healthPlugin } from './ops/health.js';
 import { trackConnections } from './server-connections.js';
 import type { ServerConfiguration } from './server-options.js';
 import type { Store } from './storage/collection.js';
-import type { Surroundings } from './surroundings.js';
+import { answerRules, type Surroundings } from './surroundings.js';
 import { refuseUnparsed } from './unparsed.js';
 
 /** What both servers share: a hardened Fastify instance, start, stop and a Connect-style handler. */
@@ -123,12 +123,10 @@ class OneLineLog extends LogController {
 /** Puts a server together. Nothing runs before `start` or the first request of the middleware. */
 export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | MiddlewareServer<Values> {
   const { server, configuration, mountPoints } = assembly;
-  const { lifecycle, publicUrl, requestId } = assembly.surroundings;
+  const { lifecycle, publicUrl } = assembly.surroundings;
   const rules: AnswerRules = {
+    ...answerRules(assembly.surroundings),
     renderError: assembly.renderError,
-    requestId,
-    isDraining: () => lifecycle.draining,
-    https: () => publicUrl.get().startsWith('https:'),
   };
   const app = createHardened(assembly, rules);
   // Unwrapped, so that `app` has the plugin's decorator for the routes that others add.

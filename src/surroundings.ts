@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { AnswerRules } from './kernel/http.js';
 import type { Resolved } from './kernel/options.js';
 import { createPublicUrl, type PublicUrl } from './kernel/public-url.js';
 import { requestIds } from './kernel/request-ids.js';
@@ -40,6 +41,19 @@ export function announce(host: FastifyInstance, { warnings, generated }: Resolve
   for (const warning of warnings) host.log.warn(warning);
   if (generated.names.length === 0) return;
   host.log.warn(`${generated.names.join(', ')}: made up for development and kept in ${generated.file}.`);
+}
+
+/** What follows from the surroundings for every answer. */
+export function answerRules({
+  lifecycle,
+  publicUrl,
+  requestId,
+}: Surroundings): Omit<AnswerRules, 'renderError'> {
+  return {
+    requestId,
+    isDraining: () => lifecycle.draining,
+    https: () => publicUrl.get().startsWith('https:'),
+  };
 }
 
 /** In a server of our own, which names each request itself. */

@@ -1,5 +1,5 @@
 import { createHmac, createSecretKey, type KeyObject } from 'node:crypto';
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, toSeconds } from '../kernel/clock.js';
 import { newToken, type Random } from '../kernel/secrets.js';
 import type { TokenKind } from './jwt.js';
 import type { SessionDocument } from './store.js';
@@ -52,8 +52,6 @@ interface TokenOptions {
 /** How far in the future another machine's clock may have issued a token, in seconds. */
 const CLOCK_SKEW = 60;
 
-const seconds = (milliseconds: number): number => Math.floor(milliseconds / 1000);
-
 export function createSessionTokens(options: TokenOptions): SessionTokens {
   const { access, refresh, clock, random } = options;
   const keyOf = (secret: string) => createSecretKey(Buffer.from(`refresh-succession:${secret}`));
@@ -62,7 +60,7 @@ export function createSessionTokens(options: TokenOptions): SessionTokens {
 
   const judge = (kind: TokenKind, use: Use, token: string): Verdict | null => {
     const claims = kind.verify(token);
-    return claims && judgeClaims(claims, use, options.issuer(), seconds(clock.now()));
+    return claims && judgeClaims(claims, use, options.issuer(), toSeconds(clock.now()));
   };
 
   return {
@@ -75,7 +73,7 @@ export function createSessionTokens(options: TokenOptions): SessionTokens {
     },
 
     access(session) {
-      const iat = seconds(clock.now());
+      const iat = toSeconds(clock.now());
       return access.sign({
         iss: options.issuer(),
         aud: AUDIENCE.access,
@@ -95,8 +93,8 @@ export function createSessionTokens(options: TokenOptions): SessionTokens {
         sub: session.userId,
         sid: session.id,
         jti: id,
-        iat: seconds(session.rotatedAt),
-        exp: seconds(session.expiresAt),
+        iat: toSeconds(session.rotatedAt),
+        exp: toSeconds(session.expiresAt),
         token_use: 'refresh',
       });
     },

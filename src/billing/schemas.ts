@@ -76,6 +76,6 @@ export const PortalAnswer = Envelope(Type.Object({ url: Type.String() }));
  * What became of an event: `duplicate` was processed before, `ignored` is of a kind that changes nothing here,
  * `unmatched` concerns a customer nobody here is known by, and is kept.
  */
-export const Outcome = Type.Enum(['duplicate', 'ignored', 'unmatched']);
+const Outcome = Type.Enum(['duplicate', 'ignored', 'unmatched']);
 
 export const WebhookAnswer = Envelope(Type.Object({ received: Type.Literal(true), outcome: Outcome }));

@@ -1,4 +1,5 @@
 import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto';
+import { toSeconds } from '../kernel/clock.js';
 
 /**
  * The provider's webhook signature: `t=<seconds>,v1=<hex>[,v1=<hex>…]`, where v1 is the HMAC-SHA256 of
@@ -22,7 +23,7 @@ export function createSignatureVerifier(secrets: readonly string[]): SignatureVe
   return {
     verify(header, rawBody, now) {
       const signed = parse(header);
-      if (!signed || Math.abs(Math.floor(now / 1000) - Number(signed.time)) > TOLERANCE) return null;
+      if (!signed || Math.abs(toSeconds(now) - Number(signed.time)) > TOLERANCE) return null;
       const expected = keys.map((key) => sign(key, signed.time, rawBody));
       // Every pair is compared, so that the time tells nothing about which one matched.
       const matching = signed.signatures.filter((candidate) => {

@@ -4,4 +4,7 @@ export interface Clock {
   now(): number;
 }
 
+/** Whole seconds, as tokens and signatures count them. */
+export const toSeconds = (milliseconds: number): number => Math.floor(milliseconds / 1000);
+
 export const systemClock: Clock = { now: () => Date.now() };

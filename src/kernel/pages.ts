@@ -38,7 +38,7 @@ function policy(formTargets: readonly string[]): string {
  * The headers of a page.
  * @param formTargets further sources of `form-action`: browsers check redirects after a submission, too
  */
-export function pageHeaders(formTargets: readonly string[] = []): Record<string, string> {
+function pageHeaders(formTargets: readonly string[] = []): Record<string, string> {
   return {
     'content-security-policy': policy(formTargets),
     'x-frame-options': 'DENY',

@@ -34,7 +34,7 @@ export const Acknowledgement = Type.Object({
   message: Type.Optional(Type.String()),
 });
 
-export const SubscriptionSummary = Type.Object({ status: Type.String(), plan: Type.String() });
+const SubscriptionSummary = Type.Object({ status: Type.String(), plan: Type.String() });
 
 /** The user as clients see it. */
 export const User = Type.Object({

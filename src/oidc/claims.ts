@@ -1,3 +1,4 @@
+import { toSeconds } from '../kernel/clock.js';
 import type { Principal } from './model.js';
 
 export const SCOPES = ['openid', 'email', 'profile'] as const;
@@ -22,7 +23,7 @@ export function principalClaims(
     ...(granted.has('profile') && {
       name: name ?? handle,
       preferred_username: handle,
-      updated_at: Math.floor(updatedAt / 1000),
+      updated_at: toSeconds(updatedAt),
     }),
     // Nobody has proved that the mailbox is theirs, so nobody may link an account by it.
     ...(granted.has('email') && isAddress && { email: handle, email_verified: false }),

@@ -1,4 +1,4 @@
-import { parseBasic } from '../kernel/basic.js';
+import { parseBasic } from '../kernel/authorization.js';
 import { isSecretOf, sha256 } from '../kernel/secrets.js';
 import { oidcErrors } from './errors.js';
 import type { Client, Directory } from './model.js';

@@ -1,6 +1,7 @@
 import formbody from '@fastify/formbody';
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import { parseBearer } from '../kernel/authorization.js';
 import { allowOrigins } from '../kernel/cors.js';
 import { access, originOf, type Scope } from '../kernel/http.js';
 import { type AuthorizePluginOptions, authorizePlugin } from './authorize/plugin.js';
@@ -105,7 +106,7 @@ function publish(scope: Scope, paths: string[], text: () => string): void {
 
 /** The access token in the header or in the form (RFC 6750 §2), never in the query. @throws invalid_request when in both */
 function bearerOf({ headers, body }: FastifyRequest): string | undefined {
-  const inHeader = /^bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1];
+  const inHeader = parseBearer(headers.authorization);
   const inForm = (body as { access_token?: unknown } | undefined)?.access_token;
   if (inHeader !== undefined && inForm !== undefined) {
     throw oidcErrors.invalid_request({

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, toSeconds } from '../kernel/clock.js';
 import { isSecretOf, newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import { principalClaims } from './claims.js';
@@ -43,13 +43,11 @@ export interface TokenDependencies {
 /** Seconds that access tokens and id_tokens live. */
 const TOKEN_LIFE = 3600;
 
-const seconds = (milliseconds: number): number => Math.floor(milliseconds / 1000);
-
 export function createTokenService(deps: TokenDependencies): TokenService {
   const { grants, directory, keys, issuer, audit, clock, random } = deps;
 
   const idToken = (grant: GrantDocument, principal: Principal, accessToken: string): Promise<string> => {
-    const now = seconds(clock.now());
+    const now = toSeconds(clock.now());
     return keys.sign({
       // What a principal chose comes first, so that nothing of it can stand in for a claim of the protocol.
       ...principalClaims(principal, grant.scope),
@@ -57,7 +55,7 @@ export function createTokenService(deps: TokenDependencies): TokenService {
       aud: grant.clientId,
       iat: now,
       exp: now + TOKEN_LIFE,
-      auth_time: seconds(grant.authTime),
+      auth_time: toSeconds(grant.authTime),
       jti: newId('jti_', clock, random),
       amr: ['pwd'],
       at_hash: leftHalf(accessToken),

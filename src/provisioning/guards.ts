@@ -1,3 +1,4 @@
+import { parseBearer } from '../kernel/authorization.js';
 import { defineErrors, httpErrors } from '../kernel/errors.js';
 import { type Guard, originOf } from '../kernel/http.js';
 import { secretsEqual } from '../kernel/secrets.js';
@@ -17,7 +18,7 @@ export function adminGuard(token: string | undefined, audit: Audit): Guard {
     const { headers } = request;
     if (token === undefined) throw provisioningErrors.admin_api_disabled();
     if (headers.authorization === undefined) throw httpErrors.UNAUTHENTICATED(challenge(''));
-    const presented = /^bearer +(\S+) *$/i.exec(headers.authorization)?.[1];
+    const presented = parseBearer(headers.authorization);
     if (presented !== undefined && secretsEqual(presented, token)) return;
     await audit.record({ event: 'admin.refused', ip: originOf(request).ip });
     throw adminTokenErrors.invalid_token(challenge(', error="invalid_token"'));

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { parse, serialize } from 'cookie';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { parseBasic } from '../../kernel/basic.js';
+import { parseBasic } from '../../kernel/authorization.js';
 import { access, originOf, type Scope } from '../../kernel/http.js';
 import { renderPage, sendPage } from '../../kernel/pages.js';
 import type { Audit } from '../../ops/audit.js';

@@ -15,3 +15,8 @@ export function parseBasic(authorization: string): { username: string; password:
   if (colon < 1 || colon === text.length - 1 || /\p{Cc}/u.test(text)) return null;
   return { username: text.slice(0, colon), password: text.slice(colon + 1) };
 }
+
+/** The token of an `Authorization: Bearer` header (RFC 6750 §2.1), the scheme in any case; else `undefined`. */
+export function parseBearer(authorization: string | undefined): string | undefined {
+  return /^bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
+}
