@@ -70,7 +70,8 @@ export interface Resolved<T> {
   generated: { names: string[]; file: string };
 }
 
-const ajv = new Ajv({ allErrors: true, strict: false });
+// A test holds our schemas to the draft; compiling the draft itself at each start takes longer than all else here.
+const ajv = new Ajv({ allErrors: true, strict: false, meta: false, validateSchema: false });
 
 /**
  * Options from arguments, then environment, then defaults; resolved once and frozen.
@@ -160,9 +161,9 @@ function read(
   if (value === undefined) {
     const text = readText(variable, schema.option.secret === true, env, report);
     const chosen = text ?? (fallbackEnv === undefined ? undefined : env[fallbackEnv] || undefined);
-    value = chosen === undefined ? schema.default : parse(chosen, schema);
+    if (chosen === undefined) return schema.default;
+    value = parse(chosen, schema);
   }
-  if (value === undefined) return undefined;
   const validate = ajv.compile(schema);
   if (validate(value)) return value;
   report.refuse(`${variable} (option '${name}') ${schema.option.must ?? reasonOf(validate.errors?.[0])}.`);
