@@ -53,6 +53,8 @@ export interface ScopeRules extends AnswerRules {
   own404: boolean;
   /** Bytes of a body, where the route does not say. */
   bodyLimit: number;
+  /** Whether the log is a host's, which would name addresses; ours names routes already. */
+  inHostLog: boolean;
 }
 
 export interface RouteRules {
@@ -66,8 +68,6 @@ export interface RouteRules {
   whileDraining?: boolean;
   /** Whether its errors are pages for those who look at them. */
   page?: boolean;
-  /** Whether pages of other origins may call it; without it the scope decides. */
-  crossOrigin?: boolean;
 }
 
 /** What a route says of itself, in its `config`. A route without it does not boot. */
@@ -117,9 +117,7 @@ export async function openScope(
       setBodyParser(scope);
       guardRoutes(scope, rules);
       scope.addHook('onRequest', (request, reply, done) => beginAnswer(rules, request, reply, done));
-      scope.setChildLoggerFactory((logger, bindings, options) =>
-        logger.child(bindings, { ...options, serializers: { ...options.serializers, req: describeRequest } }),
-      );
+      if (rules.inHostLog) nameRoutesInLog(scope);
       scope.setErrorHandler((thrown, request, reply) => sendError(rules, thrown, request, reply));
       if (rules.own404) {
         scope.setNotFoundHandler((request, reply) =>
@@ -207,8 +205,15 @@ function setCompilers(scope: Scope): void {
   scope.setReplySerializer(undefined as never);
 }
 
+/** Fastify checks what such a factory makes at every request, so a server of our own sets its log up beforehand. */
+function nameRoutesInLog(scope: Scope): void {
+  scope.setChildLoggerFactory((logger, bindings, options) =>
+    logger.child(bindings, { ...options, serializers: { ...options.serializers, req: describeRequest } }),
+  );
+}
+
 /** Log lines name the route, not the address: queries and paths carry tokens, codes and invitations. */
-function describeRequest(request: FastifyRequest): Record<string, unknown> {
+export function describeRequest(request: FastifyRequest): Record<string, unknown> {
   return { method: request.method, route: request.routeOptions?.url ?? null, ip: request.ip };
 }
 
