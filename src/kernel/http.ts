@@ -186,19 +186,22 @@ function guardRoutes(scope: Scope, { guards, bodyLimit }: ScopeRules): void {
   });
 }
 
-/** A wrong type is an error, never a conversion; unknown properties are dropped before anyone sees them. */
+/**
+ * A wrong type is an error, never a conversion; unknown properties are dropped before anyone sees them. TypeBox
+ * schemas carry annotations of ours (`option`), which are not rules. A test holds our schemas to JSON Schema, whose
+ * own schema need not be compiled at each start.
+ */
+const ajv = new Ajv({
+  allErrors: true,
+  coerceTypes: false,
+  removeAdditional: true,
+  useDefaults: true,
+  strict: false,
+  meta: false,
+  validateSchema: false,
+});
+
 function setCompilers(scope: Scope): void {
-  const ajv = new Ajv({
-    allErrors: true,
-    coerceTypes: false,
-    removeAdditional: true,
-    useDefaults: true,
-    // A test holds our schemas to the draft, which need not be compiled at each start.
-    meta: false,
-    validateSchema: false,
-  });
-  // TypeBox schemas carry annotations of ours (`option`), which are not rules.
-  ajv.opts.strict = false;
   scope.setValidatorCompiler(({ schema }) => ajv.compile(schema as object));
   scope.setSerializerCompiler(SerializerSelector()({}, {}) as FastifySerializerCompiler<unknown>);
   // A host's own would come before the schemas of our answers.

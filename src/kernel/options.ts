@@ -70,7 +70,7 @@ export interface Resolved<T> {
   generated: { names: string[]; file: string };
 }
 
-// A test holds our schemas to the draft; compiling the draft itself at each start takes longer than all else here.
+// A test holds our schemas to JSON Schema, whose own schema need not be compiled at each start.
 const ajv = new Ajv({ allErrors: true, strict: false, meta: false, validateSchema: false });
 
 /**
