@@ -70,7 +70,7 @@ export interface Resolved<T> {
   generated: { names: string[]; file: string };
 }
 
-// A test holds our schemas to JSON Schema, whose own schema need not be compiled at each start.
+// A test holds our schemas to JSON Schema, so that no start has to.
 const ajv = new Ajv({ allErrors: true, strict: false, meta: false, validateSchema: false });
 
 /**
@@ -159,14 +159,13 @@ function read(
   const { env: variable, fallbackEnv } = schema.option;
   let value = given[name];
   if (value === undefined) {
-    const text = readText(variable, schema.option.secret === true, env, report);
-    const chosen = text ?? (fallbackEnv === undefined ? undefined : env[fallbackEnv] || undefined);
-    if (chosen === undefined) return schema.default;
-    value = parse(chosen, schema);
+    const own = readText(variable, schema.option.secret === true, env, report);
+    const text = own ?? (fallbackEnv === undefined ? undefined : env[fallbackEnv] || undefined);
+    if (text === undefined) return schema.default;
+    value = parse(text, schema);
   }
-  const validate = ajv.compile(schema);
-  if (validate(value)) return value;
-  report.refuse(`${variable} (option '${name}') ${schema.option.must ?? reasonOf(validate.errors?.[0])}.`);
+  if (ajv.validate(schema, value)) return value;
+  report.refuse(`${variable} (option '${name}') ${schema.option.must ?? reasonOf(ajv.errors?.[0])}.`);
   return undefined;
 }
 
