@@ -1,19 +1,17 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { SerializerSelector } from '@fastify/fast-json-stringify-compiler';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
-import { Ajv } from 'ajv';
 import type {
   FastifyBaseLogger,
   FastifyContextConfig,
   FastifyInstance,
   FastifyReply,
   FastifyRequest,
-  FastifySerializerCompiler,
   onRequestAsyncHookHandler,
   RawServerDefault,
   RouteOptions,
 } from 'fastify';
 import { setBodyParser } from './bodies.js';
+import { setCompilers } from './compilers.js';
 import { type AppError, httpErrors, type Rendered, toAppError } from './errors.js';
 
 /**
@@ -184,17 +182,6 @@ function guardRoutes(scope: Scope, { guards, bodyLimit }: ScopeRules): void {
     if (!guard) throw new Error(`${route.method} ${route.url} asks for the unknown access level '${level}'.`);
     route.onRequest = [guard, ...[route.onRequest ?? []].flat()];
   });
-}
-
-/** A wrong type is an error, never a conversion; unknown properties are dropped before anyone sees them. */
-function setCompilers(scope: Scope): void {
-  const ajv = new Ajv({ allErrors: true, coerceTypes: false, removeAdditional: true, useDefaults: true });
-  // TypeBox schemas carry annotations of ours (`option`), which are not rules.
-  ajv.opts.strict = false;
-  scope.setValidatorCompiler(({ schema }) => ajv.compile(schema as object));
-  scope.setSerializerCompiler(SerializerSelector()({}, {}) as FastifySerializerCompiler<unknown>);
-  // A host's own would come before the schemas of our answers.
-  scope.setReplySerializer(undefined as never);
 }
 
 /** Fastify checks what such a factory makes at every request, so a server of our own sets its log up beforehand. */

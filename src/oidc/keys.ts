@@ -1,5 +1,7 @@
 import { createPrivateKey, type KeyObject, sign } from 'node:crypto';
-import { calculateJwkThumbprint, exportJWK, type JWK } from 'jose';
+import type { JWK } from 'jose';
+import { calculateJwkThumbprint } from 'jose/jwk/thumbprint';
+import { exportJWK } from 'jose/key/export';
 
 /** The Ed25519 keys: one signs, all are published. */
 export interface Keys {

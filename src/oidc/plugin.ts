@@ -1,9 +1,9 @@
 import formbody from '@fastify/formbody';
 import type { FastifyRequest } from 'fastify';
-import { Type } from 'typebox';
 import { parseBearer } from '../kernel/authorization.js';
 import { openToOrigins } from '../kernel/cors.js';
 import { access, originOf, type Scope } from '../kernel/http.js';
+import { Type } from '../kernel/type.js';
 import { type AuthorizePluginOptions, authorizePlugin } from './authorize/plugin.js';
 import { authenticateClient } from './client-auth.js';
 import { oidcErrors } from './errors.js';

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import type { InjectOptions } from 'fastify';
 import type { Test } from 'tap';
 import type { AuditRecord } from '../../src/ops/audit.js';
-import { type CreateServerOptions, createServer } from '../../src/server.js';
+import { type CreateServerOptions, createServer } from '../../src/saas-server.js';
 import type { Server } from '../../src/server-assembly.js';
 import type { Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
