@@ -40,7 +40,7 @@ const judgedByEndpoint: Guard = async () => {};
 
 /** Errors as OAuth knows them, or as a page for whoever looks at one. */
 export const renderIdpError: ScopeRules['renderError'] = (error, request, requestId) =>
-  (request.is404 || rulesOf(request).page) && wantsPage(request.headers.accept)
+  (request.is404 || rulesOf(request.routeOptions).page) && wantsPage(request.headers.accept)
     ? renderErrorPage(error, requestId)
     : renderOAuth(error);
 

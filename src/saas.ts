@@ -24,7 +24,7 @@ import { createAudit } from './ops/audit.js';
 import { healthPlugin } from './ops/health.js';
 import { profilePlugin } from './profile/plugin.js';
 import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './saas-options.js';
-import { maintenanceGuard, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
+import { closeForMaintenance, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
 import { createSettings } from './settings/service.js';
 import type { Store } from './storage/collection.js';
 import { openStore } from './storage/open.js';
@@ -150,8 +150,8 @@ export async function mountSaas(
     renderEnvelope(error, requestId);
 
   await openScope(fastify, { ...rules, prefix, renderError: renderJson }, async (api) => {
+    closeForMaintenance(api, settings);
     await openToOrigins(api, values.corsOrigin ?? [], async (open) => {
-      open.addHook('onRequest', maintenanceGuard(settings));
       await open.register(authPlugin, { auth });
       await open.register(profilePlugin, { rename: directory.rename });
       await open.register(settingsPlugin, { settings });

@@ -7,6 +7,7 @@ import type {
   FastifyReply,
   FastifyRequest,
   onRequestAsyncHookHandler,
+  onRequestHookHandler,
   RawServerDefault,
   RouteOptions,
 } from 'fastify';
@@ -58,8 +59,8 @@ export interface ScopeRules extends AnswerRules {
 export interface RouteRules {
   /** Who may call the route: `public`, or a level that the scope has a guard for. */
   access: string;
-  /** `Cache-Control` of its answers; without it they are not stored. */
-  cache?: string;
+  /** `false` where an answer says itself which origins may read it. */
+  cors?: false;
   /** Whether it works while the operator keeps users out. */
   duringMaintenance?: boolean;
   /** Whether it answers while the server stops. */
@@ -73,9 +74,14 @@ export function access(level: string, more: Omit<RouteRules, 'access'> = {}): Fa
   return { access: level, ...more } as FastifyContextConfig;
 }
 
-/** What the route of a request says of itself; nothing where no route matched. */
-export function rulesOf(request: FastifyRequest): Partial<RouteRules> {
-  return request.routeOptions.config as Partial<RouteRules>;
+/** What a route says of itself; nothing where no route matched. Of a request: its `routeOptions`, which Fastify makes up anew at each look. */
+export function rulesOf(route: { config?: unknown }): Partial<RouteRules> {
+  return (route.config ?? {}) as Partial<RouteRules>;
+}
+
+/** Makes a route run a hook before those it has. */
+export function prependHook(route: RouteOptions, hook: onRequestHookHandler | Guard): void {
+  route.onRequest = [hook, ...[route.onRequest ?? []].flat()];
 }
 
 /** Where a request comes from, as services know it. */
@@ -141,10 +147,8 @@ function beginAnswer(
     next();
     return;
   }
-  const { cache, whileDraining } = rulesOf(request);
   setCommonHeaders(rules, request, reply);
-  if (cache !== undefined) reply.header('cache-control', cache);
-  const isTooLate = rules.isDraining() && !whileDraining;
+  const isTooLate = rules.isDraining() && !rulesOf(request.routeOptions).whileDraining;
   done(isTooLate ? httpErrors.NOT_READY({ headers: { connection: 'close' } }) : undefined);
 }
 
@@ -174,13 +178,13 @@ export function refuse(
  */
 function guardRoutes(scope: Scope, { guards, bodyLimit }: ScopeRules): void {
   scope.addHook('onRoute', (route: RouteOptions) => {
-    const level = (route.config as Partial<RouteRules> | undefined)?.access;
+    const level = rulesOf(route).access;
     if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
     route.bodyLimit ??= bodyLimit;
     if (level === 'public') return;
     const guard = guards[level];
     if (!guard) throw new Error(`${route.method} ${route.url} asks for the unknown access level '${level}'.`);
-    route.onRequest = [guard, ...[route.onRequest ?? []].flat()];
+    prependHook(route, guard);
   });
 }
 

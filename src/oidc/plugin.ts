@@ -17,7 +17,13 @@ export interface OidcPluginOptions extends AuthorizePluginOptions {
   keys: Keys;
 }
 
-const PUBLISHED = access('public', { cache: 'public, max-age=300' });
+/** Of what anybody may read and keep for a while. Other origins need no permission beforehand for a plain GET. */
+const PUBLISHED = {
+  'access-control-allow-origin': '*',
+  'cache-control': 'public, max-age=300',
+  'content-type': 'application/json; charset=utf-8',
+  'cross-origin-resource-policy': 'cross-origin',
+};
 const WELL_KNOWN = '/.well-known/oauth-authorization-server';
 const FORM_LIMIT = 16 * 1024;
 const TOKEN_LIMIT = 64 * 1024;
@@ -81,10 +87,6 @@ async function applicationsPlugin(
 
 /** Where RFC 8414 §3.1 looks for an issuer with a path: before the path, and so outside of our prefix. */
 export async function insertedMetadataPlugin(scope: Scope, { issuer }: { issuer(): string }): Promise<void> {
-  // Nobody asks beforehand for a plain GET, and the root's preflights may be the host's.
-  scope.addHook('onRequest', async (_request, reply) => {
-    reply.header('access-control-allow-origin', '*');
-  });
   describeProvider(scope, [WELL_KNOWN + new URL(issuer()).pathname], issuer);
 }
 
@@ -99,12 +101,11 @@ function describeProvider(scope: Scope, paths: string[], issuer: () => string): 
   });
 }
 
-/** Documents that anybody may read and keep for a while, and that are asked for often: their text is at hand. */
+/** Documents that are asked for often: their text is at hand. */
 function publish(scope: Scope, paths: string[], text: () => string): void {
   for (const path of paths) {
-    scope.get(path, { config: PUBLISHED }, (_request, reply) => {
-      reply.header('cross-origin-resource-policy', 'cross-origin').type('application/json; charset=utf-8');
-      reply.send(text());
+    scope.get(path, { config: access('public', { cors: false }) }, (_request, reply) => {
+      reply.headers(PUBLISHED).send(text());
     });
   }
 }
