@@ -18,7 +18,7 @@ import { openTransport } from './email/outlet.js';
 import { createEmail } from './email/service.js';
 import { mailCollection } from './email/store.js';
 import { loadTemplates } from './email/templates.js';
-import { allowOrigins } from './kernel/cors.js';
+import { openToOrigins } from './kernel/cors.js';
 import { renderEnvelope } from './kernel/errors.js';
 import { openScope, type ScopeRules } from './kernel/http.js';
 import { renderErrorPage, wantsPage } from './kernel/pages.js';
@@ -29,7 +29,7 @@ import { healthPlugin } from './ops/health.js';
 import { createJobs } from './ops/jobs.js';
 import { profilePlugin } from './profile/plugin.js';
 import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './saas-options.js';
-import { maintenanceGuard, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
+import { closeForMaintenance, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
 import { createSettings } from './settings/service.js';
 import type { Store } from './storage/collection.js';
 import { openStore } from './storage/open.js';
@@ -181,20 +181,22 @@ export async function mountSaas(
     guards: { user: requireUser, admin: requireAdmin },
     bodyLimit: 100 * 1024,
     own404: true,
+    inHostLog: surroundings === undefined,
   };
   const renderJson: ScopeRules['renderError'] = (error, _request, requestId) =>
     renderEnvelope(error, requestId);
 
   await openScope(fastify, { ...rules, prefix, renderError: renderJson }, async (api) => {
-    if (values.corsOrigin) await allowOrigins(api, { origins: values.corsOrigin, openByDefault: true });
     api.addHook('onRequest', startJobs);
-    api.addHook('onRequest', maintenanceGuard(settings));
-    await api.register(authPlugin, { auth });
-    await api.register(profilePlugin, { rename: directory.rename });
-    await api.register(settingsPlugin, { settings });
-    await api.register(billingPlugin, { billing });
+    closeForMaintenance(api, settings);
+    await openToOrigins(api, values.corsOrigin ?? [], async (open) => {
+      await open.register(authPlugin, { auth });
+      await open.register(profilePlugin, { rename: directory.rename });
+      await open.register(settingsPlugin, { settings });
+      await open.register(billingPlugin, { billing });
+      await open.register(healthPlugin, { store, wrap: ok });
+    });
     await api.register(webhookPlugin, { webhook });
-    await api.register(healthPlugin, { store, wrap: ok });
   });
   if (adminPath !== false) {
     const renderAdmin: ScopeRules['renderError'] = (error, { headers }, requestId) =>
