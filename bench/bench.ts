@@ -4,6 +4,7 @@ import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { growth } from './growth-rows.js';
 import { code, discovery, jwks } from './idp-rows.js';
+import { install } from './install-row.js';
 import { Lab } from './lab.js';
 import { port, start } from './process-rows.js';
 import { machineReadable, type Result, table } from './report.js';
@@ -23,6 +24,7 @@ const ROWS: Record<string, (bench: Bench) => Promise<Result[]>> = {
   port,
   growth,
   size,
+  install,
 };
 
 const help = `Measures both programs against floors of the same run.

@@ -102,6 +102,7 @@ export async function mountIdp(
     bodyLimit: 16 * 1024,
     // At the root of a host, unknown paths are the host's.
     own404: prefix !== '',
+    inHostLog: surroundings === undefined,
   };
   await openScope(fastify, rules, async (scope) => {
     await scope.register(provisioningPlugin, { principals, clients });

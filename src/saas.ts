@@ -14,7 +14,7 @@ import { billingPlugin, webhookPlugin } from './billing/plugin.js';
 import { createBilling } from './billing/service.js';
 import { customerCollection, webhookEventCollection } from './billing/store.js';
 import { createWebhook } from './billing/webhook.js';
-import { allowOrigins } from './kernel/cors.js';
+import { openToOrigins } from './kernel/cors.js';
 import { renderEnvelope } from './kernel/errors.js';
 import { openScope, type ScopeRules } from './kernel/http.js';
 import { renderErrorPage, wantsPage } from './kernel/pages.js';
@@ -144,19 +144,21 @@ export async function mountSaas(
     guards: { user: requireUser, admin: requireAdmin },
     bodyLimit: 100 * 1024,
     own404: true,
+    inHostLog: surroundings === undefined,
   };
   const renderJson: ScopeRules['renderError'] = (error, _request, requestId) =>
     renderEnvelope(error, requestId);
 
   await openScope(fastify, { ...rules, prefix, renderError: renderJson }, async (api) => {
-    if (values.corsOrigin) await allowOrigins(api, { origins: values.corsOrigin, openByDefault: true });
-    api.addHook('onRequest', maintenanceGuard(settings));
-    await api.register(authPlugin, { auth });
-    await api.register(profilePlugin, { rename: directory.rename });
-    await api.register(settingsPlugin, { settings });
-    await api.register(billingPlugin, { billing });
+    await openToOrigins(api, values.corsOrigin ?? [], async (open) => {
+      open.addHook('onRequest', maintenanceGuard(settings));
+      await open.register(authPlugin, { auth });
+      await open.register(profilePlugin, { rename: directory.rename });
+      await open.register(settingsPlugin, { settings });
+      await open.register(billingPlugin, { billing });
+      await open.register(healthPlugin, { store, wrap: ok });
+    });
     await api.register(webhookPlugin, { webhook });
-    await api.register(healthPlugin, { store, wrap: ok });
   });
   if (adminPath !== false) {
     const renderAdmin: ScopeRules['renderError'] = (error, { headers }, requestId) =>

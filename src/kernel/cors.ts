@@ -1,43 +1,37 @@
 import cors, { type FastifyCorsOptions } from '@fastify/cors';
-import type { FastifyInstance, FastifyRequest, RouteHandlerMethod, RouteOptions } from 'fastify';
-import { access, type RouteRules, rulesOf, type Scope } from './http.js';
+import type { FastifyInstance, RouteHandlerMethod, RouteOptions } from 'fastify';
+import { access, type Scope } from './http.js';
 
 /**
- * Lets pages of other origins call the routes of a scope; to be called before the routes are added. A route's
- * `crossOrigin` overrides `openByDefault`. A host that has @fastify/cors itself keeps its own rules.
+ * A scope whose routes pages of other origins may call, with their errors; unknown paths and all other routes stay
+ * closed. A host that has @fastify/cors itself keeps its own rules.
  *
- * @param origins exact origins, or `*`
+ * @param origins exact origins, or `*`; none: pages of our own origin only
  */
-export async function allowOrigins(
-  scope: Scope,
-  { origins, openByDefault }: { origins: readonly string[]; openByDefault: boolean },
+export async function openToOrigins(
+  parent: Scope,
+  origins: readonly string[],
+  build: (scope: Scope) => Promise<void>,
 ): Promise<void> {
-  if (scope.hasRequestDecorator('corsPreflightEnabled')) {
-    scope.log.info('The host has registered @fastify/cors, so its rules hold here, too.');
-    return;
-  }
-  const allowed = origins.includes('*') ? '*' : [...origins];
-  const isOpen = ({ crossOrigin = openByDefault }: Partial<RouteRules>) => crossOrigin;
-  const answerPreflight = await registerCors(scope, {
-    delegator: (request: FastifyRequest, done) =>
-      done(null, {
-        origin: !request.is404 && isOpen(rulesOf(request)) ? allowed : false,
-        methods: ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'],
-        exposedHeaders: ['Retry-After', 'X-Request-Id', 'WWW-Authenticate'],
-      }),
+  await parent.register(async (scope: Scope) => {
+    if (scope.hasRequestDecorator('corsPreflightEnabled')) {
+      scope.log.info('The host has registered @fastify/cors, so its rules hold here, too.');
+    } else if (origins.length > 0) await allowOrigins(scope, origins);
+    await build(scope);
   });
+}
 
+async function allowOrigins(scope: Scope, origins: readonly string[]): Promise<void> {
+  const answerPreflight = await registerCors(scope, {
+    origin: origins.includes('*') ? '*' : [...origins],
+    methods: 'GET, HEAD, POST, PATCH, DELETE',
+    exposedHeaders: 'Retry-After, X-Request-Id, WWW-Authenticate',
+  });
   const asked = new Set<string>();
   scope.addHook('onRoute', function (this: FastifyInstance, route: RouteOptions & { routePath: string }) {
-    if (
-      route.method === 'OPTIONS' ||
-      asked.has(route.url) ||
-      !isOpen((route.config ?? {}) as Partial<RouteRules>)
-    ) {
-      return;
-    }
+    if (route.method === 'OPTIONS' || asked.has(route.url)) return;
     asked.add(route.url);
-    this.options(route.routePath, { config: access('public', { crossOrigin: true }) }, answerPreflight);
+    this.options(route.routePath, { config: access('public') }, answerPreflight);
   });
 }
 

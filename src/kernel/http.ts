@@ -1,19 +1,17 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { SerializerSelector } from '@fastify/fast-json-stringify-compiler';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
-import { Ajv } from 'ajv';
 import type {
   FastifyBaseLogger,
   FastifyContextConfig,
   FastifyInstance,
   FastifyReply,
   FastifyRequest,
-  FastifySerializerCompiler,
   onRequestAsyncHookHandler,
   RawServerDefault,
   RouteOptions,
 } from 'fastify';
 import { setBodyParser } from './bodies.js';
+import { setCompilers } from './compilers.js';
 import { type AppError, httpErrors, type Rendered, toAppError } from './errors.js';
 
 /**
@@ -53,6 +51,8 @@ export interface ScopeRules extends AnswerRules {
   own404: boolean;
   /** Bytes of a body, where the route does not say. */
   bodyLimit: number;
+  /** Whether the log is a host's, which would name addresses; ours names routes already. */
+  inHostLog: boolean;
 }
 
 export interface RouteRules {
@@ -66,8 +66,6 @@ export interface RouteRules {
   whileDraining?: boolean;
   /** Whether its errors are pages for those who look at them. */
   page?: boolean;
-  /** Whether pages of other origins may call it; without it the scope decides. */
-  crossOrigin?: boolean;
 }
 
 /** What a route says of itself, in its `config`. A route without it does not boot. */
@@ -117,9 +115,7 @@ export async function openScope(
       setBodyParser(scope);
       guardRoutes(scope, rules);
       scope.addHook('onRequest', (request, reply, done) => beginAnswer(rules, request, reply, done));
-      scope.setChildLoggerFactory((logger, bindings, options) =>
-        logger.child(bindings, { ...options, serializers: { ...options.serializers, req: describeRequest } }),
-      );
+      if (rules.inHostLog) nameRoutesInLog(scope);
       scope.setErrorHandler((thrown, request, reply) => sendError(rules, thrown, request, reply));
       if (rules.own404) {
         scope.setNotFoundHandler((request, reply) =>
@@ -188,19 +184,15 @@ function guardRoutes(scope: Scope, { guards, bodyLimit }: ScopeRules): void {
   });
 }
 
-/** A wrong type is an error, never a conversion; unknown properties are dropped before anyone sees them. */
-function setCompilers(scope: Scope): void {
-  const ajv = new Ajv({ allErrors: true, coerceTypes: false, removeAdditional: true, useDefaults: true });
-  // TypeBox schemas carry annotations of ours (`option`), which are not rules.
-  ajv.opts.strict = false;
-  scope.setValidatorCompiler(({ schema }) => ajv.compile(schema as object));
-  scope.setSerializerCompiler(SerializerSelector()({}, {}) as FastifySerializerCompiler<unknown>);
-  // A host's own would come before the schemas of our answers.
-  scope.setReplySerializer(undefined as never);
+/** Fastify checks what such a factory makes at every request, so a server of our own sets its log up beforehand. */
+function nameRoutesInLog(scope: Scope): void {
+  scope.setChildLoggerFactory((logger, bindings, options) =>
+    logger.child(bindings, { ...options, serializers: { ...options.serializers, req: describeRequest } }),
+  );
 }
 
 /** Log lines name the route, not the address: queries and paths carry tokens, codes and invitations. */
-function describeRequest(request: FastifyRequest): Record<string, unknown> {
+export function describeRequest(request: FastifyRequest): Record<string, unknown> {
   return { method: request.method, route: request.routeOptions?.url ?? null, ip: request.ip };
 }
 

@@ -1,9 +1,9 @@
 import formbody from '@fastify/formbody';
 import type { FastifyRequest } from 'fastify';
-import { Type } from 'typebox';
 import { parseBearer } from '../kernel/authorization.js';
-import { allowOrigins } from '../kernel/cors.js';
+import { openToOrigins } from '../kernel/cors.js';
 import { access, originOf, type Scope } from '../kernel/http.js';
+import { Type } from '../kernel/type.js';
 import { type AuthorizePluginOptions, authorizePlugin } from './authorize/plugin.js';
 import { authenticateClient } from './client-auth.js';
 import { oidcErrors } from './errors.js';
@@ -17,7 +17,7 @@ export interface OidcPluginOptions extends AuthorizePluginOptions {
   keys: Keys;
 }
 
-const PUBLISHED = access('public', { cache: 'public, max-age=300', crossOrigin: true });
+const PUBLISHED = access('public', { cache: 'public, max-age=300' });
 const WELL_KNOWN = '/.well-known/oauth-authorization-server';
 const FORM_LIMIT = 16 * 1024;
 const TOKEN_LIMIT = 64 * 1024;
@@ -27,11 +27,16 @@ const Fields = Type.Record(Type.String(), Type.String());
 
 /** The endpoints of OpenID Connect. */
 export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Promise<void> {
-  const { tokens, keys, issuer, directory } = options;
-  await allowOrigins(scope, { origins: ['*'], openByDefault: false });
   await scope.register(formbody, { bodyLimit: FORM_LIMIT });
   await scope.register(authorizePlugin, options);
+  await openToOrigins(scope, ['*'], (open) => applicationsPlugin(open, options));
+}
 
+/** What applications ask for, from servers and from pages. */
+async function applicationsPlugin(
+  scope: Scope,
+  { tokens, keys, issuer, directory }: OidcPluginOptions,
+): Promise<void> {
   describeProvider(scope, ['/.well-known/openid-configuration', WELL_KNOWN], issuer);
   const jwks = JSON.stringify(keys.jwks);
   publish(scope, ['/.well-known/jwks.json', '/jwks'], () => jwks);
@@ -39,7 +44,7 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
   scope.post(
     '/token',
     {
-      config: access('client', { crossOrigin: true }),
+      config: access('client'),
       bodyLimit: TOKEN_LIMIT,
       schema: { body: Fields, response: { 200: TokenAnswer } },
     },
@@ -57,7 +62,7 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
   scope.route({
     method: ['GET', 'POST'],
     url: '/userinfo',
-    config: access('bearer', { crossOrigin: true }),
+    config: access('bearer'),
     handler: async (request) => {
       const token = bearerOf(request);
       if (token === undefined) {

@@ -1,4 +1,5 @@
-import { access, type Guard, rulesOf, type Scope } from '../kernel/http.js';
+import type { onRequestHookHandler } from 'fastify';
+import { access, rulesOf, type Scope } from '../kernel/http.js';
 import { Envelope, ok } from '../kernel/schemas.js';
 import { GlobalSettings, PublicSettings, SettingsPatch, VersionedSettings } from './schemas.js';
 import { type SettingsService, settingsErrors } from './service.js';
@@ -47,9 +48,14 @@ export async function settingsAdminPlugin(scope: Scope, { settings }: SettingsPl
 }
 
 /** Keeps users out while the operator says so, except from the routes that work during maintenance. */
-export function maintenanceGuard(settings: SettingsService): Guard {
-  return async (request) => {
-    if (request.is404 || rulesOf(request).duringMaintenance) return;
-    if ((await settings.current()).maintenanceMode) throw settingsErrors.MAINTENANCE();
+export function maintenanceGuard(settings: SettingsService): onRequestHookHandler {
+  return (request, _reply, done) => {
+    if (rulesOf(request).duringMaintenance) return done();
+    const judge = ({ maintenanceMode }: VersionedSettings) =>
+      done(maintenanceMode ? settingsErrors.MAINTENANCE() : undefined);
+    // Without a promise where it can be: this runs before everything else.
+    const known = settings.known();
+    if (known) judge(known);
+    else settings.current().then(judge, done);
   };
 }
