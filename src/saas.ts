@@ -16,12 +16,14 @@ import { customerCollection, webhookEventCollection } from './billing/store.js';
 import { createWebhook } from './billing/webhook.js';
 import { allowOrigins } from './kernel/cors.js';
 import { renderEnvelope } from './kernel/errors.js';
-import { openScope, type ScopeRules } from './kernel/http.js';
+import { openScope, originOf, rulesOf, type ScopeRules } from './kernel/http.js';
 import { renderErrorPage, wantsPage } from './kernel/pages.js';
 import { createPasswords } from './kernel/passwords.js';
+import { createPasswordPolicy } from './kernel/passwords-common.js';
 import { ok } from './kernel/schemas.js';
 import { createAudit } from './ops/audit.js';
 import { healthPlugin } from './ops/health.js';
+import { createThrottle } from './ops/throttle.js';
 import { profilePlugin } from './profile/plugin.js';
 import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './saas-options.js';
 import { maintenanceGuard, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
@@ -81,6 +83,13 @@ export async function mountSaas(
   const sessions = sessionCollection(store);
   const webhookEvents = webhookEventCollection(store);
   const audit = createAudit(store, { clock, random, log: fastify.log });
+  const throttle = createThrottle(store, {
+    clock,
+    audit,
+    secret: values.jwtRefreshSecret,
+    production: config.production,
+    limits: seams.limits,
+  });
   const settings = createSettings({ store, clock });
   const directory = createUserDirectory(users, clock);
   const listed = (secret: string | undefined) => (secret === undefined ? [] : [secret]);
@@ -102,10 +111,13 @@ export async function mountSaas(
       random,
     }),
     passwords: createPasswords(random, seams.hashing),
+    passwordPolicy: createPasswordPolicy(config.production, (message) => fastify.log.warn(message)),
+    throttle,
     audit,
     clock,
     random,
     registrationAllowed: async () => (await settings.current()).allowRegistration,
+    siteName: async () => (await settings.current()).siteName,
     refreshTtl: values.refreshTokenTtl,
     sessionMaxAge: values.sessionMaxAge,
   });
@@ -135,6 +147,7 @@ export async function mountSaas(
     username: values.adminUsername,
     password: values.adminPassword,
     audit,
+    throttle,
   });
   fastify.decorate('saas', Object.freeze({ requireUser, users: Object.freeze({ find: directory.find }) }));
   fastify.decorateRequest('saas');
@@ -150,6 +163,9 @@ export async function mountSaas(
 
   await openScope(fastify, { ...rules, prefix, renderError: renderJson }, async (api) => {
     if (values.corsOrigin) await allowOrigins(api, { origins: values.corsOrigin, openByDefault: true });
+    api.addHook('onRequest', (request, _reply, done) => {
+      done(rulesOf(request).unmetered ? undefined : throttle.refusalOf(originOf(request).ip));
+    });
     api.addHook('onRequest', maintenanceGuard(settings));
     await api.register(authPlugin, { auth });
     await api.register(profilePlugin, { rename: directory.rename });

@@ -4,6 +4,7 @@ import { Type } from 'typebox';
 import { parseBearer } from '../kernel/authorization.js';
 import { allowOrigins } from '../kernel/cors.js';
 import { access, originOf, type Scope } from '../kernel/http.js';
+import type { Attempt } from '../ops/throttle.js';
 import { type AuthorizePluginOptions, authorizePlugin } from './authorize/plugin.js';
 import { authenticateClient } from './client-auth.js';
 import { oidcErrors } from './errors.js';
@@ -15,6 +16,7 @@ import type { TokenService } from './tokens.js';
 export interface OidcPluginOptions extends AuthorizePluginOptions {
   tokens: TokenService;
   keys: Keys;
+  attempt: Attempt;
 }
 
 const PUBLISHED = access('public', { cache: 'public, max-age=300', crossOrigin: true });
@@ -27,7 +29,7 @@ const Fields = Type.Record(Type.String(), Type.String());
 
 /** The endpoints of OpenID Connect. */
 export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Promise<void> {
-  const { tokens, keys, issuer, directory } = options;
+  const { tokens, keys, issuer, directory, attempt } = options;
   await allowOrigins(scope, { origins: ['*'], openByDefault: false });
   await scope.register(formbody, { bodyLimit: FORM_LIMIT });
   await scope.register(authorizePlugin, options);
@@ -44,13 +46,15 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
       schema: { body: Fields, response: { 200: TokenAnswer } },
     },
     async (request, reply) => {
-      const { body, headers } = request;
-      const client = await authenticateClient(headers.authorization, body, directory);
+      const { body } = request;
+      const { authorization } = request.headers;
+      const { ip } = originOf(request);
+      const client = await authenticateClient({ authorization, body, ip }, { directory, attempt });
       if (!body['grant_type']) throw oidcErrors.invalid_request({ message: 'grant_type is missing.' });
       if (body['grant_type'] !== 'authorization_code') throw oidcErrors.unsupported_grant_type();
       const { code, redirect_uri: redirectUri, code_verifier: verifier } = body;
       reply.header('pragma', 'no-cache');
-      return tokens.redeem(client, { code, redirectUri, verifier }, originOf(request).ip);
+      return tokens.redeem(client, { code, redirectUri, verifier }, ip);
     },
   );
 
