@@ -220,7 +220,6 @@ t.test(
       const { status, body } = await register(password);
       t.match({ status, body }, { status: 422, body: { error: { code: 'WEAK_PASSWORD' } } }, password);
       t.match(body.error.details, [{ path: 'password', message: /^is / }]);
-      t.notMatch(JSON.stringify(body), password);
     }
     t.equal((await register('lovelace, ada')).status, 201);
 

@@ -105,9 +105,9 @@ t.test(
   async (t) => {
     const uri = `sqlite:${join(temporaryFolder(t), 'day.db')}`;
     const { clock, ...first } = await newProcess(t, uri);
-    const junk = 20_000;
-    for (let done = 0; done < junk; done += 2000) {
-      await many(2000, (index) => guess(first.throttle, address(done + index), false, `junk${done + index}`));
+    const junk = atMost('junk', 3, DAY);
+    for (let done = 0; done < 20_000; done += 2000) {
+      await many(2000, (index) => first.throttle.countFor(junk, `${done + index}`, address(index)));
     }
     t.equal(await guess(first.throttle, HOME, true), 'right', 'the owner has been here before');
 
