@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { code, discovery, jwks } from './idp-rows.js';
+import { install } from './install-row.js';
 import { Lab } from './lab.js';
 import { port, start } from './process-rows.js';
 import { machineReadable, type Result, table } from './report.js';
@@ -21,6 +22,7 @@ const ROWS: Record<string, (bench: Bench) => Promise<Result[]>> = {
   flood,
   port,
   size,
+  install,
 };
 
 const help = `Measures both programs against floors of the same run.

@@ -1,5 +1,4 @@
 /** `hello`: bare Fastify. `jwt`: Fastify and @fastify/jwt. `floor-server.js <kind> <port>` answers what ANSWER holds. */
-import jwt from '@fastify/jwt';
 import fastify from 'fastify';
 
 const [kind, port] = process.argv.slice(2);
@@ -7,7 +6,7 @@ const answer = JSON.parse(process.env['ANSWER'] ?? '{}');
 const app = fastify();
 
 if (kind === 'jwt') {
-  await app.register(jwt, { secret: 'of a floor that nobody else can reach' });
+  await app.register(import('@fastify/jwt'), { secret: 'of a floor that nobody else can reach' });
   app.get('/token', async () => ({
     token: app.jwt.sign({ sub: 'usr_0', sid: 'ses_0' }, { expiresIn: '1h' }),
   }));

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Program, residentMemory } from './lab.js';
 import type { Result } from './report.js';
-import { type Bench, compare, median, result } from './rounds.js';
+import { type Bench, below, compare, median, result } from './rounds.js';
 
 const SMALL = 1000;
 
@@ -45,8 +45,8 @@ export async function start(bench: Bench): Promise<Result[]> {
     const [began, bareBegan] = [starts, bare].map((runs) => median(runs.map(({ startedIn }) => startedIn)));
     const [held, bareHeld] = [starts, bare].map((runs) => median(runs.map(({ memory }) => memory)));
     results.push(
-      atMost(`${name} listens after`, 'ms', began as number, bareBegan as number, 350),
-      atMost(`${name} holds idle`, 'MiB', held as number, bareHeld as number, 90),
+      below(`${name} listens after`, 'ms', began as number, 350, bareBegan as number),
+      below(`${name} holds idle`, 'MiB', held as number, 90, bareHeld as number),
     );
   }
   return results;
@@ -63,9 +63,4 @@ async function idle({ lab }: Bench, serve: () => ReturnType<Bench['lab']['floor'
   const memory = residentMemory(pid) ?? Number.NaN;
   await lab.clear();
   return { startedIn, memory };
-}
-
-function atMost(what: string, unit: string, value: number, bare: number, most: number): Result {
-  const goal = { text: `< ${most} ${unit}`, met: value < most };
-  return { what, unit, value, floor: { name: 'hello', value: bare }, ratio: value / bare, goal };
 }

@@ -60,6 +60,17 @@ export function result(
   };
 }
 
+/** A figure as a line of the table. @param hello what bare Fastify has of it, where it can be compared */
+export function below(what: string, unit: string, value: number, limit: number, hello?: number): Result {
+  return {
+    what,
+    value,
+    unit,
+    ...(hello !== undefined && { floor: { name: 'hello', value: hello }, ratio: value / hello }),
+    goal: { text: `< ${limit} ${unit}`, met: value < limit },
+  };
+}
+
 export function median(values: readonly number[]): number {
   return quantile(values, 0.5);
 }

@@ -1,6 +1,6 @@
 import { statSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
-import { backup } from '../src/index.js';
+import { backup } from '../src/backup.js';
 
 /** Writes a backup and answers with what is to be said of it. */
 export async function writeBackup(

@@ -1,8 +1,9 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { type ParseArgsConfig, parseArgs } from 'node:util';
 import closeWithGrace from 'close-with-grace';
-import { ConfigurationError, type CreateServerOptions, type Server } from '../src/index.js';
-import { writeBackup } from './backup.js';
+import { ConfigurationError } from '../src/kernel/configuration-error.js';
+import type { Server } from '../src/server-assembly.js';
+import type { ServerConfiguration } from '../src/server-options.js';
 
 /** What both programs share: arguments, `.env`, start, what is said of it, and the end. */
 
@@ -12,7 +13,7 @@ export interface Flags {
   logLevel?: LogLevel;
 }
 
-type LogLevel = NonNullable<CreateServerOptions['logLevel']>;
+type LogLevel = ServerConfiguration['logLevel'];
 
 export interface Program<Values> {
   name: 'saas-backend' | 'idp';
@@ -150,6 +151,8 @@ async function backup<Values>(
   file: string,
   json: boolean,
 ): Promise<void> {
+  // It knows the options of both programs, which a server that starts need not load.
+  const { writeBackup } = await import('./backup.js');
   try {
     say(await writeBackup(name, file, json));
   } catch (error) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { createIdentityServer } from '../src/index.js';
+import { createIdentityServer } from '../src/idp-server.js';
 import { run } from './cli.js';
 
 const help = `An OpenID Connect provider for people and agents.

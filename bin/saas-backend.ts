@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { createServer } from '../src/index.js';
+import { createServer } from '../src/saas-server.js';
 import { run } from './cli.js';
 
 const help = `Accounts, sessions, payment events and an admin area over HTTP.

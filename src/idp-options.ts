@@ -1,10 +1,11 @@
-import { type Static, Type } from 'typebox';
+import type { Static } from 'typebox';
 import { type Clock, systemClock } from './kernel/clock.js';
 import type { Report } from './kernel/configuration-error.js';
 import { defineOptions, option, type Resolved, resolveOptions } from './kernel/options.js';
 import type { HashingCost } from './kernel/passwords.js';
 import { mountProblem, publicUrlOption } from './kernel/public-url.js';
 import { type Random, systemRandom } from './kernel/secrets.js';
+import { Type } from './kernel/type.js';
 import { oidcOptions } from './oidc/schemas.js';
 import { provisioningOptions } from './provisioning/schemas.js';
 import { type HostMongo, LENT, lendingProblem } from './storage/host-database.js';

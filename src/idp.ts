@@ -45,7 +45,7 @@ const FAILURES = atMost('failures', 60, MINUTE);
 
 /** Errors as OAuth knows them, or as a page for whoever looks at one. */
 export const renderIdpError: ScopeRules['renderError'] = (error, request, requestId) =>
-  (request.is404 || rulesOf(request).page) && wantsPage(request.headers.accept)
+  (request.is404 || rulesOf(request.routeOptions).page) && wantsPage(request.headers.accept)
     ? renderErrorPage(error, requestId)
     : renderOAuth(error);
 
@@ -122,6 +122,7 @@ export async function mountIdp(
     bodyLimit: 16 * 1024,
     // At the root of a host, unknown paths are the host's.
     own404: prefix !== '',
+    inHostLog: surroundings === undefined,
   };
   await openScope(fastify, rules, async (scope) => {
     await scope.register(provisioningPlugin, { principals, clients });

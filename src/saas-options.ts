@@ -1,4 +1,4 @@
-import { type Static, Type } from 'typebox';
+import type { Static } from 'typebox';
 import { adminOptions } from './admin/schemas.js';
 import { authOptions } from './auth/schemas.js';
 import { billingOptions } from './billing/schemas.js';
@@ -8,6 +8,7 @@ import { defineOptions, option, type Resolved, resolveOptions } from './kernel/o
 import type { HashingCost } from './kernel/passwords.js';
 import { mountProblem, publicUrlOption } from './kernel/public-url.js';
 import { type Random, systemRandom } from './kernel/secrets.js';
+import { Type } from './kernel/type.js';
 import { type HostMongo, LENT, lendingProblem } from './storage/host-database.js';
 import { unusableStore } from './storage/open.js';
 

@@ -14,9 +14,9 @@ import { billingPlugin, webhookPlugin } from './billing/plugin.js';
 import { createBilling } from './billing/service.js';
 import { customerCollection, webhookEventCollection } from './billing/store.js';
 import { createWebhook } from './billing/webhook.js';
-import { allowOrigins } from './kernel/cors.js';
+import { openToOrigins } from './kernel/cors.js';
 import { renderEnvelope } from './kernel/errors.js';
-import { openScope, originOf, rulesOf, type ScopeRules } from './kernel/http.js';
+import { openScope, type ScopeRules } from './kernel/http.js';
 import { renderErrorPage, wantsPage } from './kernel/pages.js';
 import { createPasswords } from './kernel/passwords.js';
 import { createPasswordPolicy } from './kernel/passwords-common.js';
@@ -24,9 +24,10 @@ import { ok } from './kernel/schemas.js';
 import { createAudit } from './ops/audit.js';
 import { healthPlugin } from './ops/health.js';
 import { createThrottle } from './ops/throttle.js';
+import { meterRequests } from './ops/throttle-requests.js';
 import { profilePlugin } from './profile/plugin.js';
 import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './saas-options.js';
-import { maintenanceGuard, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
+import { closeForMaintenance, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
 import { createSettings } from './settings/service.js';
 import type { Store } from './storage/collection.js';
 import { openStore } from './storage/open.js';
@@ -157,22 +158,22 @@ export async function mountSaas(
     guards: { user: requireUser, admin: requireAdmin },
     bodyLimit: 100 * 1024,
     own404: true,
+    inHostLog: surroundings === undefined,
   };
   const renderJson: ScopeRules['renderError'] = (error, _request, requestId) =>
     renderEnvelope(error, requestId);
 
   await openScope(fastify, { ...rules, prefix, renderError: renderJson }, async (api) => {
-    if (values.corsOrigin) await allowOrigins(api, { origins: values.corsOrigin, openByDefault: true });
-    api.addHook('onRequest', (request, _reply, done) => {
-      done(rulesOf(request).unmetered ? undefined : throttle.refusalOf(originOf(request).ip));
+    meterRequests(api, throttle.refusalOf);
+    closeForMaintenance(api, settings);
+    await openToOrigins(api, values.corsOrigin ?? [], async (open) => {
+      await open.register(authPlugin, { auth });
+      await open.register(profilePlugin, { rename: directory.rename });
+      await open.register(settingsPlugin, { settings });
+      await open.register(billingPlugin, { billing });
+      await open.register(healthPlugin, { store, wrap: ok });
     });
-    api.addHook('onRequest', maintenanceGuard(settings));
-    await api.register(authPlugin, { auth });
-    await api.register(profilePlugin, { rename: directory.rename });
-    await api.register(settingsPlugin, { settings });
-    await api.register(billingPlugin, { billing });
     await api.register(webhookPlugin, { webhook });
-    await api.register(healthPlugin, { store, wrap: ok });
   });
   if (adminPath !== false) {
     const renderAdmin: ScopeRules['renderError'] = (error, { headers }, requestId) =>

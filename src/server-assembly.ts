@@ -8,7 +8,7 @@ import fastify, {
 } from 'fastify';
 import fp from 'fastify-plugin';
 import { type AppError, httpErrors, type Rendered } from './kernel/errors.js';
-import { type AnswerRules, fallThrough, openScope, refuse } from './kernel/http.js';
+import { type AnswerRules, describeRequest, fallThrough, openScope, refuse } from './kernel/http.js';
 import type { Resolved } from './kernel/options.js';
 import { requestIds } from './kernel/request-ids.js';
 import type { Random } from './kernel/secrets.js';
@@ -81,7 +81,7 @@ function createHardened(
   const { logLevel, trustProxy } = server.values;
   const nextId = requestIds(random);
   const app = fastify({
-    logger: logLevel === 'silent' ? false : { level: logLevel },
+    logger: logLevel === 'silent' ? false : { level: logLevel, serializers: { req: describeRequest } },
     logController: new OneLineLog(),
     genReqId: nextId,
     trustProxy,
@@ -134,7 +134,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     const store = await assembly.mount(root);
     await openScope(
       root,
-      { ...rules, prefix: '', guards: {}, own404: true, bodyLimit: BODY_LIMIT },
+      { ...rules, prefix: '', guards: {}, own404: true, bodyLimit: BODY_LIMIT, inHostLog: false },
       async (scope) => {
         await scope.register(healthPlugin, { store, wrap: assembly.wrapHealth });
       },

@@ -9,26 +9,27 @@ import type { Socket } from 'node:net';
  */
 export function trackConnections(server: Server): (grace: number) => void {
   const open = new Set<Socket>();
-  const requests = new WeakMap<Socket, number>();
+  // Answers leave a connection in the order of their requests, so the latest tells for all.
+  const latest = new WeakMap<Socket, ServerResponse>();
   let isEnding = false;
 
-  const count = (socket: Socket, change: 1 | -1): void => {
-    const left = (requests.get(socket) ?? 0) + change;
-    requests.set(socket, left);
-    if (left === 0 && isEnding) socket.end();
-  };
+  const endAfter = (response: ServerResponse, socket: Socket) => response.once('close', () => socket.end());
   server.on('connection', (socket: Socket) => {
     open.add(socket);
     socket.on('close', () => open.delete(socket));
   });
   server.on('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
-    count(socket, 1);
-    response.on('close', () => count(socket, -1));
+    latest.set(socket, response);
+    if (isEnding) endAfter(response, socket);
   });
 
   return (grace) => {
     isEnding = true;
-    for (const socket of open) if (!requests.get(socket)) socket.destroy();
+    for (const socket of open) {
+      const response = latest.get(socket);
+      if (!response || response.closed) socket.destroy();
+      else endAfter(response, socket);
+    }
     setTimeout(() => server.closeAllConnections(), grace).unref();
   };
 }

@@ -14,6 +14,8 @@ interface Source {
   file: string;
   text: string;
   imports: string[];
+  /** Those of them that come with the file: neither types nor what is imported on first use. */
+  loads: string[];
 }
 
 const sources = ['bin', 'src'].flatMap(readSources);
@@ -25,13 +27,33 @@ function readSources(folder: string): Source[] {
     .map((name) => {
       const file = `${folder}/${name}`;
       const text = readFileSync(join(ROOT, file), 'utf8');
-      return { file, text, imports: importsOf(text) };
+      return { file, text, imports: importsOf(text), loads: loadsOf(text) };
     });
 }
 
 function importsOf(text: string): string[] {
   const found = text.matchAll(/\b(?:from|import)\s+'([^']+)'|\bimport\('([^']+)'\)/g);
   return [...found].map(([, name, lazy = '']) => name ?? lazy);
+}
+
+function loadsOf(text: string): string[] {
+  const found = text.matchAll(/^(?:import|export)\s(?!type\s)(?:[\w\s{},*]*?\sfrom\s)?'([^']+)'/gm);
+  return [...found].map(([, name]) => name as string);
+}
+
+/** A local import as a file of ours. */
+function targetOf(file: string, name: string): string {
+  return relative(ROOT, join(ROOT, dirname(file), name)).replace(/\.js$/, '.ts');
+}
+
+/** The files of ours and the names of others that a process has loaded once it has loaded `file`. */
+function everythingLoadedBy(file: string, known = new Set<string>()): string[] {
+  known.add(file);
+  for (const name of sources.find((source) => source.file === file)?.loads ?? []) {
+    const target = name.startsWith('.') ? targetOf(file, name) : name;
+    if (!known.has(target)) everythingLoadedBy(target, known);
+  }
+  return [...known];
 }
 
 /** The part of the house: `src/auth`, `src` for what stands above the domains, `bin`. */
@@ -48,12 +70,7 @@ function levelOf(file: string): number {
 }
 
 const local = sources.flatMap(({ file, imports }) =>
-  imports
-    .filter((name) => name.startsWith('.'))
-    .map((name) => ({
-      file,
-      target: relative(ROOT, join(ROOT, dirname(file), name)).replace(/\.js$/, '.ts'),
-    })),
+  imports.filter((name) => name.startsWith('.')).map((name) => ({ file, target: targetOf(file, name) })),
 );
 
 t.test('the house is what it was when these rules were written', async (t) => {
@@ -76,9 +93,47 @@ t.test('a domain never imports another', async (t) => {
   t.same(strays, []);
 });
 
-t.test('the programs know nothing but the public names', async (t) => {
-  const deep = local.filter(({ file, target }) => partOf(file) === 'bin' && target.startsWith('src/'));
-  t.same([...new Set(deep.map(({ target }) => target))], ['src/index.ts']);
+t.test('a program knows its own server, and loads nothing of the other product', async (t) => {
+  const SHARED = ['src/backup.ts', 'src/kernel/configuration-error.ts'];
+  const PROGRAMS = {
+    'bin/saas-backend.ts': {
+      server: 'src/saas-server.ts',
+      foreign: /^(src\/(idp|oidc|provisioning)\b|jose\b)/,
+    },
+    'bin/idp.ts': {
+      server: 'src/idp-server.ts',
+      foreign: /^(src\/(saas|auth|billing|admin)\b|@fastify\/jwt)/,
+    },
+  };
+  const loaded = sources
+    .filter(({ file }) => partOf(file) === 'bin')
+    .flatMap(({ file, loads }) =>
+      loads.filter((name) => name.startsWith('../')).map((name) => targetOf(file, name)),
+    );
+  const servers = Object.values(PROGRAMS).map(({ server }) => server);
+  t.same([...new Set(loaded)].sort(), [...SHARED, ...servers].sort());
+  for (const [program, { server, foreign }] of Object.entries(PROGRAMS)) {
+    const everything = everythingLoadedBy(program);
+    t.ok(everything.includes(server) && everything.includes('fastify'), `${program} is followed`);
+    t.same(
+      everything.filter((name) => foreign.test(name)),
+      [],
+      program,
+    );
+  }
+});
+
+t.test('what is slow to load is loaded by those who need it', async (t) => {
+  const SLOW = /^(stripe|nodemailer|mongodb|@fastify\/mongodb|typebox)\b/;
+  const everything = everythingLoadedBy('src/index.ts');
+  t.ok(
+    everything.includes('src/oidc/keys.ts') && everything.includes('@fastify/jwt'),
+    'imports are followed',
+  );
+  t.same(
+    everything.filter((name) => SLOW.test(name)),
+    [],
+  );
 });
 
 t.test('services do not know HTTP', async (t) => {

@@ -5,35 +5,52 @@ import fastify from 'fastify';
 export interface TokenKind {
   sign(claims: Record<string, unknown>): string;
   /** The claims of a token with a valid signature and type, or `null`. Whether they hold now is the caller's to judge. */
-  verify(token: string): Readonly<Record<string, unknown>> | null;
+  verify(token: string): Claimed | null;
 }
+
+type Claimed = Readonly<Record<string, unknown>>;
 
 /**
  * A kind of token of media type `typ` (RFC 8725 §3.11), HS256.
  *
  * @param secrets the one that signs, then those that still verify
- * @param cached how many tokens are remembered as well signed; what they claim is judged every time
+ * @param remembered how many tokens are known as well signed; what they claim is judged every time
  */
 export async function createTokenKind(
   typ: string,
   secrets: readonly string[],
-  cached: number,
+  remembered: number,
 ): Promise<TokenKind> {
-  const keys = await Promise.all(secrets.map((secret) => loadKey(typ, secret, cached)));
+  const keys = await Promise.all(secrets.map((secret) => loadKey(typ, secret)));
+  const verify = (token: string): Claimed | null => {
+    for (const key of keys) {
+      const claims = claimsOf(key, token);
+      if (claims) return claims;
+    }
+    return null;
+  };
   return {
     sign: (claims) => (keys[0] as JWT).sign(claims),
-    verify: (token) => {
-      for (const key of keys) {
-        const claims = claimsOf(key, token);
-        if (claims) return claims;
-      }
-      return null;
-    },
+    verify: remembered > 0 ? remembering(verify, remembered) : verify,
+  };
+}
+
+/** The library's own cache would hash a token, signature and all, to find it: half of what a verification costs. */
+function remembering(verify: TokenKind['verify'], most: number): TokenKind['verify'] {
+  const known = new Map<string, Claimed>();
+  return (token) => {
+    const found = known.get(token);
+    if (found) return found;
+    const claims = verify(token);
+    if (claims === null) return null;
+    if (known.size >= most) known.delete(known.keys().next().value as string);
+    known.set(token, claims);
+    return claims;
   };
 }
 
 /** @fastify/jwt decorates the instance it gets. A host may use it too, so ours gets one that never listens. */
-async function loadKey(typ: string, secret: string, cached: number): Promise<JWT> {
+async function loadKey(typ: string, secret: string): Promise<JWT> {
   const vault = fastify();
   const options: FastifyJWTOptions = {
     secret,
@@ -44,7 +61,6 @@ async function loadKey(typ: string, secret: string, cached: number): Promise<JWT
       checkTyp: typ,
       ignoreExpiration: true,
       ignoreNotBefore: true,
-      cache: cached,
     },
   };
   await vault.register(jwt, options);
@@ -53,10 +69,12 @@ async function loadKey(typ: string, secret: string, cached: number): Promise<JWT
 }
 
 /** The library throws in a dozen ways at garbage; each of them means: not a token of ours. */
-function claimsOf(key: JWT, token: string): Record<string, unknown> | null {
+function claimsOf(key: JWT, token: string): Claimed | null {
   try {
     const claims: unknown = key.verify(token);
-    return typeof claims === 'object' && claims !== null && !Array.isArray(claims) ? { ...claims } : null;
+    return typeof claims === 'object' && claims !== null && !Array.isArray(claims)
+      ? Object.freeze({ ...claims })
+      : null;
   } catch {
     return null;
   }

@@ -1,7 +1,7 @@
-import { Type } from 'typebox';
 import { option } from '../kernel/options.js';
 import { DisplayName, Email, Envelope, PasswordInput, Session, User } from '../kernel/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
+import { Type } from '../kernel/type.js';
 
 const strong = (secret: string) => secretWeakness(secret, 32);
 

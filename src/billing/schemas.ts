@@ -1,6 +1,6 @@
-import { Type } from 'typebox';
 import { option } from '../kernel/options.js';
 import { Envelope } from '../kernel/schemas.js';
+import { Type } from '../kernel/type.js';
 
 export const billingOptions = {
   paymentSecretKey: option(Type.Optional(Type.String({ minLength: 1 })), {

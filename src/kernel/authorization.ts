@@ -1,3 +1,5 @@
+const UTF_8 = new TextDecoder('utf-8', { fatal: true });
+
 /**
  * The user name and password of an `Authorization: Basic` header (RFC 7617): UTF-8, split at the first colon,
  * the scheme in any case. `null` for everything else, also when one half is empty.
@@ -7,7 +9,7 @@ export function parseBasic(authorization: string): { username: string; password:
   if (encoded === undefined) return null;
   let text: string;
   try {
-    text = new TextDecoder('utf-8', { fatal: true }).decode(Buffer.from(encoded, 'base64'));
+    text = UTF_8.decode(Buffer.from(encoded, 'base64'));
   } catch {
     return null;
   }

@@ -1,64 +1,67 @@
 import cors, { type FastifyCorsOptions } from '@fastify/cors';
-import type { FastifyInstance, FastifyRequest, RouteHandlerMethod, RouteOptions } from 'fastify';
-import { access, type RouteRules, rulesOf, type Scope } from './http.js';
+import type { FastifyInstance, onRequestHookHandler, RouteHandlerMethod, RouteOptions } from 'fastify';
+import { access, prependHook, rulesOf, type Scope } from './http.js';
 
 /**
- * Lets pages of other origins call the routes of a scope; to be called before the routes are added. A route's
- * `crossOrigin` overrides `openByDefault`. A host that has @fastify/cors itself keeps its own rules.
+ * A scope whose routes pages of other origins may call, with their errors; unknown paths and all other routes stay
+ * closed. A host that has @fastify/cors itself keeps its own rules.
  *
- * @param origins exact origins, or `*`
+ * @param origins exact origins, or `*`; none: pages of our own origin only
  */
-export async function allowOrigins(
-  scope: Scope,
-  { origins, openByDefault }: { origins: readonly string[]; openByDefault: boolean },
+export async function openToOrigins(
+  parent: Scope,
+  origins: readonly string[],
+  build: (scope: Scope) => Promise<void>,
 ): Promise<void> {
-  if (scope.hasRequestDecorator('corsPreflightEnabled')) {
-    scope.log.info('The host has registered @fastify/cors, so its rules hold here, too.');
-    return;
-  }
-  const allowed = origins.includes('*') ? '*' : [...origins];
-  const isOpen = ({ crossOrigin = openByDefault }: Partial<RouteRules>) => crossOrigin;
-  const answerPreflight = await registerCors(scope, {
-    delegator: (request: FastifyRequest, done) =>
-      done(null, {
-        origin: !request.is404 && isOpen(rulesOf(request)) ? allowed : false,
-        methods: ['GET', 'HEAD', 'POST', 'PATCH', 'DELETE'],
-        exposedHeaders: ['Retry-After', 'X-Request-Id', 'WWW-Authenticate'],
-      }),
-  });
-
-  const asked = new Set<string>();
-  scope.addHook('onRoute', function (this: FastifyInstance, route: RouteOptions & { routePath: string }) {
-    if (
-      route.method === 'OPTIONS' ||
-      asked.has(route.url) ||
-      !isOpen((route.config ?? {}) as Partial<RouteRules>)
-    ) {
-      return;
-    }
-    asked.add(route.url);
-    this.options(route.routePath, { config: access('public', { crossOrigin: true }) }, answerPreflight);
+  await parent.register(async (scope: Scope) => {
+    if (scope.hasRequestDecorator('corsPreflightEnabled')) {
+      scope.log.info('The host has registered @fastify/cors, so its rules hold here, too.');
+    } else if (origins.length > 0) await allowOrigins(scope, origins);
+    await build(scope);
   });
 }
 
-type Preflight = RouteHandlerMethod;
+async function allowOrigins(scope: Scope, origins: readonly string[]): Promise<void> {
+  const { judge, answerPreflight } = await loadCors(scope, {
+    origin: origins.includes('*') ? '*' : [...origins],
+    methods: 'GET, HEAD, POST, PATCH, DELETE',
+    exposedHeaders: 'Retry-After, X-Request-Id, WWW-Authenticate',
+  });
+  const asked = new Set<string>();
+  scope.addHook('onRoute', function (this: FastifyInstance, route: RouteOptions & { routePath: string }) {
+    if (rulesOf(route).cors !== false) prependHook(route, judge);
+    if (route.method === 'OPTIONS' || asked.has(route.url)) return;
+    asked.add(route.url);
+    this.options(route.routePath, { config: access('public') }, answerPreflight);
+  });
+}
+
+interface Cors {
+  judge: onRequestHookHandler;
+  answerPreflight: RouteHandlerMethod;
+}
 
 /**
  * @fastify/cors answers preflights with a route for every path, which at the root would be the host's, too. So it
- * gets the scope with an `options` of ours, and its answer becomes a route beside each route it is about.
+ * gets the scope with an `options` and an `addHook` of ours, and what it would add for all goes to single routes.
  */
-async function registerCors(scope: Scope, options: FastifyCorsOptions): Promise<Preflight> {
-  let preflight: Preflight | undefined;
-  const withoutWildcard = Object.create(scope, {
+async function loadCors(scope: Scope, options: FastifyCorsOptions): Promise<Cors> {
+  const found: Partial<Cors> = {};
+  const withoutRoutes = Object.create(scope, {
+    addHook: {
+      value: (_name: string, judge: Cors['judge']) => {
+        found.judge = judge;
+      },
+    },
     options: {
-      value: (_path: string, _options: unknown, handler: Preflight) => {
-        preflight = handler;
+      value: (_path: string, _options: unknown, answerPreflight: Cors['answerPreflight']) => {
+        found.answerPreflight = answerPreflight;
       },
     },
   });
   await new Promise<void>((resolve, reject) => {
-    cors(withoutWildcard, options, (error) => (error ? reject(error) : resolve()));
+    cors(withoutRoutes, options, (error) => (error ? reject(error) : resolve()));
   });
-  if (!preflight) throw new Error('@fastify/cors has registered no preflight route.');
-  return preflight;
+  if (!found.judge || !found.answerPreflight) throw new Error('@fastify/cors has changed what it registers.');
+  return found as Cors;
 }

@@ -1,19 +1,18 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { SerializerSelector } from '@fastify/fast-json-stringify-compiler';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
-import { Ajv } from 'ajv';
 import type {
   FastifyBaseLogger,
   FastifyContextConfig,
   FastifyInstance,
   FastifyReply,
   FastifyRequest,
-  FastifySerializerCompiler,
   onRequestAsyncHookHandler,
+  onRequestHookHandler,
   RawServerDefault,
   RouteOptions,
 } from 'fastify';
 import { setBodyParser } from './bodies.js';
+import { setCompilers } from './compilers.js';
 import { type AppError, httpErrors, type Rendered, toAppError } from './errors.js';
 
 /**
@@ -53,13 +52,15 @@ export interface ScopeRules extends AnswerRules {
   own404: boolean;
   /** Bytes of a body, where the route does not say. */
   bodyLimit: number;
+  /** Whether the log is a host's, which would name addresses; ours names routes already. */
+  inHostLog: boolean;
 }
 
 export interface RouteRules {
   /** Who may call the route: `public`, or a level that the scope has a guard for. */
   access: string;
-  /** `Cache-Control` of its answers; without it they are not stored. */
-  cache?: string;
+  /** `false` where an answer says itself which origins may read it. */
+  cors?: false;
   /** Whether it works while the operator keeps users out. */
   duringMaintenance?: boolean;
   /** Whether it answers while the server stops. */
@@ -68,8 +69,6 @@ export interface RouteRules {
   unmetered?: boolean;
   /** Whether its errors are pages for those who look at them. */
   page?: boolean;
-  /** Whether pages of other origins may call it; without it the scope decides. */
-  crossOrigin?: boolean;
 }
 
 /** What a route says of itself, in its `config`. A route without it does not boot. */
@@ -77,9 +76,14 @@ export function access(level: string, more: Omit<RouteRules, 'access'> = {}): Fa
   return { access: level, ...more } as FastifyContextConfig;
 }
 
-/** What the route of a request says of itself; nothing where no route matched. */
-export function rulesOf(request: FastifyRequest): Partial<RouteRules> {
-  return request.routeOptions.config as Partial<RouteRules>;
+/** What a route says of itself; nothing where no route matched. Of a request: its `routeOptions`, which Fastify makes up anew at each look. */
+export function rulesOf(route: { config?: unknown }): Partial<RouteRules> {
+  return (route.config ?? {}) as Partial<RouteRules>;
+}
+
+/** Makes a route run a hook before those it has. */
+export function prependHook(route: RouteOptions, hook: onRequestHookHandler | Guard): void {
+  route.onRequest = [hook, ...[route.onRequest ?? []].flat()];
 }
 
 /** Where a request comes from, as services know it. */
@@ -119,9 +123,7 @@ export async function openScope(
       setBodyParser(scope);
       guardRoutes(scope, rules);
       scope.addHook('onRequest', (request, reply, done) => beginAnswer(rules, request, reply, done));
-      scope.setChildLoggerFactory((logger, bindings, options) =>
-        logger.child(bindings, { ...options, serializers: { ...options.serializers, req: describeRequest } }),
-      );
+      if (rules.inHostLog) nameRoutesInLog(scope);
       scope.setErrorHandler((thrown, request, reply) => sendError(rules, thrown, request, reply));
       if (rules.own404) {
         scope.setNotFoundHandler((request, reply) =>
@@ -147,10 +149,8 @@ function beginAnswer(
     next();
     return;
   }
-  const { cache, whileDraining } = rulesOf(request);
   setCommonHeaders(rules, request, reply);
-  if (cache !== undefined) reply.header('cache-control', cache);
-  const isTooLate = rules.isDraining() && !whileDraining;
+  const isTooLate = rules.isDraining() && !rulesOf(request.routeOptions).whileDraining;
   done(isTooLate ? httpErrors.NOT_READY({ headers: { connection: 'close' } }) : undefined);
 }
 
@@ -180,29 +180,25 @@ export function refuse(
  */
 function guardRoutes(scope: Scope, { guards, bodyLimit }: ScopeRules): void {
   scope.addHook('onRoute', (route: RouteOptions) => {
-    const level = (route.config as Partial<RouteRules> | undefined)?.access;
+    const level = rulesOf(route).access;
     if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
     route.bodyLimit ??= bodyLimit;
     if (level === 'public') return;
     const guard = guards[level];
     if (!guard) throw new Error(`${route.method} ${route.url} asks for the unknown access level '${level}'.`);
-    route.onRequest = [guard, ...[route.onRequest ?? []].flat()];
+    prependHook(route, guard);
   });
 }
 
-/** A wrong type is an error, never a conversion; unknown properties are dropped before anyone sees them. */
-function setCompilers(scope: Scope): void {
-  const ajv = new Ajv({ allErrors: true, coerceTypes: false, removeAdditional: true, useDefaults: true });
-  // TypeBox schemas carry annotations of ours (`option`), which are not rules.
-  ajv.opts.strict = false;
-  scope.setValidatorCompiler(({ schema }) => ajv.compile(schema as object));
-  scope.setSerializerCompiler(SerializerSelector()({}, {}) as FastifySerializerCompiler<unknown>);
-  // A host's own would come before the schemas of our answers.
-  scope.setReplySerializer(undefined as never);
+/** Fastify checks what such a factory makes at every request, so a server of our own sets its log up beforehand. */
+function nameRoutesInLog(scope: Scope): void {
+  scope.setChildLoggerFactory((logger, bindings, options) =>
+    logger.child(bindings, { ...options, serializers: { ...options.serializers, req: describeRequest } }),
+  );
 }
 
 /** Log lines name the route, not the address: queries and paths carry tokens, codes and invitations. */
-function describeRequest(request: FastifyRequest): Record<string, unknown> {
+export function describeRequest(request: FastifyRequest): Record<string, unknown> {
   return { method: request.method, route: request.routeOptions?.url ?? null, ip: request.ip };
 }
 
@@ -214,11 +210,12 @@ function sendError(
 ): FastifyReply {
   const error = toAppError(thrown);
   const requestId = String(reply.getHeader('x-request-id') ?? rules.requestId(request));
-  if (error.statusCode >= 500) {
-    // A 503 is said on purpose; everything else is ours to find.
-    const level = error.statusCode === 503 ? 'warn' : 'error';
-    const err = error.statusCode === 503 ? error.cause : (error.cause ?? error);
-    request.log[level]({ ...(err !== undefined && { err }), req: request, requestId }, error.message);
+  const isOnPurpose = error.statusCode === 503;
+  const err = error.cause ?? error;
+  // Everything but a 503 is ours to find. One without a cause is a rule at work, and under a flood a line for each
+  // refusal would cost more than the refusal; the line about the request tells of it.
+  if (error.statusCode >= 500 && !(isOnPurpose && err === error)) {
+    request.log[isOnPurpose ? 'warn' : 'error']({ err, req: request, requestId }, error.message);
   }
   const { type, body, headers } = rules.renderError(error, request, requestId);
   return reply

@@ -1,9 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { Ajv, type ErrorObject } from 'ajv';
-import { type Static, type TObject, type TProperties, type TSchema, Type } from 'typebox';
+import type { Static, TObject, TProperties, TSchema } from 'typebox';
 import { ConfigurationError, Report } from './configuration-error.js';
 import { keepDevelopmentSecrets } from './development-secrets.js';
 import type { Random } from './secrets.js';
+import { Type } from './type.js';
 
 /**
  * Configuration. Each domain declares its options once, as an annotated schema that is at the same time
@@ -69,7 +70,8 @@ export interface Resolved<T> {
   generated: { names: string[]; file: string };
 }
 
-const ajv = new Ajv({ allErrors: true, strict: false });
+// A test holds our schemas to JSON Schema, so that no start has to.
+const ajv = new Ajv({ allErrors: true, strict: false, meta: false, validateSchema: false });
 
 /**
  * Options from arguments, then environment, then defaults; resolved once and frozen.
@@ -157,14 +159,13 @@ function read(
   const { env: variable, fallbackEnv } = schema.option;
   let value = given[name];
   if (value === undefined) {
-    const text = readText(variable, schema.option.secret === true, env, report);
-    const chosen = text ?? (fallbackEnv === undefined ? undefined : env[fallbackEnv] || undefined);
-    value = chosen === undefined ? schema.default : parse(chosen, schema);
+    const own = readText(variable, schema.option.secret === true, env, report);
+    const text = own ?? (fallbackEnv === undefined ? undefined : env[fallbackEnv] || undefined);
+    if (text === undefined) return schema.default;
+    value = parse(text, schema);
   }
-  if (value === undefined) return undefined;
-  const validate = ajv.compile(schema);
-  if (validate(value)) return value;
-  report.refuse(`${variable} (option '${name}') ${schema.option.must ?? reasonOf(validate.errors?.[0])}.`);
+  if (ajv.validate(schema, value)) return value;
+  report.refuse(`${variable} (option '${name}') ${schema.option.must ?? reasonOf(ajv.errors?.[0])}.`);
   return undefined;
 }
 

@@ -1,9 +1,9 @@
 import formbody from '@fastify/formbody';
 import type { FastifyRequest } from 'fastify';
-import { Type } from 'typebox';
 import { parseBearer } from '../kernel/authorization.js';
-import { allowOrigins } from '../kernel/cors.js';
+import { openToOrigins } from '../kernel/cors.js';
 import { access, originOf, type Scope } from '../kernel/http.js';
+import { Type } from '../kernel/type.js';
 import type { Attempt } from '../ops/throttle.js';
 import { type AuthorizePluginOptions, authorizePlugin } from './authorize/plugin.js';
 import { authenticateClient } from './client-auth.js';
@@ -19,7 +19,13 @@ export interface OidcPluginOptions extends AuthorizePluginOptions {
   attempt: Attempt;
 }
 
-const PUBLISHED = access('public', { cache: 'public, max-age=300', crossOrigin: true });
+/** Of what anybody may read and keep for a while. Other origins need no permission beforehand for a plain GET. */
+const PUBLISHED = {
+  'access-control-allow-origin': '*',
+  'cache-control': 'public, max-age=300',
+  'content-type': 'application/json; charset=utf-8',
+  'cross-origin-resource-policy': 'cross-origin',
+};
 const WELL_KNOWN = '/.well-known/oauth-authorization-server';
 const FORM_LIMIT = 16 * 1024;
 const TOKEN_LIMIT = 64 * 1024;
@@ -29,11 +35,16 @@ const Fields = Type.Record(Type.String(), Type.String());
 
 /** The endpoints of OpenID Connect. */
 export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Promise<void> {
-  const { tokens, keys, issuer, directory, attempt } = options;
-  await allowOrigins(scope, { origins: ['*'], openByDefault: false });
   await scope.register(formbody, { bodyLimit: FORM_LIMIT });
   await scope.register(authorizePlugin, options);
+  await openToOrigins(scope, ['*'], (open) => applicationsPlugin(open, options));
+}
 
+/** What applications ask for, from servers and from pages. */
+async function applicationsPlugin(
+  scope: Scope,
+  { tokens, keys, issuer, directory, attempt }: OidcPluginOptions,
+): Promise<void> {
   describeProvider(scope, ['/.well-known/openid-configuration', WELL_KNOWN], issuer);
   const jwks = JSON.stringify(keys.jwks);
   publish(scope, ['/.well-known/jwks.json', '/jwks'], () => jwks);
@@ -41,7 +52,7 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
   scope.post(
     '/token',
     {
-      config: access('client', { crossOrigin: true }),
+      config: access('client'),
       bodyLimit: TOKEN_LIMIT,
       schema: { body: Fields, response: { 200: TokenAnswer } },
     },
@@ -61,7 +72,7 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
   scope.route({
     method: ['GET', 'POST'],
     url: '/userinfo',
-    config: access('bearer', { crossOrigin: true }),
+    config: access('bearer'),
     handler: async (request) => {
       const token = bearerOf(request);
       if (token === undefined) {
@@ -80,10 +91,6 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
 
 /** Where RFC 8414 §3.1 looks for an issuer with a path: before the path, and so outside of our prefix. */
 export async function insertedMetadataPlugin(scope: Scope, { issuer }: { issuer(): string }): Promise<void> {
-  // Nobody asks beforehand for a plain GET, and the root's preflights may be the host's.
-  scope.addHook('onRequest', async (_request, reply) => {
-    reply.header('access-control-allow-origin', '*');
-  });
   describeProvider(scope, [WELL_KNOWN + new URL(issuer()).pathname], issuer);
 }
 
@@ -98,12 +105,11 @@ function describeProvider(scope: Scope, paths: string[], issuer: () => string): 
   });
 }
 
-/** Documents that anybody may read and keep for a while, and that are asked for often: their text is at hand. */
+/** Documents that are asked for often: their text is at hand. */
 function publish(scope: Scope, paths: string[], text: () => string): void {
   for (const path of paths) {
-    scope.get(path, { config: PUBLISHED }, (_request, reply) => {
-      reply.header('cross-origin-resource-policy', 'cross-origin').type('application/json; charset=utf-8');
-      reply.send(text());
+    scope.get(path, { config: access('public', { cors: false }) }, (_request, reply) => {
+      reply.headers(PUBLISHED).send(text());
     });
   }
 }

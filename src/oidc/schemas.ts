@@ -1,5 +1,5 @@
-import { Type } from 'typebox';
 import { option } from '../kernel/options.js';
+import { Type } from '../kernel/type.js';
 
 /** Seeds that stand in RFC 8037 and in samples: everybody has their private keys. */
 const PUBLISHED_SEEDS = new Set([

@@ -44,13 +44,15 @@ export interface InteractionDocument {
   expiresAt: number;
 }
 
+/** Begins the identifier of every grant. */
+export const GRANT = 'gr_';
+
 export type Grants = Collection<GrantDocument>;
 export type Interactions = Collection<InteractionDocument>;
 
 export function grantCollection(store: Store): Grants {
   return store.collection<GrantDocument>('grants', {
     unique: ['codeHash'],
-    indexes: [['accessHash']],
     fields: ['codeExpiresAt', 'consumedAt', 'revokedAt'],
   });
 }

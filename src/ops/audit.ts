@@ -5,6 +5,7 @@ import type { Store } from '../storage/collection.js';
 
 /** Who did what, when, from where and with what result. Never a secret. */
 export interface AuditRecord {
+  /** Sorts by time. */
   id: string;
   at: number;
   /** `login.succeeded`, `refresh.reused`, `admin.refused`, … */
@@ -28,7 +29,7 @@ export function createAudit(
   store: Store,
   { clock, random, log }: { clock: Clock; random: Random; log: Pick<FastifyBaseLogger, 'error'> },
 ): Audit {
-  const records = store.collection<AuditRecord>('audit', { indexes: [['at'], ['subject', 'at']] });
+  const records = store.collection<AuditRecord>('audit', { indexes: [['subject', 'id']] });
   return {
     async record(entry) {
       const record = { id: newId('aud_', clock, random), at: clock.now(), ...entry };

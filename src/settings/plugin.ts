@@ -1,4 +1,4 @@
-import { access, type Guard, rulesOf, type Scope } from '../kernel/http.js';
+import { access, prependHook, rulesOf, type Scope } from '../kernel/http.js';
 import { Envelope, ok } from '../kernel/schemas.js';
 import { GlobalSettings, PublicSettings, SettingsPatch, VersionedSettings } from './schemas.js';
 import { type SettingsService, settingsErrors } from './service.js';
@@ -46,10 +46,20 @@ export async function settingsAdminPlugin(scope: Scope, { settings }: SettingsPl
   );
 }
 
-/** Keeps users out while the operator says so, except from the routes that work during maintenance. */
-export function maintenanceGuard(settings: SettingsService): Guard {
-  return async (request) => {
-    if (request.is404 || rulesOf(request).duringMaintenance) return;
-    if ((await settings.current()).maintenanceMode) throw settingsErrors.MAINTENANCE();
-  };
+/**
+ * Keeps users out while the operator says so, except from the routes that work during maintenance. To be called
+ * before the routes are added.
+ */
+export function closeForMaintenance(scope: Scope, settings: SettingsService): void {
+  scope.addHook('onRoute', (route) => {
+    if (rulesOf(route).duringMaintenance) return;
+    prependHook(route, (_request, _reply, done) => {
+      const judge = ({ maintenanceMode }: VersionedSettings) =>
+        done(maintenanceMode ? settingsErrors.MAINTENANCE() : undefined);
+      // Without a promise where it can be: every request passes here.
+      const known = settings.known();
+      if (known) judge(known);
+      else settings.current().then(judge, done);
+    });
+  });
 }

@@ -16,6 +16,8 @@ export const settingsErrors = defineErrors({
 export interface SettingsService {
   /** At most one second old, so that a change holds in every process within two. */
   current(): Promise<VersionedSettings>;
+  /** The same where it needs no look into the store. */
+  known(): VersionedSettings | undefined;
   /** Writes the named settings over the version that `patch` has read. @throws VERSION_CONFLICT */
   update(patch: SettingsPatch): Promise<VersionedSettings>;
 }
@@ -32,7 +34,7 @@ const MAX_AGE = 1_000;
 
 export function createSettings({ store, clock }: { store: Store; clock: Clock }): SettingsService {
   const documents = settingsCollection(store);
-  let known: { settings: VersionedSettings; at: number } | undefined;
+  let latest: { settings: VersionedSettings; at: number } | undefined;
 
   const remember = ({
     siteName,
@@ -42,14 +44,16 @@ export function createSettings({ store, clock }: { store: Store; clock: Clock })
     version,
   }: VersionedSettings) => {
     const settings = { siteName, allowRegistration, maintenanceMode, emailNotifications, version };
-    known = { settings, at: clock.now() };
+    latest = { settings, at: clock.now() };
     return settings;
   };
+  const known = () => (latest && Math.abs(clock.now() - latest.at) < MAX_AGE ? latest.settings : undefined);
 
   return {
+    known,
+
     async current() {
-      if (known && Math.abs(clock.now() - known.at) < MAX_AGE) return known.settings;
-      return remember((await documents.findOne({ id: 'global' })) ?? DEFAULTS);
+      return known() ?? remember((await documents.findOne({ id: 'global' })) ?? DEFAULTS);
     },
 
     async update({ version, ...changes }) {

@@ -4,7 +4,7 @@ import t, { type Test } from 'tap';
 import { type ConfigurationError, createServer } from '../../src/index.js';
 import { keepDevelopmentSecrets } from '../../src/kernel/development-secrets.js';
 import { resolveSaas } from '../../src/saas-options.js';
-import type { CreateServerOptions } from '../../src/server.js';
+import type { CreateServerOptions } from '../../src/saas-server.js';
 import { SECRETS } from '../kit/app.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { countedRandom } from '../kit/random.js';

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import type { InjectOptions } from 'fastify';
 import type { Test } from 'tap';
 import type { AuditRecord } from '../../src/ops/audit.js';
-import { type CreateServerOptions, createServer } from '../../src/server.js';
+import { type CreateServerOptions, createServer } from '../../src/saas-server.js';
 import type { Server } from '../../src/server-assembly.js';
 import type { Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
@@ -128,7 +128,7 @@ export async function storeOf(t: Test, app: SaasApp): Promise<Store> {
 
 /** What was audited, the oldest first. */
 export async function auditOf(store: Store): Promise<AuditRecord[]> {
-  const records = store.collection<AuditRecord>('audit', { indexes: [['at'], ['subject', 'at']] });
+  const records = store.collection<AuditRecord>('audit', { indexes: [['subject', 'id']] });
   return (await records.page({ sort: 'id', limit: 1000 })).items;
 }
 

@@ -45,7 +45,7 @@ t.test(
     const { status, headers, body } = await idp.redeem(client, code);
     t.equal(status, 200);
     t.match(headers, { 'cache-control': 'no-store', pragma: 'no-cache', 'access-control-allow-origin': '*' });
-    t.match(body.access_token, /^at_[\w-]{43}$/);
+    t.match(body.access_token, /^at_[0-9a-f]{32}[\w-]{43}$/);
     t.strictSame(body, {
       access_token: body.access_token,
       token_type: 'Bearer',

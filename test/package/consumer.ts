@@ -33,7 +33,7 @@ export async function createConsumer(parent: string): Promise<Consumer> {
   writeFileSync(join(folder, 'package.json'), '{ "private": true }');
   const install = async (...packages: string[]) => {
     const quiet = ['--prefer-offline', '--no-audit', '--no-fund'];
-    await npm('install', '--prefix', folder, ...quiet, ...packages);
+    await npm('install', '--omit=dev', '--ignore-scripts', '--prefix', folder, ...quiet, ...packages);
   };
   await install(join(parent, filename));
 

@@ -34,8 +34,9 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   const cookieName = () => (isSecure() ? '__Host-idp' : 'idp');
   const cookieOf = (request: FastifyRequest) => parse(request.headers.cookie ?? '')[cookieName()];
 
-  scope.addHook('onRequest', async (_request, reply) => {
+  scope.addHook('onRequest', (_request, reply, done) => {
     reply.header('vary', 'Authorization, Cookie, Accept');
+    done();
   });
 
   // No HEAD: it would run the handler and mint a code.
@@ -44,7 +45,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     { config: access('public', { page: true }), exposeHeadRoute: false },
     async (request, reply) => {
       if (request.url.length > MOST_ADDRESS) throw oidcErrors.uri_too_long();
-      const parameters = readParameters(new URL(request.url, 'http://query').searchParams);
+      const parameters = readParameters(queryOf(request.url));
       const judged = await authorization.judge(parameters);
       if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 302);
       if (request.headers.authorization !== undefined) {
@@ -148,6 +149,9 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     });
   }
 }
+
+const queryOf = (url: string): URLSearchParams =>
+  new URLSearchParams(url.includes('?') ? url.slice(url.indexOf('?')) : '');
 
 /**
  * Whether a page or a navigation made the request: then the credentials may be cached ones that nobody meant to

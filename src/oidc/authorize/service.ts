@@ -2,7 +2,7 @@ import type { Clock } from '../../kernel/clock.js';
 import { newId, newToken, type Random, sha256 } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
 import type { Directory, Principal } from '../model.js';
-import type { Grants, InteractionDocument, Interactions } from '../store.js';
+import { GRANT, type Grants, type InteractionDocument, type Interactions } from '../store.js';
 import { withAnswer } from './redirect-uri.js';
 import { type AuthorizationRequest, judgeRequest, type Refusal } from './request.js';
 import type { Parameters, RuleViolation } from './rule.js';
@@ -71,7 +71,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       const now = clock.now();
       const { nonce, code_challenge: challenge, acr_values: acrValues } = parameters;
       const grant = {
-        id: newId('gr_', clock, random),
+        id: newId(GRANT, clock, random),
         codeHash: sha256(code),
         clientId: client.id,
         sub: principal.id,

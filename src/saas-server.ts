@@ -1,15 +1,11 @@
-import { mountIdp, renderIdpError } from './idp.js';
-import { type IdentityProviderOptions, type IdpConfiguration, resolveIdp } from './idp-options.js';
 import { gatherProblems } from './kernel/configuration-error.js';
-import { renderEnvelope, renderOAuth } from './kernel/errors.js';
+import { renderEnvelope } from './kernel/errors.js';
 import { ok } from './kernel/schemas.js';
 import { mountSaas } from './saas.js';
 import { resolveSaas, type SaasBackendOptions, type SaasConfiguration } from './saas-options.js';
 import { assemble, type MiddlewareServer, type Server } from './server-assembly.js';
 import { resolveServer, type ServerOptions, serverSchema, splitOptions } from './server-options.js';
 import { inServer } from './surroundings.js';
-
-/** Both plugins as servers of their own. */
 
 export interface CreateServerOptions extends SaasBackendOptions, ServerOptions {
   /** Whether the server has a `middleware` to mount in another application. Default `false`. */
@@ -54,52 +50,5 @@ export function createServer(
     renderPlainError: renderEnvelope,
     wrapHealth: ok,
     mountPoints: middleware ? [prefix, ...(adminPath === false ? [] : [adminPath])] : undefined,
-  });
-}
-
-export interface CreateIdentityServerOptions extends IdentityProviderOptions, ServerOptions {
-  /** Whether the server has a `middleware` to mount in another application. Default `false`. */
-  middleware?: boolean;
-}
-
-export const idpServerSchema = serverSchema({
-  host: 'IDP_HOST',
-  port: 'IDP_PORT',
-  otherPort: 'PORT',
-  trustProxy: 'IDP_TRUST_PROXY',
-  defaultPort: 8080,
-});
-
-/**
- * The identity provider as a server.
- *
- * @throws ConfigurationError naming every problem of the configuration
- */
-export function createIdentityServer(
-  options: CreateIdentityServerOptions & { middleware: true },
-): MiddlewareServer<IdpConfiguration>;
-export function createIdentityServer(options?: CreateIdentityServerOptions): Server<IdpConfiguration>;
-export function createIdentityServer(
-  options: CreateIdentityServerOptions = {},
-): Server<IdpConfiguration> | MiddlewareServer<IdpConfiguration> {
-  const { middleware = false, ...rest } = options;
-  const [own, given] = splitOptions(idpServerSchema, rest);
-  const [server, idp] = gatherProblems(
-    'idp',
-    () => resolveServer('idp', idpServerSchema, own, given),
-    () => resolveIdp(given),
-  );
-  const { prefix, random } = idp.seams;
-  const surroundings = inServer(idp.config.values.publicUrl, server.values.port, prefix);
-  return assemble({
-    server,
-    configuration: idp.config,
-    random,
-    surroundings,
-    mount: (app) => mountIdp(app, idp, surroundings),
-    renderError: renderIdpError,
-    renderPlainError: renderOAuth,
-    wrapHealth: (state) => state,
-    mountPoints: middleware ? [prefix] : undefined,
   });
 }

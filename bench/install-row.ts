@@ -1,0 +1,13 @@
+/** What it takes to have the programs: the packed tarball, installed in an empty folder without any script. */
+import { createConsumer } from '../test/package/consumer.js';
+import type { Result } from './report.js';
+import { type Bench, below } from './rounds.js';
+
+export async function install(bench: Bench): Promise<Result[]> {
+  bench.progress(`${bench.row}: npm install`);
+  const { installed, bytes } = await createConsumer(bench.lab.folder());
+  return [
+    below('an installation has', 'packages', Object.keys(installed).length, 120),
+    below('an installation takes', 'MiB', bytes / 2 ** 20, 95),
+  ];
+}
