@@ -63,9 +63,6 @@ declare module 'fastify' {
   }
 }
 
-/** Access tokens come again and again, refresh tokens once. */
-const LIVE_TOKENS = 20_000;
-
 /** Builds the domains, mounts them on `fastify` and answers with the store they share. */
 export async function mountSaas(
   fastify: FastifyInstance,
@@ -108,8 +105,8 @@ export async function mountSaas(
     users,
     sessions,
     tokens: createSessionTokens({
-      access: await createTokenKind('at+jwt', accessSecrets, LIVE_TOKENS),
-      refresh: await createTokenKind('rt+jwt', refreshSecrets, 0),
+      access: await createTokenKind('at+jwt', accessSecrets),
+      refresh: await createTokenKind('rt+jwt', refreshSecrets),
       refreshSecrets,
       accessTtl: values.accessTokenTtl,
       issuer: publicUrl.get,
