@@ -46,13 +46,25 @@ export class Lab {
   /** One of the two programs as in production, on a new SQLite file. */
   async program(name: Program, row: string): Promise<Served> {
     const port = await freePort();
+    return this.#product(
+      `bin/${name}.js`,
+      ['serve', '--host', '127.0.0.1', '--port', String(port)],
+      port,
+      name,
+      row,
+    );
+  }
+
+  /** The same server for whoever asks it more than its limits on volume allow. */
+  async unbound(name: Program, row: string): Promise<Served> {
+    const port = await freePort();
+    return this.#product('bench/unbound-server.js', [name, String(port)], port, name, row);
+  }
+
+  #product(script: string, args: string[], port: number, name: Program, row: string): Promise<Served> {
     const file = join(this.folder(), `${name}.db`);
-    const own =
-      name === 'idp'
-        ? ['serve', '--host', '127.0.0.1', '--port', String(port)]
-        : ['--host', '127.0.0.1', '--port', String(port)];
     const profiling = ['--cpu-prof', `--cpu-prof-dir=${this.#profiles}`, `--cpu-prof-name=${row}.cpuprofile`];
-    return this.#serve(`bin/${name}.js`, own, port, this.#profiles === undefined ? [] : profiling, {
+    return this.#serve(script, args, port, this.#profiles === undefined ? [] : profiling, {
       NODE_ENV: 'production',
       LOG_LEVEL: 'warn',
       DATABASE_URI: `sqlite:${file}`,

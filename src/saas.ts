@@ -19,9 +19,12 @@ import { renderEnvelope } from './kernel/errors.js';
 import { openScope, type ScopeRules } from './kernel/http.js';
 import { renderErrorPage, wantsPage } from './kernel/pages.js';
 import { createPasswords } from './kernel/passwords.js';
+import { createPasswordPolicy } from './kernel/passwords-common.js';
 import { ok } from './kernel/schemas.js';
 import { createAudit } from './ops/audit.js';
 import { healthPlugin } from './ops/health.js';
+import { createThrottle } from './ops/throttle.js';
+import { meterRequests } from './ops/throttle-requests.js';
 import { profilePlugin } from './profile/plugin.js';
 import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './saas-options.js';
 import { closeForMaintenance, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
@@ -81,6 +84,13 @@ export async function mountSaas(
   const sessions = sessionCollection(store);
   const webhookEvents = webhookEventCollection(store);
   const audit = createAudit(store, { clock, random, log: fastify.log });
+  const throttle = createThrottle(store, {
+    clock,
+    audit,
+    secret: values.jwtRefreshSecret,
+    production: config.production,
+    limits: seams.limits,
+  });
   const settings = createSettings({ store, clock });
   const directory = createUserDirectory(users, clock);
   const listed = (secret: string | undefined) => (secret === undefined ? [] : [secret]);
@@ -102,10 +112,13 @@ export async function mountSaas(
       random,
     }),
     passwords: createPasswords(random, seams.hashing),
+    passwordPolicy: createPasswordPolicy(config.production, (message) => fastify.log.warn(message)),
+    throttle,
     audit,
     clock,
     random,
     registrationAllowed: async () => (await settings.current()).allowRegistration,
+    siteName: async () => (await settings.current()).siteName,
     refreshTtl: values.refreshTokenTtl,
     sessionMaxAge: values.sessionMaxAge,
   });
@@ -135,6 +148,7 @@ export async function mountSaas(
     username: values.adminUsername,
     password: values.adminPassword,
     audit,
+    throttle,
   });
   fastify.decorate('saas', Object.freeze({ requireUser, users: Object.freeze({ find: directory.find }) }));
   fastify.decorateRequest('saas');
@@ -150,6 +164,7 @@ export async function mountSaas(
     renderEnvelope(error, requestId);
 
   await openScope(fastify, { ...rules, prefix, renderError: renderJson }, async (api) => {
+    meterRequests(api, throttle.refusalOf);
     closeForMaintenance(api, settings);
     await openToOrigins(api, values.corsOrigin ?? [], async (open) => {
       await open.register(authPlugin, { auth });
