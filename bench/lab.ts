@@ -43,26 +43,29 @@ export class Lab {
     });
   }
 
-  /** One of the two programs as in production, on a new SQLite file. */
-  async program(name: Program, row: string): Promise<Served> {
+  /** One of the two programs as in production, on a SQLite file: a new one, unless one is named. */
+  async program(name: Program, row: string, file = join(this.folder(), `${name}.db`)): Promise<Served> {
     const port = await freePort();
-    return this.#product(
-      `bin/${name}.js`,
-      ['serve', '--host', '127.0.0.1', '--port', String(port)],
-      port,
-      name,
-      row,
-    );
+    const own =
+      name === 'idp'
+        ? ['serve', '--host', '127.0.0.1', '--port', String(port)]
+        : ['--host', '127.0.0.1', '--port', String(port)];
+    return this.#product(`bin/${name}.js`, own, port, file, row);
   }
 
   /** The same server for whoever asks it more than its limits on volume allow. */
   async unbound(name: Program, row: string): Promise<Served> {
     const port = await freePort();
-    return this.#product('bench/unbound-server.js', [name, String(port)], port, name, row);
+    return this.#product(
+      'bench/unbound-server.js',
+      [name, String(port)],
+      port,
+      join(this.folder(), `${name}.db`),
+      row,
+    );
   }
 
-  #product(script: string, args: string[], port: number, name: Program, row: string): Promise<Served> {
-    const file = join(this.folder(), `${name}.db`);
+  #product(script: string, args: string[], port: number, file: string, row: string): Promise<Served> {
     const profiling = ['--cpu-prof', `--cpu-prof-dir=${this.#profiles}`, `--cpu-prof-name=${row}.cpuprofile`];
     return this.#serve(script, args, port, this.#profiles === undefined ? [] : profiling, {
       NODE_ENV: 'production',
