@@ -20,13 +20,15 @@ import { mailCollection } from './email/store.js';
 import { loadTemplates } from './email/templates.js';
 import { openToOrigins } from './kernel/cors.js';
 import { renderEnvelope } from './kernel/errors.js';
-import { openScope, type ScopeRules } from './kernel/http.js';
+import { openScope, originOf, rulesOf, type ScopeRules } from './kernel/http.js';
 import { renderErrorPage, wantsPage } from './kernel/pages.js';
 import { createPasswords } from './kernel/passwords.js';
+import { createPasswordPolicy } from './kernel/passwords-common.js';
 import { ok } from './kernel/schemas.js';
 import { createAudit } from './ops/audit.js';
 import { healthPlugin } from './ops/health.js';
 import { createJobs } from './ops/jobs.js';
+import { createThrottle } from './ops/throttle.js';
 import { profilePlugin } from './profile/plugin.js';
 import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './saas-options.js';
 import { closeForMaintenance, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
@@ -86,6 +88,13 @@ export async function mountSaas(
   const sessions = sessionCollection(store);
   const webhookEvents = webhookEventCollection(store);
   const audit = createAudit(store, { clock, random, log: fastify.log });
+  const throttle = createThrottle(store, {
+    clock,
+    audit,
+    secret: values.jwtRefreshSecret,
+    production: config.production,
+    limits: seams.limits,
+  });
   const settings = createSettings({ store, clock });
   const directory = createUserDirectory(users, clock);
   const listed = (secret: string | undefined) => (secret === undefined ? [] : [secret]);
@@ -107,10 +116,13 @@ export async function mountSaas(
       random,
     }),
     passwords: createPasswords(random, seams.hashing),
+    passwordPolicy: createPasswordPolicy(config.production, (message) => fastify.log.warn(message)),
+    throttle,
     audit,
     clock,
     random,
     registrationAllowed: async () => (await settings.current()).allowRegistration,
+    siteName: async () => (await settings.current()).siteName,
     refreshTtl: values.refreshTokenTtl,
     sessionMaxAge: values.sessionMaxAge,
   });
@@ -172,6 +184,7 @@ export async function mountSaas(
     username: values.adminUsername,
     password: values.adminPassword,
     audit,
+    throttle,
   });
   fastify.decorate('saas', Object.freeze({ requireUser, users: Object.freeze({ find: directory.find }) }));
   fastify.decorateRequest('saas');
@@ -188,6 +201,9 @@ export async function mountSaas(
 
   await openScope(fastify, { ...rules, prefix, renderError: renderJson }, async (api) => {
     api.addHook('onRequest', startJobs);
+    api.addHook('onRequest', (request, _reply, done) => {
+      done(rulesOf(request.routeOptions).unmetered ? undefined : throttle.refusalOf(originOf(request).ip));
+    });
     closeForMaintenance(api, settings);
     await openToOrigins(api, values.corsOrigin ?? [], async (open) => {
       await open.register(authPlugin, { auth });

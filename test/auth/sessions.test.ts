@@ -4,7 +4,9 @@ import { createAuth } from '../../src/auth/service.js';
 import { sessionCollection, userCollection } from '../../src/auth/store.js';
 import { createSessionTokens } from '../../src/auth/tokens.js';
 import { createPasswords } from '../../src/kernel/passwords.js';
+import { createPasswordPolicy } from '../../src/kernel/passwords-common.js';
 import { createAudit } from '../../src/ops/audit.js';
+import { createThrottle } from '../../src/ops/throttle.js';
 import { openStore } from '../../src/storage/open.js';
 import { auditOf, CHEAP, PASSWORD, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
@@ -295,6 +297,7 @@ t.test('a refresh that is overtaken between its look and its write changes nothi
   t.teardown(() => store.close());
   const [clock, random, secret] = [fakeClock(), countedRandom(), SECRETS.jwtRefreshSecret];
   const sessions = sessionCollection(store);
+  const audit = createAudit(store, { clock, random, log: { error: () => undefined } });
   let overtake: (() => Promise<void>) | undefined;
   const auth = createAuth({
     users: userCollection(store),
@@ -317,10 +320,13 @@ t.test('a refresh that is overtaken between its look and its write changes nothi
       random,
     }),
     passwords: createPasswords(random, CHEAP),
-    audit: createAudit(store, { clock, random, log: { error: () => undefined } }),
+    passwordPolicy: createPasswordPolicy(false, () => undefined),
+    throttle: createThrottle(store, { clock, audit, secret, production: false, limits: undefined }),
+    audit,
     clock,
     random,
     registrationAllowed: async () => true,
+    siteName: async () => 'SaaS',
     refreshTtl: 604_800,
     sessionMaxAge: 2_592_000,
   });
