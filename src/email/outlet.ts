@@ -1,12 +1,11 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Static } from 'typebox';
 import type { Clock } from '../kernel/clock.js';
 import { makeDevelopmentFolder } from '../kernel/development-secrets.js';
-import type { defineOptions, Resolved } from '../kernel/options.js';
+import type { Resolved } from '../kernel/options.js';
 import { sha256 } from '../kernel/secrets.js';
 import type { JobLog } from '../ops/jobs.js';
-import type { emailOptions } from './schemas.js';
+import type { EmailConfiguration } from './schemas.js';
 import {
   createSmtpTransport,
   DeliveryError,
@@ -16,8 +15,6 @@ import {
 } from './transport.js';
 
 /** Which way mails take: to a mail server, and without one into a folder of the developer's, or nowhere. */
-
-type EmailConfiguration = Static<ReturnType<typeof defineOptions<typeof emailOptions>>>;
 
 /** Where developers find the mails that did not leave. */
 const FOLDER = 'data/mail';

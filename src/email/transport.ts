@@ -1,9 +1,9 @@
+import { createRequire } from 'node:module';
 import type { SMTPPoolOptions } from 'nodemailer/lib/smtp-pool';
-import wellKnown from 'nodemailer/lib/well-known';
 import { isLoopback } from '../kernel/public-url.js';
 import type { MailName } from './templates.js';
 
-/** Where mails leave the process: the only file that knows Nodemailer. Its table of providers is small; the rest is loaded at the first mail. */
+/** Where mails leave the process: the only file that knows Nodemailer, which is loaded at the first mail. */
 
 /** A mail ready to leave. */
 export interface Message {
@@ -47,6 +47,8 @@ const SERVICE_USERS: Record<string, string> = { resend: 'resend', sendgrid: 'api
 
 const SECOND = 1000;
 
+const require = createRequire(import.meta.url);
+
 /** How a mail server is reached. */
 export interface SmtpSettings {
   /** One of the two. */
@@ -58,6 +60,9 @@ export interface SmtpSettings {
 
 /** Whether Nodemailer knows a provider by this name. It would take an unknown one for this machine. */
 export function isKnownService(name: string): boolean {
+  if (name === DEFAULT_SERVICE) return true;
+  // At once, because options are read at once.
+  const wellKnown: (key: string) => SMTPPoolOptions | false = require('nodemailer/lib/well-known');
   const service = wellKnown(name);
   return service !== false && typeof service.host === 'string' && !name.includes('@');
 }

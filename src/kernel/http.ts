@@ -210,11 +210,12 @@ function sendError(
 ): FastifyReply {
   const error = toAppError(thrown);
   const requestId = String(reply.getHeader('x-request-id') ?? rules.requestId(request));
-  if (error.statusCode >= 500) {
-    // A 503 is said on purpose; everything else is ours to find.
-    const level = error.statusCode === 503 ? 'warn' : 'error';
-    const err = error.statusCode === 503 ? error.cause : (error.cause ?? error);
-    request.log[level]({ ...(err !== undefined && { err }), req: request, requestId }, error.message);
+  const isOnPurpose = error.statusCode === 503;
+  const err = error.cause ?? error;
+  // Everything but a 503 is ours to find. One without a cause is a rule at work, and under a flood a line for each
+  // refusal would cost more than the refusal; the line about the request tells of it.
+  if (error.statusCode >= 500 && !(isOnPurpose && err === error)) {
+    request.log[isOnPurpose ? 'warn' : 'error']({ err, req: request, requestId }, error.message);
   }
   const { type, body, headers } = rules.renderError(error, request, requestId);
   return reply

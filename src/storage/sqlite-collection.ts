@@ -174,13 +174,14 @@ export function createTable(connection: Connection, shape: Shape): void {
   const { name, unique, indexes } = shape;
   const table = quoted(name);
   const run = (text: string): void => void connection.sql(text).run();
-  run(`CREATE TABLE IF NOT EXISTS ${table} (id TEXT PRIMARY KEY NOT NULL, doc TEXT NOT NULL)`);
   const columns = connection.sql<{ name: string }>('SELECT name FROM pragma_table_info(?)').all(name);
+  run(`CREATE TABLE IF NOT EXISTS ${table} (id TEXT PRIMARY KEY NOT NULL, doc TEXT NOT NULL)`);
   const present = new Set(columns.map((column) => column.name));
   const added = copiedFields(shape).filter((field) => !present.has(field));
   // Without a type, or SQLite would take the text of a number for the number.
   for (const field of added) run(`ALTER TABLE ${table} ADD COLUMN ${quoted(field)}`);
-  if (added.length > 0) copyInto(run, shape);
+  // Where the table is new, nobody can have begun to use it with fewer fields.
+  if (added.length > 0 && columns.length > 0) copyInto(run, shape);
   // Neither fields nor collections have a dot or a space in their names, so these are unambiguous.
   for (const field of unique) {
     run(
