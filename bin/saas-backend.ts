@@ -10,6 +10,7 @@ the .env.example of this package lists them. With NODE_ENV=production nothing is
   groups: {
     serve: () => import('./commands/serve.js'),
     backup: () => import('./commands/backup.js'),
+    user: () => import('./commands/user.js'),
   },
   standard: 'serve',
   storeVariable: 'DATABASE_URI',
