@@ -1,4 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs';
+import type { Finding } from '../src/doctor.js';
 import { ConfigurationError } from '../src/kernel/configuration-error.js';
 import type { Server } from '../src/server-assembly.js';
 import type { ServerConfiguration } from '../src/server-options.js';
@@ -27,6 +28,8 @@ export interface Program<Values = any> {
   standard?: string;
   /** The variable that names the store, for the sentence about one that cannot be opened. */
   storeVariable: string;
+  /** What is right and wrong with its configuration and its surroundings. */
+  examine(): Promise<Finding[]>;
   createServer(flags: Flags): Server<Values>;
   /** What a developer sees once the server listens. */
   introduce(server: Server<Values>, url: string): Introduction;
