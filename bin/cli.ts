@@ -1,4 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs';
+import type { Finding } from '../src/doctor.js';
 import { ConfigurationError } from '../src/kernel/configuration-error.js';
 import type { Server } from '../src/server-assembly.js';
 import type { ServerConfiguration } from '../src/server-options.js';
@@ -27,6 +28,8 @@ export interface Program<Values = any> {
   standard?: string;
   /** The variable that names the store, for the sentence about one that cannot be opened. */
   storeVariable: string;
+  /** What is right and wrong with its configuration and its surroundings. */
+  examine(): Promise<Finding[]>;
   createServer(flags: Flags): Server<Values>;
   /** What a developer sees once the server listens. */
   introduce(server: Server<Values>, url: string): Introduction;
@@ -39,13 +42,16 @@ export interface Introduction {
   commands: string[];
 }
 
+const HELP = /^(-h|--?help)$/;
+
 /** Runs a program to its end. */
 export async function run<Values>(program: Program<Values>, argv = process.argv.slice(2)): Promise<void> {
   try {
     const [first = ''] = argv;
-    if (/^(-h|--?help)$/.test(first)) return say(await wholeHelp(program));
+    if (HELP.test(first)) return say(await wholeHelp(program));
     if (/^(-v|--?version)$/.test(first)) return say(version());
-    const [command, rest] = await findCommand(program, argv);
+    const { commands, command, rest } = await findCommand(program, argv);
+    if (!command) return say(programHelp(program, commands));
     const call = readCall(program, command, rest);
     if (call.isSet('help')) return say(commandHelp(program, command));
     if (call.isSet('version')) return say(version());
@@ -60,8 +66,16 @@ export async function run<Values>(program: Program<Values>, argv = process.argv.
   }
 }
 
-/** The command and what was typed behind it. */
-async function findCommand(program: Program, argv: readonly string[]): Promise<[Command, readonly string[]]> {
+interface Found {
+  /** All that begin with the same word. */
+  commands: readonly Command[];
+  /** Absent where that word alone asks for help. */
+  command?: Command;
+  /** What was typed behind it. */
+  rest: readonly string[];
+}
+
+async function findCommand(program: Program, argv: readonly string[]): Promise<Found> {
   const isNamed = argv[0] !== undefined && !argv[0].startsWith('-');
   const word = isNamed ? argv[0] : program.standard;
   const rest = isNamed ? argv.slice(1) : argv;
@@ -69,15 +83,14 @@ async function findCommand(program: Program, argv: readonly string[]): Promise<[
   const load = Object.hasOwn(program.groups, word) ? program.groups[word] : undefined;
   if (!load) throw new UsageError(`'${word}' is not a command.`);
   const { commands } = await load();
-  const [second] = rest;
+  const [second = ''] = rest;
   const command = commands.find(({ name }) => name === word || name === `${word} ${second}`);
-  if (!command) {
-    const names = commands.map(({ name }) => `${program.name} ${name}`).join(', ');
-    const wrong =
-      second === undefined || second.startsWith('-') ? '' : `'${word} ${second}' is not a command. `;
-    throw new UsageError(`${wrong}Say one of: ${names}`);
-  }
-  return [command, command.name === word ? rest : rest.slice(1)];
+  if (command) return { commands, command, rest: command.name === word ? rest : rest.slice(1) };
+  if (HELP.test(second)) return { commands, rest };
+  const wrong = second === '' || second.startsWith('-') ? '' : `'${word} ${second}' is not a command. `;
+  throw new UsageError(
+    `${wrong}Say one of: ${commands.map(({ name }) => `${program.name} ${name}`).join(', ')}`,
+  );
 }
 
 async function wholeHelp(program: Program): Promise<string> {

@@ -10,8 +10,10 @@ the .env.example of this package lists them. With NODE_ENV=production nothing is
   groups: {
     serve: () => import('./commands/serve.js'),
     backup: () => import('./commands/backup.js'),
+    doctor: () => import('./commands/doctor.js'),
   },
   storeVariable: 'IDP_DATABASE_URI',
+  examine: async () => (await import('../src/idp-doctor.js')).examineIdp(),
   createServer: createIdentityServer,
   introduce({ fastify, configuration: { values, generated } }, url) {
     const isGenerated = generated.names.includes('IDP_ADMIN_TOKEN');

@@ -10,9 +10,12 @@ the .env.example of this package lists them. With NODE_ENV=production nothing is
   groups: {
     serve: () => import('./commands/serve.js'),
     backup: () => import('./commands/backup.js'),
+    doctor: () => import('./commands/doctor.js'),
+    user: () => import('./commands/user.js'),
   },
   standard: 'serve',
   storeVariable: 'DATABASE_URI',
+  examine: async () => (await import('../src/saas-doctor.js')).examineSaas(),
   createServer,
   introduce({ configuration: { values, generated } }, url) {
     const { adminUsername, adminPassword } = values;
