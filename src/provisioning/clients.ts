@@ -16,10 +16,12 @@ export interface ClientInput {
   postLogoutRedirectUris: string[];
   isPublic: boolean;
   principalKinds: Kind[];
+  /** Nothing that comes over HTTP says so. */
+  trusted?: boolean;
 }
 
 /** What may change about a client; absent stays as it is. */
-export type ClientChange = Partial<Omit<ClientInput, 'isPublic'>> & { trusted?: boolean };
+export type ClientChange = Partial<Omit<ClientInput, 'isPublic'>>;
 
 export interface Clients {
   /** @throws VALIDATION_ERROR naming every URI that cannot be registered */
@@ -48,29 +50,28 @@ export function createClients(
   clients: ClientCollection,
   { audit, clock, random, allowHttp, warn }: ClientDependencies,
 ): Clients {
-  const judgeUris = ({ redirectUris = [], postLogoutRedirectUris = [] }: ClientChange): void => {
+  const judgeUris = ({ redirectUris, postLogoutRedirectUris = [] }: ClientChange): void => {
+    if (redirectUris?.length === 0) throw invalid({ path: 'redirect_uris', message: 'must name one' });
     const details = [
-      ...uriProblems('redirect_uris', redirectUris, allowHttp),
+      ...uriProblems('redirect_uris', redirectUris ?? [], allowHttp),
       ...uriProblems('post_logout_redirect_uris', postLogoutRedirectUris, allowHttp),
     ];
     if (details.length > 0) throw invalid(...details);
-    const open = redirectUris.find((uri) => redirectUriProblem(uri, false) !== null);
+    const open = redirectUris?.find((uri) => redirectUriProblem(uri, false) !== null);
     if (open !== undefined)
       warn(`The redirect URI ${open} is http beyond this machine. Production refuses it.`);
   };
 
   return {
-    async create({ name, redirectUris, postLogoutRedirectUris, isPublic, principalKinds }, { ip }) {
-      judgeUris({ redirectUris, postLogoutRedirectUris });
+    async create({ isPublic, trusted, ...input }, { ip }) {
+      judgeUris(input);
       const secret = isPublic ? null : newToken(random, 'csec_');
       const client: ClientDocument = {
         id: newId('cid_', clock, random),
-        name,
-        redirectUris,
-        postLogoutRedirectUris,
-        principalKinds,
+        ...input,
         createdAt: clock.now(),
         ...(secret !== null && { secretHash: sha256(secret) }),
+        ...(trusted === true && { trusted }),
       };
       await Promise.all([
         clients.insert(client),
