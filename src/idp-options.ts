@@ -58,8 +58,11 @@ export interface ResolvedIdp {
     Pick<IdpSeams, 'hashing' | 'limits' | 'mongo'>;
 }
 
-/** @throws ConfigurationError naming every problem */
-export function resolveIdp(options: IdentityProviderOptions): ResolvedIdp {
+/**
+ * @param generate whether development may make secrets up and keep them
+ * @throws ConfigurationError naming every problem
+ */
+export function resolveIdp(options: IdentityProviderOptions, generate = true): ResolvedIdp {
   const {
     prefix = '',
     env,
@@ -80,6 +83,9 @@ export function resolveIdp(options: IdentityProviderOptions): ResolvedIdp {
         `IDP_PUBLIC_URL must end with the prefix ${prefix}: the issuer is the address of the provider.`,
       );
     }
+    if (values.inviteToken !== undefined && values.inviteToken === values.adminToken) {
+      report.refuse('IDP_INVITE_TOKEN must differ from IDP_ADMIN_TOKEN, or it keeps nobody from inviting.');
+    }
     const seeds = [values.ed25519Seed, values.ed25519SeedNext, values.ed25519SeedPrevious];
     const used = seeds.flatMap((seed) => seed?.toLowerCase() ?? []);
     if (new Set(used).size < used.length) {
@@ -87,7 +93,7 @@ export function resolveIdp(options: IdentityProviderOptions): ResolvedIdp {
     }
   };
   const asked = mongo ? { ...given, databaseUri: given.databaseUri ?? LENT } : given;
-  const config = resolveOptions(idpSchema, { program: 'idp', given: asked, env, random }, rules);
+  const config = resolveOptions(idpSchema, { program: 'idp', given: asked, env, random, generate }, rules);
   const optional = {
     ...(hashing && { hashing }),
     ...(limits !== undefined && { limits }),

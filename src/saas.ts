@@ -44,7 +44,7 @@ import { announce, answerRules, inHost, type Surroundings } from './surroundings
 export interface SaasDecorator {
   /** For a host's own routes: `onRequest: fastify.saas.requireUser` sets `request.saas` or throws a 401. */
   requireUser: (request: UserRequest) => Promise<void>;
-  users: Pick<UserDirectory, 'find'>;
+  users: Pick<UserDirectory, 'find' | 'create'>;
 }
 
 /** What of a request it needs and sets, whatever server and logger the host has. */
@@ -94,7 +94,10 @@ export async function mountSaas(
     limits: seams.limits,
   });
   const settings = createSettings({ store, clock });
-  const directory = createUserDirectory(users, clock);
+  const siteName = async () => (await settings.current()).siteName;
+  const passwords = createPasswords(random, seams.hashing);
+  const passwordPolicy = createPasswordPolicy(config.production, (message) => fastify.log.warn(message));
+  const directory = createUserDirectory({ users, passwords, passwordPolicy, siteName, audit, clock, random });
   const listed = (secret: string | undefined) => (secret === undefined ? [] : [secret]);
   const refreshSecrets: [string, ...string[]] = [
     values.jwtRefreshSecret,
@@ -113,14 +116,14 @@ export async function mountSaas(
       clock,
       random,
     }),
-    passwords: createPasswords(random, seams.hashing),
-    passwordPolicy: createPasswordPolicy(config.production, (message) => fastify.log.warn(message)),
+    passwords,
+    passwordPolicy,
     throttle,
     audit,
     clock,
     random,
     registrationAllowed: async () => (await settings.current()).allowRegistration,
-    siteName: async () => (await settings.current()).siteName,
+    siteName,
     refreshTtl: values.refreshTokenTtl,
     sessionMaxAge: values.sessionMaxAge,
   });
@@ -184,7 +187,8 @@ export async function mountSaas(
     audit,
     throttle,
   });
-  fastify.decorate('saas', Object.freeze({ requireUser, users: Object.freeze({ find: directory.find }) }));
+  const { find, create } = directory;
+  fastify.decorate('saas', Object.freeze({ requireUser, users: Object.freeze({ find, create }) }));
   fastify.decorateRequest('saas');
 
   const rules = {

@@ -3,18 +3,17 @@ import type { Origin } from '../kernel/http.js';
 import type { Passwords } from '../kernel/passwords.js';
 import type { PasswordPolicy } from '../kernel/passwords-common.js';
 import type { User } from '../kernel/schemas.js';
-import { newId } from '../kernel/secrets.js';
 import type { Throttle } from '../ops/throttle.js';
 import { UniqueViolation } from '../storage/collection.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
+import { newUserDocument } from './new-users.js';
 import {
   createSessionService,
   type SessionDependencies,
   type SessionService,
   type Tokens,
 } from './sessions.js';
-import type { UserDocument } from './store.js';
 
 /** Accounts: who may begin a session. */
 
@@ -38,7 +37,7 @@ export interface AuthDependencies extends SessionDependencies {
 }
 
 export function createAuth(deps: AuthDependencies): AuthService {
-  const { users, passwords, throttle, audit, clock, random } = deps;
+  const { users, passwords, throttle, audit, clock } = deps;
   const { begin, ...sessions } = createSessionService(deps);
 
   return {
@@ -52,18 +51,7 @@ export function createAuth(deps: AuthDependencies): AuthService {
       await throttle.count(authLimits.register, origin.ip);
       // Hashed before the address is looked at: a known one takes as long as a new one.
       const passwordHash = await passwords.hash(password, origin.isGone);
-      const user: UserDocument = {
-        id: newId('usr_', clock, random),
-        email: email.toLowerCase(),
-        ...(name ? { name } : {}),
-        passwordHash,
-        passwordVersion: 1,
-        emailVerified: false,
-        sessionEpoch: 0,
-        subscriptionStatus: 'none',
-        subscriptionPlan: 'free',
-        createdAt: clock.now(),
-      };
+      const user = newUserDocument({ email, name, passwordHash, emailVerified: false }, clock.now(), deps);
       await users.insert(user).catch((error: unknown) => {
         throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
       });
