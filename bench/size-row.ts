@@ -101,7 +101,6 @@ function grant(): GrantDocument {
     createdAt: now,
     codeExpiresAt: now,
     consumedAt: now,
-    accessHash: hash(),
-    accessExpiresAt: now,
+    accessTokens: [{ hash: hash(), expiresAt: now }],
   };
 }

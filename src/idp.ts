@@ -12,7 +12,7 @@ import { createKeys } from './oidc/keys.js';
 import type { Directory } from './oidc/model.js';
 import { insertedMetadataPlugin, oidcPlugin } from './oidc/plugin.js';
 import { grantCollection, interactionCollection } from './oidc/store.js';
-import { createTokenService } from './oidc/tokens.js';
+import { createTokenService } from './oidc/tokens/service.js';
 import { createAudit } from './ops/audit.js';
 import { healthPlugin } from './ops/health.js';
 import { type Attempt, atMost, createThrottle, MINUTE } from './ops/throttle.js';
@@ -105,8 +105,9 @@ export async function mountIdp(
   const otherSeeds = [values.ed25519SeedNext, values.ed25519SeedPrevious].filter(
     (seed) => seed !== undefined,
   );
-  const keys = await createKeys([values.ed25519Seed, ...otherSeeds]);
-  const tokens = createTokenService({ ...tools, grants, directory, keys, issuer });
+  const seeds = [values.ed25519Seed, ...otherSeeds] as const;
+  const keys = await createKeys(seeds);
+  const tokens = createTokenService({ ...tools, grants, directory, keys, issuer, seeds });
   const interactions = interactionCollection(store);
   const authorization = createAuthorization({ ...tools, grants, interactions, directory, issuer });
 

@@ -1,7 +1,7 @@
 import { toSeconds } from '../kernel/clock.js';
 import type { Principal } from './model.js';
 
-export const SCOPES = ['openid', 'email', 'profile'] as const;
+export const SCOPES = ['openid', 'email', 'profile', 'offline_access'] as const;
 
 export const CLAIMS = [
   ...['iss', 'sub', 'aud', 'exp', 'iat', 'auth_time', 'jti', 'amr', 'acr', 'nonce', 'at_hash'],

@@ -3,7 +3,8 @@ import { defineErrors } from '../kernel/errors.js';
 /** Codes of RFC 6749 §§4.1.2.1, 5.2, RFC 6750 §3.1 and our own, as this domain answers them directly. */
 export const oidcErrors = defineErrors({
   invalid_request: [400, 'The request is not valid.'],
-  invalid_grant: [400, 'The code is not valid, has been used or belongs to another request.'],
+  invalid_grant: [400, 'The code or refresh token is not valid, has been used or belongs to another client.'],
+  invalid_scope: [400, 'The scope is wider than what was granted.'],
   unsupported_grant_type: [400, 'This grant type is not supported.'],
   browser_basic: [400, 'HTTP Basic is for agents. A browser signs in with the form.'],
   invalid_client: [401, 'The client could not be authenticated.'],

@@ -66,4 +66,18 @@ export const TokenAnswer = Type.Object({
   expires_in: Type.Integer(),
   scope: Type.String(),
   id_token: Type.Optional(Type.String()),
+  refresh_token: Type.Optional(Type.String()),
+});
+
+/** Of a token that is not active, only that. */
+export const IntrospectionAnswer = Type.Object({
+  active: Type.Boolean(),
+  scope: Type.Optional(Type.String()),
+  client_id: Type.Optional(Type.String()),
+  token_type: Type.Optional(Type.String()),
+  iss: Type.Optional(Type.String()),
+  sub: Type.Optional(Type.String()),
+  aud: Type.Optional(Type.String()),
+  exp: Type.Optional(Type.Integer()),
+  iat: Type.Optional(Type.Integer()),
 });

@@ -27,11 +27,27 @@ export interface GrantDocument {
   codeExpiresAt: number;
   /** Absent while the code may be redeemed. */
   consumedAt?: number;
-  /** SHA-256 of the access token. */
-  accessHash?: string;
-  accessExpiresAt?: number;
+  /** A few at most, the oldest first. */
+  accessTokens?: IssuedToken[];
+  /** SHA-256 of the refresh token, where the principal granted `offline_access`: the family has one at a time. */
+  refreshHash?: string;
+  refreshExpiresAt?: number;
+  /** SHA-256 of the one before, and when it was exchanged. */
+  previousRefreshHash?: string;
+  rotatedAt?: number;
+  /** Raised by every change of the tokens above after the redemption, each of which is made for the one it read. */
+  revision?: number;
   /** Everything issued from the grant is dead. */
   revokedAt?: number;
+}
+
+/** An access token that was given out. */
+export interface IssuedToken {
+  /** SHA-256 */
+  hash: string;
+  expiresAt: number;
+  /** Where it is less than the grant's. */
+  scope?: string;
 }
 
 /** A sign-in form that was shown: what the client asked for, and the browser it was shown to. */
@@ -55,7 +71,7 @@ export type Interactions = Collection<InteractionDocument>;
 export function grantCollection(store: Store): Grants {
   return store.collection<GrantDocument>('grants', {
     unique: ['codeHash'],
-    fields: ['codeExpiresAt', 'consumedAt', 'revokedAt'],
+    fields: ['codeExpiresAt', 'consumedAt', 'revokedAt', 'revision'],
   });
 }
 

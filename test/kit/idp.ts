@@ -61,6 +61,7 @@ export interface IdpApp {
   /** The code that Basic brings. */
   codeFor(client: RegisteredClient, who: Credentials, more?: Parameters): Promise<string>;
   redeem(client: RegisteredClient, code: string, more?: Parameters): Promise<Answer>;
+  refresh(client: RegisteredClient, refreshToken: string, more?: Parameters): Promise<Answer>;
   userinfo(accessToken: string): Promise<Answer>;
   /** A browser of its own with the sign-in form of this client open. */
   visit(client: RegisteredClient, more?: Parameters): Promise<{ browser: Agent; page: Page }>;
@@ -156,6 +157,7 @@ export async function idpApp(t: Test, options: IdpAppOptions = {}): Promise<IdpA
       return codeIn(expectStatus(302, await authorize(client, who, more)).headers['location']);
     },
     redeem: (client, code, more) => request('POST', '/token', { form: redemption(client, code, more) }),
+    refresh: (client, token, more) => request('POST', '/token', { form: refreshing(client, token, more) }),
     userinfo: (token) => request('GET', '/userinfo', { token }),
     async visit(client, more) {
       const origin = await listen();
@@ -193,6 +195,23 @@ export function redemption(client: RegisteredClient, code: string, more: Paramet
     ...(client.secret === undefined ? { code_verifier: VERIFIER } : { client_secret: client.secret }),
     ...more,
   });
+}
+
+/** The form that a client sends to /token later. */
+export function refreshing(client: RegisteredClient, refreshToken: string, more: Parameters = {}): string {
+  return search({
+    grant_type: 'refresh_token',
+    refresh_token: refreshToken,
+    client_id: client.id,
+    client_secret: client.secret,
+    ...more,
+  });
+}
+
+/** What stands in a token, its signature unread. */
+// biome-ignore lint/suspicious/noExplicitAny: tests assert what stands in it
+export function claimsOf(idToken: string): any {
+  return JSON.parse(Buffer.from(idToken.split('.')[1] ?? '', 'base64url').toString());
 }
 
 /** The code in the address that brings it to the client. */

@@ -56,18 +56,22 @@ t.test('[166] discovery promises what there is and nothing else', async (t) => {
     authorization_endpoint: `${ISSUER}/authorize`,
     token_endpoint: `${ISSUER}/token`,
     userinfo_endpoint: `${ISSUER}/userinfo`,
+    revocation_endpoint: `${ISSUER}/revoke`,
+    introspection_endpoint: `${ISSUER}/introspect`,
     jwks_uri: `${ISSUER}/.well-known/jwks.json`,
     response_types_supported: ['code'],
     response_modes_supported: ['query'],
-    grant_types_supported: ['authorization_code'],
+    grant_types_supported: ['authorization_code', 'refresh_token'],
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: ['EdDSA'],
-    scopes_supported: ['openid', 'email', 'profile'],
+    scopes_supported: ['openid', 'email', 'profile', 'offline_access'],
     claims_supported: [
       ...['iss', 'sub', 'aud', 'exp', 'iat', 'auth_time', 'jti', 'amr', 'acr', 'nonce', 'at_hash'],
       ...['kind', 'sub_profile', 'name', 'preferred_username', 'updated_at', 'email', 'email_verified'],
     ],
     token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post', 'none'],
+    revocation_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post', 'none'],
+    introspection_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
     code_challenge_methods_supported: ['S256'],
     authorization_response_iss_parameter_supported: true,
     claims_parameter_supported: false,
@@ -110,7 +114,15 @@ t.test('[15] pages of other origins may ask for tokens and claims, and for nothi
   };
   t.equal(await allowed('/token', 'POST'), '*');
   t.equal(await allowed('/userinfo', 'GET'), '*');
-  for (const path of ['/authorize', '/authorize/login', '/v1/accounts', '/v1/agents', '/v1/clients']) {
+  t.equal(await allowed('/revoke', 'POST'), '*');
+  for (const path of [
+    '/introspect',
+    '/authorize',
+    '/authorize/login',
+    '/v1/accounts',
+    '/v1/agents',
+    '/v1/clients',
+  ]) {
     t.equal(await allowed(path, 'POST'), undefined, path);
     const answer = await idp.request('POST', path, { headers: { origin: 'https://spa.example.test' } });
     t.equal(answer.headers['access-control-allow-origin'], undefined, path);

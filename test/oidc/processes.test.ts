@@ -6,14 +6,17 @@ import {
   CALLBACK,
   codeIn,
   idpOptions,
+  type Parameters,
   type RegisteredClient,
   redemption,
+  refreshing,
   SEED,
 } from '../kit/idp.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
+import { onMongod } from '../storage/mongod.js';
 
-/** Four processes on one SQLite file, each of which logs everything it can. */
+/** Four processes on one store, each of which logs everything it can. */
 
 const PROCESSES = 4;
 
@@ -38,8 +41,8 @@ async function post(
 const spread = <T>(urls: string[], count: number, call: (url: string) => Promise<T>): Promise<T[]> =>
   Promise.all(Array.from({ length: count }, (_, index) => call(urls[index % urls.length] as string)));
 
-async function start(t: Test) {
-  const options = JSON.stringify({ ...idpOptions(temporaryFolder(t)), logLevel: 'trace' });
+async function start(t: Test, more: { databaseUri?: string } = {}) {
+  const options = JSON.stringify({ ...idpOptions(temporaryFolder(t)), logLevel: 'trace', ...more });
   const programs = Array.from({ length: PROCESSES }, () =>
     startProgram(t, compiled('test/kit/idp-server.js'), { args: [options] }),
   );
@@ -48,20 +51,28 @@ async function start(t: Test) {
   const made = await post(`${urls[0]}/v1/clients`, { redirect_uris: CALLBACK }, admin);
   const client = { id: made.body.client_id, secret: made.body.client_secret, redirectUri: CALLBACK };
   const { body: agent } = await post(`${urls[1]}/v1/agents`, { handle: 'agent@example.test' }, admin);
-  return { programs, urls, client, agent };
+  const authorization = basic(agent.handle, agent.password);
+  const secrets: string[] = [client.secret, agent.password, ADMIN_TOKEN, SEED, PASSWORD];
+  return { programs, urls, client, authorization, secrets };
 }
 
-async function codeFor(url: string, client: RegisteredClient, authorization: string): Promise<string> {
-  const answer = await fetch(url + authorizePath(client), { headers: { authorization }, redirect: 'manual' });
+async function codeFor(
+  url: string,
+  client: RegisteredClient,
+  authorization: string,
+  more: Parameters = {},
+): Promise<string> {
+  const path = authorizePath(client, more);
+  const answer = await fetch(url + path, { headers: { authorization }, redirect: 'manual' });
   return codeIn(answer.headers.get('location') ?? undefined);
 }
 
-t.test('four processes on one file', async (t) => {
-  const { programs, urls, client, agent } = await start(t);
+/** What only one of many may do, whichever process it asks. */
+async function races(
+  t: Test,
+  { urls, client, authorization, secrets }: Awaited<ReturnType<typeof start>>,
+): Promise<void> {
   const [url] = urls as [string];
-  const authorization = basic(agent.handle, agent.password);
-  const secrets = [client.secret, agent.password, ADMIN_TOKEN, SEED, PASSWORD];
-
   await t.test('[156] redeem one code once, and kill what it bought when it comes again', async (t) => {
     for (let round = 0; round < 5; round++) {
       const code = await codeFor(url, client, authorization);
@@ -83,6 +94,42 @@ t.test('four processes on one file', async (t) => {
     }
   });
 
+  await t.test('give one refresh token one successor', async (t) => {
+    for (let round = 0; round < 5; round++) {
+      const code = await codeFor(url, client, authorization, { scope: 'openid offline_access' });
+      const { body } = await post(`${url}/token`, redemption(client, code));
+      const form = refreshing(client, body.refresh_token);
+      const answers = await spread(urls, 50, (url) => post(`${url}/token`, form));
+      t.same(new Set(answers.map(({ status }) => status)), new Set([200]));
+      t.equal(new Set(answers.map(({ body }) => body.refresh_token)).size, 1);
+      t.equal(new Set(answers.map(({ body }) => body.access_token)).size, 1);
+      const next = answers[0]?.body;
+      secrets.push(body.refresh_token, next.refresh_token, next.access_token);
+      const later = await post(`${url}/token`, refreshing(client, next.refresh_token));
+      t.equal(later.status, 200);
+      const stale = await spread(urls, PROCESSES, (url) => post(`${url}/token`, form));
+      t.same(
+        stale.map(({ status }) => status),
+        [400, 400, 400, 400],
+      );
+      const dead = await post(`${url}/token`, refreshing(client, later.body.refresh_token));
+      t.equal(dead.status, 400, 'reuse ends the family');
+    }
+  });
+}
+
+await onMongod((server) => {
+  t.test('four processes on one MongoDB', async (t) => {
+    await races(t, await start(t, { databaseUri: server.fresh(t) }));
+  });
+});
+
+t.test('four processes on one file', async (t) => {
+  const { programs, urls, client, authorization, secrets } = await start(t);
+  const [url] = urls as [string];
+
+  await t.test('race', (t) => races(t, { programs, urls, client, authorization, secrets }));
+
   await t.test('[46][119] make one account of one handle', async (t) => {
     const body = { handle: 'same@example.test', password: PASSWORD };
     const answers = await spread(urls, 50, (url) => post(`${url}/v1/accounts`, body));
@@ -99,7 +146,7 @@ t.test('four processes on one file', async (t) => {
     );
     const interaction = /name="interaction" value="([^"]+)/.exec(await form.text())?.[1] as string;
     const cookie = form.headers.getSetCookie()[0]?.split(';', 1)[0] as string;
-    secrets.push(interaction, cookie.split('=')[1]);
+    secrets.push(interaction, cookie.split('=')[1] as string);
     const login = new URLSearchParams({
       interaction,
       handle: 'same@example.test',

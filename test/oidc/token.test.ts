@@ -299,7 +299,7 @@ t.test('[1]–[8][160] /token takes a form or an object of strings, each paramet
   const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
   const code = await idp.codeFor(client, agent);
   const form = redemption(client, code);
-  for (const type of [undefined, '', 'password', 'implicit', 'refresh_token', 'client_credentials']) {
+  for (const type of [undefined, '', 'password', 'implicit', 'constructor', 'client_credentials']) {
     const error = type ? 'unsupported_grant_type' : 'invalid_request';
     t.match(
       await idp.redeem(client, code, { grant_type: type }),

@@ -157,4 +157,5 @@ const LEARNED = [
   ['openid', 'who you are: an identifier that tells nothing else'],
   ['profile', 'your name and handle'],
   ['email', 'your e-mail address'],
+  ['offline_access', 'all of this later, too, without asking you again'],
 ] as const;

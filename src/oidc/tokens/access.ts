@@ -1,0 +1,28 @@
+import { isSecretOf } from '../../kernel/secrets.js';
+import type { Principal } from '../model.js';
+import type { GrantDocument, IssuedToken } from '../store.js';
+import type { TokenDependencies } from './dependencies.js';
+import { grantIdOf } from './names.js';
+import { ownerOf } from './owner.js';
+
+/** A living access token: what it was issued from, and whose it is. */
+export interface LivingAccess {
+  grant: GrantDocument;
+  issued: IssuedToken;
+  principal: Principal;
+  /** What it is good for. */
+  scope: string;
+}
+
+export async function findAccess(
+  accessToken: string,
+  { grants, directory, clock }: Pick<TokenDependencies, 'grants' | 'directory' | 'clock'>,
+): Promise<LivingAccess | null> {
+  const id = grantIdOf('at_', accessToken);
+  const grant = id === undefined ? null : await grants.findOne({ id });
+  if (!grant || grant.revokedAt !== undefined) return null;
+  const issued = grant.accessTokens?.find(({ hash }) => isSecretOf(accessToken, hash));
+  if (!issued || issued.expiresAt <= clock.now()) return null;
+  const principal = await ownerOf(grant, directory);
+  return principal && { grant, issued, principal, scope: issued.scope ?? grant.scope };
+}

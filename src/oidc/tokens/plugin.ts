@@ -1,0 +1,127 @@
+import type { FastifyRequest } from 'fastify';
+import { parseBearer } from '../../kernel/authorization.js';
+import { access, originOf, type Scope } from '../../kernel/http.js';
+import { Type } from '../../kernel/type.js';
+import type { Attempt } from '../../ops/throttle.js';
+import { authenticateClient } from '../client-auth.js';
+import { oidcErrors } from '../errors.js';
+import type { Client, Directory } from '../model.js';
+import { IntrospectionAnswer, TokenAnswer } from '../schemas.js';
+import type { TokenResponse } from './answer.js';
+import type { TokenService } from './service.js';
+
+export interface TokensPluginOptions {
+  tokens: TokenService;
+  directory: Directory;
+  attempt: Attempt;
+}
+
+const TOKEN_LIMIT = 64 * 1024;
+
+/** Forms hold strings, each field once. */
+const Fields = Type.Record(Type.String(), Type.String());
+
+type ClientRequest = FastifyRequest<{ Body: Record<string, string> }>;
+
+/** What applications do with codes and tokens, from servers and from pages. */
+export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): Promise<void> {
+  const { tokens } = options;
+  const config = access('client');
+
+  scope.post(
+    '/token',
+    { config, bodyLimit: TOKEN_LIMIT, schema: { body: Fields, response: { 200: TokenAnswer } } },
+    async (request, reply) => {
+      const client = await clientOf(request, options);
+      const grantType = request.body['grant_type'];
+      if (!grantType) throw oidcErrors.invalid_request({ message: 'grant_type is missing.' });
+      const exchange = EXCHANGES.get(grantType);
+      if (!exchange) throw oidcErrors.unsupported_grant_type();
+      reply.header('pragma', 'no-cache');
+      return exchange(tokens, client, request.body, originOf(request).ip);
+    },
+  );
+
+  scope.post('/revoke', { config, schema: { body: Fields } }, async (request, reply) => {
+    const client = await clientOf(request, options);
+    await tokens.revoke(client, tokenOf(request.body), originOf(request).ip);
+    return reply.send();
+  });
+
+  scope.route({
+    method: ['GET', 'POST'],
+    url: '/userinfo',
+    config: access('bearer'),
+    handler: async (request) => {
+      const token = bearerOf(request);
+      if (token === undefined) {
+        throw oidcErrors.invalid_token({ headers: { 'www-authenticate': 'Bearer realm="idp"' } });
+      }
+      return tokens.userinfo(token).catch((error: unknown) => {
+        throw (error as { code?: unknown }).code === 'invalid_token'
+          ? oidcErrors.invalid_token({
+              headers: { 'www-authenticate': 'Bearer realm="idp", error="invalid_token"' },
+            })
+          : error;
+      });
+    },
+  });
+}
+
+/** What servers ask about tokens; pages hold no secret to ask with. */
+export async function introspectionPlugin(scope: Scope, options: TokensPluginOptions): Promise<void> {
+  scope.post(
+    '/introspect',
+    { config: access('client'), schema: { body: Fields, response: { 200: IntrospectionAnswer } } },
+    async (request) => {
+      const client = await clientOf(request, options);
+      // Whoever knows its name is a public client, so there is nobody to tell.
+      if (client.secretHash === undefined) throw oidcErrors.invalid_client();
+      return options.tokens.introspect(client, tokenOf(request.body));
+    },
+  );
+}
+
+type Exchange = (
+  tokens: TokenService,
+  client: Client,
+  body: Record<string, string>,
+  ip: string,
+) => Promise<TokenResponse>;
+
+const EXCHANGES = new Map<string, Exchange>([
+  [
+    'authorization_code',
+    (tokens, client, { code, redirect_uri: redirectUri, code_verifier: verifier }, ip) =>
+      tokens.redeem(client, { code, redirectUri, verifier }, ip),
+  ],
+  [
+    'refresh_token',
+    (tokens, client, { refresh_token: token, scope }, ip) => tokens.refresh(client, { token, scope }, ip),
+  ],
+]);
+
+/** @throws invalid_client, invalid_request, RATE_LIMITED */
+function clientOf(request: ClientRequest, options: TokensPluginOptions): Promise<Client> {
+  const { body, headers } = request;
+  const { ip } = originOf(request);
+  return authenticateClient({ authorization: headers.authorization, body, ip }, options);
+}
+
+/** The token that a request is about; `token_type_hint` tells nothing that the token does not. @throws invalid_request */
+function tokenOf({ token }: Record<string, string>): string {
+  if (!token) throw oidcErrors.invalid_request({ message: 'token is missing.' });
+  return token;
+}
+
+/** The access token in the header or in the form (RFC 6750 §2), never in the query. @throws invalid_request when in both */
+function bearerOf({ headers, body }: FastifyRequest): string | undefined {
+  const inHeader = parseBearer(headers.authorization);
+  const inForm = (body as { access_token?: unknown } | undefined)?.access_token;
+  if (inHeader !== undefined && inForm !== undefined) {
+    throw oidcErrors.invalid_request({
+      message: 'The access token is in the header and in the body. Send it once.',
+    });
+  }
+  return inHeader ?? (typeof inForm === 'string' ? inForm : undefined);
+}

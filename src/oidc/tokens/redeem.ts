@@ -1,0 +1,82 @@
+import { isSecretOf, sha256 } from '../../kernel/secrets.js';
+import { oidcErrors } from '../errors.js';
+import type { Client } from '../model.js';
+import { type TokenResponse, tokenAnswer } from './answer.js';
+import type { TokenDependencies } from './dependencies.js';
+import { refreshExpiry, TOKEN_LIFE, withAccessToken } from './lives.js';
+import { newGrantToken } from './names.js';
+import { ownerOf } from './owner.js';
+
+export interface CodeRedemption {
+  code: string | undefined;
+  redirectUri: string | undefined;
+  verifier: string | undefined;
+}
+
+/** Exchanges a code for tokens, once (RFC 6749 §4.1.3). @throws invalid_request, invalid_grant */
+export async function redeemCode(
+  client: Client,
+  { code, redirectUri, verifier }: CodeRedemption,
+  ip: string,
+  deps: TokenDependencies,
+): Promise<TokenResponse> {
+  const { grants, directory, clock, random } = deps;
+  if (!code) throw oidcErrors.invalid_request({ message: 'code is missing.' });
+  const grant = await grants.findOne({ codeHash: sha256(code) });
+  if (!grant || grant.clientId !== client.id) throw oidcErrors.invalid_grant();
+  if (grant.redirectUri !== redirectUri || !isVerified(grant.challenge, verifier)) {
+    throw oidcErrors.invalid_grant();
+  }
+  const principal = await ownerOf(grant, directory);
+  if (!principal) throw oidcErrors.invalid_grant();
+
+  const { scope, nonce } = grant;
+  const accessToken = newGrantToken('at_', grant.id, random);
+  const refreshToken = scope.split(' ').includes('offline_access')
+    ? newGrantToken('rt_', grant.id, random)
+    : undefined;
+  const now = clock.now();
+  const consumed = await grants.updateOne(
+    { id: grant.id, consumedAt: null, revokedAt: null, codeExpiresAt: { gt: now } },
+    {
+      set: {
+        consumedAt: now,
+        accessTokens: withAccessToken(grant, { hash: sha256(accessToken) }, now),
+        ...(refreshToken !== undefined && {
+          refreshHash: sha256(refreshToken),
+          refreshExpiresAt: refreshExpiry(grant, now),
+        }),
+      },
+    },
+  );
+  if (!consumed) {
+    await punishReplay(grant.id, ip, deps);
+    throw oidcErrors.invalid_grant();
+  }
+  return tokenAnswer(
+    consumed,
+    principal,
+    { accessToken, expiresIn: TOKEN_LIFE, scope, refreshToken, nonce },
+    deps,
+  );
+}
+
+/** A code that comes twice was stolen from one of the two (RFC 6749 §4.1.2): what it bought is dead, too. */
+async function punishReplay(
+  grantId: string,
+  ip: string,
+  { grants, audit, clock }: TokenDependencies,
+): Promise<void> {
+  const grant = await grants.findOne({ id: grantId });
+  if (grant?.consumedAt === undefined || grant.revokedAt !== undefined) return;
+  await grants.updateOne({ id: grantId, revokedAt: null }, { set: { revokedAt: clock.now() } });
+  await audit.record({ event: 'code.replayed', subject: grant.sub, ip, detail: grant.clientId });
+}
+
+/** RFC 7636 §4.6. A verifier without a challenge is an injected code (RFC 9700 §2.1.1). */
+function isVerified(challenge: string | undefined, verifier: string | undefined): boolean {
+  if (challenge === undefined) return verifier === undefined;
+  if (verifier === undefined || !/^[\w.~-]{43,128}$/.test(verifier)) return false;
+  // S256 is the form in which our store keeps secrets, too.
+  return isSecretOf(verifier, challenge);
+}
