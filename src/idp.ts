@@ -8,10 +8,19 @@ import { renderErrorPage, wantsPage } from './kernel/pages.js';
 import { createPasswords } from './kernel/passwords.js';
 import { createPasswordPolicy } from './kernel/passwords-common.js';
 import { createAuthorization } from './oidc/authorize/service.js';
+import { createConsentService } from './oidc/consents.js';
+import { createCookies } from './oidc/cookies.js';
+import { createHintReader } from './oidc/hints.js';
 import { createKeys } from './oidc/keys.js';
 import type { Directory } from './oidc/model.js';
 import { insertedMetadataPlugin, oidcPlugin } from './oidc/plugin.js';
-import { grantCollection, interactionCollection } from './oidc/store.js';
+import { createSessionService } from './oidc/sessions.js';
+import {
+  consentCollection,
+  grantCollection,
+  interactionCollection,
+  sessionCollection,
+} from './oidc/store.js';
 import { createTokenService } from './oidc/tokens/service.js';
 import { createAudit } from './ops/audit.js';
 import { healthPlugin } from './ops/health.js';
@@ -107,9 +116,12 @@ export async function mountIdp(
   );
   const seeds = [values.ed25519Seed, ...otherSeeds] as const;
   const keys = await createKeys(seeds);
+  const readHint = createHintReader(keys, issuer);
   const tokens = createTokenService({ ...tools, grants, directory, keys, issuer, seeds });
   const interactions = interactionCollection(store);
-  const authorization = createAuthorization({ ...tools, grants, interactions, directory, issuer });
+  const authorization = createAuthorization({ ...tools, grants, interactions, directory, readHint, issuer });
+  const sessions = createSessionService({ ...tools, sessions: sessionCollection(store), directory });
+  const consents = createConsentService(consentCollection(store), clock);
 
   fastify.decorate('idp', Object.freeze({ issuer }));
   const rules: ScopeRules = {
@@ -141,6 +153,10 @@ export async function mountIdp(
     });
     await scope.register(oidcPlugin, {
       authorization,
+      sessions,
+      consents,
+      cookies: createCookies(issuer),
+      clock,
       directory,
       tokens,
       keys,

@@ -4,7 +4,7 @@ import type { Principal } from './model.js';
 export const SCOPES = ['openid', 'email', 'profile', 'offline_access'] as const;
 
 export const CLAIMS = [
-  ...['iss', 'sub', 'aud', 'exp', 'iat', 'auth_time', 'jti', 'amr', 'acr', 'nonce', 'at_hash'],
+  ...['iss', 'sub', 'aud', 'exp', 'iat', 'auth_time', 'jti', 'amr', 'acr', 'nonce', 'at_hash', 'sid'],
   ...['kind', 'sub_profile', 'name', 'preferred_username', 'updated_at', 'email', 'email_verified'],
 ] as const;
 

@@ -21,6 +21,10 @@ export interface Client {
   /** While it is valid: the one before. */
   previousSecretHash?: string;
   principalKinds: readonly ('agent' | 'human')[];
+  /** Where people may be sent after signing out. */
+  postLogoutRedirectUris: readonly string[];
+  /** People who are signed in already are not asked for their consent. */
+  trusted?: true;
 }
 
 export interface Directory {

@@ -60,6 +60,11 @@ export const LoginBody = Type.Object(
   { additionalProperties: false },
 );
 
+export const ConsentBody = Type.Object(
+  { interaction: Type.String({ maxLength: 128 }), decision: Type.Enum(['allow', 'deny']) },
+  { additionalProperties: false },
+);
+
 export const TokenAnswer = Type.Object({
   access_token: Type.String(),
   token_type: Type.Literal('Bearer'),

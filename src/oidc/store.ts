@@ -21,6 +21,8 @@ export interface GrantDocument {
   challenge?: string;
   /** Authentication context class, when the client asked for one. */
   acr?: string;
+  /** Of the session of a person in whose browser it was made. */
+  sid?: string;
   /** When the principal proved who it is. */
   authTime: number;
   createdAt: number;
@@ -50,7 +52,7 @@ export interface IssuedToken {
   scope?: string;
 }
 
-/** A sign-in form that was shown: what the client asked for, and the browser it was shown to. */
+/** A form that was shown: what the client asked for, and the browser it was shown to. */
 export interface InteractionDocument {
   id: string;
   /** SHA-256 of the token in the form. */
@@ -59,14 +61,45 @@ export interface InteractionDocument {
   cookieHash: string;
   /** The parameters as they came, judged anew when the form returns. */
   parameters: Record<string, string>;
+  /** Whom the client's `id_token_hint` means; the token itself is not kept. */
+  hintedSub?: string;
+  /** Whose consent it asks for. */
+  sid?: string;
   expiresAt: number;
+}
+
+/** A person who has signed in, in one browser. */
+export interface SessionDocument {
+  /** `sid` in the id_tokens. */
+  id: string;
+  /** SHA-256 of the cookie. */
+  tokenHash: string;
+  sub: string;
+  /** Of the principal when it signed in. */
+  epoch?: number;
+  authTime: number;
+  createdAt: number;
+  expiresAt: number;
+}
+
+/** What a person lets a client learn. */
+export interface ConsentDocument {
+  /** The principal and the client. */
+  id: string;
+  scopes: string[];
+  updatedAt: number;
 }
 
 /** Begins the identifier of every grant. */
 export const GRANT = 'gr_';
 
+/** Begins the identifier of every session. */
+export const SESSION = 'sid_';
+
 export type Grants = Collection<GrantDocument>;
 export type Interactions = Collection<InteractionDocument>;
+export type Sessions = Collection<SessionDocument>;
+export type Consents = Collection<ConsentDocument>;
 
 export function grantCollection(store: Store): Grants {
   return store.collection<GrantDocument>('grants', {
@@ -80,4 +113,12 @@ export function interactionCollection(store: Store): Interactions {
     unique: ['tokenHash'],
     indexes: [['expiresAt']],
   });
+}
+
+export function sessionCollection(store: Store): Sessions {
+  return store.collection<SessionDocument>('sessions', { indexes: [['expiresAt']] });
+}
+
+export function consentCollection(store: Store): Consents {
+  return store.collection<ConsentDocument>('consents');
 }

@@ -66,7 +66,7 @@ t.test('[166] discovery promises what there is and nothing else', async (t) => {
     id_token_signing_alg_values_supported: ['EdDSA'],
     scopes_supported: ['openid', 'email', 'profile', 'offline_access'],
     claims_supported: [
-      ...['iss', 'sub', 'aud', 'exp', 'iat', 'auth_time', 'jti', 'amr', 'acr', 'nonce', 'at_hash'],
+      ...['iss', 'sub', 'aud', 'exp', 'iat', 'auth_time', 'jti', 'amr', 'acr', 'nonce', 'at_hash', 'sid'],
       ...['kind', 'sub_profile', 'name', 'preferred_username', 'updated_at', 'email', 'email_verified'],
     ],
     token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post', 'none'],

@@ -1,22 +1,29 @@
-import { parse, serialize } from 'cookie';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parseBasic } from '../../kernel/authorization.js';
 import { isBrowser } from '../../kernel/browser.js';
+import type { Clock } from '../../kernel/clock.js';
 import { access, originOf, type Scope } from '../../kernel/http.js';
-import { renderPage, sendPage } from '../../kernel/pages.js';
 import type { Audit } from '../../ops/audit.js';
+import type { ConsentService } from '../consents.js';
+import { type Cookies, mountPath } from '../cookies.js';
 import { oidcErrors } from '../errors.js';
 import type { Directory, Principal } from '../model.js';
-import { AuthorizeBody, LoginBody } from '../schemas.js';
-import { formTarget } from './redirect-uri.js';
+import { AuthorizeBody, ConsentBody, LoginBody } from '../schemas.js';
+import type { SessionService, Visitor } from '../sessions.js';
+import { FORBIDDEN_PAGES, type Interaction, neededInteraction, promptsOf } from './interaction.js';
+import { showConsent, showSignIn } from './pages.js';
 import { type AuthorizationRequest, readParameters } from './request.js';
-import type { Authorization } from './service.js';
+import type { Authorization, Resumed } from './service.js';
 
 export interface AuthorizePluginOptions {
   authorization: Authorization;
   directory: Directory;
+  sessions: SessionService;
+  consents: ConsentService;
+  cookies: Cookies;
   audit: Audit;
   issuer(): string;
+  clock: Clock;
   /** Whether people may use HTTP Basic, too. */
   humansUseBasic: boolean;
 }
@@ -24,15 +31,10 @@ export interface AuthorizePluginOptions {
 /** Bytes of an address; what it says is stored with the form. */
 const MOST_ADDRESS = 8 * 1024;
 
-/** The authorization endpoint: agents authenticate in the request itself, people in a form. */
+/** The authorization endpoint: agents authenticate in the request itself, people in a form, once for all applications. */
 export async function authorizePlugin(scope: Scope, options: AuthorizePluginOptions): Promise<void> {
-  const { authorization, directory, audit, issuer, humansUseBasic } = options;
-  /** The path we are reached at, which a proxy may have lengthened. */
-  const mount = () => new URL(issuer()).pathname.replace(/\/$/, '');
-  const isSecure = () => issuer().startsWith('https:');
-  // The prefix keeps other hosts of the domain from planting the cookie; browsers demand https for it.
-  const cookieName = () => (isSecure() ? '__Host-idp' : 'idp');
-  const cookieOf = (request: FastifyRequest) => parse(request.headers.cookie ?? '')[cookieName()];
+  const { authorization, directory, sessions, consents, cookies, audit, issuer, humansUseBasic } = options;
+  const config = access('public', { page: true });
 
   scope.addHook('onRequest', (_request, reply, done) => {
     reply.header('vary', 'Authorization, Cookie, Accept');
@@ -40,60 +42,112 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   });
 
   // No HEAD: it would run the handler and mint a code.
-  scope.get(
-    '/authorize',
-    { config: access('public', { page: true }), exposeHeadRoute: false },
-    async (request, reply) => {
-      if (request.url.length > MOST_ADDRESS) throw oidcErrors.uri_too_long();
-      const parameters = readParameters(queryOf(request.url));
-      const judged = await authorization.judge(parameters);
-      if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 302);
-      if (request.headers.authorization !== undefined) {
-        return reply.redirect(await approveBasic(judged.request, request), 302);
-      }
-      if (parameters['prompt'] === 'none') {
-        const violation = { error: 'login_required', description: 'The person has to sign in.' };
-        return reply.redirect(authorization.refuse({ ...judged.request, violation }), 302);
-      }
-      const { token, cookie } = await authorization.beginInteraction(parameters, cookieOf(request));
-      reply.header(
-        'set-cookie',
-        serialize(cookieName(), cookie, { path: '/', httpOnly: true, sameSite: 'lax', secure: isSecure() }),
-      );
-      return showForm(reply, judged.request, { token, handle: parameters['login_hint'] ?? '' });
-    },
-  );
+  scope.get('/authorize', { config, exposeHeadRoute: false }, async (request, reply) => {
+    if (request.url.length > MOST_ADDRESS) throw oidcErrors.uri_too_long();
+    const judged = await authorization.judge(readParameters(queryOf(request.url)));
+    if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 302);
+    if (request.headers.authorization !== undefined) {
+      return reply.redirect(await approveBasic(judged.request, request), 302);
+    }
+    return answerBrowser(judged.request, request, reply);
+  });
 
   // A cross-site POST arrives without our cookie, so it becomes the same request by GET.
-  scope.post(
-    '/authorize',
-    { config: access('public', { page: true }), schema: { body: AuthorizeBody } },
-    async (request, reply) => {
-      const search = new URLSearchParams();
-      for (const [name, values] of Object.entries(request.body)) {
-        for (const value of [values].flat()) search.append(name, value);
-      }
-      return reply.redirect(`${mount()}/authorize?${search}`, 303);
-    },
-  );
+  scope.post('/authorize', { config, schema: { body: AuthorizeBody } }, async (request, reply) => {
+    const search = new URLSearchParams();
+    for (const [name, values] of Object.entries(request.body)) {
+      for (const value of [values].flat()) search.append(name, value);
+    }
+    return reply.redirect(`${mountPath(issuer())}/authorize?${search}`, 303);
+  });
 
-  scope.post(
-    '/authorize/login',
-    { config: access('public', { page: true }), schema: { body: LoginBody } },
-    async (request, reply) => {
-      const { interaction: token, handle, password } = request.body;
-      if (request.headers['sec-fetch-site'] === 'cross-site') throw oidcErrors.login_rejected();
-      const interaction = await authorization.findInteraction(token, cookieOf(request));
-      if (!interaction) throw oidcErrors.login_rejected();
-      const judged = await authorization.judge(interaction.parameters);
-      if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 303);
-      // An agent fails here exactly as a wrong password does: no stolen credential of one opens a browser.
-      const principal = await signIn(request, { username: handle, password }, ({ kind }) => kind === 'human');
-      if (!principal) return showForm(reply.code(401), judged.request, { token, handle, failed: true });
-      const { ip } = originOf(request);
-      return reply.redirect(await authorization.approve(judged.request, principal, ip), 303);
-    },
-  );
+  scope.post('/authorize/login', { config, schema: { body: LoginBody } }, async (request, reply) => {
+    const { interaction: token, handle, password } = request.body;
+    const { judged } = await resume(request, token);
+    if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 303);
+    // An agent fails here exactly as a wrong password does: no stolen credential of one opens a browser.
+    const principal = await signIn(request, { username: handle, password }, ({ kind }) => kind === 'human');
+    if (!principal)
+      return showSignIn(reply.code(401), judged.request, issuer(), { token, handle, failed: true });
+    const violation = authorization.objection(judged.request, principal);
+    if (violation) return reply.redirect(authorization.refuse({ ...judged.request, violation }), 303);
+    const [{ token: cookie, session }] = await Promise.all([
+      sessions.begin(principal, cookies.session.of(request)),
+      consents.remember(principal.id, judged.request.client.id, judged.request.scope),
+    ]);
+    cookies.session.set(reply, cookie);
+    const { ip } = originOf(request);
+    return reply.redirect(await authorization.approve(judged.request, { principal, session }, ip), 303);
+  });
+
+  scope.post('/authorize/consent', { config, schema: { body: ConsentBody } }, async (request, reply) => {
+    const { interaction: token, decision } = request.body;
+    const { judged, parameters, sid } = await resume(request, token);
+    if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 303);
+    const visitor = await sessions.find(cookies.session.of(request));
+    // Whoever was asked has signed out meanwhile, or is somebody else by now: from the beginning.
+    if (!visitor || visitor.session.id !== sid) {
+      return reply.redirect(`${mountPath(issuer())}/authorize?${new URLSearchParams(parameters)}`, 303);
+    }
+    if (decision === 'deny') {
+      return reply.redirect(authorization.refuse({ ...judged.request, violation: DENIED }), 303);
+    }
+    await consents.remember(visitor.principal.id, judged.request.client.id, judged.request.scope);
+    return reply.redirect(await approveVisitor(judged.request, visitor, request), 303);
+  });
+
+  /** Without credentials in the request: silently, by a page, or not at all. */
+  async function answerBrowser(
+    judged: AuthorizationRequest,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<FastifyReply> {
+    const visitor = await sessions.find(cookies.session.of(request));
+    const needed = await neededInteraction(judged, visitor, {
+      now: options.clock.now(),
+      hasConsent: ({ principal }) => consents.covers(principal.id, judged.client.id, judged.scope),
+    });
+    if (visitor && !needed) return reply.redirect(await approveVisitor(judged, visitor, request), 302);
+    const page = needed ?? 'login';
+    if (promptsOf(judged).includes('none')) {
+      const violation = FORBIDDEN_PAGES[page];
+      return reply.redirect(authorization.refuse({ ...judged, violation }), 302);
+    }
+    return showPage(page, judged, visitor, request, reply);
+  }
+
+  async function showPage(
+    page: Interaction,
+    judged: AuthorizationRequest,
+    visitor: Visitor | null,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<FastifyReply> {
+    const sid = page === 'consent' ? visitor?.session.id : undefined;
+    const begun = await authorization.beginInteraction(judged, cookies.form.of(request), sid);
+    cookies.form.set(reply, begun.cookie);
+    const { token } = begun;
+    if (page === 'consent' && visitor) return showConsent(reply, judged, issuer(), { token, visitor });
+    return showSignIn(reply, judged, issuer(), { token, handle: judged.parameters['login_hint'] ?? '' });
+  }
+
+  /** What a form was shown for, if it was shown to this browser. @throws login_rejected, invalid_request */
+  async function resume(request: FastifyRequest, token: string): Promise<Resumed> {
+    if (request.headers['sec-fetch-site'] === 'cross-site') throw oidcErrors.login_rejected();
+    const resumed = await authorization.resume(token, cookies.form.of(request));
+    if (!resumed) throw oidcErrors.login_rejected();
+    return resumed;
+  }
+
+  async function approveVisitor(
+    judged: AuthorizationRequest,
+    { principal, session }: Visitor,
+    request: FastifyRequest,
+  ): Promise<string> {
+    await sessions.prolong(session);
+    const who = { principal, session, isSilent: true };
+    return authorization.approve(judged, who, originOf(request).ip);
+  }
 
   /** Who has these credentials and may use them in this way; else `null`, of which the audit knows more. */
   async function signIn(
@@ -117,45 +171,21 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     return principal;
   }
 
-  /** The form names who asks, where it returns to and what it learns: typing the password there is the consent. */
-  function showForm(
-    reply: FastifyReply,
-    { client, redirectUri, scope: granted }: AuthorizationRequest,
-    form: { token: string; handle: string; failed?: boolean },
-  ): FastifyReply {
-    const target = formTarget(redirectUri);
-    const returnsTo = new URL(redirectUri).host || target;
-    const page = renderPage('sign-in', {
-      title: 'Sign in',
-      action: `${mount()}/authorize/login`,
-      clientName: client.name || returnsTo,
-      returnsTo,
-      learns: LEARNED.filter(([name]) => granted.split(' ').includes(name)).map(([, sentence]) => sentence),
-      ...form,
-    });
-    // Browsers check every redirect that follows a submission, so the application's own ones count, too.
-    return sendPage(reply, page, ['https:', target]);
-  }
-
   /** Authenticates in the request itself. @throws browser_basic, invalid_credentials */
   async function approveBasic(judged: AuthorizationRequest, request: FastifyRequest): Promise<string> {
-    if (isBrowser(request.headers) || cookieOf(request) !== undefined) throw oidcErrors.browser_basic();
+    const hasCookie = [cookies.form, cookies.session].some((cookie) => cookie.of(request) !== undefined);
+    if (isBrowser(request.headers) || hasCookie) throw oidcErrors.browser_basic();
     const credentials = parseBasic(request.headers.authorization ?? '');
     const mayUseBasic = ({ kind }: Principal) => kind === 'agent' || humansUseBasic;
     const principal = await signIn(request, credentials, mayUseBasic);
-    if (principal) return authorization.approve(judged, principal, originOf(request).ip);
+    if (principal) return authorization.approve(judged, { principal }, originOf(request).ip);
     throw oidcErrors.invalid_credentials({
       headers: { 'www-authenticate': 'Basic realm="idp", charset="UTF-8"' },
     });
   }
 }
 
+const DENIED = { error: 'access_denied', description: 'The person has not allowed it.' };
+
 const queryOf = (url: string): URLSearchParams =>
   new URLSearchParams(url.includes('?') ? url.slice(url.indexOf('?')) : '');
-
-const LEARNED = [
-  ['openid', 'who you are: an identifier that tells nothing else'],
-  ['profile', 'your name and handle'],
-  ['email', 'your e-mail address'],
-  ['offline_access', 'all of this later, too, without asking you again'],
-] as const;

@@ -1,5 +1,6 @@
 import { SCOPES } from '../claims.js';
 import { oidcErrors } from '../errors.js';
+import type { ReadHint } from '../hints.js';
 import type { Client, Directory } from '../model.js';
 import { matchesRedirectUri } from './redirect-uri.js';
 import type { Parameters, RuleViolation } from './rule.js';
@@ -12,6 +13,8 @@ export interface AuthorizationRequest {
   redirectUri: string;
   /** What is granted: the known scopes of those asked for, separated by spaces. */
   scope: string;
+  /** Whom the client means by its `id_token_hint`: nobody else may be the answer. */
+  hintedSub?: string;
 }
 
 /** What may be answered to an application only by way of the browser. */
@@ -21,6 +24,13 @@ export interface Refusal {
   violation: RuleViolation;
 }
 
+export type Judgement = { request: AuthorizationRequest } | { refusal: Refusal };
+
+const FOREIGN_HINT: RuleViolation = {
+  error: 'invalid_request',
+  description: 'id_token_hint is no id_token of this provider.',
+};
+
 /**
  * Judges an authorization request (OIDC Core §3.1.2.2). What is wrong before the redirect URI is known to be the
  * client's own is answered to whoever asks and never redirected.
@@ -29,9 +39,9 @@ export interface Refusal {
  */
 export async function judgeRequest(
   parameters: Parameters,
-  directory: Pick<Directory, 'findClient'>,
-): Promise<{ request: AuthorizationRequest } | { refusal: Refusal }> {
-  const { client_id: clientId, redirect_uri: redirectUri, scope } = parameters;
+  { directory, readHint }: { directory: Pick<Directory, 'findClient'>; readHint: ReadHint },
+): Promise<Judgement> {
+  const { client_id: clientId, redirect_uri: redirectUri, scope, id_token_hint: idToken } = parameters;
   const client = clientId ? await directory.findClient(clientId) : null;
   if (!client) throw oidcErrors.invalid_request({ message: 'client_id names no client of this provider.' });
   if (!redirectUri || !matchesRedirectUri(client, redirectUri)) {
@@ -43,7 +53,11 @@ export async function judgeRequest(
     const violation = rule({ parameters, client });
     if (violation) return { refusal: { redirectUri, parameters, violation } };
   }
-  return { request: { parameters, client, redirectUri, scope: grantedScope(scope) } };
+  const request = { parameters, client, redirectUri, scope: grantedScope(scope) };
+  if (idToken === undefined) return { request };
+  const hint = await readHint(idToken);
+  if (!hint) return { refusal: { redirectUri, parameters, violation: FOREIGN_HINT } };
+  return { request: { ...request, hintedSub: hint.sub } };
 }
 
 /** Unknown scopes are ignored, and who names none means to sign in. */
@@ -59,6 +73,8 @@ const KNOWN = [
     'code_challenge',
     'code_challenge_method',
     'prompt',
+    'max_age',
+    'id_token_hint',
     'login_hint',
     'acr_values',
     'request',

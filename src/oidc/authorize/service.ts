@@ -1,39 +1,57 @@
 import type { Clock } from '../../kernel/clock.js';
 import { newId, newToken, type Random, sha256 } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
+import type { ReadHint } from '../hints.js';
 import type { Directory, Principal } from '../model.js';
-import { GRANT, type Grants, type InteractionDocument, type Interactions } from '../store.js';
+import { GRANT, type Grants, type Interactions, type SessionDocument } from '../store.js';
 import { withAnswer } from './redirect-uri.js';
-import { type AuthorizationRequest, judgeRequest, type Refusal } from './request.js';
+import { type AuthorizationRequest, type Judgement, judgeRequest, type Refusal } from './request.js';
 import type { Parameters, RuleViolation } from './rule.js';
 
 /** From a request to its answer: an authorization code, an error for the application, or a form in between. */
 export interface Authorization {
   /** @throws invalid_request */
-  judge(parameters: Parameters): Promise<{ request: AuthorizationRequest } | { refusal: Refusal }>;
+  judge(parameters: Parameters): Promise<Judgement>;
   /** The address that tells the application what was wrong. */
   refuse(refusal: Refusal): string;
-  /**
-   * The address that brings the application its code, or `access_denied` where principals of this kind may not
-   * sign in.
-   */
-  approve(request: AuthorizationRequest, principal: Principal, ip: string): Promise<string>;
+  /** Why this principal may not be the answer to the request, or `null`. */
+  objection(request: AuthorizationRequest, principal: Principal): RuleViolation | null;
+  /** The address that brings the application its code, or the objection to whom it would be for. */
+  approve(request: AuthorizationRequest, who: Approved, ip: string): Promise<string>;
   /** Remembers a form that is about to be shown to the browser with this cookie, or a fresh one. */
   beginInteraction(
-    parameters: Parameters,
+    request: AuthorizationRequest,
     cookie: string | undefined,
+    sid?: string,
   ): Promise<{ token: string; cookie: string }>;
   /**
-   * The interaction that this form belongs to, if it was shown to this browser and is still fresh. Using it does not
+   * What this form was shown for, judged anew, if it was shown to this browser and is still fresh. Using it does not
    * end it: whoever clicks twice cancels the first answer, and must be led to the application by the second.
+   *
+   * @throws invalid_request
    */
-  findInteraction(token: string, cookie: string | undefined): Promise<InteractionDocument | null>;
+  resume(token: string, cookie: string | undefined): Promise<Resumed | null>;
+}
+
+export interface Approved {
+  principal: Principal;
+  /** Absent: it has proved who it is in the request itself. */
+  session?: SessionDocument;
+  /** Whether it proved who it is some time before. */
+  isSilent?: boolean;
+}
+
+export interface Resumed {
+  judged: Judgement;
+  parameters: Parameters;
+  sid: string | undefined;
 }
 
 export interface AuthorizationDependencies {
   grants: Grants;
   interactions: Interactions;
   directory: Directory;
+  readHint: ReadHint;
   issuer(): string;
   audit: Audit;
   clock: Clock;
@@ -43,13 +61,17 @@ export interface AuthorizationDependencies {
 const CODE_LIFE = 60_000;
 const INTERACTION_LIFE = 15 * 60_000;
 
-const DENIED: RuleViolation = {
+const WRONG_KIND: RuleViolation = {
   error: 'access_denied',
   description: 'This kind of principal may not sign in here.',
 };
+const SOMEBODY_ELSE: RuleViolation = {
+  error: 'login_required',
+  description: 'Somebody else has signed in than the one whom id_token_hint means.',
+};
 
 export function createAuthorization(deps: AuthorizationDependencies): Authorization {
-  const { grants, interactions, directory, issuer, audit, clock, random } = deps;
+  const { grants, interactions, issuer, audit, clock, random } = deps;
 
   const refuse = ({ redirectUri, parameters, violation }: Refusal): string =>
     withAnswer(redirectUri, {
@@ -59,14 +81,20 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       iss: issuer(),
     });
 
-  return {
-    judge: (parameters) => judgeRequest(parameters, directory),
-    refuse,
+  const objection = ({ client, hintedSub }: AuthorizationRequest, { id, kind }: Principal) => {
+    if (!client.principalKinds.includes(kind)) return WRONG_KIND;
+    return hintedSub !== undefined && hintedSub !== id ? SOMEBODY_ELSE : null;
+  };
 
-    async approve({ parameters, client, redirectUri, scope }, principal, ip) {
-      if (!client.principalKinds.includes(principal.kind)) {
-        return refuse({ redirectUri, parameters, violation: DENIED });
-      }
+  return {
+    judge: (parameters) => judgeRequest(parameters, deps),
+    refuse,
+    objection,
+
+    async approve(request, { principal, session, isSilent = false }, ip) {
+      const violation = objection(request, principal);
+      if (violation) return refuse({ ...request, violation });
+      const { parameters, client, redirectUri, scope } = request;
       const code = newToken(random, 'ac_');
       const now = clock.now();
       const { nonce, code_challenge: challenge, acr_values: acrValues } = parameters;
@@ -82,35 +110,43 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         ...(challenge && { challenge }),
         // Whoever asks gets the one class there is: no level of assurance (OIDC Core §2).
         ...(acrValues && { acr: '0' }),
-        authTime: now,
+        ...(session && { sid: session.id }),
+        authTime: session?.authTime ?? now,
         createdAt: now,
         codeExpiresAt: now + CODE_LIFE,
       };
+      const event = isSilent ? 'login.continued' : 'login.succeeded';
       await Promise.all([
         grants.insert(grant),
-        audit.record({ event: 'login.succeeded', subject: principal.id, ip, detail: client.id }),
+        audit.record({ event, subject: principal.id, ip, detail: client.id }),
       ]);
       return withAnswer(redirectUri, { code, state: parameters['state'], iss: issuer() });
     },
 
-    async beginInteraction(parameters, known) {
+    async beginInteraction({ parameters: { id_token_hint: _, ...parameters }, hintedSub }, known, sid) {
       const token = newToken(random);
       const cookie = known !== undefined && isCookie(known) ? known : newToken(random);
       await interactions.insert({
         id: newId('int_', clock, random),
         tokenHash: sha256(token),
         cookieHash: sha256(cookie),
-        parameters: { ...parameters },
+        parameters,
+        ...(hintedSub !== undefined && { hintedSub }),
+        ...(sid !== undefined && { sid }),
         expiresAt: clock.now() + INTERACTION_LIFE,
       });
       return { token, cookie };
     },
 
-    async findInteraction(token, cookie) {
+    async resume(token, cookie) {
       if (cookie === undefined) return null;
       const interaction = await interactions.findOne({ tokenHash: sha256(token) });
       const isTheirs = interaction?.cookieHash === sha256(cookie) && interaction.expiresAt > clock.now();
-      return isTheirs ? interaction : null;
+      if (!interaction || !isTheirs) return null;
+      const { parameters, hintedSub, sid } = interaction;
+      const judged = await judgeRequest(parameters, deps);
+      if ('request' in judged && hintedSub !== undefined) judged.request.hintedSub = hintedSub;
+      return { judged, parameters, sid };
     },
   };
 }

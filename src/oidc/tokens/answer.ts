@@ -65,6 +65,7 @@ function idToken(
     jti: newId('jti_', clock, random),
     amr: ['pwd'],
     at_hash: leftHalf(accessToken),
+    ...(grant.sid !== undefined && { sid: grant.sid }),
     ...(grant.acr !== undefined && { acr: grant.acr }),
     ...(nonce !== undefined && { nonce }),
   });

@@ -1,5 +1,6 @@
 import type { Rule } from '../rule.js';
 import { limitLengths } from './lengths.js';
+import { requireWholeMaxAge } from './max-age.js';
 import { requirePkce } from './pkce.js';
 import { excludeOtherPrompts } from './prompt.js';
 import { refuseRequestObjects } from './request-objects.js';
@@ -14,4 +15,5 @@ export const RULES: readonly Rule[] = [
   requireQueryMode,
   requirePkce,
   excludeOtherPrompts,
+  requireWholeMaxAge,
 ];

@@ -1,0 +1,60 @@
+import type { FastifyReply } from 'fastify';
+import { renderPage, sendPage } from '../../kernel/pages.js';
+import { mountPath } from '../cookies.js';
+import type { Visitor } from '../sessions.js';
+import { formTarget } from './redirect-uri.js';
+import type { AuthorizationRequest } from './request.js';
+
+/** The form names who asks, where it returns to and what it learns: typing the password there is the consent. */
+export function showSignIn(
+  reply: FastifyReply,
+  request: AuthorizationRequest,
+  issuer: string,
+  form: { token: string; handle: string; failed?: boolean },
+): FastifyReply {
+  return show(reply, 'sign-in', request, {
+    title: 'Sign in',
+    action: `${mountPath(issuer)}/authorize/login`,
+    ...form,
+  });
+}
+
+/** Asks somebody who is signed in already. */
+export function showConsent(
+  reply: FastifyReply,
+  request: AuthorizationRequest,
+  issuer: string,
+  { token, visitor }: { token: string; visitor: Visitor },
+): FastifyReply {
+  const { prompt, ...others } = request.parameters;
+  const mount = mountPath(issuer);
+  return show(reply, 'consent', request, {
+    title: 'Allow access',
+    action: `${mount}/authorize/consent`,
+    otherAccount: `${mount}/authorize?${new URLSearchParams({ ...others, prompt: 'login' })}`,
+    handle: visitor.principal.handle,
+    token,
+  });
+}
+
+function show(
+  reply: FastifyReply,
+  name: string,
+  { client, redirectUri, scope }: AuthorizationRequest,
+  view: { title: string } & Record<string, unknown>,
+): FastifyReply {
+  const target = formTarget(redirectUri);
+  const returnsTo = new URL(redirectUri).host || target;
+  const granted = scope.split(' ');
+  const learns = LEARNED.filter(([known]) => granted.includes(known)).map(([, sentence]) => sentence);
+  const page = renderPage(name, { clientName: client.name || returnsTo, returnsTo, learns, ...view });
+  // Browsers check every redirect that follows a submission, so the application's own ones count, too.
+  return sendPage(reply, page, ['https:', target]);
+}
+
+const LEARNED = [
+  ['openid', 'who you are: an identifier that tells nothing else'],
+  ['profile', 'your name and handle'],
+  ['email', 'your e-mail address'],
+  ['offline_access', 'all of this later, too, without asking you again'],
+] as const;

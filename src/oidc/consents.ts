@@ -1,0 +1,34 @@
+import type { Clock } from '../kernel/clock.js';
+import { UniqueViolation } from '../storage/collection.js';
+import type { Consents } from './store.js';
+
+/** What people have let applications learn, so that they are not asked twice. */
+export interface ConsentService {
+  /** Whether all of these scopes have been granted to this client before. */
+  covers(sub: string, clientId: string, scope: string): Promise<boolean>;
+  remember(sub: string, clientId: string, scope: string): Promise<void>;
+}
+
+export function createConsentService(consents: Consents, clock: Clock): ConsentService {
+  const idOf = (sub: string, clientId: string) => `${sub} ${clientId}`;
+  return {
+    async covers(sub, clientId, scope) {
+      const consent = await consents.findOne({ id: idOf(sub, clientId) });
+      return consent !== null && scope.split(' ').every((name) => consent.scopes.includes(name));
+    },
+
+    async remember(sub, clientId, scope) {
+      const id = idOf(sub, clientId);
+      const known = await consents.findOne({ id });
+      const scopes = [...new Set([...(known?.scopes ?? []), ...scope.split(' ')])];
+      if (scopes.length === known?.scopes.length) return;
+      const consent = { scopes, updatedAt: clock.now() };
+      if (await consents.updateOne({ id }, { set: consent })) return;
+      await consents.insert({ id, ...consent }).catch(async (error: unknown) => {
+        if (!(error instanceof UniqueViolation)) throw error;
+        // Of two at once the last one is remembered. Whatever is missing is asked for again.
+        await consents.updateOne({ id }, { set: consent });
+      });
+    },
+  };
+}
