@@ -156,6 +156,7 @@ export async function mountIdp(
       sessions,
       consents,
       cookies: createCookies(issuer),
+      readHint,
       clock,
       directory,
       tokens,

@@ -4,10 +4,13 @@ import { openToOrigins } from '../kernel/cors.js';
 import { access, type Scope } from '../kernel/http.js';
 import { type AuthorizePluginOptions, authorizePlugin } from './authorize/plugin.js';
 import type { Keys } from './keys.js';
+import { type LogoutPluginOptions, logoutPlugin } from './logout.js';
 import { providerMetadata } from './metadata.js';
+import type { Directory } from './model.js';
 import { introspectionPlugin, type TokensPluginOptions, tokensPlugin } from './tokens/plugin.js';
 
-export interface OidcPluginOptions extends AuthorizePluginOptions, TokensPluginOptions {
+export interface OidcPluginOptions extends AuthorizePluginOptions, LogoutPluginOptions, TokensPluginOptions {
+  directory: Directory;
   keys: Keys;
   /** Makes what answers with a text under these headers. */
   prepare(headers: Record<string, string>): PreparedAnswer;
@@ -27,6 +30,7 @@ const FORM_LIMIT = 16 * 1024;
 export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Promise<void> {
   await scope.register(formbody, { bodyLimit: FORM_LIMIT });
   await scope.register(authorizePlugin, options);
+  await scope.register(logoutPlugin, options);
   await scope.register(introspectionPlugin, options);
   await openToOrigins(scope, ['*'], async (open) => {
     publishDocuments(open, options);

@@ -45,10 +45,7 @@ export const oidcOptions = {
 };
 
 /** Any form. Repeated fields arrive as lists, and are refused where the request is judged. */
-export const AuthorizeBody = Type.Record(
-  Type.String(),
-  Type.Union([Type.String(), Type.Array(Type.String())]),
-);
+export const AnyForm = Type.Record(Type.String(), Type.Union([Type.String(), Type.Array(Type.String())]));
 
 /** A form as OAuth sends it. Repeated fields arrive as lists, which no field may be. */
 export const LoginBody = Type.Object(

@@ -8,7 +8,7 @@ import type { ConsentService } from '../consents.js';
 import { type Cookies, mountPath } from '../cookies.js';
 import { oidcErrors } from '../errors.js';
 import type { Directory, Principal } from '../model.js';
-import { AuthorizeBody, ConsentBody, LoginBody } from '../schemas.js';
+import { AnyForm, ConsentBody, LoginBody } from '../schemas.js';
 import type { SessionService, Visitor } from '../sessions.js';
 import { FORBIDDEN_PAGES, type Interaction, neededInteraction, promptsOf } from './interaction.js';
 import { showConsent, showSignIn } from './pages.js';
@@ -53,7 +53,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   });
 
   // A cross-site POST arrives without our cookie, so it becomes the same request by GET.
-  scope.post('/authorize', { config, schema: { body: AuthorizeBody } }, async (request, reply) => {
+  scope.post('/authorize', { config, schema: { body: AnyForm } }, async (request, reply) => {
     const search = new URLSearchParams();
     for (const [name, values] of Object.entries(request.body)) {
       for (const value of [values].flat()) search.append(name, value);

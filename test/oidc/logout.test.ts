@@ -1,0 +1,141 @@
+import t, { type Test } from 'tap';
+import type { Agent, Page } from '../kit/agent.js';
+import { auditOf } from '../kit/app.js';
+import { authorizePath, codeIn, idpApp, idpStore, type Parameters, search } from '../kit/idp.js';
+
+const HOUR = 3600_000;
+const LEFT = 'https://app.example.test/left?from=idp';
+
+/** A person who is signed in, and what the application knows of it. */
+async function signedIn(t: Test) {
+  const idp = await idpApp(t);
+  const client = await idp.createClient({ post_logout_redirect_uris: [LEFT] });
+  const human = await idp.makeHuman();
+  const { browser, page } = await idp.visit(client);
+  const signIn = async (browser: Agent, page: Page) => {
+    const end = await browser.submit(page, { handle: human.handle, password: human.password });
+    return (await idp.redeem(client, codeIn(end.location))).body.id_token as string;
+  };
+  const hint = await signIn(browser, page);
+  const origin = await idp.listen();
+  const logout = (more: Parameters = {}) => browser.open(`${origin}/logout?${search(more)}`);
+  const isSignedIn = async (who: Agent = browser) =>
+    (await who.open(origin + authorizePath(client, { prompt: 'none' }))).location?.includes('code=') === true;
+  return { idp, client, human, browser, hint, origin, logout, isSignedIn, signIn };
+}
+
+const isDone = (page: Page) => page.status === 200 && page.body.includes('You are signed out');
+
+t.test('an application signs its person out, and gets them back where it has registered', async (t) => {
+  const { idp, client, human, browser, hint, logout, isSignedIn } = await signedIn(t);
+  t.ok(await isSignedIn());
+  const state = 's&t="é\r\n';
+  const page = await logout({ id_token_hint: hint, post_logout_redirect_uri: LEFT, state });
+  t.equal(page.status, 303);
+  t.equal(page.location, `${LEFT}&state=${encodeURIComponent(state)}`);
+  t.match(page.headers.get('cache-control'), /no-store/);
+  t.notOk(await isSignedIn());
+  t.same(Object.keys(browser.cookies()), ['__Host-idp'], 'the cookie is gone');
+  const told = (await auditOf(await idpStore(t, idp))).filter(({ event }) => event === 'logout');
+  t.match(told, [{ subject: human.sub }]);
+  t.equal(told.length, 1);
+
+  const again = { id_token_hint: hint, client_id: client.id, post_logout_redirect_uri: LEFT };
+  t.equal((await logout(again)).location, LEFT, 'there is nothing to end any more');
+  t.ok(isDone(await logout({ id_token_hint: hint })), 'nowhere to go');
+});
+
+t.test('a hint does it without the cookie, by POST and when it has expired', async (t) => {
+  const { idp, hint, isSignedIn, signIn, client } = await signedIn(t);
+  const post = (form: Record<string, string>) => idp.request('POST', '/logout', { form });
+  const other = await idp.visit(client);
+  await signIn(other.browser, other.page);
+  idp.clock.advance(HOUR / 2);
+  t.ok((await isSignedIn()) && (await isSignedIn(other.browser)));
+  idp.clock.advance(HOUR / 2 + 1000);
+  const answer = await post({ id_token_hint: hint, post_logout_redirect_uri: LEFT, state: 's' });
+  t.match(answer, { status: 303, headers: { location: `${LEFT}&state=s` } });
+  t.notOk(await isSignedIn(), 'the session of the hint');
+  t.ok(await isSignedIn(other.browser), 'and no other');
+});
+
+t.test('a browser that somebody else uses by now keeps them signed in', async (t) => {
+  const { idp, client, browser, hint, origin, logout, isSignedIn } = await signedIn(t);
+  const { handle, password } = await idp.makeHuman();
+  const page = await browser.open(origin + authorizePath(client, { prompt: 'login' }));
+  await browser.submit(page, { handle, password });
+  t.equal((await logout({ id_token_hint: hint, post_logout_redirect_uri: LEFT })).location, LEFT);
+  t.ok(await isSignedIn());
+});
+
+t.test('without a hint the person is asked, and sent nowhere', async (t) => {
+  const { idp, client, human, browser, origin, logout, isSignedIn } = await signedIn(t);
+  for (const more of [
+    {},
+    { client_id: client.id, post_logout_redirect_uri: LEFT },
+    { post_logout_redirect_uri: 'https://evil.test/' },
+  ]) {
+    const page = await logout(more);
+    t.match(page.body, human.handle);
+    t.match(page.headers.get('content-security-policy'), /form-action 'self';.*frame-ancestors 'none'/);
+    t.equal(page.location, undefined);
+    t.ok(await isSignedIn());
+  }
+  const asked = await logout();
+  const { confirm } = asked.form().fields as { confirm: string };
+  const cookie = `__Host-idp-session=${browser.cookies()['__Host-idp-session']}`;
+  const post = (form: Record<string, string>, headers = { cookie }) =>
+    idp.request('POST', '/logout', { form, headers });
+  t.match(await post({ confirm: 'x' }), { status: 403 });
+  t.match(await post({ confirm: '' }), { status: 403 });
+  t.match(await post({}), { status: 303, headers: { location: '/logout?' } }, 'asked by GET');
+  t.match(await idp.request('POST', '/logout', { form: { confirm } }), { status: 303 }, 'without a cookie');
+  t.ok(await isSignedIn(), 'nothing of that has signed out');
+
+  const done = await browser.submit(asked);
+  t.ok(isDone(done));
+  t.equal(done.url, `${origin}/logout`);
+  t.notOk(await isSignedIn());
+  t.ok(isDone(await logout()), 'nobody is signed in');
+  t.ok(isDone(await browser.submit(asked)), 'twice');
+});
+
+t.test('[138] a wrong hint or a wrong address is an error page, and never a redirect', async (t) => {
+  const { idp, client, hint, logout, isSignedIn } = await signedIn(t);
+  const other = await idp.createClient({ post_logout_redirect_uris: ['https://other.example.test/'] });
+  const [header, payload, signature] = hint.split('.') as [string, string, string];
+  const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const claims = JSON.parse(Buffer.from(payload, 'base64url').toString());
+  const head = JSON.parse(Buffer.from(header, 'base64url').toString());
+  const uri = { post_logout_redirect_uri: LEFT };
+  const table: [string, Parameters][] = [
+    ['no token', { ...uri, id_token_hint: 'x' }],
+    ['empty', { ...uri, id_token_hint: '' }],
+    ['alg none', { ...uri, id_token_hint: `${encode({ alg: 'none' })}.${payload}.` }],
+    ['alg none, our kid', { ...uri, id_token_hint: `${encode({ ...head, alg: 'none' })}.${payload}.` }],
+    ['changed', { ...uri, id_token_hint: `${header}.${encode({ ...claims, sub: 'u_0' })}.${signature}` }],
+    ['another key', { ...uri, id_token_hint: `${encode({ ...head, kid: 'x' })}.${payload}.${signature}` }],
+    ['not registered', { id_token_hint: hint, post_logout_redirect_uri: 'https://evil.test/' }],
+    ['longer', { id_token_hint: hint, post_logout_redirect_uri: `${LEFT}&x` }],
+    ['empty address', { id_token_hint: hint, post_logout_redirect_uri: '' }],
+    ["another client's", { id_token_hint: hint, post_logout_redirect_uri: 'https://other.example.test/' }],
+    ['another client', { ...uri, id_token_hint: hint, client_id: other.id }],
+    ['no hint, not registered', { client_id: client.id, post_logout_redirect_uri: 'https://evil.test/' }],
+    ['no hint, unknown client', { client_id: 'cid_0', post_logout_redirect_uri: LEFT }],
+  ];
+  for (const [name, more] of table) {
+    const page = await logout(more);
+    t.equal(page.status, 400, name);
+    t.match(page.headers.get('content-type'), /html/);
+    t.equal(page.location, undefined);
+    const answer = await idp.request('POST', '/logout', { form: search(more) });
+    t.match(answer, { status: 400, body: { error: 'invalid_request' } }, name);
+  }
+  const twice = await idp.request('GET', `/logout?${search({ id_token_hint: hint })}&id_token_hint=${hint}`);
+  t.match(twice, { status: 400, body: { error: 'invalid_request' } });
+  t.equal((await idp.request('HEAD', `/logout?id_token_hint=${hint}`)).status, 404);
+  t.ok(await isSignedIn());
+
+  const foreign = await idpApp(t, { ed25519Seed: 'ab34'.repeat(16) });
+  t.equal((await foreign.request('GET', `/logout?id_token_hint=${hint}`)).status, 400, 'another provider');
+});
