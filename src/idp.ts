@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
 import { type IdentityProviderOptions, type ResolvedIdp, resolveIdp } from './idp-options.js';
+import { createPasswordChange } from './idp-password-change.js';
 import { preparedAnswer } from './kernel/answers.js';
 import { renderOAuth } from './kernel/errors.js';
 import { type Guard, openScope, rulesOf, type ScopeRules } from './kernel/http.js';
@@ -157,6 +158,7 @@ export async function mountIdp(
       consents,
       cookies: createCookies(issuer),
       readHint,
+      changePassword: createPasswordChange(people, { ...tools, ...hashing, principals }),
       clock,
       directory,
       tokens,

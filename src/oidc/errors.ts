@@ -9,6 +9,7 @@ export const oidcErrors = defineErrors({
   browser_basic: [400, 'HTTP Basic is for agents. A browser signs in with the form.'],
   invalid_client: [401, 'The client could not be authenticated.'],
   invalid_credentials: [401, 'The handle or the password is wrong.'],
+  sign_in_first: [401, 'Nobody is signed in here. Sign in at an application, then open this page again.'],
   invalid_token: [401, 'The access token is missing, expired or revoked.'],
   login_rejected: [403, 'The sign-in form was sent from somewhere else. Start again at the application.'],
   uri_too_long: [414, 'The address is longer than 8 KiB.'],

@@ -2,6 +2,7 @@ import formbody from '@fastify/formbody';
 import type { PreparedAnswer } from '../kernel/answers.js';
 import { openToOrigins } from '../kernel/cors.js';
 import { access, type Scope } from '../kernel/http.js';
+import { type AccountPluginOptions, accountPlugin } from './account.js';
 import { type AuthorizePluginOptions, authorizePlugin } from './authorize/plugin.js';
 import type { Keys } from './keys.js';
 import { type LogoutPluginOptions, logoutPlugin } from './logout.js';
@@ -9,7 +10,11 @@ import { providerMetadata } from './metadata.js';
 import type { Directory } from './model.js';
 import { introspectionPlugin, type TokensPluginOptions, tokensPlugin } from './tokens/plugin.js';
 
-export interface OidcPluginOptions extends AuthorizePluginOptions, LogoutPluginOptions, TokensPluginOptions {
+export interface OidcPluginOptions
+  extends AuthorizePluginOptions,
+    LogoutPluginOptions,
+    AccountPluginOptions,
+    TokensPluginOptions {
   directory: Directory;
   keys: Keys;
   /** Makes what answers with a text under these headers. */
@@ -31,6 +36,7 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
   await scope.register(formbody, { bodyLimit: FORM_LIMIT });
   await scope.register(authorizePlugin, options);
   await scope.register(logoutPlugin, options);
+  await scope.register(accountPlugin, options);
   await scope.register(introspectionPlugin, options);
   await openToOrigins(scope, ['*'], async (open) => {
     publishDocuments(open, options);

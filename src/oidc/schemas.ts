@@ -62,6 +62,16 @@ export const ConsentBody = Type.Object(
   { additionalProperties: false },
 );
 
+export const PasswordBody = Type.Object(
+  {
+    form: Type.String({ maxLength: 128 }),
+    current_password: Type.String({ maxLength: 4096 }),
+    password: Type.String({ maxLength: 4096 }),
+    password_confirm: Type.String({ maxLength: 4096 }),
+  },
+  { additionalProperties: false },
+);
+
 export const TokenAnswer = Type.Object({
   access_token: Type.String(),
   token_type: Type.Literal('Bearer'),

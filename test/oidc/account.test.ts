@@ -1,0 +1,109 @@
+import t, { type Test } from 'tap';
+import { auditOf, PASSWORD } from '../kit/app.js';
+import { authorizePath, codeIn, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
+
+const NEW = 'another long sentence of mine';
+const FILLED = { current_password: PASSWORD, password: NEW, password_confirm: NEW };
+
+async function signedIn(t: Test, idp?: IdpApp) {
+  const provider = idp ?? (await idpApp(t));
+  const [client, human] = [await provider.createClient(), await provider.makeHuman()];
+  const { browser, page } = await provider.visit(client, { scope: 'openid offline_access' });
+  const end = await browser.submit(page, { handle: human.handle, password: human.password });
+  const tokens = (await provider.redeem(client, codeIn(end.location))).body;
+  const origin = await provider.listen();
+  return { idp: provider, client, human, browser, tokens, origin, path: `${origin}/account/password` };
+}
+
+t.test('a person changes the password, and everything given out under the old one ends', async (t) => {
+  const { idp, client, human, browser, tokens, path, origin } = await signedIn(t);
+  const waiting = await idp.codeFor(client, human);
+  const other = await idp.visit(client);
+  await other.browser.submit(other.page, { handle: human.handle, password: PASSWORD });
+  const form = await browser.open(path);
+  t.equal(form.status, 200);
+  t.match(form.body, human.handle);
+  t.match(form.headers.get('content-security-policy'), /default-src 'none'.*frame-ancestors 'none'/);
+  const done = await browser.submit(form, FILLED);
+  t.match(done, { status: 200, url: `${path}/done` });
+  t.match(done.body, /changed/);
+
+  t.same(Object.keys(browser.cookies()), ['__Host-idp'], 'signed out');
+  for (const one of [browser, other.browser]) {
+    const page = await one.open(origin + authorizePath(client, { prompt: 'none' }));
+    t.match(page.location, /error=login_required/);
+  }
+  t.equal((await idp.userinfo(tokens.access_token)).status, 401);
+  t.equal((await idp.refresh(client, tokens.refresh_token)).status, 400);
+  t.equal((await idp.redeem(client, waiting)).status, 400);
+  t.equal((await idp.authorize(client, human)).status, 401, 'the old one is wrong');
+  t.equal((await idp.authorize(client, { ...human, password: NEW })).status, 302);
+  const events = await auditOf(await idpStore(t, idp));
+  t.match(
+    events.filter(({ event }) => event === 'password.changed'),
+    [{ subject: human.sub }],
+  );
+});
+
+t.test('the current password is asked again, and the new one is judged', async (t) => {
+  const { idp, client, human, browser, path } = await signedIn(t);
+  const form = await browser.open(path);
+  const table: [Record<string, string>, number, RegExp][] = [
+    [{ ...FILLED, current_password: 'wrong' }, 401, /current password is wrong/],
+    [{ ...FILLED, current_password: '' }, 401, /current password is wrong/],
+    [{ ...FILLED, password_confirm: 'different' }, 422, /differ/],
+    [{ ...FILLED, password: 'short', password_confirm: 'short' }, 422, /8/],
+    [{ ...FILLED, password: `agp_${NEW}`, password_confirm: `agp_${NEW}` }, 422, /agp_/],
+  ];
+  for (const [fields, status, sentence] of table) {
+    const page = await browser.submit(form, fields);
+    t.equal(page.status, status, JSON.stringify(fields));
+    t.match(page.body, sentence);
+    t.equal(page.headers.get('www-authenticate'), null, 'no challenge');
+    for (const value of Object.values(fields)) if (value) t.notOk(page.body.includes(`"${value}"`));
+  }
+  t.equal((await idp.authorize(client, human)).status, 302, 'nothing has changed');
+});
+
+t.test('[148] only pages of this session change a password', async (t) => {
+  const { idp, client, human, browser, path } = await signedIn(t);
+  const { form } = (await browser.open(path)).form().fields;
+  const mine = { form: form as string };
+  const stranger = await signedIn(t, idp);
+  const { form: theirs } = (await stranger.browser.open(path)).form().fields;
+  const cookie = `__Host-idp-session=${browser.cookies()['__Host-idp-session']}`;
+  const post = (form: Record<string, string>, headers: Record<string, string> = { cookie }) =>
+    idp.request('POST', '/account/password', { form: { ...FILLED, ...form }, headers });
+  t.match(await post({ form: theirs as string }), { status: 403, body: { error: 'login_rejected' } });
+  t.match(await post({ form: '' }), { status: 403 });
+  t.match(await post({}), { status: 400 });
+  for (const headers of [{}, { cookie: '__Host-idp-session=x' }]) {
+    t.match(await post(mine, headers), { status: 401, body: { error: 'sign_in_first' } });
+    const answer = await idp.request('GET', '/account/password', { headers });
+    t.match(answer, { status: 401, body: { error: 'sign_in_first' } });
+    t.equal(answer.headers['www-authenticate'], undefined);
+  }
+  t.equal((await idp.authorize(client, human)).status, 302);
+  t.equal((await post(mine)).status, 303);
+});
+
+t.test('of many changes at once one counts', async (t) => {
+  const { idp, client, human, browser, path } = await signedIn(t);
+  const { fields } = (await browser.open(path)).form();
+  const headers = { cookie: `__Host-idp-session=${browser.cookies()['__Host-idp-session']}` };
+  const passwords = Array.from({ length: 8 }, (_, index) => `${NEW} ${index}`);
+  const answers = await Promise.all(
+    passwords.map((password) => {
+      const form = { ...fields, current_password: PASSWORD, password, password_confirm: password };
+      return idp.request('POST', '/account/password', { form, headers });
+    }),
+  );
+  t.equal(answers.filter(({ status }) => status === 303).length, 1);
+  const works = await Promise.all(
+    passwords.map(async (password) => (await idp.authorize(client, { ...human, password })).status === 302),
+  );
+  t.same(
+    works,
+    answers.map(({ status }) => status === 303),
+  );
+});
