@@ -190,7 +190,7 @@ t.test('[81] pages: GET consumes nothing, a form gets a page, an application JSO
     });
   const short = await submit({ token, password: 'short' });
   t.equal(short.status, 400);
-  t.match(short.text, /role="alert"[^]*must be at least 8 bytes long[^]*<form/);
+  t.match(short.text, /role="alert"[\s\S]*must be at least 8 bytes long[\s\S]*<form/);
   const hostile = await submit({ token: `"><script>`, password: NEW });
   t.equal(hostile.status, 400);
   t.match(hostile.headers['content-type'], /^text\/html/);
