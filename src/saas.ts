@@ -205,7 +205,7 @@ export async function mountSaas(
     meterRequests(api, throttle.refusalOf);
     closeForMaintenance(api, settings);
     await openToOrigins(api, values.corsOrigin ?? [], async (open) => {
-      await open.register(authPlugin, { auth, exportOf });
+      await open.register(authPlugin, { auth, exportOf, home: publicUrl.get });
       await open.register(profilePlugin, { rename: directory.rename });
       await open.register(settingsPlugin, { settings });
       await open.register(billingPlugin, { billing });

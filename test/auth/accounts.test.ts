@@ -5,7 +5,7 @@ import { sessionCollection, userCollection } from '../../src/auth/store.js';
 import { customerCollection } from '../../src/billing/store.js';
 import { mailCollection } from '../../src/email/store.js';
 import { openStore } from '../../src/storage/open.js';
-import { auditOf, CHEAP, PASSWORD, storeOf } from '../kit/app.js';
+import { auditOf, basic, CHEAP, PASSWORD, SECRETS, storeOf } from '../kit/app.js';
 import { CHANGED, type MailedApp, MOVED, mailedApp, RESET, VERIFY, WELCOME } from './kit.js';
 
 const NEW = 'a different sentence entirely';
@@ -53,10 +53,7 @@ t.test('registration welcomes, and a verification link is sent on request', asyn
 
 t.test('emailNotifications switches the welcome off, and no security mail', async (t) => {
   const app = await mailedApp(t);
-  const headers = {
-    authorization: `Basic ${Buffer.from('operator:Ht4:wXc8:Rq1zLmKd').toString('base64')}`,
-    'x-requested-with': 'test',
-  };
+  const headers = { authorization: basic(), 'x-requested-with': 'test' };
   const settings = { emailNotifications: false, version: 0 };
   t.equal((await app.request('PATCH', '/admin/api/settings', { body: settings, headers })).status, 200);
   const { email } = await app.signUp();
@@ -117,6 +114,127 @@ t.test('[48][52] where addresses must be confirmed, no answer tells which are kn
     1,
     'nothing is sent to the owner of a taken address on behalf of others',
   );
+});
+
+t.test(
+  '[47][51] one plain address and nothing else, and an answer without anything of the inside',
+  async (t) => {
+    const app = await mailedApp(t);
+    const register = (email: string) => app.post('/auth/register', { email, password: PASSWORD });
+    for (const email of [
+      'a＠evil.test',
+      'victim@exam\u200bple.com',
+      'victim@example.com.',
+      'a@example.com,b@example.com',
+      '"quoted"@example.com',
+      'péter@example.com',
+      'a@bücher.example',
+      'a@b@example.com',
+      ' a@example.com',
+      'a@example.com\r\nBcc: b@example.com',
+      `${'a'.repeat(65)}@example.com`,
+    ]) {
+      t.equal((await register(email)).status, 400, JSON.stringify(email));
+    }
+    const { status, body } = await register('Victim@Example.com');
+    t.equal(status, 201);
+    t.same(Object.keys(body.data).sort(), ['accessToken', 'expiresIn', 'refreshToken', 'user']);
+    const shown = ['createdAt', 'email', 'emailVerified', 'id', 'name', 'subscription'];
+    t.same(Object.keys(body.data.user).sort(), shown);
+    t.equal(body.data.user.email, 'victim@example.com');
+    t.equal((await register('VICTIM@example.COM')).status, 409);
+  },
+);
+
+t.test('[50] registration can be closed, and so can everything, the admin area apart', async (t) => {
+  const app = await mailedApp(t);
+  const account = await app.signUp();
+  const headers = { authorization: basic(), 'x-requested-with': 'test' };
+  const set = async (body: object) =>
+    t.equal((await app.request('PATCH', '/admin/api/settings', { body, headers })).status, 200);
+  await set({ allowRegistration: false, version: 0 });
+  for (const more of [{}, { allowRegistration: true }, { name: 'x' }]) {
+    const answer = await app.post('/auth/register', {
+      email: 'new@example.test',
+      password: PASSWORD,
+      ...more,
+    });
+    t.match(answer, { status: 403, body: { error: { code: 'REGISTRATION_DISABLED' } } });
+  }
+  for (const path of ['/auth/register/', '/AUTH/register', '//auth/register', '/auth/%72egister/']) {
+    t.equal((await app.post(path, { email: 'new@example.test', password: PASSWORD })).status, 404, path);
+  }
+  await set({ maintenanceMode: true, version: 1 });
+  const closed = [
+    '/auth/login',
+    '/auth/forgot-password',
+    '/auth/reset-password',
+    '/auth/verify-email',
+    '/user/delete',
+  ];
+  for (const path of closed) t.equal((await app.post(path, {})).status, 503, path);
+  const page = await app.request('GET', '/api/auth/reset-password?token=x');
+  t.equal(page.status, 503);
+  t.match(page.headers['content-type'], /^text\/html/);
+  t.equal(await app.me(account), 503);
+  t.equal((await app.post('/auth/refresh', { refreshToken: account.refreshToken })).status, 200);
+  t.equal((await app.request('GET', '/admin', { headers })).status, 200);
+});
+
+t.test('[95] the admin area shows neither passwords nor tokens nor links', async (t) => {
+  const app = await mailedApp(t);
+  const account = await app.signUp();
+  await app.post('/auth/forgot-password', { email: account.email });
+  const link = await app.tokenIn(RESET);
+  const user = await userCollection(await storeOf(t, app)).findOne({ id: account.id });
+  for (const path of ['/admin', '/admin/api/settings']) {
+    const { status, text } = await app.request('GET', path, { headers: { authorization: basic() } });
+    t.equal(status, 200);
+    for (const secret of [
+      user?.passwordHash,
+      user?.resetHash,
+      link,
+      account.refreshToken,
+      PASSWORD,
+      SECRETS.paymentWebhookSecret,
+    ]) {
+      t.notOk(text.includes(String(secret)), path);
+    }
+  }
+});
+
+t.test('[27] the audit knows who did what from where, and no secret', async (t) => {
+  const app = await mailedApp(t);
+  const { email, accessToken: token, id } = await app.signUp();
+  await app.post('/auth/forgot-password', { email });
+  const reset = await app.tokenIn(RESET);
+  await app.post('/user/email', { email: 'new@example.test', password: 'wrong' }, { token });
+  await app.post('/user/email', { email: 'new@example.test', password: PASSWORD }, { token });
+  const change = await app.tokenIn(VERIFY);
+  await app.post('/auth/verify-email', { token: change });
+  await app.post('/user/password', { currentPassword: 'wrong', newPassword: NEW }, { token });
+  await app.post('/user/password', { currentPassword: PASSWORD, newPassword: NEW }, { token });
+  await app.post('/user/delete', { password: 'wrong' }, { token });
+  await app.post('/user/delete', { password: NEW }, { token });
+  const records = await auditOf(await storeOf(t, app));
+  t.same(
+    records.map(({ event }) => event).sort(),
+    [
+      'user.registered',
+      'password.forgotten',
+      'email.change-refused',
+      'email.change-asked',
+      'email.changed',
+      'password.change-refused',
+      'password.changed',
+      'user.deletion-refused',
+      'user.closed',
+      'user.deleted',
+    ].sort(),
+  );
+  for (const record of records) t.match(record, { subject: id, ip: '127.0.0.1', at: Number });
+  const all = JSON.stringify(records);
+  for (const secret of [PASSWORD, NEW, reset, change, token, email]) t.notOk(all.includes(secret));
 });
 
 t.test('[83] a new password asks for the old one, and ends the other sessions at once', async (t) => {
