@@ -1,5 +1,6 @@
 import type { FastifyInstance, onRequestHookHandler } from 'fastify';
 import fp from 'fastify-plugin';
+import { createFormTokens } from './admin/forms.js';
 import { createAdminGuard } from './admin/guard.js';
 import { adminPlugin } from './admin/plugin.js';
 import { createTokenKind } from './auth/jwt.js';
@@ -222,7 +223,9 @@ export async function mountSaas(
       wantsPage(headers.accept) ? renderErrorPage(error, requestId) : renderEnvelope(error, requestId);
     await openScope(fastify, { ...rules, prefix: adminPath, renderError: renderAdmin }, async (admin) => {
       admin.addHook('onRequest', startJobs);
-      await admin.register(adminPlugin, { users: directory, sessions, webhookEvents, settings });
+      const { adminUsername, adminPassword = '' } = values;
+      const formTokens = createFormTokens({ secret: `${adminUsername}:${adminPassword}`, clock });
+      await admin.register(adminPlugin, { users: directory, sessions, webhookEvents, settings, formTokens });
       await admin.register(settingsAdminPlugin, { settings });
     });
   }
