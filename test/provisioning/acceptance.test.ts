@@ -2,6 +2,8 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { systemRandom } from '../../src/kernel/secrets.js';
+import { createLinks } from '../../src/provisioning/links.js';
 import { principalCollection } from '../../src/provisioning/store.js';
 import { openStore } from '../../src/storage/open.js';
 import { type Answer, basic, PASSWORD, parseJson } from '../kit/app.js';
@@ -10,8 +12,10 @@ import {
   ADMIN_TOKEN,
   authorizePath,
   CALLBACK,
+  ISSUER,
   idpApp,
   idpOptions,
+  idpStore,
   type RegisteredClient,
 } from '../kit/idp.js';
 import { compiled, startProgram } from '../kit/process.js';
@@ -112,6 +116,76 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
     }
   });
 }
+
+t.test('[131][133][137] what happens while the password is hashed decides, too', async (t) => {
+  const clock = fakeClock();
+  const idp = await idpApp(t, { clock });
+  const principals = principalCollection(await idpStore(t, idp));
+  let meanwhile = async (): Promise<unknown> => undefined;
+  const hash = async () => {
+    await meanwhile();
+    return 'a hash';
+  };
+  const links = createLinks(principals, {
+    audit: { record: async () => undefined },
+    clock,
+    random: systemRandom,
+    passwords: { problem: () => null, hash },
+    passwordPolicy: { judge: async () => undefined },
+    throttle: { count: async () => undefined, trust: async () => undefined },
+    issuer: () => ISSUER,
+  });
+  const invite = (handle: string) => idp.admin('POST', '/v1/invites', { handle, days: 1 });
+  const happenings: Record<string, (sub: string) => Promise<unknown>> = {
+    expired: async () => clock.advance(86_400_000),
+    invited: () => invite('invited'),
+    disabled: (sub) => idp.admin('POST', `/v1/principals/${sub}/disable`),
+  };
+  const from = { ip: '192.0.2.1', isGone: () => false };
+  for (const [handle, happen] of Object.entries(happenings)) {
+    const token = (await invite(handle)).body.invite_url.split('/').at(-1);
+    const { id = '' } = (await principals.findOne({ handle })) ?? {};
+    meanwhile = () => happen(id);
+    await t.rejects(links.accept(token, { password: PASSWORD, confirmation: undefined }, from), {
+      code: 'link_spent',
+    });
+    const stored = await principals.findOne({ handle });
+    t.match(stored, { state: handle === 'disabled' ? 'disabled' : 'invited' }, handle);
+    t.equal(stored?.passwordHash, undefined, handle);
+  }
+});
+
+t.test('[129][137] whoever accepts while they are invited anew keeps the account', async (t) => {
+  const idp = await idpApp(t);
+  const principals = principalCollection(await idpStore(t, idp));
+  const client = await idp.createClient();
+  const { body } = await idp.admin('POST', '/v1/invites', { handle: HANDLE });
+  const path = new URL(body.invite_url).pathname;
+  const accept = () => idp.request('POST', path, { body: { password: PASSWORD } });
+  const slow = new Proxy(principals, {
+    get: (target, name: keyof typeof principals) =>
+      name === 'findOne'
+        ? async (where: Parameters<typeof target.findOne>[0]) => {
+            const found = await target.findOne(where);
+            t.equal((await accept()).status, 201);
+            return found;
+          }
+        : target[name].bind(target),
+  });
+  const links = createLinks(slow, {
+    audit: { record: async () => undefined },
+    clock: idp.clock,
+    random: systemRandom,
+    passwords: { problem: () => null, hash: async () => 'a hash' },
+    passwordPolicy: { judge: async () => undefined },
+    throttle: { count: async () => undefined, trust: async () => undefined },
+    issuer: () => ISSUER,
+  });
+  const from = { ip: '192.0.2.1', isGone: () => false };
+  await t.rejects(links.invite({ handle: HANDLE }, from), { code: 'handle_taken' });
+  t.equal((await principals.findOne({ handle: HANDLE }))?.linkHash, undefined, 'and no link leads to it');
+  t.equal((await idp.authorize(client, { sub: '', handle: HANDLE, password: PASSWORD })).status, 302);
+});
 
 async function post(url: string, body: object) {
   const response = await fetch(url, {
