@@ -185,8 +185,9 @@ async function ask(url: string, init: RequestInit = {}): Promise<Response> {
   try {
     return await fetch(url, { ...init, redirect: 'manual', signal: AbortSignal.timeout(PATIENCE) });
   } catch (error) {
-    const { cause, message } = error as Error & { cause?: { code?: string } };
-    throw new LoginFailed(`${new URL(url).origin} cannot be reached: ${cause?.code ?? message}.`);
+    const { cause, message } = error as Error & { cause?: { code?: string; message?: string } };
+    const reason = cause?.code ?? cause?.message ?? message;
+    throw new LoginFailed(`${new URL(url).origin} cannot be reached: ${reason}.`);
   }
 }
 

@@ -1,13 +1,12 @@
 import type { FastifyInstance, onRequestHookHandler } from 'fastify';
 import fp from 'fastify-plugin';
+import { createFormTokens } from './admin/forms.js';
 import { createAdminGuard } from './admin/guard.js';
 import { adminPlugin } from './admin/plugin.js';
-import { createTokenKind } from './auth/jwt.js';
-import { authPlugin } from './auth/plugin.js';
-import { createAuth } from './auth/service.js';
+import type { AuthEvents } from './auth/events.js';
+import { authPlugin } from './auth/plugin/index.js';
 import type { Identity } from './auth/sessions.js';
 import { sessionCollection, userCollection } from './auth/store.js';
-import { createSessionTokens } from './auth/tokens.js';
 import { createUserDirectory, type UserDirectory } from './auth/users.js';
 import { createGateway } from './billing/gateway.js';
 import { billingPlugin, webhookPlugin } from './billing/plugin.js';
@@ -20,17 +19,20 @@ import { mailCollection } from './email/store.js';
 import { loadTemplates } from './email/templates.js';
 import { openToOrigins } from './kernel/cors.js';
 import { renderEnvelope } from './kernel/errors.js';
-import { openScope, type ScopeRules } from './kernel/http.js';
-import { renderErrorPage, wantsPage } from './kernel/pages.js';
+import { openScope, rulesOf, type ScopeRules } from './kernel/http.js';
+import { isForm, renderErrorPage, wantsPage } from './kernel/pages.js';
 import { createPasswords } from './kernel/passwords.js';
 import { createPasswordPolicy } from './kernel/passwords-common.js';
 import { ok } from './kernel/schemas.js';
+import { createAfterwards } from './ops/afterwards.js';
 import { createAudit } from './ops/audit.js';
+import { createEvents, type Subscription } from './ops/events.js';
 import { healthPlugin } from './ops/health.js';
 import { createJobs } from './ops/jobs.js';
 import { createThrottle } from './ops/throttle.js';
 import { meterRequests } from './ops/throttle-requests.js';
 import { profilePlugin } from './profile/plugin.js';
+import { createAccounts } from './saas-accounts.js';
 import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './saas-options.js';
 import { closeForMaintenance, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
 import { createSettings } from './settings/service.js';
@@ -45,7 +47,11 @@ export interface SaasDecorator {
   /** For a host's own routes: `onRequest: fastify.saas.requireUser` sets `request.saas` or throws a 401. */
   requireUser: (request: UserRequest) => Promise<void>;
   users: Pick<UserDirectory, 'find' | 'create'>;
+  /** What has happened, told once, after its commit, in the process that committed it. */
+  events: Readonly<Subscription<SaasEvents>>;
 }
+
+export type SaasEvents = AuthEvents;
 
 /** What of a request it needs and sets, whatever server and logger the host has. */
 interface UserRequest {
@@ -99,34 +105,6 @@ export async function mountSaas(
   const passwordPolicy = createPasswordPolicy(config.production, (message) => fastify.log.warn(message));
   const directory = createUserDirectory({ users, passwords, passwordPolicy, siteName, audit, clock, random });
   const listed = (secret: string | undefined) => (secret === undefined ? [] : [secret]);
-  const refreshSecrets: [string, ...string[]] = [
-    values.jwtRefreshSecret,
-    ...listed(values.jwtRefreshSecretPrevious),
-  ];
-  const accessSecrets = [values.jwtAccessSecret, ...listed(values.jwtAccessSecretPrevious)];
-  const auth = createAuth({
-    users,
-    sessions,
-    tokens: createSessionTokens({
-      access: await createTokenKind('at+jwt', accessSecrets),
-      refresh: await createTokenKind('rt+jwt', refreshSecrets),
-      refreshSecrets,
-      accessTtl: values.accessTokenTtl,
-      issuer: publicUrl.get,
-      clock,
-      random,
-    }),
-    passwords,
-    passwordPolicy,
-    throttle,
-    audit,
-    clock,
-    random,
-    registrationAllowed: async () => (await settings.current()).allowRegistration,
-    siteName,
-    refreshTtl: values.refreshTokenTtl,
-    sessionMaxAge: values.sessionMaxAge,
-  });
   const webhook = createWebhook({
     secrets: [...listed(values.paymentWebhookSecret), ...listed(values.paymentWebhookSecretPrevious)],
     events: webhookEvents,
@@ -157,7 +135,8 @@ export async function mountSaas(
     async holds({ userId, is, reaches }) {
       const user = await users.findOne({ id: userId });
       if (!user) return 'never';
-      const versions: Record<string, number> = { passwordVersion: user.passwordVersion };
+      const { passwordVersion, emailVersion = 0 } = user;
+      const versions: Record<string, number> = { passwordVersion, emailVersion };
       return (versions[is] ?? 0) >= reaches ? 'yes' : 'not-yet';
     },
     nudge: () => void jobs.runNow('mail'),
@@ -173,10 +152,33 @@ export async function mountSaas(
     done();
   };
   fastify.addHook('onListen', async () => jobs.start());
+  const afterwards = createAfterwards(fastify.log);
   fastify.addHook('onClose', async () => {
+    await afterwards.settled();
     await jobs.stop();
     await email.close();
   });
+
+  const { emit, events } = createEvents<SaasEvents>({ clock, random, log: fastify.log });
+  const { auth, exportOf } = await createAccounts(
+    { config, seams },
+    {
+      users,
+      sessions,
+      passwords,
+      passwordPolicy,
+      siteName,
+      audit,
+      throttle,
+      settings,
+      billing,
+      email,
+      jobs,
+      afterwards,
+      emit,
+      publicUrl,
+    },
+  );
 
   const requireUser = async (request: UserRequest): Promise<void> => {
     request.saas = await auth.authenticate(request.headers.authorization);
@@ -188,7 +190,7 @@ export async function mountSaas(
     throttle,
   });
   const { find, create } = directory;
-  fastify.decorate('saas', Object.freeze({ requireUser, users: Object.freeze({ find, create }) }));
+  fastify.decorate('saas', Object.freeze({ requireUser, users: Object.freeze({ find, create }), events }));
   fastify.decorateRequest('saas');
 
   const rules = {
@@ -198,15 +200,18 @@ export async function mountSaas(
     own404: true,
     inHostLog: surroundings === undefined,
   };
-  const renderJson: ScopeRules['renderError'] = (error, _request, requestId) =>
-    renderEnvelope(error, requestId);
+  // Pages are what a GET of them and the forms on them get; applications use the same paths.
+  const renderApi: ScopeRules['renderError'] = (error, request, requestId) =>
+    rulesOf(request.routeOptions).page && (request.method === 'GET' || isForm(request))
+      ? renderErrorPage(error, requestId)
+      : renderEnvelope(error, requestId);
 
-  await openScope(fastify, { ...rules, prefix, renderError: renderJson }, async (api) => {
+  await openScope(fastify, { ...rules, prefix, renderError: renderApi }, async (api) => {
     api.addHook('onRequest', startJobs);
     meterRequests(api, throttle.refusalOf);
     closeForMaintenance(api, settings);
     await openToOrigins(api, values.corsOrigin ?? [], async (open) => {
-      await open.register(authPlugin, { auth });
+      await open.register(authPlugin, { auth, exportOf, home: publicUrl.get });
       await open.register(profilePlugin, { rename: directory.rename });
       await open.register(settingsPlugin, { settings });
       await open.register(billingPlugin, { billing });
@@ -219,7 +224,9 @@ export async function mountSaas(
       wantsPage(headers.accept) ? renderErrorPage(error, requestId) : renderEnvelope(error, requestId);
     await openScope(fastify, { ...rules, prefix: adminPath, renderError: renderAdmin }, async (admin) => {
       admin.addHook('onRequest', startJobs);
-      await admin.register(adminPlugin, { users: directory, sessions, webhookEvents, settings });
+      const { adminUsername, adminPassword = '' } = values;
+      const formTokens = createFormTokens({ secret: `${adminUsername}:${adminPassword}`, clock });
+      await admin.register(adminPlugin, { users: directory, sessions, webhookEvents, settings, formTokens });
       await admin.register(settingsAdminPlugin, { settings });
     });
   }

@@ -14,13 +14,13 @@ export function createConsentService(consents: Consents, clock: Clock): ConsentS
   return {
     async covers(sub, clientId, scope) {
       const consent = await consents.findOne({ id: idOf(sub, clientId) });
-      return consent !== null && scope.split(' ').every((name) => consent.scopes.includes(name));
+      return consent !== null && namesIn(scope).every((name) => consent.scopes.includes(name));
     },
 
     async remember(sub, clientId, scope) {
       const id = idOf(sub, clientId);
       const known = await consents.findOne({ id });
-      const scopes = [...new Set([...(known?.scopes ?? []), ...scope.split(' ')])];
+      const scopes = [...new Set([...(known?.scopes ?? []), ...namesIn(scope)])];
       if (scopes.length === known?.scopes.length) return;
       const consent = { scopes, updatedAt: clock.now() };
       if (await consents.updateOne({ id }, { set: consent })) return;
@@ -32,3 +32,5 @@ export function createConsentService(consents: Consents, clock: Clock): ConsentS
     },
   };
 }
+
+const namesIn = (scope: string): string[] => scope.split(' ').filter((name) => name !== '');

@@ -2,6 +2,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Clock } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import type { Store } from '../storage/collection.js';
+import { firstOf } from '../storage/pages.js';
 
 /** Who did what, when, from where and with what result. Never a secret. */
 export interface AuditRecord {
@@ -23,7 +24,11 @@ export interface Audit {
    * not make it look undone. Then the log says what was lost.
    */
   record(entry: Omit<AuditRecord, 'id' | 'at'>): Promise<void>;
+  /** What concerns a user, principal or client, the newest first. */
+  listOf(subject: string): Promise<AuditRecord[]>;
 }
+
+const MOST_LISTED = 10_000;
 
 export function createAudit(
   store: Store,
@@ -37,5 +42,7 @@ export function createAudit(
         .insert(record)
         .catch((err: unknown) => log.error({ err, record }, 'an audit record was lost'));
     },
+
+    listOf: (subject) => firstOf(records, { where: { subject }, sort: 'id', desc: true }, MOST_LISTED),
   };
 }

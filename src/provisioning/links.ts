@@ -49,7 +49,7 @@ export interface Links {
 }
 
 export interface LinkDependencies extends Dependencies {
-  passwords: Passwords;
+  passwords: Pick<Passwords, 'problem' | 'hash'>;
   passwordPolicy: PasswordPolicy;
   throttle: Pick<Throttle, 'count' | 'trust'>;
   issuer(): string;

@@ -56,7 +56,7 @@ export interface Principals {
 }
 
 export interface Dependencies {
-  audit: Audit;
+  audit: Pick<Audit, 'record'>;
   clock: Clock;
   random: Random;
 }

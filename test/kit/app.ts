@@ -76,6 +76,8 @@ export function testOptions(folder: string) {
     host: '127.0.0.1',
     port: 0,
     logLevel: 'silent',
+    // Nobody listens there: mails stay in the outbox, unless a test has a mail server.
+    emailSmtpUrl: 'smtp://127.0.0.1:9',
     ...SECRETS,
   } as const satisfies CreateServerOptions;
 }

@@ -12,7 +12,7 @@ import { AnyForm, ConsentBody, LoginBody } from '../schemas.js';
 import type { SessionService, Visitor } from '../sessions.js';
 import { FORBIDDEN_PAGES, type Interaction, neededInteraction, promptsOf } from './interaction.js';
 import { showConsent, showSignIn } from './pages.js';
-import { type AuthorizationRequest, readParameters } from './request.js';
+import { type AuthorizationRequest, isParameter, readParameters } from './request.js';
 import type { Authorization, Resumed } from './service.js';
 
 export interface AuthorizePluginOptions {
@@ -56,6 +56,8 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   scope.post('/authorize', { config, schema: { body: AnyForm } }, async (request, reply) => {
     const search = new URLSearchParams();
     for (const [name, values] of Object.entries(request.body)) {
+      // An address is kept in histories and logs: nothing gets into it that nobody asks for.
+      if (!isParameter(name)) continue;
       for (const value of [values].flat()) search.append(name, value);
     }
     return reply.redirect(`${mountPath(issuer())}/authorize?${search}`, 303);
