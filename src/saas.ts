@@ -1,5 +1,6 @@
 import type { FastifyInstance, onRequestHookHandler } from 'fastify';
 import fp from 'fastify-plugin';
+import { createFormTokens } from './admin/forms.js';
 import { createAdminGuard } from './admin/guard.js';
 import { adminPlugin } from './admin/plugin.js';
 import type { AuthEvents } from './auth/events.js';
@@ -20,6 +21,8 @@ import { openToOrigins } from './kernel/cors.js';
 import { renderEnvelope } from './kernel/errors.js';
 import { openScope, rulesOf, type ScopeRules } from './kernel/http.js';
 import { isForm, renderErrorPage, wantsPage } from './kernel/pages.js';
+import { createPasswords } from './kernel/passwords.js';
+import { createPasswordPolicy } from './kernel/passwords-common.js';
 import { ok } from './kernel/schemas.js';
 import { createAfterwards } from './ops/afterwards.js';
 import { createAudit } from './ops/audit.js';
@@ -43,7 +46,7 @@ import { announce, answerRules, inHost, type Surroundings } from './surroundings
 export interface SaasDecorator {
   /** For a host's own routes: `onRequest: fastify.saas.requireUser` sets `request.saas` or throws a 401. */
   requireUser: (request: UserRequest) => Promise<void>;
-  users: Pick<UserDirectory, 'find'>;
+  users: Pick<UserDirectory, 'find' | 'create'>;
   /** What has happened, told once, after its commit, in the process that committed it. */
   events: Readonly<Subscription<SaasEvents>>;
 }
@@ -97,7 +100,10 @@ export async function mountSaas(
     limits: seams.limits,
   });
   const settings = createSettings({ store, clock });
-  const directory = createUserDirectory(users, clock);
+  const siteName = async () => (await settings.current()).siteName;
+  const passwords = createPasswords(random, seams.hashing);
+  const passwordPolicy = createPasswordPolicy(config.production, (message) => fastify.log.warn(message));
+  const directory = createUserDirectory({ users, passwords, passwordPolicy, siteName, audit, clock, random });
   const listed = (secret: string | undefined) => (secret === undefined ? [] : [secret]);
   const webhook = createWebhook({
     secrets: [...listed(values.paymentWebhookSecret), ...listed(values.paymentWebhookSecretPrevious)],
@@ -159,6 +165,9 @@ export async function mountSaas(
     {
       users,
       sessions,
+      passwords,
+      passwordPolicy,
+      siteName,
       audit,
       throttle,
       settings,
@@ -168,7 +177,6 @@ export async function mountSaas(
       afterwards,
       emit,
       publicUrl,
-      log: fastify.log,
     },
   );
 
@@ -181,10 +189,8 @@ export async function mountSaas(
     audit,
     throttle,
   });
-  fastify.decorate(
-    'saas',
-    Object.freeze({ requireUser, users: Object.freeze({ find: directory.find }), events }),
-  );
+  const { find, create } = directory;
+  fastify.decorate('saas', Object.freeze({ requireUser, users: Object.freeze({ find, create }), events }));
   fastify.decorateRequest('saas');
 
   const rules = {
@@ -218,7 +224,9 @@ export async function mountSaas(
       wantsPage(headers.accept) ? renderErrorPage(error, requestId) : renderEnvelope(error, requestId);
     await openScope(fastify, { ...rules, prefix: adminPath, renderError: renderAdmin }, async (admin) => {
       admin.addHook('onRequest', startJobs);
-      await admin.register(adminPlugin, { users: directory, sessions, webhookEvents, settings });
+      const { adminUsername, adminPassword = '' } = values;
+      const formTokens = createFormTokens({ secret: `${adminUsername}:${adminPassword}`, clock });
+      await admin.register(adminPlugin, { users: directory, sessions, webhookEvents, settings, formTokens });
       await admin.register(settingsAdminPlugin, { settings });
     });
   }

@@ -1,11 +1,11 @@
 import type { Origin } from '../kernel/http.js';
 import type { User } from '../kernel/schemas.js';
-import { newId } from '../kernel/secrets.js';
 import { nullIfTaken, UniqueViolation } from '../storage/collection.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
 import type { NewPasswords } from './new-password.js';
+import { newUserDocument } from './new-users.js';
 import type { SessionService, Tokens } from './sessions.js';
 import { isClosed, type UserDocument, userView } from './store.js';
 
@@ -44,20 +44,7 @@ export interface RegistrationDependencies
 }
 
 export function createRegistration(deps: RegistrationDependencies): Registration {
-  const { users, mails, newPasswords, throttle, audit, clock, random } = deps;
-
-  const makeUser = (email: string, passwordHash: string, name: string | undefined): UserDocument => ({
-    id: newId('usr_', clock, random),
-    email: email.toLowerCase(),
-    ...(name ? { name } : {}),
-    passwordHash,
-    passwordVersion: 1,
-    emailVerified: false,
-    sessionEpoch: 0,
-    subscriptionStatus: 'none',
-    subscriptionPlan: 'free',
-    createdAt: clock.now(),
-  });
+  const { users, mails, newPasswords, throttle, audit, clock } = deps;
 
   const announce = (user: UserDocument) =>
     deps.emit('user.registered', { userId: user.id, user: userView(user) });
@@ -88,7 +75,8 @@ export function createRegistration(deps: RegistrationDependencies): Registration
       await newPasswords.judge(password, email);
       await throttle.count(authLimits.register, origin.ip);
       // Hashed before the address is looked at: a known one takes as long as a new one.
-      const user = makeUser(email, await deps.passwords.hash(password, origin.isGone), name);
+      const passwordHash = await deps.passwords.hash(password, origin.isGone);
+      const user = newUserDocument({ email, name, passwordHash, emailVerified: false }, clock.now(), deps);
       if (deps.verificationRequired) {
         await registerUnseen(user, origin);
         return null;
