@@ -29,6 +29,7 @@ export interface RegistrationDependencies
     | 'mails'
     | 'emit'
     | 'audit'
+    | 'passwords'
     | 'throttle'
     | 'afterwards'
     | 'clock'
@@ -71,24 +72,26 @@ export function createRegistration(deps: RegistrationDependencies): Registration
     async register({ email, password, name }, origin) {
       if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
       newPasswords.check(password);
+      await newPasswords.judge(password, email);
       await throttle.count(authLimits.register, origin.ip);
       // Hashed before the address is looked at: a known one takes as long as a new one.
-      const passwordHash = await newPasswords.hash(password, email, origin);
+      const passwordHash = await deps.passwords.hash(password, origin.isGone);
       const user = newUserDocument({ email, name, passwordHash, emailVerified: false }, clock.now(), deps);
       if (deps.verificationRequired) {
         await registerUnseen(user, origin);
         return null;
       }
+      if (await users.findOne({ email: user.email })) throw authErrors.EMAIL_TAKEN();
+      // The account last: what fails before it leaves nothing behind that counts, and nothing that counts fails after it.
+      const session = await deps.begin(user);
       await users.insert(user).catch((error: unknown) => {
         throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
       });
       announce(user);
-      // These share one commit.
-      const [session] = await Promise.all([
-        deps.begin(user, 'user.registered', origin),
-        throttle.trust(user.email, origin.ip),
-        mails.welcome(user),
-      ]);
+      await audit.record({ event: 'user.registered', subject: user.id, ip: origin.ip });
+      deps.afterwards.run('welcome', async () => {
+        await Promise.all([throttle.trust(user.email, origin.ip), mails.welcome(user)]);
+      });
       return session;
     },
   };
