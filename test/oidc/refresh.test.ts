@@ -143,6 +143,16 @@ t.test('scope may be narrowed and never widened; the refresh token keeps all of 
   t.equal((await idp.refresh(client, bare.refresh_token, { scope: '' })).body.scope, OFFLINE.scope);
 });
 
+t.test('of those who ask for different scopes at once, all get what the first one got', async (t) => {
+  const idp = await idpApp(t);
+  const { client, refreshToken } = await family(idp);
+  const scopes = ['openid', 'profile', 'openid profile', undefined];
+  const answers = await Promise.all(scopes.map((scope) => idp.refresh(client, refreshToken, { scope })));
+  t.same(new Set(answers.map(({ status }) => status)), new Set([200]));
+  t.equal(new Set(answers.map(({ body }) => body.scope)).size, 1);
+  t.equal(new Set(answers.map(({ body }) => body.access_token)).size, 1);
+});
+
 t.test('a refresh token is bound to its client, with a secret or without', async (t) => {
   const idp = await idpApp(t);
   for (const more of [{}, { public: true }]) {

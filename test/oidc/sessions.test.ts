@@ -125,7 +125,7 @@ t.test(
       'x'.repeat(75),
       '',
       `${'0'.repeat(32)}${'x'.repeat(43)}`,
-      `${cookies[name]?.slice(0, 32)}${'x'.repeat(43)}`,
+      `${browser.cookies()[name]?.slice(0, 32)}${'x'.repeat(43)}`,
     ]) {
       const cookie = `${name}=${value}`;
       const answer = await idp.request('GET', authorizePath(client), { headers: { cookie } });
