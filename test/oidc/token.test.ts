@@ -445,7 +445,8 @@ t.test('[22][72][167] userinfo takes a living access token, in the header or in 
 t.test('[32] the database and its log hold no secret in the clear', async (t) => {
   const idp = await idpApp(t);
   const human = await idp.makeHuman();
-  const { client, agent, code, tokens } = await flow(idp, { scope: 'openid email' });
+  const { client, agent, code, tokens } = await flow(idp, { scope: 'openid email offline_access' });
+  const { body: next } = await idp.refresh(client, tokens.refresh_token);
   const bound = await idp.codeFor(client, agent, S256);
   t.equal((await idp.redeem(client, bound, { code_verifier: VERIFIER })).status, 200);
   const unused = await idp.codeFor(client, agent);
@@ -456,6 +457,7 @@ t.test('[32] the database and its log hold no secret in the clear', async (t) =>
   const dump = Buffer.concat(files.map((file) => readFileSync(file)));
   const secrets = [
     ...[code, bound, unused, codeIn(end.location), tokens.access_token, client.secret as string],
+    ...[tokens, next].flatMap((issued) => [issued.access_token.slice(35), issued.refresh_token.slice(35)]),
     ...[agent.password, human.password, page.form().fields['interaction'] as string, ADMIN_TOKEN, VERIFIER],
     ...Object.values(browser.cookies()),
   ];
