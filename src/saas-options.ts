@@ -2,6 +2,7 @@ import type { Static } from 'typebox';
 import { adminOptions } from './admin/schemas.js';
 import { authOptions } from './auth/schemas.js';
 import { billingOptions } from './billing/schemas.js';
+import { emailOptions } from './email/schemas.js';
 import { type Clock, systemClock } from './kernel/clock.js';
 import type { Report } from './kernel/configuration-error.js';
 import { defineOptions, option, type Resolved, resolveOptions } from './kernel/options.js';
@@ -35,6 +36,7 @@ export const saasSchema = defineOptions({
   ...authOptions,
   ...billingOptions,
   ...adminOptions,
+  ...emailOptions,
 });
 export type SaasConfiguration = Static<typeof saasSchema>;
 

@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, onRequestHookHandler } from 'fastify';
 import fp from 'fastify-plugin';
 import { createAdminGuard } from './admin/guard.js';
 import { adminPlugin } from './admin/plugin.js';
@@ -14,6 +14,10 @@ import { billingPlugin, webhookPlugin } from './billing/plugin.js';
 import { createBilling } from './billing/service.js';
 import { customerCollection, webhookEventCollection } from './billing/store.js';
 import { createWebhook } from './billing/webhook.js';
+import { openTransport } from './email/outlet.js';
+import { createEmail } from './email/service.js';
+import { mailCollection } from './email/store.js';
+import { loadTemplates } from './email/templates.js';
 import { openToOrigins } from './kernel/cors.js';
 import { renderEnvelope } from './kernel/errors.js';
 import { openScope, type ScopeRules } from './kernel/http.js';
@@ -22,6 +26,7 @@ import { createPasswords } from './kernel/passwords.js';
 import { ok } from './kernel/schemas.js';
 import { createAudit } from './ops/audit.js';
 import { healthPlugin } from './ops/health.js';
+import { createJobs } from './ops/jobs.js';
 import { profilePlugin } from './profile/plugin.js';
 import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './saas-options.js';
 import { closeForMaintenance, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
@@ -128,6 +133,38 @@ export async function mountSaas(
     clock,
   });
 
+  const jobs = createJobs(store, { clock, random, log: fastify.log });
+  const email = createEmail({
+    mails: mailCollection(store),
+    templates: loadTemplates(values.emailTemplateDir),
+    transport: openTransport(config, { publicUrl: publicUrl.get(), clock, log: fastify.log }),
+    from: { email: values.fromEmail, name: values.fromName },
+    publicUrl: publicUrl.get,
+    settings: settings.current,
+    async holds({ userId, is, reaches }) {
+      const user = await users.findOne({ id: userId });
+      if (!user) return 'never';
+      const versions: Record<string, number> = { passwordVersion: user.passwordVersion };
+      return (versions[is] ?? 0) >= reaches ? 'yes' : 'not-yet';
+    },
+    nudge: () => void jobs.runNow('mail'),
+    clock,
+    random,
+    log: fastify.log,
+  });
+  jobs.add('mail', email.jobs.relay);
+  jobs.add('mail-purge', email.jobs.purge);
+  // Work begins with whichever comes first: listening, or a request that somebody else's listener hands over.
+  const startJobs: onRequestHookHandler = (_request, _reply, done) => {
+    jobs.start();
+    done();
+  };
+  fastify.addHook('onListen', async () => jobs.start());
+  fastify.addHook('onClose', async () => {
+    await jobs.stop();
+    await email.close();
+  });
+
   const requireUser = async (request: UserRequest): Promise<void> => {
     request.saas = await auth.authenticate(request.headers.authorization);
   };
@@ -150,6 +187,7 @@ export async function mountSaas(
     renderEnvelope(error, requestId);
 
   await openScope(fastify, { ...rules, prefix, renderError: renderJson }, async (api) => {
+    api.addHook('onRequest', startJobs);
     closeForMaintenance(api, settings);
     await openToOrigins(api, values.corsOrigin ?? [], async (open) => {
       await open.register(authPlugin, { auth });
@@ -164,6 +202,7 @@ export async function mountSaas(
     const renderAdmin: ScopeRules['renderError'] = (error, { headers }, requestId) =>
       wantsPage(headers.accept) ? renderErrorPage(error, requestId) : renderEnvelope(error, requestId);
     await openScope(fastify, { ...rules, prefix: adminPath, renderError: renderAdmin }, async (admin) => {
+      admin.addHook('onRequest', startJobs);
       await admin.register(adminPlugin, { users: directory, sessions, webhookEvents, settings });
       await admin.register(settingsAdminPlugin, { settings });
     });

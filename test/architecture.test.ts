@@ -150,6 +150,7 @@ t.test('each service of somebody else is known to one place', async (t) => {
     stripe: /^src\/billing\/gateway\.ts$/,
     mongodb: /^src\/storage\/mongodb/,
     '@fastify/mongodb': /^src\/storage\/mongodb/,
+    nodemailer: /^src\/email\/transport\.ts$/,
     argon2: /^src\/kernel\/passwords\.ts$/,
   };
   for (const [name, place] of Object.entries(KNOWN_TO)) {

@@ -19,9 +19,7 @@ export function keepDevelopmentSecrets(
   const missing = Object.entries(makers).filter(([name]) => kept?.[name] === undefined);
   if (kept && missing.length === 0) return kept;
 
-  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
-  // What is made here belongs to one machine and not to a repository.
-  writeFileSync(join(dirname(file), '.gitignore'), '*\n');
+  makeDevelopmentFolder(dirname(file));
   const complete = { ...kept, ...Object.fromEntries(missing.map(([name, make]) => [name, make()])) };
   const draft = `${file}.${random.bytes(6).toString('hex')}`;
   writeFileSync(draft, `${JSON.stringify(complete, null, 2)}\n`, { mode: 0o600, flag: 'wx' });
@@ -35,6 +33,12 @@ export function keepDevelopmentSecrets(
     rmSync(draft, { force: true });
   }
   return keepDevelopmentSecrets(file, makers, random);
+}
+
+/** Makes a folder for what belongs to one machine and not to a repository. */
+export function makeDevelopmentFolder(folder: string): void {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  writeFileSync(join(folder, '.gitignore'), '*\n');
 }
 
 function readKept(file: string): Record<string, string> | null {

@@ -47,6 +47,9 @@ const REMEDIES = new Map([
   [26, 'Name another file, or restore the last backup.'],
 ]);
 
+/** Commits of all connections of this process, so that no snapshot is older than what its own process has said. */
+let commits = 0;
+
 /** The queue of writes and the transactions of one open database. */
 export class Connection {
   readonly #db: Database;
@@ -57,6 +60,7 @@ export class Connection {
   #flushing = false;
   /** The turn of the loop whose read transaction is open. */
   #readTurn: number | undefined;
+  #readAfter = 0;
   #closed = false;
   #closing: Promise<void> | undefined;
 
@@ -123,10 +127,11 @@ export class Connection {
     // libuv counts a turn just before it polls. A snapshot taken earlier may be older than the commit of
     // another process whose client already talks to us, so it must not outlive the poll.
     const turn = performance.nodeTiming.uvMetricsInfo.loopCount;
-    if (this.#readTurn !== turn) {
+    if (this.#readTurn !== turn || this.#readAfter !== commits) {
       this.#endRead();
       this.sql('BEGIN').run();
       this.#readTurn = turn;
+      this.#readAfter = commits;
       this.#scheduleTurnEnd();
     }
     try {
@@ -171,6 +176,7 @@ export class Connection {
     try {
       const settle = batch.map((write) => this.#attempt(write));
       this.sql('COMMIT').run();
+      commits++;
       for (const tell of settle) tell();
     } catch (error) {
       this.#rollback();

@@ -14,42 +14,77 @@ export interface Mail {
 export interface MailSink {
   /** For EMAIL_SMTP_URL and Nodemailer. */
   readonly url: string;
-  /** Everything that came, the oldest first. */
+  /** Everything that was taken, the oldest first. */
   readonly mails: readonly Mail[];
+  /** Everything that came, taken or not. */
+  readonly offered: readonly Mail[];
   /** The oldest message that `next` has not answered yet; waits until there is one. */
   next(): Promise<Mail>;
 }
 
-/** An SMTP server that takes every message and delivers none. */
-export async function mailSink(t: Test): Promise<MailSink> {
+export interface MailSinkOptions {
+  /** Asked about each recipient: what it throws is the answer. */
+  recipient?(address: string): void;
+  /** Asked about each message before it is taken: what it rejects with is the answer, and it may take its time. */
+  message?(mail: Mail): Promise<void> | void;
+}
+
+/** An answer of a mail server: `throw smtpAnswer(451, 'later')`. */
+export function smtpAnswer(code: number, words: string): Error {
+  return Object.assign(new Error(words), { responseCode: code });
+}
+
+/** An SMTP server that takes every message, unless told otherwise, and delivers none. */
+export async function mailSink(t: Test, { recipient, message }: MailSinkOptions = {}): Promise<MailSink> {
   const mails: Mail[] = [];
+  const offered: Mail[] = [];
   const waiting: ((mail: Mail) => void)[] = [];
   let answered = 0;
+
+  const take = (mail: Mail) => {
+    mails.push(mail);
+    const receive = waiting.shift();
+    if (!receive) return;
+    answered++;
+    receive(mail);
+  };
 
   const server = new SMTPServer({
     authOptional: true,
     disabledCommands: ['STARTTLS'],
+    closeTimeout: 1,
     onAuth: (_auth, _session, done) => done(null, { user: 'anybody' }),
+    onRcptTo({ address }, _session, done) {
+      try {
+        recipient?.(address);
+        done();
+      } catch (error) {
+        done(error as Error);
+      }
+    },
     onData(stream, session, done) {
       const chunks: Buffer[] = [];
       stream.on('data', (chunk: Buffer) => chunks.push(chunk));
-      stream.on('end', () => {
+      stream.on('end', async () => {
         const { mailFrom, rcptTo } = session.envelope;
         const mail = {
           from: mailFrom ? mailFrom.address : '',
           to: rcptTo.map(({ address }) => address),
           raw: Buffer.concat(chunks).toString('utf8'),
         };
-        mails.push(mail);
-        const receive = waiting.shift();
-        if (receive) {
-          answered++;
-          receive(mail);
+        offered.push(mail);
+        try {
+          await message?.(mail);
+          take(mail);
+          done();
+        } catch (error) {
+          done(error as Error);
         }
-        done();
       });
     },
   });
+  // A client that is killed leaves a broken connection behind.
+  server.on('error', () => undefined);
   server.listen(0, '127.0.0.1');
   await once(server.server, 'listening');
   t.teardown(() => new Promise<void>((resolve) => server.close(() => resolve())));
@@ -57,6 +92,7 @@ export async function mailSink(t: Test): Promise<MailSink> {
   return {
     url: `smtp://127.0.0.1:${(server.server.address() as AddressInfo).port}`,
     mails,
+    offered,
     next() {
       const mail = mails[answered];
       if (!mail) return new Promise((resolve) => waiting.push(resolve));
@@ -64,4 +100,45 @@ export async function mailSink(t: Test): Promise<MailSink> {
       return Promise.resolve(mail);
     },
   };
+}
+
+/** A message as its reader sees it. */
+export interface ReadMail {
+  /** Lower-case name → value, unfolded and undecoded. */
+  headers: Record<string, string>;
+  text: string;
+  html: string;
+}
+
+/** Decodes a message of two parts, as ours are. */
+export function readMail({ raw }: Pick<Mail, 'raw'>): ReadMail {
+  const { headers, body } = splitPart(raw);
+  const boundary = /boundary="?([^";]+)/.exec(headers['content-type'] ?? '')?.[1];
+  if (boundary === undefined) throw new Error(`not a message of several parts:\n${raw}`);
+  const parts = body.split(`--${boundary}`).slice(1, -1).map(splitPart);
+  const partOf = (type: string) => {
+    const part = parts.find((one) => one.headers['content-type']?.startsWith(type));
+    if (!part) throw new Error(`no ${type} in:\n${raw}`);
+    return decodeBody(part.body, part.headers['content-transfer-encoding']);
+  };
+  return { headers, text: partOf('text/plain'), html: partOf('text/html') };
+}
+
+function splitPart(part: string): { headers: Record<string, string>; body: string } {
+  const [head = '', ...rest] = part.trimStart().split('\r\n\r\n');
+  const lines = head.replace(/\r\n[ \t]+/g, ' ').split('\r\n');
+  const pairs = lines.map((line) => {
+    const colon = line.indexOf(':');
+    return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()];
+  });
+  return { headers: Object.fromEntries(pairs), body: rest.join('\r\n\r\n') };
+}
+
+function decodeBody(body: string, encoding = '7bit'): string {
+  if (encoding === 'base64') return Buffer.from(body, 'base64').toString('utf8');
+  if (encoding !== 'quoted-printable') return body;
+  const bytes = body
+    .replace(/=\r\n/g, '')
+    .replace(/=([0-9A-F]{2})/g, (_, hex) => String.fromCharCode(Number(`0x${hex}`)));
+  return Buffer.from(bytes, 'latin1').toString('utf8');
 }

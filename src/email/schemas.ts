@@ -1,0 +1,87 @@
+import type { Static, TObject, TSchema } from 'typebox';
+import { option } from '../kernel/options.js';
+import { DisplayName, Email } from '../kernel/schemas.js';
+import { Type } from '../kernel/type.js';
+import { templateProblems } from './templates.js';
+import { DEFAULT_SERVICE, isKnownService } from './transport.js';
+
+/** Whether a text fits a schema of strings, without a validator, which nobody needs at the start. */
+function fits(text: string, schema: TSchema & { pattern?: string; maxLength?: number }): boolean {
+  const { pattern = '', maxLength = 0 } = schema;
+  return text.length <= maxLength && new RegExp(pattern, 'u').test(text);
+}
+
+/** One address, and nothing that a mail program could read as two. */
+export const isAddress = (text: string): boolean => fits(text, Email);
+
+export const emailOptions = {
+  emailApiKey: option(Type.Optional(Type.String({ minLength: 1 })), {
+    env: 'EMAIL_API_KEY',
+    doc: 'Key of the e-mail provider. Without it, and without EMAIL_SMTP_URL, no mail leaves the process.',
+    secret: true,
+    check: (key) =>
+      /^[\x21-\x7e]+$/.test(key ?? '') ? undefined : 'must hold no spaces or control characters.',
+  }),
+  emailService: option(Type.String({ default: DEFAULT_SERVICE }), {
+    env: 'EMAIL_SERVICE',
+    doc: 'The e-mail provider that EMAIL_API_KEY is for, by its name in Nodemailer: Resend, SendGrid, Postmark, …',
+    check: (name) => (isKnownService(name) ? undefined : 'names no e-mail provider that Nodemailer knows.'),
+  }),
+  emailUser: option(Type.Optional(Type.String({ minLength: 1 })), {
+    env: 'EMAIL_USER',
+    doc: 'User name at the e-mail provider.',
+    shown: 'resend, apikey at SendGrid, else FROM_EMAIL',
+    check: (user) =>
+      /^[\x20-\x7e]+$/.test(user ?? '') ? undefined : 'must hold printable ASCII characters only.',
+  }),
+  emailSmtpUrl: option(Type.Optional(Type.String({ minLength: 1 })), {
+    env: 'EMAIL_SMTP_URL',
+    doc: 'An SMTP server of your own instead of a provider: smtps://user:password@mail.example or smtp://…',
+    secret: true,
+    check: (url) => smtpProblem(url ?? ''),
+  }),
+  fromEmail: option(Type.Optional(Type.String()), {
+    env: 'FROM_EMAIL',
+    doc: 'Sender address of all mails.',
+    shown: 'no-reply@ and the host of PUBLIC_URL',
+    check: (address) =>
+      isAddress(address ?? '')
+        ? undefined
+        : 'must be one address, like no-reply@app.example. The name goes into FROM_NAME.',
+  }),
+  fromName: option(Type.Optional(Type.String({ minLength: 1 })), {
+    env: 'FROM_NAME',
+    doc: 'Sender name of all mails.',
+    shown: 'the site name',
+    check: (name) =>
+      fits(name ?? '', DisplayName)
+        ? undefined
+        : 'must be at most 200 characters without control characters.',
+  }),
+  emailTemplateDir: option(Type.Optional(Type.String({ minLength: 1 })), {
+    env: 'EMAIL_TEMPLATE_DIR',
+    doc: 'Folder of your own mail templates; each file replaces the one of the same name in templates/email.',
+    check: (folder) => templateProblems(folder),
+  }),
+};
+
+export type EmailConfiguration = Static<TObject<typeof emailOptions>>;
+
+function smtpProblem(text: string): string | undefined {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (!url || !/^smtps?:$/.test(url.protocol) || url.hostname === '') {
+    return 'must be an address like smtps://user:password@mail.example:465.';
+  }
+  if (url.search || url.hash || !/^\/?$/.test(url.pathname)) return 'must hold no path and no parameters.';
+  return isDecodable(url.username) && isDecodable(url.password)
+    ? undefined
+    : 'must have user and password percent-encoded.';
+}
+
+function isDecodable(text: string): boolean {
+  try {
+    return !/[\r\n\0]/.test(decodeURIComponent(text));
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,109 @@
+import { join } from 'node:path';
+import type { Test } from 'tap';
+import { createEmail, type EmailServiceOptions, type Mail } from '../../src/email/service.js';
+import { mailCollection } from '../../src/email/store.js';
+import { loadTemplates } from '../../src/email/templates.js';
+import { createSmtpTransport, smtpSettings } from '../../src/email/transport.js';
+import { createJobs } from '../../src/ops/jobs.js';
+import { openStore } from '../../src/storage/open.js';
+import { fakeClock } from '../kit/clock.js';
+import { countedRandom } from '../kit/random.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+/** An outbox on a store of its own, whose relay runs when a test says so. */
+
+export const MINUTE = 60_000;
+export const HOUR = 60 * MINUTE;
+
+export const LINK = 'https://app.example.test/api/auth/reset-password?token=Zq7vLd0mXw4RkT9cYb2NfHs6Eg';
+
+/** A way to a mail server at `url`. */
+export function transportTo(url: string, timeout?: number) {
+  const settings = smtpSettings({
+    smtpUrl: url,
+    service: 'Resend',
+    user: undefined,
+    apiKey: undefined,
+    fromEmail: 'no-reply@app.example.test',
+  });
+  if (!settings) throw new Error('no mail server');
+  return createSmtpTransport(settings, timeout);
+}
+
+export interface OutboxOptions
+  extends Partial<Pick<EmailServiceOptions, 'templates' | 'transport' | 'from' | 'holds'>> {
+  /** Of the mail server, where no transport is given. */
+  url?: string;
+  emailNotifications?: boolean;
+  siteName?: string;
+}
+
+export async function outbox(t: Test, { url = 'smtp://127.0.0.1:1', ...options }: OutboxOptions = {}) {
+  const file = join(temporaryFolder(t), 'mail.db');
+  const store = await openStore(`sqlite:${file}`);
+  t.teardown(() => store.close());
+  const clock = fakeClock();
+  const random = countedRandom();
+  const lines: { entry: object; words: string }[] = [];
+  const say = (entry: object, words: string) => void lines.push({ entry, words });
+  const log = { info: say, warn: say, error: say } as never;
+  const mails = mailCollection(store);
+  const transport = options.transport ?? transportTo(url);
+  t.teardown(() => transport.close());
+  const settings = {
+    siteName: options.siteName ?? 'Northwind',
+    emailNotifications: options.emailNotifications ?? true,
+  };
+  let nudges = 0;
+  const email = createEmail({
+    mails,
+    templates: options.templates ?? loadTemplates(undefined),
+    transport,
+    from: options.from ?? { email: undefined, name: undefined },
+    publicUrl: () => 'https://app.example.test',
+    settings: async () => settings,
+    holds: options.holds ?? (async () => 'yes'),
+    nudge: () => void nudges++,
+    clock,
+    random,
+    log,
+  });
+  const jobs = createJobs(store, { clock, random, log });
+  jobs.add('mail', email.jobs.relay);
+  jobs.add('purge', email.jobs.purge);
+  t.teardown(() => jobs.stop());
+
+  let puts = 0;
+  return {
+    databaseUri: `sqlite:${file}`,
+    clock,
+    lines,
+    mails,
+    settings,
+    email,
+    jobs,
+    /** Sends what is due. */
+    relay: () => jobs.runNow('mail'),
+    nudges: () => nudges,
+    /** A password reset, unless told otherwise. */
+    async put(more: Partial<Mail> = {}): Promise<string> {
+      const key = more.key ?? `reset-${++puts}`;
+      await email.put({
+        key,
+        to: 'ada@example.test',
+        template: 'password-reset',
+        values: { email: 'ada@example.test', link: LINK, validFor: '1 hour' },
+        security: true,
+        expiresAt: clock.now() + 24 * HOUR,
+        ...more,
+      });
+      return key;
+    },
+    /** What the store knows of a mail. */
+    async stored(key: string) {
+      const mail = await mails.findOne({ key });
+      if (!mail) throw new Error(`no mail ${key}`);
+      return mail;
+    },
+  };
+}

@@ -1,0 +1,231 @@
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { mailCollection } from '../../src/email/store.js';
+import { loadTemplates, MAIL_NAMES, sampleValues, templateProblems } from '../../src/email/templates.js';
+import { createServer } from '../../src/saas-server.js';
+import { openStore } from '../../src/storage/open.js';
+import { SECRETS, saasApp, storeOf, testOptions } from '../kit/app.js';
+import { mailSink, readMail } from '../kit/mail.js';
+import { compiled, startProgram } from '../kit/process.js';
+import { temporaryFolder } from '../kit/tmp.js';
+import { LINK, outbox } from './kit.js';
+
+/** A folder with these files. */
+function folderOf(t: Test, files: Record<string, string>): string {
+  const folder = temporaryFolder(t);
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
+  return folder;
+}
+
+const SITE = { siteName: 'Northwind', siteUrl: 'https://app.example.test' };
+
+t.test('every mail says what it must, in both forms, and leads to the application only', async (t) => {
+  const templates = loadTemplates(undefined);
+  t.equal(MAIL_NAMES.length, 8);
+  for (const name of MAIL_NAMES) {
+    const values = sampleValues(name, SITE.siteUrl);
+    const { subject, text, html } = templates.render(name, { ...values, ...SITE });
+    t.match(subject, /^[A-Z][^\r\n]+$/, name);
+    t.match(subject, /Northwind/, name);
+    for (const body of [text, html]) {
+      t.match(body, /Not you\?|Already paid\?|Changed your mind\?/, name);
+      t.notMatch(body, /\{\{|\}\}|undefined|\[object/, name);
+    }
+    const links = [...html.matchAll(/(?:href|src)="([^"]*)"/g)].map(([, link = '']) => link);
+    t.ok(links.length >= 3, `${name} has a button, the bare link and the site`);
+    t.ok(links.every((link) => link.startsWith('https:&#x2F;&#x2F;app.example.test')));
+    t.notMatch(html, /<script|<img|@import|url\(/, name);
+    t.match(html, /prefers-color-scheme: dark/);
+    for (const link of [values['link'], SITE.siteUrl]) if (link) t.ok(text.includes(link), name);
+
+    const { name: _, plan, amount, ...least } = values;
+    const bare = templates.render(name, { ...least, ...SITE });
+    t.notMatch(bare.text, /Hello| {2}|\bfor \.| to {2}| of at/, `${name} without what may be missing`);
+  }
+});
+
+t.test('a folder of the operator replaces file by file', async (t) => {
+  const folder = folderOf(t, {
+    'welcome.subject': 'Ahoy from\r\n{{siteName}}\n',
+    'welcome.html': '<p>{{#name}}{{name}}{{/name}} at {{siteName}}</p>{{> _foot}}',
+    '_foot.html': '<hr>',
+    'README.md': 'not ours',
+  });
+  t.equal(templateProblems(folder), undefined);
+  const [own, ours] = [loadTemplates(folder), loadTemplates(undefined)];
+  const values = { email: 'ada@example.test', name: 'A & B', ...SITE };
+  const welcome = own.render('welcome', values);
+  t.equal(welcome.subject, 'Ahoy from Northwind');
+  t.equal(welcome.html, '<p>A &amp; B at Northwind</p><hr>');
+  t.equal(welcome.text, ours.render('welcome', values).text);
+  const changed = own.render('password-changed', values);
+  t.match(changed.html, /<hr>$/);
+  t.equal(changed.subject, ours.render('password-changed', values).subject);
+});
+
+t.test('[87] what is wrong with a folder of templates stops the start, and is named', async (t) => {
+  const target = join(folderOf(t, { real: 'Hello {{email}}' }), 'real');
+  const linked = temporaryFolder(t);
+  // As a mounted volume does it.
+  symlinkSync(target, join(linked, 'welcome.text'));
+  t.equal(templateProblems(linked), undefined);
+  const unreadable = temporaryFolder(t);
+  mkdirSync(join(unreadable, 'welcome.html'));
+
+  const wrong: [folder: string, problem: RegExp][] = [
+    [join(temporaryFolder(t), 'missing'), /is not a folder/],
+    [target, /is not a folder/],
+    [unreadable, /welcome\.html cannot be used \(EISDIR/],
+    [folderOf(t, { 'welcome.html': '{{#name}}' }), /welcome\.html cannot be used \(Unclosed section "name"/],
+    [folderOf(t, { 'welcome.text': '{{nmae}}' }), /welcome\.text asks for 'nmae'/],
+    [folderOf(t, { 'welcome.text': '{{constructor}}' }), /welcome\.text asks for 'constructor'/],
+    [folderOf(t, { 'welcome.html': '{{#name}}{{{name}}}{{/name}}' }), /writes \{\{name\}\} unescaped/],
+    [folderOf(t, { 'welcome.html': '{{&name}}' }), /writes \{\{name\}\} unescaped/],
+    [folderOf(t, { 'welcome.html': '{{=<% %>=}}<% name %>' }), /changes the delimiters/],
+    [folderOf(t, { 'welcome.html': '{{> ../../secret}}' }), /includes '\.\.\/\.\.\/secret'/],
+    [folderOf(t, { 'welcome.text': '{{> _head}}' }), /includes '_head'/],
+    [folderOf(t, { 'wellcome.html': 'Hi' }), /wellcome\.html replaces no template of ours/],
+  ];
+  for (const [folder, problem] of wrong) t.match(templateProblems(folder), problem);
+
+  const broken = folderOf(t, { 'welcome.text': '{{nmae}}', 'verify-email.html': '{{/x}}' });
+  const options = testOptions(temporaryFolder(t));
+  t.throws(() => createServer({ ...options, emailTemplateDir: broken }), {
+    name: 'ConfigurationError',
+    message: /EMAIL_TEMPLATE_DIR holds broken templates: .*welcome\.text.*|verify-email/,
+  });
+});
+
+t.test('[88] unusable options stop the start, without their values', async (t) => {
+  const options = testOptions(temporaryFolder(t));
+  const wrong: [object, RegExp][] = [
+    [{ fromEmail: 'a@example.test\r\nBcc: b@example.test' }, /FROM_EMAIL must be one address/],
+    [{ fromEmail: 'a@example.test, b@example.test' }, /FROM_EMAIL must be one address/],
+    [{ fromEmail: 'Ada <a@example.test>' }, /FROM_EMAIL must be one address/],
+    [{ fromName: 'Ada\r\nBcc: b@example.test' }, /FROM_NAME must be at most 200/],
+    [{ emailService: 'nobody' }, /EMAIL_SERVICE names no e-mail provider/],
+    [{ emailService: 'constructor' }, /EMAIL_SERVICE names no e-mail provider/],
+    [{ emailApiKey: 'key\r\nsecret' }, /EMAIL_API_KEY must hold no spaces/],
+    [{ emailSmtpUrl: 'https://me:secret@mail.example' }, /EMAIL_SMTP_URL must be an address like smtps/],
+    [
+      { emailSmtpUrl: 'smtp://mail.example?logger=secret' },
+      /EMAIL_SMTP_URL must hold no path and no parameters/,
+    ],
+    [
+      { emailSmtpUrl: 'smtp://me:secret%@mail.example' },
+      /EMAIL_SMTP_URL must have user and password percent/,
+    ],
+  ];
+  for (const [more, message] of wrong) {
+    t.throws(() => createServer({ ...options, ...more }), { name: 'ConfigurationError', message });
+    t.throws(() => createServer({ ...options, ...more }), { message: /^(?!.*secret)/s });
+  }
+});
+
+t.test('a preview, and a test mail whose failure is told', async (t) => {
+  const sink = await mailSink(t);
+  const { email } = await outbox(t, {
+    url: sink.url,
+    from: { email: 'post@example.test', name: 'The Post' },
+  });
+  const { subject, html } = await email.preview('trial-ending');
+  t.equal(subject, 'Your trial of Northwind ends on 31 January 2030');
+  t.match(html, /^<!doctype html>/);
+  t.equal(await email.sendTest('ada@example.test', 'payment-failed'), 'sent');
+  const [mail] = sink.mails as [(typeof sink.mails)[number]];
+  t.equal(readMail(mail).headers['from'], 'The Post <post@example.test>');
+  t.equal(readMail(mail).headers['subject'], 'A payment to Northwind failed');
+  await t.rejects(email.sendTest('a@example.test, b@example.test'), { message: /not one address/ });
+  const nowhere = await outbox(t);
+  await t.rejects(nowhere.email.sendTest('ada@example.test'), { name: 'DeliveryError' });
+});
+
+/** Puts a reset into the store of a backend, as its own domains will. */
+async function putReset(mails: ReturnType<typeof mailCollection>, now: number) {
+  await mails.insert({
+    id: 'mail_1',
+    key: 'reset-1',
+    to: 'ada@example.test',
+    template: 'password-reset',
+    values: { email: 'ada@example.test', link: LINK, validFor: '1 hour' },
+    security: true,
+    expiresAt: now + 3_600_000,
+    status: 'queued',
+    dueAt: now,
+    attempts: 0,
+    createdAt: now,
+  });
+}
+
+t.test('a backend begins to send when it listens, or with its first request', async (t) => {
+  for (const way of ['start', 'request'] as const) {
+    const sink = await mailSink(t);
+    const app = await saasApp(t, { emailSmtpUrl: sink.url, fromName: 'The Post' });
+    const mails = mailCollection(await storeOf(t, app));
+    await putReset(mails, app.clock.now());
+    if (way === 'start') await app.listen();
+    else await app.request('GET', '/api/health');
+    const { headers } = readMail(await sink.next());
+    t.equal(headers['from'], 'The Post <no-reply@app.example.test>');
+    await app.close();
+    t.match(await mails.findOne({ key: 'reset-1' }), { status: 'sent' }, 'a stop waits for the outcome');
+    t.equal(sink.mails.length, 1);
+  }
+});
+
+t.test('[82] without a mail server nothing leaves: files for developers, a log without links', async (t) => {
+  const folder = temporaryFolder(t);
+  const start = (env: Record<string, string>) =>
+    startProgram(t, compiled('bin/saas-backend.js'), {
+      cwd: folder,
+      args: ['--port', '0'],
+      env: { DATABASE_URI: 'sqlite:saas.db', HOST: '127.0.0.1', ...env },
+    });
+  const store = await openStore(`sqlite:${join(folder, 'saas.db')}`);
+  t.teardown(() => store.close());
+  const mails = mailCollection(store);
+  await putReset(mails, Date.now());
+
+  const development = start({});
+  const [, path = ''] = await development.printed(
+    /written to (data\/mail\/[\w.-]+password-reset[\w.-]+\.html)/,
+  );
+  t.equal(await development.terminate(), 0);
+  t.notMatch(development.lines.join('\n'), /Zq7vLd0/);
+  t.match(development.lines.join('\n'), /reset-password\?\[redacted\]/);
+  const files = readdirSync(join(folder, 'data/mail')).filter((file) => file.startsWith('2'));
+  t.equal(files.length, 2);
+  for (const file of files) t.equal(statSync(join(folder, 'data/mail', file)).mode & 0o777, 0o600);
+  t.match(readFileSync(join(folder, path), 'utf8'), /token&#x3D;Zq7vLd0/);
+  t.ok(readFileSync(join(folder, path.replace('.html', '.txt')), 'utf8').includes(LINK));
+  t.ok(existsSync(join(folder, 'data/mail/.gitignore')));
+  const written = await mails.findOne({ key: 'reset-1' });
+  t.equal(written?.status, 'written');
+  t.notOk(written?.values);
+
+  await mails.deleteOne({ key: 'reset-1' });
+  // Otherwise the next program waits for its turn.
+  await store.collection('leases').deleteOne({ id: 'mail' });
+  await putReset(mails, Date.now());
+  const production = start({
+    NODE_ENV: 'production',
+    PUBLIC_URL: 'https://app.example.test',
+    JWT_ACCESS_SECRET: SECRETS.jwtAccessSecret + SECRETS.jwtRefreshSecret,
+    JWT_REFRESH_SECRET: SECRETS.jwtRefreshSecret + SECRETS.jwtAccessSecret,
+    ADMIN_PASSWORD: SECRETS.adminPassword,
+  });
+  await production.printed(/Neither EMAIL_API_KEY nor EMAIL_SMTP_URL is set/);
+  await production.printed(/a mail has nowhere to go/);
+  t.equal(await production.terminate(), 0);
+  t.notMatch(production.lines.join('\n'), /Zq7vLd0/);
+  t.match(await mails.findOne({ key: 'reset-1' }), { status: 'undeliverable' });
+});

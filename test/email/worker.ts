@@ -1,0 +1,36 @@
+/**
+ * Another process on the same outbox: `node worker.js '{ databaseUri, url, ahead }'`. Its clock is `ahead` milliseconds
+ * ahead of the machine's. It sends what is due at SIGUSR2, without asking for the lease of the job.
+ */
+import { createEmail } from '../../src/email/service.js';
+import { mailCollection } from '../../src/email/store.js';
+import { loadTemplates } from '../../src/email/templates.js';
+import { systemRandom } from '../../src/kernel/secrets.js';
+import { openStore } from '../../src/storage/open.js';
+import { transportTo } from './kit.js';
+
+const { databaseUri, url, ahead } = JSON.parse(process.argv[2] ?? '{}');
+const store = await openStore(databaseUri);
+const say = (entry: object, words: string) => console.log(words, JSON.stringify(entry));
+const email = createEmail({
+  mails: mailCollection(store),
+  templates: loadTemplates(undefined),
+  transport: transportTo(url),
+  from: { email: undefined, name: undefined },
+  publicUrl: () => 'https://app.example.test',
+  settings: async () => ({ siteName: 'Northwind', emailNotifications: true }),
+  holds: async () => 'yes',
+  nudge: () => undefined,
+  clock: { now: () => Date.now() + ahead },
+  random: systemRandom,
+  log: { info: say, warn: say, error: say } as never,
+});
+await store.ready();
+process.once('SIGUSR2', async () => {
+  await email.jobs.relay.run({ term: 1, signal: new AbortController().signal });
+  console.log('done');
+  process.exit();
+});
+// Keeps the process until the signal.
+setInterval(() => undefined, 1000);
+console.log('ready');
