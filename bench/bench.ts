@@ -2,6 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import { growth } from './growth-rows.js';
 import { code, discovery, jwks } from './idp-rows.js';
 import { install } from './install-row.js';
 import { Lab } from './lab.js';
@@ -21,6 +22,7 @@ const ROWS: Record<string, (bench: Bench) => Promise<Result[]>> = {
   login,
   flood,
   port,
+  growth,
   size,
   install,
 };

@@ -46,18 +46,30 @@ export async function code(bench: Bench): Promise<Result[]> {
 }
 
 async function signIns(url: string): Promise<Client[]> {
-  const application = await create(url, 'clients', { name: 'Bench', redirect_uris: [CALLBACK] });
-  const { client_id: clientId = '', client_secret: clientSecret = '' } = application;
+  const application = await registerApplication(url);
   const agents: Client[] = [];
   for (let number = 0; number < CLIENTS; number++) {
     const handle = `agent-${number}@example.com`;
     const { password = '' } = await create(url, 'agents', { handle });
-    agents.push(signIn(basic(handle, password), clientId, basic(clientId, clientSecret)));
+    const credentials = basic(handle, password);
+    agents.push(signIn(() => credentials, application));
   }
   return agents;
 }
 
-function signIn(agent: string, clientId: string, application: string): Client {
+interface Application {
+  clientId: string;
+  credentials: string;
+}
+
+export async function registerApplication(url: string): Promise<Application> {
+  const made = await create(url, 'clients', { name: 'Bench', redirect_uris: [CALLBACK] });
+  const { client_id: clientId = '', client_secret: secret = '' } = made;
+  return { clientId, credentials: basic(clientId, secret) };
+}
+
+/** Signs in at an application over and over. @param agent the credentials of whoever is next */
+export function signIn(agent: () => string, { clientId, credentials }: Application): Client {
   const query = new URLSearchParams({
     response_type: 'code',
     client_id: clientId,
@@ -65,12 +77,11 @@ function signIn(agent: string, clientId: string, application: string): Client {
     scope: 'openid email',
     state: 'of the bench',
   });
-  const authorize = request('GET', `/authorize?${query}`, { authorization: agent });
-  const headers = { authorization: application, 'content-type': 'application/x-www-form-urlencoded' };
+  const headers = { authorization: credentials, 'content-type': 'application/x-www-form-urlencoded' };
   let code: string | undefined;
   return {
     next: () => {
-      if (code === undefined) return authorize;
+      if (code === undefined) return request('GET', `/authorize?${query}`, { authorization: agent() });
       const form = { grant_type: 'authorization_code', code, redirect_uri: CALLBACK };
       return request('POST', '/token', headers, new URLSearchParams(form).toString());
     },
@@ -97,6 +108,6 @@ async function create(url: string, what: string, body: object): Promise<Record<s
   return (await answer.json()) as Record<string, string>;
 }
 
-function basic(username: string, password: string): string {
+export function basic(username: string, password: string): string {
   return `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`;
 }

@@ -43,10 +43,9 @@ export class Lab {
     });
   }
 
-  /** One of the two programs as in production, on a new SQLite file. */
-  async program(name: Program, row: string): Promise<Served> {
+  /** One of the two programs as in production, on a SQLite file: a new one, unless one is named. */
+  async program(name: Program, row: string, file = join(this.folder(), `${name}.db`)): Promise<Served> {
     const port = await freePort();
-    const file = join(this.folder(), `${name}.db`);
     const own =
       name === 'idp'
         ? ['serve', '--host', '127.0.0.1', '--port', String(port)]

@@ -6,9 +6,9 @@ import { type Answer, type Client, drive, expectStatus, hammer, repeating, reque
 import type { Result } from './report.js';
 import { type Bench, compare, quantile, result } from './rounds.js';
 
-const JSON_BODY = { 'content-type': 'application/json' };
-const PASSWORD = 'a sentence is fine';
-const ME = '/api/auth/me';
+export const JSON_BODY = { 'content-type': 'application/json' };
+export const PASSWORD = 'a sentence is fine';
+export const ME = '/api/auth/me';
 
 interface Account {
   email: string;
@@ -117,7 +117,7 @@ function refreshing(first: string): Client {
   };
 }
 
-function loginOf(email: string): string {
+export function loginOf(email: string): string {
   return request('POST', '/api/auth/login', JSON_BODY, JSON.stringify({ email, password: PASSWORD }));
 }
 
@@ -144,6 +144,6 @@ export async function jwtFloor(
   return { ...floor, headers: bearer(token) };
 }
 
-function bearer(token: string): Record<string, string> {
+export function bearer(token: string): Record<string, string> {
   return { authorization: `Bearer ${token}` };
 }

@@ -53,10 +53,10 @@ function inserting<T extends { id: string }>(collection: Collection<T>, make: ()
   return () => collection.insert(make());
 }
 
-const id = (prefix: string) => newId(prefix, systemClock, systemRandom);
+export const id = (prefix: string) => newId(prefix, systemClock, systemRandom);
 const hash = () => sha256(randomBytes(16).toString('hex'));
 
-function user(passwordHash: string): UserDocument {
+export function user(passwordHash: string): UserDocument {
   return {
     id: id('usr_'),
     email: `${randomBytes(6).toString('hex')}@example.com`,

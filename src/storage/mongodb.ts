@@ -15,6 +15,9 @@ const SCHEMA = 1;
 /** Of MongoDB 6.0, in the numbers of its protocol. */
 const OLDEST_WIRE_VERSION = 17;
 
+/** https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml */
+const AUTHENTICATION_FAILED = 18;
+
 /** Below the patience, so that the driver's own reason is heard first. */
 const DRIVER_PATIENCE = PATIENCE - 500;
 
@@ -95,7 +98,11 @@ async function connect(uri: string): Promise<Opened> {
 /** What a server or the DNS says may be told; anything else is about the URI, and may hold a part of its password. */
 function openingFailure(error: Error): Error {
   if (/^Mongo(?:Server|Network)/.test(error.name) || 'syscall' in error) {
-    return new StoreUnavailable(`MongoDB: ${error.message}`, { cause: error });
+    const isRefusal = (error as { code?: unknown }).code === AUTHENTICATION_FAILED;
+    const remedy = isRefusal
+      ? 'Correct the user, the password or authSource in its URI.'
+      : 'Start it, or correct the hosts in its URI.';
+    return new StoreUnavailable(`MongoDB: ${error.message}`, { cause: error, remedy });
   }
   return new TypeError(
     'the MongoDB URI cannot be read: check its hosts and options, and percent-encode what is special in its password',

@@ -1,12 +1,21 @@
-/** A collection as one SQLite table: id, the document as JSON, declared fields as generated columns. */
+/**
+ * A collection as one SQLite table: id, the document as JSON, and a copy of each declared field. The copies are
+ * ours to write, not generated: of a generated column SQLite rewrites every index with each change of the document.
+ */
 import type { Shape } from './checks.js';
-import { type Collection, UniqueViolation } from './collection.js';
+import { type Collection, UniqueViolation, type Value } from './collection.js';
 import { applyChange, cursorAfter, positionOf } from './semantics.js';
 import type { Connection } from './sqlite-connection.js';
-import { ALL, and, type Clause, clauseOf, quoted, spansAfter } from './sqlite-query.js';
+import { ALL, and, bound, type Clause, clauseOf, quoted, spansAfter } from './sqlite-query.js';
 
 /** Documents that one write step of a `Many` handles, so that other calls get their turn between. */
 const MANY = 256;
+
+/** A document and the number by which SQLite finds it again at once. */
+interface Found<T> {
+  doc: T;
+  row: number;
+}
 
 /** The calls of the port on one table; `exists` resolves once the table is there. */
 export function sqliteCollection<T extends { id: string }>(
@@ -15,8 +24,11 @@ export function sqliteCollection<T extends { id: string }>(
   exists: () => Promise<void> | undefined,
 ): Collection<T> {
   const table = quoted(shape.name);
-  const insert = `INSERT INTO ${table} (id, doc) VALUES (?, ?)`;
-  const replace = `UPDATE ${table} SET doc = ? WHERE id = ?`;
+  const copied = copiedFields(shape);
+  const copiesOf = (doc: T): (string | number | null)[] =>
+    copied.map((field) => bound((doc as Record<string, Value | null>)[field] ?? null));
+  const columns = ['id', 'doc', ...copied].map(quoted);
+  const insert = `INSERT INTO ${table} (${columns}) VALUES (${columns.map(() => '?')})`;
   const remove = `DELETE FROM ${table} WHERE id = ?`;
 
   // Without a pause once the table is there: a call begun before `close` must be in the queue by then.
@@ -30,6 +42,22 @@ export function sqliteCollection<T extends { id: string }>(
       .get(...values);
     return row ? JSON.parse(row.doc) : null;
   };
+  const find = ({ text, values }: Clause): Found<T> | null => {
+    // No field can be called `_rowid_`.
+    const found = connection
+      .sql<{ doc: string; row: number }>(`SELECT doc, _rowid_ AS row FROM ${table} WHERE ${text} LIMIT 1`)
+      .get(...values);
+    return found ? { doc: JSON.parse(found.doc), row: found.row } : null;
+  };
+  const put = ({ doc, row }: Found<T>, after: T): void => {
+    const [held, wanted] = [copiesOf(doc), copiesOf(after)];
+    // What stays the same is left out, and so SQLite leaves its indexes alone.
+    const changed = copied.filter((_, index) => held[index] !== wanted[index]);
+    const assignments = ['doc', ...changed].map((field) => `${quoted(field)} = ?`);
+    connection
+      .sql(`UPDATE ${table} SET ${assignments} WHERE _rowid_ = ?`)
+      .run(JSON.stringify(after), ...wanted.filter((value, index) => held[index] !== value), row);
+  };
   const idsOf = ({ text, values }: Clause, limit: number): string[] => {
     const rows = connection
       .sql<{ id: string }>(`SELECT id FROM ${table} WHERE ${text} LIMIT ?`)
@@ -40,7 +68,7 @@ export function sqliteCollection<T extends { id: string }>(
   return {
     insert(doc) {
       const json = JSON.stringify(doc);
-      return write(() => void connection.sql(insert).run(doc.id, json));
+      return write(() => void connection.sql(insert).run(doc.id, json, ...copiesOf(doc)));
     },
 
     findOne(where) {
@@ -51,10 +79,10 @@ export function sqliteCollection<T extends { id: string }>(
     updateOne(where, change) {
       const clause = clauseOf(where);
       return write(() => {
-        const doc = first(clause);
-        if (!doc) return null;
-        const after = applyChange(doc, change);
-        connection.sql(replace).run(JSON.stringify(after), doc.id);
+        const found = find(clause);
+        if (!found) return null;
+        const after = applyChange(found.doc, change);
+        put(found, after);
         return after;
       });
     },
@@ -75,12 +103,12 @@ export function sqliteCollection<T extends { id: string }>(
       let changed = 0;
       for (let from = 0; from < ids.length; from += MANY) {
         changed += await write(() => {
-          const docs = ids.slice(from, from + MANY).flatMap((id) => {
-            const doc = first(and(clause, { text: 'id = ?', values: [id] }));
-            return doc ? [applyChange(doc, change)] : [];
+          const changes = ids.slice(from, from + MANY).flatMap((id) => {
+            const found = find(and(clause, { text: 'id = ?', values: [id] }));
+            return found ? [{ found, after: applyChange(found.doc, change) }] : [];
           });
-          for (const after of docs) connection.sql(replace).run(JSON.stringify(after), after.id);
-          return docs.length;
+          for (const { found, after } of changes) put(found, after);
+          return changes.length;
         });
       }
       return changed;
@@ -136,19 +164,24 @@ export function sqliteCollection<T extends { id: string }>(
   };
 }
 
+/** The fields of which the table has a copy beside the document. */
+function copiedFields({ declared }: Shape): string[] {
+  return [...declared].filter((field) => field !== 'id');
+}
+
 /** Creates the table, or adds to it what has been declared since. Runs under the write lock. */
-export function createTable(connection: Connection, { name, unique, indexes, declared }: Shape): void {
+export function createTable(connection: Connection, shape: Shape): void {
+  const { name, unique, indexes } = shape;
   const table = quoted(name);
   const run = (text: string): void => void connection.sql(text).run();
+  const columns = connection.sql<{ name: string }>('SELECT name FROM pragma_table_info(?)').all(name);
   run(`CREATE TABLE IF NOT EXISTS ${table} (id TEXT PRIMARY KEY NOT NULL, doc TEXT NOT NULL)`);
-  const columns = connection.sql<{ name: string }>('SELECT name FROM pragma_table_xinfo(?)').all(name);
   const present = new Set(columns.map((column) => column.name));
-  for (const field of declared) {
-    if (present.has(field)) continue;
-    run(
-      `ALTER TABLE ${table} ADD COLUMN ${quoted(field)} GENERATED ALWAYS AS (json_extract(doc, '$.${field}')) VIRTUAL`,
-    );
-  }
+  const added = copiedFields(shape).filter((field) => !present.has(field));
+  // Without a type, or SQLite would take the text of a number for the number.
+  for (const field of added) run(`ALTER TABLE ${table} ADD COLUMN ${quoted(field)}`);
+  // Where the table is new, nobody can have begun to use it with fewer fields.
+  if (added.length > 0 && columns.length > 0) copyInto(run, shape);
   // Neither fields nor collections have a dot or a space in their names, so these are unambiguous.
   for (const field of unique) {
     run(
@@ -159,6 +192,26 @@ export function createTable(connection: Connection, { name, unique, indexes, dec
     // The id at the end makes the order of `page` the order of the index.
     const list = [...new Set([...fields, 'id'])].map(quoted).join(', ');
     run(`CREATE INDEX IF NOT EXISTS ${quoted(`${name}.${fields.join('.')}`)} ON ${table} (${list})`);
+  }
+}
+
+/**
+ * Fills the copies of what is there already, and has SQLite correct those that a process has left out which opened
+ * the file before they were declared: of an older version, while its machines are brought up to date one by one.
+ */
+function copyInto(run: (text: string) => void, shape: Shape): void {
+  const table = quoted(shape.name);
+  const copied = copiedFields(shape);
+  const copies = copied.map((field) => `${quoted(field)} = json_extract(doc, '$.${field}')`);
+  run(`UPDATE ${table} SET ${copies}`);
+  const differ = copied.map((field) => `new.${quoted(field)} IS NOT json_extract(new.doc, '$.${field}')`);
+  for (const event of ['INSERT', 'UPDATE OF doc']) {
+    const trigger = quoted(`${shape.name} ${event}`);
+    run(`DROP TRIGGER IF EXISTS ${trigger}`);
+    run(
+      `CREATE TRIGGER ${trigger} AFTER ${event} ON ${table} WHEN ${differ.join(' OR ')} ` +
+        `BEGIN UPDATE ${table} SET ${copies} WHERE _rowid_ = new._rowid_; END`,
+    );
   }
 }
 

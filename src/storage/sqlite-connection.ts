@@ -15,9 +15,9 @@ export interface Database {
 
 /** A prepared statement that answers rows of type `R`. */
 export interface Statement<R> {
-  run(...values: (string | number)[]): unknown;
-  get(...values: (string | number)[]): R | undefined;
-  all(...values: (string | number)[]): R[];
+  run(...values: (string | number | null)[]): unknown;
+  get(...values: (string | number | null)[]): R | undefined;
+  all(...values: (string | number | null)[]): R[];
 }
 
 interface Write {

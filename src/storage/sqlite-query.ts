@@ -51,9 +51,9 @@ export function and(a: Clause, b: Clause): Clause {
   return { text: `${a.text} AND ${b.text}`, values: [...a.values, ...b.values] };
 }
 
-/** `json_extract` gives booleans as 1 and 0. */
-function bound(value: Value): string | number {
-  return typeof value === 'boolean' ? Number(value) : value;
+/** A value in SQL, which has no booleans: `json_extract`, too, gives 1 and 0. */
+export function bound<V extends Value | null>(value: V): Exclude<V, boolean> | number {
+  return typeof value === 'boolean' ? Number(value) : (value as Exclude<V, boolean>);
 }
 
 /** A checked name in SQL. */

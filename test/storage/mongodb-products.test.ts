@@ -42,7 +42,47 @@ await onMongod((server) => {
   });
 
   t.test("both on the host's connection", (t) => asGuests(t, server));
+  t.test('both while their server is away', { skip: !server.process }, (t) => outage(t, server));
 });
+
+async function outage(t: Test, server: Mongod): Promise<void> {
+  const app = await saasApp(t, { databaseUri: server.fresh(t) });
+  const idp = await idpApp(t, { databaseUri: server.fresh(t) });
+  const { accessToken: token, refreshToken } = await app.signUp();
+  const client = await idp.createClient();
+  const agent = await idp.mintAgent();
+  const code = await idp.codeFor(client, agent);
+  const person = { email: 'late@example.test', password: PASSWORD };
+  const register = () => app.request('POST', '/api/auth/register', { body: person });
+  const refresh = () => app.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+
+  const restart = await server.process?.killAndRestart();
+  const answers = await Promise.all([
+    app.request('GET', '/ready'),
+    app.request('GET', '/api/auth/me', { token }),
+    register(),
+    refresh(),
+    idp.request('GET', '/ready'),
+    idp.authorize(client, agent),
+    idp.redeem(client, code),
+  ]);
+  for (const { status, headers, text } of answers) {
+    t.equal(status, 503);
+    t.equal(headers['retry-after'], '5');
+    t.notMatch(text, /mongo|ECONN/i);
+  }
+  t.equal((await app.request('GET', '/health')).status, 200);
+  t.equal((await idp.request('GET', '/jwks')).status, 200);
+
+  await restart?.();
+  // A new primary is elected first.
+  while ((await app.request('GET', '/ready')).status !== 200);
+  while ((await idp.request('GET', '/ready')).status !== 200);
+  t.equal((await app.request('GET', '/api/auth/me', { token })).status, 200);
+  t.equal((await register()).status, 201, 'nothing of what was refused is there');
+  t.equal((await refresh()).status, 200);
+  t.equal((await idp.redeem(client, code)).status, 200, 'the code was not spent');
+}
 
 async function asGuests(t: Test, server: Mongod): Promise<void> {
   const host = fastify();

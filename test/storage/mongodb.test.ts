@@ -94,6 +94,12 @@ async function refusedServers(t: Test, server: Mongod): Promise<void> {
     t.match(error, { message: /^the MongoDB URI cannot be read/ });
     t.notMatch(inspect(error), /hid/);
   }
+  const stranger = new URL(server.fresh(t));
+  stranger.username = 'stranger';
+  stranger.password = 'hidden';
+  const unknown = await t.rejects(openStore(stranger.href), StoreUnavailable);
+  t.match(unknown, { message: 'MongoDB: Authentication failed.', remedy: /^Correct the user, the password/ });
+  t.notMatch(inspect(unknown, { depth: 9 }), /hidden/);
   if (server.process) {
     const single = await MongoMemoryServer.create({ instance: { storageEngine: 'wiredTiger' } });
     t.teardown(() => single.stop());
@@ -101,7 +107,11 @@ async function refusedServers(t: Test, server: Mongod): Promise<void> {
   }
   const error = await away;
   t.type(error, StoreUnavailable);
-  t.match(error, { message: 'MongoDB: connect ECONNREFUSED 127.0.0.1:1', retryAfter: 5 });
+  t.match(error, {
+    message: 'MongoDB: connect ECONNREFUSED 127.0.0.1:1',
+    retryAfter: 5,
+    remedy: /^Start it, or correct the hosts/,
+  });
   t.notMatch(inspect(error, { depth: 9 }), /hidden/);
 }
 

@@ -8,7 +8,7 @@ import { openStore, storeUriProblem } from '../../src/storage/open.js';
 import { openDatabase, storeOn } from '../../src/storage/sqlite.js';
 import type { Database } from '../../src/storage/sqlite-connection.js';
 import { contract } from './contract.js';
-import { startWorker, thing, things } from './kit.js';
+import { startWorker, type Thing, thing, things } from './kit.js';
 
 const fresh = (t: Test): string => join(t.testdir(), 'new', 'store.db');
 
@@ -186,6 +186,22 @@ t.test('a lock held elsewhere delays writes without holding up the loop', async 
   t.equal(await things(impatient).count(), 3);
   await impatient.close();
   holder.close();
+});
+
+t.test('a process that knows fewer fields writes what others find', async (t) => {
+  const file = fresh(t);
+  const older = await openStore(`sqlite:${file}`);
+  const few = older.collection<Thing>('things', { unique: ['email'] });
+  await few.insert(thing('1', { group: 'a', open: true }));
+  const newer = await openStore(`sqlite:${file}`);
+  const all = things(newer);
+  t.strictSame(await all.findOne({ group: 'a', open: true }), thing('1', { group: 'a', open: true }));
+  await few.insert(thing('2', { at: 5 }));
+  await few.updateOne({ id: '1' }, { set: { group: 'b' }, unset: ['open'] });
+  t.equal((await all.findOne({ at: { gt: 4 } }))?.id, '2');
+  t.equal((await all.findOne({ group: 'b', open: null }))?.id, '1');
+  t.equal(await all.findOne({ group: 'a' }), null);
+  await Promise.all([older.close(), newer.close()]);
 });
 
 t.test('reads of one turn agree; those of the next see what others committed before it', async (t) => {

@@ -30,9 +30,13 @@ export function races(t: Test, fresh: Fresh): void {
     const ids = Array.from({ length: 200 }, (_, i) => `t${i}`);
     await Promise.all(ids.map((id) => all.insert(thing(id, { group: null, count: 0 }))));
     const workers = await Promise.all(['a', 'b', 'c', 'd'].map(() => startWorker(t, uri, 'race')));
-    const answers = workers.map((worker) => once(worker, 'message'));
+    const answers = workers.map((worker) => Promise.race([once(worker, 'message'), once(worker, 'exit')]));
     for (const worker of workers) worker.send('go');
     const reports = (await Promise.all(answers)).map(([report]) => report as { won: string[]; lost: number });
+    t.notOk(
+      reports.some((report) => typeof report !== 'object'),
+      'none ended early',
+    );
     t.strictSame(reports.flatMap(({ won }) => won).sort(), [...ids].sort(), 'each is won once');
     const calls = reports.map(({ won, lost }) => won.length + lost);
     t.strictSame(calls, [200, 200, 200, 200], 'every other call was told null');
