@@ -74,7 +74,7 @@ for (const row of rows) {
 }
 progress('');
 process.stdout.write(`${table(results)}\n`);
-if (values.json) writeFileSync(values.json, machineReadable(results, seconds, rounds));
+if (values.json) writeFileSync(values.json, machineReadable(results, { seconds, rounds }));
 process.exit();
 
 function readArguments() {

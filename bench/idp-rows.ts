@@ -5,7 +5,7 @@ import type { Result } from './report.js';
 import { type Bench, compare, result } from './rounds.js';
 import { jwtFloor } from './saas-rows.js';
 
-const CALLBACK = 'https://app.example/callback';
+export const CALLBACK = 'https://app.example/callback';
 const CLIENTS = 32;
 
 export const jwks = published('/.well-known/jwks.json');
@@ -13,7 +13,7 @@ export const discovery = published('/.well-known/openid-configuration');
 
 function published(path: string) {
   return async (bench: Bench): Promise<Result[]> => {
-    const { url } = await bench.lab.program('idp', bench.row);
+    const { url } = await bench.lab.unbound('idp', bench.row);
     const floor = await bench.lab.floor('hello', await (await fetch(url + path)).text());
     const compared = await compare(
       bench,
@@ -26,7 +26,7 @@ function published(path: string) {
 
 /** Agents that sign in with two requests: Basic at /authorize, then the code for an id_token. */
 export async function code(bench: Bench): Promise<Result[]> {
-  const { url } = await bench.lab.program('idp', bench.row);
+  const { url } = await bench.lab.unbound('idp', bench.row);
   const agents = await signIns(url);
   const floor = await jwtFloor(bench, '{"ok":true}');
   const callers = agents.map(() => repeating(request('GET', '/', floor.headers), 200));
@@ -98,7 +98,7 @@ export function signIn(agent: () => string, { clientId, credentials }: Applicati
   };
 }
 
-async function create(url: string, what: string, body: object): Promise<Record<string, string>> {
+export async function create(url: string, what: string, body: object): Promise<Record<string, string>> {
   const answer = await fetch(`${url}/v1/${what}`, {
     method: 'POST',
     headers: { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' },

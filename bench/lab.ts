@@ -50,8 +50,24 @@ export class Lab {
       name === 'idp'
         ? ['serve', '--host', '127.0.0.1', '--port', String(port)]
         : ['--host', '127.0.0.1', '--port', String(port)];
+    return this.#product(`bin/${name}.js`, own, port, file, row);
+  }
+
+  /** The same server for whoever asks it more than its limits on volume allow. */
+  async unbound(name: Program, row: string): Promise<Served> {
+    const port = await freePort();
+    return this.#product(
+      'bench/unbound-server.js',
+      [name, String(port)],
+      port,
+      join(this.folder(), `${name}.db`),
+      row,
+    );
+  }
+
+  #product(script: string, args: string[], port: number, file: string, row: string): Promise<Served> {
     const profiling = ['--cpu-prof', `--cpu-prof-dir=${this.#profiles}`, `--cpu-prof-name=${row}.cpuprofile`];
-    return this.#serve(`bin/${name}.js`, own, port, this.#profiles === undefined ? [] : profiling, {
+    return this.#serve(script, args, port, this.#profiles === undefined ? [] : profiling, {
       NODE_ENV: 'production',
       LOG_LEVEL: 'warn',
       DATABASE_URI: `sqlite:${file}`,

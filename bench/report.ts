@@ -31,11 +31,13 @@ export function table(results: readonly Result[]): string {
   return text.map((line) => line.trimEnd()).join('\n');
 }
 
-export function machineReadable(results: readonly Result[], seconds: number, rounds: number): string {
+/** @param how what the figures were measured with */
+export function machineReadable(results: readonly Result[], how: Record<string, string | number>): string {
   const machine = { node: process.version, cpu: cpus()[0]?.model, cores: availableParallelism() };
-  return `${JSON.stringify({ at: new Date().toISOString(), ...machine, seconds, rounds, results }, null, 2)}\n`;
+  return `${JSON.stringify({ at: new Date().toISOString(), ...machine, ...how, results }, null, 2)}\n`;
 }
 
 function shown(value: number): string {
-  return value.toLocaleString('en', { maximumFractionDigits: value < 100 ? 1 : 0 });
+  const digits = value < 1 ? 3 : value < 100 ? 1 : 0;
+  return value.toLocaleString('en', { maximumFractionDigits: digits });
 }

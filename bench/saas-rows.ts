@@ -18,7 +18,7 @@ interface Account {
 
 /** Reads the session and its user from the store each time. */
 export async function me(bench: Bench): Promise<Result[]> {
-  const { url } = await bench.lab.program('saas-backend', bench.row);
+  const { url } = await bench.lab.unbound('saas-backend', bench.row);
   const accounts = await register(url, 32);
   const headers = accounts.map(({ accessToken }) => bearer(accessToken));
   const floor = await jwtFloor(bench, await (await fetch(url + ME, { headers: headers[0] ?? {} })).text());
@@ -32,7 +32,7 @@ export async function me(bench: Bench): Promise<Result[]> {
 
 /** 64 sessions, each of which goes on with the token it got last. */
 export async function refresh(bench: Bench): Promise<Result[]> {
-  const { url } = await bench.lab.program('saas-backend', bench.row);
+  const { url } = await bench.lab.unbound('saas-backend', bench.row);
   const sessions = (await register(url, 64)).map(({ refreshToken }) => refreshing(refreshToken));
   const floor = await jwtFloor(bench, '{"success":true}');
   const callers = sessions.map(() => repeating(request('GET', '/', floor.headers), 200));
@@ -49,7 +49,7 @@ export async function refresh(bench: Bench): Promise<Result[]> {
 }
 
 export async function login(bench: Bench): Promise<Result[]> {
-  const { url } = await bench.lab.program('saas-backend', bench.row);
+  const { url } = await bench.lab.unbound('saas-backend', bench.row);
   const people = (await register(url, 8)).map(({ email }) => repeating(loginOf(email), 200));
   const floor = bench.lab.worker('floor-work');
   const compared = await compare(
@@ -62,7 +62,7 @@ export async function login(bench: Bench): Promise<Result[]> {
 
 /** What everybody else notices of 200 clients that log in as fast as they are let. */
 export async function flood(bench: Bench): Promise<Result[]> {
-  const { url } = await bench.lab.program('saas-backend', bench.row);
+  const { url } = await bench.lab.unbound('saas-backend', bench.row);
   const [attacked, reader, refresher] = (await register(url, 3)) as [Account, Account, Account];
   const others = [
     repeating(request('GET', ME, bearer(reader.accessToken)), 200),

@@ -41,6 +41,11 @@ export interface IdpSeams {
   random?: Random;
   /** Cost of password hashes. Lower it in tests only. */
   hashing?: HashingCost;
+  /**
+   * Whether clients are held up that ask too often. Unset, volume does not count on this machine outside production;
+   * `true` counts it there, too; `false` counts nothing, not even wrong passwords, and is for measurements.
+   */
+  limits?: boolean;
   /** The host's own `fastify.mongo`, instead of `databaseUri`: used, never closed. Our collections begin with `idp_`. */
   mongo?: HostMongo;
 }
@@ -49,12 +54,22 @@ export type IdentityProviderOptions = Partial<IdpConfiguration> & IdpSeams;
 
 export interface ResolvedIdp {
   config: Resolved<IdpConfiguration>;
-  seams: Required<Pick<IdpSeams, 'prefix' | 'clock' | 'random'>> & Pick<IdpSeams, 'hashing' | 'mongo'>;
+  seams: Required<Pick<IdpSeams, 'prefix' | 'clock' | 'random'>> &
+    Pick<IdpSeams, 'hashing' | 'limits' | 'mongo'>;
 }
 
 /** @throws ConfigurationError naming every problem */
 export function resolveIdp(options: IdentityProviderOptions): ResolvedIdp {
-  const { prefix = '', env, clock = systemClock, random = systemRandom, hashing, mongo, ...given } = options;
+  const {
+    prefix = '',
+    env,
+    clock = systemClock,
+    random = systemRandom,
+    hashing,
+    limits,
+    mongo,
+    ...given
+  } = options;
   const rules = (values: IdpConfiguration, report: Report) => {
     const problem = prefix === '' ? null : mountProblem(prefix);
     if (problem) report.refuse(`'prefix' ${problem}`);
@@ -73,5 +88,10 @@ export function resolveIdp(options: IdentityProviderOptions): ResolvedIdp {
   };
   const asked = mongo ? { ...given, databaseUri: given.databaseUri ?? LENT } : given;
   const config = resolveOptions(idpSchema, { program: 'idp', given: asked, env, random }, rules);
-  return { config, seams: { prefix, clock, random, ...(hashing && { hashing }), ...(mongo && { mongo }) } };
+  const optional = {
+    ...(hashing && { hashing }),
+    ...(limits !== undefined && { limits }),
+    ...(mongo && { mongo }),
+  };
+  return { config, seams: { prefix, clock, random, ...optional } };
 }

@@ -5,6 +5,7 @@ import { renderOAuth } from './kernel/errors.js';
 import { type Guard, openScope, rulesOf, type ScopeRules } from './kernel/http.js';
 import { renderErrorPage, wantsPage } from './kernel/pages.js';
 import { createPasswords } from './kernel/passwords.js';
+import { createPasswordPolicy } from './kernel/passwords-common.js';
 import { createAuthorization } from './oidc/authorize/service.js';
 import { createKeys } from './oidc/keys.js';
 import type { Directory } from './oidc/model.js';
@@ -13,6 +14,7 @@ import { grantCollection, interactionCollection } from './oidc/store.js';
 import { createTokenService } from './oidc/tokens.js';
 import { createAudit } from './ops/audit.js';
 import { healthPlugin } from './ops/health.js';
+import { type Attempt, atMost, createThrottle, MINUTE } from './ops/throttle.js';
 import { adminGuard, signupGuard } from './provisioning/guards.js';
 import { provisioningPlugin } from './provisioning/plugin.js';
 import { createClients, createPrincipals } from './provisioning/service.js';
@@ -37,6 +39,9 @@ declare module 'fastify' {
 
 /** The client proves itself in the body as often as in the header, so its endpoint judges it and no guard. */
 const judgedByEndpoint: Guard = async () => {};
+
+/** Wrong passwords and client secrets from one address block, however they are presented. */
+const FAILURES = atMost('failures', 60, MINUTE);
 
 /** Errors as OAuth knows them, or as a page for whoever looks at one. */
 export const renderIdpError: ScopeRules['renderError'] = (error, request, requestId) =>
@@ -68,7 +73,22 @@ export async function mountIdp(
   const audit = createAudit(store, { clock, random, log: fastify.log });
   const tools = { audit, clock, random };
   const passwords = createPasswords(random, seams.hashing);
-  const principals = createPrincipals(principalCollection(store), { ...tools, passwords });
+  const throttle = createThrottle(store, {
+    clock,
+    audit,
+    secret: values.ed25519Seed,
+    production: config.production,
+    limits: seams.limits,
+  });
+  const attempt: Attempt = (guess, evaluate) =>
+    throttle.attempt({ ...guess, perAddress: FAILURES }, evaluate);
+  const principals = createPrincipals(principalCollection(store), {
+    ...tools,
+    passwords,
+    passwordPolicy: createPasswordPolicy(config.production, (message) => fastify.log.warn(message)),
+    throttle,
+    attempt,
+  });
   const clients = createClients(clientCollection(store), {
     ...tools,
     allowHttp: !config.production,
@@ -93,7 +113,7 @@ export async function mountIdp(
     ...answerRules(around),
     prefix,
     guards: {
-      admin: adminGuard(values.adminToken, audit),
+      admin: adminGuard(values.adminToken, { audit, throttle }),
       signup: signupGuard(values.disableSignup),
       client: judgedByEndpoint,
       bearer: judgedByEndpoint,
@@ -112,6 +132,7 @@ export async function mountIdp(
       tokens,
       keys,
       audit,
+      attempt,
       issuer,
       humansUseBasic: values.basicLogin === 'all',
     });

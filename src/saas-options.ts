@@ -52,6 +52,11 @@ export interface SaasSeams {
   random?: Random;
   /** Cost of password hashes. Lower it in tests only. */
   hashing?: HashingCost;
+  /**
+   * Whether clients are held up that ask too often. Unset, volume does not count on this machine outside production;
+   * `true` counts it there, too; `false` counts nothing, not even wrong passwords, and is for measurements.
+   */
+  limits?: boolean;
   /** The host's own `fastify.mongo`, instead of `databaseUri`: used, never closed. Our collections begin with `saas_`. */
   mongo?: HostMongo;
 }
@@ -61,18 +66,19 @@ export type SaasBackendOptions = Partial<SaasConfiguration> & SaasSeams;
 export interface ResolvedSaas {
   config: Resolved<SaasConfiguration>;
   seams: Required<Pick<SaasSeams, 'prefix' | 'adminPath' | 'clock' | 'random'>> &
-    Pick<SaasSeams, 'hashing' | 'mongo'>;
+    Pick<SaasSeams, 'hashing' | 'limits' | 'mongo'>;
 }
 
 /** @throws ConfigurationError naming every problem */
 export function resolveSaas(options: SaasBackendOptions): ResolvedSaas {
-  const { prefix, adminPath, env, clock, random, hashing, mongo, ...given } = options;
+  const { prefix, adminPath, env, clock, random, hashing, limits, mongo, ...given } = options;
   const seams = {
     prefix: prefix ?? '/api',
     adminPath: adminPath ?? ('/admin' as const),
     clock: clock ?? systemClock,
     random: random ?? systemRandom,
     ...(hashing && { hashing }),
+    ...(limits !== undefined && { limits }),
     ...(mongo && { mongo }),
   };
   const config = resolveOptions(

@@ -2,12 +2,10 @@ import type { FastifyInstance, onRequestHookHandler } from 'fastify';
 import fp from 'fastify-plugin';
 import { createAdminGuard } from './admin/guard.js';
 import { adminPlugin } from './admin/plugin.js';
-import { createTokenKind } from './auth/jwt.js';
-import { authPlugin } from './auth/plugin.js';
-import { createAuth } from './auth/service.js';
+import type { AuthEvents } from './auth/events.js';
+import { authPlugin } from './auth/plugin/index.js';
 import type { Identity } from './auth/sessions.js';
 import { sessionCollection, userCollection } from './auth/store.js';
-import { createSessionTokens } from './auth/tokens.js';
 import { createUserDirectory, type UserDirectory } from './auth/users.js';
 import { createGateway } from './billing/gateway.js';
 import { billingPlugin, webhookPlugin } from './billing/plugin.js';
@@ -20,14 +18,17 @@ import { mailCollection } from './email/store.js';
 import { loadTemplates } from './email/templates.js';
 import { openToOrigins } from './kernel/cors.js';
 import { renderEnvelope } from './kernel/errors.js';
-import { openScope, type ScopeRules } from './kernel/http.js';
-import { renderErrorPage, wantsPage } from './kernel/pages.js';
-import { createPasswords } from './kernel/passwords.js';
+import { openScope, originOf, rulesOf, type ScopeRules } from './kernel/http.js';
+import { isForm, renderErrorPage, wantsPage } from './kernel/pages.js';
 import { ok } from './kernel/schemas.js';
+import { createAfterwards } from './ops/afterwards.js';
 import { createAudit } from './ops/audit.js';
+import { createEvents, type Subscription } from './ops/events.js';
 import { healthPlugin } from './ops/health.js';
 import { createJobs } from './ops/jobs.js';
+import { createThrottle } from './ops/throttle.js';
 import { profilePlugin } from './profile/plugin.js';
+import { createAccounts } from './saas-accounts.js';
 import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './saas-options.js';
 import { closeForMaintenance, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
 import { createSettings } from './settings/service.js';
@@ -42,7 +43,11 @@ export interface SaasDecorator {
   /** For a host's own routes: `onRequest: fastify.saas.requireUser` sets `request.saas` or throws a 401. */
   requireUser: (request: UserRequest) => Promise<void>;
   users: Pick<UserDirectory, 'find'>;
+  /** What has happened, told once, after its commit, in the process that committed it. */
+  events: Readonly<Subscription<SaasEvents>>;
 }
+
+export type SaasEvents = AuthEvents;
 
 /** What of a request it needs and sets, whatever server and logger the host has. */
 interface UserRequest {
@@ -59,9 +64,6 @@ declare module 'fastify' {
     saas: Identity;
   }
 }
-
-/** Access tokens come again and again, refresh tokens once. */
-const LIVE_TOKENS = 20_000;
 
 /** Builds the domains, mounts them on `fastify` and answers with the store they share. */
 export async function mountSaas(
@@ -86,34 +88,16 @@ export async function mountSaas(
   const sessions = sessionCollection(store);
   const webhookEvents = webhookEventCollection(store);
   const audit = createAudit(store, { clock, random, log: fastify.log });
+  const throttle = createThrottle(store, {
+    clock,
+    audit,
+    secret: values.jwtRefreshSecret,
+    production: config.production,
+    limits: seams.limits,
+  });
   const settings = createSettings({ store, clock });
   const directory = createUserDirectory(users, clock);
   const listed = (secret: string | undefined) => (secret === undefined ? [] : [secret]);
-  const refreshSecrets: [string, ...string[]] = [
-    values.jwtRefreshSecret,
-    ...listed(values.jwtRefreshSecretPrevious),
-  ];
-  const accessSecrets = [values.jwtAccessSecret, ...listed(values.jwtAccessSecretPrevious)];
-  const auth = createAuth({
-    users,
-    sessions,
-    tokens: createSessionTokens({
-      access: await createTokenKind('at+jwt', accessSecrets, LIVE_TOKENS),
-      refresh: await createTokenKind('rt+jwt', refreshSecrets, 0),
-      refreshSecrets,
-      accessTtl: values.accessTokenTtl,
-      issuer: publicUrl.get,
-      clock,
-      random,
-    }),
-    passwords: createPasswords(random, seams.hashing),
-    audit,
-    clock,
-    random,
-    registrationAllowed: async () => (await settings.current()).allowRegistration,
-    refreshTtl: values.refreshTokenTtl,
-    sessionMaxAge: values.sessionMaxAge,
-  });
   const webhook = createWebhook({
     secrets: [...listed(values.paymentWebhookSecret), ...listed(values.paymentWebhookSecretPrevious)],
     events: webhookEvents,
@@ -144,7 +128,8 @@ export async function mountSaas(
     async holds({ userId, is, reaches }) {
       const user = await users.findOne({ id: userId });
       if (!user) return 'never';
-      const versions: Record<string, number> = { passwordVersion: user.passwordVersion };
+      const { passwordVersion, emailVersion = 0 } = user;
+      const versions: Record<string, number> = { passwordVersion, emailVersion };
       return (versions[is] ?? 0) >= reaches ? 'yes' : 'not-yet';
     },
     nudge: () => void jobs.runNow('mail'),
@@ -160,10 +145,31 @@ export async function mountSaas(
     done();
   };
   fastify.addHook('onListen', async () => jobs.start());
+  const afterwards = createAfterwards(fastify.log);
   fastify.addHook('onClose', async () => {
+    await afterwards.settled();
     await jobs.stop();
     await email.close();
   });
+
+  const { emit, events } = createEvents<SaasEvents>({ clock, random, log: fastify.log });
+  const { auth, exportOf } = await createAccounts(
+    { config, seams },
+    {
+      users,
+      sessions,
+      audit,
+      throttle,
+      settings,
+      billing,
+      email,
+      jobs,
+      afterwards,
+      emit,
+      publicUrl,
+      log: fastify.log,
+    },
+  );
 
   const requireUser = async (request: UserRequest): Promise<void> => {
     request.saas = await auth.authenticate(request.headers.authorization);
@@ -172,8 +178,12 @@ export async function mountSaas(
     username: values.adminUsername,
     password: values.adminPassword,
     audit,
+    throttle,
   });
-  fastify.decorate('saas', Object.freeze({ requireUser, users: Object.freeze({ find: directory.find }) }));
+  fastify.decorate(
+    'saas',
+    Object.freeze({ requireUser, users: Object.freeze({ find: directory.find }), events }),
+  );
   fastify.decorateRequest('saas');
 
   const rules = {
@@ -183,14 +193,20 @@ export async function mountSaas(
     own404: true,
     inHostLog: surroundings === undefined,
   };
-  const renderJson: ScopeRules['renderError'] = (error, _request, requestId) =>
-    renderEnvelope(error, requestId);
+  // Pages are what a GET of them and the forms on them get; applications use the same paths.
+  const renderApi: ScopeRules['renderError'] = (error, request, requestId) =>
+    rulesOf(request.routeOptions).page && (request.method === 'GET' || isForm(request))
+      ? renderErrorPage(error, requestId)
+      : renderEnvelope(error, requestId);
 
-  await openScope(fastify, { ...rules, prefix, renderError: renderJson }, async (api) => {
+  await openScope(fastify, { ...rules, prefix, renderError: renderApi }, async (api) => {
     api.addHook('onRequest', startJobs);
+    api.addHook('onRequest', (request, _reply, done) => {
+      done(rulesOf(request.routeOptions).unmetered ? undefined : throttle.refusalOf(originOf(request).ip));
+    });
     closeForMaintenance(api, settings);
     await openToOrigins(api, values.corsOrigin ?? [], async (open) => {
-      await open.register(authPlugin, { auth });
+      await open.register(authPlugin, { auth, exportOf });
       await open.register(profilePlugin, { rename: directory.rename });
       await open.register(settingsPlugin, { settings });
       await open.register(billingPlugin, { billing });

@@ -4,6 +4,7 @@ import { defineErrors, httpErrors } from '../kernel/errors.js';
 import { type Guard, originOf } from '../kernel/http.js';
 import { secretsEqual } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
+import type { Throttle } from '../ops/throttle.js';
 
 export const adminErrors = defineErrors({
   CSRF_REJECTED: [403, 'Changes need the header X-Requested-With and must come from the admin area itself.'],
@@ -17,13 +18,15 @@ export interface AdminGuardOptions {
   /** `undefined` closes the admin area. */
   password: string | undefined;
   audit: Audit;
+  throttle: Pick<Throttle, 'attemptAsOperator'>;
 }
 
 /**
  * HTTP Basic for the admin area. Browsers send Basic by themselves, also for a foreign page, so everything
  * but reading needs a header that such a page cannot set without asking first.
  */
-export async function createAdminGuard({ username, password, audit }: AdminGuardOptions): Promise<Guard> {
+export async function createAdminGuard(options: AdminGuardOptions): Promise<Guard> {
+  const { username, password, audit, throttle } = options;
   const authenticate = await loadBasicAuth(async (givenName, givenPassword) => {
     // Both are compared whatever the first says.
     const matches = [secretsEqual(givenName, username), secretsEqual(givenPassword, password ?? '')];
@@ -32,14 +35,19 @@ export async function createAdminGuard({ username, password, audit }: AdminGuard
 
   return async (request, reply) => {
     if (password === undefined) throw adminErrors.ADMIN_NOT_CONFIGURED();
-    try {
-      await authenticate(request, reply);
-    } catch {
-      // A browser's first visit comes without credentials and is no attempt.
-      if (request.headers.authorization !== undefined)
-        await audit.record({ event: 'admin.refused', ip: originOf(request).ip });
-      throw httpErrors.UNAUTHENTICATED({ headers: CHALLENGE });
-    }
+    const { ip } = originOf(request);
+    // A browser's first visit comes without credentials and is no attempt.
+    const isOperator =
+      request.headers.authorization !== undefined &&
+      (await throttle.attemptAsOperator(ip, async () => {
+        const isRight = await authenticate(request, reply).then(
+          () => true,
+          () => null,
+        );
+        if (!isRight) await audit.record({ event: 'admin.refused', ip });
+        return isRight;
+      }));
+    if (!isOperator) throw httpErrors.UNAUTHENTICATED({ headers: CHALLENGE });
     if (request.method !== 'GET' && request.method !== 'HEAD') refuseForeign(request);
   };
 }

@@ -1,5 +1,7 @@
+import type { Static } from 'typebox';
 import { option } from '../kernel/options.js';
-import { DisplayName, Email, Envelope, PasswordInput, Session, User } from '../kernel/schemas.js';
+import { pathProblem } from '../kernel/public-url.js';
+import { DisplayName, Email, Envelope, PasswordInput, Session, Timestamp, User } from '../kernel/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
 import { Type } from '../kernel/type.js';
 
@@ -48,6 +50,22 @@ export const authOptions = {
     env: 'SESSION_MAX_AGE',
     doc: 'Seconds after which a session ends however often it was refreshed.',
   }),
+  requireEmailVerification: option(Type.Boolean({ default: false }), {
+    env: 'REQUIRE_EMAIL_VERIFICATION',
+    doc: 'Whether nobody signs in before following a link that was sent to the address. Then no answer tells which addresses are known.',
+  }),
+  resetUrlRelative: option(Type.Optional(Type.String()), {
+    env: 'RESET_URL_RELATIVE',
+    doc: 'Path, appended to PUBLIC_URL, of the page on which people choose a new password; ?token= is appended.',
+    shown: 'our own page',
+    check: (path) => pathProblem(path ?? '', '/new-password'),
+  }),
+  verifyUrlRelative: option(Type.Optional(Type.String()), {
+    env: 'VERIFY_URL_RELATIVE',
+    doc: 'Path, appended to PUBLIC_URL, of the page on which people confirm their address; ?token= is appended.',
+    shown: 'our own page',
+    check: (path) => pathProblem(path ?? '', '/confirm-address'),
+  }),
 };
 
 export const RegisterBody = Type.Object(
@@ -81,3 +99,43 @@ const tokens = {
 export const TokensAnswer = Envelope(Type.Object(tokens));
 export const SignInAnswer = Envelope(Type.Object({ user: User, ...tokens }));
 export const MeAnswer = Envelope(Type.Object({ user: User, session: Session }));
+
+export const EmailBody = Type.Object({ email: Email }, { additionalProperties: false });
+
+const LinkToken = Type.String({ minLength: 1, maxLength: 512 });
+
+export const LinkQuery = Type.Object({ token: LinkToken });
+
+export const VerifyBody = Type.Object({ token: LinkToken }, { additionalProperties: false });
+
+export const ResetBody = Type.Object(
+  { token: LinkToken, password: PasswordInput },
+  { additionalProperties: false },
+);
+
+export const PasswordBody = Type.Object(
+  { currentPassword: PasswordInput, newPassword: PasswordInput },
+  { additionalProperties: false },
+);
+
+export const EmailChangeBody = Type.Object(
+  { email: Email, password: PasswordInput },
+  { additionalProperties: false },
+);
+
+export const DeletionBody = Type.Object({ password: PasswordInput }, { additionalProperties: false });
+
+const ListedSession = Type.Object({
+  id: Type.String(),
+  createdAt: Timestamp,
+  expiresAt: Timestamp,
+  refreshedAt: Timestamp,
+  current: Type.Boolean({ description: 'Whether it is the one that asks.' }),
+});
+export type ListedSession = Static<typeof ListedSession>;
+
+export const SessionsAnswer = Envelope(Type.Object({ sessions: Type.Array(ListedSession) }));
+
+export const SessionParams = Type.Object({ id: Type.String({ pattern: '^[\\w-]{1,100}$' }) });
+
+export const ExportAnswer = Envelope(Type.Record(Type.String(), Type.Unknown()));

@@ -4,8 +4,11 @@ import type { Origin } from '../kernel/http.js';
 import type { Session, User } from '../kernel/schemas.js';
 import { newId, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
+import type { Emit } from '../ops/events.js';
 import { authErrors } from './errors.js';
+import type { AuthEvents } from './events.js';
 import {
+  isClosed,
   type SessionDocument,
   type Sessions,
   sessionView,
@@ -39,7 +42,7 @@ export interface SessionService {
   /** Ends the session of a token, the user's others or all of them; nothing when it has ended already. */
   logout(
     input: { authorization?: string; refreshToken?: string; scope: LogoutScope },
-    origin: Origin,
+    origin: Pick<Origin, 'ip'>,
   ): Promise<void>;
 }
 
@@ -50,6 +53,7 @@ export interface SessionDependencies {
   sessions: Sessions;
   tokens: SessionTokens;
   audit: Audit;
+  emit: Emit<AuthEvents>;
   clock: Clock;
   random: Random;
   /** Seconds. */
@@ -65,7 +69,7 @@ const bearer = (error?: string) => ({
 const REUSE_WINDOW = 30_000;
 
 export function createSessionService(deps: SessionDependencies): SessionService {
-  const { users, sessions, tokens, audit, clock, random } = deps;
+  const { users, sessions, tokens, audit, emit, clock, random } = deps;
 
   const expiry = (createdAt: number): number =>
     Math.min(clock.now() + deps.refreshTtl * 1000, createdAt + deps.sessionMaxAge * 1000);
@@ -87,7 +91,25 @@ export function createSessionService(deps: SessionDependencies): SessionService 
     return user && session && isAlive(user, session, clock.now()) ? { user, session } : null;
   };
 
-  return {
+  /** One write ends them; what it spares is named in the same write. Whether it did. */
+  const end = async (
+    { id, sessionEpoch }: UserDocument,
+    session: SessionDocument,
+    scope: LogoutScope,
+  ): Promise<boolean> => {
+    if (scope === 'local') {
+      const open = { id: session.id, revokedAt: null };
+      return (await sessions.updateOne(open, { set: { revokedAt: clock.now() } })) !== null;
+    }
+    const inc = { sessionEpoch: 1 };
+    const ended =
+      scope === 'global'
+        ? await users.updateOne({ id }, { inc, unset: ['keptSession'] })
+        : await users.updateOne({ id, sessionEpoch }, { inc, set: { keptSession: session.id } });
+    return ended !== null;
+  };
+
+  const service: SessionService = {
     async begin(user, event, { ip }) {
       const now = clock.now();
       const refreshId = tokens.firstId();
@@ -137,7 +159,8 @@ export function createSessionService(deps: SessionDependencies): SessionService 
         // The first one refreshed where a secret was in use that is not known here yet. Nobody stole anything.
         throw authErrors.INVALID_REFRESH_TOKEN();
       }
-      await sessions.updateOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
+      const ended = await sessions.updateOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
+      if (ended) emit('session.revoked', { userId: session.userId, scope: 'local', sessionId: id });
       await audit.record({ event: 'refresh.reused', subject: session.userId, ip });
       throw authErrors.REFRESH_TOKEN_REUSED();
     },
@@ -152,7 +175,8 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       return { user: userView(alive.user), session: sessionView(alive.session) };
     },
 
-    async logout({ authorization, refreshToken, scope }, { ip }) {
+    async logout(input, { ip }) {
+      const { authorization, refreshToken, scope } = input;
       const verdicts = [
         authorization === undefined ? null : tokens.verifyBearer(authorization),
         refreshToken === undefined ? null : tokens.verifyRefresh(refreshToken),
@@ -169,25 +193,24 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       const alive = await findAlive(verdict.claims);
       if (!alive) return;
       const { user, session } = alive;
-      if (scope === 'local') {
-        await sessions.updateOne({ id: session.id, revokedAt: null }, { set: { revokedAt: clock.now() } });
-      } else {
-        // One write ends them all; what it spares is named in the same write.
-        const kept =
-          scope === 'others' ? { set: { keptSession: session.id } } : { unset: ['keptSession' as const] };
-        await users.updateOne({ id: user.id }, { inc: { sessionEpoch: 1 }, ...kept });
-      }
+      const isEnded = await end(user, session, scope);
+      // Meanwhile another epoch has begun, perhaps without this session: what was to be spared may be dead.
+      if (!isEnded && scope === 'others') return service.logout(input, { ip });
       await audit.record({ event: 'logout', subject: user.id, ip, detail: scope });
+      const sessionId = scope === 'global' ? {} : { sessionId: session.id };
+      if (isEnded) emit('session.revoked', { userId: user.id, scope, ...sessionId });
     },
   };
+  return service;
 }
 
-function isAlive(user: UserDocument, session: SessionDocument, now: number): boolean {
+/** Whether a session may be used. One of an ended epoch may not, unless the user's document spares it. */
+export function isAlive(user: UserDocument, session: SessionDocument, now: number): boolean {
   return (
     session.userId === user.id &&
     session.revokedAt === undefined &&
     session.expiresAt > now &&
-    user.suspendedAt === undefined &&
+    !isClosed(user) &&
     (session.epoch === user.sessionEpoch || session.id === user.keptSession)
   );
 }

@@ -11,11 +11,25 @@ export interface UserDocument {
   /** Raised by every new password; a rehash must not overwrite one. */
   passwordVersion: number;
   emailVerified: boolean;
+  /** Raised by every change of the address; absent before the first. */
+  emailVersion?: number;
   /** Absent while the account may sign in. */
   suspendedAt?: number;
   /** A session made in an earlier epoch is dead, unless it is `keptSession`. */
   sessionEpoch: number;
   keptSession?: string;
+  /** SHA-256 of the newest link that lets its reader choose a password. */
+  resetHash?: string;
+  resetExpiresAt?: number;
+  /** The same of the link that confirms the address. */
+  verifyHash?: string;
+  verifyExpiresAt?: number;
+  /** The same of the link, sent to `newEmail`, that makes it the address. */
+  changeHash?: string;
+  changeExpiresAt?: number;
+  newEmail?: string;
+  /** Since when the account is being deleted. Nothing brings it back. */
+  deletingAt?: number;
   /** What billing last found to be the best subscription. */
   subscriptionStatus: string;
   subscriptionPlan: string;
@@ -44,10 +58,32 @@ export type Sessions = Collection<SessionDocument>;
 export function userCollection(store: Store): Users {
   return store.collection<UserDocument>('users', {
     unique: ['email'],
-    indexes: [['createdAt']],
-    fields: ['passwordVersion'],
+    indexes: [['createdAt'], ['deletingAt']],
+    fields: [
+      'passwordVersion',
+      'sessionEpoch',
+      'suspendedAt',
+      'emailVerified',
+      'resetHash',
+      'verifyHash',
+      'changeHash',
+    ],
   });
 }
+
+/** Links that end with the password, and those that end with the account. */
+export const RECOVERY_LINKS = [
+  'resetHash',
+  'resetExpiresAt',
+  'changeHash',
+  'changeExpiresAt',
+  'newEmail',
+] as const;
+export const ALL_LINKS = [...RECOVERY_LINKS, 'verifyHash', 'verifyExpiresAt'] as const;
+
+/** Whether nobody may enter, whatever they prove. */
+export const isClosed = ({ suspendedAt, deletingAt }: UserDocument): boolean =>
+  (suspendedAt ?? deletingAt) !== undefined;
 
 export function sessionCollection(store: Store): Sessions {
   return store.collection<SessionDocument>('sessions', {

@@ -12,6 +12,8 @@ export interface Gateway {
   createCheckout(checkout: Checkout): Promise<{ id: string; url: string }>;
   /** @throws PAYMENT_PROVIDER_ERROR */
   createPortal(portal: { customerId: string; returnUrl: string }): Promise<{ url: string }>;
+  /** Cancels at once what the customer has subscribed to, and what could still become a subscription. @throws PAYMENT_PROVIDER_ERROR */
+  cancelSubscriptions(customerId: string): Promise<void>;
 }
 
 export interface Checkout {
@@ -72,6 +74,17 @@ export function createGateway(secretKey: string, apiUrl: string | undefined): Ga
 
     createPortal: ({ customerId, returnUrl }) =>
       call((stripe) => stripe.billingPortal.sessions.create({ customer: customerId, return_url: returnUrl })),
+
+    cancelSubscriptions: (customer) =>
+      call(async (stripe) => {
+        for await (const { id } of stripe.checkout.sessions.list({ customer, status: 'open', limit: 100 })) {
+          await stripe.checkout.sessions.expire(id);
+        }
+        // Without a status the provider lists all that have not ended.
+        for await (const { id } of stripe.subscriptions.list({ customer, limit: 100 })) {
+          await stripe.subscriptions.cancel(id);
+        }
+      }),
   };
 }
 

@@ -45,7 +45,7 @@ export async function webhookPlugin(scope: Scope, { webhook }: { webhook: Webhoo
   scope.post(
     '/billing/webhook',
     {
-      config: access('public', { duringMaintenance: true }),
+      config: access('public', { duringMaintenance: true, unmetered: true }),
       bodyLimit: BODY_LIMIT,
       schema: { response: { 200: WebhookAnswer } },
     },

@@ -1,4 +1,5 @@
 import { option } from '../kernel/options.js';
+import { pathProblem } from '../kernel/public-url.js';
 import { Envelope } from '../kernel/schemas.js';
 import { Type } from '../kernel/type.js';
 
@@ -46,13 +47,7 @@ export const billingOptions = {
 };
 
 /** A path of the application: one leading slash (added where it lacks), and nothing that names another place. */
-export function returnPathProblem(path: string): string | undefined {
-  const hasScheme = /^[a-z][a-z0-9+.-]*:/i.test(path);
-  const isPath = /^\/(?![/\\])[\x21\x22\x24-\x5b\x5d-\x7e]*$/.test(withLeadingSlash(path));
-  return isPath && !hasScheme ? undefined : 'must be a path of the application, like /settings/billing.';
-}
-
-export const withLeadingSlash = (path: string): string => (path.startsWith('/') ? path : `/${path}`);
+export const returnPathProblem = (path: string): string | undefined => pathProblem(path, '/settings/billing');
 
 export const CheckoutBody = Type.Object(
   {

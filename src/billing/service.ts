@@ -1,10 +1,11 @@
 import type { Clock } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
-import type { User } from '../kernel/schemas.js';
+import { withLeadingSlash, withQuery } from '../kernel/public-url.js';
+import { toTimestamp, type User } from '../kernel/schemas.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { billingErrors } from './errors.js';
 import type { Checkout, Gateway } from './gateway.js';
-import { returnPathProblem, withLeadingSlash } from './schemas.js';
+import { returnPathProblem } from './schemas.js';
 import type { Customers } from './store.js';
 
 export interface Billing {
@@ -18,6 +19,15 @@ export interface Billing {
    * @throws VALIDATION_ERROR, CUSTOMER_NOT_FOUND, PAYMENT_PROVIDER_ERROR, BILLING_NOT_CONFIGURED
    */
   portal(user: User, returnPath?: string): Promise<{ url: string }>;
+  /**
+   * Of a user who leaves: nothing is charged any more. Nothing happens where there is no customer or no key.
+   * @throws PAYMENT_PROVIDER_ERROR
+   */
+  cancelSubscriptions(userId: string): Promise<void>;
+  /** What is stored of a user; `null` before the first purchase. */
+  customerOf(userId: string): Promise<{ customerId: string; createdAt: string } | null>;
+  /** Removes it. What the provider knows of them stays there. */
+  forget(userId: string): Promise<void>;
 }
 
 export interface Order {
@@ -45,7 +55,7 @@ export function createBilling(deps: BillingDependencies): Billing {
   };
 
   /** The customer of a user, made at the first purchase; two first purchases at once make one. */
-  const customerOf = async ({ id, email }: User, gateway: Gateway): Promise<string> => {
+  const ensureCustomer = async ({ id, email }: User, gateway: Gateway): Promise<string> => {
     const known = await customers.findOne({ id });
     if (known) return known.customerId;
     const { id: customerId } = await gateway.createCustomer({ email, userId: id }, `customer-${id}`);
@@ -60,7 +70,7 @@ export function createBilling(deps: BillingDependencies): Billing {
       const gateway = configured();
       if (prices && priceId !== undefined && !prices.includes(priceId))
         throw billingErrors.PRICE_NOT_ALLOWED();
-      const customerId = await customerOf(user, gateway);
+      const customerId = await ensureCustomer(user, gateway);
       const back = publicUrl() + withLeadingSlash(deps.returnPath);
       const { id, url } = await gateway.createCheckout({
         customerId,
@@ -84,10 +94,28 @@ export function createBilling(deps: BillingDependencies): Billing {
       const { url } = await gateway.createPortal({ customerId: customer.customerId, returnUrl });
       return { url };
     },
+
+    async cancelSubscriptions(userId) {
+      const customer = await customers.findOne({ id: userId });
+      if (!customer || !deps.gateway) return;
+      await deps.gateway.cancelSubscriptions(customer.customerId).catch((cause: unknown) => {
+        throw billingErrors.PAYMENT_PROVIDER_ERROR({ message: NOT_CANCELLED, cause });
+      });
+    },
+
+    async customerOf(userId) {
+      const customer = await customers.findOne({ id: userId });
+      return customer && { customerId: customer.customerId, createdAt: toTimestamp(customer.createdAt) };
+    },
+
+    async forget(userId) {
+      await customers.deleteOne({ id: userId });
+    },
   };
 }
 
+const NOT_CANCELLED =
+  'The payment provider did not answer as expected. The account is closed, and deleted as soon as the subscription is cancelled.';
+
 const invalid = (path: string, message: string) =>
   httpErrors.VALIDATION_ERROR({ details: [{ path, message }] });
-
-const withQuery = (url: string, query: string): string => `${url}${url.includes('?') ? '&' : '?'}${query}`;

@@ -1,16 +1,17 @@
 import type { Clock } from '../kernel/clock.js';
+import { toTimestamp } from '../kernel/schemas.js';
 import { newId, type Random, sha256 } from '../kernel/secrets.js';
 import type { Job, JobLog } from '../ops/jobs.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { createRelay } from './relay.js';
 import { isAddress } from './schemas.js';
-import type { After, Mails } from './store.js';
+import type { After, MailStatus, Mails } from './store.js';
 import { checkValues, type MailName, type RenderedMail, sampleValues, type Templates } from './templates.js';
 import { DeliveryError, type Message, type Outcome, type Transport } from './transport.js';
 
 /** A mail to be sent. */
 export interface Mail {
-  /** Names the occasion: a second put with the same key changes nothing. */
+  /** Names the occasion: a second put with the same key replaces a mail that was never attempted, and changes no other. */
   key: string;
   /** One address, as stored: never what a request has just brought. */
   to: string;
@@ -31,7 +32,21 @@ export interface Outbox {
   put(mail: Mail): Promise<void>;
 }
 
+/** A mail as its receiver may see it. */
+export interface MailSummary {
+  template: MailName;
+  to: string;
+  status: MailStatus;
+  /** ISO 8601, UTC. */
+  createdAt: string;
+  endedAt?: string;
+}
+
 export interface EmailService extends Outbox {
+  /** What was and is sent to an address, the newest first, without its content. */
+  listTo(address: string): Promise<MailSummary[]>;
+  /** Removes all mails to an address, sent or not. */
+  forget(address: string): Promise<void>;
   /** A mail with sample values, as it would look now. */
   preview(name: MailName): Promise<RenderedMail>;
   /** Sends such a sample at once. @throws DeliveryError saying in words fit for the operator what went wrong */
@@ -59,6 +74,8 @@ export interface EmailServiceOptions {
 }
 
 const DAY = 24 * 60 * 60 * 1000;
+
+const MOST_LISTED = 1000;
 
 /** How long the store tells what became of a mail. */
 const KEPT = 30 * DAY;
@@ -90,23 +107,43 @@ export function createEmail(options: EmailServiceOptions): EmailService {
       if (values['link'] !== undefined) checkLink(values['link'], publicUrl());
       if (!isAddress(to)) throw new TypeError('A mail goes to exactly one address.');
       const now = clock.now();
-      await mails
-        .insert({
-          id: newId('mail_', clock, random),
-          key,
-          to,
-          template,
-          values,
-          security,
-          ...(after && { after }),
-          expiresAt,
-          status: 'queued',
-          dueAt: now,
-          attempts: 0,
-          createdAt: now,
-        })
-        .catch(nullIfTaken);
+      const mail = {
+        to,
+        template,
+        values,
+        security,
+        ...(after && { after }),
+        expiresAt,
+        status: 'queued' as const,
+        dueAt: now,
+        createdAt: now,
+      };
+      const isNew = await mails
+        .insert({ id: newId('mail_', clock, random), key, attempts: 0, ...mail })
+        .then(() => true, nullIfTaken);
+      // What was announced before did not happen, or not yet, and the mail may have been dropped for it.
+      if (!isNew) await mails.updateOne({ key, attempts: 0 }, { set: mail, unset: ['endedAt', 'reason'] });
       nudge();
+    },
+
+    async listTo(address) {
+      const { items } = await mails.page({
+        where: { to: address },
+        sort: 'id',
+        desc: true,
+        limit: MOST_LISTED,
+      });
+      return items.map(({ template, to, status, createdAt, endedAt }) => ({
+        template,
+        to,
+        status,
+        createdAt: toTimestamp(createdAt),
+        ...(endedAt !== undefined && { endedAt: toTimestamp(endedAt) }),
+      }));
+    },
+
+    async forget(address) {
+      await mails.deleteMany({ to: address });
     },
 
     async preview(name) {

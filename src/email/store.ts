@@ -46,7 +46,7 @@ export type Mails = Collection<MailDocument>;
 export function mailCollection(store: Store): Mails {
   return store.collection<MailDocument>('mails', {
     unique: ['key'],
-    indexes: [['dueAt'], ['endedAt']],
+    indexes: [['dueAt'], ['endedAt'], ['to', 'id']],
     fields: ['attempts', 'status'],
   });
 }

@@ -65,6 +65,8 @@ export interface RouteRules {
   duringMaintenance?: boolean;
   /** Whether it answers while the server stops. */
   whileDraining?: boolean;
+  /** Whether its requests are not counted against the limit of all requests. */
+  unmetered?: boolean;
   /** Whether its errors are pages for those who look at them. */
   page?: boolean;
 }

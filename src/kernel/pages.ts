@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { FastifyReply } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import mustache from 'mustache';
 import type { AppError, Rendered } from './errors.js';
 
@@ -54,6 +54,11 @@ export function sendPage(reply: FastifyReply, html: string, formTargets?: readon
 /** Whether a request comes from a browser that wants to show something. */
 export function wantsPage(accept: string | undefined): boolean {
   return accept?.includes('text/html') === true;
+}
+
+/** Whether a request is a form that a page has sent. */
+export function isForm({ headers }: Pick<FastifyRequest, 'headers'>): boolean {
+  return headers['content-type']?.startsWith('application/x-www-form-urlencoded') === true;
 }
 
 /** An error as a page. */

@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os';
 import argon2 from 'argon2';
-import { httpErrors } from './errors.js';
+import { Gate, type IsGone } from './gate.js';
 import { threadPoolSize } from './options.js';
 import type { Random } from './secrets.js';
 
@@ -20,9 +20,6 @@ export const STANDARD_COST: HashingCost = { memoryCost: 19_456, timeCost: 2, par
 const MOST: HashingCost = { memoryCost: 262_144, timeCost: 10, parallelism: 8 };
 
 export const PASSWORD_BYTES = { min: 8, max: 1024 };
-
-/** Whether the client has hung up, so that its turn can be skipped. */
-export type IsGone = () => boolean;
 
 export interface Passwords {
   /** Says what is wrong with a new password (a sentence), or `null`. */
@@ -45,36 +42,6 @@ export interface Passwords {
  * Lets few hashes run at once and bounds how many wait. argon2 occupies the threads that the file system
  * and DNS use too: unbounded, a flood of logins stalls everything else for seconds.
  */
-class Gate {
-  #running = 0;
-  readonly #waiting: (() => void)[] = [];
-  readonly #width: number;
-  readonly #queue: number;
-
-  constructor(width: number, queue: number) {
-    this.#width = width;
-    this.#queue = queue;
-  }
-
-  async run<T>(work: () => Promise<T>, isGone?: IsGone): Promise<T> {
-    if (this.#running < this.#width) this.#running++;
-    else {
-      if (this.#waiting.length >= this.#queue) throw httpErrors.OVERLOADED();
-      // A finished job hands its place on, so the count stays as it is.
-      await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    }
-    try {
-      // Whoever hung up while waiting costs nothing.
-      if (isGone?.()) throw httpErrors.OVERLOADED();
-      return await work();
-    } finally {
-      const next = this.#waiting.shift();
-      if (next) next();
-      else this.#running--;
-    }
-  }
-}
-
 const processGate = new Gate(Math.max(1, Math.min(availableParallelism(), threadPoolSize() - 2)), 128);
 
 /** Password hashing at `cost`. Both plugins of a process share the gate, whatever their cost. */

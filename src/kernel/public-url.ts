@@ -53,3 +53,15 @@ export function mountProblem(path: string): string | null {
 export function isLoopback(hostname: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d{1,3}){3}$/.test(hostname);
 }
+
+/** What is wrong with a path of the application that is appended to its public address, as the end of a sentence. */
+export function pathProblem(path: string, example: string): string | undefined {
+  const hasScheme = /^[a-z][a-z0-9+.-]*:/i.test(path);
+  const isPath = /^\/(?![/\\])[\x21\x22\x24-\x5b\x5d-\x7e]*$/.test(withLeadingSlash(path));
+  return isPath && !hasScheme ? undefined : `must be a path of the application, like ${example}.`;
+}
+
+export const withLeadingSlash = (path: string): string => (path.startsWith('/') ? path : `/${path}`);
+
+export const withQuery = (url: string, query: string): string =>
+  `${url}${url.includes('?') ? '&' : '?'}${query}`;

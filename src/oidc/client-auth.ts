@@ -1,21 +1,27 @@
 import { parseBasic } from '../kernel/authorization.js';
 import { isSecretOf, sha256 } from '../kernel/secrets.js';
+import type { Attempt } from '../ops/throttle.js';
 import { oidcErrors } from './errors.js';
 import type { Client, Directory } from './model.js';
 
 /** A secret that no client has: unknown clients cost the same work as known ones. */
 const NOBODY = sha256('the secret of no client');
 
+export interface ClientCredentials {
+  authorization: string | undefined;
+  body: Readonly<Record<string, string>>;
+  ip: string;
+}
+
 /**
  * The client of a token request (RFC 6749 §2.3): `client_secret_basic`, `client_secret_post`, or for public
  * clients no more than its identifier.
  *
- * @throws invalid_client, invalid_request when it uses two ways at once
+ * @throws invalid_client, invalid_request when it uses two ways at once, RATE_LIMITED
  */
 export async function authenticateClient(
-  authorization: string | undefined,
-  body: Readonly<Record<string, string>>,
-  directory: Pick<Directory, 'findClient'>,
+  { authorization, body, ip }: ClientCredentials,
+  { directory, attempt }: { directory: Pick<Directory, 'findClient'>; attempt: Attempt },
 ): Promise<Client> {
   const refuse = () =>
     oidcErrors.invalid_client({ headers: { 'www-authenticate': 'Basic realm="idp", charset="UTF-8"' } });
@@ -29,14 +35,16 @@ export async function authenticateClient(
   if (basic && (body['client_id'] ?? basic.clientId) !== basic.clientId) throw refuse();
   const clientId = basic?.clientId ?? body['client_id'];
   const secret = basic?.secret ?? body['client_secret'];
-  const client = clientId ? await directory.findClient(clientId) : null;
-  if (secret === undefined) {
-    if (client && client.secretHash === undefined) return client;
-    throw refuse();
-  }
-  const isRight = isSecretOf(secret, client?.secretHash ?? NOBODY);
-  if (!client || !isRight) throw refuse();
-  return client;
+  // The secret is one of ours: 256 random bits.
+  const guess = { account: `client ${clientId}`, ip, isUnguessable: true };
+  const proven = await attempt(guess, async () => {
+    const client = clientId ? await directory.findClient(clientId) : null;
+    const isPublic = client !== null && client.secretHash === undefined;
+    const isRight = secret === undefined ? isPublic : isSecretOf(secret, client?.secretHash ?? NOBODY);
+    return isRight ? client : null;
+  });
+  if (!proven) throw refuse();
+  return proven;
 }
 
 /** Both halves are form-encoded inside the header (RFC 6749 §2.3.1). */

@@ -1,3 +1,5 @@
+import type { Origin } from '../kernel/http.js';
+
 /** What this domain needs to know of principals and clients. Provisioning keeps them; the composition root hands them in. */
 
 export interface Principal {
@@ -18,8 +20,16 @@ export interface Client {
 }
 
 export interface Directory {
-  /** The active principal with these credentials, in a time that tells nothing; else `null`. */
-  authenticate(handle: string, password: string, isGone: () => boolean): Promise<Principal | null>;
+  /**
+   * The active principal with these credentials, in a time that tells nothing, if it is accepted; else `null`.
+   * @throws RATE_LIMITED, OVERLOADED
+   */
+  authenticate(
+    handle: string,
+    password: string,
+    from: Origin,
+    accepts: (principal: Principal) => boolean,
+  ): Promise<Principal | null>;
   /** The active principal of a `sub`, else `null`. */
   findPrincipal(sub: string): Promise<Principal | null>;
   findClient(clientId: string): Promise<Client | null>;

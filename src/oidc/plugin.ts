@@ -4,6 +4,7 @@ import { parseBearer } from '../kernel/authorization.js';
 import { openToOrigins } from '../kernel/cors.js';
 import { access, originOf, type Scope } from '../kernel/http.js';
 import { Type } from '../kernel/type.js';
+import type { Attempt } from '../ops/throttle.js';
 import { type AuthorizePluginOptions, authorizePlugin } from './authorize/plugin.js';
 import { authenticateClient } from './client-auth.js';
 import { oidcErrors } from './errors.js';
@@ -15,6 +16,7 @@ import type { TokenService } from './tokens.js';
 export interface OidcPluginOptions extends AuthorizePluginOptions {
   tokens: TokenService;
   keys: Keys;
+  attempt: Attempt;
 }
 
 /** Of what anybody may read and keep for a while. Other origins need no permission beforehand for a plain GET. */
@@ -41,7 +43,7 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
 /** What applications ask for, from servers and from pages. */
 async function applicationsPlugin(
   scope: Scope,
-  { tokens, keys, issuer, directory }: OidcPluginOptions,
+  { tokens, keys, issuer, directory, attempt }: OidcPluginOptions,
 ): Promise<void> {
   describeProvider(scope, ['/.well-known/openid-configuration', WELL_KNOWN], issuer);
   const jwks = JSON.stringify(keys.jwks);
@@ -55,13 +57,15 @@ async function applicationsPlugin(
       schema: { body: Fields, response: { 200: TokenAnswer } },
     },
     async (request, reply) => {
-      const { body, headers } = request;
-      const client = await authenticateClient(headers.authorization, body, directory);
+      const { body } = request;
+      const { authorization } = request.headers;
+      const { ip } = originOf(request);
+      const client = await authenticateClient({ authorization, body, ip }, { directory, attempt });
       if (!body['grant_type']) throw oidcErrors.invalid_request({ message: 'grant_type is missing.' });
       if (body['grant_type'] !== 'authorization_code') throw oidcErrors.unsupported_grant_type();
       const { code, redirect_uri: redirectUri, code_verifier: verifier } = body;
       reply.header('pragma', 'no-cache');
-      return tokens.redeem(client, { code, redirectUri, verifier }, originOf(request).ip);
+      return tokens.redeem(client, { code, redirectUri, verifier }, ip);
     },
   );
 

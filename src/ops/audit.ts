@@ -23,7 +23,11 @@ export interface Audit {
    * not make it look undone. Then the log says what was lost.
    */
   record(entry: Omit<AuditRecord, 'id' | 'at'>): Promise<void>;
+  /** What concerns a user, principal or client, the newest first. */
+  listOf(subject: string): Promise<AuditRecord[]>;
 }
+
+const MOST_LISTED = 10_000;
 
 export function createAudit(
   store: Store,
@@ -36,6 +40,16 @@ export function createAudit(
       await records
         .insert(record)
         .catch((err: unknown) => log.error({ err, record }, 'an audit record was lost'));
+    },
+
+    async listOf(subject) {
+      const { items } = await records.page({
+        where: { subject },
+        sort: 'id',
+        desc: true,
+        limit: MOST_LISTED,
+      });
+      return items;
     },
   };
 }

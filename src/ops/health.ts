@@ -9,10 +9,11 @@ export interface HealthPluginOptions {
 
 /** Liveness, which touches nothing, and readiness, which asks the store. A server that stops is alive and not ready. */
 export async function healthPlugin(scope: Scope, { store, wrap }: HealthPluginOptions): Promise<void> {
-  const alive = access('public', { duringMaintenance: true, whileDraining: true });
+  const alive = access('public', { duringMaintenance: true, whileDraining: true, unmetered: true });
   scope.get('/health', { config: alive }, async () => wrap({ status: 'ok' }));
 
-  scope.get('/ready', { config: access('public', { duringMaintenance: true }) }, async () => {
+  const ready = access('public', { duringMaintenance: true, unmetered: true });
+  scope.get('/ready', { config: ready }, async () => {
     await store.ready();
     return wrap({ status: 'ok' });
   });

@@ -3,6 +3,7 @@ import { defineErrors, httpErrors } from '../kernel/errors.js';
 import { type Guard, originOf } from '../kernel/http.js';
 import { secretsEqual } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
+import type { Throttle } from '../ops/throttle.js';
 import { provisioningErrors } from './service.js';
 
 export const adminTokenErrors = defineErrors({
@@ -10,7 +11,10 @@ export const adminTokenErrors = defineErrors({
 });
 
 /** The administrator's bearer token, compared before the body is read. `undefined` closes the endpoints. */
-export function adminGuard(token: string | undefined, audit: Audit): Guard {
+export function adminGuard(
+  token: string | undefined,
+  { audit, throttle }: { audit: Audit; throttle: Pick<Throttle, 'attemptAsOperator'> },
+): Guard {
   const challenge = (error: string) => ({
     headers: { 'www-authenticate': `Bearer realm="idp-admin"${error}` },
   });
@@ -19,9 +23,13 @@ export function adminGuard(token: string | undefined, audit: Audit): Guard {
     if (token === undefined) throw provisioningErrors.admin_api_disabled();
     if (headers.authorization === undefined) throw httpErrors.UNAUTHENTICATED(challenge(''));
     const presented = parseBearer(headers.authorization);
-    if (presented !== undefined && secretsEqual(presented, token)) return;
-    await audit.record({ event: 'admin.refused', ip: originOf(request).ip });
-    throw adminTokenErrors.invalid_token(challenge(', error="invalid_token"'));
+    const { ip } = originOf(request);
+    const isOperator = await throttle.attemptAsOperator(ip, async () => {
+      if (presented !== undefined && secretsEqual(presented, token)) return true;
+      await audit.record({ event: 'admin.refused', ip });
+      return null;
+    });
+    if (!isOperator) throw adminTokenErrors.invalid_token(challenge(', error="invalid_token"'));
   };
 }
 

@@ -1,12 +1,11 @@
 import t, { type Test } from 'tap';
 import { createTokenKind } from '../../src/auth/jwt.js';
-import { createAuth } from '../../src/auth/service.js';
+import { createSessionService } from '../../src/auth/sessions.js';
 import { sessionCollection, userCollection } from '../../src/auth/store.js';
 import { createSessionTokens } from '../../src/auth/tokens.js';
-import { createPasswords } from '../../src/kernel/passwords.js';
 import { createAudit } from '../../src/ops/audit.js';
 import { openStore } from '../../src/storage/open.js';
-import { auditOf, CHEAP, PASSWORD, SECRETS, saasApp, storeOf } from '../kit/app.js';
+import { auditOf, PASSWORD, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
@@ -294,10 +293,11 @@ t.test('a refresh that is overtaken between its look and its write changes nothi
   const store = await openStore('sqlite::memory:');
   t.teardown(() => store.close());
   const [clock, random, secret] = [fakeClock(), countedRandom(), SECRETS.jwtRefreshSecret];
-  const sessions = sessionCollection(store);
+  const [users, sessions] = [userCollection(store), sessionCollection(store)];
+  const audit = createAudit(store, { clock, random, log: { error: () => undefined } });
   let overtake: (() => Promise<void>) | undefined;
-  const auth = createAuth({
-    users: userCollection(store),
+  const auth = createSessionService({
+    users,
     sessions: {
       ...sessions,
       async updateOne(...change) {
@@ -316,16 +316,27 @@ t.test('a refresh that is overtaken between its look and its write changes nothi
       clock,
       random,
     }),
-    passwords: createPasswords(random, CHEAP),
-    audit: createAudit(store, { clock, random, log: { error: () => undefined } }),
+    audit,
+    emit: () => undefined,
     clock,
     random,
-    registrationAllowed: async () => true,
     refreshTtl: 604_800,
     sessionMaxAge: 2_592_000,
   });
   const origin = { ip: '127.0.0.1', isGone: () => false };
-  const { refreshToken } = await auth.register({ email: 'ada@example.test', password: PASSWORD }, origin);
+  const user = {
+    id: 'usr_1',
+    email: 'ada@example.test',
+    passwordHash: 'none',
+    passwordVersion: 1,
+    emailVerified: false,
+    sessionEpoch: 0,
+    subscriptionStatus: 'none',
+    subscriptionPlan: 'free',
+    createdAt: clock.now(),
+  };
+  await users.insert(user);
+  const { refreshToken } = await auth.begin(user, 'login.succeeded', origin);
   overtake = async () => {
     const second = await auth.refresh(refreshToken, origin);
     await auth.refresh(second.refreshToken, origin);

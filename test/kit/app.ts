@@ -30,6 +30,8 @@ export interface Call {
   headers?: Record<string, string>;
   /** Bearer token. */
   token?: string;
+  /** The address of the client; 127.0.0.1 when it is not named. */
+  from?: string;
 }
 
 export interface Answer {
@@ -74,6 +76,8 @@ export function testOptions(folder: string) {
     host: '127.0.0.1',
     port: 0,
     logLevel: 'silent',
+    // Nobody listens there: mails stay in the outbox, unless a test has a mail server.
+    emailSmtpUrl: 'smtp://127.0.0.1:9',
     ...SECRETS,
   } as const satisfies CreateServerOptions;
 }
@@ -138,11 +142,12 @@ export function basic(
   return `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`;
 }
 
-function injection(method: string, url: string, { body, headers, token }: Call): InjectOptions {
+function injection(method: string, url: string, { body, headers, token, from }: Call): InjectOptions {
   const isRaw = typeof body === 'string' || Buffer.isBuffer(body);
   return {
     method: method as NonNullable<InjectOptions['method']>,
     url,
+    ...(from !== undefined && { remoteAddress: from }),
     headers: {
       ...(body !== undefined && { 'content-type': 'application/json' }),
       ...(token !== undefined && { authorization: `Bearer ${token}` }),

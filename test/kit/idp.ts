@@ -213,13 +213,18 @@ export function search(parameters: Parameters): string {
   return new URLSearchParams(given).toString();
 }
 
-function injection(method: string, url: string, { body, form, headers, token }: IdpCall): InjectOptions {
+function injection(
+  method: string,
+  url: string,
+  { body, form, headers, token, from }: IdpCall,
+): InjectOptions {
   const isRaw = typeof body === 'string' || Buffer.isBuffer(body);
   const payload = form === undefined ? (isRaw ? body : JSON.stringify(body)) : formText(form);
   const type = form === undefined ? 'application/json' : 'application/x-www-form-urlencoded';
   return {
     method: method as NonNullable<InjectOptions['method']>,
     url,
+    ...(from !== undefined && { remoteAddress: from }),
     headers: {
       ...(payload !== undefined && { 'content-type': type }),
       ...(token !== undefined && { authorization: `Bearer ${token}` }),

@@ -372,6 +372,7 @@ t.test('[27][123] the administrator is asked for the token before the body is re
       ],
     ];
     for (const authorization of wrong) {
+      idp.clock.advance(60_000);
       await refused(authorization, 'invalid_token', 'Bearer realm="idp-admin", error="invalid_token"');
     }
   }

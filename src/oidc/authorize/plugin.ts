@@ -6,7 +6,7 @@ import { access, originOf, type Scope } from '../../kernel/http.js';
 import { renderPage, sendPage } from '../../kernel/pages.js';
 import type { Audit } from '../../ops/audit.js';
 import { oidcErrors } from '../errors.js';
-import type { Directory } from '../model.js';
+import type { Directory, Principal } from '../model.js';
 import { AuthorizeBody, LoginBody } from '../schemas.js';
 import { formTarget } from './redirect-uri.js';
 import { type AuthorizationRequest, readParameters } from './request.js';
@@ -87,16 +87,35 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
       if (!interaction) throw oidcErrors.login_rejected();
       const judged = await authorization.judge(interaction.parameters);
       if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 303);
-      const { ip, isGone } = originOf(request);
-      const principal = await directory.authenticate(handle, password, isGone);
       // An agent fails here exactly as a wrong password does: no stolen credential of one opens a browser.
-      if (principal?.kind !== 'human') {
-        await audit.record({ event: 'login.failed', ip, ...(principal && { subject: principal.id }) });
-        return showForm(reply.code(401), judged.request, { token, handle, failed: true });
-      }
+      const principal = await signIn(request, { username: handle, password }, ({ kind }) => kind === 'human');
+      if (!principal) return showForm(reply.code(401), judged.request, { token, handle, failed: true });
+      const { ip } = originOf(request);
       return reply.redirect(await authorization.approve(judged.request, principal, ip), 303);
     },
   );
+
+  /** Who has these credentials and may use them in this way; else `null`, of which the audit knows more. */
+  async function signIn(
+    request: FastifyRequest,
+    credentials: { username: string; password: string } | null,
+    accepts: (principal: Principal) => boolean,
+  ): Promise<Principal | null> {
+    const origin = originOf(request);
+    let rejected: string | undefined;
+    const judge = (principal: Principal): boolean => {
+      const isAccepted = accepts(principal);
+      if (!isAccepted) rejected = principal.id;
+      return isAccepted;
+    };
+    const principal =
+      credentials &&
+      (await directory.authenticate(credentials.username, credentials.password, origin, judge));
+    if (!principal) {
+      await audit.record({ event: 'login.failed', ip: origin.ip, ...(rejected && { subject: rejected }) });
+    }
+    return principal;
+  }
 
   /** The form names who asks, where it returns to and what it learns: typing the password there is the consent. */
   function showForm(
@@ -121,13 +140,10 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   /** Authenticates in the request itself. @throws browser_basic, invalid_credentials */
   async function approveBasic(judged: AuthorizationRequest, request: FastifyRequest): Promise<string> {
     if (isBrowser(request.headers) || cookieOf(request) !== undefined) throw oidcErrors.browser_basic();
-    const { ip, isGone } = originOf(request);
     const credentials = parseBasic(request.headers.authorization ?? '');
-    const found =
-      credentials && (await directory.authenticate(credentials.username, credentials.password, isGone));
-    const principal = found?.kind === 'human' && !humansUseBasic ? null : found;
-    if (principal) return authorization.approve(judged, principal, ip);
-    await audit.record({ event: 'login.failed', ip, ...(found && { subject: found.id }) });
+    const mayUseBasic = ({ kind }: Principal) => kind === 'agent' || humansUseBasic;
+    const principal = await signIn(request, credentials, mayUseBasic);
+    if (principal) return authorization.approve(judged, principal, originOf(request).ip);
     throw oidcErrors.invalid_credentials({
       headers: { 'www-authenticate': 'Basic realm="idp", charset="UTF-8"' },
     });

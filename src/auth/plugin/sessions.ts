@@ -1,26 +1,35 @@
-import { access, originOf, type Scope } from '../kernel/http.js';
-import { Acknowledgement, ok } from '../kernel/schemas.js';
+import { access, originOf, type Scope } from '../../kernel/http.js';
+import { Acknowledgement, ok } from '../../kernel/schemas.js';
 import {
   LoginBody,
   LogoutBody,
   MeAnswer,
   RefreshBody,
   RegisterBody,
+  SessionParams,
+  SessionsAnswer,
   SignInAnswer,
   TokensAnswer,
-} from './schemas.js';
-import type { AuthService } from './service.js';
+} from '../schemas.js';
+import type { AuthService } from '../service.js';
+import { BODY_LIMIT } from './limits.js';
 
 /** Routes that begin, continue and end sessions. */
-export async function authPlugin(scope: Scope, { auth }: { auth: AuthService }): Promise<void> {
+export async function sessionsPlugin(scope: Scope, { auth }: { auth: AuthService }): Promise<void> {
   scope.post(
     '/auth/register',
     {
       config: access('public'),
       bodyLimit: BODY_LIMIT,
-      schema: { body: RegisterBody, response: { 201: SignInAnswer } },
+      schema: { body: RegisterBody, response: { 201: SignInAnswer, 202: Acknowledgement } },
     },
-    async (request, reply) => reply.code(201).send(ok(await auth.register(request.body, originOf(request)))),
+    async (request, reply) => {
+      const signedIn = await auth.register(request.body, originOf(request));
+      if (signedIn) return reply.code(201).send(ok(signedIn));
+      return reply
+        .code(202)
+        .send({ success: true, message: 'Follow the link that was sent to the address.' });
+    },
   );
 
   scope.post(
@@ -63,6 +72,19 @@ export async function authPlugin(scope: Scope, { auth }: { auth: AuthService }):
       return { success: true } as const;
     },
   );
-}
 
-const BODY_LIMIT = 16 * 1024;
+  scope.get(
+    '/auth/sessions',
+    { config: access('user'), schema: { response: { 200: SessionsAnswer } } },
+    async (request) => ok({ sessions: await auth.listSessions(request.saas) }),
+  );
+
+  scope.delete(
+    '/auth/sessions/:id',
+    { config: access('user'), schema: { params: SessionParams, response: { 200: Acknowledgement } } },
+    async (request) => {
+      await auth.revokeSession(request.saas, request.params.id, originOf(request));
+      return { success: true } as const;
+    },
+  );
+}

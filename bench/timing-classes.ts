@@ -1,0 +1,96 @@
+/** What an outsider must not tell apart by time: on each row, requests that are refused for different reasons. */
+import { basic, CALLBACK, create } from './idp-rows.js';
+import type { Lab } from './lab.js';
+import { request } from './load.js';
+
+/** Requests of each class are made anew each time; `expected` is the status that all of them get. */
+export interface TimingRow {
+  name: string;
+  url: string;
+  expected: number;
+  classes: Record<string, () => string>;
+}
+
+const JSON_BODY = { 'content-type': 'application/json' };
+const PASSWORD = 'a sentence is fine';
+const WRONG = 'a sentence is wrong';
+/** In the shape of those that idp generates. */
+const FORGED = `agp_${'x'.repeat(43)}`;
+
+/** Accounts of each kind; the requests go through them in turn, so that no single document is what is measured. */
+const ACCOUNTS = 16;
+
+export const TIMING_ROWS: Record<string, (lab: Lab) => Promise<TimingRow[]>> = { login, basic: basicLogin };
+
+async function login(lab: Lab): Promise<TimingRow[]> {
+  const { url } = await lab.unbound('saas-backend', 'login');
+  const known = await times(ACCOUNTS, async (number) => {
+    const email = `known-${number}@example.com`;
+    await post(`${url}/api/auth/register`, { email, password: PASSWORD });
+    return email;
+  });
+  const unknown = known.map((email) => email.replace('known', 'other'));
+  const wrong = (emails: string[]) =>
+    inTurn(
+      emails.map((email) =>
+        request('POST', '/api/auth/login', JSON_BODY, JSON.stringify({ email, password: WRONG })),
+      ),
+    );
+  return [
+    {
+      name: 'POST /api/auth/login',
+      url,
+      expected: 401,
+      classes: { known: wrong(known), unknown: wrong(unknown) },
+    },
+  ];
+}
+
+async function basicLogin(lab: Lab): Promise<TimingRow[]> {
+  const { url } = await lab.unbound('idp', 'basic');
+  const { client_id: clientId = '' } = await create(url, 'clients', {
+    name: 'Bench',
+    redirect_uris: [CALLBACK],
+  });
+  const query = new URLSearchParams({ response_type: 'code', client_id: clientId, redirect_uri: CALLBACK });
+  const handles = (name: string) =>
+    Array.from({ length: ACCOUNTS }, (_, number) => `${name}-${number}@example.com`);
+  for (const handle of handles('minted')) await create(url, 'agents', { handle });
+  for (const handle of handles('chosen')) await post(`${url}/v1/accounts`, { handle, password: PASSWORD });
+  for (const handle of handles('person'))
+    await post(`${url}/v1/accounts`, { handle, password: PASSWORD, kind: 'human' });
+  const wrong = (name: string, password: string) =>
+    inTurn(
+      handles(name).map((handle) =>
+        request('GET', `/authorize?${query}`, { authorization: basic(handle, password) }),
+      ),
+    );
+  const row = (name: string, password: string): TimingRow => ({
+    name,
+    url,
+    expected: 401,
+    classes: {
+      unknown: wrong('nobody', password),
+      minted: wrong('minted', password),
+      'self-chosen': wrong('chosen', password),
+      human: wrong('person', password),
+    },
+  });
+  return [row('Basic at /authorize, chosen shape', WRONG), row('Basic at /authorize, agp_ shape', FORGED)];
+}
+
+function inTurn(requests: string[]): () => string {
+  let next = 0;
+  return () => requests[next++ % requests.length] as string;
+}
+
+async function times<T>(count: number, call: (number: number) => Promise<T>): Promise<T[]> {
+  const results: T[] = [];
+  for (let number = 0; number < count; number++) results.push(await call(number));
+  return results;
+}
+
+async function post(url: string, body: object): Promise<void> {
+  const answer = await fetch(url, { method: 'POST', headers: JSON_BODY, body: JSON.stringify(body) });
+  if (answer.status !== 201) throw new Error(`${url} answered ${answer.status}: ${await answer.text()}`);
+}

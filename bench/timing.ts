@@ -1,0 +1,152 @@
+/** `npm run bench:timing`: whether the time of an answer tells what its bytes do not. Goals are reported, never asserted. */
+import { createHash, randomBytes } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { performance } from 'node:perf_hooks';
+import { parseArgs } from 'node:util';
+import { Lab } from './lab.js';
+import { drive, expectStatus, request } from './load.js';
+import { machineReadable, type Result, table } from './report.js';
+import { TIMING_ROWS, type TimingRow } from './timing-classes.js';
+
+const GOAL = [0.45, 0.55] as const;
+
+/** What is sent until the connection may end. */
+const IDLE = request('GET', '/health');
+
+const help = `Measures how well the time of a refusal tells its reason: the area under the ROC curve (AUC) of one class of
+requests against another, which is 0.5 where time tells nothing and 0 or 1 where it tells everything.
+
+Usage
+  npm run bench:timing -- [options]
+
+Options
+  --only <rows>        some of ${Object.keys(TIMING_ROWS).join(', ')}; separated by commas
+  --requests <number>  of each class (2000)
+  --seed <text>        decides the order of the requests (random)
+  --quick              60 requests of each class: shows that it runs and little more
+  --json <file>        writes the figures there, too
+  --help
+
+Passwords are hashed at the cost of production. Limits are off.`;
+
+const OPTIONS = {
+  only: { type: 'string' },
+  requests: { type: 'string', default: '2000' },
+  seed: { type: 'string' },
+  quick: { type: 'boolean', default: false },
+  json: { type: 'string' },
+  help: { type: 'boolean' },
+} as const;
+
+const { values } = readArguments();
+const names = values.only?.split(',') ?? Object.keys(TIMING_ROWS);
+const unknown = names.find((name) => !Object.hasOwn(TIMING_ROWS, name));
+if (unknown !== undefined) usageError(`there is no row '${unknown}'.`);
+const requests = values.quick ? 60 : Number(values.requests);
+if (!(Number.isSafeInteger(requests) && requests > 0)) {
+  usageError(`--requests takes a whole number, not '${values.requests}'.`);
+}
+const seed = values.seed ?? randomBytes(6).toString('hex');
+
+const lab = new Lab();
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
+const results: Result[] = [];
+for (const name of names) {
+  for (const row of await (TIMING_ROWS[name] as (typeof TIMING_ROWS)[string])(lab)) {
+    results.push(...judge(row, await measure(row)));
+  }
+  await lab.clear();
+}
+process.stdout.write(`seed ${seed}, ${requests} requests of each class\n\n${table(results)}\n`);
+if (values.json) writeFileSync(values.json, machineReadable(results, { seed, requests }));
+process.exit();
+
+/** Milliseconds of every request, by class. The classes take turns in an order that nothing in the machine follows. */
+async function measure({ name, url, expected, classes }: TimingRow): Promise<Map<string, number[]>> {
+  const times = new Map<string, number[]>(Object.keys(classes).map((label) => [label, []]));
+  const order = shuffled([...times.keys()].flatMap((label) => Array<string>(requests).fill(label)));
+  // The first ones warm the server up.
+  const warmUp = order.slice(0, Math.min(100, requests));
+  const calls = [...warmUp, ...order];
+  let [index, since] = [0, 0];
+  const client = {
+    next: () => {
+      const text = classes[calls[index] ?? '']?.() ?? IDLE;
+      since = performance.now();
+      return text;
+    },
+    take: (answer: Parameters<typeof expectStatus>[0]) => {
+      const elapsed = performance.now() - since;
+      if (index >= calls.length) return;
+      expectStatus(answer, expected);
+      if (index >= warmUp.length) times.get(calls[index] as string)?.push(elapsed);
+      index++;
+    },
+  };
+  while (index < calls.length) {
+    if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${name}: ${index} of ${calls.length}`);
+    await drive(url, [client], 1);
+  }
+  if (process.stderr.isTTY) process.stderr.write('\r\x1b[K');
+  return times;
+}
+
+/** Every class against the first. */
+function judge({ name }: TimingRow, times: Map<string, number[]>): Result[] {
+  const [[reference, base], ...others] = [...times] as [[string, number[]], ...[string, number[]][]];
+  return others.map(([label, sample]) => {
+    const value = areaUnderRoc(sample, base);
+    const goal = { text: `${GOAL[0]}–${GOAL[1]}`, met: value >= GOAL[0] && value <= GOAL[1] };
+    return { what: `${name}: ${label} or ${reference}`, value, unit: 'AUC', goal };
+  });
+}
+
+/** How often a value of the first is larger than one of the second; equal ones count half. */
+function areaUnderRoc(positive: readonly number[], negative: readonly number[]): number {
+  const sorted = negative.toSorted((a, b) => a - b);
+  const wins = positive.map(
+    (value) => (rank(sorted, (other) => other < value) + rank(sorted, (other) => other <= value)) / 2,
+  );
+  return wins.reduce((sum, count) => sum + count, 0) / (positive.length * negative.length);
+}
+
+/** How many at the head of a sorted list fulfil a condition that holds for a head only. */
+function rank(sorted: readonly number[], holds: (value: number) => boolean): number {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (holds(sorted[middle] as number)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Fisher and Yates, by bytes that follow from the seed. */
+function shuffled(items: string[]): string[] {
+  const bytes = createHash('shake256', { outputLength: items.length * 4 })
+    .update(seed)
+    .digest();
+  for (let last = items.length - 1; last > 0; last--) {
+    const other = bytes.readUInt32LE(last * 4) % (last + 1);
+    [items[last], items[other]] = [items[other] as string, items[last] as string];
+  }
+  return items;
+}
+
+function readArguments() {
+  try {
+    const parsed = parseArgs({ options: OPTIONS });
+    if (parsed.values.help) {
+      process.stdout.write(`${help}\n`);
+      process.exit();
+    }
+    return parsed;
+  } catch (error) {
+    return usageError((error as Error).message);
+  }
+}
+
+function usageError(message: string): never {
+  process.stderr.write(`bench:timing: ${message}\n\n${help}\n`);
+  process.exit(2);
+}

@@ -1,0 +1,52 @@
+import type { Origin } from '../kernel/http.js';
+import type { Passwords } from '../kernel/passwords.js';
+import type { Audit } from '../ops/audit.js';
+import type { Throttle } from '../ops/throttle.js';
+import { authErrors } from './errors.js';
+import { authLimits } from './limits.js';
+import type { UserDocument, Users } from './store.js';
+
+/** Who knows the password of an account. Whoever asks, the same counters hold guesses back. */
+export interface Credentials {
+  /**
+   * The account, and whether its hash should be made anew. An unknown address costs what a known one does.
+   * @param given `id`, where there is one, must be the account's
+   * @param refusal what the audit calls a wrong password
+   * @throws INVALID_CREDENTIALS, RATE_LIMITED, OVERLOADED
+   */
+  prove(
+    given: { id?: string; email: string; password: string },
+    origin: Origin,
+    refusal: string,
+  ): Promise<{ user: UserDocument; outdated: boolean }>;
+}
+
+export interface CredentialDependencies {
+  users: Users;
+  passwords: Passwords;
+  throttle: Pick<Throttle, 'count' | 'attempt'>;
+  audit: Audit;
+}
+
+export function createCredentials({
+  users,
+  passwords,
+  throttle,
+  audit,
+}: CredentialDependencies): Credentials {
+  return {
+    async prove({ id, email, password }, { ip, isGone }, refusal) {
+      await throttle.count(authLimits.login, ip);
+      const account = email.toLowerCase();
+      const proven = await throttle.attempt({ account, ip }, async () => {
+        const user = await users.findOne({ email: account });
+        const { ok, outdated } = await passwords.verify(user?.passwordHash ?? null, password, isGone);
+        if (user && ok && (id ?? user.id) === user.id) return { user, outdated };
+        await audit.record({ event: refusal, ip, ...(user && { subject: user.id }) });
+        return null;
+      });
+      if (!proven) throw authErrors.INVALID_CREDENTIALS();
+      return proven;
+    },
+  };
+}

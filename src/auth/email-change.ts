@@ -1,0 +1,94 @@
+import { httpErrors } from '../kernel/errors.js';
+import type { Origin } from '../kernel/http.js';
+import type { Audit } from '../ops/audit.js';
+import type { Throttle } from '../ops/throttle.js';
+import { UniqueViolation } from '../storage/collection.js';
+import type { Credentials } from './credentials.js';
+import type { AuthDependencies } from './dependencies.js';
+import { authErrors } from './errors.js';
+import { authLimits } from './limits.js';
+import { newLinkToken, VERIFY_LIFE } from './links.js';
+import type { Identity } from './sessions.js';
+import { ALL_LINKS, type UserDocument, userView } from './store.js';
+
+/** Another address for an account: it holds once a link that was sent to the new one is followed. */
+export interface EmailChange {
+  /** @throws INVALID_CREDENTIALS, EMAIL_TAKEN, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED */
+  changeEmail(identity: Identity, given: { email: string; password: string }, origin: Origin): Promise<void>;
+  /**
+   * Spends the link of a change. The unique index decides between two who want one address.
+   * @throws INVALID_TOKEN, EMAIL_TAKEN
+   */
+  confirmChange(user: UserDocument, hash: string, origin: Origin): Promise<void>;
+}
+
+export interface EmailChangeDependencies
+  extends Pick<
+    AuthDependencies,
+    'users' | 'mails' | 'emit' | 'afterwards' | 'clock' | 'random' | 'verificationRequired'
+  > {
+  credentials: Credentials;
+  throttle: Pick<Throttle, 'count' | 'countFor' | 'trust'>;
+  audit: Audit;
+}
+
+export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
+  const { users, mails, credentials, throttle, audit, clock } = deps;
+  const isTaken = async (email: string) => (await users.findOne({ email })) !== null;
+
+  return {
+    async changeEmail({ user: { id, email } }, given, origin) {
+      const newEmail = given.email.toLowerCase();
+      if (newEmail === email) {
+        const message = 'is your address already';
+        throw httpErrors.VALIDATION_ERROR({ details: [{ path: 'email', message }] });
+      }
+      const { user } = await credentials.prove(
+        { id, email, password: given.password },
+        origin,
+        'email.change-refused',
+      );
+      await throttle.count(authLimits.mail, origin.ip);
+      // Where registration does not tell which addresses are known, nothing else does.
+      if (!deps.verificationRequired && (await isTaken(newEmail))) throw authErrors.EMAIL_TAKEN();
+      const link = newLinkToken(id, VERIFY_LIFE, deps);
+      const pending = await users.updateOne(
+        { id, email, passwordVersion: user.passwordVersion, suspendedAt: null },
+        { set: { newEmail, changeHash: link.hash, changeExpiresAt: link.expiresAt } },
+      );
+      if (!pending) throw authErrors.INVALID_CREDENTIALS();
+      await audit.record({ event: 'email.change-asked', subject: id, ip: origin.ip });
+      deps.afterwards.run('change of address', async () => {
+        if (!(await throttle.countFor(authLimits.mailTo, newEmail, origin.ip))) return;
+        if (!(await isTaken(newEmail))) await mails.verifyEmail(newEmail, link);
+      });
+    },
+
+    async confirmChange(user, hash, { ip }) {
+      const { id: userId, newEmail, changeHash, changeExpiresAt = 0 } = user;
+      if (newEmail === undefined || changeHash !== hash || changeExpiresAt <= clock.now()) {
+        throw authErrors.INVALID_TOKEN();
+      }
+      // First the mail that tells of it: it waits for the version, and a crash in between loses nothing.
+      await mails.emailChanged(user, newEmail, (user.emailVersion ?? 0) + 1);
+      const changed = await users
+        .updateOne(
+          { id: userId, changeHash: hash, suspendedAt: null },
+          {
+            set: { email: newEmail, emailVerified: true },
+            unset: ALL_LINKS,
+            inc: { emailVersion: 1 },
+          },
+        )
+        .catch((error: unknown) => {
+          throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
+        });
+      if (!changed) throw authErrors.INVALID_TOKEN();
+      await Promise.all([
+        audit.record({ event: 'email.changed', subject: userId, ip }),
+        throttle.trust(newEmail, ip),
+      ]);
+      if (!user.emailVerified) deps.emit('user.verified', { userId, user: userView(changed) });
+    },
+  };
+}

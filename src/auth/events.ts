@@ -1,0 +1,11 @@
+import type { User } from '../kernel/schemas.js';
+
+/** What integrators hear of accounts. */
+export interface AuthEvents {
+  'user.registered': { userId: string; user: User };
+  /** The address is theirs: they followed a link that was sent to it. */
+  'user.verified': { userId: string; user: User };
+  'user.deleted': { userId: string };
+  /** One session has ended (`local`), all but one (`others`), or all of them (`global`). */
+  'session.revoked': { userId: string; scope: 'local' | 'others' | 'global'; sessionId?: string };
+}

@@ -1,0 +1,105 @@
+import type { Clock } from '../kernel/clock.js';
+import { withQuery } from '../kernel/public-url.js';
+import type { LinkToken } from './links.js';
+import type { UserDocument } from './store.js';
+
+/** What owners of accounts are told by mail. */
+
+/** Where mails are left: what this domain needs of the outbox. */
+export interface Outbox {
+  put(mail: {
+    key: string;
+    to: string;
+    template: 'password-reset' | 'password-changed' | 'verify-email' | 'email-changed' | 'welcome';
+    values: Record<string, string>;
+    security: boolean;
+    after?: { userId: string; is: 'passwordVersion' | 'emailVersion'; reaches: number };
+    expiresAt: number;
+  }): Promise<void>;
+}
+
+type Owner = Pick<UserDocument, 'id' | 'email' | 'name'>;
+
+export interface AccountMails {
+  passwordReset(owner: Owner, link: LinkToken): Promise<void>;
+  /** @param to the address to be confirmed */
+  verifyEmail(to: string, link: LinkToken): Promise<void>;
+  /** Put before the change, it goes out once the password has this version. */
+  passwordChanged(owner: Owner, version: number): Promise<void>;
+  /** To the old address. Put before the change, it goes out once the address has this version. */
+  emailChanged(owner: Owner, newEmail: string, version: number): Promise<void>;
+  welcome(owner: Owner): Promise<void>;
+}
+
+export interface AccountMailOptions {
+  outbox: Outbox;
+  /** Absolute addresses of the pages that links lead to, without the token. */
+  pages: { reset(): string; verify(): string };
+  clock: Clock;
+}
+
+const DAY = 24 * 60 * 60 * 1000;
+
+export function createAccountMails({ outbox, pages, clock }: AccountMailOptions): AccountMails {
+  const greeting = ({ name }: Owner) => (name === undefined ? {} : { name });
+  const within = (days: number) => clock.now() + days * DAY;
+
+  return {
+    passwordReset: (owner, { token, hash, expiresAt }) =>
+      outbox.put({
+        key: `password-reset:${hash}`,
+        to: owner.email,
+        template: 'password-reset',
+        values: {
+          email: owner.email,
+          link: withQuery(pages.reset(), `token=${token}`),
+          validFor: '1 hour',
+          ...greeting(owner),
+        },
+        security: true,
+        expiresAt,
+      }),
+
+    verifyEmail: (to, { token, hash, expiresAt }) =>
+      outbox.put({
+        key: `verify-email:${hash}`,
+        to,
+        template: 'verify-email',
+        values: { email: to, link: withQuery(pages.verify(), `token=${token}`), validFor: '24 hours' },
+        security: true,
+        expiresAt,
+      }),
+
+    passwordChanged: (owner, version) =>
+      outbox.put({
+        key: `password-changed:${owner.id}:${version}`,
+        to: owner.email,
+        template: 'password-changed',
+        values: { email: owner.email, ...greeting(owner) },
+        security: true,
+        after: { userId: owner.id, is: 'passwordVersion', reaches: version },
+        expiresAt: within(7),
+      }),
+
+    emailChanged: (owner, newEmail, version) =>
+      outbox.put({
+        key: `email-changed:${owner.id}:${version}`,
+        to: owner.email,
+        template: 'email-changed',
+        values: { email: owner.email, newEmail, ...greeting(owner) },
+        security: true,
+        after: { userId: owner.id, is: 'emailVersion', reaches: version },
+        expiresAt: within(7),
+      }),
+
+    welcome: (owner) =>
+      outbox.put({
+        key: `welcome:${owner.id}`,
+        to: owner.email,
+        template: 'welcome',
+        values: { email: owner.email, ...greeting(owner) },
+        security: false,
+        expiresAt: within(1),
+      }),
+  };
+}

@@ -1,0 +1,16 @@
+import type { Scope } from '../../kernel/http.js';
+import type { AuthService } from '../service.js';
+import { type AccountPluginOptions, accountPlugin } from './account.js';
+import { linksPlugin } from './links.js';
+import { sessionsPlugin } from './sessions.js';
+
+export interface AuthPluginOptions extends AccountPluginOptions {
+  auth: AuthService;
+}
+
+/** Everything about accounts: how sessions begin and end, what mailed links do, and what owners do with theirs. */
+export async function authPlugin(scope: Scope, options: AuthPluginOptions): Promise<void> {
+  await scope.register(sessionsPlugin, options);
+  await scope.register(linksPlugin, options);
+  await scope.register(accountPlugin, options);
+}

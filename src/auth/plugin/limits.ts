@@ -1,0 +1,2 @@
+/** Bytes of a body. */
+export const BODY_LIMIT = 16 * 1024;

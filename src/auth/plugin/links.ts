@@ -1,0 +1,105 @@
+import formbody from '@fastify/formbody';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { AppError } from '../../kernel/errors.js';
+import { access, originOf, type Scope } from '../../kernel/http.js';
+import { isForm, renderPage, sendPage } from '../../kernel/pages.js';
+import { Acknowledgement } from '../../kernel/schemas.js';
+import { EmailBody, LinkQuery, ResetBody, VerifyBody } from '../schemas.js';
+import type { AuthService } from '../service.js';
+import { BODY_LIMIT } from './limits.js';
+
+/**
+ * Links that are sent by mail: asking for one, and what follows from it. A GET shows a page and looks nothing up,
+ * because programs that check mails open every link; the page posts a form to the endpoint of the same path, which
+ * answers applications in JSON and forms with a page.
+ */
+export async function linksPlugin(scope: Scope, { auth }: { auth: AuthService }): Promise<void> {
+  scope.post(
+    '/auth/forgot-password',
+    {
+      config: access('public'),
+      bodyLimit: BODY_LIMIT,
+      schema: { body: EmailBody, response: { 200: Acknowledgement } },
+    },
+    async (request) => {
+      await auth.forgotPassword(request.body.email, originOf(request));
+      const message =
+        'If there is an account with this address, a link to choose a new password is on its way.';
+      return { success: true, message } as const;
+    },
+  );
+
+  scope.post(
+    '/auth/resend-verification',
+    {
+      config: access('public'),
+      bodyLimit: BODY_LIMIT,
+      schema: { body: EmailBody, response: { 200: Acknowledgement } },
+    },
+    async (request) => {
+      await auth.resendVerification(request.body.email, originOf(request));
+      const message = 'If this address is still to be confirmed, a new link is on its way.';
+      return { success: true, message } as const;
+    },
+  );
+
+  // Nothing else reads forms: they are what a foreign page can send without asking.
+  await scope.register(async (pages: Scope) => {
+    await pages.register(formbody, { bodyLimit: BODY_LIMIT });
+    await pages.register(resetPages, { auth });
+    await pages.register(verifyPages, { auth });
+  });
+}
+
+const PAGE = access('public', { page: true });
+
+async function resetPages(scope: Scope, { auth }: { auth: AuthService }): Promise<void> {
+  const showForm = (reply: FastifyReply, form: { token: string; problems?: string[] }) =>
+    sendPage(reply, renderPage('reset-password', { title: 'Choose a new password', ...form }));
+
+  scope.get('/auth/reset-password', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
+    showForm(reply, request.query),
+  );
+
+  scope.post(
+    '/auth/reset-password',
+    { config: PAGE, bodyLimit: BODY_LIMIT, schema: { body: ResetBody, response: { 200: Acknowledgement } } },
+    async (request, reply) => {
+      try {
+        await auth.resetPassword(request.body, originOf(request));
+      } catch (error) {
+        const isUnfit = error instanceof AppError && UNFIT.includes(error.code);
+        if (!isUnfit || !isForm(request)) throw error;
+        const problems = error.details?.map(({ message }) => `The password ${message}.`) ?? [error.message];
+        const answer: FastifyReply = reply;
+        return showForm(answer.code(error.statusCode), { token: request.body.token, problems });
+      }
+      return done(request, reply, 'The password is changed. Sign in with the new one.');
+    },
+  );
+}
+
+/** A password that is no good: whoever typed it tries another one. */
+const UNFIT = ['VALIDATION_ERROR', 'WEAK_PASSWORD'];
+
+async function verifyPages(scope: Scope, { auth }: { auth: AuthService }): Promise<void> {
+  scope.get('/auth/verify-email', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
+    sendPage(reply, renderPage('verify-email', { title: 'Confirm your address', ...request.query })),
+  );
+
+  scope.post(
+    '/auth/verify-email',
+    { config: PAGE, bodyLimit: BODY_LIMIT, schema: { body: VerifyBody, response: { 200: Acknowledgement } } },
+    async (request, reply) => {
+      await auth.verifyEmail(request.body.token, originOf(request));
+      return done(request, reply, 'The address is confirmed.');
+    },
+  );
+}
+
+/** Says so, in the language of whoever asked. */
+function done(request: FastifyRequest, reply: FastifyReply, message: string): FastifyReply {
+  return isForm(request)
+    ? sendPage(reply, renderPage('done', { title: message }))
+    : reply.send({ success: true, message });
+}

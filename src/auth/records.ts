@@ -1,0 +1,36 @@
+import { toTimestamp } from '../kernel/schemas.js';
+import { type Sessions, type Users, userView } from './store.js';
+
+/** What is stored of an account, for its owner: everything but secrets, hashes and the counters that guard them. */
+export interface AccountRecords {
+  recordsOf(userId: string): Promise<{ user: object | null; sessions: object[] }>;
+}
+
+const MOST_SESSIONS = 10_000;
+
+export function createAccountRecords({
+  users,
+  sessions,
+}: {
+  users: Users;
+  sessions: Sessions;
+}): AccountRecords {
+  return {
+    async recordsOf(userId) {
+      const [user, { items }] = await Promise.all([
+        users.findOne({ id: userId }),
+        sessions.page({ where: { userId }, sort: 'createdAt', desc: true, limit: MOST_SESSIONS }),
+      ]);
+      return {
+        user: user && { ...userView(user), ...(user.newEmail !== undefined && { newEmail: user.newEmail }) },
+        sessions: items.map(({ id, createdAt, rotatedAt, expiresAt, revokedAt }) => ({
+          id,
+          createdAt: toTimestamp(createdAt),
+          refreshedAt: toTimestamp(rotatedAt),
+          expiresAt: toTimestamp(expiresAt),
+          ...(revokedAt !== undefined && { revokedAt: toTimestamp(revokedAt) }),
+        })),
+      };
+    },
+  };
+}

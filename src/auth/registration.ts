@@ -1,0 +1,107 @@
+import type { Origin } from '../kernel/http.js';
+import type { User } from '../kernel/schemas.js';
+import { newId } from '../kernel/secrets.js';
+import { nullIfTaken, UniqueViolation } from '../storage/collection.js';
+import type { AuthDependencies } from './dependencies.js';
+import { authErrors } from './errors.js';
+import { authLimits } from './limits.js';
+import type { NewPasswords } from './new-password.js';
+import type { SessionService, Tokens } from './sessions.js';
+import { isClosed, type UserDocument, userView } from './store.js';
+
+/** New accounts. */
+export interface Registration {
+  /**
+   * Answers with the first session, or with `null` where the address must be confirmed first: then the answer and
+   * the work are the same for a known address, whose owner gets a mail instead.
+   * @throws REGISTRATION_DISABLED, EMAIL_TAKEN, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED, VALIDATION_ERROR for the password's length
+   */
+  register(
+    input: { email: string; password: string; name?: string },
+    origin: Origin,
+  ): Promise<(Tokens & { user: User }) | null>;
+}
+
+export interface RegistrationDependencies
+  extends Pick<
+    AuthDependencies,
+    | 'users'
+    | 'mails'
+    | 'emit'
+    | 'audit'
+    | 'throttle'
+    | 'afterwards'
+    | 'clock'
+    | 'random'
+    | 'registrationAllowed'
+    | 'verificationRequired'
+  > {
+  newPasswords: NewPasswords;
+  begin: SessionService['begin'];
+  sendVerification(user: UserDocument): Promise<void>;
+  sendReset(user: UserDocument): Promise<void>;
+}
+
+export function createRegistration(deps: RegistrationDependencies): Registration {
+  const { users, mails, newPasswords, throttle, audit, clock, random } = deps;
+
+  const makeUser = (email: string, passwordHash: string, name: string | undefined): UserDocument => ({
+    id: newId('usr_', clock, random),
+    email: email.toLowerCase(),
+    ...(name ? { name } : {}),
+    passwordHash,
+    passwordVersion: 1,
+    emailVerified: false,
+    sessionEpoch: 0,
+    subscriptionStatus: 'none',
+    subscriptionPlan: 'free',
+    createdAt: clock.now(),
+  });
+
+  const announce = (user: UserDocument) =>
+    deps.emit('user.registered', { userId: user.id, user: userView(user) });
+
+  /** One look-up and one commit before the answer, whether or not the address is known; the rest after it. */
+  const registerUnseen = async (user: UserDocument, { ip }: Origin): Promise<void> => {
+    const repeated = (known: UserDocument) =>
+      audit.record({ event: 'registration.repeated', subject: known.id, ip });
+    let known = await users.findOne({ email: user.email });
+    if (known) await repeated(known);
+    else if ((await users.insert(user).then(() => user, nullIfTaken)) === null) {
+      known = await users.findOne({ email: user.email });
+      if (known) await repeated(known);
+    } else announce(user);
+    deps.afterwards.run('registration', async () => {
+      if (!known) await audit.record({ event: 'user.registered', subject: user.id, ip });
+      if (!(await throttle.countFor(authLimits.mailTo, user.email, ip))) return;
+      if (!known) await deps.sendVerification(user);
+      // Somebody else may have chosen the password; its owner gets to choose a new one.
+      else if (!isClosed(known)) await deps.sendReset(known);
+    });
+  };
+
+  return {
+    async register({ email, password, name }, origin) {
+      if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
+      newPasswords.check(password);
+      await throttle.count(authLimits.register, origin.ip);
+      // Hashed before the address is looked at: a known one takes as long as a new one.
+      const user = makeUser(email, await newPasswords.hash(password, email, origin), name);
+      if (deps.verificationRequired) {
+        await registerUnseen(user, origin);
+        return null;
+      }
+      await users.insert(user).catch((error: unknown) => {
+        throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
+      });
+      announce(user);
+      // These share one commit.
+      const [session] = await Promise.all([
+        deps.begin(user, 'user.registered', origin),
+        throttle.trust(user.email, origin.ip),
+        mails.welcome(user),
+      ]);
+      return session;
+    },
+  };
+}

@@ -1,0 +1,94 @@
+import type { Origin } from '../kernel/http.js';
+import type { Audit } from '../ops/audit.js';
+import type { Throttle } from '../ops/throttle.js';
+import type { Change } from '../storage/collection.js';
+import type { AuthDependencies } from './dependencies.js';
+import type { EmailChange } from './email-change.js';
+import { authErrors } from './errors.js';
+import { authLimits } from './limits.js';
+import { newLinkToken, readLinkToken, VERIFY_LIFE } from './links.js';
+import { isClosed, type UserDocument, userView } from './store.js';
+
+/** Whether an address is its user's: proved by a link that was sent to it. */
+export interface Verification {
+  /**
+   * Spends a link: the address counts as theirs, or, where the link came of a change, becomes theirs.
+   * @throws INVALID_TOKEN, EMAIL_TAKEN, RATE_LIMITED
+   */
+  verifyEmail(token: string, origin: Origin): Promise<void>;
+  /** Sends a new link if one is missing, after the answer, which is always the same. @throws RATE_LIMITED */
+  resendVerification(email: string, origin: Origin): Promise<void>;
+  /** Sends a link that takes the place of an older one. */
+  sendVerification(user: UserDocument): Promise<void>;
+  /** The address proved to be theirs in another way. */
+  markVerified(user: Pick<UserDocument, 'id' | 'email'>, origin: Origin): Promise<void>;
+}
+
+export interface VerificationDependencies
+  extends Pick<
+    AuthDependencies,
+    'users' | 'mails' | 'emit' | 'afterwards' | 'clock' | 'random' | 'verificationRequired'
+  > {
+  throttle: Pick<Throttle, 'count' | 'countFor' | 'trust'>;
+  audit: Audit;
+  confirmChange: EmailChange['confirmChange'];
+}
+
+const VERIFIED: Change<UserDocument> = {
+  set: { emailVerified: true },
+  unset: ['verifyHash', 'verifyExpiresAt'],
+};
+
+export function createVerification(deps: VerificationDependencies): Verification {
+  const { users, mails, throttle, audit, clock } = deps;
+
+  const afterVerifying = async (user: UserDocument, { ip }: Origin): Promise<void> => {
+    await Promise.all([
+      audit.record({ event: 'email.verified', subject: user.id, ip }),
+      throttle.trust(user.email, ip),
+      // Where the link is the way in, this is the moment to be welcome.
+      deps.verificationRequired ? mails.welcome(user) : undefined,
+    ]);
+    deps.emit('user.verified', { userId: user.id, user: userView(user) });
+  };
+
+  const sendVerification: Verification['sendVerification'] = async ({ id, email }) => {
+    const link = newLinkToken(id, VERIFY_LIFE, deps);
+    const set = { verifyHash: link.hash, verifyExpiresAt: link.expiresAt };
+    if (await users.updateOne({ id, email, suspendedAt: null }, { set }))
+      await mails.verifyEmail(email, link);
+  };
+
+  return {
+    sendVerification,
+
+    async verifyEmail(token, origin) {
+      await throttle.count(authLimits.link, origin.ip);
+      const claim = readLinkToken(token);
+      const user = claim && (await users.findOne({ id: claim.userId }));
+      if (!claim || !user) throw authErrors.INVALID_TOKEN();
+      if (user.verifyHash !== claim.hash) return deps.confirmChange(user, claim.hash, origin);
+      const isLive = (user.verifyExpiresAt ?? 0) > clock.now();
+      const verified =
+        isLive &&
+        (await users.updateOne({ id: user.id, verifyHash: claim.hash, emailVerified: false }, VERIFIED));
+      if (!verified) throw authErrors.INVALID_TOKEN();
+      await afterVerifying(verified, origin);
+    },
+
+    async resendVerification(email, { ip }) {
+      await throttle.count(authLimits.mail, ip);
+      const address = email.toLowerCase();
+      deps.afterwards.run('verification', async () => {
+        if (!(await throttle.countFor(authLimits.mailTo, address, ip))) return;
+        const user = await users.findOne({ email: address });
+        if (user && !user.emailVerified && !isClosed(user)) await sendVerification(user);
+      });
+    },
+
+    async markVerified({ id, email }, origin) {
+      const verified = await users.updateOne({ id, email, emailVerified: false }, VERIFIED);
+      if (verified) await afterVerifying(verified, origin);
+    },
+  };
+}

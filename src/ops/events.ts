@@ -1,0 +1,62 @@
+import { EventEmitter } from 'node:events';
+import type { Clock } from '../kernel/clock.js';
+import { toTimestamp } from '../kernel/schemas.js';
+import { newId, type Random } from '../kernel/secrets.js';
+import type { JobLog } from './jobs.js';
+
+/**
+ * What integrators hear of: each event once, after its commit, in the process that committed it. Whoever must not
+ * miss one reads the store; a process that is killed between commit and listener tells nobody.
+ */
+
+/** What every event says beside what it tells. */
+export interface EventHead {
+  /** Unlike that of any other event. */
+  id: string;
+  /** ISO 8601, UTC. */
+  at: string;
+}
+
+export type Emit<Events> = <Name extends keyof Events & string>(name: Name, told: Events[Name]) => void;
+
+type Listener<Told> = (event: Readonly<EventHead & Told>) => unknown;
+
+export interface Subscription<Events> {
+  on<Name extends keyof Events & string>(name: Name, listener: Listener<Events[Name]>): void;
+  once<Name extends keyof Events & string>(name: Name, listener: Listener<Events[Name]>): void;
+  off<Name extends keyof Events & string>(name: Name, listener: Listener<Events[Name]>): void;
+}
+
+/** Listeners run after the code that emits, and what they throw or reject with goes to the log and nowhere else. */
+export function createEvents<Events>({
+  clock,
+  random,
+  log,
+}: {
+  clock: Clock;
+  random: Random;
+  log: Pick<JobLog, 'error'>;
+}): { emit: Emit<Events>; events: Readonly<Subscription<Events>> } {
+  const emitter = new EventEmitter().setMaxListeners(0);
+  return {
+    emit(name, told) {
+      const listeners = emitter.rawListeners(name);
+      if (listeners.length === 0) return;
+      const event = Object.freeze({
+        id: newId('evt_', clock, random),
+        at: toTimestamp(clock.now()),
+        ...told,
+      });
+      for (const listener of listeners) {
+        Promise.resolve(event)
+          .then(listener as (event: unknown) => unknown)
+          .catch((err: unknown) => log.error({ err, event: name }, 'a listener failed'));
+      }
+    },
+    events: Object.freeze<Subscription<Events>>({
+      on: (name, listener) => void emitter.on(name, listener),
+      once: (name, listener) => void emitter.once(name, listener),
+      off: (name, listener) => void emitter.off(name, listener),
+    }),
+  };
+}

@@ -1,0 +1,136 @@
+import type { AuthDependencies } from './auth/dependencies.js';
+import type { AuthEvents } from './auth/events.js';
+import { createTokenKind } from './auth/jwt.js';
+import { createAccountMails } from './auth/mails.js';
+import { createAccountRecords } from './auth/records.js';
+import { type AuthService, createAuth } from './auth/service.js';
+import type { Sessions, Users } from './auth/store.js';
+import { createSessionTokens } from './auth/tokens.js';
+import type { Billing } from './billing/service.js';
+import type { EmailService } from './email/service.js';
+import { createPasswords } from './kernel/passwords.js';
+import { createPasswordPolicy } from './kernel/passwords-common.js';
+import { type PublicUrl, withLeadingSlash } from './kernel/public-url.js';
+import { toTimestamp } from './kernel/schemas.js';
+import type { Afterwards } from './ops/afterwards.js';
+import type { Audit } from './ops/audit.js';
+import type { Emit } from './ops/events.js';
+import type { JobLog, Jobs } from './ops/jobs.js';
+import type { Throttle } from './ops/throttle.js';
+import type { ResolvedSaas } from './saas-options.js';
+import type { SettingsService } from './settings/service.js';
+
+/** The accounts put together: what they are given of the other domains, and what these are asked when somebody leaves. */
+
+export interface AccountParts {
+  users: Users;
+  sessions: Sessions;
+  audit: Audit;
+  throttle: Throttle;
+  settings: SettingsService;
+  billing: Billing;
+  email: EmailService;
+  jobs: Jobs;
+  afterwards: Afterwards;
+  emit: Emit<AuthEvents>;
+  publicUrl: PublicUrl;
+  log: JobLog;
+}
+
+export interface Accounts {
+  auth: AuthService;
+  /** Everything that is stored about a user, by the name of what it is. */
+  exportOf(user: { id: string; email: string }): Promise<Record<string, unknown>>;
+}
+
+/** Access tokens come again and again, refresh tokens once. */
+const LIVE_TOKENS = 20_000;
+
+const HOURLY = 3600;
+
+export async function createAccounts(
+  { config: { values, production }, seams: { clock, random, prefix, hashing } }: ResolvedSaas,
+  parts: AccountParts,
+): Promise<Accounts> {
+  const { users, sessions, audit, throttle, settings, billing, email, jobs, publicUrl, log } = parts;
+  const listed = (secret: string | undefined) => (secret === undefined ? [] : [secret]);
+  const refreshSecrets: [string, ...string[]] = [
+    values.jwtRefreshSecret,
+    ...listed(values.jwtRefreshSecretPrevious),
+  ];
+  const accessSecrets = [values.jwtAccessSecret, ...listed(values.jwtAccessSecretPrevious)];
+  const pageAt = (configured: string | undefined, own: string) => () =>
+    publicUrl.get() + (configured === undefined ? `${prefix}${own}` : withLeadingSlash(configured));
+
+  const dependencies: AuthDependencies = {
+    ...parts,
+    tokens: createSessionTokens({
+      access: await createTokenKind('at+jwt', accessSecrets, LIVE_TOKENS),
+      refresh: await createTokenKind('rt+jwt', refreshSecrets, 0),
+      refreshSecrets,
+      accessTtl: values.accessTokenTtl,
+      issuer: publicUrl.get,
+      clock,
+      random,
+    }),
+    passwords: createPasswords(random, hashing),
+    passwordPolicy: createPasswordPolicy(production, (message) => log.warn(message)),
+    mails: createAccountMails({
+      outbox: email,
+      pages: {
+        reset: pageAt(values.resetUrlRelative, '/auth/reset-password'),
+        verify: pageAt(values.verifyUrlRelative, '/auth/verify-email'),
+      },
+      clock,
+    }),
+    farewell: {
+      cancelSubscriptions: billing.cancelSubscriptions,
+      async forget({ id, email: address }) {
+        await Promise.all([billing.forget(id), email.forget(address)]);
+      },
+    },
+    clock,
+    random,
+    registrationAllowed: async () => (await settings.current()).allowRegistration,
+    verificationRequired: values.requireEmailVerification,
+    siteName: async () => (await settings.current()).siteName,
+    refreshTtl: values.refreshTokenTtl,
+    sessionMaxAge: values.sessionMaxAge,
+  };
+  const auth = createAuth(dependencies);
+  const { recordsOf } = createAccountRecords({ users, sessions });
+
+  jobs.add('account-deletion', auth.deletionJob);
+  jobs.add('session-purge', {
+    everySeconds: HOURLY,
+    run: async () => void (await sessions.deleteMany({ expiresAt: { lt: clock.now() } })),
+  });
+  jobs.add('throttle-purge', {
+    everySeconds: HOURLY,
+    run: async () => void (await throttle.purge(clock.now())),
+  });
+
+  return {
+    auth,
+    async exportOf({ id, email: address }) {
+      const [records, customer, trail, mails] = await Promise.all([
+        recordsOf(id),
+        billing.customerOf(id),
+        audit.listOf(id),
+        email.listTo(address),
+      ]);
+      return {
+        exportedAt: toTimestamp(clock.now()),
+        ...records,
+        billing: { customer },
+        audit: trail.map(({ at, event, ip, detail }) => ({
+          at: toTimestamp(at),
+          event,
+          ip,
+          ...(detail && { detail }),
+        })),
+        mails,
+      };
+    },
+  };
+}

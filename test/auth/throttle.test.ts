@@ -1,0 +1,233 @@
+import argon2 from 'argon2';
+import t, { type Test } from 'tap';
+import { userCollection } from '../../src/auth/store.js';
+import { type Answer, basic, PASSWORD, type SaasApp, saasApp, storeOf, testOptions } from '../kit/app.js';
+import { comparable } from '../kit/idp.js';
+import { compiled, startProgram } from '../kit/process.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+const MINUTE = 60_000;
+const WRONG = 'not the password';
+const PRODUCTION = { env: { NODE_ENV: 'production' }, publicUrl: 'https://app.example.test' };
+
+const login = (app: SaasApp, email: string, password: string, from = '127.0.0.1', headers = {}) =>
+  app.request('POST', '/api/auth/login', { body: { email, password }, from, headers });
+
+/** Repeats a request until the count, and answers how often each status came. */
+async function tally(
+  count: number,
+  call: (index: number) => Promise<Answer>,
+): Promise<Record<number, number>> {
+  const counts: Record<number, number> = {};
+  for (let index = 0; index < count; index++) {
+    const { status } = await call(index);
+    counts[status] = (counts[status] ?? 0) + 1;
+  }
+  return counts;
+}
+
+function countHashing(t: Test): () => number {
+  let verified = 0;
+  const { verify } = argon2;
+  t.intercept(argon2, 'verify', {
+    value: (...args: Parameters<typeof verify>) => {
+      verified++;
+      return verify(...args);
+    },
+  });
+  return () => verified;
+}
+
+t.test(
+  '[55] while an account is throttled, right, wrong and unknown look the same and nothing is hashed',
+  async (t) => {
+    const app = await saasApp(t);
+    const { email } = await app.signUp();
+    const hashed = countHashing(t);
+    for (const account of [email, 'nobody@example.test']) {
+      const spellings = [account, account.toUpperCase(), account.replace('e', 'E')];
+      const guesses = await tally(20, (index) =>
+        login(app, spellings[index % 3] as string, WRONG, `198.51.100.${index}`),
+      );
+      t.same(guesses, { 401: 5, 429: 15 }, account);
+    }
+    t.equal(hashed(), 10);
+    const answers = [
+      await login(app, email, PASSWORD, '203.0.113.7'),
+      await login(app, email, WRONG, '203.0.113.7'),
+      await login(app, 'nobody@example.test', WRONG, '203.0.113.7'),
+    ];
+    t.equal(hashed(), 10);
+    t.match(answers[0], { status: 429, body: { success: false, error: { code: 'RATE_LIMITED' } } });
+    t.equal(answers[0]?.headers['retry-after'], '1');
+    for (const answer of answers) t.strictSame(comparable(answer), comparable(answers[0] as Answer));
+
+    t.equal((await login(app, email, PASSWORD)).status, 200, 'where the owner registered, they are let in');
+    app.clock.advance(1000);
+    t.equal((await login(app, email, PASSWORD, '203.0.113.7')).status, 200, 'and elsewhere after the delay');
+  },
+);
+
+t.test('[17][58] no header and no address inside a /64 makes a client somebody else', async (t) => {
+  const app = await saasApp(t, { limits: true });
+  const forged = (index: number) => ({
+    'x-forwarded-for': [`10.0.0.${index}`, 'a', '::ffff:1.2.3.4', '1, '.repeat(1000)][index % 4] as string,
+    forwarded: `for=10.0.0.${index}`,
+    'x-real-ip': `10.0.0.${index}`,
+  });
+  const spread = await tally(40, (index) =>
+    login(app, `${index}@example.test`, WRONG, `2001:db8:1:2:${index}::${index}`, forged(index)),
+  );
+  t.same(spread, { 401: 30, 429: 10 });
+  const mapped = await tally(40, (index) =>
+    login(app, `${index}@example.test`, WRONG, index % 2 ? '::ffff:192.0.2.9' : '192.0.2.9', forged(index)),
+  );
+  t.same(mapped, { 401: 30, 429: 10 });
+  t.equal((await login(app, 'x@example.test', WRONG, '2001:db8:1:3::1')).status, 401);
+
+  const proxied = await saasApp(t, { trustProxy: ['10.1.0.0/16'] });
+  const behind = await tally(40, (index) =>
+    login(proxied, `${index}@example.test`, WRONG, '10.1.0.1', {
+      'x-forwarded-for': `10.0.0.${index}, 203.0.113.7`,
+    }),
+  );
+  t.same(behind, { 401: 30, 429: 10 }, 'a trusted proxy names the last hop before it');
+});
+
+t.test('[57] 30 logins a minute per address, whatever comes of them', async (t) => {
+  const app = await saasApp(t, PRODUCTION);
+  const { email } = await app.signUp();
+  t.same(await tally(25, (index) => login(app, `${index}@example.test`, WRONG)), { 401: 25 });
+  t.equal((await login(app, email, PASSWORD)).status, 200, 'a success does not reset it');
+  t.same(await tally(10, (index) => login(app, `${30 + index}@example.test`, WRONG)), { 401: 4, 429: 6 });
+  const refused = await login(app, email, PASSWORD);
+  t.match(refused, { status: 429, headers: { 'retry-after': '60' } });
+  app.clock.advance(MINUTE);
+  t.equal((await login(app, email, PASSWORD)).status, 200);
+});
+
+t.test('[48] 10 registrations an hour per address', async (t) => {
+  const app = await saasApp(t, PRODUCTION);
+  const register = (index: number) =>
+    app.request('POST', '/api/auth/register', {
+      body: { email: `${index}@example.test`, password: PASSWORD },
+    });
+  t.same(await tally(15, register), { 201: 10, 429: 5 });
+  t.equal(await userCollection(await storeOf(t, app)).count(), 10);
+  const again = await register(0);
+  t.match(again, { status: 429, headers: { 'retry-after': '3600' } }, 'also for who is known');
+  app.clock.advance(60 * MINUTE);
+  t.equal((await register(10)).status, 201);
+});
+
+t.test('300 requests a minute per address, except for probes and webhooks', async (t) => {
+  const app = await saasApp(t, { limits: true });
+  const open = () => app.request('GET', '/api/settings/public');
+  t.same(await tally(200, open), { 200: 200 });
+  t.same(await tally(99, () => app.request('GET', '/api/nothing')), { 404: 99 }, 'what is not there counts');
+  t.same(await tally(2, open), { 200: 1, 429: 1 });
+  t.match(await open(), {
+    status: 429,
+    body: { error: { code: 'RATE_LIMITED' } },
+    headers: { 'retry-after': '60' },
+  });
+  t.equal((await app.request('GET', '/api/nothing')).status, 429);
+  for (const path of ['/api/health', '/api/ready', '/health', '/ready']) {
+    t.equal((await app.request('GET', path)).status, 200, path);
+  }
+  t.equal((await app.request('POST', '/api/billing/webhook', { body: {} })).status, 400);
+  t.equal((await app.request('GET', '/api/settings/public', { from: '192.0.2.1' })).status, 200);
+});
+
+t.test(
+  'volume counts in production and from elsewhere, and not on the own machine of a developer',
+  async (t) => {
+    const attempts = async (app: SaasApp, from?: string) =>
+      tally(31, (index) => login(app, `${index}@example.test`, WRONG, from));
+    const development = await saasApp(t);
+    t.same(await attempts(development), { 401: 31 });
+    t.same(await attempts(development, '::1'), { 401: 31 });
+    t.same(await attempts(development, '192.0.2.1'), { 401: 30, 429: 1 });
+    t.same(
+      await tally(20, () => login(development, 'one@example.test', WRONG)),
+      { 401: 5, 429: 15 },
+      'failures do',
+    );
+    t.same(await attempts(await saasApp(t, { limits: true })), { 401: 30, 429: 1 });
+
+    const unbound = await saasApp(t, { ...PRODUCTION, limits: false });
+    t.same(await tally(50, () => login(unbound, 'one@example.test', WRONG, '192.0.2.1')), { 401: 50 });
+  },
+);
+
+t.test('[91] ten wrong credentials a minute close the admin area to that address', async (t) => {
+  const app = await saasApp(t);
+  const visit = (authorization?: string, from = '127.0.0.1') =>
+    app.request('GET', '/admin', { from, headers: authorization ? { authorization } : {} });
+  t.same(await tally(50, () => visit()), { 401: 50 }, 'a visit without credentials is no attempt');
+  const burst = await Promise.all(Array.from({ length: 100 }, () => visit(basic('operator', WRONG))));
+  t.equal(burst.filter(({ status }) => status === 401).length, 10);
+  const [right, wrong] = [await visit(basic()), await visit(basic('operator', WRONG))];
+  t.match(right, { status: 429, headers: { 'retry-after': '60', 'www-authenticate': undefined } });
+  t.strictSame(comparable(right), comparable(wrong));
+  t.equal((await visit(basic(), '192.0.2.1')).status, 200, 'and to no other');
+  app.clock.advance(MINUTE);
+  t.same(await tally(50, () => visit(basic())), { 200: 50 });
+});
+
+t.test('[55][58] four processes on one store share the count, and a restart does not lose it', async (t) => {
+  const options = { ...testOptions(temporaryFolder(t)), logLevel: 'info' };
+  const start = () =>
+    startProgram(t, compiled('test/kit/saas-server.js'), { args: [JSON.stringify(options)] });
+  const programs = Array.from({ length: 4 }, start);
+  const urls = await Promise.all(programs.map((program) => program.url()));
+  const guess = async (url: string) => {
+    const body = JSON.stringify({ email: 'victim@example.test', password: WRONG });
+    const headers = { 'content-type': 'application/json' };
+    return (await fetch(`${url}/api/auth/login`, { method: 'POST', headers, body })).status;
+  };
+  const began = Date.now();
+  const statuses = await Promise.all(
+    Array.from({ length: 200 }, (_, index) => guess(urls[index % 4] as string)),
+  );
+  const [first] = programs;
+  await first?.kill();
+  const again = await start().url();
+  statuses.push(...(await Promise.all(Array.from({ length: 20 }, () => guess(again)))));
+  // Five are free; after that one is let through when 1, 3, 7, 15, … seconds have passed.
+  const later = Math.floor(Math.log2((Date.now() - began) / 1000 + 1));
+  const evaluated = statuses.filter((status) => status === 401).length;
+  t.ok(evaluated >= 5 && evaluated <= 5 + later, `${evaluated} evaluated`);
+  t.equal(statuses.filter((status) => status === 429).length, statuses.length - evaluated);
+});
+
+t.test(
+  'common passwords, the own address and the name of the site are too weak for production',
+  async (t) => {
+    const app = await saasApp(t, PRODUCTION);
+    const settings = { siteName: 'Wonderful Site', version: 0 };
+    await app.request('PATCH', '/admin/api/settings', {
+      body: settings,
+      headers: { authorization: basic(), 'x-requested-with': 'test' },
+    });
+    const email = 'ada.lovelace@example.test';
+    const register = (password: string) =>
+      app.request('POST', '/api/auth/register', { body: { email, password } });
+    for (const password of [
+      ...['password', 'PASSWORD', 'qwertyuiop', 'Iloveyou', 'trustno1', '1234567890'],
+      ...[email, 'Ada.Lovelace@Example.TEST', 'ada.lovelace', 'ADA.LOVELACE', 'wonderful site'],
+    ]) {
+      const { status, body } = await register(password);
+      t.match({ status, body }, { status: 422, body: { error: { code: 'WEAK_PASSWORD' } } }, password);
+      t.match(body.error.details, [{ path: 'password', message: /^is / }]);
+    }
+    t.equal((await register('lovelace, ada')).status, 201);
+
+    const lines: string[] = [];
+    const development = await saasApp(t);
+    development.server.fastify.log.warn = ((line: string) => lines.push(line)) as never;
+    const person = { email: 'ada@example.test', password: 'password' };
+    t.equal((await development.request('POST', '/api/auth/register', { body: person })).status, 201);
+    t.same(lines, ['A new password is one of the most common passwords. Production refuses it.']);
+  },
+);
