@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance, onRequestHookHandler } from 'fastify';
 import fp from 'fastify-plugin';
 import { createAdminGuard } from './admin/guard.js';
@@ -7,11 +8,8 @@ import { authPlugin } from './auth/plugin/index.js';
 import type { Identity } from './auth/sessions.js';
 import { sessionCollection, userCollection } from './auth/store.js';
 import { createUserDirectory, type UserDirectory } from './auth/users.js';
-import { createGateway } from './billing/gateway.js';
+import type { BillingNotices } from './billing/notices.js';
 import { billingPlugin, webhookPlugin } from './billing/plugin.js';
-import { createBilling } from './billing/service.js';
-import { customerCollection, webhookEventCollection } from './billing/store.js';
-import { createWebhook } from './billing/webhook.js';
 import { openTransport } from './email/outlet.js';
 import { createEmail } from './email/service.js';
 import { mailCollection } from './email/store.js';
@@ -23,12 +21,18 @@ import { isForm, renderErrorPage, wantsPage } from './kernel/pages.js';
 import { ok } from './kernel/schemas.js';
 import { createAfterwards } from './ops/afterwards.js';
 import { createAudit } from './ops/audit.js';
-import { createEvents, type Subscription } from './ops/events.js';
+import { createEvents, type Emit, type Subscription } from './ops/events.js';
 import { healthPlugin } from './ops/health.js';
 import { createJobs } from './ops/jobs.js';
 import { createThrottle } from './ops/throttle.js';
 import { profilePlugin } from './profile/plugin.js';
 import { createAccounts } from './saas-accounts.js';
+import {
+  createBillingDomain,
+  createEntitlementGuard,
+  type UserGuard,
+  type UserRequest,
+} from './saas-billing.js';
 import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './saas-options.js';
 import { closeForMaintenance, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
 import { createSettings } from './settings/service.js';
@@ -41,19 +45,15 @@ import { announce, answerRules, inHost, type Surroundings } from './surroundings
 /** What the host gets: `fastify.saas`. */
 export interface SaasDecorator {
   /** For a host's own routes: `onRequest: fastify.saas.requireUser` sets `request.saas` or throws a 401. */
-  requireUser: (request: UserRequest) => Promise<void>;
+  requireUser: UserGuard;
+  /** The same for those whose subscription entitles them, to `plan` where one is named; else it throws a 403. */
+  requireEntitled: (plan?: string) => UserGuard;
   users: Pick<UserDirectory, 'find'>;
   /** What has happened, told once, after its commit, in the process that committed it. */
   events: Readonly<Subscription<SaasEvents>>;
 }
 
-export type SaasEvents = AuthEvents;
-
-/** What of a request it needs and sets, whatever server and logger the host has. */
-interface UserRequest {
-  headers: { authorization?: string | undefined };
-  saas: Identity;
-}
+export type SaasEvents = AuthEvents & BillingNotices;
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -86,7 +86,6 @@ export async function mountSaas(
 
   const users = userCollection(store);
   const sessions = sessionCollection(store);
-  const webhookEvents = webhookEventCollection(store);
   const audit = createAudit(store, { clock, random, log: fastify.log });
   const throttle = createThrottle(store, {
     clock,
@@ -97,25 +96,6 @@ export async function mountSaas(
   });
   const settings = createSettings({ store, clock });
   const directory = createUserDirectory(users, clock);
-  const listed = (secret: string | undefined) => (secret === undefined ? [] : [secret]);
-  const webhook = createWebhook({
-    secrets: [...listed(values.paymentWebhookSecret), ...listed(values.paymentWebhookSecretPrevious)],
-    events: webhookEvents,
-    audit,
-    clock,
-    random,
-  });
-
-  const billing = createBilling({
-    customers: customerCollection(store),
-    gateway: values.paymentSecretKey
-      ? createGateway(values.paymentSecretKey, values.paymentApiUrl)
-      : undefined,
-    prices: values.billingPrices?.map((pair) => pair.slice(0, pair.indexOf('='))),
-    publicUrl: publicUrl.get,
-    returnPath: values.billingReturnUrlRelative,
-    clock,
-  });
 
   const jobs = createJobs(store, { clock, random, log: fastify.log });
   const email = createEmail({
@@ -152,7 +132,23 @@ export async function mountSaas(
     await email.close();
   });
 
-  const { emit, events } = createEvents<SaasEvents>({ clock, random, log: fastify.log });
+  const { emit: emitAny, events } = createEvents<SaasEvents>({ clock, random, log: fastify.log });
+  // Whoever may tell of everything may tell of a part, which the compiler does not see by itself.
+  const emit = emitAny as Emit<AuthEvents> & Emit<BillingNotices>;
+  const { billing, subscription, catalog, webhook, webhookEvents, recheck } = createBillingDomain(
+    { config, seams },
+    {
+      store,
+      users,
+      audit,
+      outbox: email,
+      emit,
+      publicUrl,
+      log: fastify.log,
+      pause: sleep,
+    },
+  );
+  jobs.add('billing-recheck', recheck);
   const { auth, exportOf } = await createAccounts(
     { config, seams },
     {
@@ -182,7 +178,12 @@ export async function mountSaas(
   });
   fastify.decorate(
     'saas',
-    Object.freeze({ requireUser, users: Object.freeze({ find: directory.find }), events }),
+    Object.freeze({
+      requireUser,
+      requireEntitled: createEntitlementGuard(requireUser, subscription),
+      users: Object.freeze({ find: directory.find }),
+      events,
+    }),
   );
   fastify.decorateRequest('saas');
 
@@ -209,7 +210,7 @@ export async function mountSaas(
       await open.register(authPlugin, { auth, exportOf });
       await open.register(profilePlugin, { rename: directory.rename });
       await open.register(settingsPlugin, { settings });
-      await open.register(billingPlugin, { billing });
+      await open.register(billingPlugin, { billing, subscription, catalog });
       await open.register(healthPlugin, { store, wrap: ok });
     });
     await api.register(webhookPlugin, { webhook });
