@@ -43,29 +43,27 @@ export class Lab {
     });
   }
 
-  /** One of the two programs as in production, on a SQLite file: a new one, unless one is named. */
-  async program(name: Program, row: string, file = join(this.folder(), `${name}.db`)): Promise<Served> {
+  /** One of the two programs as in production, on a new SQLite file. */
+  async program(name: Program, row: string): Promise<Served> {
     const port = await freePort();
-    const own =
-      name === 'idp'
-        ? ['serve', '--host', '127.0.0.1', '--port', String(port)]
-        : ['--host', '127.0.0.1', '--port', String(port)];
-    return this.#product(`bin/${name}.js`, own, port, file, row);
+    const args = ['serve', '--host', '127.0.0.1', '--port', String(port)];
+    return this.#product(`bin/${name}.js`, args, port, row, this.#newFile(name));
   }
 
-  /** The same server for whoever asks it more than its limits on volume allow. */
-  async unbound(name: Program, row: string): Promise<Served> {
+  /**
+   * The same server for whoever asks it more than its limits on volume allow; on a new SQLite file, unless one is
+   * named.
+   */
+  async unbound(name: Program, row: string, file = this.#newFile(name)): Promise<Served> {
     const port = await freePort();
-    return this.#product(
-      'bench/unbound-server.js',
-      [name, String(port)],
-      port,
-      join(this.folder(), `${name}.db`),
-      row,
-    );
+    return this.#product('bench/unbound-server.js', [name, String(port)], port, row, file);
   }
 
-  #product(script: string, args: string[], port: number, file: string, row: string): Promise<Served> {
+  #newFile(name: Program): string {
+    return join(this.folder(), `${name}.db`);
+  }
+
+  #product(script: string, args: string[], port: number, row: string, file: string): Promise<Served> {
     const profiling = ['--cpu-prof', `--cpu-prof-dir=${this.#profiles}`, `--cpu-prof-name=${row}.cpuprofile`];
     return this.#serve(script, args, port, this.#profiles === undefined ? [] : profiling, {
       NODE_ENV: 'production',

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
 import { type IdentityProviderOptions, type ResolvedIdp, resolveIdp } from './idp-options.js';
+import { preparedAnswer } from './kernel/answers.js';
 import { renderOAuth } from './kernel/errors.js';
 import { type Guard, openScope, rulesOf, type ScopeRules } from './kernel/http.js';
 import { renderErrorPage, wantsPage } from './kernel/pages.js';
@@ -124,6 +125,7 @@ export async function mountIdp(
     own404: prefix !== '',
     inHostLog: surroundings === undefined,
   };
+  const prepare = (headers: Record<string, string>) => preparedAnswer(rules, headers);
   await openScope(fastify, rules, async (scope) => {
     await scope.register(provisioningPlugin, { principals, clients });
     await scope.register(oidcPlugin, {
@@ -131,6 +133,7 @@ export async function mountIdp(
       directory,
       tokens,
       keys,
+      prepare,
       audit,
       attempt,
       issuer,
@@ -140,7 +143,7 @@ export async function mountIdp(
   });
   if (new URL(issuer()).pathname !== '/') {
     await openScope(fastify, { ...rules, prefix: '', own404: false }, async (scope) => {
-      await scope.register(insertedMetadataPlugin, { issuer });
+      await scope.register(insertedMetadataPlugin, { issuer, prepare });
     });
   }
   // Every collection is declared by now: what is wrong with the store stops the start.

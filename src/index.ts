@@ -7,7 +7,7 @@ export { ConfigurationError } from './kernel/configuration-error.js';
 export { AppError } from './kernel/errors.js';
 export type { Session, User } from './kernel/schemas.js';
 export type { Random } from './kernel/secrets.js';
-export { type SaasDecorator, saasBackend } from './saas.js';
+export { type SaasDecorator, type SaasEvents, saasBackend } from './saas.js';
 export type { SaasBackendOptions } from './saas-options.js';
 export { type CreateServerOptions, createServer } from './saas-server.js';
 export type { Middleware, MiddlewareServer, Server } from './server-assembly.js';

@@ -43,9 +43,6 @@ export interface Accounts {
   exportOf(user: { id: string; email: string }): Promise<Record<string, unknown>>;
 }
 
-/** Access tokens come again and again, refresh tokens once. */
-const LIVE_TOKENS = 20_000;
-
 const HOURLY = 3600;
 
 export async function createAccounts(
@@ -65,8 +62,8 @@ export async function createAccounts(
   const dependencies: AuthDependencies = {
     ...parts,
     tokens: createSessionTokens({
-      access: await createTokenKind('at+jwt', accessSecrets, LIVE_TOKENS),
-      refresh: await createTokenKind('rt+jwt', refreshSecrets, 0),
+      access: await createTokenKind('at+jwt', accessSecrets),
+      refresh: await createTokenKind('rt+jwt', refreshSecrets),
       refreshSecrets,
       accessTtl: values.accessTokenTtl,
       issuer: publicUrl.get,

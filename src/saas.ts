@@ -16,7 +16,7 @@ import { mailCollection } from './email/store.js';
 import { loadTemplates } from './email/templates.js';
 import { openToOrigins } from './kernel/cors.js';
 import { renderEnvelope } from './kernel/errors.js';
-import { openScope, originOf, rulesOf, type ScopeRules } from './kernel/http.js';
+import { openScope, rulesOf, type ScopeRules } from './kernel/http.js';
 import { isForm, renderErrorPage, wantsPage } from './kernel/pages.js';
 import { ok } from './kernel/schemas.js';
 import { createAfterwards } from './ops/afterwards.js';
@@ -25,6 +25,7 @@ import { createEvents, type Emit, type Subscription } from './ops/events.js';
 import { healthPlugin } from './ops/health.js';
 import { createJobs } from './ops/jobs.js';
 import { createThrottle } from './ops/throttle.js';
+import { meterRequests } from './ops/throttle-requests.js';
 import { profilePlugin } from './profile/plugin.js';
 import { createAccounts } from './saas-accounts.js';
 import {
@@ -202,12 +203,10 @@ export async function mountSaas(
 
   await openScope(fastify, { ...rules, prefix, renderError: renderApi }, async (api) => {
     api.addHook('onRequest', startJobs);
-    api.addHook('onRequest', (request, _reply, done) => {
-      done(rulesOf(request.routeOptions).unmetered ? undefined : throttle.refusalOf(originOf(request).ip));
-    });
+    meterRequests(api, throttle.refusalOf);
     closeForMaintenance(api, settings);
     await openToOrigins(api, values.corsOrigin ?? [], async (open) => {
-      await open.register(authPlugin, { auth, exportOf });
+      await open.register(authPlugin, { auth, exportOf, home: publicUrl.get });
       await open.register(profilePlugin, { rename: directory.rename });
       await open.register(settingsPlugin, { settings });
       await open.register(billingPlugin, { billing, subscription, catalog });

@@ -7,8 +7,9 @@ import fastify, {
   LogController,
 } from 'fastify';
 import fp from 'fastify-plugin';
+import { type AnswerRules, describeRequest, sendError } from './kernel/answers.js';
 import { type AppError, httpErrors, type Rendered } from './kernel/errors.js';
-import { type AnswerRules, describeRequest, fallThrough, openScope, refuse } from './kernel/http.js';
+import { fallThrough, openScope } from './kernel/http.js';
 import type { Resolved } from './kernel/options.js';
 import { requestIds } from './kernel/request-ids.js';
 import type { Random } from './kernel/secrets.js';
@@ -101,7 +102,7 @@ function createHardened(
       if (next) {
         reply.hijack();
         next();
-      } else refuse(rules, httpErrors.VALIDATION_ERROR(), request, reply);
+      } else sendError(rules, httpErrors.VALIDATION_ERROR(), request, reply);
     },
   });
   app.server.maxConnections = 16_384;

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type { AnswerRules } from './kernel/http.js';
+import type { AnswerRules } from './kernel/answers.js';
 import type { Resolved } from './kernel/options.js';
 import { createPublicUrl, type PublicUrl } from './kernel/public-url.js';
 import { requestIds } from './kernel/request-ids.js';

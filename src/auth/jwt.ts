@@ -14,38 +14,18 @@ type Claimed = Readonly<Record<string, unknown>>;
  * A kind of token of media type `typ` (RFC 8725 §3.11), HS256.
  *
  * @param secrets the one that signs, then those that still verify
- * @param remembered how many tokens are known as well signed; what they claim is judged every time
  */
-export async function createTokenKind(
-  typ: string,
-  secrets: readonly string[],
-  remembered: number,
-): Promise<TokenKind> {
+export async function createTokenKind(typ: string, secrets: readonly string[]): Promise<TokenKind> {
   const keys = await Promise.all(secrets.map((secret) => loadKey(typ, secret)));
-  const verify = (token: string): Claimed | null => {
-    for (const key of keys) {
-      const claims = claimsOf(key, token);
-      if (claims) return claims;
-    }
-    return null;
-  };
   return {
     sign: (claims) => (keys[0] as JWT).sign(claims),
-    verify: remembered > 0 ? remembering(verify, remembered) : verify,
-  };
-}
-
-/** The library's own cache would hash a token, signature and all, to find it: half of what a verification costs. */
-function remembering(verify: TokenKind['verify'], most: number): TokenKind['verify'] {
-  const known = new Map<string, Claimed>();
-  return (token) => {
-    const found = known.get(token);
-    if (found) return found;
-    const claims = verify(token);
-    if (claims === null) return null;
-    if (known.size >= most) known.delete(known.keys().next().value as string);
-    known.set(token, claims);
-    return claims;
+    verify(token) {
+      for (const key of keys) {
+        const claims = claimsOf(key, token);
+        if (claims) return claims;
+      }
+      return null;
+    },
   };
 }
 

@@ -1,4 +1,5 @@
 import { toTimestamp } from '../kernel/schemas.js';
+import { firstOf } from '../storage/pages.js';
 import { type Sessions, type Users, userView } from './store.js';
 
 /** What is stored of an account, for its owner: everything but secrets, hashes and the counters that guard them. */
@@ -17,9 +18,9 @@ export function createAccountRecords({
 }): AccountRecords {
   return {
     async recordsOf(userId) {
-      const [user, { items }] = await Promise.all([
+      const [user, items] = await Promise.all([
         users.findOne({ id: userId }),
-        sessions.page({ where: { userId }, sort: 'createdAt', desc: true, limit: MOST_SESSIONS }),
+        firstOf(sessions, { where: { userId }, sort: 'createdAt', desc: true }, MOST_SESSIONS),
       ]);
       return {
         user: user && { ...userView(user), ...(user.newEmail !== undefined && { newEmail: user.newEmail }) },

@@ -3,6 +3,7 @@ import { toTimestamp } from '../kernel/schemas.js';
 import { newId, type Random, sha256 } from '../kernel/secrets.js';
 import type { Job, JobLog } from '../ops/jobs.js';
 import { nullIfTaken } from '../storage/collection.js';
+import { firstOf } from '../storage/pages.js';
 import { createRelay } from './relay.js';
 import { isAddress } from './schemas.js';
 import type { After, MailStatus, Mails } from './store.js';
@@ -127,12 +128,7 @@ export function createEmail(options: EmailServiceOptions): EmailService {
     },
 
     async listTo(address) {
-      const { items } = await mails.page({
-        where: { to: address },
-        sort: 'id',
-        desc: true,
-        limit: MOST_LISTED,
-      });
+      const items = await firstOf(mails, { where: { to: address }, sort: 'id', desc: true }, MOST_LISTED);
       return items.map(({ template, to, status, createdAt, endedAt }) => ({
         template,
         to,

@@ -27,7 +27,11 @@ export class AppError extends Error {
   readonly headers: Record<string, string>;
 
   constructor(code: string, statusCode: number, message: string, options: ErrorOptions = {}) {
+    // Nobody looks at the stack of a refusal, and under a flood it costs as much as the rest of it.
+    const { stackTraceLimit } = Error;
+    if (statusCode < 500 || statusCode === 503) Error.stackTraceLimit = 0;
     super(options.message ?? message, options.cause === undefined ? undefined : { cause: options.cause });
+    Error.stackTraceLimit = stackTraceLimit;
     this.name = 'AppError';
     this.code = code;
     this.statusCode = statusCode;

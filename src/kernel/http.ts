@@ -11,9 +11,10 @@ import type {
   RawServerDefault,
   RouteOptions,
 } from 'fastify';
+import { type AnswerRules, describeRequest, sendError, setCommonHeaders } from './answers.js';
 import { setBodyParser } from './bodies.js';
 import { setCompilers } from './compilers.js';
-import { type AppError, httpErrors, type Rendered, toAppError } from './errors.js';
+import { httpErrors } from './errors.js';
 
 /**
  * The rules that hold for every route of ours and for none of the host's. Both plugins open their
@@ -31,17 +32,6 @@ export type Scope = FastifyInstance<
 
 /** Runs before the body is read and throws an `AppError` to refuse. */
 export type Guard = onRequestAsyncHookHandler;
-
-/** How answers look. */
-export interface AnswerRules {
-  renderError(error: AppError, request: FastifyRequest, requestId: string): Rendered;
-  /** The identifier of the answer, never taken from the client. */
-  requestId(request: FastifyRequest): string;
-  /** Whether the server has begun to stop, so that only what is under way is finished. */
-  isDraining(): boolean;
-  /** Whether people reach us over https; then browsers are told to insist on it. */
-  https(): boolean;
-}
 
 export interface ScopeRules extends AnswerRules {
   /** Absolute path, `''` for the root. */
@@ -61,6 +51,8 @@ export interface RouteRules {
   access: string;
   /** `false` where an answer says itself which origins may read it. */
   cors?: false;
+  /** Whether the handler answers with `preparedAnswer`, which brings all headers itself. */
+  prepared?: true;
   /** Whether it works while the operator keeps users out. */
   duringMaintenance?: boolean;
   /** Whether it answers while the server stops. */
@@ -81,9 +73,10 @@ export function rulesOf(route: { config?: unknown }): Partial<RouteRules> {
   return (route.config ?? {}) as Partial<RouteRules>;
 }
 
-/** Makes a route run a hook before those it has. */
+/** Makes a route run a hook before those it has, and after what begins every answer. */
 export function prependHook(route: RouteOptions, hook: onRequestHookHandler | Guard): void {
-  route.onRequest = [hook, ...[route.onRequest ?? []].flat()];
+  const [begin = [], ...others] = [route.onRequest ?? []].flat();
+  route.onRequest = [begin, hook, ...others].flat();
 }
 
 /** Where a request comes from, as services know it. */
@@ -101,15 +94,6 @@ export function originOf(request: FastifyRequest): Origin {
 /** For requests that arrive through a host's middleware chain: hands an unmatched one back to the host. */
 export const fallThrough = new WeakMap<IncomingMessage, () => void>();
 
-const ONE_YEAR = 31_536_000;
-
-const COMMON_HEADERS = {
-  'x-content-type-options': 'nosniff',
-  'referrer-policy': 'same-origin',
-  'cross-origin-resource-policy': 'same-origin',
-  'cache-control': 'no-store',
-};
-
 /** Opens an encapsulated scope under our rules and lets `build` add its routes. */
 export async function openScope(
   parent: FastifyInstance,
@@ -122,7 +106,7 @@ export async function openScope(
       setCompilers(scope);
       setBodyParser(scope);
       guardRoutes(scope, rules);
-      scope.addHook('onRequest', (request, reply, done) => beginAnswer(rules, request, reply, done));
+      scope.addHook('onRequest', handBack);
       if (rules.inHostLog) nameRoutesInLog(scope);
       scope.setErrorHandler((thrown, request, reply) => sendError(rules, thrown, request, reply));
       if (rules.own404) {
@@ -136,57 +120,40 @@ export async function openScope(
   );
 }
 
-/** Headers that every answer carries, and the refusals that need no body. */
-function beginAnswer(
-  rules: ScopeRules,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  done: (refusal?: AppError) => void,
-): void {
+/** Hands what matches no route back to where it came from, before its body is read. */
+function handBack(request: FastifyRequest, reply: FastifyReply, done: () => void): void {
   const next = request.is404 ? fallThrough.get(request.raw) : undefined;
   if (next) {
     reply.hijack();
     next();
-    return;
-  }
-  setCommonHeaders(rules, request, reply);
-  const isTooLate = rules.isDraining() && !rulesOf(request.routeOptions).whileDraining;
-  done(isTooLate ? httpErrors.NOT_READY({ headers: { connection: 'close' } }) : undefined);
+  } else done();
 }
 
-function setCommonHeaders(
-  { requestId, https }: AnswerRules,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): void {
-  reply.headers(COMMON_HEADERS).header('x-request-id', requestId(request));
-  if (https()) reply.header('strict-transport-security', `max-age=${ONE_YEAR}`);
-}
-
-/** Answers what the router refused before it reached any scope. */
-export function refuse(
-  rules: AnswerRules,
-  error: AppError,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): FastifyReply {
-  setCommonHeaders(rules, request, reply);
-  return sendError(rules, error, request, reply);
+/** The first thing a route does: the headers that every answer carries, and no new work while the server stops. */
+function beginAnswer(rules: AnswerRules, route: RouteOptions): onRequestHookHandler {
+  const { whileDraining, prepared } = rulesOf(route);
+  return (request, reply, done) => {
+    if (!prepared) setCommonHeaders(rules, request, reply);
+    const isTooLate = rules.isDraining() && !whileDraining;
+    done(isTooLate ? httpErrors.NOT_READY({ headers: { connection: 'close' } }) : undefined);
+  };
 }
 
 /**
  * Puts the guard of its access level in front of every route, and refuses to boot without one: so the
  * list of exposed routes cannot drift from what is enforced.
  */
-function guardRoutes(scope: Scope, { guards, bodyLimit }: ScopeRules): void {
+function guardRoutes(scope: Scope, rules: ScopeRules): void {
+  const { guards, bodyLimit } = rules;
   scope.addHook('onRoute', (route: RouteOptions) => {
     const level = rulesOf(route).access;
     if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
     route.bodyLimit ??= bodyLimit;
-    if (level === 'public') return;
     const guard = guards[level];
-    if (!guard) throw new Error(`${route.method} ${route.url} asks for the unknown access level '${level}'.`);
-    prependHook(route, guard);
+    if (!guard && level !== 'public') {
+      throw new Error(`${route.method} ${route.url} asks for the unknown access level '${level}'.`);
+    }
+    route.onRequest = [beginAnswer(rules, route), guard ?? [], route.onRequest ?? []].flat();
   });
 }
 
@@ -195,32 +162,4 @@ function nameRoutesInLog(scope: Scope): void {
   scope.setChildLoggerFactory((logger, bindings, options) =>
     logger.child(bindings, { ...options, serializers: { ...options.serializers, req: describeRequest } }),
   );
-}
-
-/** Log lines name the route, not the address: queries and paths carry tokens, codes and invitations. */
-export function describeRequest(request: FastifyRequest): Record<string, unknown> {
-  return { method: request.method, route: request.routeOptions?.url ?? null, ip: request.ip };
-}
-
-function sendError(
-  rules: AnswerRules,
-  thrown: unknown,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): FastifyReply {
-  const error = toAppError(thrown);
-  const requestId = String(reply.getHeader('x-request-id') ?? rules.requestId(request));
-  const isOnPurpose = error.statusCode === 503;
-  const err = error.cause ?? error;
-  // Everything but a 503 is ours to find. One without a cause is a rule at work, and under a flood a line for each
-  // refusal would cost more than the refusal; the line about the request tells of it.
-  if (error.statusCode >= 500 && !(isOnPurpose && err === error)) {
-    request.log[isOnPurpose ? 'warn' : 'error']({ err, req: request, requestId }, error.message);
-  }
-  const { type, body, headers } = rules.renderError(error, request, requestId);
-  return reply
-    .code(error.statusCode)
-    .headers({ ...headers, ...error.headers })
-    .type(type)
-    .send(body);
 }

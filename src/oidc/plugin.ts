@@ -1,5 +1,6 @@
 import formbody from '@fastify/formbody';
 import type { FastifyRequest } from 'fastify';
+import type { PreparedAnswer } from '../kernel/answers.js';
 import { parseBearer } from '../kernel/authorization.js';
 import { openToOrigins } from '../kernel/cors.js';
 import { access, originOf, type Scope } from '../kernel/http.js';
@@ -16,6 +17,8 @@ import type { TokenService } from './tokens.js';
 export interface OidcPluginOptions extends AuthorizePluginOptions {
   tokens: TokenService;
   keys: Keys;
+  /** Makes what answers with a text under these headers. */
+  prepare(headers: Record<string, string>): PreparedAnswer;
   attempt: Attempt;
 }
 
@@ -43,11 +46,12 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
 /** What applications ask for, from servers and from pages. */
 async function applicationsPlugin(
   scope: Scope,
-  { tokens, keys, issuer, directory, attempt }: OidcPluginOptions,
+  { tokens, keys, issuer, directory, attempt, prepare }: OidcPluginOptions,
 ): Promise<void> {
-  describeProvider(scope, ['/.well-known/openid-configuration', WELL_KNOWN], issuer);
+  const answer = prepare(PUBLISHED);
+  describeProvider(scope, ['/.well-known/openid-configuration', WELL_KNOWN], answer, issuer);
   const jwks = JSON.stringify(keys.jwks);
-  publish(scope, ['/.well-known/jwks.json', '/jwks'], () => jwks);
+  publish(scope, ['/.well-known/jwks.json', '/jwks'], answer, () => jwks);
 
   scope.post(
     '/token',
@@ -90,14 +94,17 @@ async function applicationsPlugin(
 }
 
 /** Where RFC 8414 §3.1 looks for an issuer with a path: before the path, and so outside of our prefix. */
-export async function insertedMetadataPlugin(scope: Scope, { issuer }: { issuer(): string }): Promise<void> {
-  describeProvider(scope, [WELL_KNOWN + new URL(issuer()).pathname], issuer);
+export async function insertedMetadataPlugin(
+  scope: Scope,
+  { issuer, prepare }: Pick<OidcPluginOptions, 'issuer' | 'prepare'>,
+): Promise<void> {
+  describeProvider(scope, [WELL_KNOWN + new URL(issuer()).pathname], prepare(PUBLISHED), issuer);
 }
 
-function describeProvider(scope: Scope, paths: string[], issuer: () => string): void {
+function describeProvider(scope: Scope, paths: string[], answer: PreparedAnswer, issuer: () => string): void {
   // Development learns its issuer when the server listens.
   let known = { issuer: '', text: '' };
-  publish(scope, paths, () => {
+  publish(scope, paths, answer, () => {
     const current = issuer();
     if (known.issuer !== current)
       known = { issuer: current, text: JSON.stringify(providerMetadata(current)) };
@@ -106,11 +113,11 @@ function describeProvider(scope: Scope, paths: string[], issuer: () => string): 
 }
 
 /** Documents that are asked for often: their text is at hand. */
-function publish(scope: Scope, paths: string[], text: () => string): void {
+function publish(scope: Scope, paths: string[], answer: PreparedAnswer, text: () => string): void {
   for (const path of paths) {
-    scope.get(path, { config: access('public', { cors: false }) }, (_request, reply) => {
-      reply.headers(PUBLISHED).send(text());
-    });
+    scope.get(path, { config: access('public', { cors: false, prepared: true }) }, (request, reply) =>
+      answer(request, reply, text()),
+    );
   }
 }
 

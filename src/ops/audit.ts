@@ -2,6 +2,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Clock } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import type { Store } from '../storage/collection.js';
+import { firstOf } from '../storage/pages.js';
 
 /** Who did what, when, from where and with what result. Never a secret. */
 export interface AuditRecord {
@@ -42,14 +43,6 @@ export function createAudit(
         .catch((err: unknown) => log.error({ err, record }, 'an audit record was lost'));
     },
 
-    async listOf(subject) {
-      const { items } = await records.page({
-        where: { subject },
-        sort: 'id',
-        desc: true,
-        limit: MOST_LISTED,
-      });
-      return items;
-    },
+    listOf: (subject) => firstOf(records, { where: { subject }, sort: 'id', desc: true }, MOST_LISTED),
   };
 }

@@ -71,8 +71,8 @@ export interface Counted {
 export type Payment = Omit<CounterDocument, 'told'>;
 
 export interface Counters {
-  /** Counts nothing. @throws RATE_LIMITED for as long as the strictest of them refuses */
-  check(counted: readonly Counted[]): Promise<void>;
+  /** Whether anything is counted there. @throws RATE_LIMITED for as long as the strictest of them refuses */
+  check(counted: readonly Counted[]): Promise<boolean>;
   /** @throws RATE_LIMITED */
   pay(counted: Counted): Promise<Payment>;
   /** Undoes a payment: what was paid for did not happen, or need not be counted. */
@@ -141,6 +141,7 @@ export function createCounters(store: Store, { clock, audit }: { clock: Clock; a
         .flatMap(({ one, alive }) => (alive && alive.until > now ? { one, alive } : []))
         .sort((a, b) => b.alive.until - a.alive.until);
       if (strictest) throw await refusal(strictest.one, strictest.alive);
+      return looks.some(({ alive }) => alive !== null);
     },
 
     pay: (counted) => turns.run(idOf(counted.limit, counted.key), () => pay(counted)),

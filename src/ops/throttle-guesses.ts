@@ -8,17 +8,18 @@ import { type Counted, type Counters, DAY, growingDelay, MINUTE } from './thrott
 /**
  * Guesses at the password of an account, whether or not the account exists.
  *
- * All sources from which nobody has signed in to it yet share one counter. Five guesses are free, the next come
- * after 1, 2, 4, … 1,024 s and then every 20 minutes: 16 in the first 2,047 s and (86,400 − 2,047) / 1,200 = 70
- * in the rest of a day, so 86 from however many addresses, and 72 on every further day. A count is forgotten after
- * a day without a guess, so no day has more. Nobody is locked out for longer than 20 minutes.
+ * All sources from which nobody has signed in to it yet share one counter. Ten guesses are free, the next come after
+ * 1, 2, 4, 8 and 16 minutes and then every 20: 15 in the first 1,860 s and (86,400 − 1,860) / 1,200 = 70 in the rest
+ * of a day, so 85 from however many addresses, and 72 on every further day. A count is forgotten after a day without
+ * a guess, so no day has more. Nobody is locked out for longer than 20 minutes.
  *
- * A source from which the account has been signed in to is not held up by them. It has a counter of its own, of ten
- * per minute and then every 1, 2, … 20 minutes, and a success clears it.
+ * A source from which the account has been signed in to is not held up by them. Each source has a counter of its own,
+ * with the same delays, so that its answers do not tell a stranger from an acquaintance; a success clears it.
  */
 
-const STRANGERS = growingDelay('guesses', { free: 5, first: 1000, longest: 20 * MINUTE });
-const SOURCE = growingDelay('guesses.source', { free: 10, first: MINUTE, longest: 20 * MINUTE });
+const DELAY = { free: 10, first: MINUTE, longest: 20 * MINUTE };
+const STRANGERS = growingDelay('guesses', DELAY);
+const SOURCE = growingDelay('guesses.source', DELAY);
 
 export interface Guess {
   /** The canonical name of the account. */
@@ -97,8 +98,9 @@ export function createGuesses(
       const failures = perAddress ? [source, perAddress] : [source];
 
       if (isUnguessable) {
-        const [found] = await Promise.all([evaluate(), counters.check(failures)]);
+        const [found, hasFailed] = await Promise.all([evaluate(), counters.check(failures)]);
         if (found === null) await countWrong(failures);
+        else if (hasFailed) await counters.clear(source);
         return found;
       }
 
@@ -106,11 +108,11 @@ export function createGuesses(
       const until = await knownUntil(id);
       if (until > 0) {
         return lanes.run(id, async () => {
-          await counters.check(failures);
+          const hasFailed = await counters.check(failures);
           const found = await evaluate();
           if (found === null) await countWrong(failures);
           else {
-            await counters.clear(source);
+            if (hasFailed) await counters.clear(source);
             if (until - clock.now() < TRUST - RENEWAL) await trust(id);
           }
           return found;

@@ -6,7 +6,7 @@ import type { Shape } from './checks.js';
 import { type Collection, UniqueViolation, type Value } from './collection.js';
 import { applyChange, cursorAfter, positionOf } from './semantics.js';
 import type { Connection } from './sqlite-connection.js';
-import { ALL, and, bound, type Clause, clauseOf, quoted, spansAfter } from './sqlite-query.js';
+import { ALL, and, bound, type Clause, clauseOf, quoted, spansAfter, texts } from './sqlite-query.js';
 
 /** Documents that one write step of a `Many` handles, so that other calls get their turn between. */
 const MANY = 256;
@@ -36,19 +36,13 @@ export function sqliteCollection<T extends { id: string }>(
   const read = <R>(step: () => R): Promise<R> => ready(() => connection.read(step));
   const write = <R>(step: () => R): Promise<R> =>
     ready(() => connection.write(() => namingTheField(shape.name, step)));
-  const first = ({ text, values }: Clause): T | null => {
-    const row = connection
-      .sql<{ doc: string }>(`SELECT doc FROM ${table} WHERE ${text} LIMIT 1`)
-      .get(...values);
-    return row ? JSON.parse(row.doc) : null;
-  };
+  // No field can be called `_rowid_`.
+  const selectOne = texts((where) => `SELECT doc, _rowid_ AS row FROM ${table} WHERE ${where} LIMIT 1`);
   const find = ({ text, values }: Clause): Found<T> | null => {
-    // No field can be called `_rowid_`.
-    const found = connection
-      .sql<{ doc: string; row: number }>(`SELECT doc, _rowid_ AS row FROM ${table} WHERE ${text} LIMIT 1`)
-      .get(...values);
+    const found = connection.sql<{ doc: string; row: number }>(selectOne(text)).get(...values);
     return found ? { doc: JSON.parse(found.doc), row: found.row } : null;
   };
+  const first = (clause: Clause): T | null => find(clause)?.doc ?? null;
   const put = ({ doc, row }: Found<T>, after: T): void => {
     const [held, wanted] = [copiesOf(doc), copiesOf(after)];
     // What stays the same is left out, and so SQLite leaves its indexes alone.

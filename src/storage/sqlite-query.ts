@@ -15,13 +15,32 @@ export const ALL: Clause = { text: 'TRUE', values: [] };
 
 /** A checked filter in SQL. */
 export function clauseOf<T>(where: Where<T>): Clause {
-  return conditionsOf(where).map(conditionClause).reduce(and, ALL);
+  const clauses = conditionsOf(where).map(conditionClause);
+  return clauses.length === 0 ? ALL : clauses.reduce(and);
 }
 
+/**
+ * Makes each text once. They are few, and the statement of the very same string is found at once, where an equal one
+ * has to be read first.
+ */
+export function texts(make: (key: string) => string): (key: string) => string {
+  const known = new Map<string, string>();
+  return (key) => {
+    const text = known.get(key) ?? make(key);
+    known.set(key, text);
+    return text;
+  };
+}
+
+/** What most filters are. */
+const equality = texts((field) => `${quoted(field)} = ?`);
+
 function conditionClause([field, condition]: ReturnType<typeof conditionsOf>[number]): Clause {
+  if (condition !== null && typeof condition !== 'object') {
+    return { text: equality(field), values: [bound(condition)] };
+  }
   const column = quoted(field);
   if (condition === null) return { text: `${column} IS NULL`, values: [] };
-  if (typeof condition !== 'object') return { text: `${column} = ?`, values: [bound(condition)] };
   if (condition.in) {
     // One parameter for any number of values, so that the statement stays the same.
     return { text: `${column} IN (SELECT value FROM json_each(?))`, values: [JSON.stringify(condition.in)] };

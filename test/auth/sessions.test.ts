@@ -308,8 +308,8 @@ t.test('a refresh that is overtaken between its look and its write changes nothi
       },
     },
     tokens: createSessionTokens({
-      access: await createTokenKind('at+jwt', [secret], 0),
-      refresh: await createTokenKind('rt+jwt', [secret], 0),
+      access: await createTokenKind('at+jwt', [secret]),
+      refresh: await createTokenKind('rt+jwt', [secret]),
       refreshSecrets: [secret],
       accessTtl: 900,
       issuer: () => 'http://app.example.test',

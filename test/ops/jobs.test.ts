@@ -115,6 +115,9 @@ t.test('past the lease another process takes over, and the effect of the first i
 
 t.test('a long run keeps its lease, and hears when it has lost it', async (t) => {
   const { store, clock, newJobs } = await laboratory(t);
+  // The timers of jobs keep no process alive, and nothing else is under way here.
+  const awake = setInterval(() => undefined, 1000);
+  t.teardown(() => clearInterval(awake));
   const leases = store.collection<{ id: string; until: number; term: number; owner: string; dueAt: number }>(
     'leases',
     { fields: ['owner', 'until', 'term', 'dueAt'] },

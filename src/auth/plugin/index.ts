@@ -1,10 +1,10 @@
 import type { Scope } from '../../kernel/http.js';
 import type { AuthService } from '../service.js';
 import { type AccountPluginOptions, accountPlugin } from './account.js';
-import { linksPlugin } from './links.js';
+import { type LinksPluginOptions, linksPlugin } from './links.js';
 import { sessionsPlugin } from './sessions.js';
 
-export interface AuthPluginOptions extends AccountPluginOptions {
+export interface AuthPluginOptions extends AccountPluginOptions, LinksPluginOptions {
   auth: AuthService;
 }
 

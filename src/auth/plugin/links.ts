@@ -8,12 +8,19 @@ import { EmailBody, LinkQuery, ResetBody, VerifyBody } from '../schemas.js';
 import type { AuthService } from '../service.js';
 import { BODY_LIMIT } from './limits.js';
 
+export interface LinksPluginOptions {
+  auth: AuthService;
+  /** Where people go on once a page of ours has done its work. */
+  home(): string;
+}
+
 /**
  * Links that are sent by mail: asking for one, and what follows from it. A GET shows a page and looks nothing up,
  * because programs that check mails open every link; the page posts a form to the endpoint of the same path, which
  * answers applications in JSON and forms with a page.
  */
-export async function linksPlugin(scope: Scope, { auth }: { auth: AuthService }): Promise<void> {
+export async function linksPlugin(scope: Scope, options: LinksPluginOptions): Promise<void> {
+  const { auth } = options;
   scope.post(
     '/auth/forgot-password',
     {
@@ -46,14 +53,14 @@ export async function linksPlugin(scope: Scope, { auth }: { auth: AuthService })
   // Nothing else reads forms: they are what a foreign page can send without asking.
   await scope.register(async (pages: Scope) => {
     await pages.register(formbody, { bodyLimit: BODY_LIMIT });
-    await pages.register(resetPages, { auth });
-    await pages.register(verifyPages, { auth });
+    await pages.register(resetPages, options);
+    await pages.register(verifyPages, options);
   });
 }
 
 const PAGE = access('public', { page: true });
 
-async function resetPages(scope: Scope, { auth }: { auth: AuthService }): Promise<void> {
+async function resetPages(scope: Scope, { auth, home }: LinksPluginOptions): Promise<void> {
   const showForm = (reply: FastifyReply, form: { token: string; problems?: string[] }) =>
     sendPage(reply, renderPage('reset-password', { title: 'Choose a new password', ...form }));
 
@@ -74,7 +81,7 @@ async function resetPages(scope: Scope, { auth }: { auth: AuthService }): Promis
         const answer: FastifyReply = reply;
         return showForm(answer.code(error.statusCode), { token: request.body.token, problems });
       }
-      return done(request, reply, 'The password is changed. Sign in with the new one.');
+      return done(request, reply, 'The password is changed. Sign in with the new one.', home());
     },
   );
 }
@@ -82,7 +89,7 @@ async function resetPages(scope: Scope, { auth }: { auth: AuthService }): Promis
 /** A password that is no good: whoever typed it tries another one. */
 const UNFIT = ['VALIDATION_ERROR', 'WEAK_PASSWORD'];
 
-async function verifyPages(scope: Scope, { auth }: { auth: AuthService }): Promise<void> {
+async function verifyPages(scope: Scope, { auth, home }: LinksPluginOptions): Promise<void> {
   scope.get('/auth/verify-email', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
     sendPage(reply, renderPage('verify-email', { title: 'Confirm your address', ...request.query })),
   );
@@ -92,14 +99,14 @@ async function verifyPages(scope: Scope, { auth }: { auth: AuthService }): Promi
     { config: PAGE, bodyLimit: BODY_LIMIT, schema: { body: VerifyBody, response: { 200: Acknowledgement } } },
     async (request, reply) => {
       await auth.verifyEmail(request.body.token, originOf(request));
-      return done(request, reply, 'The address is confirmed.');
+      return done(request, reply, 'The address is confirmed.', home());
     },
   );
 }
 
 /** Says so, in the language of whoever asked. */
-function done(request: FastifyRequest, reply: FastifyReply, message: string): FastifyReply {
+function done(request: FastifyRequest, reply: FastifyReply, message: string, home: string): FastifyReply {
   return isForm(request)
-    ? sendPage(reply, renderPage('done', { title: message }))
+    ? sendPage(reply, renderPage('done', { title: message, home }))
     : reply.send({ success: true, message });
 }

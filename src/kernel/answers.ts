@@ -1,0 +1,90 @@
+import type { OutgoingHttpHeaders } from 'node:http';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type AppError, type Rendered, toAppError } from './errors.js';
+
+/** What all answers have in common, errors above all. */
+
+/** How answers look. */
+export interface AnswerRules {
+  renderError(error: AppError, request: FastifyRequest, requestId: string): Rendered;
+  /** The identifier of the answer, never taken from the client. */
+  requestId(request: FastifyRequest): string;
+  /** Whether the server has begun to stop, so that only what is under way is finished. */
+  isDraining(): boolean;
+  /** Whether people reach us over https; then browsers are told to insist on it. */
+  https(): boolean;
+}
+
+const COMMON_HEADERS = {
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'cache-control': 'no-store',
+};
+
+/** For a year. */
+const STRICT_TRANSPORT = { 'strict-transport-security': 'max-age=31536000' };
+
+export function setCommonHeaders(
+  { requestId, https }: AnswerRules,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): void {
+  reply.headers(COMMON_HEADERS).header('x-request-id', requestId(request));
+  if (https()) reply.headers(STRICT_TRANSPORT);
+}
+
+/** Answers with a text that is the same for everybody. */
+export type PreparedAnswer = (request: FastifyRequest, reply: FastifyReply, text: string) => void;
+
+/**
+ * Lays out beforehand what is asked for most often, with these headers beside the common ones. Goes past everything
+ * that Fastify does between an answer and the wire, `onSend` hooks of a host included; headers that its other hooks have set stay.
+ */
+export function preparedAnswer(
+  { requestId, https }: AnswerRules,
+  own: Record<string, string>,
+): PreparedAnswer {
+  const common = { ...COMMON_HEADERS, ...own };
+  const secure = { ...common, ...STRICT_TRANSPORT };
+  return (request, reply, text) => {
+    const headers: OutgoingHttpHeaders = {
+      ...(reply.getHeaders() as OutgoingHttpHeaders),
+      ...(https() ? secure : common),
+      'content-length': Buffer.byteLength(text),
+      'x-request-id': requestId(request),
+    };
+    reply.hijack();
+    reply.raw.writeHead(200, headers).end(text);
+  };
+}
+
+/** Log lines name the route, not the address: queries and paths carry tokens, codes and invitations. */
+export function describeRequest(request: FastifyRequest): Record<string, unknown> {
+  return { method: request.method, route: request.routeOptions?.url ?? null, ip: request.ip };
+}
+
+/** Answers with an error, also where nothing of ours has begun the answer: unknown paths, and what no router takes. */
+export function sendError(
+  rules: AnswerRules,
+  thrown: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
+  const error = toAppError(thrown);
+  setCommonHeaders(rules, request, reply);
+  const requestId = String(reply.getHeader('x-request-id'));
+  const isOnPurpose = error.statusCode === 503;
+  const err = error.cause ?? error;
+  // Everything but a 503 is ours to find. One without a cause is a rule at work, and under a flood a line for each
+  // refusal would cost more than the refusal; the line about the request tells of it.
+  if (error.statusCode >= 500 && !(isOnPurpose && err === error)) {
+    request.log[isOnPurpose ? 'warn' : 'error']({ err, req: request, requestId }, error.message);
+  }
+  const { type, body, headers } = rules.renderError(error, request, requestId);
+  return reply
+    .code(error.statusCode)
+    .headers({ ...headers, ...error.headers })
+    .type(type)
+    .send(body);
+}

@@ -1,0 +1,522 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import t, { type Test } from 'tap';
+import { sessionCollection, userCollection } from '../../src/auth/store.js';
+import { customerCollection } from '../../src/billing/store.js';
+import { mailCollection } from '../../src/email/store.js';
+import { openStore } from '../../src/storage/open.js';
+import { auditOf, basic, CHEAP, PASSWORD, SECRETS, storeOf } from '../kit/app.js';
+import { CHANGED, type MailedApp, MOVED, mailedApp, RESET, VERIFY, WELCOME } from './kit.js';
+
+const NEW = 'a different sentence entirely';
+const KEY = 'sk_test_51Qm7vLd0mXw4RkT9cYb2NfHs6';
+const DAY = 24 * 60 * 60 * 1000;
+
+/** Everything the host hears. */
+function heardBy({ server }: MailedApp): { name: string; event: Record<string, unknown> }[] {
+  const heard: { name: string; event: Record<string, unknown> }[] = [];
+  for (const name of ['user.registered', 'user.verified', 'user.deleted', 'session.revoked'] as const) {
+    server.fastify.saas.events.on(name, (event) => heard.push({ name, event: { ...event } }));
+  }
+  return heard;
+}
+
+const eventsOf = async (t: Test, app: MailedApp) =>
+  (await auditOf(await storeOf(t, app))).map(({ event }) => event);
+
+t.test('registration welcomes, and a verification link is sent on request', async (t) => {
+  const app = await mailedApp(t);
+  const heard = heardBy(app);
+  const { email, id, accessToken: token } = await app.signUp({ name: 'Ada' });
+  const welcome = await app.nextMail();
+  t.match(welcome, { to: [email], subject: WELCOME, text: /Hello Ada,/ });
+  t.match(heard, [{ name: 'user.registered', event: { id: /^evt_/, userId: id, user: { email } } }]);
+
+  for (const address of ['nobody@example.test', email]) {
+    const answer = await app.post('/auth/resend-verification', { email: address });
+    t.match(answer, { status: 200, body: { success: true, message: /on its way/ } });
+  }
+  const link = await app.mail(VERIFY);
+  t.strictSame(link.to, [email]);
+  t.equal((await app.post('/auth/verify-email', { token: `${link.token}x` })).status, 400);
+  t.equal((await app.post('/auth/verify-email', { token: link.token })).status, 200);
+  t.match(await app.post('/auth/verify-email', { token: link.token }), {
+    status: 400,
+    body: { error: { code: 'INVALID_TOKEN' } },
+  });
+  t.equal((await app.request('GET', '/api/user/profile', { token })).body.data.emailVerified, true);
+  t.match(heard.slice(1), [{ name: 'user.verified', event: { userId: id } }]);
+  await app.post('/auth/resend-verification', { email });
+  await app.close();
+  t.equal(app.sink.mails.length, 2, 'a confirmed address needs no link');
+});
+
+t.test('emailNotifications switches the welcome off, and no security mail', async (t) => {
+  const app = await mailedApp(t);
+  const headers = { authorization: basic(), 'x-requested-with': 'test' };
+  const settings = { emailNotifications: false, version: 0 };
+  t.equal((await app.request('PATCH', '/admin/api/settings', { body: settings, headers })).status, 200);
+  const { email } = await app.signUp();
+  await app.post('/auth/forgot-password', { email });
+  t.match(await app.nextMail(), { subject: RESET });
+});
+
+t.test('[48][52] where addresses must be confirmed, no answer tells which are known', async (t) => {
+  const app = await mailedApp(t, { requireEmailVerification: true });
+  const heard = heardBy(app);
+  const register = async (email: string, password = PASSWORD) => {
+    const calls = app.random.calls;
+    const { status, body, headers } = await app.post('/auth/register', { email, password });
+    const { date, 'x-request-id': id, ...others } = headers;
+    return { answer: { status, body, others }, salted: app.random.calls > calls };
+  };
+  const first = await register('ada@example.test');
+  t.match(first.answer, { status: 202, body: { success: true, message: /link/ } });
+  t.notOk('data' in first.answer.body);
+  const link = await app.mail(VERIFY);
+  t.strictSame(link.to, ['ada@example.test']);
+
+  const login = (password: string) => app.post('/auth/login', { email: 'ada@example.test', password });
+  t.match(await login(PASSWORD), { status: 403, body: { error: { code: 'EMAIL_NOT_VERIFIED' } } });
+  t.match(await login('wrong'), { status: 401, body: { error: { code: 'INVALID_CREDENTIALS' } } });
+
+  const second = await register('ADA@example.test', NEW);
+  t.same(second, first, 'the same answer and a hash, too');
+  const way = await app.mail(RESET);
+  t.strictSame(way.to, ['ada@example.test'], 'the owner gets a way in');
+  t.equal(
+    (await app.post('/auth/verify-email', { token: link.token })).status,
+    400,
+    'and nobody confirms a password that somebody else may have chosen',
+  );
+  t.equal((await login(NEW)).status, 401);
+  t.equal((await app.post('/auth/reset-password', { token: way.token, password: NEW })).status, 200);
+  t.equal((await login(NEW)).status, 200);
+  t.match(await app.mail(WELCOME), { to: ['ada@example.test'] });
+  t.match(
+    heard.map(({ name }) => name),
+    ['user.registered', 'user.verified', 'session.revoked'],
+  );
+
+  const { accessToken: token } = (await login(NEW)).body.data;
+  t.same((await register('ada@example.test')).answer, first.answer, 'also once it is confirmed');
+  await register('eve@example.test');
+  const change = (email: string) => app.post('/user/email', { email, password: NEW }, { token });
+  const toTaken = await change('eve@example.test');
+  const toFree = await change('free@example.test');
+  t.equal(toTaken.status, 202);
+  t.same(toTaken.body, toFree.body);
+  await app.close();
+  const store = await openStore(`sqlite:${app.file}`);
+  t.teardown(() => store.close());
+  t.equal(
+    await mailCollection(store).count({ to: 'eve@example.test' }),
+    1,
+    'nothing is sent to the owner of a taken address on behalf of others',
+  );
+});
+
+t.test(
+  '[47][51] one plain address and nothing else, and an answer without anything of the inside',
+  async (t) => {
+    const app = await mailedApp(t);
+    const register = (email: string) => app.post('/auth/register', { email, password: PASSWORD });
+    for (const email of [
+      'a＠evil.test',
+      'victim@exam\u200bple.com',
+      'victim@example.com.',
+      'a@example.com,b@example.com',
+      '"quoted"@example.com',
+      'péter@example.com',
+      'a@bücher.example',
+      'a@b@example.com',
+      ' a@example.com',
+      'a@example.com\r\nBcc: b@example.com',
+      `${'a'.repeat(65)}@example.com`,
+    ]) {
+      t.equal((await register(email)).status, 400, JSON.stringify(email));
+    }
+    const { status, body } = await register('Victim@Example.com');
+    t.equal(status, 201);
+    t.same(Object.keys(body.data).sort(), ['accessToken', 'expiresIn', 'refreshToken', 'user']);
+    const shown = ['createdAt', 'email', 'emailVerified', 'id', 'name', 'subscription'];
+    t.same(Object.keys(body.data.user).sort(), shown);
+    t.equal(body.data.user.email, 'victim@example.com');
+    t.equal((await register('VICTIM@example.COM')).status, 409);
+  },
+);
+
+t.test('[50] registration can be closed, and so can everything, the admin area apart', async (t) => {
+  const app = await mailedApp(t);
+  const account = await app.signUp();
+  const headers = { authorization: basic(), 'x-requested-with': 'test' };
+  const set = async (body: object) =>
+    t.equal((await app.request('PATCH', '/admin/api/settings', { body, headers })).status, 200);
+  await set({ allowRegistration: false, version: 0 });
+  for (const more of [{}, { allowRegistration: true }, { name: 'x' }]) {
+    const answer = await app.post('/auth/register', {
+      email: 'new@example.test',
+      password: PASSWORD,
+      ...more,
+    });
+    t.match(answer, { status: 403, body: { error: { code: 'REGISTRATION_DISABLED' } } });
+  }
+  for (const path of ['/auth/register/', '/AUTH/register', '//auth/register', '/auth/%72egister/']) {
+    t.equal((await app.post(path, { email: 'new@example.test', password: PASSWORD })).status, 404, path);
+  }
+  await set({ maintenanceMode: true, version: 1 });
+  const closed = [
+    '/auth/login',
+    '/auth/forgot-password',
+    '/auth/reset-password',
+    '/auth/verify-email',
+    '/user/delete',
+  ];
+  for (const path of closed) t.equal((await app.post(path, {})).status, 503, path);
+  const page = await app.request('GET', '/api/auth/reset-password?token=x');
+  t.equal(page.status, 503);
+  t.match(page.headers['content-type'], /^text\/html/);
+  t.equal(await app.me(account), 503);
+  t.equal((await app.post('/auth/refresh', { refreshToken: account.refreshToken })).status, 200);
+  t.equal((await app.request('GET', '/admin', { headers })).status, 200);
+});
+
+t.test('[95] the admin area shows neither passwords nor tokens nor links', async (t) => {
+  const app = await mailedApp(t);
+  const account = await app.signUp();
+  await app.post('/auth/forgot-password', { email: account.email });
+  const link = await app.tokenIn(RESET);
+  const user = await userCollection(await storeOf(t, app)).findOne({ id: account.id });
+  for (const path of ['/admin', '/admin/api/settings']) {
+    const { status, text } = await app.request('GET', path, { headers: { authorization: basic() } });
+    t.equal(status, 200);
+    for (const secret of [
+      user?.passwordHash,
+      user?.resetHash,
+      link,
+      account.refreshToken,
+      PASSWORD,
+      SECRETS.paymentWebhookSecret,
+    ]) {
+      t.notOk(text.includes(String(secret)), path);
+    }
+  }
+});
+
+t.test('[27] the audit knows who did what from where, and no secret', async (t) => {
+  const app = await mailedApp(t);
+  const { email, accessToken: token, id } = await app.signUp();
+  await app.post('/auth/forgot-password', { email });
+  const reset = await app.tokenIn(RESET);
+  await app.post('/user/email', { email: 'new@example.test', password: 'wrong' }, { token });
+  await app.post('/user/email', { email: 'new@example.test', password: PASSWORD }, { token });
+  const change = await app.tokenIn(VERIFY);
+  await app.post('/auth/verify-email', { token: change });
+  await app.post('/user/password', { currentPassword: 'wrong', newPassword: NEW }, { token });
+  await app.post('/user/password', { currentPassword: PASSWORD, newPassword: NEW }, { token });
+  await app.post('/user/delete', { password: 'wrong' }, { token });
+  await app.post('/user/delete', { password: NEW }, { token });
+  const records = await auditOf(await storeOf(t, app));
+  t.same(
+    records.map(({ event }) => event).sort(),
+    [
+      'user.registered',
+      'password.forgotten',
+      'email.change-refused',
+      'email.change-asked',
+      'email.changed',
+      'password.change-refused',
+      'password.changed',
+      'user.deletion-refused',
+      'user.closed',
+      'user.deleted',
+    ].sort(),
+  );
+  for (const record of records) t.match(record, { subject: id, ip: '127.0.0.1', at: Number });
+  const all = JSON.stringify(records);
+  for (const secret of [PASSWORD, NEW, reset, change, token, email]) t.notOk(all.includes(secret));
+});
+
+t.test('[83] a new password asks for the old one, and ends the other sessions at once', async (t) => {
+  const app = await mailedApp(t);
+  const heard = heardBy(app);
+  const account = await app.signUp();
+  const { email, accessToken: token, id } = account;
+  const other = (await app.post('/auth/login', { email, password: PASSWORD })).body.data;
+  const change = (body: object, more = { token }) => app.post('/user/password', body, more);
+  t.equal(
+    (await change({ currentPassword: 'wrong', newPassword: NEW })).body.error.code,
+    'INVALID_CREDENTIALS',
+  );
+  t.equal((await change({ currentPassword: PASSWORD, newPassword: 'short' })).status, 400);
+  t.equal((await change({ newPassword: NEW })).status, 400);
+  t.equal((await app.post('/user/password', { currentPassword: PASSWORD, newPassword: NEW })).status, 401);
+  t.equal(await app.me(other), 200);
+
+  t.equal((await change({ currentPassword: PASSWORD, newPassword: NEW })).status, 200);
+  t.equal(await app.me(account), 200, 'this session goes on');
+  t.equal((await app.post('/auth/refresh', { refreshToken: account.refreshToken })).status, 200);
+  t.equal(await app.me(other), 401);
+  t.match(heard.at(-1), { name: 'session.revoked', event: { userId: id, scope: 'others' } });
+  t.strictSame((await app.mail(CHANGED)).to, [email]);
+  t.ok((await eventsOf(t, app)).includes('password.changed'));
+  for (let count = 0; count < 10; count++) {
+    await app.request('POST', '/api/user/password', {
+      body: { currentPassword: 'wrong', newPassword: NEW },
+      token,
+    });
+  }
+  t.equal((await change({ currentPassword: NEW, newPassword: PASSWORD })).status, 429, 'as at the login');
+});
+
+t.test(
+  '[49][83] production refuses common and own words as new passwords, and spends no link on them',
+  async (t) => {
+    const app = await mailedApp(t, {
+      env: { NODE_ENV: 'production' },
+      publicUrl: 'https://app.example.test',
+    });
+    const { email, accessToken: token } = await app.signUp();
+    for (const weak of ['password1', email, 'iloveyou']) {
+      const body = { currentPassword: PASSWORD, newPassword: weak };
+      t.match(await app.post('/user/password', body, { token }), {
+        status: 422,
+        body: { error: { code: 'WEAK_PASSWORD' } },
+      });
+    }
+    await app.post('/auth/forgot-password', { email });
+    const link = await app.tokenIn(RESET);
+    const reset = (password: string) => app.post('/auth/reset-password', { token: link, password });
+    t.equal((await reset('password1')).status, 422);
+    t.equal((await reset(NEW)).status, 200);
+  },
+);
+
+t.test(
+  '[84] an address changes when a link sent to the new one is followed; what was sent to the old is void',
+  async (t) => {
+    const app = await mailedApp(t);
+    const { email, accessToken: token, id } = await app.signUp({ name: 'Ada' });
+    const taken = await app.signUp();
+    const change = (to: string, password = PASSWORD) =>
+      app.post('/user/email', { email: to, password }, { token });
+    t.equal((await change('new@example.test', 'wrong')).body.error.code, 'INVALID_CREDENTIALS');
+    t.equal((await change(email)).status, 400);
+    t.match(await change(taken.email), { status: 409, body: { error: { code: 'EMAIL_TAKEN' } } });
+    t.equal((await change('first@example.test')).status, 202);
+    const older = await app.mail(VERIFY);
+    t.equal((await change('New@Example.test')).status, 202);
+    const newer = await app.mail(VERIFY);
+    t.strictSame(newer.to, ['new@example.test']);
+    await app.post('/auth/forgot-password', { email });
+    const reset = await app.tokenIn(RESET);
+    const verify = async (given: string) => (await app.post('/auth/verify-email', { token: given })).status;
+    t.equal(await verify(older.token), 400, 'the newest takes the place of the older');
+    t.equal(await verify(newer.token), 200);
+    t.equal(await verify(newer.token), 400);
+    const notice = await app.mail(MOVED);
+    t.match(notice, { to: [email], text: /now has the address new@example.test instead of/ });
+    t.equal((await app.post('/auth/reset-password', { token: reset, password: NEW })).status, 400);
+    t.match((await app.request('GET', '/api/user/profile', { token })).body.data, {
+      id,
+      email: 'new@example.test',
+      emailVerified: true,
+    });
+    t.equal((await app.post('/auth/login', { email, password: PASSWORD })).status, 401);
+
+    await change('third@example.test');
+    const third = await app.tokenIn(VERIFY);
+    await app.post('/auth/register', { email: 'third@example.test', password: PASSWORD });
+    t.equal(await verify(third), 409, 'somebody else was faster');
+    await change('fourth@example.test');
+    const fourth = await app.tokenIn(VERIFY);
+    t.equal(await verify(fourth), 200);
+    t.match(await app.mail(MOVED), { text: /fourth@example.test/ }, 'and the notice names what became true');
+
+    await change('fifth@example.test');
+    const fifth = await app.tokenIn(VERIFY);
+    await app.post('/user/password', { currentPassword: PASSWORD, newPassword: NEW }, { token });
+    t.equal(await verify(fifth), 400, 'a new password voids a pending change');
+  },
+);
+
+t.test('[70][71] sessions are listed and ended one by one, each by its owner only', async (t) => {
+  const app = await mailedApp(t);
+  const heard = heardBy(app);
+  const [mine, other] = [await app.signUp(), await app.signUp()];
+  app.clock.advance(1000);
+  const second = (await app.post('/auth/login', { email: mine.email, password: PASSWORD })).body.data;
+  const list = async (token: string) =>
+    (await app.request('GET', '/api/auth/sessions', { token })).body.data.sessions;
+  const sessions = await list(mine.accessToken);
+  t.match(sessions, [{ current: false }, { current: true }]);
+  t.same(Object.keys(sessions[0]).sort(), ['createdAt', 'current', 'expiresAt', 'id', 'refreshedAt']);
+  const [{ id }] = sessions;
+  const end = (token: string, which = id) => app.request('DELETE', `/api/auth/sessions/${which}`, { token });
+  t.equal((await end(other.accessToken)).status, 404);
+  t.equal((await end(mine.accessToken, 'ses_unknown')).status, 404);
+  t.equal((await end(mine.accessToken, '%00')).status, 400);
+  t.equal(await app.me(second), 200);
+  t.equal((await end(mine.accessToken)).status, 200);
+  t.equal(await app.me(second), 401);
+  t.equal((await end(mine.accessToken)).status, 404, 'it has ended');
+  t.match(heard.at(-1), { name: 'session.revoked', event: { scope: 'local', sessionId: id } });
+  t.same((await list(mine.accessToken)).length, 1);
+  await userCollection(await storeOf(t, app)).updateOne({ id: mine.id }, { set: { suspendedAt: 1 } });
+  t.equal(await app.me(mine), 401, 'a suspension holds at once');
+});
+
+t.test('an export holds everything about the caller and no secret', async (t) => {
+  const app = await mailedApp(t);
+  const { email, id, accessToken: token } = await app.signUp({ name: 'Ada' });
+  const other = await app.signUp();
+  const store = await storeOf(t, app);
+  await customerCollection(store).insert({ id, customerId: 'cus_1', createdAt: app.clock.now() });
+  await app.post('/user/email', { email: 'new@example.test', password: PASSWORD }, { token });
+  await app.mail(VERIFY);
+  const answer = await app.request('GET', '/api/user/export', { token });
+  t.equal(answer.status, 200);
+  const { data } = answer.body;
+  t.match(data, {
+    exportedAt: /^2040-/,
+    user: { id, email, name: 'Ada', newEmail: 'new@example.test' },
+    sessions: [{ id: /^ses_/, createdAt: /^2040-/ }],
+    billing: { customer: { customerId: 'cus_1' } },
+    audit: [{ event: 'email.change-asked', ip: '127.0.0.1' }, { event: 'user.registered' }],
+    mails: [{ template: 'welcome', to: email }],
+  });
+  t.notMatch(answer.text, /argon2|passwordHash|Hash|currentId|token=|link/);
+  t.notMatch(answer.text, other.id);
+});
+
+t.test('errors of listeners are nobody else’s', async (t) => {
+  const app = await mailedApp(t);
+  const { events } = app.server.fastify.saas;
+  let heard = 0;
+  events.on('user.registered', () => {
+    throw new Error('a bug of the host');
+  });
+  events.once('user.registered', async () => {
+    throw new Error('another one');
+  });
+  const count = () => void heard++;
+  events.on('user.registered', count);
+  await app.signUp();
+  await app.signUp();
+  events.off('user.registered', count);
+  await app.signUp();
+  t.equal(heard, 2);
+});
+
+/** The provider as far as leaving needs it. */
+async function provider(t: Test, { isDown }: { isDown(): boolean }) {
+  const calls: string[] = [];
+  const server = createServer((request, response) => {
+    const path = (request.url ?? '').replace(/\?.*$/, '');
+    calls.push(`${request.method} ${path}`);
+    response.setHeader('content-type', 'application/json');
+    if (isDown()) {
+      response.writeHead(400).end('{"error":{"type":"invalid_request_error"}}');
+      return;
+    }
+    const listed = path === '/v1/subscriptions' ? [{ id: 'sub_1' }, { id: 'sub_2' }] : [{ id: 'cs_1' }];
+    const isList = request.method === 'GET';
+    response.end(JSON.stringify(isList ? { object: 'list', data: listed, has_more: false } : { id: 'x' }));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { calls, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+}
+
+t.test('[67] deletion cancels at the provider, removes what is kept, and frees the address', async (t) => {
+  const { calls, url } = await provider(t, { isDown: () => false });
+  const app = await mailedApp(t, { paymentSecretKey: KEY, paymentApiUrl: url });
+  const heard = heardBy(app);
+  const account = await app.signUp();
+  const { id, email, accessToken: token } = account;
+  const store = await storeOf(t, app);
+  await customerCollection(store).insert({ id, customerId: 'cus_1', createdAt: 1 });
+  const leave = (password: string) => app.post('/user/delete', { password }, { token });
+  t.equal((await leave('wrong')).status, 401);
+  t.equal(await app.me(account), 200);
+  t.match(await leave(PASSWORD), { status: 200, body: { success: true } });
+  t.strictSame(calls, [
+    'GET /v1/checkout/sessions',
+    'POST /v1/checkout/sessions/cs_1/expire',
+    'GET /v1/subscriptions',
+    'DELETE /v1/subscriptions/sub_1',
+    'DELETE /v1/subscriptions/sub_2',
+  ]);
+  t.equal(await app.me(account), 401);
+  t.equal((await app.post('/auth/refresh', { refreshToken: account.refreshToken })).status, 401);
+  t.equal((await app.post('/auth/login', { email, password: PASSWORD })).status, 401);
+  t.equal(await userCollection(store).findOne({ id }), null);
+  t.equal(await customerCollection(store).findOne({ id }), null);
+  t.equal(await sessionCollection(store).count({ userId: id }), 0);
+  t.equal(await mailCollection(store).count({ to: email }), 0);
+  t.match(
+    heard.filter(({ name }) => name === 'user.deleted'),
+    [{ event: { userId: id } }],
+  );
+  t.ok((await eventsOf(t, app)).includes('user.deleted'));
+  const again = await app.signUp({ email });
+  t.not(again.id, id);
+});
+
+t.test('[67] a provider that fails: the account is closed at once, and a job finishes', async (t) => {
+  let isDown = true;
+  const { url } = await provider(t, { isDown: () => isDown });
+  const app = await mailedApp(t, { paymentSecretKey: KEY, paymentApiUrl: url });
+  const heard = heardBy(app);
+  const account = await app.signUp();
+  const { id, email, accessToken: token } = account;
+  const store = await storeOf(t, app);
+  await customerCollection(store).insert({ id, customerId: 'cus_1', createdAt: 1 });
+  const answer = await app.post('/user/delete', { password: PASSWORD }, { token });
+  t.match(answer, { status: 502, body: { error: { code: 'PAYMENT_PROVIDER_ERROR' }, message: /closed/ } });
+  t.notMatch(answer.text, KEY);
+  t.equal(await app.me(account), 401);
+  t.equal(
+    (await app.post('/auth/login', { email, password: PASSWORD })).body.error.code,
+    'ACCOUNT_SUSPENDED',
+  );
+  await app.close();
+
+  isDown = false;
+  const next = await mailedApp(t, {
+    paymentSecretKey: KEY,
+    paymentApiUrl: url,
+    databaseUri: `sqlite:${app.file}`,
+    clock: app.clock,
+    sink: app.sink,
+  });
+  const gone = new Promise((resolve) => next.server.fastify.saas.events.once('user.deleted', resolve));
+  app.clock.advance(61_000);
+  t.equal((await next.request('GET', '/api/health')).status, 200, 'work begins with the first request');
+  t.match(await gone, { userId: id });
+  t.equal(await userCollection(store).findOne({ id }), null);
+  t.notOk(heard.some(({ name }) => name === 'user.deleted'));
+});
+
+t.test('what is over is purged, and nothing else', async (t) => {
+  const app = await mailedApp(t);
+  const { email, accessToken } = await app.signUp();
+  await app.post('/auth/login', { email, password: 'wrong' });
+  const store = await storeOf(t, app);
+  const sessions = sessionCollection(store);
+  app.clock.advance(8 * DAY);
+  t.equal(await app.me({ accessToken }), 401, 'it has ended before it is purged');
+  const next = await mailedApp(t, {
+    databaseUri: `sqlite:${app.file}`,
+    clock: app.clock,
+    random: app.random,
+    hashing: CHEAP,
+    sink: app.sink,
+  });
+  const fresh = (await next.post('/auth/login', { email, password: PASSWORD })).body.data;
+  while ((await sessions.count()) !== 1) await new Promise((resolve) => setImmediate(resolve));
+  t.equal(await next.me(fresh), 200);
+});

@@ -1,0 +1,318 @@
+import t, { type Test } from 'tap';
+import { createAccountMails } from '../../src/auth/mails.js';
+import { type AuthService, createAuth } from '../../src/auth/service.js';
+import { isAlive } from '../../src/auth/sessions.js';
+import { sessionCollection, type UserDocument, userCollection } from '../../src/auth/store.js';
+import type { SessionTokens } from '../../src/auth/tokens.js';
+import { sha256 } from '../../src/kernel/secrets.js';
+import { nullIfTaken, type Store } from '../../src/storage/collection.js';
+import { fakeClock } from '../kit/clock.js';
+import { type Exploration, explore, type Scenario } from '../kit/explore.js';
+import { countedRandom } from '../kit/random.js';
+
+/** The real services in every order of their calls of the port; passwords, tokens and counters are stand-ins. */
+
+const NOW = fakeClock().now();
+const ORIGIN = { ip: '127.0.0.1', isGone: () => false };
+const SECRET = 'x'.repeat(43);
+const [ADA, EVE] = ['usr_ada', 'usr_eve'];
+
+const linkOf = (userId: string) => `${userId}.${SECRET}`;
+
+/** Says all that stands in it, so that nothing has to be signed. */
+const TOKENS: SessionTokens = {
+  accessTtl: 900,
+  firstId: () => 'first',
+  successorsOf: (_sid, id) => [`${id}+`],
+  access: () => 'access',
+  refresh: ({ userId, id }, jti) => [userId, id, jti].join(' '),
+  verifyBearer: (text) => readClaims(text.replace('Bearer ', '')),
+  verifyRefresh: (text) => readClaims(text),
+};
+
+function readClaims(text: string) {
+  const [sub = '', sid = '', jti = ''] = text.split(' ');
+  return { claims: { sub, sid, jti }, isExpired: false };
+}
+
+interface Mail {
+  id: string;
+  reaches: number;
+}
+
+const mailsOf = (store: Store) => store.collection<Mail>('mails');
+
+/** The service of one process on its view of the store. */
+function serviceOn(
+  store: Store,
+  seed: string,
+  more: Partial<Parameters<typeof createAuth>[0]> = {},
+): AuthService {
+  const clock = fakeClock();
+  return createAuth({
+    users: userCollection(store),
+    sessions: sessionCollection(store),
+    tokens: TOKENS,
+    passwords: {
+      problem: () => null,
+      hash: async (password) => `hash of ${password}`,
+      verify: async (stored, password) => ({ ok: stored === `hash of ${password}`, outdated: false }),
+    },
+    passwordPolicy: { judge: async () => undefined },
+    throttle: {
+      count: async () => undefined,
+      countFor: async () => true,
+      attempt: (_guess, evaluate) => evaluate(),
+      trust: async () => undefined,
+    },
+    audit: { record: async () => undefined, listOf: async () => [] },
+    mails: silentMails,
+    afterwards: { run: () => undefined },
+    farewell: { cancelSubscriptions: async () => undefined, forget: async () => undefined },
+    emit: () => undefined,
+    clock,
+    random: countedRandom(seed),
+    registrationAllowed: async () => true,
+    verificationRequired: false,
+    siteName: async () => 'SaaS',
+    refreshTtl: 604_800,
+    sessionMaxAge: 2_592_000,
+    ...more,
+  });
+}
+
+const pages = { reset: () => 'http://app.example.test/r', verify: () => 'http://app.example.test/v' };
+const silentMails = createAccountMails({ outbox: { put: async () => undefined }, pages, clock: fakeClock() });
+
+/** Mails that tell of a change stand in the store as those of the outbox do. */
+const storedMails = (store: Store) =>
+  createAccountMails({
+    outbox: {
+      async put({ key, after }) {
+        if (after) await mailsOf(store).insert({ id: key, reaches: after.reaches }).catch(nullIfTaken);
+      },
+    },
+    pages,
+    clock: fakeClock(),
+  });
+
+/** Two accounts, each with a session, a link to choose a password, and one to become `new@example.test`. */
+async function setup(store: Store): Promise<void> {
+  for (const id of [ADA, EVE]) {
+    await userCollection(store).insert({
+      id,
+      email: `${id}@example.test`,
+      passwordHash: 'hash of old',
+      passwordVersion: 1,
+      emailVerified: true,
+      sessionEpoch: 0,
+      resetHash: sha256(linkOf(id)),
+      resetExpiresAt: NOW + 1000,
+      newEmail: 'new@example.test',
+      changeHash: sha256(linkOf(id)),
+      changeExpiresAt: NOW + 1000,
+      subscriptionStatus: 'none',
+      subscriptionPlan: 'free',
+      createdAt: NOW,
+    });
+    await sessionCollection(store).insert({
+      id: `ses_${id}`,
+      userId: id,
+      epoch: 0,
+      currentId: sha256('first'),
+      rotatedAt: NOW,
+      createdAt: NOW,
+      expiresAt: NOW + 1_000_000,
+    });
+  }
+  mailsOf(store);
+}
+
+const sessionOf = (id: string) => ({
+  user: { id, email: `${id}@example.test` },
+  session: { id: `ses_${id}` },
+});
+const identityOf = (id: string) => sessionOf(id) as unknown as Parameters<AuthService['deleteAccount']>[0];
+
+const refresh = (store: Store, seed = 'refresh') =>
+  serviceOn(store, seed).refresh(`${ADA} ses_${ADA} first`, ORIGIN);
+const login = (store: Store) =>
+  serviceOn(store, 'login').login({ email: `${ADA}@example.test`, password: 'old' }, ORIGIN);
+const reset = (store: Store) =>
+  serviceOn(store, 'reset').resetPassword({ token: linkOf(ADA), password: 'new' }, ORIGIN);
+const register = (store: Store) =>
+  serviceOn(store, 'register').register({ email: 'new@example.test', password: 'old' }, ORIGIN);
+
+const codes = (results: Parameters<Scenario['check']>[1]) =>
+  results.map((result) =>
+    result?.status === 'rejected' ? String(result.reason.code ?? result.reason) : 'done',
+  );
+
+function insist(isRight: boolean, words: string): asserts isRight {
+  if (!isRight) throw new Error(words);
+}
+
+async function aliveSessions(store: Store): Promise<string[]> {
+  const user = await userCollection(store).findOne({ id: ADA });
+  const { items } = await sessionCollection(store).page({ where: { userId: ADA }, sort: 'id', limit: 100 });
+  return items.filter((session) => user && isAlive(user, session, NOW)).map(({ id }) => id);
+}
+
+/** Once the password is another one, nobody is in who came in by the old one. */
+async function strangersAreOut(store: Store): Promise<void> {
+  const user = await userCollection(store).findOne({ id: ADA });
+  if (user?.passwordHash !== 'hash of new') return;
+  const alive = await aliveSessions(store);
+  insist(alive.length === 0, `alive after the reset: ${alive}`);
+}
+
+const holds = (t: Test, { failure, orders }: Exploration) => {
+  t.equal(failure, undefined);
+  t.ok(orders > 3, `${orders} orders`);
+};
+
+t.test('[63][65] refresh: one successor, whoever is first and whoever is gone', async (t) => {
+  const one = (seed: string) => (store: Store) => refresh(store, seed);
+  const scenario: Scenario = {
+    setup,
+    actors: [one('a'), one('b'), one('c')],
+    crash: true,
+    async check(store, results) {
+      insist(!codes(results).some((code) => code !== 'done'), `refused: ${codes(results)}`);
+      const given = results.flatMap((result) =>
+        result?.status === 'fulfilled' ? [result.value as { refreshToken: string }] : [],
+      );
+      insist(new Set(given.map(({ refreshToken }) => refreshToken)).size <= 1, 'two successors');
+      insist((await aliveSessions(store)).length === 1, 'the session has ended');
+    },
+  };
+  holds(t, await explore(scenario));
+  const fresh = (seed: string) => {
+    let drawn = 0;
+    const tokens = { ...TOKENS, successorsOf: (): [string] => [`${seed}${drawn++}`] };
+    return (store: Store) => serviceOn(store, seed, { tokens }).refresh(`${ADA} ses_${ADA} first`, ORIGIN);
+  };
+  const wrong = await explore({ ...scenario, actors: [fresh('a'), fresh('b')] });
+  t.match(wrong.failure?.reason, /refused/, 'successors that are drawn instead of derived are found out');
+});
+
+t.test('[70][79] reset, login and refresh at once: no way in by the old password survives', async (t) => {
+  const scenario = {
+    setup,
+    actors: [reset, login, (store: Store) => refresh(store)],
+    crash: true,
+    check: strangersAreOut,
+  };
+  holds(t, await explore(scenario));
+
+  const deleting = async (store: Store) => {
+    await userCollection(store).updateOne({ id: ADA }, { set: { passwordHash: 'hash of new' } });
+    await sessionCollection(store).deleteMany({ userId: ADA });
+  };
+  const wrong = await explore({ ...scenario, actors: [deleting, login], crash: false });
+  t.match(wrong.failure?.reason, /alive after the reset: ses_/, 'deleting the sessions instead is found out');
+});
+
+t.test(
+  '[70][79] a session that ends keeps nobody in: not by ending the others, not by a new password',
+  async (t) => {
+    const endOthers = (store: Store) =>
+      serviceOn(store, 'others').logout({ refreshToken: `${ADA} ses_${ADA} first`, scope: 'others' }, ORIGIN);
+    const change = (store: Store) =>
+      serviceOn(store, 'change').changePassword(
+        identityOf(ADA),
+        { currentPassword: 'old', newPassword: 'thief' },
+        ORIGIN,
+      );
+    holds(t, await explore({ setup, actors: [reset, endOthers, change], check: strangersAreOut }));
+
+    const careless = (store: Store) => {
+      const users = userCollection(store);
+      const updateOne: typeof users.updateOne = ({ sessionEpoch: _, ...where }, what) =>
+        users.updateOne(where, what);
+      return serviceOn(store, 'others', { users: { ...users, updateOne } }).logout(
+        { refreshToken: `${ADA} ses_${ADA} first`, scope: 'others' },
+        ORIGIN,
+      );
+    };
+    const wrong = await explore({ setup, actors: [reset, careless], check: strangersAreOut });
+    t.match(wrong.failure?.reason, /alive after the reset/, 'sparing a session of any epoch is found out');
+  },
+);
+
+t.test('[67] deletion, login and refresh at once: gone, and never charged afterwards', async (t) => {
+  const cancelled = (store: Store) => store.collection<{ id: string }>('cancelled');
+  const farewellOn = (store: Store) => ({
+    cancelSubscriptions: async (id: string) =>
+      void (await cancelled(store).insert({ id }).catch(nullIfTaken)),
+    forget: async () => undefined,
+  });
+  const service = (store: Store) => serviceOn(store, 'delete', { farewell: farewellOn(store) });
+  const scenario: Scenario = {
+    async setup(store) {
+      await setup(store);
+      cancelled(store);
+    },
+    actors: [
+      (store) => service(store).deleteAccount(identityOf(ADA), 'old', ORIGIN),
+      login,
+      (store) => refresh(store),
+    ],
+    crash: true,
+    recover: (store) => service(store).deletionJob.run({ term: 1, signal: new AbortController().signal }),
+    async check(store, results) {
+      const user = await userCollection(store).findOne({ id: ADA });
+      insist(user !== null || (await cancelled(store).count()) === 1, 'gone, but charged');
+      insist(user === null || user.deletingAt === undefined, 'half deleted');
+      insist(user === null || results[0]?.status !== 'fulfilled', 'said to be deleted');
+      insist(user !== null || (await aliveSessions(store)).length === 0, 'still in');
+    },
+  };
+  holds(t, await explore(scenario));
+});
+
+t.test('[46][84] one address, two changes and a registration: one has it, the others are told', async (t) => {
+  const confirm = (id: string) => (store: Store) => serviceOn(store, id).verifyEmail(linkOf(id), ORIGIN);
+  const scenario: Scenario = {
+    setup,
+    actors: [confirm(ADA), confirm(EVE), register],
+    async check(store, results) {
+      const holders = await userCollection(store).count({ email: 'new@example.test' });
+      insist(holders === 1, `${holders} have it`);
+      const all = codes(results).sort().join();
+      insist(all === 'EMAIL_TAKEN,EMAIL_TAKEN,done', all);
+    },
+  };
+  holds(t, await explore(scenario));
+});
+
+t.test(
+  '[79] two resets by one link, a crash anywhere: one wins, and a mail tells of it exactly when it did',
+  async (t) => {
+    const by = (password: string) => (store: Store) =>
+      serviceOn(store, password, { mails: storedMails(store) }).resetPassword(
+        { token: linkOf(ADA), password },
+        ORIGIN,
+      );
+    const check: Scenario['check'] = async (store, results) => {
+      const user = (await userCollection(store).findOne({ id: ADA })) as UserDocument;
+      const { items } = await mailsOf(store).page({ sort: 'id', limit: 10 });
+      const sent = items.filter(({ reaches }) => user.passwordVersion >= reaches).length;
+      insist(user.passwordVersion <= 2, 'both have won');
+      insist(sent === user.passwordVersion - 1, `${sent} mails of ${user.passwordVersion - 1} changes`);
+      const refused = codes(results).filter((code) => code !== 'done');
+      insist(
+        refused.every((code) => code === 'INVALID_TOKEN'),
+        refused.join(),
+      );
+    };
+    holds(t, await explore({ setup, actors: [by('one'), by('two')], crash: true, check }));
+
+    const late = async (store: Store) => {
+      await reset(store);
+      await mailsOf(store).insert({ id: 'late', reaches: 2 });
+    };
+    const wrong = await explore({ setup, actors: [late], crash: true, check });
+    t.equal(wrong.failure?.reason, '0 mails of 1 changes', 'a mail that is put after the write is found out');
+  },
+);

@@ -1,0 +1,62 @@
+import type { Test } from 'tap';
+import { type Account, type SaasApp, saasApp } from '../kit/app.js';
+import { type MailSink, mailSink, readMail } from '../kit/mail.js';
+
+/** A backend whose mails arrive. */
+export interface MailedApp extends SaasApp {
+  readonly sink: MailSink;
+  /** The next mail that arrives, of whatever kind. */
+  nextMail(): Promise<ArrivedMail>;
+  /** The next mail of this kind; others before it are skipped. */
+  mail(subject: RegExp): Promise<ArrivedMail>;
+  /** The token of the next link of a kind. */
+  tokenIn(subject: RegExp): Promise<string>;
+  post(path: string, body: object, more?: { token?: string; from?: string }): ReturnType<SaasApp['request']>;
+  /** The status of `GET /auth/me` with this access token. */
+  me(account: Pick<Account, 'accessToken'>): Promise<number>;
+}
+
+export interface ArrivedMail {
+  to: string[];
+  subject: string;
+  text: string;
+  /** The token of the link in it, if there is one. */
+  token: string;
+}
+
+export const WELCOME = /^Welcome/;
+export const RESET = /^Choose a new password/;
+export const CHANGED = /^Your password/;
+export const VERIFY = /^Confirm your address/;
+export const MOVED = /^Your address/;
+
+export async function mailedApp(
+  t: Test,
+  options: Parameters<typeof saasApp>[1] & { sink?: MailSink } = {},
+): Promise<MailedApp> {
+  const { sink = await mailSink(t), ...rest } = options;
+  const app = await saasApp(t, { emailSmtpUrl: sink.url, ...rest });
+  const nextMail = async () => arrived(await sink.next());
+  const mail = async (subject: RegExp): Promise<ArrivedMail> => {
+    for (;;) {
+      const one = await nextMail();
+      if (subject.test(one.subject)) return one;
+    }
+  };
+  return {
+    ...app,
+    sink,
+    nextMail,
+    mail,
+    tokenIn: async (subject) => (await mail(subject)).token,
+    post: (path, body, more = {}) => app.request('POST', `/api${path}`, { body, ...more }),
+    me: async ({ accessToken: token }) => (await app.request('GET', '/api/auth/me', { token })).status,
+  };
+}
+
+export function arrived(mail: Awaited<ReturnType<MailSink['next']>>): ArrivedMail {
+  const { headers, text: raw } = readMail(mail);
+  const text = raw.replaceAll('\r', '');
+  const token = /\?token=(\S+)/.exec(text)?.[1] ?? '';
+  return { to: mail.to, subject: headers['subject'] ?? '', text, token };
+}

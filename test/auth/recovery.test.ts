@@ -1,0 +1,231 @@
+import t from 'tap';
+import { userCollection } from '../../src/auth/store.js';
+import { mailCollection } from '../../src/email/store.js';
+import { openStore } from '../../src/storage/open.js';
+import { auditOf, PASSWORD, saasApp, storeOf } from '../kit/app.js';
+import { CHANGED, mailedApp, RESET, VERIFY } from './kit.js';
+
+const MINUTE = 60_000;
+const NEW = 'a different sentence entirely';
+
+/** What of an answer a stranger can compare. */
+function comparable({ status, headers, body }: { status: number; headers: object; body: object }) {
+  const { date, 'x-request-id': id, ...others } = headers as Record<string, string>;
+  return { status, others, body };
+}
+
+t.test('[74] forgot-password says the same of every address, before it has looked', async (t) => {
+  const app = await mailedApp(t);
+  const known = await app.signUp();
+  const closed = await app.signUp();
+  const users = userCollection(await storeOf(t, app));
+  await users.updateOne({ id: closed.id }, { set: { suspendedAt: 1 } });
+  const answers = [];
+  for (const email of [known.email, known.email.toUpperCase(), 'nobody@example.test', closed.email]) {
+    answers.push(comparable(await app.post('/auth/forgot-password', { email })));
+  }
+  t.match(answers[0], { status: 200, body: { success: true, message: /on its way/ } });
+  for (const answer of answers) t.same(answer, answers[0]);
+  const first = await app.mail(RESET);
+  t.strictSame(first.to, [known.email]);
+  t.strictSame((await app.mail(RESET)).to, [known.email]);
+  await app.close();
+  t.notOk(app.sink.mails.some(({ to }) => to.includes('nobody@example.test')));
+  t.equal(app.sink.mails.filter(({ to }) => to.includes(closed.email)).length, 1, 'only its welcome');
+});
+
+t.test(
+  '[74] a mail server that is down or slow changes no answer, and a stop waits for the look-up',
+  async (t) => {
+    const app = await mailedApp(t, { emailSmtpUrl: 'smtp://127.0.0.1:9' });
+    const { email } = await app.signUp();
+    t.equal((await app.post('/auth/forgot-password', { email })).status, 200);
+    await app.close();
+    const store = await openStore(`sqlite:${app.file}`);
+    t.teardown(() => store.close());
+    const { items } = await mailCollection(store).page({ where: { to: email }, sort: 'id', limit: 10 });
+    t.same(
+      items.map(({ template }) => template),
+      ['welcome', 'password-reset'],
+      'it was queued before the store closed',
+    );
+  },
+);
+
+t.test('[75][76] the link begins with PUBLIC_URL and goes to the stored address alone', async (t) => {
+  const app = await mailedApp(t, { publicUrl: 'https://app.example.test/shop' });
+  const { email } = await app.signUp();
+  const evil = { host: 'evil.test', 'x-forwarded-host': 'evil.test', forwarded: 'host=evil.test' };
+  await app.request('POST', '/api/auth/forgot-password', {
+    body: { email: email.toUpperCase() },
+    headers: evil,
+  });
+  const mail = await app.mail(RESET);
+  t.strictSame(mail.to, [email]);
+  t.match(
+    mail.text,
+    /\nhttps:\/\/app\.example\.test\/shop\/api\/auth\/reset-password\?token=usr_\w+\.[\w-]{43}\n/,
+  );
+  t.notMatch(mail.text, /evil/);
+  for (const wrong of [
+    `${email},evil@evil.test`,
+    `${email}\r\nBcc: evil@evil.test`,
+    'péter@example.test',
+    '',
+  ]) {
+    t.equal((await app.post('/auth/forgot-password', { email: wrong })).status, 400, wrong);
+  }
+  const elsewhere = await mailedApp(t, { resetUrlRelative: 'new?lang=en', sink: app.sink });
+  const other = await elsewhere.signUp();
+  await elsewhere.post('/auth/forgot-password', { email: other.email });
+  t.match((await app.mail(RESET)).text, /\nhttp:\/\/app\.example\.test\/new\?lang=en&token=usr_/);
+});
+
+t.test(
+  '[77] three mails in a quarter of an hour, silently; ten requests of one source in an hour',
+  async (t) => {
+    const app = await mailedApp(t, { limits: true });
+    const { email } = await app.signUp();
+    for (let count = 0; count < 10; count++) {
+      t.equal((await app.post('/auth/forgot-password', { email })).status, 200);
+    }
+    const refused = await app.post('/auth/forgot-password', { email });
+    t.equal(refused.status, 429);
+    t.ok(refused.headers['retry-after']);
+    t.equal((await app.post('/auth/forgot-password', { email }, { from: '192.0.2.7' })).status, 200);
+    await app.close();
+    const subjects = app.sink.mails.filter(({ raw }) => /Subject: Choose/.test(raw));
+    t.ok(subjects.length <= 3);
+  },
+);
+
+t.test('[78][79] a link works once, for an hour, and a newer one or a new password voids it', async (t) => {
+  const app = await mailedApp(t);
+  const account = await app.signUp();
+  const { email } = account;
+  const ask = async () => {
+    await app.post('/auth/forgot-password', { email });
+    return app.tokenIn(RESET);
+  };
+  const reset = (token: string, password = NEW) => app.post('/auth/reset-password', { token, password });
+  const older = await ask();
+  const newest = await ask();
+  t.match(await reset(older), { status: 400, body: { error: { code: 'INVALID_TOKEN' } } });
+  const stored = JSON.stringify(await userCollection(await storeOf(t, app)).findOne({ email }));
+  t.notMatch(stored, newest.split('.')[1] ?? newest, 'the store keeps its hash only');
+
+  app.clock.advance(60 * MINUTE);
+  t.equal((await reset(newest)).status, 400, 'an hour is over');
+  app.clock.advance(-1);
+  t.match((await reset(newest, 'short')).body.error.code, 'VALIDATION_ERROR');
+  const answer = await reset(newest);
+  t.match(answer, { status: 200, body: { success: true, message: /changed/ } });
+  t.notOk('data' in answer.body, 'nobody is signed in by it');
+  t.equal((await reset(newest)).status, 400);
+  t.equal(await app.me(account), 401, 'sessions have ended');
+  t.equal((await app.post('/auth/refresh', { refreshToken: account.refreshToken })).status, 401);
+  t.equal((await app.post('/auth/login', { email, password: PASSWORD })).status, 401);
+  const login = await app.post('/auth/login', { email, password: NEW });
+  t.equal(login.status, 200);
+  t.equal(login.body.data.user.emailVerified, true, 'who follows a mailed link has the mailbox');
+  t.strictSame((await app.mail(CHANGED)).to, [email]);
+
+  const pending = await ask();
+  const { accessToken: token } = login.body.data;
+  await app.post('/user/password', { currentPassword: NEW, newPassword: PASSWORD }, { token });
+  t.equal((await reset(pending)).status, 400, 'a new password voids what was sent before');
+  const events = (await auditOf(await storeOf(t, app))).map(({ event }) => event);
+  t.ok(events.includes('password.forgotten') && events.includes('password.reset'));
+});
+
+t.test('[80] what is no token of this account and this kind is refused before any work', async (t) => {
+  const app = await mailedApp(t);
+  const [mine, other] = [await app.signUp(), await app.signUp()];
+  await app.post('/auth/resend-verification', { email: mine.email });
+  const verification = await app.tokenIn(VERIFY);
+  await app.post('/auth/forgot-password', { email: mine.email });
+  const token = await app.tokenIn(RESET);
+  const [, secret = ''] = token.split('.');
+  const refused = async (given: unknown) =>
+    (await app.request('POST', '/api/auth/reset-password', { body: { token: given, password: NEW } })).status;
+  for (const given of [
+    verification,
+    `${other.id}.${secret}`,
+    `${mine.id}.`,
+    secret,
+    mine.accessToken,
+    'x',
+    ' ',
+  ])
+    t.equal(await refused(given), 400, String(given));
+  for (const given of ['', null, 7, {}, [token], undefined]) t.equal(await refused(given), 400);
+  t.equal((await app.request('POST', '/api/auth/reset-password')).status, 400);
+  t.equal((await app.post('/auth/verify-email', { token })).status, 400, 'nor the other way round');
+  t.equal(await refused(token), 200);
+});
+
+t.test('[81] pages: GET consumes nothing, a form gets a page, an application JSON', async (t) => {
+  const app = await mailedApp(t);
+  const { email } = await app.signUp();
+  await app.post('/auth/forgot-password', { email });
+  const token = await app.tokenIn(RESET);
+  const path = `/api/auth/reset-password?token=${token}`;
+  for (let count = 0; count < 50; count++) {
+    await app.request(count % 2 ? 'GET' : 'HEAD', path);
+  }
+  const page = await app.request('GET', path);
+  t.equal(page.status, 200);
+  t.match(page.headers['content-type'], /^text\/html/);
+  t.match(page.headers['content-security-policy'], /^default-src 'none'; style-src 'sha256-/);
+  t.equal(page.headers['cache-control'], 'no-store');
+  t.equal(page.headers['referrer-policy'], 'same-origin');
+  t.notMatch(page.text, /<script|https?:\/\//);
+  t.match(page.text, `value="${token}"`);
+
+  const form = { 'content-type': 'application/x-www-form-urlencoded' };
+  const submit = (fields: Record<string, string>) =>
+    app.request('POST', '/api/auth/reset-password', {
+      body: new URLSearchParams(fields).toString(),
+      headers: form,
+    });
+  const short = await submit({ token, password: 'short' });
+  t.equal(short.status, 400);
+  t.match(short.text, /role="alert"[\s\S]*must be at least 8 bytes long[\s\S]*<form/);
+  const hostile = await submit({ token: `"><script>`, password: NEW });
+  t.equal(hostile.status, 400);
+  t.match(hostile.headers['content-type'], /^text\/html/);
+  t.notMatch(hostile.text, /<script/);
+  const changed = await submit({ token, password: NEW });
+  t.equal(changed.status, 200);
+  t.match(changed.text, /The password is changed[\s\S]*href="http:&#x2F;&#x2F;app.example.test"/);
+  t.match((await submit({ token, password: NEW })).text, /not valid any more/);
+  const json = await app.request('POST', '/api/auth/reset-password', {
+    body: { token, password: NEW },
+    headers: { accept: 'text/html' },
+  });
+  t.match(json.headers['content-type'], /^application\/json/, 'whoever sends JSON gets JSON');
+  t.equal((await app.post('/auth/login', { email, password: NEW })).status, 200);
+  const elsewhere = await app.request('POST', '/api/auth/login', {
+    body: new URLSearchParams({ email, password: NEW }).toString(),
+    headers: form,
+  });
+  t.equal(elsewhere.status, 415, 'nothing else reads forms');
+  t.equal((await app.request('GET', '/api/auth/reset-password')).status, 400);
+});
+
+t.test('[82] without a mail server production answers the same, and keeps no working link', async (t) => {
+  const app = await saasApp(t, {
+    env: { NODE_ENV: 'production' },
+    publicUrl: 'https://app.example.test',
+    emailSmtpUrl: undefined as never,
+  });
+  const { email } = await app.signUp();
+  const body = { email };
+  t.equal((await app.request('POST', '/api/auth/forgot-password', { body })).status, 200);
+  await app.close();
+  const store = await openStore(`sqlite:${app.file}`);
+  t.teardown(() => store.close());
+  const { items } = await mailCollection(store).page({ where: { to: email }, sort: 'id', limit: 10 });
+  t.match(items, [{ template: 'welcome' }, { template: 'password-reset' }]);
+  for (const mail of items.filter(({ status }) => status !== 'queued')) t.notOk('values' in mail);
+});
