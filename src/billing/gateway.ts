@@ -40,14 +40,17 @@ export interface Checkout {
   cancelUrl: string;
 }
 
-/** One attempt and one retry end within ten seconds; the SDK's own defaults would take minutes. Milliseconds. */
-const ATTEMPT_TIMEOUT = 4_500;
+/** How long the provider may take, in milliseconds. */
+export interface Patience {
+  /** One attempt of the SDK, whose own default would take minutes. One more may follow. */
+  attempt: number;
+  /** A call as a whole, however it trickles and whatever pauses the provider asks the SDK for. */
+  call: number;
+  /** A call that a webhook waits for, whose own answer is awaited, too. */
+  look: number;
+}
 
-/** Also for answers that trickle, and for pauses that the provider asks the SDK for. */
-const DEADLINE = 9_500;
-
-/** What a webhook waits for: its own answer is awaited, too. */
-const LOOK_DEADLINE = 5_000;
+const PATIENCE: Patience = { attempt: 4_500, call: 9_500, look: 5_000 };
 
 /** Nothing that the provider tells of so long before it answers is missing from the answer. Milliseconds. */
 const SETTLED = 10_000;
@@ -55,10 +58,17 @@ const SETTLED = 10_000;
 const MOST = 100;
 
 /** @param apiUrl another address for the provider's API */
-export function createGateway(secretKey: string, apiUrl: string | undefined): Gateway {
+export function createGateway(
+  secretKey: string,
+  apiUrl: string | undefined,
+  patience: Patience = PATIENCE,
+): Gateway {
   let loading: Promise<Stripe> | undefined;
-  const call = async <T>(work: (stripe: Stripe) => Promise<T>, deadline = DEADLINE): Promise<T> => {
-    loading ??= loadStripe(secretKey, apiUrl);
+  const call = async <T>(
+    work: (stripe: Stripe) => Promise<T>,
+    deadline: number = patience.call,
+  ): Promise<T> => {
+    loading ??= loadStripe(secretKey, apiUrl, patience.attempt);
     const stripe = await loading;
     return within(deadline, work(stripe)).catch(translate);
   };
@@ -98,8 +108,8 @@ export function createGateway(secretKey: string, apiUrl: string | undefined): Ga
 
     async subscription(id) {
       const found = await call(
-        (stripe) => stripe.subscriptions.retrieve(id, undefined, { maxNetworkRetries: 0, timeout: 4_500 }),
-        LOOK_DEADLINE,
+        (stripe) => stripe.subscriptions.retrieve(id, undefined, { maxNetworkRetries: 0 }),
+        patience.look,
       );
       if (found.id !== id) throw malformed('Another subscription than was asked for.');
       return { object: objectIn(found), asOf: asOf(found) };
@@ -147,7 +157,7 @@ export function createGateway(secretKey: string, apiUrl: string | undefined): Ga
   };
 }
 
-async function loadStripe(secretKey: string, apiUrl: string | undefined): Promise<Stripe> {
+async function loadStripe(secretKey: string, apiUrl: string | undefined, timeout: number): Promise<Stripe> {
   const { default: StripeSdk } = await import('stripe');
   const http = StripeSdk.createNodeHttpClient();
   const send = http.makeRequest.bind(http);
@@ -155,7 +165,7 @@ async function loadStripe(secretKey: string, apiUrl: string | undefined): Promis
   http.makeRequest = (host, port, path, method, headers, ...rest) =>
     send(host, port, path, method, { ...headers, 'Accept-Encoding': 'identity' }, ...rest);
   return new StripeSdk(secretKey, {
-    timeout: ATTEMPT_TIMEOUT,
+    timeout,
     maxNetworkRetries: 1,
     telemetry: false,
     httpClient: http,

@@ -37,7 +37,7 @@ export interface StormResult {
   problems: string[];
 }
 
-const SECRET = 'whsec_storm_Qm7vLd0mXw4RkT9cYb2N';
+export const STORM_SECRET = 'whsec_storm_Qm7vLd0mXw4RkT9cYb2N';
 const START = Date.UTC(2040, 0, 1) / 1000;
 
 /** Longer than a claim's lease, so that the provider's next attempt finds the event free. Seconds. */
@@ -59,12 +59,17 @@ interface Delivery {
   isForged: boolean;
 }
 
-export async function storm(seed: number, size: StormSize): Promise<StormResult> {
+/** @param databaseUri of an empty database; in memory where it is absent */
+export async function storm(
+  seed: number,
+  size: StormSize,
+  databaseUri = 'sqlite::memory:',
+): Promise<StormResult> {
   const world = new World(seed, START);
   const { dice } = world;
   const clock = fakeClock(START * 1000);
   const api = await stripeApi(world);
-  const store = await openStore('sqlite::memory:');
+  const store = await openStore(databaseUri);
   const seen: Seen = { mails: new Map(), told: [], unheard: new Set() };
   const result = { events: 0, deliveries: 0, forged: 0, kills: 0, calls: 0, doubts: 0 };
   const problems: string[] = [];
@@ -88,7 +93,7 @@ export async function storm(seed: number, size: StormSize): Promise<StormResult>
   const deliver = async (delivery: Delivery): Promise<void> => {
     const { body, isForged } = delivery;
     result.deliveries++;
-    const secret = isForged ? `${SECRET}x` : SECRET;
+    const secret = isForged ? `${STORM_SECRET}x` : STORM_SECRET;
     const signature = signWebhook(body, secret, clock.now());
     try {
       await domain.webhook.receive({ signature, body: Buffer.from(body), ip: '192.0.2.1' });
@@ -184,7 +189,7 @@ function happen(world: World, people: Person[], most: number): void {
 }
 
 /** A process on the store, until it is killed. */
-function boot(
+export function boot(
   store: Store,
   clock: FakeClock,
   apiUrl: string,
@@ -199,7 +204,7 @@ function boot(
         values: {
           paymentSecretKey: 'sk_test_storm',
           paymentApiUrl: apiUrl,
-          paymentWebhookSecret: SECRET,
+          paymentWebhookSecret: STORM_SECRET,
           billingReturnUrlRelative: '/settings/billing',
           pastDue: 'entitled',
         } as never,

@@ -201,6 +201,8 @@ export class World {
   }
 
   #cancel(subscription: WorldSubscription): void {
+    // Most think better of it, or nobody would be left after a while.
+    if (this.dice.happens(0.7)) return;
     subscription.status = 'canceled';
     subscription.canceledAt ??= this.now;
     subscription.endedAt = this.now;
