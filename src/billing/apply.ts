@@ -1,6 +1,7 @@
 import { type BillingEvent, isInvoice } from './event.js';
 import type { FetchSubscription } from './fetch.js';
 import { followsStored, judgeInvoice, judgeSubscription, statusAfterInvoice } from './judge.js';
+import type { Owner } from './owner.js';
 import type { Plans } from './plans.js';
 import { readSnapshot, type Snapshot } from './snapshot.js';
 import type { SubscriptionDocument, Subscriptions } from './store.js';
@@ -15,7 +16,7 @@ export interface Applied {
 }
 
 /** Applies an event to its subscription, whatever else happens to the subscription meanwhile. */
-export type Apply = (event: BillingEvent, subscriptionId: string, userId: string) => Promise<Applied>;
+export type Apply = (event: BillingEvent, subscriptionId: string, owner: Owner) => Promise<Applied>;
 
 export interface ApplyDependencies {
   subscriptions: Subscriptions;
@@ -79,9 +80,9 @@ export function createApply({ subscriptions, writer, plans, fetch }: ApplyDepend
     return { snapshot: fetched.snapshot, at, statusAt, eventId: event.id, inDoubt: false };
   };
 
-  return async (event, id, userId) => {
-    for (;;) {
-      const stored = await subscriptions.findOne({ id });
+  return async (event, id, { userId, subscription: seen }) => {
+    for (let first = seen; ; first = undefined) {
+      const stored = first ?? (await subscriptions.findOne({ id }));
       const news = await newsFor(event, stored);
       if (news === 'stale') return { effect: 'none', ...(stored && { subscription: stored }) };
       if (news === 'known') return { effect: 'known', ...(stored && { subscription: stored }) };

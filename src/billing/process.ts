@@ -47,13 +47,14 @@ export function createProcessor(deps: ProcessorDependencies): Processor {
   const work = async (event: BillingEvent): Promise<{ outcome: EventOutcome; tellings: Telling[] }> => {
     const isForeign = !HANDLED.has(event.type) || (isLive && event.livemode === false);
     if (isForeign) return { outcome: 'ignored', tellings: [] };
-    const userId = await ownerOf(event);
-    if (userId === null) return { outcome: 'unmatched', tellings: [] };
+    const owner = await ownerOf(event);
+    if (!owner) return { outcome: 'unmatched', tellings: [] };
+    const { userId } = owner;
     const { subscriptionId, customerId, created = clock.now() } = event;
     const changesTerms =
       subscriptionId !== undefined && event.type !== 'customer.subscription.trial_will_end';
     const { effect, subscription } = changesTerms
-      ? await apply(event, subscriptionId, userId)
+      ? await apply(event, subscriptionId, owner)
       : { effect: 'none' as const, subscription: undefined };
     if (changesTerms) await projector.project(userId);
     const tellings: Telling[] = [];

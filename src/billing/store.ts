@@ -33,7 +33,7 @@ export type WebhookEvents = Collection<WebhookEventDocument>;
 
 export function webhookEventCollection(store: Store): WebhookEvents {
   return store.collection<WebhookEventDocument>('webhook_events', {
-    indexes: [['receivedAt'], ['objectId'], ['subscriptionId'], ['customerId'], ['outcome', 'receivedAt']],
+    indexes: [['receivedAt'], ['subscriptionId'], ['customerId'], ['outcome', 'receivedAt']],
     fields: ['leaseUntil', 'owner'],
   });
 }
@@ -96,7 +96,7 @@ export type Subscriptions = Collection<SubscriptionDocument>;
 
 export function subscriptionCollection(store: Store): Subscriptions {
   return store.collection<SubscriptionDocument>('subscriptions', {
-    indexes: [['userId', 'startedAt'], ['updatedAt'], ['recheckAt']],
+    indexes: [['userId', 'startedAt'], ['recheckAt']],
     fields: ['rev'],
   });
 }
