@@ -54,17 +54,30 @@ export class Lab {
   /**
    * The same server for whoever asks it more than its limits on volume allow; on a new SQLite file, unless one is
    * named.
+   * @param more further variables of its environment
    */
-  async unbound(name: Program, row: string, file = this.#newFile(name)): Promise<Served> {
+  async unbound(
+    name: Program,
+    row: string,
+    file = this.#newFile(name),
+    more: Record<string, string> = {},
+  ): Promise<Served> {
     const port = await freePort();
-    return this.#product('bench/unbound-server.js', [name, String(port)], port, row, file);
+    return this.#product('bench/unbound-server.js', [name, String(port)], port, row, file, more);
   }
 
   #newFile(name: Program): string {
     return join(this.folder(), `${name}.db`);
   }
 
-  #product(script: string, args: string[], port: number, row: string, file: string): Promise<Served> {
+  #product(
+    script: string,
+    args: string[],
+    port: number,
+    row: string,
+    file: string,
+    more: Record<string, string> = {},
+  ): Promise<Served> {
     const profiling = ['--cpu-prof', `--cpu-prof-dir=${this.#profiles}`, `--cpu-prof-name=${row}.cpuprofile`];
     return this.#serve(script, args, port, this.#profiles === undefined ? [] : profiling, {
       NODE_ENV: 'production',
@@ -78,6 +91,7 @@ export class Lab {
       IDP_PUBLIC_URL: 'https://id.example',
       IDP_ED25519_SEED: secret(),
       IDP_ADMIN_TOKEN: ADMIN_TOKEN,
+      ...more,
     });
   }
 

@@ -25,7 +25,7 @@ export async function port(bench: Bench): Promise<Result[]> {
       (seconds) => worker.rate(task, seconds, SMALL),
     );
     const [many, few] = [large, SMALL].map((count) => count.toLocaleString('en'));
-    results.push(result(`port: ${what} at ${many}`, `at ${few}`, compared, 0.9));
+    results.push(result(`port: ${what} at ${many}`, `at ${few}`, compared));
   }
   return results;
 }

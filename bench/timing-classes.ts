@@ -20,7 +20,12 @@ const FORGED = `agp_${'x'.repeat(43)}`;
 /** Accounts of each kind; the requests go through them in turn, so that no single document is what is measured. */
 const ACCOUNTS = 16;
 
-export const TIMING_ROWS: Record<string, (lab: Lab) => Promise<TimingRow[]>> = { login, basic: basicLogin };
+export const TIMING_ROWS: Record<string, (lab: Lab) => Promise<TimingRow[]>> = {
+  login,
+  forgot,
+  register,
+  basic: basicLogin,
+};
 
 async function login(lab: Lab): Promise<TimingRow[]> {
   const { url } = await lab.unbound('saas-backend', 'login');
@@ -44,6 +49,41 @@ async function login(lab: Lab): Promise<TimingRow[]> {
       classes: { known: wrong(known), unknown: wrong(unknown) },
     },
   ];
+}
+
+async function forgot(lab: Lab): Promise<TimingRow[]> {
+  const { url } = await lab.unbound('saas-backend', 'forgot');
+  const known = await times(ACCOUNTS, async (number) => {
+    const email = `known-${number}@example.com`;
+    await post(`${url}/api/auth/register`, { email, password: PASSWORD });
+    return email;
+  });
+  const ask = (emails: string[]) =>
+    inTurn(
+      emails.map((email) =>
+        request('POST', '/api/auth/forgot-password', JSON_BODY, JSON.stringify({ email })),
+      ),
+    );
+  const unknown = known.map((email) => email.replace('known', 'other'));
+  const classes = { known: ask(known), unknown: ask(unknown) };
+  return [{ name: 'POST /api/auth/forgot-password', url, expected: 200, classes }];
+}
+
+/** Where addresses must be confirmed. Each unknown address is known afterwards, so each request brings a new one. */
+async function register(lab: Lab): Promise<TimingRow[]> {
+  const { url } = await lab.unbound('saas-backend', 'register', undefined, {
+    REQUIRE_EMAIL_VERIFICATION: 'true',
+  });
+  const apply = (email: string) =>
+    request('POST', '/api/auth/register', JSON_BODY, JSON.stringify({ email, password: PASSWORD }));
+  const known = Array.from({ length: ACCOUNTS }, (_, number) => `known-${number}@example.com`);
+  for (const email of known) await post(`${url}/api/auth/register`, { email, password: PASSWORD }, 202);
+  let strangers = 0;
+  const classes = {
+    known: inTurn(known.map(apply)),
+    unknown: () => apply(`other-${strangers++}@example.com`),
+  };
+  return [{ name: 'POST /api/auth/register, confirmed addresses', url, expected: 202, classes }];
 }
 
 async function basicLogin(lab: Lab): Promise<TimingRow[]> {
@@ -90,7 +130,7 @@ async function times<T>(count: number, call: (number: number) => Promise<T>): Pr
   return results;
 }
 
-async function post(url: string, body: object): Promise<void> {
+async function post(url: string, body: object, expected = 201): Promise<void> {
   const answer = await fetch(url, { method: 'POST', headers: JSON_BODY, body: JSON.stringify(body) });
-  if (answer.status !== 201) throw new Error(`${url} answered ${answer.status}: ${await answer.text()}`);
+  if (answer.status !== expected) throw new Error(`${url} answered ${answer.status}: ${await answer.text()}`);
 }

@@ -1,6 +1,7 @@
 /** `npm run bench:webhooks`: storms of webhooks, seed after seed. Ends with 1 where anything is not as the provider has it. */
 import { performance } from 'node:perf_hooks';
 import { parseArgs } from 'node:util';
+import { createProgress } from '../bin/progress.js';
 import { type StormResult, storm } from '../test/kit/stripe-storm.js';
 
 const help = `Delivers the events of many subscriptions late, in any order, repeated and forged, to processes that are killed
@@ -38,14 +39,15 @@ const [seeds, from, subscriptions, events] = [
 
 const sum = { events: 0, deliveries: 0, forged: 0, kills: 0, calls: 0, doubts: 0 };
 let wrong = 0;
+const progress = createProgress({ name: 'storms', write: (count) => count.toFixed(1) });
 const begin = performance.now();
 for (let done = 0; done < seeds; done++) {
-  progress(`${bar(done / seeds)} seed ${from + done}, ${wrong} wrong`);
+  progress.show(done, seeds);
   const result = await storm(from + done, { subscriptions, events });
   for (const name of Object.keys(sum) as (keyof typeof sum)[]) sum[name] += result[name];
   if (result.problems.length > 0) tell(from + done, result);
 }
-progress('');
+progress.end();
 const shown = Object.entries(sum).map(([name, count]) => `${name.padEnd(12)}${count.toLocaleString('en')}`);
 process.stdout.write(
   `${shown.join('\n')}\n${seeds - wrong} of ${seeds} seeds ended as the provider has it, ` +
@@ -55,18 +57,8 @@ process.exit(wrong > 0 ? 1 : 0);
 
 function tell(seed: number, { problems }: StormResult): void {
   wrong++;
-  progress('');
+  progress.end();
   process.stdout.write(`seed ${seed}: ${problems.length} problems\n  ${problems.slice(0, 5).join('\n  ')}\n`);
-}
-
-function bar(share: number): string {
-  const width = 30;
-  const full = Math.floor(share * width);
-  return `[${'#'.repeat(full)}${' '.repeat(width - full)}] ${Math.floor(share * 100)} %`;
-}
-
-function progress(text: string): void {
-  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
 }
 
 function countOf(text: string): number {

@@ -2,36 +2,18 @@
 import { createIdentityServer } from '../src/idp-server.js';
 import { run } from './cli.js';
 
-const help = `An OpenID Connect provider for people and agents.
-
-Usage
-  idp serve [options]
-  idp backup <file> [--json]
-
-backup copies the store that IDP_DATABASE_URI names into a new file, also while the program runs.
-
-Options
-  -p, --port <number>      port to listen at, 0 for any free one (IDP_PORT, PORT, else 8080)
-      --host <address>     address to listen at (IDP_HOST, else 127.0.0.1, in production 0.0.0.0)
-      --log-level <level>  trace, debug, info, warn, error, fatal or silent (LOG_LEVEL, else info)
-      --json               what a backup was, as one line of JSON
-  -h, --help
-  -v, --version
-
-Examples
-  idp serve
-  idp serve -port 8080
-  IDP_PUBLIC_URL=https://id.example IDP_DISABLE_SIGNUP=1 idp serve
-  idp backup /backups/idp-$(date +%F).db
-
-Environment variables configure the rest, also from a .env file in the current folder;
-the .env.example of this package lists them. With NODE_ENV=production nothing is made up.`;
-
 await run({
   name: 'idp',
-  help,
-  servesByDefault: false,
+  summary: 'An OpenID Connect provider for people and agents.',
+  environment: `Environment variables configure the rest, also from a .env file in the current folder;
+the .env.example of this package lists them. With NODE_ENV=production nothing is made up.`,
+  groups: {
+    serve: () => import('./commands/serve.js'),
+    backup: () => import('./commands/backup.js'),
+    doctor: () => import('./commands/doctor.js'),
+  },
   storeVariable: 'IDP_DATABASE_URI',
+  examine: async () => (await import('../src/idp-doctor.js')).examineIdp(),
   createServer: createIdentityServer,
   introduce({ fastify, configuration: { values, generated } }, url) {
     const isGenerated = generated.names.includes('IDP_ADMIN_TOKEN');

@@ -6,7 +6,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { idpSchema } from '../dist/src/idp-options.js';
 import { createIdentityServer, idpServerSchema } from '../dist/src/idp-server.js';
 import { renderOAuth } from '../dist/src/kernel/errors.js';
-import { describeOptions } from '../dist/src/kernel/options.js';
+import { describeOptions } from '../dist/src/kernel/option-rows.js';
 import { saasSchema } from '../dist/src/saas-options.js';
 import { createServer, saasServerSchema } from '../dist/src/saas-server.js';
 

@@ -58,8 +58,11 @@ export interface ResolvedIdp {
     Pick<IdpSeams, 'hashing' | 'limits' | 'mongo'>;
 }
 
-/** @throws ConfigurationError naming every problem */
-export function resolveIdp(options: IdentityProviderOptions): ResolvedIdp {
+/**
+ * @param generate whether development may make secrets up and keep them
+ * @throws ConfigurationError naming every problem
+ */
+export function resolveIdp(options: IdentityProviderOptions, generate = true): ResolvedIdp {
   const {
     prefix = '',
     env,
@@ -87,7 +90,7 @@ export function resolveIdp(options: IdentityProviderOptions): ResolvedIdp {
     }
   };
   const asked = mongo ? { ...given, databaseUri: given.databaseUri ?? LENT } : given;
-  const config = resolveOptions(idpSchema, { program: 'idp', given: asked, env, random }, rules);
+  const config = resolveOptions(idpSchema, { program: 'idp', given: asked, env, random, generate }, rules);
   const optional = {
     ...(hashing && { hashing }),
     ...(limits !== undefined && { limits }),

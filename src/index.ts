@@ -1,3 +1,4 @@
+export type { NewUser } from './auth/new-users.js';
 export { backup } from './backup.js';
 export { type IdpDecorator, identityProvider } from './idp.js';
 export type { IdentityProviderOptions } from './idp-options.js';

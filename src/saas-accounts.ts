@@ -8,14 +8,14 @@ import type { Sessions, Users } from './auth/store.js';
 import { createSessionTokens } from './auth/tokens.js';
 import type { Billing } from './billing/service.js';
 import type { EmailService } from './email/service.js';
-import { createPasswords } from './kernel/passwords.js';
-import { createPasswordPolicy } from './kernel/passwords-common.js';
+import type { Passwords } from './kernel/passwords.js';
+import type { PasswordPolicy } from './kernel/passwords-common.js';
 import { type PublicUrl, withLeadingSlash } from './kernel/public-url.js';
 import { toTimestamp } from './kernel/schemas.js';
 import type { Afterwards } from './ops/afterwards.js';
 import type { Audit } from './ops/audit.js';
 import type { Emit } from './ops/events.js';
-import type { JobLog, Jobs } from './ops/jobs.js';
+import type { Jobs } from './ops/jobs.js';
 import type { Throttle } from './ops/throttle.js';
 import type { ResolvedSaas } from './saas-options.js';
 import type { SettingsService } from './settings/service.js';
@@ -25,6 +25,9 @@ import type { SettingsService } from './settings/service.js';
 export interface AccountParts {
   users: Users;
   sessions: Sessions;
+  passwords: Passwords;
+  passwordPolicy: PasswordPolicy;
+  siteName(): Promise<string>;
   audit: Audit;
   throttle: Throttle;
   settings: SettingsService;
@@ -34,7 +37,6 @@ export interface AccountParts {
   afterwards: Afterwards;
   emit: Emit<AuthEvents>;
   publicUrl: PublicUrl;
-  log: JobLog;
 }
 
 export interface Accounts {
@@ -46,10 +48,10 @@ export interface Accounts {
 const HOURLY = 3600;
 
 export async function createAccounts(
-  { config: { values, production }, seams: { clock, random, prefix, hashing } }: ResolvedSaas,
+  { config: { values }, seams: { clock, random, prefix } }: ResolvedSaas,
   parts: AccountParts,
 ): Promise<Accounts> {
-  const { users, sessions, audit, throttle, settings, billing, email, jobs, publicUrl, log } = parts;
+  const { users, sessions, audit, throttle, settings, billing, email, jobs, publicUrl } = parts;
   const listed = (secret: string | undefined) => (secret === undefined ? [] : [secret]);
   const refreshSecrets: [string, ...string[]] = [
     values.jwtRefreshSecret,
@@ -70,8 +72,6 @@ export async function createAccounts(
       clock,
       random,
     }),
-    passwords: createPasswords(random, hashing),
-    passwordPolicy: createPasswordPolicy(production, (message) => log.warn(message)),
     mails: createAccountMails({
       outbox: email,
       pages: {
@@ -90,7 +90,6 @@ export async function createAccounts(
     random,
     registrationAllowed: async () => (await settings.current()).allowRegistration,
     verificationRequired: values.requireEmailVerification,
-    siteName: async () => (await settings.current()).siteName,
     refreshTtl: values.refreshTokenTtl,
     sessionMaxAge: values.sessionMaxAge,
   };

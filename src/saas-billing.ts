@@ -150,7 +150,7 @@ export function createBillingDomain(
     }),
     webhookEvents: events,
     processor,
-    resync: createResync({ customers, gateway, refresh, processor }),
+    resync: createResync({ customers, gateway, refresh, replay: processor.replay }),
     recheck: {
       everySeconds: RECHECK_EVERY,
       run: createRecheck({ events, subscriptions, processor, refresh, clock, log }),
@@ -158,7 +158,8 @@ export function createBillingDomain(
   };
 }
 
-function projectionOn(users: Users): ProjectionTarget {
+/** Where billing writes on the record of a user. */
+export function projectionOn(users: Users): ProjectionTarget {
   return {
     async revision(userId) {
       const user = await users.findOne({ id: userId });

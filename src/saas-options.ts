@@ -69,8 +69,11 @@ export interface ResolvedSaas {
     Pick<SaasSeams, 'hashing' | 'limits' | 'mongo'>;
 }
 
-/** @throws ConfigurationError naming every problem */
-export function resolveSaas(options: SaasBackendOptions): ResolvedSaas {
+/**
+ * @param generate whether development may make secrets up and keep them
+ * @throws ConfigurationError naming every problem
+ */
+export function resolveSaas(options: SaasBackendOptions, generate = true): ResolvedSaas {
   const { prefix, adminPath, env, clock, random, hashing, limits, mongo, ...given } = options;
   const seams = {
     prefix: prefix ?? '/api',
@@ -88,6 +91,7 @@ export function resolveSaas(options: SaasBackendOptions): ResolvedSaas {
       given: mongo ? { ...given, databaseUri: given.databaseUri ?? LENT } : given,
       env,
       random: seams.random,
+      generate,
     },
     (values, report) => {
       const problem = lendingProblem(options);

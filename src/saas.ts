@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance, onRequestHookHandler } from 'fastify';
 import fp from 'fastify-plugin';
+import { createFormTokens } from './admin/forms.js';
 import { createAdminGuard } from './admin/guard.js';
 import { adminPlugin } from './admin/plugin.js';
 import type { AuthEvents } from './auth/events.js';
@@ -18,6 +19,8 @@ import { openToOrigins } from './kernel/cors.js';
 import { renderEnvelope } from './kernel/errors.js';
 import { openScope, rulesOf, type ScopeRules } from './kernel/http.js';
 import { isForm, renderErrorPage, wantsPage } from './kernel/pages.js';
+import { createPasswords } from './kernel/passwords.js';
+import { createPasswordPolicy } from './kernel/passwords-common.js';
 import { ok } from './kernel/schemas.js';
 import { createAfterwards } from './ops/afterwards.js';
 import { createAudit } from './ops/audit.js';
@@ -49,7 +52,7 @@ export interface SaasDecorator {
   requireUser: UserGuard;
   /** The same for those whose subscription entitles them, to `plan` where one is named; else it throws a 403. */
   requireEntitled: (plan?: string) => UserGuard;
-  users: Pick<UserDirectory, 'find'>;
+  users: Pick<UserDirectory, 'find' | 'create'>;
   /** What has happened, told once, after its commit, in the process that committed it. */
   events: Readonly<Subscription<SaasEvents>>;
 }
@@ -96,7 +99,10 @@ export async function mountSaas(
     limits: seams.limits,
   });
   const settings = createSettings({ store, clock });
-  const directory = createUserDirectory(users, clock);
+  const siteName = async () => (await settings.current()).siteName;
+  const passwords = createPasswords(random, seams.hashing);
+  const passwordPolicy = createPasswordPolicy(config.production, (message) => fastify.log.warn(message));
+  const directory = createUserDirectory({ users, passwords, passwordPolicy, siteName, audit, clock, random });
 
   const jobs = createJobs(store, { clock, random, log: fastify.log });
   const email = createEmail({
@@ -155,6 +161,9 @@ export async function mountSaas(
     {
       users,
       sessions,
+      passwords,
+      passwordPolicy,
+      siteName,
       audit,
       throttle,
       settings,
@@ -164,7 +173,6 @@ export async function mountSaas(
       afterwards,
       emit,
       publicUrl,
-      log: fastify.log,
     },
   );
 
@@ -177,14 +185,11 @@ export async function mountSaas(
     audit,
     throttle,
   });
+  const { find, create } = directory;
+  const requireEntitled = createEntitlementGuard(requireUser, subscription);
   fastify.decorate(
     'saas',
-    Object.freeze({
-      requireUser,
-      requireEntitled: createEntitlementGuard(requireUser, subscription),
-      users: Object.freeze({ find: directory.find }),
-      events,
-    }),
+    Object.freeze({ requireUser, requireEntitled, users: Object.freeze({ find, create }), events }),
   );
   fastify.decorateRequest('saas');
 
@@ -219,7 +224,9 @@ export async function mountSaas(
       wantsPage(headers.accept) ? renderErrorPage(error, requestId) : renderEnvelope(error, requestId);
     await openScope(fastify, { ...rules, prefix: adminPath, renderError: renderAdmin }, async (admin) => {
       admin.addHook('onRequest', startJobs);
-      await admin.register(adminPlugin, { users: directory, sessions, webhookEvents, settings });
+      const { adminUsername, adminPassword = '' } = values;
+      const formTokens = createFormTokens({ secret: `${adminUsername}:${adminPassword}`, clock });
+      await admin.register(adminPlugin, { users: directory, sessions, webhookEvents, settings, formTokens });
       await admin.register(settingsAdminPlugin, { settings });
     });
   }

@@ -7,7 +7,10 @@ import type { Audit } from '../ops/audit.js';
 import type { Throttle } from '../ops/throttle.js';
 
 export const adminErrors = defineErrors({
-  CSRF_REJECTED: [403, 'Changes need the header X-Requested-With and must come from the admin area itself.'],
+  CSRF_REJECTED: [
+    403,
+    'Changes must come from the admin area itself. Forms are valid for 12 hours: reload the page. Programs send the header X-Requested-With.',
+  ],
   ADMIN_NOT_CONFIGURED: [503, 'The admin area has no password yet. The operator sets ADMIN_PASSWORD.'],
 });
 
@@ -55,7 +58,9 @@ export async function createAdminGuard(options: AdminGuardOptions): Promise<Guar
 function refuseForeign({ headers }: FastifyRequest): void {
   const site = headers['sec-fetch-site'];
   const isForeign = site !== undefined && site !== 'same-origin' && site !== 'none';
-  if (isForeign || headers['x-requested-with'] === undefined) throw adminErrors.CSRF_REJECTED();
+  // Forms are read by routes alone that ask for a token of ours; everywhere else they are 415.
+  const isForm = headers['content-type']?.startsWith('application/x-www-form-urlencoded') === true;
+  if (isForeign || !(isForm || headers['x-requested-with'] !== undefined)) throw adminErrors.CSRF_REJECTED();
 }
 
 type Authenticate = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;

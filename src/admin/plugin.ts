@@ -1,6 +1,10 @@
+import { AppError } from '../kernel/errors.js';
 import { access, type Scope } from '../kernel/http.js';
 import { renderPage, sendPage } from '../kernel/pages.js';
 import type { User } from '../kernel/schemas.js';
+import { Type } from '../kernel/type.js';
+import { type FormTokens, openForms } from './forms.js';
+import { SettingsForm } from './schemas.js';
 
 export interface AdminPluginOptions {
   users: {
@@ -12,8 +16,19 @@ export interface AdminPluginOptions {
   sessions: { count(): Promise<number> };
   webhookEvents: { count(): Promise<number> };
   settings: {
-    current(): Promise<{ siteName: string; version: number } & Record<string, string | number | boolean>>;
+    current(): Promise<Settings>;
+    /** @throws VERSION_CONFLICT */
+    update(settings: Settings): Promise<unknown>;
   };
+  formTokens: FormTokens;
+}
+
+interface Settings {
+  siteName: string;
+  allowRegistration: boolean;
+  maintenanceMode: boolean;
+  emailNotifications: boolean;
+  version: number;
 }
 
 const NEWEST = 10;
@@ -21,46 +36,77 @@ const DAYS = 30;
 
 /** The pages of the admin area. */
 export async function adminPlugin(scope: Scope, deps: AdminPluginOptions): Promise<void> {
-  scope.get('/', { config: access('admin') }, async (_request, reply) => {
-    const [users, sessions, events, newest, registrations, settings] = await Promise.all([
-      deps.users.count(),
-      deps.sessions.count(),
-      deps.webhookEvents.count(),
-      deps.users.newest(NEWEST),
-      deps.users.registrations(DAYS),
-      deps.settings.current(),
-    ]);
-    const { version, ...shown } = settings;
-    const page = renderPage('admin-overview', {
-      title: `${settings.siteName} administration`,
-      siteName: settings.siteName,
-      counts: [
-        { label: 'Users', value: users },
-        { label: 'Sessions', value: sessions },
-        { label: 'Payment events', value: events },
-      ],
-      ...plot(registrations),
-      users: newest.map((user) => ({ ...user, registered: user.createdAt.slice(0, 16).replace('T', ' ') })),
-      settings: Object.entries(SETTING_LABELS).map(([name, label]) => ({
-        label,
-        value: humanly(shown[name]),
-      })),
-      settingsVersion: version,
-    });
-    return sendPage(reply, page);
+  const Saved = Type.Object({ saved: Type.Optional(Type.String()) });
+
+  scope.get('/', { config: access('admin'), schema: { querystring: Saved } }, async (request, reply) => {
+    // Relative to the page, which is here with and without a slash at its end, wherever a host has mounted us.
+    const [path = ''] = request.url.split('?');
+    const action = path.endsWith('/') ? 'settings' : `${path.slice(path.lastIndexOf('/') + 1)}/settings`;
+    return sendPage(reply, await overview(deps, { action, saved: request.query.saved !== undefined }));
+  });
+
+  await openForms(scope, deps.formTokens, (forms) => {
+    forms.post(
+      '/settings',
+      { config: access('admin'), schema: { body: SettingsForm } },
+      async ({ body }, reply) => {
+        try {
+          await deps.settings.update({
+            siteName: body.siteName,
+            allowRegistration: body.allowRegistration !== undefined,
+            maintenanceMode: body.maintenanceMode !== undefined,
+            emailNotifications: body.emailNotifications !== undefined,
+            version: Number(body.version),
+          });
+        } catch (error) {
+          if (!(error instanceof AppError && error.code === 'VERSION_CONFLICT')) throw error;
+          // With what the other one has written, so that the next attempt is about that.
+          const page = await overview(deps, { action: 'settings', failure: error.message });
+          return sendPage(reply.code(error.statusCode), page);
+        }
+        return reply.redirect('./?saved#settings', 303);
+      },
+    );
   });
 }
 
-const SETTING_LABELS = {
-  siteName: 'Site name',
-  allowRegistration: 'New accounts',
-  maintenanceMode: 'Maintenance',
-  emailNotifications: 'E-mail notifications',
-};
-
-function humanly(value: string | number | boolean | undefined): string {
-  return typeof value === 'boolean' ? (value ? 'on' : 'off') : String(value);
+/** @param form where the form of the settings goes, and how it went the last time */
+async function overview(
+  deps: AdminPluginOptions,
+  form: { action: string; saved?: boolean; failure?: string },
+): Promise<string> {
+  const [users, sessions, events, newest, registrations, settings] = await Promise.all([
+    deps.users.count(),
+    deps.sessions.count(),
+    deps.webhookEvents.count(),
+    deps.users.newest(NEWEST),
+    deps.users.registrations(DAYS),
+    deps.settings.current(),
+  ]);
+  return renderPage('admin-overview', {
+    title: `${settings.siteName} administration`,
+    siteName: settings.siteName,
+    counts: [
+      { label: 'Users', value: users },
+      { label: 'Sessions', value: sessions },
+      { label: 'Payment events', value: events },
+    ],
+    ...plot(registrations),
+    users: newest.map((user) => ({ ...user, registered: user.createdAt.slice(0, 16).replace('T', ' ') })),
+    settings: { ...settings, ...form, token: deps.formTokens.issue() },
+    switches: Object.entries(SWITCHES).map(([name, label]) => ({
+      name,
+      label,
+      isOn: settings[name as keyof typeof SWITCHES],
+    })),
+  });
 }
+
+const SWITCHES = {
+  allowRegistration: 'New accounts may be made',
+  maintenanceMode: 'Maintenance: users are kept out',
+  emailNotifications: 'Mails beyond security mails are sent',
+};
 
 /** Bars in a field of 300 × 100, and the same in words for those who cannot see them. */
 function plot(days: { date: string; count: number }[]) {

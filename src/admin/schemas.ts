@@ -1,4 +1,5 @@
 import { option } from '../kernel/options.js';
+import { DisplayName } from '../kernel/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
 import { Type } from '../kernel/type.js';
 
@@ -19,3 +20,14 @@ export const adminOptions = {
     safe: (password) => secretWeakness(password ?? '', ADMIN_PASSWORD_BYTES),
   }),
 };
+
+/** A checkbox that is not ticked is not sent. */
+const Ticked = Type.Optional(Type.String({ maxLength: 10 }));
+
+export const SettingsForm = Type.Object({
+  siteName: Type.String({ ...DisplayName, minLength: 1 }),
+  allowRegistration: Ticked,
+  maintenanceMode: Ticked,
+  emailNotifications: Ticked,
+  version: Type.String({ pattern: '^\\d{1,15}$' }),
+});

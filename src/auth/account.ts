@@ -28,7 +28,7 @@ export interface Account {
 }
 
 export interface AccountDependencies
-  extends Pick<AuthDependencies, 'users' | 'sessions' | 'mails' | 'emit' | 'clock'> {
+  extends Pick<AuthDependencies, 'users' | 'sessions' | 'passwords' | 'mails' | 'emit' | 'clock'> {
   credentials: Credentials;
   newPasswords: NewPasswords;
   audit: Audit;
@@ -46,7 +46,8 @@ export function createAccount(deps: AccountDependencies): Account {
       const { user } = await credentials.prove(given, { ip, isGone }, 'password.change-refused');
       const kept = await sessions.findOne({ id: session.id });
       if (!kept || !isAlive(user, kept, clock.now())) throw httpErrors.UNAUTHENTICATED();
-      const passwordHash = await newPasswords.hash(newPassword, email, { isGone });
+      await newPasswords.judge(newPassword, email);
+      const passwordHash = await deps.passwords.hash(newPassword, isGone);
       // First the mail that tells of it: it waits for the version, and a crash in between loses nothing.
       await mails.passwordChanged(user, user.passwordVersion + 1);
       const changed = await users.updateOne(

@@ -1,5 +1,4 @@
 import { httpErrors } from '../kernel/errors.js';
-import type { Origin } from '../kernel/http.js';
 import type { Passwords } from '../kernel/passwords.js';
 import type { PasswordPolicy } from '../kernel/passwords-common.js';
 
@@ -7,8 +6,8 @@ import type { PasswordPolicy } from '../kernel/passwords-common.js';
 export interface NewPasswords {
   /** @throws VALIDATION_ERROR for its length and for characters that are none; `path` names the field */
   check(password: string, path?: string): void;
-  /** Its hash. @throws WEAK_PASSWORD, OVERLOADED */
-  hash(password: string, email: string, origin: Pick<Origin, 'isGone'>): Promise<string>;
+  /** @throws WEAK_PASSWORD where it is one of the common ones, or what everybody knows of its owner */
+  judge(password: string, email: string): Promise<void>;
 }
 
 export function createNewPasswords({
@@ -26,9 +25,6 @@ export function createNewPasswords({
       if (problem) throw httpErrors.VALIDATION_ERROR({ details: [{ path, message: problem }] });
     },
 
-    async hash(password, email, { isGone }) {
-      await passwordPolicy.judge(password, [email, await siteName()]);
-      return passwords.hash(password, isGone);
-    },
+    judge: async (password, email) => passwordPolicy.judge(password, [email, await siteName()]),
   };
 }

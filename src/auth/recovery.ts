@@ -21,7 +21,10 @@ export interface Recovery {
 }
 
 export interface RecoveryDependencies
-  extends Pick<AuthDependencies, 'users' | 'mails' | 'emit' | 'afterwards' | 'clock' | 'random'> {
+  extends Pick<
+    AuthDependencies,
+    'users' | 'passwords' | 'mails' | 'emit' | 'afterwards' | 'clock' | 'random'
+  > {
   newPasswords: NewPasswords;
   throttle: Pick<Throttle, 'count' | 'countFor' | 'trust'>;
   audit: Audit;
@@ -69,7 +72,8 @@ export function createRecovery(
       const isLive = user?.resetHash === claim?.hash && (user?.resetExpiresAt ?? 0) > clock.now();
       // Before the work of hashing, which is for those who have a link.
       if (!claim || !user || !isLive) throw authErrors.INVALID_TOKEN();
-      const passwordHash = await newPasswords.hash(password, user.email, origin);
+      await newPasswords.judge(password, user.email);
+      const passwordHash = await deps.passwords.hash(password, origin.isGone);
       // First the mail that tells of it: it waits for the version, and a crash in between loses nothing.
       await mails.passwordChanged(user, user.passwordVersion + 1);
       const changed = await users.updateOne(

@@ -1,11 +1,11 @@
 import type { Origin } from '../kernel/http.js';
 import type { User } from '../kernel/schemas.js';
-import { newId } from '../kernel/secrets.js';
 import { nullIfTaken, UniqueViolation } from '../storage/collection.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
 import type { NewPasswords } from './new-password.js';
+import { newUserDocument } from './new-users.js';
 import type { SessionService, Tokens } from './sessions.js';
 import { isClosed, type UserDocument, userView } from './store.js';
 
@@ -29,6 +29,7 @@ export interface RegistrationDependencies
     | 'mails'
     | 'emit'
     | 'audit'
+    | 'passwords'
     | 'throttle'
     | 'afterwards'
     | 'clock'
@@ -43,20 +44,7 @@ export interface RegistrationDependencies
 }
 
 export function createRegistration(deps: RegistrationDependencies): Registration {
-  const { users, mails, newPasswords, throttle, audit, clock, random } = deps;
-
-  const makeUser = (email: string, passwordHash: string, name: string | undefined): UserDocument => ({
-    id: newId('usr_', clock, random),
-    email: email.toLowerCase(),
-    ...(name ? { name } : {}),
-    passwordHash,
-    passwordVersion: 1,
-    emailVerified: false,
-    sessionEpoch: 0,
-    subscriptionStatus: 'none',
-    subscriptionPlan: 'free',
-    createdAt: clock.now(),
-  });
+  const { users, mails, newPasswords, throttle, audit, clock } = deps;
 
   const announce = (user: UserDocument) =>
     deps.emit('user.registered', { userId: user.id, user: userView(user) });
@@ -84,23 +72,26 @@ export function createRegistration(deps: RegistrationDependencies): Registration
     async register({ email, password, name }, origin) {
       if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
       newPasswords.check(password);
+      await newPasswords.judge(password, email);
       await throttle.count(authLimits.register, origin.ip);
       // Hashed before the address is looked at: a known one takes as long as a new one.
-      const user = makeUser(email, await newPasswords.hash(password, email, origin), name);
+      const passwordHash = await deps.passwords.hash(password, origin.isGone);
+      const user = newUserDocument({ email, name, passwordHash, emailVerified: false }, clock.now(), deps);
       if (deps.verificationRequired) {
         await registerUnseen(user, origin);
         return null;
       }
+      if (await users.findOne({ email: user.email })) throw authErrors.EMAIL_TAKEN();
+      // The account last: what fails before it leaves nothing behind that counts, and nothing that counts fails after it.
+      const session = await deps.begin(user);
       await users.insert(user).catch((error: unknown) => {
         throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
       });
       announce(user);
-      // These share one commit.
-      const [session] = await Promise.all([
-        deps.begin(user, 'user.registered', origin),
-        throttle.trust(user.email, origin.ip),
-        mails.welcome(user),
-      ]);
+      await audit.record({ event: 'user.registered', subject: user.id, ip: origin.ip });
+      deps.afterwards.run('welcome', async () => {
+        await Promise.all([throttle.trust(user.email, origin.ip), mails.welcome(user)]);
+      });
       return session;
     },
   };

@@ -27,7 +27,7 @@ export interface AuthService
 }
 
 export function createAuth(deps: AuthDependencies): AuthService {
-  const { users, passwords } = deps;
+  const { users, passwords, audit } = deps;
   const { begin, ...sessions } = createSessionService(deps);
   const credentials = createCredentials(deps);
   const newPasswords = createNewPasswords(deps);
@@ -63,7 +63,10 @@ export function createAuth(deps: AuthDependencies): AuthService {
           { set: { passwordHash } },
         );
       }
-      return begin(user, 'login.succeeded', origin);
+      // Both writes share one commit.
+      const record = { event: 'login.succeeded', subject: user.id, ip: origin.ip };
+      const [session] = await Promise.all([begin(user), audit.record(record)]);
+      return session;
     },
   };
 }

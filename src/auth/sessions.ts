@@ -33,8 +33,8 @@ export interface Tokens {
 }
 
 export interface SessionService {
-  /** Begins a session and records why. */
-  begin(user: UserDocument, event: string, origin: Origin): Promise<Tokens & { user: User }>;
+  /** Begins a session, which is dead for as long as its user is not stored. */
+  begin(user: UserDocument): Promise<Tokens & { user: User }>;
   /** Exchanges a refresh token for its one successor. @throws INVALID_REFRESH_TOKEN, REFRESH_TOKEN_REUSED */
   refresh(refreshToken: string, origin: Origin): Promise<Tokens>;
   /** Who sends this Authorization header, as the store has it now. @throws UNAUTHENTICATED, TOKEN_EXPIRED */
@@ -110,7 +110,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
   };
 
   const service: SessionService = {
-    async begin(user, event, { ip }) {
+    async begin(user) {
       const now = clock.now();
       const refreshId = tokens.firstId();
       const session: SessionDocument = {
@@ -122,8 +122,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
         createdAt: now,
         expiresAt: expiry(now),
       };
-      // Both writes share one commit.
-      await Promise.all([sessions.insert(session), audit.record({ event, subject: user.id, ip })]);
+      await sessions.insert(session);
       return { user: userView(user), ...issue(session, refreshId) };
     },
 

@@ -7,7 +7,8 @@ export interface UserDocument {
   email: string;
   /** Absent when the user gave none. */
   name?: string;
-  passwordHash: string;
+  /** Absent until its owner has chosen a password. Imported ones are in the form of where they come from. */
+  passwordHash?: string;
   /** Raised by every new password; a rehash must not overwrite one. */
   passwordVersion: number;
   emailVerified: boolean;

@@ -1,12 +1,18 @@
-import type { Clock } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
 import { toTimestamp, type User } from '../kernel/schemas.js';
-import { type Users, userView } from './store.js';
+import type { Audit } from '../ops/audit.js';
+import { insertUser, type NewUser, type NewUserDependencies } from './new-users.js';
+import { userView } from './store.js';
 
 /** What other domains and the host may know and change of users. */
 export interface UserDirectory {
   /** By identifier or e-mail address, in any spelling of its letters. */
   find(by: { id: string } | { email: string }): Promise<User | null>;
+  /**
+   * Makes an account, whether or not registration is open. The audit names no address: nobody asked over HTTP.
+   * @throws VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN, OVERLOADED
+   */
+  create(user: NewUser): Promise<User>;
   /** Changes the display name; an empty one removes it. @throws UNAUTHENTICATED when the user is gone */
   rename(userId: string, name: string): Promise<User>;
   count(): Promise<number>;
@@ -17,11 +23,17 @@ export interface UserDirectory {
 
 const DAY = 86_400_000;
 
-export function createUserDirectory(users: Users, clock: Clock): UserDirectory {
+export function createUserDirectory(deps: NewUserDependencies & { audit: Audit }): UserDirectory {
+  const { users, clock } = deps;
   return {
     async find(by) {
       const user = await users.findOne('id' in by ? { id: by.id } : { email: by.email.toLowerCase() });
       return user && userView(user);
+    },
+    async create(input) {
+      const user = await insertUser(input, deps);
+      await deps.audit.record({ event: 'user.created', subject: user.id, ip: 'local' });
+      return userView(user);
     },
     async rename(id, name) {
       const user = await users.updateOne({ id }, name === '' ? { unset: ['name'] } : { set: { name } });

@@ -25,6 +25,17 @@ export interface Learnt {
   fields: string[];
 }
 
+interface Key {
+  id: string;
+  userId: string;
+}
+
+/** A subscription as the provider has it, at some time of its clock. */
+interface Found {
+  object: Json;
+  asOf: number;
+}
+
 export interface RefreshDependencies {
   gateway: Gateway;
   subscriptions: Subscriptions;
@@ -41,10 +52,10 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
   /** Writes what was fetched after `stored` was read; null where an event has written in between. */
   const learn = async (
     stored: SubscriptionDocument | null,
-    key: { id: string; userId: string },
-    fetched: { object: Json; asOf: number },
+    key: Key,
+    found: Found,
   ): Promise<Learnt | null> => {
-    const { object, asOf: at } = fetched;
+    const { object, asOf: at } = found;
     const news = { snapshot: readSnapshot(object, plans), at, statusAt: at, inDoubt: false };
     const after = await writer.write(stored, key, news);
     if (!after) return null;
@@ -52,6 +63,11 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
     const fields = differences(stored, after);
     if (fields.length > 0) subscriptionUpdated(`refresh:${after.id}:${after.rev}`, after, clock.now())(emit);
     return { id: after.id, ...(stored && { before: stored }), after, fields };
+  };
+
+  const foreseen = (stored: SubscriptionDocument | null, key: Key, { object, asOf: at }: Found): Learnt => {
+    const after = writer.preview(stored, key, { snapshot: readSnapshot(object, plans), at, inDoubt: false });
+    return { id: key.id, ...(stored && { before: stored }), after, fields: differences(stored, after) };
   };
 
   const one: Refresh['one'] = async (id, userId) => {
@@ -79,30 +95,11 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
       const learnt: Learnt[] = [];
       for (const object of objects) {
         const id = idIn(object);
-        if (id === undefined) continue;
-        const stored = known.get(id);
-        if (stored && isTerminal(stored.status)) continue;
-        if (dryRun) {
-          const after = writer.preview(
-            stored ?? null,
-            { id, userId },
-            {
-              snapshot: readSnapshot(object, plans),
-              at: asOf,
-              inDoubt: false,
-            },
-          );
-          learnt.push({
-            id,
-            ...(stored && { before: stored }),
-            after,
-            fields: differences(stored ?? null, after),
-          });
-          continue;
-        }
-        learnt.push(
-          (await learn(stored ?? null, { id, userId }, { object, asOf })) ?? (await one(id, userId)),
-        );
+        const stored = known.get(id ?? '') ?? null;
+        if (id === undefined || (stored && isTerminal(stored.status))) continue;
+        const key = { id, userId };
+        if (dryRun) learnt.push(foreseen(stored, key, { object, asOf }));
+        else learnt.push((await learn(stored, key, { object, asOf })) ?? (await one(id, userId)));
       }
       if (!dryRun) await projector.project(userId);
       return learnt;

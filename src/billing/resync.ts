@@ -1,7 +1,6 @@
 import { billingErrors } from './errors.js';
 import { HANDLED, readEvent } from './event.js';
 import type { Gateway } from './gateway.js';
-import type { Processor } from './process.js';
 import type { Learnt, Refresh } from './refresh.js';
 import { type Json, nameIn } from './snapshot.js';
 import type { CustomerDocument, Customers } from './store.js';
@@ -47,12 +46,13 @@ export interface ResyncDependencies {
   /** Both absent while no key is configured. */
   gateway: Gateway | undefined;
   refresh: Refresh | undefined;
-  processor: Processor;
+  /** Takes up the events that waited for a customer; absent where the background is left to do it. */
+  replay?: (about: { customerId: string }) => Promise<void>;
 }
 
 const PAGE = 100;
 
-export function createResync({ customers, gateway, refresh, processor }: ResyncDependencies): Resync {
+export function createResync({ customers, gateway, refresh, replay }: ResyncDependencies): Resync {
   const listed = async (where: {
     customerIds?: Set<string>;
     userId?: string;
@@ -87,7 +87,7 @@ export function createResync({ customers, gateway, refresh, processor }: ResyncD
           const learnt = await refresh.allOf(customerId, id, { dryRun });
           report.subscriptions += learnt.length;
           report.changes.push(...learnt.flatMap((one) => changeIn(one) ?? []));
-          if (!dryRun) await processor.replay({ customerId });
+          if (!dryRun) await replay?.({ customerId });
         } catch (error) {
           report.failures.push({ userId: id, reason: (error as Error).message });
         }

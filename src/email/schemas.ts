@@ -1,15 +1,9 @@
-import type { Static, TObject, TSchema } from 'typebox';
+import type { Static, TObject } from 'typebox';
 import { option } from '../kernel/options.js';
-import { DisplayName, Email } from '../kernel/schemas.js';
+import { DisplayName, Email, fits } from '../kernel/schemas.js';
 import { Type } from '../kernel/type.js';
 import { templateProblems } from './templates.js';
 import { DEFAULT_SERVICE, isKnownService } from './transport.js';
-
-/** Whether a text fits a schema of strings, without a validator, which nobody needs at the start. */
-function fits(text: string, schema: TSchema & { pattern?: string; maxLength?: number }): boolean {
-  const { pattern = '', maxLength = 0 } = schema;
-  return text.length <= maxLength && new RegExp(pattern, 'u').test(text);
-}
 
 /** One address, and nothing that a mail program could read as two. */
 export const isAddress = (text: string): boolean => fits(text, Email);

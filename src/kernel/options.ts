@@ -39,7 +39,7 @@ export interface Annotation<T = unknown> {
   safe?: (value: T) => string | undefined;
 }
 
-type Annotated = TSchema & { option: Annotation; default?: unknown; type?: string };
+export type Annotated = TSchema & { option: Annotation; default?: unknown; type?: string };
 
 /** Annotates the schema of one option. */
 export function option<S extends TSchema>(schema: S, annotation: Annotation<Static<S>>): S {
@@ -59,6 +59,8 @@ export interface Source {
   /** `false` for none, an object to replace `process.env`. */
   env: Record<string, string | undefined> | false | undefined;
   random: Random;
+  /** `false`: only look. What development would make up stays unset, and nothing is written. */
+  generate?: boolean;
 }
 
 export interface Resolved<T> {
@@ -115,7 +117,7 @@ export function resolveOptions<P extends TProperties>(
   if (report.problems.length > 0) throw new ConfigurationError(source.program, report.problems);
 
   const file = `data/${source.program}.secrets.json`;
-  if (toGenerate.length > 0) {
+  if (toGenerate.length > 0 && source.generate !== false) {
     const makers = toGenerate.map(([, env, make]) => [env, () => make(source.random)] as const);
     const kept = keepSecrets(source, file, Object.fromEntries(makers));
     for (const [name, env] of toGenerate) values[name] = kept[env];
@@ -217,31 +219,6 @@ function parse(text: string, schema: Annotated): unknown {
 export function parseList(text: string): string[] {
   const items = text.split(',').map((item) => item.trim());
   return items.filter((item) => item !== '');
-}
-
-/** One option as the documentation and `.env.example` show it. */
-export interface OptionRow {
-  name: string;
-  env: string;
-  doc: string;
-  default: string;
-  secret: boolean;
-}
-
-/** The rows of a schema, in its order. */
-export function describeOptions(schema: TObject): OptionRow[] {
-  return (Object.entries(schema.properties) as unknown as [string, Annotated][]).map(([name, property]) => ({
-    name,
-    env: property.option.env,
-    doc: property.option.doc,
-    default: shownDefault(property),
-    secret: property.option.secret === true,
-  }));
-}
-
-function shownDefault({ option: { shown, development }, default: always }: Annotated): string {
-  if (shown !== undefined) return shown;
-  return development === undefined ? String(always ?? '') : `${development} outside production`;
 }
 
 /** Threads of libuv's pool, which password hashing shares with the file system and DNS. */

@@ -2,6 +2,7 @@ import { availableParallelism } from 'node:os';
 import argon2 from 'argon2';
 import { Gate, type IsGone } from './gate.js';
 import { threadPoolSize } from './options.js';
+import { readForeignHash } from './passwords-foreign.js';
 import type { Random } from './secrets.js';
 
 /** Password hashing: argon2id behind one gate for the whole process, whoever asks. */
@@ -26,9 +27,11 @@ export interface Passwords {
   problem(password: string): string | null;
   /** The argon2id hash in PHC form. @throws OVERLOADED when too many wait */
   hash(password: string, isGone?: IsGone): Promise<string>;
+  /** Whether a hash that somebody brings along can be verified: argon2, or of another system. */
+  accepts(hash: string): boolean;
   /**
-   * Compares with a stored hash; `null` stands for an account that does not exist and costs the same work.
-   * `outdated` tells that the hash was made at another cost and should be made anew.
+   * Compares with a stored hash; `null` stands for an account without one, or for none, and costs the same work.
+   * `outdated` tells that the hash was made at another cost or in another way and should be made anew.
    * @throws OVERLOADED when too many wait
    */
   verify(
@@ -56,7 +59,14 @@ export function createPasswords(random: Random, cost: HashingCost = STANDARD_COS
   return {
     problem: passwordProblem,
     hash: (password, isGone) => processGate.run(() => digest(password), isGone),
+    accepts: (hash) => isAcceptableHash(hash) || readForeignHash(hash) !== null,
     async verify(stored, password, isGone) {
+      const foreign = stored === null ? null : readForeignHash(stored);
+      if (foreign) {
+        const isRight = async () => isTypable(password) && (await foreign(password));
+        const ok = await processGate.run(isRight, isGone);
+        return { ok, outdated: ok };
+      }
       if (stored === null || !isAcceptableHash(stored)) {
         const nobody = await dummy;
         await processGate.run(() => verifyQuietly(nobody, password), isGone);
@@ -94,7 +104,12 @@ function isAcceptableHash(stored: string): boolean {
   return isEnough && memory <= MOST.memoryCost && time <= MOST.timeCost && lanes <= MOST.parallelism;
 }
 
+/** Whether it can be anybody's password at all. */
+function isTypable(password: string): boolean {
+  return isIntact(password) && Buffer.byteLength(password) <= PASSWORD_BYTES.max * 4;
+}
+
 async function verifyQuietly(stored: string, password: string): Promise<boolean> {
-  if (!isIntact(password) || Buffer.byteLength(password) > PASSWORD_BYTES.max * 4) return false;
+  if (!isTypable(password)) return false;
   return argon2.verify(stored, password.normalize('NFC'));
 }

@@ -16,6 +16,12 @@ export const DisplayName = Type.String({
   pattern: '^[^\\p{Cc}\\p{Cs}\\u202a-\\u202e\\u2066-\\u2069]*$',
 });
 
+/** Whether a text fits a schema of strings, where there is no validator. */
+export function fits(text: string, schema: TSchema & { pattern?: string; maxLength?: number }): boolean {
+  const { pattern = '', maxLength = 0 } = schema;
+  return [...text].length <= maxLength && new RegExp(pattern, 'u').test(text);
+}
+
 /** As the client sends it; `Passwords.problem` has the rules for a new one. */
 export const PasswordInput = Type.String({ minLength: 1 });
 

@@ -82,6 +82,19 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
   });
 }
 
+/** Whether a database could be opened, told without writing to it. @throws what opening it would throw */
+export async function inspectMongodb(uri: string): Promise<void> {
+  const { db, release } = await connect(uri);
+  const connection = new Connection(release);
+  try {
+    await connection.call(() => checkDeployment(db));
+    const layout = await connection.call(() => layoutsOf(db, '').findOne({ _id: 'layout' }));
+    refuseNewer(db, layout?.version ?? SCHEMA);
+  } finally {
+    await connection.close();
+  }
+}
+
 /** @fastify/mongodb decorates the instance it gets. A host may use it too, so ours gets one that never listens. */
 async function connect(uri: string): Promise<Opened> {
   const vault = fastify();
@@ -125,20 +138,25 @@ async function checkDeployment(db: mongodb.Db): Promise<void> {
 }
 
 async function checkLayout(db: mongodb.Db, prefix: string): Promise<void> {
-  // No collection that is declared can have this name.
-  const layouts = db.collection<{ _id: string; version: number }>(`${prefix}_layout`, COLLECTION_OPTIONS);
-  const layout = await layouts.findOneAndUpdate(
+  const layout = await layoutsOf(db, prefix).findOneAndUpdate(
     { _id: 'layout' },
     { $max: { version: SCHEMA } },
     { upsert: true, returnDocument: 'after' },
   );
-  const version = layout?.version ?? SCHEMA;
-  if (version > SCHEMA) {
-    throw new Error(
-      `${db.databaseName} was written by a newer version (layout ${version}, this one reads ${SCHEMA}): ` +
-        'install that version again, or restore the backup made before it',
-    );
-  }
+  refuseNewer(db, layout?.version ?? SCHEMA);
+}
+
+function layoutsOf(db: mongodb.Db, prefix: string) {
+  // No collection that is declared can have this name.
+  return db.collection<{ _id: string; version: number }>(`${prefix}_layout`, COLLECTION_OPTIONS);
+}
+
+function refuseNewer(db: mongodb.Db, version: number): void {
+  if (version <= SCHEMA) return;
+  throw new Error(
+    `${db.databaseName} was written by a newer version (layout ${version}, this one reads ${SCHEMA}): ` +
+      'install that version again, or restore the backup made before it',
+  );
 }
 
 /** Creates the indexes at the first use, once; a failure is tried again by the next use. */

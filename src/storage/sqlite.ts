@@ -8,7 +8,7 @@ import { createTable, sqliteCollection } from './sqlite-collection.js';
 import { Connection, type Database, whileBusy } from './sqlite-connection.js';
 
 /** The layout of the file. Raise it when a file written so can no longer be read by what came before. */
-const SCHEMA = 1;
+export const SCHEMA = 1;
 
 /** Milliseconds to wait for a lock before a call is refused. */
 const PATIENCE = 5000;

@@ -336,7 +336,7 @@ t.test('a refresh that is overtaken between its look and its write changes nothi
     createdAt: clock.now(),
   };
   await users.insert(user);
-  const { refreshToken } = await auth.begin(user, 'login.succeeded', origin);
+  const { refreshToken } = await auth.begin(user);
   overtake = async () => {
     const second = await auth.refresh(refreshToken, origin);
     await auth.refresh(second.refreshToken, origin);

@@ -124,19 +124,3 @@ t.test('production asks for the store and for no secret', async (t) => {
   const without = await runBackup(t, SAAS, ['copy.db'], cwd, { NODE_ENV: 'production' });
   t.match(without, { code: 1, text: /DATABASE_URI is not set/ });
 });
-
-t.test('what is typed wrong ends with exit code 2', async (t) => {
-  const cwd = temporaryFolder(t);
-  const wrong: [string[], RegExp][] = [
-    [[], /say where to: saas-backend backup <file>/],
-    [['a.db', 'b.db'], /'b\.db' is not a command/],
-    [['a.db', '--port', '1'], /'backup' takes no --port/],
-  ];
-  for (const [args, reason] of wrong) {
-    const { code, text } = await runBackup(t, SAAS, args, cwd, {});
-    t.equal(code, 2);
-    t.match(text, reason);
-  }
-  const serve = startProgram(t, SAAS, { args: ['serve', '--json'], cwd });
-  t.equal(await serve.ended(), 2);
-});

@@ -44,7 +44,11 @@ t.test('what is typed wrong ends with exit code 2 and the usage', async (t) => {
   const wrong: [string, string[], RegExp][] = [
     [SAAS, ['--prot', '1'], /Unknown option '--prot'/],
     [SAAS, ['sevre'], /'sevre' is not a command/],
-    [SAAS, ['serve', 'now'], /'now' is not a command/],
+    [SAAS, ['serve', 'now'], /'serve' does not take 'now'/],
+    [SAAS, ['backup'], /say <file>: saas-backend backup <file>/],
+    [SAAS, ['backup', 'a.db', 'b.db'], /'backup' does not take 'b\.db'/],
+    [SAAS, ['backup', 'a.db', '--port', '1'], /Unknown option '--port'/],
+    [SAAS, ['toString'], /'toString' is not a command/],
     [SAAS, ['--port', 'http'], /--port takes a number/],
     [SAAS, ['--port=70000'], /--port takes a number/],
     [SAAS, ['--port'], /--port/],

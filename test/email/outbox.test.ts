@@ -210,6 +210,13 @@ t.test('a mail waits for the change it tells of', async (t) => {
   await relay();
   t.match(await stored('never-does'), { status: 'dropped', reason: 'what it tells of did not happen' });
   t.equal(sink.mails.length, 1);
+
+  await changed('never-does', 'usr_1', 3);
+  await changed('becomes', 'usr_1', 2);
+  version = 3;
+  await relay();
+  t.equal((await stored('never-does')).status, 'sent', 'what was given up may come true later');
+  t.equal(sink.mails.length, 2, 'and what was sent is not sent again');
 });
 
 t.test('switched off, mails are dropped, but not those of security; late ones expire', async (t) => {

@@ -5,6 +5,7 @@ import { openDatabase } from '../../src/storage/sqlite.js';
 import { Connection, type Statement } from '../../src/storage/sqlite-connection.js';
 import { type Answer, saasApp } from '../kit/app.js';
 import { idpApp } from '../kit/idp.js';
+import { temporaryFolder } from '../kit/tmp.js';
 
 /** The connections of the programs of this test: a disk can be full for them alone. */
 const connections = new Set<Connection>();
@@ -46,7 +47,7 @@ for (const [name, [begin, end]] of Object.entries(OUTAGES)) {
     const { accessToken: token, refreshToken, email } = await app.signUp();
     const register = (number: number) =>
       app.request('POST', '/api/auth/register', {
-        body: { email: `n${number}@example.test`, password: 'a sentence is fine', name: 'x'.repeat(100) },
+        body: { email: `n${number}@example.test`, password: 'a sentence is fine', name: 'x'.repeat(200) },
       });
     run(begin);
     const [answer, written] = await untilRefused(register);
@@ -82,8 +83,12 @@ for (const [name, [begin, end]] of Object.entries(OUTAGES)) {
 }
 
 t.test('a file that is damaged under a running program', async (t) => {
-  const app = await saasApp(t);
-  const { accessToken: token, email, password } = await app.signUp();
+  const folder = temporaryFolder(t);
+  const first = await saasApp(t, { folder });
+  const { accessToken: token, email, password } = await first.signUp();
+  await first.close();
+  // Nothing is at work in the background yet.
+  const app = await saasApp(t, { folder, clock: first.clock, random: first.random });
   const other = await openDatabase(app.file);
   t.teardown(() => other.close());
   other.exec('PRAGMA wal_checkpoint(TRUNCATE)');

@@ -9,7 +9,7 @@ import { oidcErrors } from '../errors.js';
 import type { Directory, Principal } from '../model.js';
 import { AuthorizeBody, LoginBody } from '../schemas.js';
 import { formTarget } from './redirect-uri.js';
-import { type AuthorizationRequest, readParameters } from './request.js';
+import { type AuthorizationRequest, isParameter, readParameters } from './request.js';
 import type { Authorization } from './service.js';
 
 export interface AuthorizePluginOptions {
@@ -71,6 +71,8 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     async (request, reply) => {
       const search = new URLSearchParams();
       for (const [name, values] of Object.entries(request.body)) {
+        // An address is kept in histories and logs: nothing gets into it that nobody asks for.
+        if (!isParameter(name)) continue;
         for (const value of [values].flat()) search.append(name, value);
       }
       return reply.redirect(`${mount()}/authorize?${search}`, 303);

@@ -66,6 +66,8 @@ const KNOWN = [
   ],
 ];
 
+export const isParameter = (name: string): boolean => KNOWN.includes(name);
+
 /** @throws invalid_request when a parameter comes twice (RFC 6749 §3.1) */
 export function readParameters(search: URLSearchParams): Parameters {
   const seen = new Set<string>();
@@ -74,5 +76,5 @@ export function readParameters(search: URLSearchParams): Parameters {
     const details = [{ path: repeated.slice(0, 100), message: 'must not come more than once' }];
     throw oidcErrors.invalid_request({ details });
   }
-  return Object.freeze(Object.fromEntries([...search].filter(([name]) => KNOWN.includes(name))));
+  return Object.freeze(Object.fromEntries([...search].filter(([name]) => isParameter(name))));
 }

@@ -1,0 +1,30 @@
+import type { Finding } from '../../src/doctor.js';
+import type { Call, Command } from '../command.js';
+import { say, style } from '../terminal.js';
+
+const doctor: Command = {
+  name: 'doctor',
+  summary: 'explains what is wrong with the configuration, and what is unwise',
+  about: `It looks at the configuration, the store and the port, and changes nothing. It prints no secret.
+Ends with 1 when something would keep the program from starting.`,
+  examples: ['doctor', 'doctor --json'],
+  run: examine,
+};
+
+export const commands = [doctor];
+
+async function examine({ program, json }: Call): Promise<void> {
+  const findings = await program.examine();
+  const count = (level: Finding['level']) => findings.filter((finding) => finding.level === level).length;
+  const [problems, warnings] = [count('problem'), count('warning')];
+  if (problems > 0) process.exitCode = 1;
+  if (json) say(JSON.stringify({ healthy: problems === 0, findings }));
+  else say([...findings.map(paragraph), '', `${problems} problems, ${warnings} warnings.`].join('\n'));
+}
+
+function paragraph({ level, about, message, remedy }: Finding): string {
+  const { bold, red, yellow, green, plain } = style();
+  const color = { problem: red, warning: yellow, ok: green }[level];
+  const line = `${color}${level.padEnd(7)}${plain}  ${bold}${about}${plain} ${message}`;
+  return remedy === undefined ? line : `${line}\n         → ${remedy}`;
+}

@@ -1,0 +1,108 @@
+import closeWithGrace from 'close-with-grace';
+import { ConfigurationError } from '../../src/kernel/configuration-error.js';
+import type { Server } from '../../src/server-assembly.js';
+import type { Flags, Program } from '../cli.js';
+import { type Call, type Command, UsageError } from '../command.js';
+import { fail, say, sentences, style } from '../terminal.js';
+
+/** The server: start, what is said of it, and the end. */
+
+const serveCommand: Command = {
+  name: 'serve',
+  summary: 'starts the server',
+  about: 'It listens until SIGINT or SIGTERM, and then finishes what was begun.',
+  options: {
+    port: { short: 'p', value: '<number>', doc: 'port to listen at, 0 for any free one' },
+    host: { value: '<address>', doc: 'address to listen at, else 127.0.0.1, in production 0.0.0.0' },
+    'log-level': { value: '<level>', doc: 'trace, debug, info, warn, error, fatal or silent' },
+  },
+  examples: ['serve', 'serve --port 8000', 'serve -port 0 --host 127.0.0.1 --log-level debug'],
+  run: serve,
+};
+
+export const commands = [serveCommand];
+
+async function serve(call: Call): Promise<void> {
+  const { program } = call;
+  const server = createServer(program, readFlags(call));
+  const { log } = server.fastify;
+  // A second signal does not wait.
+  const ending = closeWithGrace({ logger: log }, async ({ err, signal }) => {
+    if (err) log.fatal({ err }, 'stopping after an uncaught error');
+    else log.info({ signal }, 'stopping');
+    await server.stop();
+  });
+  try {
+    const { url, port } = await server.start();
+    if (call.json) say(JSON.stringify({ program: program.name, url, port, pid: process.pid }));
+    else if (!server.configuration.production) say(banner(program, server, url));
+  } catch (error) {
+    ending.uninstall();
+    log.debug({ err: error }, 'start failed');
+    await server.stop().catch(() => undefined);
+    fail(1, `${program.name} cannot start: ${explain(error as Error, program.storeVariable)}`);
+  }
+}
+
+function readFlags(call: Call): Flags {
+  const [port, host, logLevel] = [call.text('port'), call.text('host'), call.text('log-level')];
+  if (port !== undefined && !(/^\d{1,5}$/.test(port) && Number(port) <= 65_535)) {
+    throw new UsageError(`--port takes a number from 0 to 65535, not '${port}'.`, serveCommand);
+  }
+  return {
+    ...(port !== undefined && { port: Number(port) }),
+    ...(host !== undefined && { host }),
+    ...(logLevel !== undefined && { logLevel: logLevel as NonNullable<Flags['logLevel']> }),
+  };
+}
+
+function createServer(program: Program, flags: Flags): Server {
+  try {
+    return program.createServer(flags);
+  } catch (error) {
+    if (error instanceof ConfigurationError) throw error;
+    return fail(1, `${program.name} cannot start: ${error}`);
+  }
+}
+
+/** One sentence and its remedy. */
+function explain(error: NodeJS.ErrnoException & StartError, storeVariable: string): string {
+  const { port, address, message } = error;
+  if (error.code === 'EADDRINUSE')
+    return `port ${port} is in use. Stop what listens there, or choose another one with --port.`;
+  if (error.code === 'EACCES' && error.syscall === 'listen')
+    return `port ${port} is reserved for the system. Choose one above 1023 with --port.`;
+  if (error.code === 'EADDRNOTAVAIL' || error.code === 'ENOTFOUND')
+    return `this machine has no address ${address ?? error.hostname}. Choose another one with --host.`;
+  if (error.name === 'StoreUnavailable')
+    return `the store that ${storeVariable} names cannot be opened: ${sentences(error)}`;
+  return message;
+}
+
+/** What errors of the listener and of the store tell beside their message. */
+interface StartError {
+  remedy?: string;
+  port?: number;
+  address?: string;
+  hostname?: string;
+}
+
+function banner(program: Program, server: Server, url: string): string {
+  const { addresses, credentials, commands } = program.introduce(server, url);
+  const { bold, dim, plain } = style();
+  const rows = (entries: Record<string, string>) =>
+    Object.entries(entries).map(([name, value]) => `  ${name.padEnd(16)}${bold}${value}${plain}`);
+  return [
+    `${bold}${program.name}${plain} is ready.`,
+    '',
+    ...rows(addresses),
+    ...rows(credentials),
+    ...(Object.keys(credentials).length > 0
+      ? [`  ${dim}Made up for development, kept in ${server.configuration.generated.file}${plain}`]
+      : []),
+    '',
+    'Try:',
+    ...commands.map((command) => `  ${command}`),
+    '',
+  ].join('\n');
+}

@@ -1,0 +1,41 @@
+export interface Line {
+  /** From 1. */
+  number: number;
+  /** `null`: it was longer than allowed. */
+  text: string | null;
+  /** Bytes of the input up to its end. */
+  bytes: number;
+}
+
+const NEWLINE = 0x0a;
+
+/** The lines of a text, of which never more than one chunk and `limit` bytes are kept. */
+export async function* readLines(input: AsyncIterable<Uint8Array>, limit: number): AsyncGenerator<Line> {
+  let kept: Uint8Array[] = [];
+  let length = 0;
+  let number = 0;
+  let bytes = 0;
+  const keep = (part: Uint8Array) => {
+    bytes += part.length;
+    length += part.length;
+    if (length > limit) kept = [];
+    else kept.push(part);
+  };
+  const end = (): Line => {
+    const text = length > limit ? null : Buffer.concat(kept).toString('utf8');
+    kept = [];
+    length = 0;
+    return { number: ++number, text, bytes };
+  };
+  for await (const chunk of input) {
+    let start = 0;
+    for (let at = chunk.indexOf(NEWLINE); at !== -1; at = chunk.indexOf(NEWLINE, start)) {
+      keep(chunk.subarray(start, at));
+      bytes++;
+      yield end();
+      start = at + 1;
+    }
+    keep(chunk.subarray(start));
+  }
+  if (length > 0) yield end();
+}

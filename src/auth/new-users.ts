@@ -1,0 +1,107 @@
+import type { Clock } from '../kernel/clock.js';
+import { type ErrorDetail, httpErrors } from '../kernel/errors.js';
+import type { Passwords } from '../kernel/passwords.js';
+import type { PasswordPolicy } from '../kernel/passwords-common.js';
+import { DisplayName, Email, fits } from '../kernel/schemas.js';
+import { newId, type Random } from '../kernel/secrets.js';
+import { UniqueViolation } from '../storage/collection.js';
+import { authErrors } from './errors.js';
+import type { UserDocument, Users } from './store.js';
+
+/** Accounts that the operator's own code makes. */
+
+/** At most one of `password` and `passwordHash`; without both the owner sets a password by mail. */
+export interface NewUser {
+  email: string;
+  password?: string;
+  /** Made elsewhere: argon2, bcrypt, scrypt or PBKDF2. */
+  passwordHash?: string;
+  name?: string;
+  /** Default `false`. */
+  emailVerified?: boolean;
+  /** Epoch milliseconds. Default: now. */
+  createdAt?: number;
+}
+
+export interface NewUserDependencies {
+  users: Users;
+  passwords: Pick<Passwords, 'problem' | 'hash' | 'accepts'>;
+  passwordPolicy: PasswordPolicy;
+  siteName(): Promise<string>;
+  clock: Clock;
+  random: Random;
+}
+
+/** Stores a user under the rules of registration. @throws VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN, OVERLOADED */
+export async function insertUser(input: NewUser, deps: NewUserDependencies): Promise<UserDocument> {
+  const { clock, random, passwords } = deps;
+  const details = problemsOf(input, deps);
+  if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
+  const { email, password, name, emailVerified = false, createdAt = clock.now() } = input;
+  if (password !== undefined) await deps.passwordPolicy.judge(password, [email, await deps.siteName()]);
+  const passwordHash = password === undefined ? input.passwordHash : await passwords.hash(password);
+  const user = newUserDocument({ email, name, passwordHash, emailVerified }, createdAt, { clock, random });
+  await deps.users.insert(user).catch((error: unknown) => {
+    throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
+  });
+  return user;
+}
+
+/** A user as one begins. */
+export function newUserDocument(
+  given: {
+    email: string;
+    name?: string | undefined;
+    passwordHash?: string | undefined;
+    emailVerified: boolean;
+  },
+  createdAt: number,
+  { clock, random }: { clock: Clock; random: Random },
+): UserDocument {
+  const { email, name, passwordHash, emailVerified } = given;
+  return {
+    id: newId('usr_', clock, random),
+    email: email.toLowerCase(),
+    ...(name ? { name } : {}),
+    ...(passwordHash ? { passwordHash } : {}),
+    passwordVersion: 1,
+    emailVerified,
+    sessionEpoch: 0,
+    subscriptionStatus: 'none',
+    subscriptionPlan: 'free',
+    createdAt,
+  };
+}
+
+/** What is wrong with it. Code may not have been compiled against our types, and lines of a file never are. */
+export function problemsOf(
+  input: Partial<Record<keyof NewUser, unknown>>,
+  { passwords, clock }: Pick<NewUserDependencies, 'passwords' | 'clock'>,
+): ErrorDetail[] {
+  const { email, password, passwordHash, name, emailVerified, createdAt } = input;
+  const problems: Record<keyof NewUser, string | null | false> = {
+    email: !(typeof email === 'string' && fits(email, Email)) && 'must be one e-mail address',
+    name:
+      !(name === undefined || (typeof name === 'string' && fits(name, DisplayName))) &&
+      'must be a text of at most 200 characters without control characters',
+    password:
+      password !== undefined &&
+      (typeof password === 'string' ? passwords.problem(password) : 'must be a text'),
+    passwordHash:
+      passwordHash !== undefined &&
+      (password !== undefined
+        ? 'stands beside a password: one of them'
+        : !(typeof passwordHash === 'string' && passwords.accepts(passwordHash)) &&
+          'is of no known form, or asks for more work than is accepted'),
+    emailVerified:
+      !(emailVerified === undefined || typeof emailVerified === 'boolean') && 'must be true or false',
+    createdAt:
+      !(createdAt === undefined || (Number.isSafeInteger(createdAt) && isPast(createdAt as number, clock))) &&
+      'must be a time that has passed',
+  };
+  return Object.entries(problems).flatMap(([path, message]) => (message ? [{ path, message }] : []));
+}
+
+function isPast(time: number, clock: Clock): boolean {
+  return time >= 0 && time <= clock.now();
+}

@@ -1,0 +1,68 @@
+import { type Advice, examine, type Finding } from './doctor.js';
+import { type IdpConfiguration, idpSchema, resolveIdp } from './idp-options.js';
+import { idpServerSchema } from './idp-server.js';
+import { gatherProblems } from './kernel/configuration-error.js';
+import type { Resolved } from './kernel/options.js';
+import { resolveServer, type ServerConfiguration } from './server-options.js';
+
+/** What a start of idp would meet. */
+export function examineIdp(): Promise<Finding[]> {
+  return examine({
+    schemas: [idpSchema, idpServerSchema],
+    resolve() {
+      const [server, idp] = gatherProblems(
+        'idp',
+        () => resolveServer('idp', idpServerSchema, {}, {}),
+        () => resolveIdp({}, false),
+      );
+      return [server, idp.config];
+    },
+    storeVariable: 'IDP_DATABASE_URI',
+    portVariable: 'IDP_PORT',
+    unwise,
+  });
+}
+
+function unwise(
+  { values, production }: Resolved<IdpConfiguration>,
+  server: Resolved<ServerConfiguration>,
+): Advice[] {
+  return [
+    [
+      production && values.databaseUri === 'sqlite::memory:',
+      'IDP_DATABASE_URI',
+      'keeps everything in memory: a restart forgets all principals and clients',
+      'Name a file (sqlite:/var/lib/idp.db) or a MongoDB.',
+    ],
+    [
+      production && values.disableSignup !== true,
+      'IDP_DISABLE_SIGNUP',
+      'is not set: whoever reaches the service can make an account',
+      'Set it to 1 unless that is meant.',
+    ],
+    [
+      production && values.adminToken === undefined,
+      'IDP_ADMIN_TOKEN',
+      'is not set: the endpoints of the administrator answer 501',
+      'Set it to 32 random characters or more, unless clients and agents are made on this machine only.',
+    ],
+    [
+      values.ed25519SeedNext !== undefined,
+      'IDP_ED25519_SEED_NEXT',
+      'is published and signs nothing yet',
+      'Let it be published for more than five minutes, the time clients may keep the keys, before it becomes IDP_ED25519_SEED.',
+    ],
+    [
+      values.ed25519SeedPrevious !== undefined,
+      'IDP_ED25519_SEED_PREVIOUS',
+      'still verifies tokens',
+      'Unset it once the last token that it signed has expired, an hour after the change.',
+    ],
+    [
+      production && server.values.trustProxy === false,
+      'IDP_TRUST_PROXY',
+      'is not set: behind a proxy all clients share its address, and so their limits',
+      'List the addresses of the proxy, unless clients connect directly.',
+    ],
+  ];
+}

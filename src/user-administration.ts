@@ -1,0 +1,52 @@
+import { type ImportOptions, type ImportReport, importUsers } from './auth/import.js';
+import type { NewUser } from './auth/new-users.js';
+import { userCollection } from './auth/store.js';
+import { createUserDirectory } from './auth/users.js';
+import { systemClock } from './kernel/clock.js';
+import { defineOptions, resolveOptions } from './kernel/options.js';
+import { createPasswords } from './kernel/passwords.js';
+import { createPasswordPolicy } from './kernel/passwords-common.js';
+import type { User } from './kernel/schemas.js';
+import { systemRandom } from './kernel/secrets.js';
+import { createAudit } from './ops/audit.js';
+import { saasSchema } from './saas-options.js';
+import { createSettings } from './settings/service.js';
+import { openStore } from './storage/open.js';
+
+/** Users, for whoever has the machine. The store is all it needs of a configuration. */
+export interface UserAdministration {
+  /** @throws VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN */
+  create(user: NewUser): Promise<User>;
+  import(input: AsyncIterable<Uint8Array>, options: ImportOptions): Promise<ImportReport>;
+  close(): Promise<void>;
+}
+
+/**
+ * Opens the store that the environment names, also while the program runs.
+ *
+ * @param warn gets sentences about what went on although something is not as it should be
+ * @throws ConfigurationError, StoreUnavailable
+ */
+export async function openUserAdministration(warn: (message: string) => void): Promise<UserAdministration> {
+  const { values, production } = resolveOptions(
+    defineOptions({ databaseUri: saasSchema.properties.databaseUri }),
+    { program: 'saas-backend', given: {}, env: undefined, random: systemRandom },
+  );
+  const store = await openStore(values.databaseUri);
+  const [clock, random] = [systemClock, systemRandom];
+  const settings = createSettings({ store, clock });
+  const deps = {
+    users: userCollection(store),
+    passwords: createPasswords(random),
+    passwordPolicy: createPasswordPolicy(production, warn),
+    audit: createAudit(store, { clock, random, log: { error: () => warn('An audit record was lost.') } }),
+    siteName: async () => (await settings.current()).siteName,
+    clock,
+    random,
+  };
+  return {
+    create: createUserDirectory(deps).create,
+    import: (input, options) => importUsers(input, options, deps),
+    close: store.close,
+  };
+}

@@ -1,0 +1,99 @@
+import t from 'tap';
+import type { UserDocument } from '../../src/auth/store.js';
+import { userCollection } from '../../src/auth/store.js';
+import { auditOf, CHEAP, PASSWORD, SECRETS, saasApp, storeOf } from '../kit/app.js';
+
+/** Accounts made by code. */
+
+const BCRYPT = '$2a$04$XTuyIS99hkwY2e8/7K7RlefGboJb28bSlZlN.9r6HA6faaFfv0H06';
+
+t.test('an account made by code signs in, whether or not registration is open', async (t) => {
+  const app = await saasApp(t);
+  const { users } = app.server.fastify.saas;
+  const body = { allowRegistration: false, version: 0 };
+  const { adminUsername, adminPassword } = SECRETS;
+  const authorization = `Basic ${Buffer.from(`${adminUsername}:${adminPassword}`).toString('base64')}`;
+  const headers = { authorization, 'x-requested-with': 'test' };
+  t.equal((await app.request('PATCH', '/admin/api/settings', { body, headers })).status, 200);
+  const user = await users.create({
+    email: 'Ada@Example.test',
+    password: PASSWORD,
+    name: 'Ada',
+    emailVerified: true,
+  });
+  t.match(user, { email: 'ada@example.test', name: 'Ada', emailVerified: true });
+  t.same(await users.find({ email: 'ADA@example.test' }), user);
+  const login = await app.request('POST', '/api/auth/login', {
+    body: { email: 'ada@example.test', password: PASSWORD },
+  });
+  t.equal(login.status, 200);
+  t.same(login.body.data.user, user);
+  const made = (await auditOf(await storeOf(t, app))).filter(({ event }) => event === 'user.created');
+  t.match(made, [{ subject: user.id, ip: 'local' }]);
+  t.equal(made.length, 1);
+});
+
+t.test('what registration refuses, code is refused too', async (t) => {
+  const app = await saasApp(t);
+  const { users } = app.server.fastify.saas;
+  const email = 'new@example.test';
+  const wrong: [object, string][] = [
+    [{ email: 'no address', password: PASSWORD }, 'email'],
+    [{ email: 'a@b.test\nbcc: c@d.test', password: PASSWORD }, 'email'],
+    [{ email: 7 }, 'email'],
+    [{}, 'email'],
+    [{ email, password: 'short' }, 'password'],
+    [{ email, password: 12345678 }, 'password'],
+    [{ email, name: 'a\u202eb' }, 'name'],
+    [{ email, name: 'x'.repeat(201) }, 'name'],
+    [{ email, passwordHash: 'plain' }, 'passwordHash'],
+    [{ email, passwordHash: BCRYPT, password: PASSWORD }, 'passwordHash'],
+    [{ email, emailVerified: 'yes' }, 'emailVerified'],
+    [{ email, createdAt: app.clock.now() + 1 }, 'createdAt'],
+  ];
+  for (const [input, path] of wrong) {
+    await t.rejects(users.create(input as never), { code: 'VALIDATION_ERROR', details: [{ path }] }, path);
+  }
+  t.equal(await users.find({ email }), null, 'nothing was made');
+  await users.create({ email, name: '' });
+  await t.rejects(users.create({ email: email.toUpperCase() }), { code: 'EMAIL_TAKEN', statusCode: 409 });
+
+  const strict = await saasApp(t, { env: { NODE_ENV: 'production' }, publicUrl: 'https://app.example.test' });
+  await t.rejects(strict.server.fastify.saas.users.create({ email, password: 'password123' }), {
+    code: 'WEAK_PASSWORD',
+  });
+});
+
+t.test('an imported hash signs in once and is argon2id from then on', async (t) => {
+  const app = await saasApp(t);
+  const users = userCollection(await storeOf(t, app));
+  const { create } = app.server.fastify.saas.users;
+  const { id } = await create({ email: 'old@example.test', passwordHash: BCRYPT });
+  const login = async (password: string) =>
+    (await app.request('POST', '/api/auth/login', { body: { email: 'old@example.test', password } })).status;
+  const stored = async () => (await users.findOne({ id })) as UserDocument;
+  t.equal(await login('wrong'), 401);
+  t.equal((await stored()).passwordHash, BCRYPT, 'a wrong password changes nothing');
+  t.same(await Promise.all([login(PASSWORD), login(PASSWORD)]), [200, 200]);
+  const { memoryCost, timeCost, parallelism } = CHEAP;
+  t.match(
+    (await stored()).passwordHash,
+    new RegExp(`^\\$argon2id\\$v=19\\$m=${memoryCost},t=${timeCost},p=${parallelism}\\$`),
+  );
+  t.equal((await stored()).passwordVersion, 1, 'it is the same password');
+  t.equal(await login(PASSWORD), 200);
+  t.equal(await login(`${PASSWORD}!`), 401);
+});
+
+t.test('an account without a password cannot be signed in to, and looks like any other', async (t) => {
+  const app = await saasApp(t);
+  await app.server.fastify.saas.users.create({ email: 'none@example.test' });
+  for (const password of ['', 'undefined', PASSWORD]) {
+    const body = (email: string) => ({ body: { email, password } });
+    const none = await app.request('POST', '/api/auth/login', body('none@example.test'));
+    const unknown = await app.request('POST', '/api/auth/login', body('unknown@example.test'));
+    t.equal(none.status, unknown.status);
+    t.same(none.body.error.code, unknown.body.error.code);
+    t.not(none.status, 200);
+  }
+});

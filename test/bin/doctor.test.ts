@@ -1,0 +1,160 @@
+import { readdirSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import type { Finding } from '../../src/doctor.js';
+import { openDatabase } from '../../src/storage/sqlite.js';
+import { compiled, startProgram } from '../kit/process.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+/** The doctor looks and touches nothing. */
+
+const SAAS = compiled('bin/saas-backend.js');
+const IDP = compiled('bin/idp.js');
+
+const SAAS_PRODUCTION = {
+  NODE_ENV: 'production',
+  DATABASE_URI: 'sqlite:store/app.db',
+  PUBLIC_URL: 'https://app.example',
+  JWT_ACCESS_SECRET: 'b7d1f0c25e8a4396b7d1f0c25e8a4396',
+  JWT_REFRESH_SECRET: 'f0c25e8a4396b7d1f0c25e8a4396b7d1',
+  PORT: '0',
+};
+
+async function doctor(t: Test, script: string, env: Record<string, string>, cwd = temporaryFolder(t)) {
+  const before = readdirSync(cwd, { recursive: true });
+  const program = startProgram(t, script, { args: ['doctor', '--json'], cwd, env });
+  const code = await program.ended();
+  const text = program.lines.join('\n');
+  const { healthy, findings } = JSON.parse(text) as { healthy: boolean; findings: Finding[] };
+  t.same(readdirSync(cwd, { recursive: true }), before, 'nothing is created');
+  t.equal(code, healthy ? 0 : 1);
+  const about = (level: string) =>
+    findings.filter((finding) => finding.level === level).map((finding) => finding.about);
+  return { healthy, findings, text, problems: about('problem'), warnings: about('warning') };
+}
+
+t.test('development without anything is healthy, and nothing is made up for it', async (t) => {
+  for (const [script, env] of [
+    [SAAS, { PORT: '0' }],
+    [IDP, { IDP_PORT: '0' }],
+  ] as [string, Record<string, string>][]) {
+    const { healthy, problems, text } = await doctor(t, script, env);
+    t.same([healthy, problems], [true, []]);
+    t.match(text, /does not exist yet; the first start creates it/);
+  }
+});
+
+t.test('every problem at once, with its variable and what to do, and no secret', async (t) => {
+  const env = {
+    NODE_ENV: 'production',
+    LOG_LEVEL: 'loud',
+    JWT_ACCESS_SECRET: 'changeme-please',
+    EMAIL_TEMPLATE_DIR: '/no/such/folder',
+    JWT_REFRESH_SECRET_FILE: '/no/such/file',
+  };
+  const { problems, findings, text } = await doctor(t, SAAS, env);
+  for (const name of ['DATABASE_URI', 'PUBLIC_URL', 'LOG_LEVEL', 'JWT_ACCESS_SECRET', 'EMAIL_TEMPLATE_DIR']) {
+    t.ok(problems.includes(name), name);
+  }
+  t.ok(problems.includes('JWT_REFRESH_SECRET_FILE'));
+  for (const { remedy, about } of findings) t.match(remedy, /^Set /, about);
+  t.notMatch(text, /changeme/);
+  const idp = await doctor(t, IDP, { NODE_ENV: 'production', IDP_ED25519_SEED: '0'.repeat(64) });
+  for (const name of ['IDP_DATABASE_URI', 'IDP_PUBLIC_URL', 'IDP_ED25519_SEED']) {
+    t.ok(idp.problems.includes(name), name);
+  }
+  t.notMatch(idp.text, /0{64}/);
+});
+
+t.test('what works and is unwise is a warning', async (t) => {
+  const cwd = temporaryFolder(t);
+  const { healthy, warnings, text } = await doctor(
+    t,
+    SAAS,
+    {
+      ...SAAS_PRODUCTION,
+      CORS_ORIGIN: '*',
+      PAYMENT_SECRET_KEY: 'sk_test_Qm3xT7',
+      DATABASE_URI: 'sqlite::memory:',
+    },
+    cwd,
+  );
+  t.ok(healthy);
+  t.same(warnings.toSorted(), [
+    'ADMIN_PASSWORD',
+    'CORS_ORIGIN',
+    'DATABASE_URI',
+    'EMAIL_API_KEY',
+    'PAYMENT_SECRET_KEY',
+    'PAYMENT_WEBHOOK_SECRET',
+    'TRUST_PROXY',
+  ]);
+  t.notMatch(text, /Qm3xT7|b7d1f0c2/);
+  const idp = await doctor(t, IDP, {
+    NODE_ENV: 'production',
+    IDP_DATABASE_URI: 'sqlite:idp.db',
+    IDP_PUBLIC_URL: 'https://id.example',
+    IDP_ED25519_SEED: '5d9c1e8a70f3b264c6e1d8f05a9b3742e7160fca8d35b94c2e6f01a7d8c3b549',
+    IDP_PORT: '0',
+  });
+  t.same(idp.warnings.toSorted(), ['IDP_ADMIN_TOKEN', 'IDP_DISABLE_SIGNUP', 'IDP_TRUST_PROXY']);
+  t.notMatch(idp.text, /5d9c1e8a/);
+});
+
+t.test('stores that a start could not open', async (t) => {
+  const cwd = temporaryFolder(t);
+  writeFileSync(join(cwd, 'text.db'), 'no database at all');
+  const foreign = await openDatabase(join(cwd, 'foreign.db'));
+  foreign.exec('PRAGMA journal_mode = DELETE; PRAGMA user_version = 0');
+  foreign.close();
+  const newer = await openDatabase(join(cwd, 'newer.db'));
+  newer.exec('PRAGMA journal_mode = DELETE; PRAGMA user_version = 999');
+  newer.close();
+  const good = await openDatabase(join(cwd, 'good.db'));
+  good.close();
+  const cases: [uri: string, says: RegExp, problems: string[]][] = [
+    ['sqlite:text.db', /is not a SQLite database/, ['DATABASE_URI']],
+    ['sqlite:foreign.db', /database of another program/, ['DATABASE_URI']],
+    ['sqlite:newer.db', /newer version/, ['DATABASE_URI']],
+    ['sqlite:.', /is not a file/, ['DATABASE_URI']],
+    ['mongodb://user:geheim@127.0.0.1:1/app', /MongoDB: /, ['DATABASE_URI']],
+    ['sqlite:good.db', /names a store that is there/, []],
+  ];
+  await Promise.all(
+    cases.map(async ([DATABASE_URI, says, problems]) => {
+      const found = await doctor(t, SAAS, { PORT: '0', DATABASE_URI }, cwd);
+      t.same(found.problems, problems, DATABASE_URI);
+      t.match(found.text, says);
+      t.notMatch(found.text, /geheim/);
+    }),
+  );
+});
+
+t.test('a port in use is a problem, unless the program itself has it', async (t) => {
+  const other = createServer((_request, response) => response.end('hello')).listen(0, '127.0.0.1');
+  t.teardown(() => other.close());
+  await new Promise((resolve) => other.once('listening', resolve));
+  const { port } = other.address() as AddressInfo;
+  t.same((await doctor(t, SAAS, { PORT: String(port) })).problems, ['PORT']);
+
+  const cwd = temporaryFolder(t);
+  const program = startProgram(t, SAAS, { args: ['-p', '0'], cwd });
+  const { port: own } = new URL(await program.url());
+  const { healthy, text } = await doctor(t, SAAS, { PORT: own }, cwd);
+  t.ok(healthy, text);
+  t.match(text, /it runs already/);
+  t.equal(await program.terminate(), 0);
+});
+
+t.test('people read it as lines', async (t) => {
+  const env = { PORT: '0', CORS_ORIGIN: '*' };
+  const program = startProgram(t, SAAS, { args: ['doctor'], cwd: temporaryFolder(t), env });
+  t.equal(await program.ended(), 0);
+  const text = program.lines.join('\n');
+  t.match(text, /^ok +configuration is complete for development$/m);
+  t.match(text, /^warning +CORS_ORIGIN lets .*\n +→ List the origins/m);
+  t.match(text, /^0 problems, 1 warnings\.$/m);
+  t.notMatch(text, '\x1b');
+});

@@ -1,0 +1,291 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import t, { type Test } from 'tap';
+import { createProgress } from '../../bin/progress.js';
+import { userCollection } from '../../src/auth/store.js';
+import { openStore } from '../../src/storage/open.js';
+import { openDatabase } from '../../src/storage/sqlite.js';
+import { compiled, startProgram } from '../kit/process.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+/** Users by command: one, and all of another system. */
+
+const SAAS = compiled('bin/saas-backend.js');
+const ROOT = join(compiled('.'), '..');
+const PASSWORD = 'correct horse battery staple';
+const BCRYPT = '$2a$04$XTuyIS99hkwY2e8/7K7RlefGboJb28bSlZlN.9r6HA6faaFfv0H06';
+
+/** Runs a command on the store of a folder. */
+async function command(cwd: string, args: string[], input = '') {
+  const env = { PATH: process.env['PATH'], DATABASE_URI: 'sqlite:app.db' };
+  const child = spawn(process.execPath, [SAAS, 'user', ...args], { cwd, env });
+  const [out, err, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'close'),
+    // Whoever does not read it ends before it is written.
+    child.stdin.on('error', () => {}).end(input),
+  ]);
+  return { code, out, err };
+}
+
+async function usersIn(t: Test, cwd: string) {
+  const store = await openStore(`sqlite:${join(cwd, 'app.db')}`);
+  t.teardown(() => store.close());
+  return userCollection(store);
+}
+
+/** Whether somebody can sign in to a server on the store of a folder. */
+async function canSignIn(t: Test, cwd: string, accounts: [email: string, password: string][]) {
+  const env = { DATABASE_URI: 'sqlite:app.db' };
+  const program = startProgram(t, SAAS, { args: ['-p', '0'], cwd, env });
+  const url = await program.url();
+  const statuses = [];
+  for (const [email, password] of accounts) {
+    const answer = await fetch(`${url}/api/auth/login`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ email, password }),
+    });
+    statuses.push(answer.status);
+  }
+  t.equal(await program.terminate(), 0);
+  return statuses;
+}
+
+t.test('user create: the password comes from standard input, never from an argument', async (t) => {
+  const cwd = temporaryFolder(t);
+  const args = ['create', 'Ada@example.test', '--name', 'Ada', '--verified', '--password-stdin'];
+  const made = await command(cwd, [...args, '--json'], `${PASSWORD}\n`);
+  t.equal(made.code, 0, made.err);
+  t.match(JSON.parse(made.out), { email: 'ada@example.test', name: 'Ada', emailVerified: true, id: /^usr_/ });
+  const others: [args: string[], input: string, code: number, says: RegExp][] = [
+    [args, `${PASSWORD}\n`, 1, /exists already/],
+    [['create', 'b@example.test', '--password-stdin'], 'short', 1, /password must be at least 8/],
+    [['create', 'b@example.test', '--password-stdin'], 'x'.repeat(5000), 1, /too long/],
+    [['create', 'b@example.test'], '', 2, /no terminal .* --password-stdin/],
+    [['create', 'b@example.test', '--password', PASSWORD], '', 2, /'--password'/],
+    [['create', 'b@example.test', PASSWORD], '', 2, /does not take/],
+    [['create'], '', 2, /say <email>/],
+    [['delete'], '', 2, /'user delete' is not a command\. Say one of/],
+    [[], '', 2, /Say one of/],
+  ];
+  await Promise.all(
+    others.map(async ([wrong, input, code, says]) => {
+      t.match(await command(cwd, wrong, input), { code, err: says, out: '' }, wrong.join(' '));
+    }),
+  );
+  t.match(await command(cwd, ['--help']), { code: 0, out: /user import <file\.ndjson>/ });
+  t.same(await canSignIn(t, cwd, [['ada@example.test', PASSWORD]]), [200]);
+});
+
+const HAS_SCRIPT = process.platform === 'linux' && existsSync('/usr/bin/script');
+
+t.test('user create asks on a terminal and shows nothing typed', { skip: !HAS_SCRIPT }, async (t) => {
+  const cwd = temporaryFolder(t);
+  const env = { PATH: process.env['PATH'], DATABASE_URI: 'sqlite:app.db', TERM: 'xterm' };
+  const type = async (answers: string[]) => {
+    const line = `'${process.execPath}' '${SAAS}' user create tty@example.test`;
+    const child = spawn('/usr/bin/script', ['-qec', line, '/dev/null'], { cwd, env });
+    t.teardown(() => child.kill('SIGKILL'));
+    let shown = '';
+    let given = 0;
+    child.stdout.on('data', (chunk) => {
+      shown += chunk;
+      // Each prompt gets its answer once it stands there.
+      const asked = shown.match(/(Password|Again): /g)?.length ?? 0;
+      if (asked > given) child.stdin.write(answers[given++] ?? '\r');
+    });
+    const [code] = await once(child, 'close');
+    return { code, shown };
+  };
+  const [different, made, interrupted] = await Promise.all([
+    type([`${PASSWORD}\r`, `${PASSWORD}?\r`]),
+    type([`${PASSWORD}\r`, `${PASSWORD}\r`]),
+    type(['\x03']),
+  ]);
+  t.match(different, { code: 1, shown: /two different passwords/ });
+  t.match(made, { code: 0, shown: /tty@example\.test is usr_/ });
+  t.notMatch(different.shown + made.shown, /horse/);
+  t.equal(interrupted.code, 130);
+  t.ok((await (await usersIn(t, cwd)).findOne({ email: 'tty@example.test' }))?.passwordHash);
+});
+
+t.test(
+  'user import: bad lines are named, the others imported, and a second run changes nothing',
+  async (t) => {
+    const cwd = temporaryFolder(t);
+    const lines = [
+      `{"email":"Ada@Example.test","name":"Ada","passwordHash":"${BCRYPT}","createdAt":"2024-01-02T03:04:05.123456+02:00"}`,
+      'nonsense',
+      '[]',
+      '{"email":"none@example.test","name":null,"passwordHash":null,"emailVerified":true,"createdAt":1700000000000}',
+      '{"email":"a@example.test","password_hash":"x"}',
+      '',
+      '{"email":"b@example.test","passwordHash":"md5"}',
+      '{"email":"none@example.test","name":"Somebody else"}',
+      `{"email":"long@example.test","name":"${'x'.repeat(20_000)}"}`,
+      '{"email":"c@example.test","createdAt":"yesterday"}',
+      '{"email":"d@example.test","createdAt":"2024-01-02T03:04:05"}',
+      '{"email":"last@example.test"}',
+    ];
+    writeFileSync(join(cwd, 'users.ndjson'), lines.join('\r\n'));
+    const dry = await command(cwd, ['import', 'users.ndjson', '--dry-run', '--json']);
+    t.same(JSON.parse(dry.out), { lines: 11, created: 4, existing: 0, refused: 7, interrupted: false });
+    const users = await usersIn(t, cwd);
+    t.equal(await users.count(), 0, 'a dry run changes nothing');
+
+    const first = await command(cwd, ['import', 'users.ndjson', '--json']);
+    t.equal(first.code, 1);
+    t.same(JSON.parse(first.out), { lines: 11, created: 3, existing: 1, refused: 7, interrupted: false });
+    t.same(first.err.trimEnd().split('\n'), [
+      'line 2: is not JSON',
+      'line 3: is not an object',
+      "line 5: has an unknown field 'password_hash'",
+      'line 7: passwordHash is of no known form, or asks for more work than is accepted',
+      'line 9: is longer than 16 KiB',
+      'line 10: createdAt must be a time that has passed',
+      'line 11: createdAt must be a time that has passed',
+    ]);
+    const ada = await users.findOne({ email: 'ada@example.test' });
+    t.match(ada, { name: 'Ada', emailVerified: false, createdAt: Date.UTC(2024, 0, 2, 1, 4, 5, 123) });
+    const none = await users.findOne({ email: 'none@example.test' });
+    t.match(none, { emailVerified: true, createdAt: 1_700_000_000_000 });
+    t.notOk(none && ('passwordHash' in none || 'name' in none));
+
+    const second = await command(cwd, ['import', '-'], readFileSync(join(cwd, 'users.ndjson'), 'utf8'));
+    t.match(second.out, '11 lines: 0 new, 4 already there, 7 refused.');
+    t.same(await users.findOne({ email: 'ada@example.test' }), ada);
+    t.equal(await users.count(), 3);
+    const clean = await command(cwd, ['import', '-'], '{"email":"last@example.test"}\n');
+    t.match(clean, { code: 0, out: '1 lines: 0 new, 1 already there, 0 refused.', err: '' });
+    t.match(await command(cwd, ['import', 'no-such-file']), {
+      code: 1,
+      err: /there is no file no-such-file/,
+    });
+
+    const accounts: [string, string][] = [
+      ['ada@example.test', `${PASSWORD}!`],
+      ['ada@example.test', PASSWORD],
+      ['ada@example.test', PASSWORD],
+      ['none@example.test', PASSWORD],
+    ];
+    t.same(await canSignIn(t, cwd, accounts), [401, 200, 200, 401]);
+    t.match((await users.findOne({ email: 'ada@example.test' }))?.passwordHash, /^\$argon2id\$/);
+  },
+);
+
+t.test(
+  'an interrupted import ends after what has begun, and the same command imports the rest',
+  async (t) => {
+    const cwd = temporaryFolder(t);
+    const env = { PATH: process.env['PATH'], DATABASE_URI: 'sqlite:app.db' };
+    const child = spawn(process.execPath, [SAAS, 'user', 'import', '-', '--json'], { cwd, env });
+    let [out, err] = ['', ''];
+    child.stdout.on('data', (chunk) => {
+      out += chunk;
+    });
+    // The first 128 lines are done once the bad one among them is reported; the others never come.
+    child.stderr.on('data', (chunk) => {
+      err += chunk;
+      if (err.includes('line 1:') && !child.killed) child.kill('SIGINT');
+    });
+    const lines = Array.from({ length: 300 }, (_, index) =>
+      JSON.stringify({ email: `u${index}@example.test` }),
+    );
+    child.stdin.write(`bad\n${lines.slice(0, 150).join('\n')}\n`);
+    const code = await new Promise((resolve) => child.on('close', resolve));
+    t.equal(code, 130, err);
+    const report = JSON.parse(out);
+    t.match(report, { refused: 1, interrupted: true });
+    t.ok(report.created >= 127 && report.created <= 150, `${report.created}`);
+    const rest = await command(cwd, ['import', '-', '--json'], lines.join('\n'));
+    t.match(JSON.parse(rest.out), { created: 300 - report.created, existing: report.created, refused: 0 });
+  },
+);
+
+/** The block of a guide that begins with these words. */
+function blockOf(guide: string, beginning: string): string {
+  const page = readFileSync(join(ROOT, 'docs', guide), 'utf8');
+  const blocks = [...page.matchAll(/<<'SQL'\n([\s\S]*?)\n *SQL\n/g)].map(([, sql = '']) => sql.trim());
+  const found = blocks.find((sql) => sql.startsWith(beginning));
+  if (found === undefined) throw new Error(`${guide} has no ${beginning}`);
+  return found;
+}
+
+t.test('the guide for Better Auth: its tables, its SQL, its users', async (t) => {
+  const cwd = temporaryFolder(t);
+  // As its own migration makes them, and hashed by its own library.
+  const db = await openDatabase(join(cwd, 'better-auth.db'));
+  db.exec(`
+    create table "user" ("id" text not null primary key, "name" text not null, "email" text not null unique,
+      "emailVerified" integer not null, "image" text, "createdAt" date not null, "updatedAt" date not null);
+    create table "account" ("id" text not null primary key, "accountId" text not null, "providerId" text not null,
+      "userId" text not null references "user" ("id"), "accessToken" text, "password" text,
+      "createdAt" date not null, "updatedAt" date not null);
+    insert into "user" values ('a', 'Ada "the first"', 'ada@example.test', 1, null, '2024-05-06T07:08:09.123Z', '2024-05-06T07:08:09.123Z');
+    insert into "user" values ('b', 'Bob', 'bob@example.test', 0, null, '2024-05-07T07:08:09.123Z', '2024-05-06T07:08:09.123Z');
+    insert into "account" values ('1', 'a', 'credential', 'a', null,
+      'e49cca85615942848bb3776c70c59355:43a6e0549e55d81d8b58057e8f59f8f19b84f77271b51e952986a09dc05cf25a4d66a1281de38329bf0015f9c809bcf939ce6db01fcbca8982de97c65a0c7b9a',
+      '2024-05-06T07:08:09.123Z', '2024-05-06T07:08:09.123Z');
+    insert into "account" values ('2', '4711', 'github', 'b', 'gho_x', null, '2024-05-06', '2024-05-06');
+  `);
+  const rows = db.prepare(blockOf('migrate-better-auth.md', 'select json_object')).all();
+  db.close();
+  const lines = rows.map((row) => Object.values(row as object)[0]);
+  const imported = await command(cwd, ['import', '-'], lines.join('\n'));
+  t.match(imported, { code: 0, out: '2 lines: 2 new, 0 already there, 0 refused.', err: '' });
+  const users = await usersIn(t, cwd);
+  t.match(await users.findOne({ email: 'ada@example.test' }), {
+    name: 'Ada "the first"',
+    emailVerified: true,
+    createdAt: Date.UTC(2024, 4, 6, 7, 8, 9, 123),
+  });
+  t.notOk((await users.findOne({ email: 'bob@example.test' }))?.passwordHash);
+  t.same(await canSignIn(t, cwd, [['ada@example.test', 'pässwörd ﬁne horse']]), [200]);
+});
+
+t.test('the guide for Supabase: the fields it writes are those that are read', async (t) => {
+  const cwd = temporaryFolder(t);
+  const sql = blockOf('migrate-supabase.md', 'select json_build_object');
+  const fields = [...sql.matchAll(/^ *'(\w+)',/gm)].map(([, field]) => field);
+  // As psql -At prints what json_build_object makes.
+  const line = `{"email" : "ada@example.test", "name" : "Ada", "passwordHash" : "${BCRYPT}", "emailVerified" : true, "createdAt" : "2024-01-02T03:04:05.123456+00:00"}`;
+  t.same(fields, Object.keys(JSON.parse(line)));
+  const invited =
+    '{"email" : "eva@example.test", "name" : null, "passwordHash" : null, "emailVerified" : false, "createdAt" : "2024-01-02T03:04:05+00:00"}';
+  const imported = await command(cwd, ['import', '-', '--json'], `${line}\n${invited}\n`);
+  t.match(JSON.parse(imported.out), { created: 2, refused: 0 });
+  t.same(await canSignIn(t, cwd, [['ada@example.test', PASSWORD]]), [200]);
+});
+
+t.test('progress has a rate and an estimate, and only a terminal sees it', async (t) => {
+  let time = 0;
+  const written: string[] = [];
+  const stream = (isTTY: boolean) => ({ isTTY, write: (text: string) => written.push(text) > 0 });
+  const unit = { name: 'users', write: (count: number) => count.toFixed(0) };
+  const progress = createProgress(unit, stream(true) as never, () => time);
+  time = 2000;
+  progress.show(50, 200);
+  progress.show(51, 200);
+  time = 4000;
+  progress.show(200, 200);
+  progress.show(7);
+  time = 8000;
+  progress.show(80);
+  progress.end();
+  t.same(written, [
+    '\r\x1b[K[======                  ] 25 % 50 users, 25/s, 0:06 left',
+    '\r\x1b[K[========================] 100 % 200 users, 50/s',
+    '\r\x1b[K80 users, 10/s',
+    '\r\x1b[K',
+  ]);
+  written.length = 0;
+  const quiet = createProgress(unit, stream(false) as never);
+  quiet.show(1, 2);
+  quiet.end();
+  t.same(written, []);
+});
