@@ -29,10 +29,16 @@ export interface Billing {
    * @throws PAYMENT_PROVIDER_ERROR
    */
   cancelSubscriptions(userId: string): Promise<void>;
-  /** What is stored of a user; `null` before the first purchase. */
-  customerOf(userId: string): Promise<{ customerId: string; createdAt: string } | null>;
+  /** What is stored of a user; the customer is `null` before the first purchase. */
+  recordsOf(userId: string): Promise<BillingRecords>;
   /** Removes it. What the provider knows of them stays there. */
   forget(userId: string): Promise<void>;
+}
+
+export interface BillingRecords {
+  customer: { customerId: string; createdAt: string } | null;
+  subscriptions: Record<string, unknown>[];
+  payments: Record<string, unknown>[];
 }
 
 export interface Order {
@@ -125,9 +131,17 @@ export function createBilling(deps: BillingDependencies): Billing {
       });
     },
 
-    async customerOf(userId) {
-      const customer = await customers.findOne({ id: userId });
-      return customer && { customerId: customer.customerId, createdAt: toTimestamp(customer.createdAt) };
+    async recordsOf(userId) {
+      const [customer, bought, paid] = await Promise.all([
+        customers.findOne({ id: userId }),
+        projector.all(userId),
+        payments.page({ where: { userId }, sort: 'at', desc: true, limit: MOST_PAYMENTS }),
+      ]);
+      return {
+        customer: customer && { customerId: customer.customerId, createdAt: toTimestamp(customer.createdAt) },
+        subscriptions: bought.map(({ rev, lastEvent, ...told }) => told),
+        payments: paid.items.map(({ at, ...told }) => ({ ...told, at: toTimestamp(at) })),
+      };
     },
 
     async forget(userId) {
@@ -140,6 +154,9 @@ export function createBilling(deps: BillingDependencies): Billing {
     },
   };
 }
+
+/** Of those that an export tells of, the newest. */
+const MOST_PAYMENTS = 1000;
 
 const NOT_CANCELLED =
   'The payment provider did not answer as expected. The account is closed, and deleted as soon as the subscription is cancelled.';

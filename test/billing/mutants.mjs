@@ -50,7 +50,7 @@ const mutants = [
     file: 'judge.js',
     text: 'if (isTerminal(stored.status))',
     replacement: 'if (false)',
-    tests: [['subscription', "the specification's body"]],
+    tests: [['subscription', "[110] the specification's body"]],
   },
   {
     name: 'the projection is not written where it looks equal',

@@ -16,7 +16,7 @@ t.test('without a key, checkout and portal answer 401, then 400, then 503', asyn
   }
 });
 
-t.test('checkout sends the customer, the price and addresses below PUBLIC_URL', async (t) => {
+t.test('[99] checkout sends the customer, the price and addresses below PUBLIC_URL', async (t) => {
   const { url, calls } = await provider(t);
   const app = await saasApp(t, {
     paymentSecretKey: KEY,
@@ -70,7 +70,7 @@ t.test('[98] twenty first purchases at once make one customer', async (t) => {
   t.equal(new Set(used).size, 1);
 });
 
-t.test('what is not for sale is 422, and setup needs no price', async (t) => {
+t.test('[97] what is not for sale is 422, and setup needs no price', async (t) => {
   const { url } = await provider(t);
   const open = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: url });
   const { accessToken: token } = await open.signUp();
@@ -112,7 +112,7 @@ t.test('[101] faults of the provider are 502 and tell neither the key nor what i
   }
 });
 
-t.test('a portal needs a customer', async (t) => {
+t.test('[100] a portal needs a customer', async (t) => {
   const { url, calls } = await provider(t);
   const app = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: url });
   const { accessToken: token } = await app.signUp();

@@ -5,7 +5,7 @@ import { isEntitled } from '../../src/billing/entitlement.js';
 import type { Json } from '../../src/billing/snapshot.js';
 import { subscriptionCollection, webhookEventCollection } from '../../src/billing/store.js';
 import { saasBackend } from '../../src/index.js';
-import { type SaasApp, SECRETS, storeOf, testOptions } from '../kit/app.js';
+import { basic, type SaasApp, SECRETS, storeOf, testOptions } from '../kit/app.js';
 import { subscriptionObject } from '../kit/stripe-world.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { backstage, inBackground, invoiceEvent, KEY, shop, subscriptionEvent } from './kit.js';
@@ -73,7 +73,7 @@ t.test('from checkout to the end of a subscription', async (t) => {
   }
 });
 
-t.test("the specification's body changes the status and nothing else", async (t) => {
+t.test("[110] the specification's body changes the status and nothing else", async (t) => {
   const { app, deliver, subscription } = await shop(t, { paymentSecretKey: undefined as never });
   const ada = await app.signUp();
   const object = { id: 'sub_1', status: 'active', metadata: { userId: ada.id }, items: items() };
@@ -520,4 +520,15 @@ t.test("a host's own routes for those who pay", async (t) => {
   });
   t.equal((await get('/any')).body, 'ada@example.test');
   t.equal((await get('/pro')).statusCode, 403);
+});
+
+t.test('[102] events are processed during maintenance', async (t) => {
+  const { app, deliver } = await shop(t);
+  const ada = await app.signUp();
+  const headers = { authorization: basic(), 'x-requested-with': 'test' };
+  const body = { maintenanceMode: true, version: 0 };
+  t.equal((await app.request('PATCH', '/admin/api/settings', { body, headers })).status, 200);
+  t.equal((await app.request('GET', '/api/billing/subscription', { token: ada.accessToken })).status, 503);
+  const object = { id: 'sub_1', status: 'active', metadata: { userId: ada.id }, items: items() };
+  t.equal(await deliver(subscriptionEvent('created', 0, object)), 'processed');
 });
