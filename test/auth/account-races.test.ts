@@ -79,6 +79,16 @@ async function races(t: Test, { call, tokenIn, count, mail }: Race): Promise<voi
     t.same(tally(answers), { 201: 1, EMAIL_TAKEN: MANY - 1 });
   });
 
+  await t.test('[63] refreshes of one token', async (t) => {
+    const { refreshToken } = await signUp('refresh@example.test');
+    const answers = await all(() => call('/auth/refresh', { refreshToken }));
+    t.same(tally(answers), { 200: MANY });
+    const successors = new Set(answers.map(({ body }) => body.data.refreshToken));
+    t.equal(successors.size, 1, 'all get the same successor');
+    const [successor] = [...successors];
+    t.equal((await call('/auth/refresh', { refreshToken: successor })).status, 200, 'which goes on');
+  });
+
   await t.test('[79] resets by one link', async (t) => {
     const [email, before] = ['reset@example.test', await signUp('reset@example.test')];
     await call('/auth/forgot-password', { email });

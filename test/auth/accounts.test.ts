@@ -39,6 +39,12 @@ t.test('registration welcomes, and a verification link is sent on request', asyn
   const link = await app.mail(VERIFY);
   t.strictSame(link.to, [email]);
   t.equal((await app.post('/auth/verify-email', { token: `${link.token}x` })).status, 400);
+  const stored = await userCollection(await storeOf(t, app)).findOne({ id });
+  const [now, end] = [app.clock.now(), stored?.verifyExpiresAt ?? 0];
+  t.ok(Math.abs(end - now - DAY) < 60_000);
+  app.clock.set(end);
+  t.equal((await app.post('/auth/verify-email', { token: link.token })).status, 400, 'a day is over');
+  app.clock.set(now);
   t.equal((await app.post('/auth/verify-email', { token: link.token })).status, 200);
   t.match(await app.post('/auth/verify-email', { token: link.token }), {
     status: 400,

@@ -227,6 +227,14 @@ t.test(
       );
     holds(t, await explore({ setup, actors: [reset, endOthers, change], check: strangersAreOut }));
 
+    const endAll = (store: Store) =>
+      serviceOn(store, 'all').logout({ refreshToken: `${ADA} ses_${ADA} first`, scope: 'global' }, ORIGIN);
+    const check = async (store: Store) => {
+      const alive = await aliveSessions(store);
+      insist(alive.length === 0, `alive after all have ended: ${alive}`);
+    };
+    holds(t, await explore({ setup, actors: [endAll, change], check }));
+
     const careless = (store: Store) => {
       const users = userCollection(store);
       const updateOne: typeof users.updateOne = ({ sessionEpoch: _, ...where }, what) =>

@@ -1,5 +1,6 @@
+import { setImmediate } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { type Answer, PASSWORD, parseJson, testOptions } from '../kit/app.js';
+import { type Answer, basic, PASSWORD, parseJson, testOptions } from '../kit/app.js';
 import { compiled, type Program, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
@@ -52,6 +53,24 @@ t.test('four processes on one file', async (t) => {
     t.same(await spread(urls, PROCESSES, (url) => me(url, accessToken)), [200, 200, 200, 200]);
     t.equal((await post(`${url}/api/auth/logout`, { refreshToken, scope: 'global' })).status, 200);
     t.same(await spread(urls, PROCESSES, (url) => me(url, accessToken)), [401, 401, 401, 401]);
+  });
+
+  await t.test('follow the settings of one of them', async (t) => {
+    const admin = { authorization: basic(), 'x-requested-with': 'test', 'content-type': 'application/json' };
+    const close = async (maintenanceMode: boolean, version: number) => {
+      const body = JSON.stringify({ maintenanceMode, version });
+      const { status } = await fetch(`${url}/admin/api/settings`, { method: 'PATCH', headers: admin, body });
+      t.equal(status, 200);
+    };
+    const isClosed = async (url: string) => (await me(url, 'nobody')) === 503;
+    for (const [isOn, version] of [
+      [true, 0],
+      [false, 1],
+    ] as const) {
+      await close(isOn, version);
+      // How soon is tested with a clock of our own; here, that they do.
+      for (const url of urls) while ((await isClosed(url)) !== isOn) await setImmediate();
+    }
   });
 
   await t.test('lose no session to a kill', async (t) => {

@@ -162,9 +162,21 @@ t.test('a change holds in every process within two seconds', async (t) => {
   const here = await saasApp(t, { folder });
   const there = await saasApp(t, { folder, clock: here.clock, random: countedRandom('there') });
   const nameThere = async () => (await there.request('GET', '/api/settings/public')).body.data.siteName;
+  const registerThere = async (email: string) =>
+    (await there.request('POST', '/api/auth/register', { body: { email, password: PASSWORD } })).status;
+  const set = async (settings: object, version: number) => {
+    const body = { ...settings, version };
+    t.equal((await here.request('PATCH', '/admin/api/settings', { body, headers: ADMIN })).status, 200);
+    here.clock.advance(1999);
+  };
   t.equal(await nameThere(), 'SaaS');
-  const body = { siteName: 'Umbrella', version: 0 };
-  await here.request('PATCH', '/admin/api/settings', { body, headers: ADMIN });
-  here.clock.advance(1999);
+  t.equal(await registerThere('before@example.test'), 201);
+  await set({ siteName: 'Umbrella' }, 0);
   t.equal(await nameThere(), 'Umbrella');
+  await set({ allowRegistration: false }, 1);
+  t.equal(await registerThere('closed@example.test'), 403);
+  await set({ allowRegistration: true, maintenanceMode: true }, 2);
+  t.equal(await registerThere('maintenance@example.test'), 503);
+  await set({ maintenanceMode: false }, 3);
+  t.equal(await registerThere('after@example.test'), 201);
 });
