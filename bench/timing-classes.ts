@@ -1,13 +1,16 @@
 /** What an outsider must not tell apart by time: on each row, requests that are refused for different reasons. */
+import { join } from 'node:path';
+import { principalCollection } from '../src/provisioning/store.js';
+import { openStore } from '../src/storage/open.js';
 import { basic, CALLBACK, create } from './idp-rows.js';
 import type { Lab } from './lab.js';
 import { request } from './load.js';
 
-/** Requests of each class are made anew each time; `expected` is the status that all of them get. */
+/** Requests of each class are made anew each time; `expected` is the status that all of them get, or what they may get. */
 export interface TimingRow {
   name: string;
   url: string;
-  expected: number;
+  expected: number | readonly number[];
   classes: Record<string, () => string>;
 }
 
@@ -25,6 +28,7 @@ export const TIMING_ROWS: Record<string, (lab: Lab) => Promise<TimingRow[]>> = {
   forgot,
   register,
   basic: basicLogin,
+  links,
 };
 
 async function login(lab: Lab): Promise<TimingRow[]> {
@@ -117,6 +121,50 @@ async function basicLogin(lab: Lab): Promise<TimingRow[]> {
     },
   });
   return [row('Basic at /authorize, chosen shape', WRONG), row('Basic at /authorize, agp_ shape', FORGED)];
+}
+
+/**
+ * Used and expired links are told from unknown ones by their status. What time could tell beyond that is whether there
+ * is a principal whose identifier, of 80 random bits, the link begins with.
+ */
+async function links(lab: Lab): Promise<TimingRow[]> {
+  const file = join(lab.folder(), 'idp.db');
+  const { url } = await lab.unbound('idp', 'links', file);
+  const invite = async (number: number): Promise<string> => {
+    const { invite_url: link = '' } = await create(url, 'invites', {
+      handle: `invited-${number}@example.com`,
+    });
+    return new URL(link).pathname;
+  };
+  const paths = await times(2 * ACCOUNTS, invite);
+  const [used, expired] = [paths.slice(0, ACCOUNTS), paths.slice(ACCOUNTS)];
+  for (const path of used) await post(url + path, { password: PASSWORD });
+  const store = await openStore(`sqlite:${file}`);
+  for (const path of expired) {
+    const id = `u_${path.slice('/invite/'.length, -43)}`;
+    await principalCollection(store).updateOne({ id }, { set: { linkExpiresAt: 1 } });
+  }
+  await store.close();
+  const forged = expired.map((path) => `${path.slice(0, -43)}${'x'.repeat(43)}`);
+  const unknown = forged.map((path) => path.replace(/.{8}x{43}$/, `00000000${'x'.repeat(43)}`));
+  const classes = { unknown, 'of another secret': forged, used, expired };
+  const body = JSON.stringify({ password: PASSWORD });
+  const row = (method: 'GET' | 'POST'): TimingRow => ({
+    name: `${method} /invite/:token`,
+    url,
+    expected: [404, 410],
+    classes: Object.fromEntries(
+      Object.entries(classes).map(([name, ofClass]) => [
+        name,
+        inTurn(
+          ofClass.map((path) =>
+            method === 'GET' ? request('GET', path) : request('POST', path, JSON_BODY, body),
+          ),
+        ),
+      ]),
+    ),
+  });
+  return [row('GET'), row('POST')];
 }
 
 function inTurn(requests: string[]): () => string {

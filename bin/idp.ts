@@ -10,6 +10,11 @@ the .env.example of this package lists them. With NODE_ENV=production nothing is
   groups: {
     serve: () => import('./commands/serve.js'),
     backup: () => import('./commands/backup.js'),
+    client: () => import('./commands/client.js'),
+    agent: () => import('./commands/agent.js'),
+    invite: () => import('./commands/invite.js'),
+    principal: () => import('./commands/principal.js'),
+    login: () => import('./commands/login.js'),
     doctor: () => import('./commands/doctor.js'),
   },
   storeVariable: 'IDP_DATABASE_URI',

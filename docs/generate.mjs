@@ -108,8 +108,9 @@ Every route of both servers and who may call it: the whole of what is exposed.
 ${await routeTable(createServer({ ...shared, ...saas }))}
 ## idp
 
-\`admin\` wants \`IDP_ADMIN_TOKEN\` as \`Authorization: Bearer\`, \`signup\` that sign-up is open, \`client\` the credentials
-of a registered client, \`bearer\` an access token of this provider.
+\`admin\` wants \`IDP_ADMIN_TOKEN\` as \`Authorization: Bearer\`, \`inviter\` the same or, where it is set,
+\`IDP_INVITE_TOKEN\` instead, \`signup\` that sign-up is open, \`client\` the credentials of a registered client,
+\`agent\` those of an agent as HTTP Basic, \`bearer\` an access token of this provider.
 
 ${await routeTable(createIdentityServer({ ...shared, ...idp }))}`;
 }

@@ -83,6 +83,9 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
         `IDP_PUBLIC_URL must end with the prefix ${prefix}: the issuer is the address of the provider.`,
       );
     }
+    if (values.inviteToken !== undefined && values.inviteToken === values.adminToken) {
+      report.refuse('IDP_INVITE_TOKEN must differ from IDP_ADMIN_TOKEN, or it keeps nobody from inviting.');
+    }
     const seeds = [values.ed25519Seed, values.ed25519SeedNext, values.ed25519SeedPrevious];
     const used = seeds.flatMap((seed) => seed?.toLowerCase() ?? []);
     if (new Set(used).size < used.length) {

@@ -16,9 +16,12 @@ import { createTokenService } from './oidc/tokens.js';
 import { createAudit } from './ops/audit.js';
 import { healthPlugin } from './ops/health.js';
 import { type Attempt, atMost, createThrottle, MINUTE } from './ops/throttle.js';
+import { createClients } from './provisioning/clients.js';
+import { createDirectory } from './provisioning/directory.js';
 import { adminGuard, signupGuard } from './provisioning/guards.js';
+import { createLinks } from './provisioning/links.js';
 import { provisioningPlugin } from './provisioning/plugin.js';
-import { createClients, createPrincipals } from './provisioning/service.js';
+import { createPrincipals } from './provisioning/principals.js';
 import { clientCollection, principalCollection } from './provisioning/store.js';
 import type { Store } from './storage/collection.js';
 import { openStore } from './storage/open.js';
@@ -38,7 +41,7 @@ declare module 'fastify' {
   }
 }
 
-/** The client proves itself in the body as often as in the header, so its endpoint judges it and no guard. */
+/** Clients and agents prove themselves in the body as often as in the header, or by a password, so their endpoints judge them. */
 const judgedByEndpoint: Guard = async () => {};
 
 /** Wrong passwords and client secrets from one address block, however they are presented. */
@@ -83,13 +86,11 @@ export async function mountIdp(
   });
   const attempt: Attempt = (guess, evaluate) =>
     throttle.attempt({ ...guess, perAddress: FAILURES }, evaluate);
-  const principals = createPrincipals(principalCollection(store), {
-    ...tools,
-    passwords,
-    passwordPolicy: createPasswordPolicy(config.production, (message) => fastify.log.warn(message)),
-    throttle,
-    attempt,
-  });
+  const passwordPolicy = createPasswordPolicy(config.production, (message) => fastify.log.warn(message));
+  const people = principalCollection(store);
+  const hashing = { passwords, passwordPolicy, throttle };
+  const principals = createPrincipals(people, { ...tools, ...hashing, attempt });
+  const links = createLinks(people, { ...tools, ...hashing, issuer });
   const clients = createClients(clientCollection(store), {
     ...tools,
     allowHttp: !config.production,
@@ -115,9 +116,11 @@ export async function mountIdp(
     prefix,
     guards: {
       admin: adminGuard(values.adminToken, { audit, throttle }),
+      inviter: adminGuard(values.inviteToken ?? values.adminToken, { audit, throttle }),
       signup: signupGuard(values.disableSignup),
       client: judgedByEndpoint,
       bearer: judgedByEndpoint,
+      agent: judgedByEndpoint,
     },
     renderError: renderIdpError,
     bodyLimit: 16 * 1024,
@@ -127,7 +130,14 @@ export async function mountIdp(
   };
   const prepare = (headers: Record<string, string>) => preparedAnswer(rules, headers);
   await openScope(fastify, rules, async (scope) => {
-    await scope.register(provisioningPlugin, { principals, clients });
+    await scope.register(provisioningPlugin, {
+      principals,
+      links,
+      clients,
+      principalDirectory: createDirectory(people, tools),
+      issuer,
+      isSignupOpen: !values.disableSignup,
+    });
     await scope.register(oidcPlugin, {
       authorization,
       directory,

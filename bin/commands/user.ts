@@ -1,11 +1,11 @@
 import { createReadStream, type ReadStream, statSync } from 'node:fs';
 import { addAbortSignal } from 'node:stream';
-import type { AppError } from '../../src/kernel/errors.js';
 import { openUserAdministration, type UserAdministration } from '../../src/user-administration.js';
 import { type Call, type Command, UsageError } from '../command.js';
 import { askPassword, readPassword } from '../password.js';
 import { createProgress } from '../progress.js';
-import { complain, fail, say, sentences } from '../terminal.js';
+import { withStore } from '../store/with-store.js';
+import { complain, fail, say } from '../terminal.js';
 
 const create: Command = {
   name: 'user create',
@@ -99,22 +99,6 @@ function openInput(file: string): { input: ReadStream | typeof process.stdin; by
   return { input: createReadStream(file), bytes: state.isFile() ? state.size : undefined };
 }
 
-async function withUsers(
-  { program: { name, storeVariable } }: Call,
-  work: (users: UserAdministration) => Promise<void>,
-): Promise<void> {
-  let users: UserAdministration | undefined;
-  try {
-    users = await openUserAdministration(complain);
-    await work(users);
-  } catch (error) {
-    const { name: kind, details = [], message } = error as AppError & { remedy?: string };
-    if (kind === 'StoreUnavailable') {
-      fail(1, `${name} cannot use the store that ${storeVariable} names: ${sentences(error as Error)}`);
-    }
-    if (kind !== 'AppError') throw error;
-    fail(1, [message, ...details.map(({ path, message: reason }) => `  ${path} ${reason}`)].join('\n'));
-  } finally {
-    await users?.close();
-  }
+function withUsers(call: Call, work: (users: UserAdministration) => Promise<void>): Promise<void> {
+  return withStore(call, () => openUserAdministration(complain), work);
 }

@@ -40,7 +40,11 @@ export async function authenticateClient(
   const proven = await attempt(guess, async () => {
     const client = clientId ? await directory.findClient(clientId) : null;
     const isPublic = client !== null && client.secretHash === undefined;
-    const isRight = secret === undefined ? isPublic : isSecretOf(secret, client?.secretHash ?? NOBODY);
+    const isRight =
+      secret === undefined
+        ? isPublic
+        : isSecretOf(secret, client?.secretHash ?? NOBODY) ||
+          isSecretOf(secret, client?.previousSecretHash ?? NOBODY);
     return isRight ? client : null;
   });
   if (!proven) throw refuse();

@@ -7,6 +7,8 @@ export interface Principal {
   handle: string;
   kind: 'agent' | 'human';
   name?: string;
+  /** What was given out under another one is worth nothing any more. */
+  epoch?: number;
   updatedAt: number;
 }
 
@@ -16,6 +18,8 @@ export interface Client {
   redirectUris: readonly string[];
   /** Absent for public clients. */
   secretHash?: string;
+  /** While it is valid: the one before. */
+  previousSecretHash?: string;
   principalKinds: readonly ('agent' | 'human')[];
 }
 

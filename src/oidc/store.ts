@@ -11,6 +11,8 @@ export interface GrantDocument {
   codeHash: string;
   clientId: string;
   sub: string;
+  /** Of the principal when it signed in. */
+  epoch?: number;
   redirectUri: string;
   /** Separated by spaces. */
   scope: string;

@@ -72,7 +72,7 @@ export function createTokenService(deps: TokenDependencies): TokenService {
       if (grant.redirectUri !== redirectUri || !isVerified(grant.challenge, verifier)) {
         throw oidcErrors.invalid_grant();
       }
-      const principal = await directory.findPrincipal(grant.sub);
+      const principal = await ownerOf(grant);
       if (!principal) throw oidcErrors.invalid_grant();
 
       const accessToken = newAccessToken(grant.id, random);
@@ -106,11 +106,17 @@ export function createTokenService(deps: TokenDependencies): TokenService {
         isSecretOf(accessToken, grant.accessHash) &&
         grant.revokedAt === undefined &&
         (grant.accessExpiresAt ?? 0) > clock.now();
-      const principal = isAlive ? await directory.findPrincipal(grant.sub) : null;
+      const principal = isAlive ? await ownerOf(grant) : null;
       if (!grant || !principal) throw oidcErrors.invalid_token();
       return principalClaims(principal, grant.scope);
     },
   };
+
+  /** The principal of a grant, unless it has been locked out or has new credentials since. */
+  async function ownerOf({ sub, epoch }: GrantDocument): Promise<Principal | null> {
+    const principal = await directory.findPrincipal(sub);
+    return principal?.epoch === epoch ? principal : null;
+  }
 
   /** A code that comes twice was stolen from one of the two (RFC 6749 §4.1.2): what it bought is dead, too. */
   async function punishReplay(grantId: string, ip: string): Promise<void> {

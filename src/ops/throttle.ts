@@ -8,7 +8,7 @@ import { atMost, createCounters, type Limit, MINUTE } from './throttle-counters.
 import { createGuesses, type Guess } from './throttle-guesses.js';
 import { createRequestCount } from './throttle-requests.js';
 
-export { atMost, HOUR, type Limit, MINUTE } from './throttle-counters.js';
+export { atMost, DAY, HOUR, type Limit, MINUTE } from './throttle-counters.js';
 
 /** Everything that is refused with 429 because it comes too often. */
 export interface Throttle {

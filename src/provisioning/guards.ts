@@ -4,7 +4,7 @@ import { type Guard, originOf } from '../kernel/http.js';
 import { secretsEqual } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import type { Throttle } from '../ops/throttle.js';
-import { provisioningErrors } from './service.js';
+import { provisioningErrors } from './errors.js';
 
 export const adminTokenErrors = defineErrors({
   invalid_token: [401, 'The administrator token is wrong.'],

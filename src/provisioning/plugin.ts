@@ -1,5 +1,15 @@
+import type { FastifyRequest } from 'fastify';
+import { parseBasic } from '../kernel/authorization.js';
+import { isBrowser } from '../kernel/browser.js';
 import { access, originOf, type Scope } from '../kernel/http.js';
 import { toTimestamp } from '../kernel/schemas.js';
+import type { Clients } from './clients.js';
+import { provisioningErrors } from './errors.js';
+import { type GuidePluginOptions, guidePlugin } from './guide.js';
+import { linkPagePlugin } from './link-page.js';
+import type { Links } from './links.js';
+import { type OperatorPluginOptions, operatorPlugin } from './operator.js';
+import type { Principals } from './principals.js';
 import {
   AccountBody,
   AgentAnswer,
@@ -8,22 +18,25 @@ import {
   ClientBody,
   ClientList,
   ClientQuery,
+  InviteAnswer,
+  InviteBody,
   KINDS,
   PrincipalAnswer,
+  RotationAnswer,
 } from './schemas.js';
-import type { Clients, Principals } from './service.js';
-import type { ClientDocument, PrincipalDocument } from './store.js';
+import type { PrincipalDocument } from './store.js';
+import { clientView, principalView } from './views.js';
 
-export interface ProvisioningPluginOptions {
+export interface ProvisioningPluginOptions extends OperatorPluginOptions, GuidePluginOptions {
   principals: Principals;
+  links: Links;
   clients: Clients;
 }
 
 /** How principals and clients come into being. */
-export async function provisioningPlugin(
-  scope: Scope,
-  { principals, clients }: ProvisioningPluginOptions,
-): Promise<void> {
+export async function provisioningPlugin(scope: Scope, options: ProvisioningPluginOptions): Promise<void> {
+  const { principals, links, clients } = options;
+
   scope.post(
     '/v1/accounts',
     { config: access('signup'), schema: { body: AccountBody, response: { 201: PrincipalAnswer } } },
@@ -39,6 +52,32 @@ export async function provisioningPlugin(
     async (request, reply) => {
       const { agent, password } = await principals.mintAgent(request.body, originOf(request));
       return reply.code(201).send({ ...principalView(agent), password });
+    },
+  );
+
+  scope.post(
+    '/v1/agents/self/rotate',
+    { config: access('agent'), schema: { response: { 200: RotationAnswer } } },
+    async (request) => {
+      const agent = await authenticateAgent(request, principals);
+      // Lost to another rotation: what was presented is the old password by now.
+      const password = await principals.rotate(agent, originOf(request));
+      if (password === null) throw wrongCredentials();
+      return { sub: agent.id, handle: agent.handle, password };
+    },
+  );
+
+  scope.post(
+    '/v1/invites',
+    { config: access('inviter'), schema: { body: InviteBody, response: { 201: InviteAnswer } } },
+    async (request, reply) => {
+      const { principal, url, expiresAt, days } = await links.invite(request.body, originOf(request));
+      return reply.code(201).send({
+        handle: principal.handle,
+        invite_url: url,
+        expires_at: toTimestamp(expiresAt),
+        days,
+      });
     },
   );
 
@@ -69,20 +108,33 @@ export async function provisioningPlugin(
       return { clients: items.map(clientView), next };
     },
   );
+
+  await scope.register(operatorPlugin, options);
+  await scope.register(linkPagePlugin, options);
+  await scope.register(guidePlugin, options);
 }
 
-function principalView({ id, handle, kind, name, createdAt }: PrincipalDocument) {
-  return { sub: id, handle, kind, name: name ?? '', created_at: toTimestamp(createdAt) };
-}
+const wrongCredentials = () =>
+  provisioningErrors.invalid_credentials({
+    headers: { 'www-authenticate': 'Basic realm="idp", charset="UTF-8"' },
+  });
 
-function clientView(client: ClientDocument) {
-  return {
-    client_id: client.id,
-    client_name: client.name,
-    redirect_uris: client.redirectUris,
-    post_logout_redirect_uris: client.postLogoutRedirectUris,
-    public: client.secretHash === undefined,
-    principal_kinds: client.principalKinds,
-    created_at: toTimestamp(client.createdAt),
-  };
+/** The agent of a request with HTTP Basic. @throws browser_basic, invalid_credentials, RATE_LIMITED, OVERLOADED */
+async function authenticateAgent(
+  request: FastifyRequest,
+  principals: Pick<Principals, 'authenticate'>,
+): Promise<PrincipalDocument> {
+  const { headers } = request;
+  if (isBrowser(headers)) throw provisioningErrors.browser_basic();
+  const credentials = parseBasic(headers.authorization ?? '');
+  const agent =
+    credentials &&
+    (await principals.authenticate(
+      credentials.username,
+      credentials.password,
+      originOf(request),
+      ({ kind }) => kind === 'agent',
+    ));
+  if (!agent) throw wrongCredentials();
+  return agent;
 }

@@ -20,6 +20,12 @@ export const provisioningOptions = {
     generate: newToken,
     safe: (token) => secretWeakness(token ?? '', 32),
   }),
+  inviteToken: option(Type.Optional(Type.String()), {
+    env: 'IDP_INVITE_TOKEN',
+    doc: 'When set, it alone may invite people: whoever steals IDP_ADMIN_TOKEN then makes agents only.',
+    secret: true,
+    safe: (token) => secretWeakness(token ?? '', 32),
+  }),
 };
 
 export const KINDS = ['agent', 'human'] as const;
@@ -48,6 +54,25 @@ export const AgentBody = Type.Object(
   { additionalProperties: false },
 );
 
+/** `days`, `kind` and `password` are read as they come, too. */
+export const InviteBody = Type.Object(
+  {
+    handle: Handle,
+    name: Type.Optional(DisplayName),
+    days: Type.Optional(Type.Unknown()),
+    kind: Type.Optional(Type.Unknown()),
+    password: Type.Optional(Type.Unknown()),
+  },
+  { additionalProperties: false },
+);
+
+export const InviteAnswer = Type.Object({
+  handle: Type.String(),
+  invite_url: Type.String({ description: 'Shown once. It works once.' }),
+  expires_at: Timestamp,
+  days: Type.Integer(),
+});
+
 const principal = {
   sub: Type.String(),
   handle: Type.String(),
@@ -62,6 +87,41 @@ export const AgentAnswer = Type.Object({
   ...principal,
   password: Type.String({ description: 'Shown once. Nobody can learn it later.' }),
 });
+
+export const RotationAnswer = Type.Pick(AgentAnswer, ['sub', 'handle', 'password']);
+
+/** As the operator sees it. */
+export const PrincipalView = Type.Object({
+  ...principal,
+  state: Type.Enum(['invited', 'active', 'disabled', 'deleted']),
+  updated_at: Timestamp,
+  invite_expires_at: Type.Optional(Timestamp),
+});
+
+export const PrincipalParameters = Type.Object({ sub: Type.String({ maxLength: 64 }) });
+
+const After = Type.Optional(Type.String({ maxLength: 1024 }));
+
+export const PrincipalQuery = Type.Object({
+  prefix: Type.Optional(Type.String({ minLength: 1, maxLength: 254, pattern: '^[^\\p{C}\\p{Z}:]+$' })),
+  after: After,
+});
+
+export const PrincipalList = Type.Object({
+  principals: Type.Array(PrincipalView),
+  next: Type.Union([Type.String(), Type.Null()]),
+});
+
+/** What a person sends from the page behind a link. */
+export const LinkBody = Type.Object(
+  {
+    password: Type.String({ maxLength: 4096 }),
+    password_confirm: Type.Optional(Type.String({ maxLength: 4096 })),
+  },
+  { additionalProperties: false },
+);
+
+export const LinkParameters = Type.Object({ token: Type.String() });
 
 const Uri = Type.String({ minLength: 1, maxLength: 2048 });
 const Uris = Type.Array(Uri, { minItems: 1, maxItems: 50 });
@@ -86,6 +146,7 @@ const client = {
   post_logout_redirect_uris: Type.Array(Type.String()),
   public: Type.Boolean(),
   principal_kinds: Kinds,
+  trusted: Type.Boolean(),
   created_at: Timestamp,
 };
 
@@ -94,7 +155,7 @@ export const ClientAnswer = Type.Object({
   client_secret: Type.Optional(Type.String({ description: 'Shown once, to confidential clients.' })),
 });
 
-export const ClientQuery = Type.Object({ after: Type.Optional(Type.String({ maxLength: 1024 })) });
+export const ClientQuery = Type.Object({ after: After });
 
 export const ClientList = Type.Object({
   clients: Type.Array(Type.Object(client)),

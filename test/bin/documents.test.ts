@@ -11,6 +11,21 @@ import { temporaryFolder } from '../kit/tmp.js';
 const ROOT = join(compiled('.'), '..');
 const run = promisify(execFile);
 
+/** The blocks of commands in a page, or in what is below one of its headings. */
+function commandsIn(page: string, heading?: string): string {
+  const text = readFileSync(join(ROOT, page), 'utf8');
+  const section = heading === undefined ? text : (text.split(`## ${heading}\n`)[1]?.split('\n## ')[0] ?? '');
+  const blocks = [...section.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block]) => block);
+  if (blocks.length === 0) throw new Error(`there are no commands in ${page}, ${heading}`);
+  return `set -e\n${blocks.join('\n')}`;
+}
+
+/** What they print, when somebody pastes them into a shell. */
+async function paste(commands: string, env: Record<string, string> = {}, cwd?: string): Promise<string> {
+  const options = { env: { PATH: process.env['PATH'], ...env }, ...(cwd !== undefined && { cwd }) };
+  return (await run('sh', ['-c', commands], options)).stdout;
+}
+
 t.test('the generated pages are what the code says', async (t) => {
   await t.resolves(run(process.execPath, [join(ROOT, 'docs/generate.mjs'), '--check']));
 });
@@ -56,22 +71,11 @@ t.test('the examples run', async (t) => {
 });
 
 t.test('the commands of the README work as they stand', async (t) => {
-  const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
-  /** The commands below a heading, told where the program listens. */
-  const commandsOf = (heading: string, address: string, url: string) => {
-    const section = readme.split(`## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
-    const blocks = [...section.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block]) => block);
-    t.ok(blocks.length > 0, heading);
-    return `set -e\n${blocks.join('\n').replace(address, url)}`;
-  };
-  const paste = async (commands: string, env: Record<string, string> = {}) => {
-    const { stdout } = await run('sh', ['-c', commands], { env: { PATH: process.env['PATH'], ...env } });
-    return stdout;
-  };
-
   const options = { cwd: temporaryFolder(t), args: ['-p', '0'] };
   const saas = await startProgram(t, compiled('bin/saas-backend.js'), options).url();
-  const me = await paste(commandsOf('Sign a user in', 'http://localhost:3000/api', `${saas}/api`));
+  const me = await paste(
+    commandsIn('README.md', 'Sign a user in').replace('http://localhost:3000/api', `${saas}/api`),
+  );
   t.match(me, /"session":\{/);
 
   const adminToken = 'the-token-of-the-administrator-of-this-test';
@@ -80,7 +84,58 @@ t.test('the commands of the README work as they stand', async (t) => {
     args: ['serve', '-port', '0'],
     env: { IDP_ADMIN_TOKEN: adminToken },
   }).url();
-  const commands = commandsOf('Sign an agent in', 'http://localhost:8080', idp);
+  const commands = commandsIn('README.md', 'Sign an agent in').replace('http://localhost:8080', idp);
   const tokens = JSON.parse(await paste(commands, { IDP_ADMIN_TOKEN: adminToken }));
   t.match(tokens, { token_type: 'Bearer', id_token: /^[\w-]+\.[\w-]+\.[\w-]+$/ });
+});
+
+t.test('the commands of docs/agents.md work as they stand', async (t) => {
+  const cwd = temporaryFolder(t);
+  const idp = await startProgram(t, compiled('bin/idp.js'), { cwd, args: ['serve', '-port', '0'] }).url();
+  const issuer = idp.replace('127.0.0.1', 'localhost');
+  const commands = commandsIn('docs/agents.md')
+    .replace('http://localhost:8080', issuer)
+    .replaceAll('npx idp', `${process.execPath} ${compiled('bin/idp.js')}`);
+  const printed = await paste(commands, {}, cwd);
+  t.match(printed, /"preferred_username":"courier@agents\.example"/, 'userinfo');
+  t.match(printed, /\}eyJ[\w-]+\.[\w-]+\.[\w-]+\n/, 'an id_token');
+  t.match(printed, /"password":"agp_[\w-]{43}"/, 'a new password');
+  t.match(printed, /courier@agents\.example +agent +disabled/);
+});
+
+t.test('what /llms.txt says works, at this very issuer', async (t) => {
+  const cwd = temporaryFolder(t);
+  const adminToken = 'the-token-of-the-administrator-of-this-test';
+  const env = { IDP_ADMIN_TOKEN: adminToken };
+  const args = ['serve', '-port', '0'];
+  const url = await startProgram(t, compiled('bin/idp.js'), { cwd, args, env }).url();
+  const answer = await fetch(`${url}/llms.txt`);
+  t.equal(answer.headers.get('content-type'), 'text/plain; charset=utf-8');
+  const guide = await answer.text();
+  t.match(guide, url.replace('127.0.0.1', 'localhost'));
+  const commands = [...guide.matchAll(/(?:^ {4}.*\n)+/gm)].map(([block]) => block);
+  t.equal(commands.length, 4);
+  const redirectUri = 'https://app.example/callback';
+  const made = await fetch(`${url}/v1/clients`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${adminToken}` },
+    body: JSON.stringify({ redirect_uris: redirectUri }),
+  });
+  const client = (await made.json()) as { client_id: string; client_secret: string };
+  const [register = '', authorize = '', token = '', rotate = ''] = commands.map((command) =>
+    command
+      .replace('CLIENT_ID', client.client_id)
+      .replace('CLIENT_SECRET', client.client_secret)
+      .replace('REDIRECT_URI', redirectUri)
+      .replace('HANDLE', 'you@agents.example')
+      .replace('PASSWORD', 'at least eight bytes, not a common one'),
+  );
+  t.match(JSON.parse(await paste(register)), { kind: 'agent' });
+  const code = new URL(await paste(authorize)).searchParams.get('code') ?? '';
+  t.match(JSON.parse(await paste(token.replace('code=CODE', `code=${code}`))), { id_token: /\./ });
+  t.match(JSON.parse(await paste(rotate)), { password: /^agp_/ });
+
+  const listed = [...guide.matchAll(/^- (\S+):\/\/[^/]+(\/[^:,]*)/gm)].map(([, , path]) => path as string);
+  const routes = readFileSync(join(ROOT, 'docs/routes.md'), 'utf8');
+  t.ok(listed.length > 5 && listed.every((path) => routes.includes(`\`${path}\``)), 'what it lists is there');
 });

@@ -39,7 +39,12 @@ export function compiled(path: string): string {
 
 /** Starts `node <script>`; the process never outlives the test. */
 export function startProgram(t: Test, script: string, options: ProgramOptions = {}): Program {
-  const child = spawn(process.execPath, [script, ...(options.args ?? [])], {
+  return startCommand(t, process.execPath, { ...options, args: [script, ...(options.args ?? [])] });
+}
+
+/** Starts any program; the process never outlives the test. */
+export function startCommand(t: Test, command: string, options: ProgramOptions = {}): Program {
+  const child = spawn(command, [...(options.args ?? [])], {
     cwd: options.cwd,
     env: { PATH: process.env['PATH'], ...options.env },
     stdio: ['ignore', 'pipe', 'pipe'],

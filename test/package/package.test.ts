@@ -1,9 +1,11 @@
 import { execFile } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { startProgram } from '../kit/process.js';
+import { compiled, startCommand, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { loadBetterAuth, oauth4webapi, openidClient, REDIRECT_URIS, type Registration } from './clients.js';
 import { createConsumer } from './consumer.js';
@@ -32,6 +34,15 @@ async function refusalOf(signIn: Promise<unknown>): Promise<string> {
     error = error.cause;
   }
   return reasons.join(': ');
+}
+
+/** Ports that nobody listens at. */
+async function freePorts(count: number): Promise<number[]> {
+  const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
+  await Promise.all(servers.map((server) => once(server, 'listening')));
+  const ports = servers.map((server) => (server.address() as AddressInfo).port);
+  await Promise.all(servers.map((server) => once(server.close(), 'close')));
+  return ports;
 }
 
 t.test('the package holds what runs and nothing else', async (t) => {
@@ -150,4 +161,35 @@ t.test('idp signs an agent in at real clients, which refuse a foreign key', asyn
     t.match(await refusalOf(signIn(registration)), /signature|better-auth refused/, `${name} refuses`);
   }
   t.equal(await idp.terminate(), 0);
+});
+
+t.test('docs/broker.md leads from nothing to an agent at an application', async (t) => {
+  const text = readFileSync(join(compiled('.'), '../docs/broker.md'), 'utf8');
+  const [ports, cwd] = [await freePorts(2), consumer.folder];
+  const blocks = [...text.matchAll(/```(?:sh|js)\n([\s\S]*?)```/g)].map(([, block = '']) =>
+    block.replaceAll('8080', String(ports[0])).replaceAll(/(localhost:|listen\()3000/g, `$1${ports[1]}`),
+  );
+  const [install = '', register = '', app = '', start = '', mint = '', signIn = '', invite = ''] = blocks;
+  const [installs = '', serves = ''] = install.trim().split('\n');
+  t.equal(installs, 'npm i saas-backend better-auth', 'which has been done');
+  const env = { HOME: cwd, IDP_PUBLIC_URL: `http://localhost:${ports[0]}` };
+  /** Ends with the server it is, and not only with the shell around it. */
+  const inShell = (command: string) => [
+    '-c',
+    `exec ${command.trim().replace(/^npx /, 'node_modules/.bin/')}`,
+  ];
+  await startCommand(t, 'sh', { cwd, env, args: inShell(serves) }).url();
+  const sh = async (commands: string) => {
+    const options = { cwd, env: { PATH: process.env['PATH'], ...env } };
+    return (await run('sh', ['-c', `set -e\n${commands}`], options)).stdout;
+  };
+  await sh(register);
+  writeFileSync(join(cwd, 'app.mjs'), app);
+  const [secret = '', command = ''] = start.trim().split(/ (?=node )/);
+  await startCommand(t, 'sh', { cwd, env, args: ['-c', `export ${secret}; exec ${command}`] }).printed(
+    /^listening$/,
+  );
+  const session = JSON.parse(await sh(`${mint}\n${signIn}`));
+  t.match(session, { user: { email: 'scout@agents.example', name: 'Scout' } });
+  t.match(await sh(invite), /invite_url +http:\/\/localhost:\d+\/invite\//);
 });

@@ -24,6 +24,7 @@ t.test('[13] a client is told its secret once; a public one has none', async (t)
     post_logout_redirect_uris: [],
     public: false,
     principal_kinds: ['agent', 'human'],
+    trusted: false,
     created_at: '2040-01-01T00:00:00.000Z',
   });
   const clients = clientCollection(await idpStore(t, idp));

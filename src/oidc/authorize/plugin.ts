@@ -1,7 +1,7 @@
-import type { IncomingHttpHeaders } from 'node:http';
 import { parse, serialize } from 'cookie';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parseBasic } from '../../kernel/authorization.js';
+import { isBrowser } from '../../kernel/browser.js';
 import { access, originOf, type Scope } from '../../kernel/http.js';
 import { renderPage, sendPage } from '../../kernel/pages.js';
 import type { Audit } from '../../ops/audit.js';
@@ -154,21 +154,6 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
 
 const queryOf = (url: string): URLSearchParams =>
   new URLSearchParams(url.includes('?') ? url.slice(url.indexOf('?')) : '');
-
-/**
- * Whether a page or a navigation made the request: then the credentials may be cached ones that nobody meant to
- * send. A program's own fetch says `sec-fetch-mode: cors` and nothing else.
- */
-function isBrowser(headers: IncomingHttpHeaders): boolean {
-  const { origin, 'sec-fetch-site': site, 'sec-fetch-mode': mode, 'sec-fetch-dest': destination } = headers;
-  return (
-    origin !== undefined ||
-    site !== undefined ||
-    mode === 'navigate' ||
-    mode === 'no-cors' ||
-    (destination !== undefined && destination !== 'empty')
-  );
-}
 
 const LEARNED = [
   ['openid', 'who you are: an identifier that tells nothing else'],

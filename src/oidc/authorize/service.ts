@@ -75,6 +75,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         codeHash: sha256(code),
         clientId: client.id,
         sub: principal.id,
+        ...(principal.epoch !== undefined && { epoch: principal.epoch }),
         redirectUri,
         scope,
         ...(nonce && { nonce }),

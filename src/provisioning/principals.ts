@@ -1,23 +1,15 @@
 import type { Clock } from '../kernel/clock.js';
-import { defineErrors, type ErrorDetail, httpErrors } from '../kernel/errors.js';
 import type { Origin } from '../kernel/http.js';
 import type { Passwords } from '../kernel/passwords.js';
 import type { PasswordPolicy } from '../kernel/passwords-common.js';
 import { isSecretOf, newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
-import { type Attempt, atMost, HOUR, type Throttle } from '../ops/throttle.js';
-import { RefusedSelector, UniqueViolation } from '../storage/collection.js';
-import { redirectUriProblem } from './redirect-uris.js';
+import { type Attempt, atMost, HOUR, type Limit, type Throttle } from '../ops/throttle.js';
+import { UniqueViolation } from '../storage/collection.js';
+import { invalid, provisioningErrors } from './errors.js';
+import { canonicalForm, canonicalHandle, handleProblem } from './handles.js';
 import { KINDS, type Kind } from './schemas.js';
-import type { ClientCollection, ClientDocument, PrincipalCollection, PrincipalDocument } from './store.js';
-
-export const provisioningErrors = defineErrors({
-  invalid_kind: [400, "kind must be 'agent' or 'human'."],
-  kind_not_allowed: [400, 'This endpoint makes agents only.'],
-  signup_disabled: [403, 'Sign-up is closed. Ask the operator.'],
-  handle_taken: [409, 'This handle is taken.'],
-  admin_api_disabled: [501, 'The operator has not set an administrator token.'],
-});
+import type { PrincipalCollection, PrincipalDocument } from './store.js';
 
 /** Passwords that we generate begin so; those that people choose must not. */
 const GENERATED = 'agp_';
@@ -27,7 +19,8 @@ const NOBODY = sha256('the generated password of nobody');
 
 /** How many principals an address block may make. */
 const REGISTRATIONS = atMost('accounts', 30, HOUR);
-const MINTINGS = atMost('agents', 60, HOUR);
+/** Agents and invitations together. */
+export const MINTINGS: Limit = atMost('agents', 60, HOUR);
 
 export interface Principals {
   /** @throws invalid_kind, handle_taken, VALIDATION_ERROR, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED */
@@ -40,6 +33,11 @@ export interface Principals {
     input: { handle: string; name?: string; kind?: unknown; password?: unknown },
     from: Origin,
   ): Promise<{ agent: PrincipalDocument; password: string }>;
+  /**
+   * Gives an agent a new generated password, and makes whatever came of the old one worthless. Only in the state in
+   * which `agent` was read, so that of two at once one succeeds; else `null`.
+   */
+  rotate(agent: PrincipalDocument, from: Origin): Promise<string | null>;
   /**
    * The active principal with these credentials, or `null`. The work follows the shape of the password and never
    * the handle, so its duration tells nothing about which handles exist.
@@ -58,7 +56,7 @@ export interface Principals {
 }
 
 export interface Dependencies {
-  audit: Audit;
+  audit: Pick<Audit, 'record'>;
   clock: Clock;
   random: Random;
 }
@@ -98,9 +96,7 @@ export function createPrincipals(
     async register({ handle, password, kind = 'agent', name }, { ip, isGone }) {
       if (!isKind(kind)) throw provisioningErrors.invalid_kind();
       const canonical = canonicalHandle(handle);
-      const problem = password.startsWith(GENERATED)
-        ? `must not begin with ${GENERATED}`
-        : passwords.problem(password);
+      const problem = chosenPasswordProblem(password, passwords);
       if (problem) throw invalid({ path: 'password', message: problem });
       await passwordPolicy.judge(password, [canonical]);
       await throttle.count(REGISTRATIONS, ip);
@@ -123,8 +119,23 @@ export function createPrincipals(
       return { agent, password: generated };
     },
 
+    async rotate({ id, epoch }, { ip }) {
+      const generated = newToken(random, GENERATED);
+      const rotated = await principals.updateOne(
+        { id, kind: 'agent', state: 'active', epoch: epoch ?? null },
+        {
+          set: { secretHash: sha256(generated), updatedAt: clock.now() },
+          unset: ['passwordHash'],
+          inc: { epoch: 1 },
+        },
+      );
+      if (!rotated) return null;
+      await audit.record({ event: 'agent.rotated', subject: id, ip });
+      return generated;
+    },
+
     authenticate(handle, password, { ip, isGone }, accepts) {
-      const account = canonical(handle);
+      const account = canonicalForm(handle);
       const isUnguessable = password.startsWith(GENERATED);
       return attempt({ account, ip, isUnguessable }, async () => {
         const candidate = handleProblem(handle) ? null : await principals.findOne({ handle: account });
@@ -142,103 +153,12 @@ export function createPrincipals(
   };
 }
 
-export interface ClientInput {
-  name: string;
-  redirectUris: string[];
-  postLogoutRedirectUris: string[];
-  isPublic: boolean;
-  principalKinds: Kind[];
-}
-
-export interface Clients {
-  /** @throws VALIDATION_ERROR naming every URI that cannot be registered */
-  create(input: ClientInput, from: Origin): Promise<{ client: ClientDocument; secret: string | null }>;
-  find(clientId: string): Promise<ClientDocument | null>;
-  /** @param after the `next` of the page before. @throws VALIDATION_ERROR when it is none */
-  list(after?: string): Promise<{ items: ClientDocument[]; next: string | null }>;
-}
-
-const PAGE = 100;
-
-/** @param allowHttp whether redirect URIs may use http beyond this machine */
-export function createClients(
-  clients: ClientCollection,
-  {
-    audit,
-    clock,
-    random,
-    allowHttp,
-    warn,
-  }: Dependencies & { allowHttp: boolean; warn(message: string): void },
-): Clients {
-  return {
-    async create({ name, redirectUris, postLogoutRedirectUris, isPublic, principalKinds }, { ip }) {
-      const details = [
-        ...uriProblems('redirect_uris', redirectUris, allowHttp),
-        ...uriProblems('post_logout_redirect_uris', postLogoutRedirectUris, allowHttp),
-      ];
-      if (details.length > 0) throw invalid(...details);
-      const open = redirectUris.find((uri) => redirectUriProblem(uri, false) !== null);
-      if (open !== undefined)
-        warn(`The redirect URI ${open} is http beyond this machine. Production refuses it.`);
-      const secret = isPublic ? null : newToken(random, 'csec_');
-      const client: ClientDocument = {
-        id: newId('cid_', clock, random),
-        name,
-        redirectUris,
-        postLogoutRedirectUris,
-        principalKinds,
-        createdAt: clock.now(),
-        ...(secret !== null && { secretHash: sha256(secret) }),
-      };
-      await Promise.all([
-        clients.insert(client),
-        audit.record({ event: 'client.created', subject: client.id, ip }),
-      ]);
-      return { client, secret };
-    },
-
-    async find(clientId) {
-      // What looks like no identifier of ours may be text that no store can hold.
-      return /^cid_[\w-]{22,}$/.test(clientId) ? clients.findOne({ id: clientId }) : null;
-    },
-
-    list: (after) =>
-      clients
-        .page({ sort: 'createdAt', limit: PAGE, ...(after !== undefined && { after }) })
-        .catch((error: unknown) => {
-          throw error instanceof RefusedSelector
-            ? invalid({ path: 'after', message: 'is no cursor' })
-            : error;
-        }),
-  };
+/** Says what is wrong with a password that somebody chose, or `null`. */
+export function chosenPasswordProblem(
+  password: string,
+  passwords: Pick<Passwords, 'problem'>,
+): string | null {
+  return password.startsWith(GENERATED) ? `must not begin with ${GENERATED}` : passwords.problem(password);
 }
 
 const isKind = (kind: unknown): kind is Kind => (KINDS as readonly unknown[]).includes(kind);
-
-const invalid = (...details: ErrorDetail[]) => httpErrors.VALIDATION_ERROR({ details });
-
-function uriProblems(field: string, uris: string[], allowHttp: boolean): ErrorDetail[] {
-  return uris.flatMap((uri, index) => {
-    const problem = redirectUriProblem(uri, allowHttp);
-    return problem === null ? [] : [{ path: `${field}.${index}`, message: problem }];
-  });
-}
-
-const canonical = (handle: string): string => handle.toLowerCase().normalize('NFC');
-
-/** @throws VALIDATION_ERROR */
-function canonicalHandle(handle: string): string {
-  const problem = handleProblem(handle);
-  if (problem) throw invalid({ path: 'handle', message: problem });
-  return canonical(handle);
-}
-
-/** No colon, because HTTP Basic splits there; nothing that looks like one of our own identifiers. */
-function handleProblem(handle: string): string | null {
-  const form = canonical(handle);
-  if (form.length < 3 || Buffer.byteLength(form) > 254) return 'must be 3 to 254 bytes long';
-  if (!/^[^\p{C}\p{Z}:]+$/u.test(form)) return 'must hold no colon, space or control character';
-  if (/^(cid_|ac_|u_)/.test(form)) return 'must not begin like an identifier of this service';
-  return null;
-}

@@ -1,0 +1,66 @@
+import { DisplayName, fits } from '../../src/kernel/schemas.js';
+import type { PrincipalDocument } from '../../src/provisioning/store.js';
+import type { ProvisioningAdministration } from '../../src/provisioning-administration.js';
+import { type Call, type Command, UsageError } from '../command.js';
+import { complain, fail, say } from '../terminal.js';
+import { withStore } from './with-store.js';
+
+/** What the commands about principals and clients have in common. */
+
+export function withProvisioning(
+  call: Call,
+  work: (administration: ProvisioningAdministration) => Promise<void>,
+): Promise<void> {
+  return withStore(
+    call,
+    async () => (await import('../../src/provisioning-administration.js')).openProvisioning(complain),
+    work,
+  );
+}
+
+/** The display name. @throws UsageError when it could be read as something else */
+export function nameIn(call: Call, command: Command): { name?: string } {
+  const name = call.text('name');
+  if (name === undefined) return {};
+  if (!fits(name, DisplayName)) {
+    throw new UsageError('--name takes at most 200 characters, none of them a control character.', command);
+  }
+  return { name };
+}
+
+/** One line of JSON, or each field on a line of its own. */
+export function answer({ json }: Call, fields: Record<string, unknown>, note?: string): void {
+  const width = Math.max(...Object.keys(fields).map((name) => name.length));
+  const lines = Object.entries(fields).map(([name, value]) => `${name.padEnd(width)}  ${readable(value)}`);
+  say(json ? JSON.stringify(fields) : lines.join('\n'));
+  if (note !== undefined && !json) complain(note);
+}
+
+/** One line of JSON, or a row for each. */
+export function answerList(
+  { json }: Call,
+  name: string,
+  rows: Record<string, unknown>[],
+  columns: readonly string[],
+): void {
+  const cells = rows.map((row) => columns.map((column) => readable(row[column])));
+  const widths = columns.map((_, index) => Math.max(...cells.map((row) => row[index]?.length ?? 0)));
+  const lines = cells.map((row) => row.map((cell, index) => cell.padEnd(widths[index] ?? 0)).join('  '));
+  if (json) say(JSON.stringify({ [name]: rows }));
+  else if (lines.length === 0) complain(`There are no ${name}.`);
+  else say(lines.map((line) => line.trimEnd()).join('\n'));
+}
+
+function readable(value: unknown): string {
+  if (Array.isArray(value)) return value.join(' ') || '-';
+  if (typeof value === 'boolean') return value ? 'yes' : 'no';
+  return value === '' || value === undefined ? '-' : String(value);
+}
+
+/** The principal with this handle; without one the program ends. */
+export async function principalNamed(
+  { directory }: ProvisioningAdministration,
+  handle: string,
+): Promise<PrincipalDocument> {
+  return (await directory.findByHandle(handle)) ?? fail(1, `Nobody has the handle ${handle}.`);
+}

@@ -1,0 +1,25 @@
+import type { AppError } from '../../src/kernel/errors.js';
+import type { Call } from '../command.js';
+import { fail, sentences } from '../terminal.js';
+
+/** Works on the store of a program. What cannot be done is said in a sentence or two, with exit code 1. */
+export async function withStore<T extends { close(): Promise<void> }>(
+  { program: { name, storeVariable } }: Call,
+  open: () => Promise<T>,
+  work: (opened: T) => Promise<void>,
+): Promise<void> {
+  let opened: T | undefined;
+  try {
+    opened = await open();
+    await work(opened);
+  } catch (error) {
+    const { name: kind, details = [], message } = error as AppError;
+    if (kind === 'StoreUnavailable') {
+      fail(1, `${name} cannot use the store that ${storeVariable} names: ${sentences(error as Error)}`);
+    }
+    if (kind !== 'AppError') throw error;
+    fail(1, [message, ...details.map(({ path, message: reason }) => `  ${path} ${reason}`)].join('\n'));
+  } finally {
+    await opened?.close();
+  }
+}

@@ -1,0 +1,66 @@
+import { idpSchema } from './idp-options.js';
+import { idpServerSchema } from './idp-server.js';
+import { systemClock } from './kernel/clock.js';
+import { defineOptions, resolveOptions } from './kernel/options.js';
+import { createPasswords } from './kernel/passwords.js';
+import { createPasswordPolicy } from './kernel/passwords-common.js';
+import { createPublicUrl } from './kernel/public-url.js';
+import { systemRandom } from './kernel/secrets.js';
+import { createAudit } from './ops/audit.js';
+import { type Clients, createClients } from './provisioning/clients.js';
+import { createDirectory, type PrincipalDirectory } from './provisioning/directory.js';
+import { createLinks, type Links } from './provisioning/links.js';
+import { createPrincipals, type Principals } from './provisioning/principals.js';
+import { clientCollection, principalCollection } from './provisioning/store.js';
+import { openStore } from './storage/open.js';
+
+/** Principals and clients, for whoever has the machine: by the services that HTTP uses, without its limits. */
+export interface ProvisioningAdministration {
+  principals: Pick<Principals, 'mintAgent' | 'rotate'>;
+  links: Pick<Links, 'invite' | 'reset'>;
+  directory: PrincipalDirectory;
+  clients: Clients;
+  close(): Promise<void>;
+}
+
+/** What the audit has for an address. */
+export const ON_THE_HOST = { ip: 'cli', isGone: () => false };
+
+/**
+ * Opens the store that the environment names, also while the program runs.
+ *
+ * @param warn gets sentences about what went on although something is not as it should be
+ * @throws ConfigurationError, StoreUnavailable
+ */
+export async function openProvisioning(warn: (message: string) => void): Promise<ProvisioningAdministration> {
+  const { databaseUri, publicUrl } = idpSchema.properties;
+  const { values, production } = resolveOptions(
+    defineOptions({ databaseUri, publicUrl, port: idpServerSchema.properties.port }),
+    { program: 'idp', given: {}, env: undefined, random: systemRandom },
+  );
+  const store = await openStore(values.databaseUri);
+  const [clock, random] = [systemClock, systemRandom];
+  const audit = createAudit(store, {
+    clock,
+    random,
+    log: { error: () => warn('An audit record was lost.') },
+  });
+  const people = principalCollection(store);
+  const deps = {
+    audit,
+    clock,
+    random,
+    passwords: createPasswords(random),
+    passwordPolicy: createPasswordPolicy(production, warn),
+    throttle: { count: async () => undefined, trust: async () => undefined },
+    attempt: <T>(_guess: object, evaluate: () => Promise<T | null>) => evaluate(),
+    issuer: createPublicUrl(values.publicUrl, values.port).get,
+  };
+  return {
+    principals: createPrincipals(people, deps),
+    links: createLinks(people, deps),
+    directory: createDirectory(people, deps),
+    clients: createClients(clientCollection(store), { ...deps, allowHttp: !production, warn }),
+    close: () => store.close(),
+  };
+}

@@ -1,0 +1,186 @@
+import type { Origin } from '../kernel/http.js';
+import type { Passwords } from '../kernel/passwords.js';
+import { type PasswordPolicy, passwordErrors } from '../kernel/passwords-common.js';
+import { isSecretOf, newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
+import { DAY, type Throttle } from '../ops/throttle.js';
+import { nullIfTaken } from '../storage/collection.js';
+import { invalid, provisioningErrors } from './errors.js';
+import { canonicalHandle } from './handles.js';
+import { chosenPasswordProblem, type Dependencies, MINTINGS } from './principals.js';
+import type { PrincipalCollection, PrincipalDocument } from './store.js';
+
+/**
+ * Single-use links with which a person sets a password: an invitation makes the account, a reset changes it. Link and
+ * principal are one document, so using the one and changing the other is one conditional write.
+ */
+
+export interface Invitation {
+  principal: PrincipalDocument;
+  url: string;
+  expiresAt: number;
+  days: number;
+}
+
+export interface Links {
+  /**
+   * Invites a person, who is inert until the link is used. Inviting anew ends the older link.
+   * @throws kind_not_allowed, invalid_days, handle_taken, VALIDATION_ERROR, RATE_LIMITED
+   */
+  invite(
+    input: { handle: string; name?: string; days?: unknown; kind?: unknown; password?: unknown },
+    from: Origin,
+  ): Promise<Invitation>;
+  /**
+   * A link for a person who forgot the password, which stays until the link is used. `null` unless `person` is a
+   * human and active.
+   */
+  reset(person: PrincipalDocument, from: Origin): Promise<{ url: string; expiresAt: number } | null>;
+  /** Whose link this is. Looking uses nothing up. @throws link_unknown, link_spent */
+  look(token: string): Promise<PrincipalDocument>;
+  /**
+   * Sets the password, once. The link stays as it is when the password is refused.
+   * @throws link_unknown, link_spent, passwords_differ, WEAK_PASSWORD, OVERLOADED
+   */
+  accept(
+    token: string,
+    input: { password: string; confirmation: string | undefined },
+    from: Origin,
+  ): Promise<PrincipalDocument>;
+}
+
+export interface LinkDependencies extends Dependencies {
+  passwords: Pick<Passwords, 'problem' | 'hash'>;
+  passwordPolicy: PasswordPolicy;
+  throttle: Pick<Throttle, 'count' | 'trust'>;
+  issuer(): string;
+}
+
+const STANDARD_DAYS = 7;
+const MOST_DAYS = 30;
+const RESET_DAYS = 1;
+
+/** A hash that no link has. */
+const NOTHING = sha256('the link of nobody');
+
+export function createLinks(principals: PrincipalCollection, deps: LinkDependencies): Links {
+  const { passwords, passwordPolicy, throttle, issuer, audit, clock, random } = deps;
+
+  /** A new link of a principal: the token, and what is stored of it. */
+  const newLink = (id: string, days: number) => {
+    const token = newLinkToken(id, random);
+    const stored = { linkHash: sha256(token), linkExpiresAt: clock.now() + days * DAY };
+    return { stored, url: `${issuer()}/invite/${token}` };
+  };
+
+  const insertInvited = async (handle: string, name: string | undefined, days: number) => {
+    const now = clock.now();
+    const id = newId('u_', clock, random);
+    const { stored, url } = newLink(id, days);
+    const principal: PrincipalDocument = {
+      id,
+      handle,
+      kind: 'human',
+      ...(name && { name }),
+      state: 'invited',
+      ...stored,
+      invitedAt: now,
+      createdAt: now,
+      updatedAt: now,
+    };
+    const inserted = await principals.insert(principal).then(() => principal, nullIfTaken);
+    return inserted && { principal: inserted, url };
+  };
+
+  const inviteAnew = async (handle: string, name: string | undefined, days: number) => {
+    const invited = await principals.findOne({ handle, state: 'invited' });
+    if (!invited) return null;
+    const { stored, url } = newLink(invited.id, days);
+    const principal = await principals.updateOne(
+      { id: invited.id, state: 'invited' },
+      { set: { ...stored, ...(name && { name }), updatedAt: clock.now() } },
+    );
+    return principal && { principal, url };
+  };
+
+  const look = async (token: string): Promise<PrincipalDocument> => {
+    const id = principalIdOf(token);
+    const principal = id === undefined ? null : await principals.findOne({ id });
+    // Both are compared, so that the time tells no more than the status.
+    const isCurrent = isSecretOf(token, principal?.linkHash ?? NOTHING);
+    const isUsed = isSecretOf(token, principal?.usedLinkHash ?? NOTHING);
+    if (!principal || !(isCurrent || isUsed)) throw provisioningErrors.link_unknown();
+    if (!isCurrent || (principal.linkExpiresAt ?? 0) <= clock.now()) throw provisioningErrors.link_spent();
+    return principal;
+  };
+
+  return {
+    async invite({ handle, name, days = STANDARD_DAYS, kind = 'human', password }, { ip }) {
+      if (kind !== 'human') {
+        throw provisioningErrors.kind_not_allowed({ message: 'This endpoint invites humans only.' });
+      }
+      if (password !== undefined) throw invalid({ path: 'password', message: 'is chosen by the person' });
+      if (!isDays(days)) throw provisioningErrors.invalid_days();
+      const canonical = canonicalHandle(handle);
+      await throttle.count(MINTINGS, ip);
+      const invited =
+        (await insertInvited(canonical, name, days)) ?? (await inviteAnew(canonical, name, days));
+      if (!invited) throw provisioningErrors.handle_taken();
+      const { principal, url } = invited;
+      await audit.record({ event: 'human.invited', subject: principal.id, ip });
+      return { principal, url, expiresAt: principal.linkExpiresAt ?? 0, days };
+    },
+
+    async reset({ id }, { ip }) {
+      const { stored, url } = newLink(id, RESET_DAYS);
+      const found = await principals.updateOne({ id, kind: 'human', state: 'active' }, { set: stored });
+      if (!found) return null;
+      await audit.record({ event: 'password.reset_begun', subject: id, ip });
+      return { url, expiresAt: stored.linkExpiresAt };
+    },
+
+    look,
+
+    async accept(token, { password, confirmation }, { ip, isGone }) {
+      const { id, handle, state } = await look(token);
+      if (confirmation !== undefined && confirmation !== password) {
+        throw provisioningErrors.passwords_differ({
+          details: [{ path: 'password_confirm', message: 'differs from password' }],
+        });
+      }
+      const problem = chosenPasswordProblem(password, passwords);
+      if (problem) {
+        throw passwordErrors.WEAK_PASSWORD({ details: [{ path: 'password', message: problem }] });
+      }
+      await passwordPolicy.judge(password, [handle]);
+      const passwordHash = await passwords.hash(password, isGone);
+      const linkHash = sha256(token);
+      const now = clock.now();
+      const principal = await principals.updateOne(
+        { id, state: { in: ['invited', 'active'] }, linkHash, linkExpiresAt: { gt: now } },
+        {
+          set: { state: 'active', passwordHash, usedLinkHash: linkHash, updatedAt: now },
+          unset: ['linkHash', 'linkExpiresAt'],
+          inc: { epoch: 1 },
+        },
+      );
+      if (!principal) throw provisioningErrors.link_spent();
+      await throttle.trust(handle, ip);
+      const event = state === 'invited' ? 'invitation.accepted' : 'password.reset';
+      await audit.record({ event, subject: id, ip });
+      return principal;
+    },
+  };
+}
+
+const isDays = (days: unknown): days is number =>
+  Number.isInteger(days) && (days as number) >= 1 && (days as number) <= MOST_DAYS;
+
+/** It names its principal, which is so found by its own key; what guards it are the 256 bits behind. */
+function newLinkToken(id: string, random: Random): string {
+  return newToken(random, id.slice('u_'.length));
+}
+
+function principalIdOf(token: string): string | undefined {
+  const name = /^([0-9a-f]{32})[\w-]{43}$/.exec(token)?.[1];
+  return name === undefined ? undefined : `u_${name}`;
+}

@@ -1,0 +1,204 @@
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { sha256 } from '../../src/kernel/secrets.js';
+import { clientCollection } from '../../src/provisioning/store.js';
+import { openStore } from '../../src/storage/open.js';
+import { auditOf, PASSWORD } from '../kit/app.js';
+import { fakeClock } from '../kit/clock.js';
+import { commandLine } from '../kit/command-line.js';
+import { idpApp } from '../kit/idp.js';
+
+/** The commands of idp as an operator types them. */
+
+/** A server and commands on one store. */
+async function both(t: Test) {
+  const probe = commandLine(t);
+  const idp = await idpApp(t, {
+    databaseUri: `sqlite:${join(probe.cwd, 'idp.db')}`,
+    clock: fakeClock(Date.now()),
+    publicUrl: 'http://localhost:8080',
+  });
+  const env = {
+    IDP_DATABASE_URI: `sqlite:${join(probe.cwd, 'idp.db')}`,
+    IDP_PUBLIC_URL: 'http://localhost:8080',
+  };
+  const typed: typeof probe.type = (args, { stdin, more } = {}) =>
+    probe.type(args, { ...(stdin !== undefined && { stdin }), more: { ...env, ...more } });
+  return { idp, type: typed, file: join(probe.cwd, 'idp.db'), cwd: probe.cwd };
+}
+
+t.test('clients: everything that changes what applications trust is done on the host', async (t) => {
+  const { idp, type, file } = await both(t);
+  const uris = 'https://app.example.test/cb,http://127.0.0.1/cb';
+  const made = (await type(['client', 'create', uris, '--name', 'App', '--kinds', 'agent', '--json'])).json;
+  t.match(made, {
+    client_name: 'App',
+    redirect_uris: uris.split(','),
+    principal_kinds: ['agent'],
+    trusted: false,
+    client_secret: /^csec_/,
+  });
+  const client = {
+    id: made.client_id,
+    secret: made.client_secret,
+    redirectUri: 'https://app.example.test/cb',
+  };
+  const agent = await idp.mintAgent();
+  const human = await idp.makeHuman();
+  t.match((await idp.authorize(client, human)).headers['location'], /error=access_denied/, 'agents only');
+  const signIn = async (secret: string) =>
+    (await idp.redeem({ ...client, secret }, await idp.codeFor(client, agent))).status;
+  t.equal(await signIn(client.secret), 200);
+
+  t.match(
+    (await type(['client', 'update', client.id, '--kinds', 'both', '--trusted', 'yes', '--json'])).json,
+    {
+      trusted: true,
+      client_name: 'App',
+      principal_kinds: ['agent', 'human'],
+    },
+  );
+  t.equal((await idp.authorize(client, human)).status, 302);
+  t.match((await idp.admin('GET', '/v1/clients')).body.clients, [{ trusted: true }]);
+  t.match((await type(['client', 'update', client.id, '--trusted', 'no', '--name', 'New', '--json'])).json, {
+    trusted: false,
+    client_name: 'New',
+  });
+
+  const store = await openStore(`sqlite:${file}`);
+  t.teardown(() => store.close());
+  const clients = clientCollection(store);
+  const second = (await type(['client', 'rotate', client.id, '--json'])).json.client_secret;
+  t.equal(await signIn(client.secret), 200, 'the old secret works');
+  t.equal(await signIn(second), 200);
+  const day = 24 * 3600 * 1000;
+  const until = (await clients.findOne({ id: client.id }))?.previousSecretUntil ?? 0;
+  t.ok(Math.abs(until - Date.now() - day) < 60_000, 'for a day');
+  idp.clock.advance(day + 60_000);
+  t.equal(await signIn(client.secret), 401, 'and not after it');
+  const third = (await type(['client', 'rotate', client.id, '--at-once', '--json'])).json.client_secret;
+  t.equal(await signIn(second), 401);
+  t.equal(await signIn(third), 200);
+  t.equal((await clients.findOne({ id: client.id }))?.secretHash, sha256(third));
+
+  t.match(await type(['client', 'list']), { code: 0, out: new RegExp(`^${client.id}  New  https`) });
+  t.equal((await type(['client', 'delete', client.id])).code, 0);
+  t.equal((await idp.authorize(client, agent)).status, 400);
+  t.match(await type(['client', 'delete', client.id]), { code: 1, err: /There is no client cid_/ });
+  const open = await type(['client', 'create', 'com.example.app:/cb', '--public', '--json']);
+  t.notOk('client_secret' in open.json);
+  t.match(await type(['client', 'rotate', open.json.client_id]), { code: 1, err: /is public/ });
+
+  const records = (await auditOf(store)).filter(({ ip }) => ip === 'cli').map(({ event }) => event);
+  t.same(records.sort(), [
+    ...['client.created', 'client.created', 'client.deleted', 'client.rotated', 'client.rotated'],
+    ...['client.updated', 'client.updated'],
+  ]);
+});
+
+t.test('principals: minted, rotated, invited, locked out and let in again', async (t) => {
+  const { idp, type } = await both(t);
+  const client = await idp.createClient();
+  const agent = (await type(['agent', 'mint', 'Scout@agents.example', '--name', 'Scout', '--json'])).json;
+  t.match(agent, { handle: 'scout@agents.example', kind: 'agent', name: 'Scout', password: /^agp_/ });
+  t.equal((await idp.authorize(client, agent)).status, 302);
+  const { json: renewed } = await type(['agent', 'rotate', 'scout@agents.example', '--json']);
+  t.equal((await idp.authorize(client, agent)).status, 401);
+  t.equal((await idp.authorize(client, { ...agent, password: renewed.password })).status, 302);
+
+  t.match((await type(['principal', 'disable', 'scout@agents.example', '--json'])).json, {
+    state: 'disabled',
+  });
+  t.equal((await idp.authorize(client, { ...agent, password: renewed.password })).status, 401);
+  t.match(await type(['agent', 'rotate', 'scout@agents.example']), {
+    code: 1,
+    err: /it is a agent|agent, disabled/,
+  });
+  t.match((await type(['principal', 'enable', 'SCOUT@agents.example', '--json'])).json, { state: 'active' });
+  t.equal((await idp.authorize(client, { ...agent, password: renewed.password })).status, 302);
+
+  const invitation = (await type(['invite', 'ada@example.test', '--days', '2', '--name', 'Ada', '--json']))
+    .json;
+  t.match(invitation, { handle: 'ada@example.test', invite_url: 'http://localhost:8080/invite/' });
+  t.match((await type(['principal', 'list', 'ada'])).out, /^ada@example\.test +human +invited/);
+  const path = new URL(invitation.invite_url).pathname;
+  t.match(await idp.request('POST', path, { body: { password: PASSWORD } }), { status: 201 });
+  const listed = (await type(['principal', 'list', '--json'])).json.principals;
+  t.same(
+    listed.map(({ handle, state }: { handle: string; state: string }) => [handle, state]),
+    [
+      ['ada@example.test', 'active'],
+      ['scout@agents.example', 'active'],
+    ],
+  );
+});
+
+t.test('a person who forgot the password gets a link, and keeps the old one until it is used', async (t) => {
+  const { idp, type } = await both(t);
+  const client = await idp.createClient();
+  const human = await idp.makeHuman();
+  const token = (await idp.redeem(client, await idp.codeFor(client, human))).body.access_token;
+  const reset = async () =>
+    new URL((await type(['principal', 'reset', human.handle, '--json'])).json.reset_url).pathname;
+  const [first, path] = [await reset(), await reset()];
+  t.equal((await idp.authorize(client, human)).status, 302, 'nothing has changed yet');
+  t.equal((await idp.userinfo(token)).status, 200);
+  t.equal((await idp.request('GET', first)).status, 404, 'a newer link ends the older');
+  t.match(await idp.request('GET', path), { status: 200, text: /Choose a new password/ });
+
+  const renewed = { ...human, password: 'another sentence' };
+  const answer = await idp.request('POST', path, { body: { password: renewed.password } });
+  t.match(answer, { status: 201, body: { sub: human.sub, handle: human.handle, kind: 'human' } });
+  t.equal((await idp.authorize(client, human)).status, 401);
+  t.equal((await idp.authorize(client, renewed)).status, 302);
+  t.equal((await idp.userinfo(token)).status, 401, 'what was given out before is worth nothing');
+  t.equal((await idp.request('POST', path, { body: { password: PASSWORD } })).status, 410);
+
+  const unused = await reset();
+  await type(['principal', 'disable', human.handle]);
+  t.equal((await idp.request('POST', unused, { body: { password: PASSWORD } })).status, 404);
+  t.match(await type(['principal', 'reset', human.handle]), {
+    code: 1,
+    err: /is disabled\. Let them in first/,
+  });
+  const agent = await idp.mintAgent();
+  t.match(await type(['principal', 'reset', agent.handle]), { code: 1, err: /idp agent rotate/ });
+});
+
+t.test('what cannot be done is one sentence, what is typed wrong comes with the usage', async (t) => {
+  const { type } = await both(t);
+  await type(['agent', 'mint', 'taken']);
+  const failing: [string[], RegExp][] = [
+    [['agent', 'mint', 'taken'], /^This handle is taken\.\n$/],
+    [['agent', 'mint', 'a b'], /^The request is not valid\.\n {2}handle must hold no colon/],
+    [['agent', 'rotate', 'nobody'], /^Nobody has the handle nobody\.\n$/],
+    [['client', 'create', ','], /redirect_uris must name one/],
+  ];
+  const wrong: [string[], RegExp][] = [
+    [['agent', 'fire'], /'agent fire' is not a command/],
+    [['agent', 'mint', 'new', '--name', 'a\nb'], /--name takes/],
+    [['invite', 'new', '--days', '31'], /--days takes a number from 1 to 30/],
+    [['client', 'create', 'https://x.test/cb', '--kinds', 'cats'], /--kinds takes/],
+    [['client', 'update', 'cid_x'], /say what to change/],
+    [['login'], /say --issuer/],
+    [['login', '--issuer', 'http://127.0.0.1', '--client', 'x', '--handle', 'x'], /say --password-stdin/],
+  ];
+  await Promise.all(
+    failing.map(async ([args, reason]) => {
+      t.match(await type(args), { code: 1, out: '', err: reason }, args.join(' '));
+    }),
+  );
+  await Promise.all(
+    wrong.map(async ([args, reason]) => {
+      const { code, err } = await type(args);
+      t.equal(code, 2, args.join(' '));
+      t.match(err, reason);
+      t.match(err, /Usage/);
+    }),
+  );
+  const broken = { IDP_DATABASE_URI: 'sqlite:/dev/null/x', IDP_PUBLIC_URL: 'http://localhost' };
+  t.match(await type(['principal', 'list'], { more: broken }), {
+    code: 1,
+    err: /^idp cannot use the store that IDP_DATABASE_URI names: .*\n$/,
+  });
+});

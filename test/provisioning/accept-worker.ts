@@ -1,0 +1,61 @@
+/** Accepts a link in a process that kills itself (-9) at one of its calls to the store, told by arguments. */
+import { systemClock } from '../../src/kernel/clock.js';
+import { createPasswords } from '../../src/kernel/passwords.js';
+import { createPasswordPolicy } from '../../src/kernel/passwords-common.js';
+import { systemRandom } from '../../src/kernel/secrets.js';
+import { createAudit } from '../../src/ops/audit.js';
+import { createThrottle } from '../../src/ops/throttle.js';
+import { createLinks } from '../../src/provisioning/links.js';
+import { principalCollection } from '../../src/provisioning/store.js';
+import type { Collection, Store } from '../../src/storage/collection.js';
+import { openStore } from '../../src/storage/open.js';
+import { CHEAP } from '../kit/app.js';
+
+const [uri, token, password, step, moment] = process.argv.slice(2) as [
+  string,
+  string,
+  string,
+  string,
+  string,
+];
+const store = await openStore(uri);
+
+let calls = 0;
+const die = () => process.kill(process.pid, 'SIGKILL');
+
+/** Dies before the call, which is after the one before, or once it has been made and not answered. */
+async function atCall<T>(call: () => Promise<T>): Promise<T> {
+  const isThisOne = ++calls === Number(step);
+  if (isThisOne && moment === 'before') die();
+  const answer = call();
+  if (isThisOne && moment === 'during') setImmediate(die);
+  return answer;
+}
+
+function deadly<T extends { id: string }>(documents: Collection<T>): Collection<T> {
+  return new Proxy(documents, {
+    get: (target, name: keyof Collection<T>) => {
+      const method = target[name] as (...args: unknown[]) => Promise<unknown>;
+      return (...args: unknown[]) => atCall(() => method.apply(target, args));
+    },
+  });
+}
+
+const wrapped: Store = {
+  ...store,
+  collection: (name, declaration) => deadly(store.collection(name, declaration)),
+};
+const [clock, random] = [systemClock, systemRandom];
+const audit = createAudit(wrapped, { clock, random, log: { error: () => undefined } });
+const links = createLinks(principalCollection(wrapped), {
+  audit,
+  clock,
+  random,
+  passwords: createPasswords(random, CHEAP),
+  passwordPolicy: createPasswordPolicy(false, () => undefined),
+  throttle: createThrottle(wrapped, { clock, audit, secret: 'x', production: true, limits: true }),
+  issuer: () => 'http://localhost',
+});
+await store.ready();
+await links.accept(token, { password, confirmation: undefined }, { ip: '192.0.2.1', isGone: () => false });
+await store.close();

@@ -1,0 +1,210 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { systemRandom } from '../../src/kernel/secrets.js';
+import { createLinks } from '../../src/provisioning/links.js';
+import { principalCollection } from '../../src/provisioning/store.js';
+import { openStore } from '../../src/storage/open.js';
+import { type Answer, basic, PASSWORD, parseJson } from '../kit/app.js';
+import { fakeClock } from '../kit/clock.js';
+import {
+  ADMIN_TOKEN,
+  authorizePath,
+  CALLBACK,
+  ISSUER,
+  idpApp,
+  idpOptions,
+  idpStore,
+  type RegisteredClient,
+} from '../kit/idp.js';
+import { compiled, startProgram } from '../kit/process.js';
+import { temporaryFolder } from '../kit/tmp.js';
+import { onMongod } from '../storage/mongod.js';
+
+/** An invitation makes one account with one password, whoever races and whatever dies. */
+
+const HANDLE = 'ada@example.test';
+const PROCESSES = 4;
+const ROUNDS = 3;
+const PASSWORDS = Array.from({ length: 50 }, (_, index) => `${PASSWORD} ${index}`);
+
+function forEngine(engine: string, fresh: (t: Test) => string): void {
+  for (const processes of [1, PROCESSES]) {
+    t.test(`[46][132] ${engine}, ${processes} at a time: of 50 acceptances one wins`, async (t) => {
+      const options = JSON.stringify({
+        ...idpOptions(temporaryFolder(t)),
+        databaseUri: fresh(t),
+        limits: false,
+      });
+      const programs = Array.from({ length: processes }, () =>
+        startProgram(t, compiled('test/kit/idp-server.js'), {
+          args: [options.replace('"silent"', '"info"')],
+        }),
+      );
+      const urls = await Promise.all(programs.map((program) => program.url()));
+      const [url] = urls as [string];
+      const made = await post(`${url}/v1/clients`, { redirect_uris: CALLBACK });
+      const client = { id: made.body.client_id, secret: made.body.client_secret, redirectUri: CALLBACK };
+      for (let round = 0; round < ROUNDS; round++) {
+        const handle = `${round}-${HANDLE}`;
+        const { body } = await post(`${url}/v1/invites`, { handle });
+        const path = new URL(body.invite_url).pathname;
+        const accept = (password: string, index: number) =>
+          post(urls[index % processes] + path, { password });
+        const answers = await Promise.all(PASSWORDS.map(accept));
+        t.same(answers.map(({ status }) => status).sort(), [201, ...Array(49).fill(410)]);
+        const winner = answers.findIndex(({ status }) => status === 201);
+        const rights = await Promise.all(PASSWORDS.map((password) => signIn(url, client, handle, password)));
+        t.same(
+          rights.flatMap((status, index) => (status === 302 ? [index] : [])),
+          [winner],
+          'only the winner signs in',
+        );
+        t.equal((await accept(PASSWORD, 0)).status, 410, 'a reload makes no second account');
+      }
+    });
+  }
+
+  t.test(`[131] ${engine}: killed at any call, an acceptance has happened whole or not at all`, async (t) => {
+    const uri = fresh(t);
+    const idp = await idpApp(t, { databaseUri: uri, clock: fakeClock(Date.now()), limits: false });
+    const client = await idp.createClient();
+    const store = await openStore(uri);
+    t.teardown(() => store.close());
+    const principals = principalCollection(store);
+    const outcomes = new Set<string>();
+    for (const moment of ['before', 'during']) {
+      let hasEnded = false;
+      for (let step = 1; !hasEnded; step++) {
+        const handle = `${moment}-${step}-${HANDLE}`;
+        const { body } = await idp.admin('POST', '/v1/invites', { handle });
+        const token = body.invite_url.split('/').at(-1);
+        const args = [uri, token, PASSWORD, String(step), moment];
+        const child = spawn(process.execPath, [compiled('test/provisioning/accept-worker.js'), ...args], {
+          stdio: ['ignore', 'inherit', 'inherit'],
+        });
+        const [code, signal] = await once(child, 'exit');
+        hasEnded = code === 0;
+        if (!hasEnded) t.equal(signal, 'SIGKILL');
+
+        const { state, linkHash, passwordHash } = (await principals.findOne({ handle })) ?? {};
+        const first = await idp.authorize(client, { sub: '', handle, password: PASSWORD });
+        const again = await idp.request('POST', `/invite/${token}`, { body: { password: `${PASSWORD}!` } });
+        const second = await idp.authorize(client, { sub: '', handle, password: `${PASSWORD}!` });
+        if (state === 'active') {
+          t.match([linkHash, typeof passwordHash], [undefined, 'string']);
+          t.same(
+            [first.status, again.status, second.status],
+            [302, 410, 401],
+            `${moment} call ${step}: active`,
+          );
+        } else {
+          t.match([state, typeof linkHash, passwordHash], ['invited', 'string', undefined]);
+          t.same(
+            [first.status, again.status, second.status],
+            [401, 201, 302],
+            `${moment} call ${step}: unused`,
+          );
+        }
+        outcomes.add(`${moment} ${state}`);
+        if (step > 20) throw new Error('it never comes to an end');
+      }
+    }
+    for (const moment of ['before', 'during']) {
+      t.ok(outcomes.has(`${moment} invited`) && outcomes.has(`${moment} active`), `both are seen ${moment}`);
+    }
+  });
+}
+
+t.test('[131][133][137] what happens while the password is hashed decides, too', async (t) => {
+  const clock = fakeClock();
+  const idp = await idpApp(t, { clock });
+  const principals = principalCollection(await idpStore(t, idp));
+  let meanwhile = async (): Promise<unknown> => undefined;
+  const hash = async () => {
+    await meanwhile();
+    return 'a hash';
+  };
+  const links = createLinks(principals, {
+    audit: { record: async () => undefined },
+    clock,
+    random: systemRandom,
+    passwords: { problem: () => null, hash },
+    passwordPolicy: { judge: async () => undefined },
+    throttle: { count: async () => undefined, trust: async () => undefined },
+    issuer: () => ISSUER,
+  });
+  const invite = (handle: string) => idp.admin('POST', '/v1/invites', { handle, days: 1 });
+  const happenings: Record<string, (sub: string) => Promise<unknown>> = {
+    expired: async () => clock.advance(86_400_000),
+    invited: () => invite('invited'),
+    disabled: (sub) => idp.admin('POST', `/v1/principals/${sub}/disable`),
+  };
+  const from = { ip: '192.0.2.1', isGone: () => false };
+  for (const [handle, happen] of Object.entries(happenings)) {
+    const token = (await invite(handle)).body.invite_url.split('/').at(-1);
+    const { id = '' } = (await principals.findOne({ handle })) ?? {};
+    meanwhile = () => happen(id);
+    await t.rejects(links.accept(token, { password: PASSWORD, confirmation: undefined }, from), {
+      code: 'link_spent',
+    });
+    const stored = await principals.findOne({ handle });
+    t.match(stored, { state: handle === 'disabled' ? 'disabled' : 'invited' }, handle);
+    t.equal(stored?.passwordHash, undefined, handle);
+  }
+});
+
+t.test('[129][137] whoever accepts while they are invited anew keeps the account', async (t) => {
+  const idp = await idpApp(t);
+  const principals = principalCollection(await idpStore(t, idp));
+  const client = await idp.createClient();
+  const { body } = await idp.admin('POST', '/v1/invites', { handle: HANDLE });
+  const path = new URL(body.invite_url).pathname;
+  const accept = () => idp.request('POST', path, { body: { password: PASSWORD } });
+  const slow = new Proxy(principals, {
+    get: (target, name: keyof typeof principals) =>
+      name === 'findOne'
+        ? async (where: Parameters<typeof target.findOne>[0]) => {
+            const found = await target.findOne(where);
+            t.equal((await accept()).status, 201);
+            return found;
+          }
+        : target[name].bind(target),
+  });
+  const links = createLinks(slow, {
+    audit: { record: async () => undefined },
+    clock: idp.clock,
+    random: systemRandom,
+    passwords: { problem: () => null, hash: async () => 'a hash' },
+    passwordPolicy: { judge: async () => undefined },
+    throttle: { count: async () => undefined, trust: async () => undefined },
+    issuer: () => ISSUER,
+  });
+  const from = { ip: '192.0.2.1', isGone: () => false };
+  await t.rejects(links.invite({ handle: HANDLE }, from), { code: 'handle_taken' });
+  t.equal((await principals.findOne({ handle: HANDLE }))?.linkHash, undefined, 'and no link leads to it');
+  t.equal((await idp.authorize(client, { sub: '', handle: HANDLE, password: PASSWORD })).status, 302);
+});
+
+async function post(url: string, body: object) {
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${ADMIN_TOKEN}` },
+    body: JSON.stringify(body),
+  });
+  return { status: response.status, body: parseJson(await response.text()) as Answer['body'] };
+}
+
+async function signIn(
+  url: string,
+  client: RegisteredClient,
+  handle: string,
+  password: string,
+): Promise<number> {
+  const headers = { authorization: basic(handle, password) };
+  return (await fetch(url + authorizePath(client), { headers, redirect: 'manual' })).status;
+}
+
+forEngine('SQLite', (t) => `sqlite:${join(temporaryFolder(t), 'idp.db')}`);
+await onMongod((server) => forEngine('MongoDB', (t) => server.fresh(t)));

@@ -1,0 +1,215 @@
+import t from 'tap';
+import { principalCollection } from '../../src/provisioning/store.js';
+import { auditOf, basic, PASSWORD } from '../kit/app.js';
+import { type Credentials, comparable, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
+
+/** What the operator does with principals that are there, and agents with themselves. */
+
+const change = (idp: IdpApp, sub: string, verb: 'disable' | 'enable') =>
+  idp.admin('POST', `/v1/principals/${sub}/${verb}`);
+
+const rotate = (idp: IdpApp, { handle, password }: Credentials, headers: Record<string, string> = {}) =>
+  idp.request('POST', '/v1/agents/self/rotate', {
+    headers: { authorization: basic(handle, password), ...headers },
+  });
+
+t.test('principals are listed by handle, one by one and by prefix, without secrets', async (t) => {
+  const idp = await idpApp(t);
+  const [human, agent] = [await idp.makeHuman({ handle: 'zoe', name: 'Zoe' }), await idp.mintAgent()];
+  await idp.admin('POST', '/v1/invites', { handle: 'Ångström' });
+  const { body, text } = await idp.admin('GET', '/v1/principals');
+  t.match(body, { next: null, principals: [{ sub: agent.sub }, { sub: human.sub }, { handle: 'ångström' }] });
+  t.strictSame(body.principals[1], {
+    sub: human.sub,
+    handle: 'zoe',
+    kind: 'human',
+    name: 'Zoe',
+    state: 'active',
+    created_at: '2040-01-01T00:00:00.000Z',
+    updated_at: '2040-01-01T00:00:00.000Z',
+  });
+  t.notMatch(text, /hash|secret|password|epoch|argon2|inv_/i);
+  t.strictSame((await idp.admin('GET', `/v1/principals/${human.sub}`)).body, body.principals[1]);
+  for (const sub of ['u_0', `u_${'0'.repeat(32)}`, 'zoe', '%00', 'x'.repeat(65)]) {
+    const { status } = await idp.admin('GET', `/v1/principals/${sub}`);
+    t.ok(status === 404 || status === 400, sub);
+  }
+  for (const [prefix, found] of [
+    ['zo', 1],
+    ['ZOE', 1],
+    ['zoe!', 0],
+    ['a%CC%8Angs', 1],
+    ['x', 0],
+  ] as const) {
+    const { principals } = (await idp.admin('GET', `/v1/principals?prefix=${prefix}`)).body;
+    t.equal(principals.length, found, prefix);
+  }
+  for (const query of ['prefix=', 'prefix=%00', 'prefix=a%20b', 'prefix=a&prefix=b', 'after=x', 'after=']) {
+    t.equal((await idp.admin('GET', `/v1/principals?${query}`)).status, 400, query);
+  }
+});
+
+t.test('a long list of principals comes in pages, each once', async (t) => {
+  const idp = await idpApp(t, { limits: false });
+  await Promise.all(
+    Array.from({ length: 205 }, (_, index) =>
+      idp.admin('POST', '/v1/agents', { handle: `${index % 2 ? 'odd' : 'even'}-${index}` }),
+    ),
+  );
+  for (const [prefix, count] of [
+    ['', 205],
+    ['odd', 102],
+  ] as const) {
+    const seen: string[] = [];
+    let query = prefix && `?prefix=${prefix}`;
+    for (let pages = 0; pages < 4; pages++) {
+      const { body } = await idp.admin('GET', `/v1/principals${query}`);
+      seen.push(...body.principals.map(({ handle }: { handle: string }) => handle));
+      if (body.next === null) break;
+      query = `?${prefix && `prefix=${prefix}&`}after=${encodeURIComponent(body.next)}`;
+    }
+    t.equal(seen.length, count);
+    t.same(seen, [...new Set(seen)].sort());
+  }
+});
+
+t.test(
+  '[143] disabling acts on the next request everywhere, and for good on what was given out',
+  async (t) => {
+    const idp = await idpApp(t);
+    const client = await idp.createClient();
+    const confirmed = await idp.mintAgent();
+    const chosen = { sub: '', handle: 'chosen@example.test', password: PASSWORD };
+    chosen.sub = (await idp.request('POST', '/v1/accounts', { body: chosen })).body.sub;
+    const human = await idp.makeHuman();
+    for (const who of [confirmed, chosen, human]) {
+      const token = (await idp.redeem(client, await idp.codeFor(client, who))).body.access_token;
+      const code = await idp.codeFor(client, who);
+      t.match(await change(idp, who.sub, 'disable'), {
+        status: 200,
+        body: { sub: who.sub, state: 'disabled' },
+      });
+      const unknown = await idp.authorize(client, { ...who, handle: 'nobody@example.test' });
+      t.strictSame(comparable(await idp.authorize(client, who)), comparable(unknown));
+      t.equal((await rotate(idp, who)).status, 401);
+      t.match(await idp.redeem(client, code), { status: 400, body: { error: 'invalid_grant' } });
+      t.equal((await idp.userinfo(token)).status, 401);
+      t.equal((await change(idp, who.sub, 'disable')).status, 200, 'twice is once');
+
+      t.match(await change(idp, who.sub, 'enable'), { status: 200, body: { state: 'active' } });
+      t.equal((await change(idp, who.sub, 'enable')).status, 200);
+      t.equal((await idp.userinfo(token)).status, 401, 'a stolen token does not come back to life');
+      t.equal((await idp.redeem(client, code)).status, 400);
+      t.equal((await idp.authorize(client, who)).status, 302, 'the password does');
+    }
+    const { browser, page } = await idp.visit(client);
+    await change(idp, human.sub, 'disable');
+    t.equal(
+      (await browser.submit(page, { handle: human.handle, password: human.password })).status,
+      401,
+      'nor does a form that was open',
+    );
+    const events = (await auditOf(await idpStore(t, idp))).filter(({ subject }) => subject === human.sub);
+    t.match(JSON.stringify(events), /principal\.disabled.*principal\.enabled.*principal\.disabled/);
+  },
+);
+
+t.test('an invitation is withdrawn by disabling, and made anew after enabling', async (t) => {
+  const idp = await idpApp(t);
+  const invite = async () => (await idp.admin('POST', '/v1/invites', { handle: 'ada' })).body;
+  const path = new URL((await invite()).invite_url).pathname;
+  const [{ sub }] = (await idp.admin('GET', '/v1/principals')).body.principals;
+  t.match(await change(idp, sub, 'enable'), { status: 409, body: { error: 'wrong_state' } });
+  t.match(await change(idp, sub, 'disable'), { status: 200, body: { state: 'disabled' } });
+  t.equal((await idp.request('POST', path, { body: { password: PASSWORD } })).status, 404);
+  t.match(await change(idp, sub, 'enable'), { status: 200, body: { state: 'invited' } });
+  t.equal((await idp.request('POST', path, { body: { password: PASSWORD } })).status, 404);
+  const again = new URL((await invite()).invite_url).pathname;
+  t.match(await idp.request('POST', again, { body: { password: PASSWORD } }), { status: 201, body: { sub } });
+});
+
+t.test('a deleted agent is gone, and its handle stays taken for ever', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient();
+  const [agent, disabled, human] = [await idp.mintAgent(), await idp.mintAgent(), await idp.makeHuman()];
+  await change(idp, disabled.sub, 'disable');
+  const token = (await idp.redeem(client, await idp.codeFor(client, agent))).body.access_token;
+  for (const { sub } of [agent, disabled]) {
+    t.match(await idp.admin('DELETE', `/v1/agents/${sub}`), { status: 204, text: '' });
+    t.equal((await idp.admin('DELETE', `/v1/agents/${sub}`)).status, 404);
+  }
+  t.equal((await idp.admin('DELETE', `/v1/agents/${human.sub}`)).status, 404, 'people are not deleted so');
+  t.equal((await idp.authorize(client, agent)).status, 401);
+  t.equal((await idp.userinfo(token)).status, 401);
+  for (const verb of ['disable', 'enable'] as const) {
+    t.match(await change(idp, agent.sub, verb), { status: 409, body: { error: 'wrong_state' } });
+  }
+  const body = { handle: agent.handle, password: PASSWORD };
+  t.equal((await idp.request('POST', '/v1/accounts', { body })).status, 409);
+  t.equal((await idp.admin('POST', '/v1/agents', { handle: agent.handle })).status, 409);
+  t.equal((await idp.admin('POST', '/v1/invites', { handle: agent.handle })).status, 409);
+  const stored = await principalCollection(await idpStore(t, idp)).findOne({ id: agent.sub });
+  t.match(stored, { state: 'deleted', handle: agent.handle });
+  t.notMatch(JSON.stringify(stored), /Hash/);
+});
+
+t.test(
+  '[125] an agent rotates its own password, once at a time, and the old one is dead at once',
+  async (t) => {
+    const idp = await idpApp(t);
+    const client = await idp.createClient();
+    const chosen = { sub: '', handle: 'chosen@example.test', password: PASSWORD };
+    chosen.sub = (await idp.request('POST', '/v1/accounts', { body: chosen })).body.sub;
+    for (const agent of [await idp.mintAgent(), chosen]) {
+      const token = (await idp.redeem(client, await idp.codeFor(client, agent))).body.access_token;
+      const { status, headers, body } = await rotate(idp, agent);
+      t.equal(status, 200);
+      t.equal(headers['cache-control'], 'no-store');
+      t.match(body.password, /^agp_[\w-]{43}$/);
+      t.strictSame(body, { sub: agent.sub, handle: agent.handle, password: body.password });
+      t.match(await rotate(idp, agent), { status: 401, body: { error: 'invalid_credentials' } });
+      t.equal((await idp.authorize(client, agent)).status, 401);
+      t.equal((await idp.userinfo(token)).status, 401);
+      const renewed = { ...agent, password: body.password };
+      t.equal((await idp.authorize(client, renewed)).status, 302);
+
+      const answers = await Promise.all(Array.from({ length: 20 }, () => rotate(idp, renewed)));
+      const winners = answers.filter(({ status }) => status === 200);
+      t.equal(winners.length, 1);
+      t.ok(answers.every(({ status }) => status === 200 || status === 401));
+      const last = { ...agent, password: winners[0]?.body.password };
+      t.equal((await idp.authorize(client, last)).status, 302);
+    }
+    const stored = await principalCollection(await idpStore(t, idp)).findOne({ id: chosen.sub });
+    t.equal(stored?.passwordHash, undefined);
+
+    const agent = await idp.mintAgent();
+    const human = await idp.makeHuman();
+    t.equal((await rotate(idp, human)).status, 401, 'people have no such password');
+    t.equal(
+      (await rotate(idp, { ...agent, password: 'wrong' })).headers['www-authenticate']?.slice(0, 5),
+      'Basic',
+    );
+    t.equal((await idp.admin('POST', '/v1/agents/self/rotate')).status, 401, 'nor has the administrator');
+    for (const headers of [
+      { origin: 'https://evil.test' },
+      { 'sec-fetch-site': 'cross-site' },
+      { 'sec-fetch-mode': 'navigate' },
+    ]) {
+      t.match(await rotate(idp, agent, headers), { status: 400, body: { error: 'browser_basic' } });
+    }
+    t.equal((await rotate(idp, agent)).status, 200);
+  },
+);
+
+t.test('[143] guesses at rotation count as all others do', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient();
+  const agent = await idp.mintAgent();
+  const wrong = { ...agent, password: `agp_${'x'.repeat(43)}` };
+  for (let count = 0; count < 10; count++) {
+    t.equal((await (count % 2 ? rotate(idp, wrong) : idp.authorize(client, wrong))).status, 401);
+  }
+  t.equal((await rotate(idp, agent)).status, 429);
+  t.equal((await idp.authorize(client, agent)).status, 429);
+});

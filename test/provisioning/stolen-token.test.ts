@@ -1,0 +1,198 @@
+import t, { type Test } from 'tap';
+import { type PrincipalDocument, principalCollection } from '../../src/provisioning/store.js';
+import { PASSWORD } from '../kit/app.js';
+import { ADMIN_TOKEN, type Credentials, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
+
+/**
+ * The promise: the holder of IDP_ADMIN_TOKEN alone cannot sign in as any existing principal, choose or learn an
+ * existing password, change a kind, reuse a handle, or bring an agent through the form. With IDP_INVITE_TOKEN set
+ * they create no human either.
+ */
+
+const INVITE_TOKEN = 'inviter-Wc5rNz8qKm2XvB7dLt4JhYp9';
+const MINE = 'a password of the thief';
+
+/** Who was there before the token was stolen. */
+interface Victims {
+  human: Credentials;
+  agent: Credentials;
+  chosen: Credentials;
+  disabled: Credentials;
+  deleted: Credentials;
+  invited: Credentials;
+}
+
+async function before(t: Test, more: { inviteToken?: string } = {}) {
+  const idp = await idpApp(t, { limits: false, ...more });
+  const chosen = { sub: '', handle: 'chosen@example.test', password: PASSWORD };
+  chosen.sub = (await idp.request('POST', '/v1/accounts', { body: chosen })).body.sub;
+  const victims: Victims = {
+    human: await idp.makeHuman(),
+    agent: await idp.mintAgent(),
+    chosen,
+    disabled: await idp.makeHuman(),
+    deleted: await idp.mintAgent(),
+    invited: { sub: '', handle: 'invited@example.test', password: PASSWORD },
+  };
+  await idp.admin('POST', `/v1/principals/${victims.disabled.sub}/disable`);
+  await idp.admin('DELETE', `/v1/agents/${victims.deleted.sub}`);
+  await idp.request('POST', '/v1/invites', {
+    token: more.inviteToken ?? ADMIN_TOKEN,
+    body: { handle: victims.invited.handle },
+  });
+  const [invited] = (await idp.admin('GET', '/v1/principals?prefix=invited')).body.principals;
+  victims.invited.sub = invited.sub;
+  const principals = principalCollection(await idpStore(t, idp));
+  const documents = async (): Promise<PrincipalDocument[]> =>
+    (await principals.page({ sort: 'handle', limit: 1000 })).items;
+  return { idp, victims, documents, client: await idp.createClient() };
+}
+
+/** Everything that the token opens, with everything a thief might send. */
+async function everythingTheTokenDoes(idp: IdpApp, victims: Partial<Victims>) {
+  const answers = [];
+  const bodies = (handle: string, sub: string) => [
+    { handle },
+    { handle, name: 'Mine' },
+    { handle, kind: 'human' },
+    { handle, kind: 'agent' },
+    { handle, password: MINE },
+    { handle, password: MINE, kind: 'human' },
+    { handle, sub, id: sub, state: 'active', passwordHash: 'x', secretHash: 'x', epoch: 0 },
+    { handle: handle.toUpperCase() },
+    { handle, days: 30 },
+  ];
+  for (const { handle, sub } of Object.values(victims)) {
+    for (const body of bodies(handle, sub)) {
+      for (const path of ['/v1/agents', '/v1/invites']) answers.push(await idp.admin('POST', path, body));
+    }
+    for (const method of ['PUT', 'PATCH', 'POST', 'DELETE']) {
+      const body = { password: MINE, kind: 'human', handle: 'other', state: 'active' };
+      answers.push(await idp.admin(method, `/v1/principals/${sub}`, body));
+    }
+    for (const verb of ['reset', 'rotate', 'password', 'invite', 'kind']) {
+      answers.push(await idp.admin('POST', `/v1/principals/${sub}/${verb}`, { password: MINE }));
+      answers.push(await idp.admin('POST', `/v1/agents/${sub}/${verb}`, { password: MINE }));
+    }
+    answers.push(await idp.admin('POST', '/v1/agents/self/rotate', { handle, sub }));
+    answers.push(await idp.admin('GET', `/v1/principals/${sub}`));
+  }
+  answers.push(await idp.admin('GET', '/v1/principals'), await idp.admin('GET', '/v1/clients'));
+  return answers;
+}
+
+for (const inviteToken of [undefined, INVITE_TOKEN]) {
+  const lock = inviteToken === undefined ? 'without' : 'with';
+  const more = inviteToken === undefined ? {} : { inviteToken };
+
+  t.test(`[129] ${lock} IDP_INVITE_TOKEN, a stolen admin token changes no existing principal`, async (t) => {
+    const { idp, victims, documents, client } = await before(t, more);
+    const { invited, ...existing } = victims;
+    const then = await documents();
+    const answers = await everythingTheTokenDoes(idp, existing);
+    t.strictSame(await documents(), then, 'no password, kind or handle is another one, and nobody is new');
+    for (const { status, text } of answers) {
+      t.ok(status === 200 || (status >= 400 && status < 500), `${status}`);
+      t.notMatch(text, /agp_|csec_|argon2|Hash|invite\//, 'and nothing is learnt');
+    }
+    for (const who of [victims.human, victims.agent, victims.chosen]) {
+      t.equal((await idp.authorize(client, who)).status, 302, 'everybody signs in as before');
+    }
+    for (const { handle } of Object.values(victims)) {
+      for (const password of [MINE, ADMIN_TOKEN]) {
+        t.equal((await idp.authorize(client, { sub: '', handle, password })).status, 401, 'and nobody else');
+      }
+    }
+  });
+
+  t.test(`[126] ${lock} IDP_INVITE_TOKEN, no agent comes through the form`, async (t) => {
+    const { idp, victims, client } = await before(t, more);
+    for (const who of [await idp.mintAgent(), victims.agent, victims.chosen]) {
+      const { browser, page } = await idp.visit(client);
+      const wrong = await browser.submit(page, { handle: who.handle, password: 'wrong password' });
+      const right = await browser.submit(page, { handle: who.handle, password: who.password });
+      t.equal(right.status, 401);
+      t.equal(right.body, wrong.body, 'the right password is as good as a wrong one');
+    }
+  });
+
+  t.test(
+    `${lock} IDP_INVITE_TOKEN, locking out and letting in again gives nobody's place away`,
+    async (t) => {
+      const { idp, victims, documents, client } = await before(t, more);
+      const { invited, ...existing } = victims;
+      for (const { sub } of Object.values(existing)) {
+        await idp.admin('POST', `/v1/principals/${sub}/disable`);
+      }
+      const then = await documents();
+      await everythingTheTokenDoes(idp, existing);
+      t.strictSame(await documents(), then);
+      for (const { sub } of Object.values(existing)) {
+        await idp.admin('POST', `/v1/principals/${sub}/enable`);
+      }
+      for (const who of [victims.human, victims.agent, victims.chosen]) {
+        t.equal((await idp.authorize(client, who)).status, 302, 'the password is still their own');
+      }
+      for (const { sub } of Object.values(existing)) await idp.admin('DELETE', `/v1/agents/${sub}`);
+      const gone = await documents();
+      await everythingTheTokenDoes(idp, existing);
+      t.strictSame(await documents(), gone, 'a deleted handle is nobody else’s');
+      t.equal((await idp.authorize(client, victims.human)).status, 302, 'and people cannot be deleted');
+    },
+  );
+}
+
+t.test(
+  '[129] with IDP_INVITE_TOKEN, a stolen admin token makes no human, and not of an invited one',
+  async (t) => {
+    const { idp, victims, documents } = await before(t, { inviteToken: INVITE_TOKEN });
+    const humans = async () => (await documents()).filter(({ kind }) => kind === 'human');
+    const then = await humans();
+    await everythingTheTokenDoes(idp, victims);
+    await everythingTheTokenDoes(idp, { human: { sub: 'u_0', handle: 'new@example.test', password: MINE } });
+    t.strictSame(await humans(), then);
+    const refused = await idp.admin('POST', '/v1/invites', { handle: 'friend@example.test' });
+    t.match(refused, { status: 401, body: { error: 'invalid_token' } });
+    const call = { token: INVITE_TOKEN, body: { handle: 'friend@example.test' } };
+    t.equal((await idp.request('POST', '/v1/invites', call)).status, 201);
+    for (const [method, path] of [
+      ['POST', '/v1/agents'],
+      ['GET', '/v1/principals'],
+      ['POST', '/v1/clients'],
+    ] as const) {
+      t.equal((await idp.request(method, path, { ...call })).status, 401, 'which opens nothing else');
+    }
+  },
+);
+
+t.test(
+  'without IDP_INVITE_TOKEN, an inviter may open a link of their own making, as documented',
+  async (t) => {
+    const { idp } = await before(t);
+    const { body } = await idp.admin('POST', '/v1/invites', { handle: 'straw-man@example.test' });
+    const path = new URL(body.invite_url).pathname;
+    t.match(await idp.request('POST', path, { body: { password: MINE } }), {
+      status: 201,
+      body: { kind: 'human' },
+    });
+  },
+);
+
+t.test('a client made with a stolen token is not trusted, and no client is changed', async (t) => {
+  const { idp, client } = await before(t);
+  const mine = { name: 'Mine', redirect_uris: 'https://evil.test/cb', trusted: true };
+  t.match((await idp.admin('POST', '/v1/clients', mine)).body, { trusted: false });
+  for (const method of ['PUT', 'PATCH', 'POST', 'DELETE']) {
+    t.equal((await idp.admin(method, `/v1/clients/${client.id}`, mine)).status, 404, method);
+  }
+});
+
+t.test('IDP_INVITE_TOKEN is another secret than IDP_ADMIN_TOKEN, and no weak one', async (t) => {
+  await t.rejects(idpApp(t, { inviteToken: ADMIN_TOKEN }), /IDP_INVITE_TOKEN must differ/);
+  const env = { NODE_ENV: 'production' };
+  await t.rejects(idpApp(t, { env, inviteToken: 'short' }), /IDP_INVITE_TOKEN is shorter than 32 bytes/);
+  const alone = await idpApp(t, { env, adminToken: undefined, inviteToken: INVITE_TOKEN });
+  const call = { token: INVITE_TOKEN, body: { handle: 'ada@example.test' } };
+  t.equal((await alone.request('POST', '/v1/invites', call)).status, 201);
+  t.equal((await alone.request('POST', '/v1/agents', call)).status, 501);
+});
