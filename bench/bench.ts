@@ -11,6 +11,7 @@ import { machineReadable, type Result, table } from './report.js';
 import type { Bench } from './rounds.js';
 import { flood, login, me, refresh } from './saas-rows.js';
 import { size } from './size-row.js';
+import { webhook } from './webhook-row.js';
 
 const ROWS: Record<string, (bench: Bench) => Promise<Result[]>> = {
   start,
@@ -20,6 +21,7 @@ const ROWS: Record<string, (bench: Bench) => Promise<Result[]>> = {
   refresh,
   code,
   login,
+  webhook,
   flood,
   port,
   growth,

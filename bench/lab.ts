@@ -26,6 +26,7 @@ export interface Worker {
 export type Program = 'saas-backend' | 'idp';
 
 export const ADMIN_TOKEN = secret();
+export const WEBHOOK_SECRET = secret();
 
 const DIST = new URL('../', import.meta.url);
 
@@ -85,6 +86,7 @@ export class Lab {
       PUBLIC_URL: 'https://app.example',
       JWT_ACCESS_SECRET: secret(),
       JWT_REFRESH_SECRET: secret(),
+      PAYMENT_WEBHOOK_SECRET: WEBHOOK_SECRET,
       IDP_DATABASE_URI: `sqlite:${file}`,
       IDP_PUBLIC_URL: 'https://id.example',
       IDP_ED25519_SEED: secret(),

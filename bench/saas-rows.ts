@@ -10,7 +10,8 @@ export const JSON_BODY = { 'content-type': 'application/json' };
 export const PASSWORD = 'a sentence is fine';
 export const ME = '/api/auth/me';
 
-interface Account {
+export interface Account {
+  user: { id: string };
   email: string;
   accessToken: string;
   refreshToken: string;
@@ -121,7 +122,7 @@ export function loginOf(email: string): string {
   return request('POST', '/api/auth/login', JSON_BODY, JSON.stringify({ email, password: PASSWORD }));
 }
 
-async function register(url: string, count: number): Promise<Account[]> {
+export async function register(url: string, count: number): Promise<Account[]> {
   const accounts: Account[] = [];
   for (let number = 0; number < count; number++) {
     const email = `person-${number}@example.com`;

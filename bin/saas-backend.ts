@@ -12,6 +12,7 @@ the .env.example of this package lists them. With NODE_ENV=production nothing is
     backup: () => import('./commands/backup.js'),
     doctor: () => import('./commands/doctor.js'),
     user: () => import('./commands/user.js'),
+    billing: () => import('./commands/billing.js'),
   },
   standard: 'serve',
   storeVariable: 'DATABASE_URI',

@@ -109,16 +109,16 @@ export async function createAccounts(
   return {
     auth,
     async exportOf({ id, email: address }) {
-      const [records, customer, trail, mails] = await Promise.all([
+      const [records, purchases, trail, mails] = await Promise.all([
         recordsOf(id),
-        billing.customerOf(id),
+        billing.recordsOf(id),
         audit.listOf(id),
         email.listTo(address),
       ]);
       return {
         exportedAt: toTimestamp(clock.now()),
         ...records,
-        billing: { customer },
+        billing: purchases,
         audit: trail.map(({ at, event, ip, detail }) => ({
           at: toTimestamp(at),
           event,

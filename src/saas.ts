@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance, onRequestHookHandler } from 'fastify';
 import fp from 'fastify-plugin';
 import { createFormTokens } from './admin/forms.js';
@@ -8,11 +9,8 @@ import { authPlugin } from './auth/plugin/index.js';
 import type { Identity } from './auth/sessions.js';
 import { sessionCollection, userCollection } from './auth/store.js';
 import { createUserDirectory, type UserDirectory } from './auth/users.js';
-import { createGateway } from './billing/gateway.js';
+import type { BillingNotices } from './billing/notices.js';
 import { billingPlugin, webhookPlugin } from './billing/plugin.js';
-import { createBilling } from './billing/service.js';
-import { customerCollection, webhookEventCollection } from './billing/store.js';
-import { createWebhook } from './billing/webhook.js';
 import { openTransport } from './email/outlet.js';
 import { createEmail } from './email/service.js';
 import { mailCollection } from './email/store.js';
@@ -26,13 +24,19 @@ import { createPasswordPolicy } from './kernel/passwords-common.js';
 import { ok } from './kernel/schemas.js';
 import { createAfterwards } from './ops/afterwards.js';
 import { createAudit } from './ops/audit.js';
-import { createEvents, type Subscription } from './ops/events.js';
+import { createEvents, type Emit, type Subscription } from './ops/events.js';
 import { healthPlugin } from './ops/health.js';
 import { createJobs } from './ops/jobs.js';
 import { createThrottle } from './ops/throttle.js';
 import { meterRequests } from './ops/throttle-requests.js';
 import { profilePlugin } from './profile/plugin.js';
 import { createAccounts } from './saas-accounts.js';
+import {
+  createBillingDomain,
+  createEntitlementGuard,
+  type UserGuard,
+  type UserRequest,
+} from './saas-billing.js';
 import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './saas-options.js';
 import { closeForMaintenance, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
 import { createSettings } from './settings/service.js';
@@ -45,19 +49,15 @@ import { announce, answerRules, inHost, type Surroundings } from './surroundings
 /** What the host gets: `fastify.saas`. */
 export interface SaasDecorator {
   /** For a host's own routes: `onRequest: fastify.saas.requireUser` sets `request.saas` or throws a 401. */
-  requireUser: (request: UserRequest) => Promise<void>;
+  requireUser: UserGuard;
+  /** The same for those whose subscription entitles them, to `plan` where one is named; else it throws a 403. */
+  requireEntitled: (plan?: string) => UserGuard;
   users: Pick<UserDirectory, 'find' | 'create'>;
   /** What has happened, told once, after its commit, in the process that committed it. */
   events: Readonly<Subscription<SaasEvents>>;
 }
 
-export type SaasEvents = AuthEvents;
-
-/** What of a request it needs and sets, whatever server and logger the host has. */
-interface UserRequest {
-  headers: { authorization?: string | undefined };
-  saas: Identity;
-}
+export type SaasEvents = AuthEvents & BillingNotices;
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -90,7 +90,6 @@ export async function mountSaas(
 
   const users = userCollection(store);
   const sessions = sessionCollection(store);
-  const webhookEvents = webhookEventCollection(store);
   const audit = createAudit(store, { clock, random, log: fastify.log });
   const throttle = createThrottle(store, {
     clock,
@@ -104,25 +103,6 @@ export async function mountSaas(
   const passwords = createPasswords(random, seams.hashing);
   const passwordPolicy = createPasswordPolicy(config.production, (message) => fastify.log.warn(message));
   const directory = createUserDirectory({ users, passwords, passwordPolicy, siteName, audit, clock, random });
-  const listed = (secret: string | undefined) => (secret === undefined ? [] : [secret]);
-  const webhook = createWebhook({
-    secrets: [...listed(values.paymentWebhookSecret), ...listed(values.paymentWebhookSecretPrevious)],
-    events: webhookEvents,
-    audit,
-    clock,
-    random,
-  });
-
-  const billing = createBilling({
-    customers: customerCollection(store),
-    gateway: values.paymentSecretKey
-      ? createGateway(values.paymentSecretKey, values.paymentApiUrl)
-      : undefined,
-    prices: values.billingPrices?.map((pair) => pair.slice(0, pair.indexOf('='))),
-    publicUrl: publicUrl.get,
-    returnPath: values.billingReturnUrlRelative,
-    clock,
-  });
 
   const jobs = createJobs(store, { clock, random, log: fastify.log });
   const email = createEmail({
@@ -159,7 +139,23 @@ export async function mountSaas(
     await email.close();
   });
 
-  const { emit, events } = createEvents<SaasEvents>({ clock, random, log: fastify.log });
+  const { emit: emitAny, events } = createEvents<SaasEvents>({ clock, random, log: fastify.log });
+  // Whoever may tell of everything may tell of a part, which the compiler does not see by itself.
+  const emit = emitAny as Emit<AuthEvents> & Emit<BillingNotices>;
+  const { billing, subscription, catalog, webhook, webhookEvents, recheck } = createBillingDomain(
+    { config, seams },
+    {
+      store,
+      users,
+      audit,
+      outbox: email,
+      emit,
+      publicUrl,
+      log: fastify.log,
+      pause: sleep,
+    },
+  );
+  jobs.add('billing-recheck', recheck);
   const { auth, exportOf } = await createAccounts(
     { config, seams },
     {
@@ -190,7 +186,11 @@ export async function mountSaas(
     throttle,
   });
   const { find, create } = directory;
-  fastify.decorate('saas', Object.freeze({ requireUser, users: Object.freeze({ find, create }), events }));
+  const requireEntitled = createEntitlementGuard(requireUser, subscription);
+  fastify.decorate(
+    'saas',
+    Object.freeze({ requireUser, requireEntitled, users: Object.freeze({ find, create }), events }),
+  );
   fastify.decorateRequest('saas');
 
   const rules = {
@@ -214,7 +214,7 @@ export async function mountSaas(
       await open.register(authPlugin, { auth, exportOf, home: publicUrl.get });
       await open.register(profilePlugin, { rename: directory.rename });
       await open.register(settingsPlugin, { settings });
-      await open.register(billingPlugin, { billing });
+      await open.register(billingPlugin, { billing, subscription, catalog });
       await open.register(healthPlugin, { store, wrap: ok });
     });
     await api.register(webhookPlugin, { webhook });

@@ -34,6 +34,8 @@ export interface UserDocument {
   /** What billing last found to be the best subscription. */
   subscriptionStatus: string;
   subscriptionPlan: string;
+  /** Raised by every such finding; absent before the first. */
+  subscriptionRev?: number;
   createdAt: number;
 }
 
@@ -65,6 +67,7 @@ export function userCollection(store: Store): Users {
       'sessionEpoch',
       'suspendedAt',
       'emailVerified',
+      'subscriptionRev',
       'resetHash',
       'verifyHash',
       'changeHash',

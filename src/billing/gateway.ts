@@ -1,19 +1,33 @@
 import type Stripe from 'stripe';
 import { billingErrors } from './errors.js';
+import { type Json, objectIn } from './snapshot.js';
 
-/** The payment provider: the only file that knows its SDK, which is loaded at the first use. */
+/**
+ * The payment provider: the only file that knows its SDK, which is loaded at the first use. Whatever goes wrong there
+ * is a PAYMENT_PROVIDER_ERROR here, within ten seconds.
+ */
 export interface Gateway {
-  /** Makes a customer. The same key makes the same one. @throws PAYMENT_PROVIDER_ERROR */
+  /** Makes a customer. The same key makes the same one. */
   createCustomer(
     customer: { email: string; userId: string },
     idempotencyKey: string,
   ): Promise<{ id: string }>;
-  /** @throws PRICE_NOT_ALLOWED when the provider does not know the price, PAYMENT_PROVIDER_ERROR */
+  /** @throws PRICE_NOT_ALLOWED when the provider does not know the price */
   createCheckout(checkout: Checkout): Promise<{ id: string; url: string }>;
-  /** @throws PAYMENT_PROVIDER_ERROR */
   createPortal(portal: { customerId: string; returnUrl: string }): Promise<{ url: string }>;
-  /** Cancels at once what the customer has subscribed to, and what could still become a subscription. @throws PAYMENT_PROVIDER_ERROR */
+  /** A checkout session as the provider has it; null where it knows none of this id. */
+  checkoutSession(id: string): Promise<Json | null>;
+  subscription(id: string): Promise<{ object: Json; asOf: number }>;
+  /** Every subscription that a customer has or had. */
+  subscriptionsOf(customerId: string): Promise<{ objects: Json[]; asOf: number }>;
+  /** Cancels at once what the customer has subscribed to, and what could still become a subscription. */
   cancelSubscriptions(customerId: string): Promise<void>;
+  /** The newest 100. */
+  invoicesOf(customerId: string): Promise<Json[]>;
+  /** What is for sale, each price with its product inside. */
+  prices(): Promise<Json[]>;
+  /** What the provider has told since then, the newest first. It remembers 30 days. */
+  eventsSince(milliseconds: number, types: readonly string[]): Promise<Json[]>;
 }
 
 export interface Checkout {
@@ -26,25 +40,37 @@ export interface Checkout {
   cancelUrl: string;
 }
 
-/** One attempt and one retry end within ten seconds; the SDK's own defaults would take minutes. */
-const ATTEMPT_TIMEOUT = 4_500;
+/** How long the provider may take, in milliseconds. */
+export interface Patience {
+  /** One attempt of the SDK, whose own default would take minutes. One more may follow. */
+  attempt: number;
+  /** A call as a whole, however it trickles and whatever pauses the provider asks the SDK for. */
+  call: number;
+  /** A call that a webhook waits for, whose own answer is awaited, too. */
+  look: number;
+}
+
+const PATIENCE: Patience = { attempt: 4_500, call: 9_500, look: 5_000 };
+
+/** Nothing that the provider tells of so long before it answers is missing from the answer. Milliseconds. */
+const SETTLED = 10_000;
+
+const MOST = 100;
 
 /** @param apiUrl another address for the provider's API */
-export function createGateway(secretKey: string, apiUrl: string | undefined): Gateway {
+export function createGateway(
+  secretKey: string,
+  apiUrl: string | undefined,
+  patience: Patience = PATIENCE,
+): Gateway {
   let loading: Promise<Stripe> | undefined;
-  const load = async (): Promise<Stripe> => {
-    const { default: StripeSdk } = await import('stripe');
-    return new StripeSdk(secretKey, {
-      timeout: ATTEMPT_TIMEOUT,
-      maxNetworkRetries: 1,
-      telemetry: false,
-      ...(apiUrl !== undefined && addressOf(apiUrl)),
-    });
-  };
-  const call = async <T>(work: (stripe: Stripe) => Promise<T>): Promise<T> => {
-    loading ??= load();
+  const call = async <T>(
+    work: (stripe: Stripe) => Promise<T>,
+    deadline: number = patience.call,
+  ): Promise<T> => {
+    loading ??= loadStripe(secretKey, apiUrl, patience.attempt);
     const stripe = await loading;
-    return work(stripe).catch(translate);
+    return within(deadline, work(stripe)).catch(translate);
   };
 
   return {
@@ -65,27 +91,86 @@ export function createGateway(secretKey: string, apiUrl: string | undefined): Ga
           ...(mode === 'setup' && { payment_method_types: ['card'] }),
         }),
       );
-      if (!url)
-        throw billingErrors.PAYMENT_PROVIDER_ERROR({
-          cause: new Error('A checkout session without an address.'),
-        });
+      if (!id || !url) throw malformed('A checkout session without an address.');
       return { id, url };
     },
 
-    createPortal: ({ customerId, returnUrl }) =>
-      call((stripe) => stripe.billingPortal.sessions.create({ customer: customerId, return_url: returnUrl })),
+    async createPortal({ customerId, returnUrl }) {
+      const { url } = await call((stripe) =>
+        stripe.billingPortal.sessions.create({ customer: customerId, return_url: returnUrl }),
+      );
+      if (!url) throw malformed('A portal session without an address.');
+      return { url };
+    },
+
+    checkoutSession: (id) =>
+      call((stripe) => stripe.checkout.sessions.retrieve(id).then(objectIn, nullIfMissing)),
+
+    async subscription(id) {
+      const found = await call(
+        (stripe) => stripe.subscriptions.retrieve(id, undefined, { maxNetworkRetries: 0 }),
+        patience.look,
+      );
+      if (found.id !== id) throw malformed('Another subscription than was asked for.');
+      return { object: objectIn(found), asOf: asOf(found) };
+    },
+
+    async subscriptionsOf(customer) {
+      const pages = await call((stripe) =>
+        allPages((after) => stripe.subscriptions.list({ customer, status: 'all', limit: MOST, ...after })),
+      );
+      return { objects: pages.flatMap(({ data }) => data.map(objectIn)), asOf: asOf(pages[0]) };
+    },
 
     cancelSubscriptions: (customer) =>
       call(async (stripe) => {
-        for await (const { id } of stripe.checkout.sessions.list({ customer, status: 'open', limit: 100 })) {
+        for await (const { id } of stripe.checkout.sessions.list({ customer, status: 'open', limit: MOST })) {
           await stripe.checkout.sessions.expire(id);
         }
         // Without a status the provider lists all that have not ended.
-        for await (const { id } of stripe.subscriptions.list({ customer, limit: 100 })) {
+        for await (const { id } of stripe.subscriptions.list({ customer, limit: MOST })) {
           await stripe.subscriptions.cancel(id);
         }
       }),
+
+    async invoicesOf(customer) {
+      const { data } = await call((stripe) => stripe.invoices.list({ customer, limit: MOST }));
+      return data.map(objectIn);
+    },
+
+    async prices() {
+      const pages = await call((stripe) =>
+        allPages((after) =>
+          stripe.prices.list({ active: true, limit: MOST, expand: ['data.product'], ...after }),
+        ),
+      );
+      return pages.flatMap(({ data }) => data.map(objectIn));
+    },
+
+    async eventsSince(milliseconds, types) {
+      const created = { gte: Math.floor(milliseconds / 1000) };
+      const pages = await call((stripe) =>
+        allPages((after) => stripe.events.list({ created, types: [...types], limit: MOST, ...after })),
+      );
+      return pages.flatMap(({ data }) => data.map(objectIn));
+    },
   };
+}
+
+async function loadStripe(secretKey: string, apiUrl: string | undefined, timeout: number): Promise<Stripe> {
+  const { default: StripeSdk } = await import('stripe');
+  const http = StripeSdk.createNodeHttpClient();
+  const send = http.makeRequest.bind(http);
+  // Decompressing is left to nobody: what is small when it comes is small when it is read.
+  http.makeRequest = (host, port, path, method, headers, ...rest) =>
+    send(host, port, path, method, { ...headers, 'Accept-Encoding': 'identity' }, ...rest);
+  return new StripeSdk(secretKey, {
+    timeout,
+    maxNetworkRetries: 1,
+    telemetry: false,
+    httpClient: http,
+    ...(apiUrl !== undefined && addressOf(apiUrl)),
+  });
 }
 
 function addressOf(apiUrl: string): { host: string; port: string; protocol: 'http' | 'https' } {
@@ -93,6 +178,48 @@ function addressOf(apiUrl: string): { host: string; port: string; protocol: 'htt
   const scheme = protocol === 'http:' ? 'http' : 'https';
   return { host: hostname, port: port || (scheme === 'http' ? '80' : '443'), protocol: scheme };
 }
+
+interface ListPage<T> {
+  data: T[];
+  has_more: boolean;
+}
+
+async function allPages<T extends { id: string }, P extends ListPage<T>>(
+  list: (after: { starting_after?: string }) => Promise<P & ListPage<T>>,
+): Promise<P[]> {
+  const pages: P[] = [];
+  for (let after = {}; ; ) {
+    const page = await list(after);
+    if (!Array.isArray(page.data)) throw malformed('A list without data.');
+    pages.push(page);
+    const last = page.data.at(-1);
+    if (!page.has_more || !last) return pages;
+    after = { starting_after: last.id };
+  }
+}
+
+/** The provider's clock when it answered, less what may not have settled by then; 0 where it did not say. */
+function asOf(answer: unknown): number {
+  const { headers } = objectIn(objectIn(answer)['lastResponse']);
+  const date = Date.parse(String(objectIn(headers)['date']));
+  return Number.isNaN(date) ? 0 : Math.max(0, date - SETTLED);
+}
+
+/** What takes longer is given up; the SDK's own time-outs do not bound an answer as a whole. */
+async function within<T>(milliseconds: number, work: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const end = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error('no answer in time')), milliseconds).unref();
+  });
+  return Promise.race([work, end]).finally(() => clearTimeout(timer));
+}
+
+function nullIfMissing(error: Stripe.errors.StripeError): null {
+  if (error.code === 'resource_missing') return null;
+  throw error;
+}
+
+const malformed = (what: string) => billingErrors.PAYMENT_PROVIDER_ERROR({ cause: new Error(what) });
 
 /** What went wrong there, in our words. The provider's own may hold parts of the key, so only its codes are logged. */
 function translate(error: Stripe.errors.StripeError): never {

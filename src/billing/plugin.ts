@@ -1,17 +1,37 @@
 import type { IncomingMessage } from 'node:http';
 import { access, originOf, type Scope } from '../kernel/http.js';
 import { ok } from '../kernel/schemas.js';
-import { CheckoutAnswer, CheckoutBody, PortalAnswer, PortalBody, WebhookAnswer } from './schemas.js';
+import type { Catalog } from './catalog.js';
+import {
+  CheckoutAnswer,
+  CheckoutBody,
+  InvoicesAnswer,
+  PlansAnswer,
+  PortalAnswer,
+  PortalBody,
+  SubscriptionAnswer,
+  SyncBody,
+  WebhookAnswer,
+} from './schemas.js';
 import type { Billing } from './service.js';
+import type { SubscriptionService } from './subscription.js';
 import type { Webhook } from './webhook.js';
 
 const BODY_LIMIT = 512 * 1024;
 
-/** The gateway gives up after ten seconds; whatever else hangs ends here. Milliseconds. */
-const PROVIDER_TIMEOUT = 15_000;
+/** For a request as a whole, however many calls to the provider it takes. Milliseconds. */
+const PROVIDER_TIMEOUT = 10_000;
 
-/** What users buy and manage. */
-export async function billingPlugin(scope: Scope, { billing }: { billing: Billing }): Promise<void> {
+export interface BillingPluginOptions {
+  billing: Billing;
+  subscription: SubscriptionService;
+  catalog: Catalog;
+}
+
+/** What users buy, have and manage. */
+export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): Promise<void> {
+  const { billing, subscription, catalog } = deps;
+
   scope.post(
     '/billing/create-checkout-session',
     {
@@ -30,6 +50,42 @@ export async function billingPlugin(scope: Scope, { billing }: { billing: Billin
       schema: { body: PortalBody, response: { 200: PortalAnswer } },
     },
     async (request) => ok(await billing.portal(request.saas.user, request.body.returnPath)),
+  );
+
+  scope.get(
+    '/billing/subscription',
+    { config: access('user'), schema: { response: { 200: SubscriptionAnswer } } },
+    async (request) => ok(await subscription.current(request.saas.user.id)),
+  );
+
+  scope.post(
+    '/billing/sync',
+    {
+      config: access('user'),
+      handlerTimeout: PROVIDER_TIMEOUT,
+      schema: { body: SyncBody, response: { 200: SubscriptionAnswer } },
+    },
+    async (request) => ok(await subscription.sync(request.saas.user, request.body.sessionId)),
+  );
+
+  scope.get(
+    '/billing/invoices',
+    {
+      config: access('user'),
+      handlerTimeout: PROVIDER_TIMEOUT,
+      schema: { response: { 200: InvoicesAnswer } },
+    },
+    async (request) => ok(await catalog.invoices(request.saas.user.id)),
+  );
+
+  scope.get(
+    '/billing/plans',
+    {
+      config: access('public'),
+      handlerTimeout: PROVIDER_TIMEOUT,
+      schema: { response: { 200: PlansAnswer } },
+    },
+    async () => ok(await catalog.plans()),
   );
 }
 

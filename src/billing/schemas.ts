@@ -1,6 +1,7 @@
+import type { Static, TSchema } from 'typebox';
 import { option } from '../kernel/options.js';
 import { pathProblem } from '../kernel/public-url.js';
-import { Envelope } from '../kernel/schemas.js';
+import { Envelope, Timestamp } from '../kernel/schemas.js';
 import { Type } from '../kernel/type.js';
 
 export const billingOptions = {
@@ -32,6 +33,20 @@ export const billingOptions = {
         ? 'must list price=plan pairs.'
         : undefined,
   }),
+  pastDue: option(
+    Type.Union(
+      [Type.Literal('entitled'), Type.Literal('denied'), Type.Integer({ minimum: 1, maximum: 366 })],
+      {
+        default: 'entitled',
+      },
+    ),
+    {
+      env: 'BILLING_PAST_DUE',
+      doc: 'Whether a subscription whose payment fails entitles on: entitled, denied, or for so many days.',
+      must: 'must be entitled, denied or a number of days from 1 to 366',
+      parse: (text) => (/^\d{1,3}$/.test(text) ? Number(text) : text),
+    },
+  ),
   paymentWebhookSecret: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'PAYMENT_WEBHOOK_SECRET',
     doc: 'Verifies the signature of webhooks. Without it the webhook answers 503.',
@@ -67,10 +82,68 @@ export const PortalBody = Type.Object(
 
 export const PortalAnswer = Envelope(Type.Object({ url: Type.String() }));
 
+const nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
+const Time = nullable(Timestamp);
+
+/** What a user has, and whether it entitles them. Without a subscription `none`, `free`, and nothing else. */
+export const Subscription = Type.Object({
+  status: Type.String(),
+  plan: Type.String(),
+  entitled: Type.Boolean(),
+  priceId: nullable(Type.String()),
+  quantity: nullable(Type.Integer()),
+  currentPeriodStart: Time,
+  currentPeriodEnd: Time,
+  trialEnd: Time,
+  cancelAtPeriodEnd: nullable(Type.Boolean()),
+  cancelAt: Time,
+  canceledAt: Time,
+  endedAt: Time,
+  updatedAt: Time,
+});
+export type Subscription = Static<typeof Subscription>;
+
+export const SubscriptionAnswer = Envelope(Subscription);
+
+export const SyncBody = Type.Object(
+  { sessionId: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_]{1,255}$' })) },
+  { additionalProperties: false },
+);
+
+/** One price of what is sold. Amounts are in the currency's smallest unit. */
+export const Plan = Type.Object({
+  priceId: Type.String(),
+  plan: Type.String(),
+  name: nullable(Type.String()),
+  description: nullable(Type.String()),
+  amount: nullable(Type.Integer()),
+  currency: nullable(Type.String()),
+  interval: nullable(Type.String()),
+  intervalCount: nullable(Type.Integer()),
+});
+export type Plan = Static<typeof Plan>;
+
+export const PlansAnswer = Envelope(Type.Array(Plan));
+
+export const Invoice = Type.Object({
+  id: Type.String(),
+  number: nullable(Type.String()),
+  status: nullable(Type.String()),
+  amountDue: nullable(Type.Integer()),
+  amountPaid: nullable(Type.Integer()),
+  currency: nullable(Type.String()),
+  createdAt: Timestamp,
+  url: nullable(Type.String()),
+  pdf: nullable(Type.String()),
+});
+export type Invoice = Static<typeof Invoice>;
+
+export const InvoicesAnswer = Envelope(Type.Array(Invoice));
+
 /**
- * What became of an event: `duplicate` was processed before, `ignored` is of a kind that changes nothing here,
- * `unmatched` concerns a customer nobody here is known by, and is kept.
+ * What became of an event: `duplicate` was done with before, `ignored` is of a kind that changes nothing here, `stale`
+ * is older than what is known, `unmatched` concerns nobody who is known here, and is kept until somebody is.
  */
-const Outcome = Type.Enum(['duplicate', 'ignored', 'unmatched']);
+const Outcome = Type.Enum(['processed', 'duplicate', 'ignored', 'stale', 'unmatched']);
 
 export const WebhookAnswer = Envelope(Type.Object({ received: Type.Literal(true), outcome: Outcome }));

@@ -2,16 +2,21 @@ import type { Clock } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
 import { withLeadingSlash, withQuery } from '../kernel/public-url.js';
 import { toTimestamp, type User } from '../kernel/schemas.js';
+import { sha256 } from '../kernel/secrets.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { billingErrors } from './errors.js';
 import type { Checkout, Gateway } from './gateway.js';
+import type { Plans } from './plans.js';
+import type { Processor } from './process.js';
+import type { Projector } from './project.js';
 import { returnPathProblem } from './schemas.js';
-import type { Customers } from './store.js';
+import { isTerminal } from './status.js';
+import type { Customers, Payments, Subscriptions, WebhookEvents } from './store.js';
 
 export interface Billing {
   /**
    * Begins a purchase at the provider's hosted page.
-   * @throws VALIDATION_ERROR, PRICE_NOT_ALLOWED, PAYMENT_PROVIDER_ERROR, BILLING_NOT_CONFIGURED
+   * @throws VALIDATION_ERROR, BILLING_NOT_CONFIGURED, PRICE_NOT_ALLOWED, ALREADY_SUBSCRIBED, PAYMENT_PROVIDER_ERROR
    */
   checkout(user: User, order: Order): Promise<{ sessionId: string; url: string }>;
   /**
@@ -24,10 +29,16 @@ export interface Billing {
    * @throws PAYMENT_PROVIDER_ERROR
    */
   cancelSubscriptions(userId: string): Promise<void>;
-  /** What is stored of a user; `null` before the first purchase. */
-  customerOf(userId: string): Promise<{ customerId: string; createdAt: string } | null>;
+  /** What is stored of a user; the customer is `null` before the first purchase. */
+  recordsOf(userId: string): Promise<BillingRecords>;
   /** Removes it. What the provider knows of them stays there. */
   forget(userId: string): Promise<void>;
+}
+
+export interface BillingRecords {
+  customer: { customerId: string; createdAt: string } | null;
+  subscriptions: Record<string, unknown>[];
+  payments: Record<string, unknown>[];
 }
 
 export interface Order {
@@ -38,17 +49,21 @@ export interface Order {
 
 export interface BillingDependencies {
   customers: Customers;
+  subscriptions: Subscriptions;
+  payments: Payments;
+  events: WebhookEvents;
+  projector: Projector;
+  processor: Processor;
+  plans: Plans;
   /** Absent while no key is configured. */
   gateway: Gateway | undefined;
-  /** What may be bought; absent for whatever the provider has. */
-  prices: readonly string[] | undefined;
   publicUrl(): string;
   returnPath: string;
   clock: Clock;
 }
 
 export function createBilling(deps: BillingDependencies): Billing {
-  const { customers, prices, publicUrl, clock } = deps;
+  const { customers, subscriptions, payments, events, projector, processor, plans, publicUrl, clock } = deps;
   const configured = (): Gateway => {
     if (!deps.gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
     return deps.gateway;
@@ -58,25 +73,38 @@ export function createBilling(deps: BillingDependencies): Billing {
   const ensureCustomer = async ({ id, email }: User, gateway: Gateway): Promise<string> => {
     const known = await customers.findOne({ id });
     if (known) return known.customerId;
-    const { id: customerId } = await gateway.createCustomer({ email, userId: id }, `customer-${id}`);
-    // Where the other purchase was first, the key made both the same customer.
-    await customers.insert({ id, customerId, createdAt: clock.now() }).catch(nullIfTaken);
-    return customerId;
+    // The address is part of the key: the provider refuses a key that comes again with other words.
+    const key = `customer-${id}-${sha256(email).slice(0, 16)}`;
+    const { id: customerId } = await gateway.createCustomer({ email, userId: id }, key);
+    const customer = { id, customerId, createdAt: clock.now() };
+    const linked = await customers.insert(customer).then(() => customer, nullIfTaken);
+    const kept = linked ?? (await customers.findOne({ id }));
+    if (!kept)
+      throw billingErrors.PAYMENT_PROVIDER_ERROR({ cause: new Error('A customer of somebody else.') });
+    if (linked) await processor.replay({ customerId });
+    return kept.customerId;
+  };
+
+  const refuseTwice = async (userId: string, priceId: string): Promise<void> => {
+    const bought = await projector.all(userId);
+    const isHeld = bought.some((held) => held.priceId === priceId && !isTerminal(held.status));
+    if (isHeld) throw billingErrors.ALREADY_SUBSCRIBED();
   };
 
   return {
     async checkout(user, { priceId, mode, quantity = 1 }) {
       if (mode !== 'setup' && priceId === undefined) throw invalid('priceId', 'is required');
       const gateway = configured();
-      if (prices && priceId !== undefined && !prices.includes(priceId))
-        throw billingErrors.PRICE_NOT_ALLOWED();
+      const price = mode === 'setup' || priceId === undefined ? undefined : { id: priceId, quantity };
+      if (price && !plans.allows(price.id)) throw billingErrors.PRICE_NOT_ALLOWED();
+      if (price && mode === 'subscription') await refuseTwice(user.id, price.id);
       const customerId = await ensureCustomer(user, gateway);
       const back = publicUrl() + withLeadingSlash(deps.returnPath);
       const { id, url } = await gateway.createCheckout({
         customerId,
         userId: user.id,
         mode,
-        ...(mode !== 'setup' && priceId !== undefined && { price: { id: priceId, quantity } }),
+        ...(price && { price }),
         // The provider fills the placeholder in, so it must not be encoded.
         successUrl: withQuery(back, 'checkout=success&session_id={CHECKOUT_SESSION_ID}'),
         cancelUrl: withQuery(back, 'checkout=cancelled'),
@@ -103,16 +131,32 @@ export function createBilling(deps: BillingDependencies): Billing {
       });
     },
 
-    async customerOf(userId) {
-      const customer = await customers.findOne({ id: userId });
-      return customer && { customerId: customer.customerId, createdAt: toTimestamp(customer.createdAt) };
+    async recordsOf(userId) {
+      const [customer, bought, paid] = await Promise.all([
+        customers.findOne({ id: userId }),
+        projector.all(userId),
+        payments.page({ where: { userId }, sort: 'at', desc: true, limit: MOST_PAYMENTS }),
+      ]);
+      return {
+        customer: customer && { customerId: customer.customerId, createdAt: toTimestamp(customer.createdAt) },
+        subscriptions: bought.map(({ rev, lastEvent, ...told }) => told),
+        payments: paid.items.map(({ at, ...told }) => ({ ...told, at: toTimestamp(at) })),
+      };
     },
 
     async forget(userId) {
+      const customer = await customers.findOne({ id: userId });
+      // Events name people, too. Those that come later find nobody.
+      if (customer) await events.deleteMany({ customerId: customer.customerId });
+      await subscriptions.deleteMany({ userId });
+      await payments.deleteMany({ userId });
       await customers.deleteOne({ id: userId });
     },
   };
 }
+
+/** Of those that an export tells of, the newest. */
+const MOST_PAYMENTS = 1000;
 
 const NOT_CANCELLED =
   'The payment provider did not answer as expected. The account is closed, and deleted as soon as the subscription is cancelled.';

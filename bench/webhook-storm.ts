@@ -1,0 +1,85 @@
+/** `npm run bench:webhooks`: storms of webhooks, seed after seed. Ends with 1 where anything is not as the provider has it. */
+import { performance } from 'node:perf_hooks';
+import { parseArgs } from 'node:util';
+import { createProgress } from '../bin/progress.js';
+import { type StormResult, storm } from '../test/kit/stripe-storm.js';
+
+const help = `Delivers the events of many subscriptions late, in any order, repeated and forged, to processes that are killed
+while they work, by a provider whose API fails at times, and compares the end with the provider's truth.
+
+Usage
+  npm run bench:webhooks -- [options]
+
+Options
+  --seeds <number>          how many storms (100)
+  --from <number>           the first seed (1)
+  --subscriptions <number>  of each storm (500)
+  --events <number>         of each storm (10000)
+  --help
+
+Examples
+  npm run bench:webhooks
+  npm run bench:webhooks -- --seeds 1 --from 42`;
+
+const OPTIONS = {
+  seeds: { type: 'string', default: '100' },
+  from: { type: 'string', default: '1' },
+  subscriptions: { type: 'string', default: '500' },
+  events: { type: 'string', default: '10000' },
+  help: { type: 'boolean' },
+} as const;
+
+const { values } = readArguments();
+const [seeds, from, subscriptions, events] = [
+  values.seeds,
+  values.from,
+  values.subscriptions,
+  values.events,
+].map(countOf) as [number, number, number, number];
+
+const sum = { events: 0, deliveries: 0, forged: 0, kills: 0, calls: 0, doubts: 0 };
+let wrong = 0;
+const progress = createProgress({ name: 'storms', write: (count) => count.toFixed(1) });
+const begin = performance.now();
+for (let done = 0; done < seeds; done++) {
+  progress.show(done, seeds);
+  const result = await storm(from + done, { subscriptions, events });
+  for (const name of Object.keys(sum) as (keyof typeof sum)[]) sum[name] += result[name];
+  if (result.problems.length > 0) tell(from + done, result);
+}
+progress.end();
+const shown = Object.entries(sum).map(([name, count]) => `${name.padEnd(12)}${count.toLocaleString('en')}`);
+process.stdout.write(
+  `${shown.join('\n')}\n${seeds - wrong} of ${seeds} seeds ended as the provider has it, ` +
+    `in ${Math.round((performance.now() - begin) / 1000)} s\n`,
+);
+process.exit(wrong > 0 ? 1 : 0);
+
+function tell(seed: number, { problems }: StormResult): void {
+  wrong++;
+  progress.end();
+  process.stdout.write(`seed ${seed}: ${problems.length} problems\n  ${problems.slice(0, 5).join('\n  ')}\n`);
+}
+
+function countOf(text: string): number {
+  const count = Number(text);
+  return Number.isSafeInteger(count) && count > 0 ? count : usageError(`'${text}' is no count.`);
+}
+
+function readArguments() {
+  try {
+    const parsed = parseArgs({ options: OPTIONS });
+    if (parsed.values.help) {
+      process.stdout.write(`${help}\n`);
+      process.exit();
+    }
+    return parsed;
+  } catch (error) {
+    return usageError((error as Error).message);
+  }
+}
+
+function usageError(message: string): never {
+  process.stderr.write(`bench:webhooks: ${message}\n\n${help}\n`);
+  process.exit(2);
+}

@@ -1,0 +1,56 @@
+import { userCollection } from './auth/store.js';
+import { createGateway } from './billing/gateway.js';
+import { createPlans } from './billing/plans.js';
+import { createProjector } from './billing/project.js';
+import { createRefresh } from './billing/refresh.js';
+import { createResync, type Resync } from './billing/resync.js';
+import { customerCollection, subscriptionCollection } from './billing/store.js';
+import { createSubscriptionWriter } from './billing/write.js';
+import { systemClock as clock } from './kernel/clock.js';
+import { defineOptions, resolveOptions } from './kernel/options.js';
+import { systemRandom as random } from './kernel/secrets.js';
+import { projectionOn } from './saas-billing.js';
+import { saasSchema } from './saas-options.js';
+import { openStore } from './storage/open.js';
+
+/** Billing, for whoever has the machine. What its events tell of is left to the program that serves. */
+export interface BillingAdministration extends Resync {
+  close(): Promise<void>;
+}
+
+/**
+ * Opens the store that the environment names, also while the program runs.
+ *
+ * @param warn gets sentences about what went on although something is not as it should be
+ * @throws ConfigurationError, StoreUnavailable
+ */
+export async function openBillingAdministration(
+  warn: (message: string) => void,
+): Promise<BillingAdministration> {
+  const { databaseUri, paymentSecretKey, paymentApiUrl, billingPrices } = saasSchema.properties;
+  const { values } = resolveOptions(
+    defineOptions({ databaseUri, paymentSecretKey, paymentApiUrl, billingPrices }),
+    { program: 'saas-backend', given: {}, env: undefined, random },
+  );
+  const store = await openStore(values.databaseUri);
+  const customers = customerCollection(store);
+  const subscriptions = subscriptionCollection(store);
+  const plans = createPlans(values.billingPrices, (priceId) =>
+    warn(`Nobody has said what plan ${priceId} is.`),
+  );
+  const key = values.paymentSecretKey;
+  const gateway = key === undefined ? undefined : createGateway(key, values.paymentApiUrl);
+  const refresh =
+    gateway &&
+    createRefresh({
+      gateway,
+      subscriptions,
+      writer: createSubscriptionWriter(subscriptions, clock),
+      plans,
+      projector: createProjector(subscriptions, projectionOn(userCollection(store))),
+      emit: () => undefined,
+      clock,
+    });
+  const { run } = createResync({ customers, gateway, refresh });
+  return { run, close: store.close };
+}

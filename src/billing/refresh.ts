@@ -1,0 +1,120 @@
+import type { Clock } from '../kernel/clock.js';
+import type { Gateway } from './gateway.js';
+import { type Emit, subscriptionUpdated } from './notices.js';
+import type { Plans } from './plans.js';
+import type { Projector } from './project.js';
+import { idIn, type Json, readSnapshot } from './snapshot.js';
+import { isTerminal } from './status.js';
+import type { SubscriptionDocument, Subscriptions } from './store.js';
+import type { SubscriptionWriter } from './write.js';
+
+/** Learning from the provider what no event told. */
+export interface Refresh {
+  /** Asks about one subscription. @throws PAYMENT_PROVIDER_ERROR */
+  one(id: string, userId: string): Promise<Learnt>;
+  /** Asks about every subscription of a customer, and with `dryRun` only looks. @throws PAYMENT_PROVIDER_ERROR */
+  allOf(customerId: string, userId: string, options?: { dryRun?: boolean }): Promise<Learnt[]>;
+}
+
+/** A subscription before and after; `before` is absent where nobody knew of it. */
+export interface Learnt {
+  id: string;
+  before?: SubscriptionDocument;
+  after: SubscriptionDocument;
+  /** Names of what differs: `status`, `currentPeriodEnd`, … */
+  fields: string[];
+}
+
+interface Key {
+  id: string;
+  userId: string;
+}
+
+/** A subscription as the provider has it, at some time of its clock. */
+interface Found {
+  object: Json;
+  asOf: number;
+}
+
+export interface RefreshDependencies {
+  gateway: Gateway;
+  subscriptions: Subscriptions;
+  writer: SubscriptionWriter;
+  plans: Plans;
+  projector: Projector;
+  emit: Emit;
+  clock: Clock;
+}
+
+export function createRefresh(deps: RefreshDependencies): Refresh {
+  const { gateway, subscriptions, writer, plans, projector, emit, clock } = deps;
+
+  /** Writes what was fetched after `stored` was read; null where an event has written in between. */
+  const learn = async (
+    stored: SubscriptionDocument | null,
+    key: Key,
+    found: Found,
+  ): Promise<Learnt | null> => {
+    const { object, asOf: at } = found;
+    const news = { snapshot: readSnapshot(object, plans), at, statusAt: at, inDoubt: false };
+    const after = await writer.write(stored, key, news);
+    if (!after) return null;
+    await projector.project(after.userId);
+    const fields = differences(stored, after);
+    if (fields.length > 0) subscriptionUpdated(`refresh:${after.id}:${after.rev}`, after, clock.now())(emit);
+    return { id: after.id, ...(stored && { before: stored }), after, fields };
+  };
+
+  const foreseen = (stored: SubscriptionDocument | null, key: Key, { object, asOf: at }: Found): Learnt => {
+    const after = writer.preview(stored, key, { snapshot: readSnapshot(object, plans), at, inDoubt: false });
+    return { id: key.id, ...(stored && { before: stored }), after, fields: differences(stored, after) };
+  };
+
+  const one: Refresh['one'] = async (id, userId) => {
+    for (;;) {
+      const stored = await subscriptions.findOne({ id });
+      if (stored && isTerminal(stored.status)) {
+        await projector.project(stored.userId);
+        return { id, before: stored, after: stored, fields: [] };
+      }
+      const learnt = await learn(
+        stored,
+        { id, userId: stored?.userId ?? userId },
+        await gateway.subscription(id),
+      );
+      if (learnt) return learnt;
+    }
+  };
+
+  return {
+    one,
+
+    async allOf(customerId, userId, { dryRun = false } = {}) {
+      const known = new Map((await projector.all(userId)).map((stored) => [stored.id, stored]));
+      const { objects, asOf } = await gateway.subscriptionsOf(customerId);
+      const learnt: Learnt[] = [];
+      for (const object of objects) {
+        const id = idIn(object);
+        const stored = known.get(id ?? '') ?? null;
+        if (id === undefined || (stored && isTerminal(stored.status))) continue;
+        const key = { id, userId };
+        if (dryRun) learnt.push(foreseen(stored, key, { object, asOf }));
+        else learnt.push((await learn(stored, key, { object, asOf })) ?? (await one(id, userId)));
+      }
+      if (!dryRun) await projector.project(userId);
+      return learnt;
+    },
+  };
+}
+
+/** What the provider says of a subscription, without our own notes. */
+function termsOf(subscription: SubscriptionDocument): Partial<Record<string, unknown>> {
+  const { at, statusAt, lastEvent, recheckAt, rev, updatedAt, createdAt, ...terms } = subscription;
+  return terms;
+}
+
+/** The names of what differs. */
+export function differences(before: SubscriptionDocument | null, after: SubscriptionDocument): string[] {
+  const [old, now] = [before ? termsOf(before) : {}, termsOf(after)];
+  return [...new Set([...Object.keys(old), ...Object.keys(now)])].filter((name) => old[name] !== now[name]);
+}

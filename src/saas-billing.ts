@@ -1,0 +1,197 @@
+import type { Identity } from './auth/sessions.js';
+import type { Users } from './auth/store.js';
+import { createApply } from './billing/apply.js';
+import { type Catalog, createCatalog } from './billing/catalog.js';
+import { createClaims, type Pause } from './billing/claims.js';
+import { createFetch } from './billing/fetch.js';
+import { createGateway } from './billing/gateway.js';
+import { createMailFor } from './billing/mails.js';
+import type { BillingNotices } from './billing/notices.js';
+import { createOwnerLookup } from './billing/owner.js';
+import { createPlans } from './billing/plans.js';
+import { createProcessor, type Processor } from './billing/process.js';
+import { createProjector, type ProjectionTarget } from './billing/project.js';
+import { createRecheck } from './billing/recheck.js';
+import { createRefresh } from './billing/refresh.js';
+import { createResync, type Resync } from './billing/resync.js';
+import { type Billing, createBilling } from './billing/service.js';
+import {
+  customerCollection,
+  paymentCollection,
+  subscriptionCollection,
+  type WebhookEvents,
+  webhookEventCollection,
+} from './billing/store.js';
+import { createSubscriptionService, type SubscriptionService } from './billing/subscription.js';
+import { createWebhook, type Webhook } from './billing/webhook.js';
+import { createSubscriptionWriter } from './billing/write.js';
+import type { Outbox } from './email/service.js';
+import { httpErrors } from './kernel/errors.js';
+import { type PublicUrl, withLeadingSlash } from './kernel/public-url.js';
+import type { Audit } from './ops/audit.js';
+import type { Emit } from './ops/events.js';
+import type { Job, JobLog } from './ops/jobs.js';
+import type { ResolvedSaas } from './saas-options.js';
+import type { Store } from './storage/collection.js';
+
+/** Billing put together: what it is given of the other domains, and what these are given of it. */
+
+export interface BillingParts {
+  store: Store;
+  users: Users;
+  audit: Audit;
+  outbox: Outbox;
+  emit: Emit<BillingNotices>;
+  publicUrl: Pick<PublicUrl, 'get'>;
+  log: JobLog;
+  pause: Pause;
+}
+
+export interface BillingDomain {
+  billing: Billing;
+  subscription: SubscriptionService;
+  catalog: Catalog;
+  webhook: Webhook;
+  webhookEvents: WebhookEvents;
+  processor: Processor;
+  resync: Resync;
+  /** What no event settles. */
+  recheck: Job;
+}
+
+const RECHECK_EVERY = 300;
+
+export function createBillingDomain(
+  {
+    config: { values },
+    seams: { clock, random },
+  }: {
+    config: Pick<ResolvedSaas['config'], 'values'>;
+    seams: Pick<ResolvedSaas['seams'], 'clock' | 'random'>;
+  },
+  { store, users, audit, outbox, emit, publicUrl, log, pause }: BillingParts,
+): BillingDomain {
+  const events = webhookEventCollection(store);
+  const customers = customerCollection(store);
+  const subscriptions = subscriptionCollection(store);
+  const payments = paymentCollection(store);
+  const { paymentSecretKey: key, billingReturnUrlRelative: returnPath, pastDue } = values;
+  const gateway = key === undefined ? undefined : createGateway(key, values.paymentApiUrl);
+  const plans = createPlans(values.billingPrices, (priceId) =>
+    log.warn(
+      { priceId },
+      'a price was bought of which nobody has said what plan it is; it entitles to nothing',
+    ),
+  );
+
+  const writer = createSubscriptionWriter(subscriptions, clock);
+  const projector = createProjector(subscriptions, projectionOn(users));
+  const findUser = (id: string) => users.findOne({ id });
+  const claims = createClaims(events, { clock, random, pause });
+  const processor = createProcessor({
+    claims,
+    events,
+    payments,
+    ownerOf: createOwnerLookup({
+      subscriptions,
+      customers,
+      userExists: async (id) => (await findUser(id)) !== null,
+      clock,
+    }),
+    apply: createApply({ subscriptions, writer, plans, fetch: createFetch(gateway, plans, log) }),
+    projector,
+    mailFor: createMailFor({
+      async findUser(id) {
+        const user = await findUser(id);
+        return user && { email: user.email, name: user.name ?? '' };
+      },
+      putMail: outbox.put,
+      billingUrl: () => publicUrl.get() + withLeadingSlash(returnPath),
+      clock,
+    }),
+    emit,
+    isLive: /^(sk|rk)_live_/.test(key ?? ''),
+    clock,
+  });
+  const refresh = gateway && createRefresh({ gateway, subscriptions, writer, plans, projector, emit, clock });
+
+  return {
+    billing: createBilling({
+      customers,
+      subscriptions,
+      payments,
+      events,
+      projector,
+      processor,
+      plans,
+      gateway,
+      publicUrl: publicUrl.get,
+      returnPath,
+      clock,
+    }),
+    subscription: createSubscriptionService({
+      customers,
+      projector,
+      processor,
+      gateway,
+      refresh,
+      pastDue,
+      clock,
+    }),
+    catalog: createCatalog({ customers, plans, gateway, clock }),
+    webhook: createWebhook({
+      secrets: [values.paymentWebhookSecret, values.paymentWebhookSecretPrevious].filter(
+        (secret) => secret !== undefined,
+      ),
+      claims,
+      processor,
+      audit,
+      clock,
+    }),
+    webhookEvents: events,
+    processor,
+    resync: createResync({ customers, gateway, refresh, replay: processor.replay }),
+    recheck: {
+      everySeconds: RECHECK_EVERY,
+      run: createRecheck({ events, subscriptions, processor, refresh, clock, log }),
+    },
+  };
+}
+
+/** Where billing writes on the record of a user. */
+export function projectionOn(users: Users): ProjectionTarget {
+  return {
+    async revision(userId) {
+      const user = await users.findOne({ id: userId });
+      return user && (user.subscriptionRev ?? 0);
+    },
+    async write(userId, revision, { status, plan }) {
+      const written = await users.updateOne(
+        { id: userId, subscriptionRev: revision === 0 ? null : revision },
+        { set: { subscriptionStatus: status, subscriptionPlan: plan }, inc: { subscriptionRev: 1 } },
+      );
+      return written !== null;
+    },
+  };
+}
+
+/** What of a request the guards of a host's own routes need and set. */
+export interface UserRequest {
+  headers: { authorization?: string | undefined };
+  saas: Identity;
+}
+
+export type UserGuard = (request: UserRequest) => Promise<void>;
+
+/** For a host's own routes: only those whose subscription entitles them, to `plan` where one is named. */
+export function createEntitlementGuard(
+  requireUser: UserGuard,
+  { entitles }: Pick<SubscriptionService, 'entitles'>,
+): (plan?: string) => UserGuard {
+  return (plan) => async (request) => {
+    await requireUser(request);
+    if (await entitles(request.saas.user.id, plan)) return;
+    const needed = plan === undefined ? 'a subscription' : `a subscription to ${plan}`;
+    throw httpErrors.FORBIDDEN({ message: `This needs ${needed}.` });
+  };
+}

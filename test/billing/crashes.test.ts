@@ -1,0 +1,224 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import t from 'tap';
+import { userCollection } from '../../src/auth/store.js';
+import { createClaims, LEASE } from '../../src/billing/claims.js';
+import { createGateway } from '../../src/billing/gateway.js';
+import type { Json } from '../../src/billing/snapshot.js';
+import {
+  customerCollection,
+  subscriptionCollection,
+  webhookEventCollection,
+} from '../../src/billing/store.js';
+import { openStore } from '../../src/storage/open.js';
+import { fakeClock } from '../kit/clock.js';
+import { compiled, startProgram } from '../kit/process.js';
+import { countedRandom } from '../kit/random.js';
+import { signWebhook } from '../kit/sign-webhook.js';
+import { Killed } from '../kit/stripe-mortal.js';
+import { boot, STORM_SECRET, storm } from '../kit/stripe-storm.js';
+import type { Seen } from '../kit/stripe-truth.js';
+import { temporaryFolder } from '../kit/tmp.js';
+import { onMongod } from '../storage/mongod.js';
+import { invoiceEvent, KEY, provider, subscriptionEvent } from './kit.js';
+
+const PERSON = {
+  email: 'ada@example.test',
+  passwordHash: 'none',
+  passwordVersion: 1,
+  emailVerified: true,
+  sessionEpoch: 0,
+  subscriptionStatus: 'none',
+  subscriptionPlan: 'free',
+  createdAt: 1,
+};
+
+const object = (status: string) => ({
+  id: 'sub_1',
+  customer: 'cus_1',
+  status,
+  items: { data: [{ price: { id: 'price_pro', lookup_key: 'pro' } }] },
+});
+
+/** What is delivered before, what is delivered while the process is killed, and what must be in the end. */
+const SCENES: Record<
+  string,
+  { before: Json[]; event: Json & { id: string }; status: string; mails: number }
+> = {
+  created: {
+    before: [],
+    event: subscriptionEvent('created', 0, object('active')),
+    status: 'active',
+    mails: 0,
+  },
+  deleted: {
+    before: [subscriptionEvent('created', 0, object('active'))],
+    event: subscriptionEvent('deleted', 1, object('canceled')),
+    status: 'canceled',
+    mails: 1,
+  },
+  'a failed invoice': {
+    before: [subscriptionEvent('created', 0, object('active'))],
+    event: invoiceEvent('failed', 1, { customer: 'cus_1', subscription: 'sub_1' }),
+    status: 'past_due',
+    mails: 1,
+  },
+};
+
+t.test('[108] a kill at any step is repaired by the next delivery', async (t) => {
+  for (const [name, { before, event, status, mails }] of Object.entries(SCENES)) {
+    let steps = 0;
+    for (let isOver = false; !isOver; steps++) {
+      for (const isInTime of [false, true]) {
+        const store = await openStore('sqlite::memory:');
+        const clock = fakeClock();
+        const seen: Seen = { mails: new Map(), told: [], unheard: new Set() };
+        await userCollection(store).insert({ id: 'usr_1', ...PERSON });
+        await customerCollection(store).insert({ id: 'usr_1', customerId: 'cus_1', createdAt: 1 });
+        const first = boot(store, clock, 'http://127.0.0.1:1', seen);
+        const receive = ({ domain }: typeof first, body: string) =>
+          domain.webhook.receive({
+            signature: signWebhook(body, STORM_SECRET, clock.now()),
+            body: Buffer.from(body),
+            ip: '192.0.2.1',
+          });
+        for (const earlier of before) await receive(first, JSON.stringify(earlier));
+        seen.told.length = 0;
+        Object.assign(first.life, { fuse: steps, isInTime });
+        const body = JSON.stringify(event);
+        const outcome = await receive(first, body).catch((error: unknown) => error);
+        if (!(outcome instanceof Killed)) isOver = true;
+        clock.advance(LEASE);
+        const repeated = await receive(boot(store, clock, 'http://127.0.0.1:1', seen), body);
+        const where = `${name}: killed at step ${steps}, ${isInTime ? 'after' : 'before'} the store`;
+        const isMarked = isOver || seen.unheard.has(event.id);
+        t.equal(repeated, isMarked ? 'duplicate' : 'processed', where);
+        t.match(await subscriptionCollection(store).findOne({ id: 'sub_1' }), { status, plan: 'pro' }, where);
+        t.match(await userCollection(store).findOne({ id: 'usr_1' }), { subscriptionStatus: status }, where);
+        t.equal(
+          await webhookEventCollection(store).count({ outcome: 'processed' }),
+          before.length + 1,
+          where,
+        );
+        t.equal(seen.mails.size, mails, where);
+        const told = seen.told.filter(({ id }) => id === event.id).map((one) => one.name);
+        t.same(new Set(told).size, told.length, `${where}: told once`);
+        if (!seen.unheard.has(event.id)) t.ok(told.length > 0, `${where}: told`);
+        await store.close();
+      }
+    }
+    t.ok(steps > 5, `${name} has ${steps} steps`);
+  }
+});
+
+t.test('a repeated delivery waits for the one that is being worked on, and then gives up', async (t) => {
+  const store = await openStore('sqlite::memory:');
+  t.teardown(() => store.close());
+  const clock = fakeClock();
+  let waits = 0;
+  let onWait = async () => {};
+  const pause = () => {
+    waits++;
+    return onWait();
+  };
+  const claims = createClaims(webhookEventCollection(store), { clock, random: countedRandom(), pause });
+  const event = { id: 'evt_1', type: 'x', objectId: 'o', object: {}, previous: {} };
+  const claim = await claims.begin(event, '{}');
+  if (typeof claim === 'string') throw new Error('it is claimed already');
+  await t.rejects(claims.begin(event, '{}'), { code: 'EVENT_IN_PROGRESS' });
+  t.equal(waits, 50, 'five seconds, a tenth at a time');
+  onWait = async () => void (await claims.finish(claim, 'processed'));
+  t.equal(await claims.begin(event, '{}'), 'processed');
+
+  const lost = await claims.begin({ ...event, id: 'evt_2' }, '{}');
+  if (typeof lost === 'string') throw new Error('it is claimed already');
+  clock.advance(LEASE);
+  t.type(await claims.begin({ ...event, id: 'evt_2' }, '{}'), Object, 'taken over');
+  t.equal(await claims.finish(lost, 'processed'), false, 'whoever lost it does not end it');
+});
+
+t.test('[101] what hangs, trickles or asks for patience is given up in time', async (t) => {
+  const trickling = createServer((_request, response) => {
+    response.writeHead(200, { 'content-type': 'application/json' });
+    const timer = setInterval(() => response.write(' '), 20);
+    response.on('close', () => clearInterval(timer));
+  });
+  await new Promise<void>((resolve) => trickling.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => trickling.closeAllConnections());
+  t.teardown(() => void trickling.close());
+  const patience = { attempt: 100, call: 300, look: 200 };
+  const answers = {
+    hang: (await provider(t, () => 'hang')).url,
+    trickle: `http://127.0.0.1:${(trickling.address() as AddressInfo).port}`,
+    'later, please': (
+      await provider(t, () => ({ status: 503, body: '{}', headers: { 'retry-after': '60' } }))
+    ).url,
+    'nobody there': 'http://127.0.0.1:1',
+  };
+  for (const [name, url] of Object.entries(answers)) {
+    const gateway = createGateway(KEY, url, patience);
+    const portal = gateway.createPortal({ customerId: 'cus_1', returnUrl: 'https://app.example.test' });
+    await t.rejects(portal, { code: 'PAYMENT_PROVIDER_ERROR' }, name);
+    await t.rejects(gateway.subscription('sub_1'), { code: 'PAYMENT_PROVIDER_ERROR' }, name);
+  }
+});
+
+t.test('calls ask for nothing that would have to be decompressed', async (t) => {
+  const { url, calls } = await provider(t);
+  await createGateway(KEY, url).createPortal({ customerId: 'cus_1', returnUrl: 'https://app.example.test' });
+  t.equal(calls[0]?.headers['accept-encoding'], 'identity');
+});
+
+t.test('kill -9 of a real process in the middle of a burst', async (t) => {
+  const databaseUri = `sqlite:${temporaryFolder(t)}/saas.db`;
+  const count = 200;
+  const bodies = Array.from({ length: count }, (_, index) =>
+    JSON.stringify(
+      subscriptionEvent('created', 0, {
+        ...object('active'),
+        id: `sub_${index}`,
+        customer: `cus_${index}`,
+        metadata: { userId: `usr_${index}` },
+      }),
+    ),
+  );
+  const start = async (ahead: number) => {
+    const program = startProgram(t, compiled('test/billing/worker.js'), {
+      args: [JSON.stringify({ databaseUri, ahead, people: count })],
+    });
+    const url = (await program.printed(/listens on (\S+)/))[1];
+    return { program, send: (body: string) => post(`${url}/api/billing/webhook`, body, Date.now() + ahead) };
+  };
+  const first = await start(0);
+  const sent = bodies.map((body) => first.send(body).catch(() => 0));
+  // Some are answered, some are not.
+  await Promise.any(sent.slice(20).map(async (answer) => ((await answer) === 200 ? true : Promise.reject())));
+  await first.program.kill();
+  const answered = (await Promise.all(sent)).filter((status) => status === 200).length;
+  t.ok(answered > 0, `${answered} of ${count} were answered`);
+
+  const second = await start(2 * LEASE);
+  t.same(new Set(await Promise.all(bodies.map(second.send))), new Set([200]));
+  await second.program.terminate();
+  const store = await openStore(databaseUri);
+  t.teardown(() => store.close());
+  t.equal(await subscriptionCollection(store).count(), count);
+  t.equal(await webhookEventCollection(store).count({ outcome: 'processed' }), count);
+  const users = await userCollection(store).page({ sort: 'createdAt', limit: count });
+  t.same(new Set(users.items.map((user) => user.subscriptionStatus)), new Set(['active']));
+});
+
+async function post(url: string, body: string, time: number): Promise<number> {
+  const headers = {
+    'content-type': 'application/json',
+    'payment-signature': signWebhook(body, STORM_SECRET, time),
+  };
+  return (await fetch(url, { method: 'POST', body, headers })).status;
+}
+
+await onMongod((server) => {
+  t.test('a storm on MongoDB', async (t) => {
+    const { problems } = await storm(7, { subscriptions: 15, events: 120 }, server.fresh(t));
+    t.same(problems, []);
+  });
+});

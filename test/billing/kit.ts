@@ -1,0 +1,136 @@
+import type { Test } from 'tap';
+import { userCollection } from '../../src/auth/store.js';
+import type { Json } from '../../src/billing/snapshot.js';
+import { type BillingDomain, createBillingDomain } from '../../src/saas-billing.js';
+import { type Account, type Answer, type SaasApp, SECRETS, saasApp, storeOf } from '../kit/app.js';
+import { countedRandom } from '../kit/random.js';
+import { signWebhook } from '../kit/sign-webhook.js';
+import { type StripeApi, stripeApi } from '../kit/stripe.js';
+import { World } from '../kit/stripe-world.js';
+
+export const KEY = 'sk_test_51Qm7vLd0mXw4RkT9cYb2NfHs6';
+
+/** The provider's API for one test. Its clock is that of the tests. */
+export async function provider(
+  t: Test,
+  fault: StripeApi['fault'] = () => undefined,
+): Promise<StripeApi & { world: World }> {
+  const world = new World(1, Date.UTC(2040, 0, 1) / 1000);
+  const api = await stripeApi(world);
+  t.teardown(() => api.close());
+  api.fault = fault;
+  return Object.assign(api, { world });
+}
+
+export interface Shop {
+  app: SaasApp;
+  api: StripeApi & { world: World };
+  /** Delivers a body as the provider signs it, and answers with the outcome or the code of the error. */
+  deliver(event: Json): Promise<string>;
+  /** A user with a customer at the provider. */
+  buyer(): Promise<Account & { customer: string }>;
+  /** `GET /billing/subscription` */
+  subscription(account: Account): Promise<Json>;
+}
+
+/** A backend with a payment key, unless told otherwise, and the provider it talks to. */
+export async function shop(t: Test, options: Parameters<typeof saasApp>[1] = {}): Promise<Shop> {
+  const api = await provider(t);
+  const app = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: api.url, ...options });
+  return {
+    app,
+    api,
+    deliver: async (event) => outcomeOf(await deliver(app, event)),
+    async buyer() {
+      const account = await app.signUp();
+      const { body } = await app.request('POST', '/api/billing/create-checkout-session', {
+        token: account.accessToken,
+        body: { mode: 'setup' },
+      });
+      return { ...account, customer: String(api.sessions.get(body.data.sessionId)?.['customer']) };
+    },
+    async subscription({ accessToken: token }) {
+      return (await app.request('GET', '/api/billing/subscription', { token })).body.data;
+    },
+  };
+}
+
+export function deliver(app: SaasApp, event: Json | string): Promise<Answer> {
+  const body = typeof event === 'string' ? event : JSON.stringify(event);
+  const headers = { 'payment-signature': signWebhook(body, SECRETS.paymentWebhookSecret, app.clock.now()) };
+  return app.request('POST', '/api/billing/webhook', { body, headers });
+}
+
+export const outcomeOf = ({ body }: Answer): string => body.data?.outcome ?? body.error.code;
+
+let events = 0;
+
+/** An event about a subscription, of the newest API. `at` in seconds after the tests' beginning. */
+export function subscriptionEvent(
+  what: string,
+  at: number,
+  object: Json,
+  previous?: Json,
+): Json & { id: string } {
+  return {
+    id: `evt_test_${++events}`,
+    object: 'event',
+    created: Date.UTC(2040, 0, 1) / 1000 + at,
+    type: `customer.subscription.${what}`,
+    data: {
+      object: { object: 'subscription', ...object },
+      ...(previous && { previous_attributes: previous }),
+    },
+  };
+}
+
+export function invoiceEvent(how: 'succeeded' | 'failed', at: number, object: Json): Json & { id: string } {
+  const id = `evt_test_${++events}`;
+  return {
+    id,
+    object: 'event',
+    created: Date.UTC(2040, 0, 1) / 1000 + at,
+    type: `invoice.payment_${how}`,
+    data: {
+      object: {
+        id: `in_${id}`,
+        object: 'invoice',
+        amount_due: 2900,
+        amount_paid: how === 'succeeded' ? 2900 : 0,
+        currency: 'eur',
+        attempt_count: 1,
+        next_payment_attempt: null,
+        ...object,
+      },
+    },
+  };
+}
+
+/** Billing of another process on the store of `app`, for what no route does. */
+export async function backstage(t: Test, { app, api }: Pick<Shop, 'app' | 'api'>): Promise<BillingDomain> {
+  const store = await storeOf(t, app);
+  const values = {
+    paymentSecretKey: KEY,
+    paymentApiUrl: api.url,
+    billingReturnUrlRelative: '/settings/billing',
+    pastDue: 'entitled',
+  };
+  const log = { info() {}, warn() {}, error() {} };
+  return createBillingDomain(
+    { config: { values: values as never }, seams: { clock: app.clock, random: countedRandom() } },
+    {
+      store,
+      users: userCollection(store),
+      audit: { record: async () => {} } as never,
+      outbox: { put: async () => {} },
+      emit: () => {},
+      publicUrl: { get: () => 'http://app.example.test' },
+      log: log as never,
+      pause: async () => {},
+    },
+  );
+}
+
+/** Lets the background do what it would do by and by. */
+export const inBackground = ({ recheck }: BillingDomain): Promise<void> =>
+  recheck.run({ term: 1, signal: new AbortController().signal });

@@ -1,0 +1,107 @@
+import t from 'tap';
+import type { ResyncChange } from '../../src/billing/resync.js';
+import { subscriptionCollection } from '../../src/billing/store.js';
+import { storeOf } from '../kit/app.js';
+import { compiled, startProgram } from '../kit/process.js';
+import { subscriptionObject } from '../kit/stripe-world.js';
+import { backstage, KEY, type Shop, shop, subscriptionEvent } from './kit.js';
+
+/** Two buyers whose subscriptions have moved on without a word: one is unknown, one is said to be active. */
+async function lostWebhooks(t: Parameters<typeof shop>[0], { app, api, deliver, buyer }: Shop) {
+  const { world } = api;
+  const [ada, eve] = [await buyer(), await buyer()];
+  const known = world.subscribe(ada.customer, ada.id, false);
+  Object.assign(known, { status: 'active', trialEnd: null, quantity: 1 });
+  await deliver(subscriptionEvent('created', 0, subscriptionObject(known)));
+  world.events.length = 0;
+  world.now += 1000;
+  Object.assign(known, { status: 'unpaid', quantity: 2 });
+  const unknown = world.subscribe(eve.customer, eve.id, false);
+  Object.assign(unknown, { status: 'trialing', trialEnd: world.now + 86_400 });
+  const rows = subscriptionCollection(await storeOf(t, app));
+  return { ada, eve, known, unknown, rows };
+}
+
+/** Users of one millisecond come in any order. */
+const inOrder = (changes: ResyncChange[]) =>
+  changes.toSorted((a, b) => (a.subscriptionId < b.subscriptionId ? -1 : 1));
+
+t.test('what webhooks did not tell is found and repaired', async (t) => {
+  const here = await shop(t);
+  const { api, app, subscription } = here;
+  const { ada, eve, known, unknown, rows } = await lostWebhooks(t, here);
+  const { resync } = await backstage(t, here);
+
+  const seen: number[][] = [];
+  const onProgress = (done: number, total: number) => void seen.push([done, total]);
+  const foreseen = await resync.run({ dryRun: true, onProgress });
+  t.match(foreseen, { customers: 2, subscriptions: 2, failures: [] });
+  const changes = inOrder(foreseen.changes);
+  t.same(
+    changes.map(({ subscriptionId, before, after }) => [subscriptionId, before, after]),
+    [
+      [known.id, 'active', 'unpaid'],
+      [unknown.id, undefined, 'trialing'],
+    ],
+  );
+  t.same(changes[0]?.fields.sort(), ['quantity', 'status']);
+  t.same(seen, [
+    [1, 2],
+    [2, 2],
+  ]);
+  t.equal((await rows.findOne({ id: known.id }))?.status, 'active', 'nothing was changed');
+  t.equal(await rows.count(), 1);
+
+  t.match(await resync.run({ userId: eve.id }), { customers: 1, changes: [{ after: 'trialing' }] });
+  t.match(await subscription(ada), { status: 'active' }, 'the other was not asked about');
+  t.match(await subscription(eve), { status: 'trialing', entitled: true });
+  t.match(await resync.run({}), { changes: [{ subscriptionId: known.id }] });
+  const { body } = await app.request('GET', '/api/auth/me', { token: ada.accessToken });
+  t.equal(body.data.user.subscription.status, 'unpaid');
+  t.same((await resync.run({})).changes, [], 'a second run has nothing to do');
+
+  const late = subscriptionEvent('updated', 1, { ...subscriptionObject(known), status: 'active' });
+  t.equal(await here.deliver(late), 'stale', 'and what arrives after all is old');
+  api.fault = ({ query }) =>
+    query.get('customer') === ada.customer ? { status: 400, body: '{}' } : undefined;
+  t.match(await resync.run({}), { customers: 2, subscriptions: 1, failures: [{ userId: ada.id }] });
+});
+
+t.test('since a date: only those of whom the provider has told', async (t) => {
+  const here = await shop(t);
+  const { unknown } = await lostWebhooks(t, here);
+  const { resync } = await backstage(t, here);
+  const since = here.api.world.now * 1000;
+  t.match(await resync.run({ since, dryRun: true }), {
+    customers: 1,
+    changes: [{ subscriptionId: unknown.id }],
+  });
+  t.match(await resync.run({ since: since + 60_000 }), { customers: 0, changes: [] });
+});
+
+t.test('saas-backend billing resync', async (t) => {
+  const here = await shop(t);
+  const { known, ada } = await lostWebhooks(t, here);
+  const run = async (...args: string[]) => {
+    const program = startProgram(t, compiled('bin/saas-backend.js'), {
+      args: ['billing', 'resync', ...args],
+      env: {
+        DATABASE_URI: `sqlite:${here.app.file}`,
+        PAYMENT_SECRET_KEY: KEY,
+        PAYMENT_API_URL: here.api.url,
+      },
+    });
+    return { code: await program.ended(), text: program.lines.join('\n') };
+  };
+  const foreseen = await run('--dry-run', '--user', ada.id);
+  t.equal(foreseen.code, 0);
+  t.match(foreseen.text, `${known.id} of ${ada.id}: active → unpaid (`);
+  t.match(foreseen.text, '1 customers, 1 subscriptions, 1 differ.');
+  const done = await run('--json');
+  t.equal(done.code, 0);
+  const report = JSON.parse(done.text);
+  t.match(inOrder(report.changes), [{ after: 'unpaid' }, { after: 'trialing' }]);
+  t.equal((await run('--since', 'yesterday')).code, 2);
+  here.api.fault = () => ({ status: 400, body: '{}' });
+  t.equal((await run()).code, 1);
+});

@@ -1,0 +1,96 @@
+/**
+ * Every request that billing sends, held to the provider's own description of its API: stripe-mock refuses a field that it
+ * does not know. `go install github.com/stripe/stripe-mock@latest` makes it; STRIPE_MOCK names it where PATH does not.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { accessSync, constants } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { createInterface } from 'node:readline';
+import t, { type Test } from 'tap';
+import { HANDLED } from '../../src/billing/event.js';
+import { createGateway, type Gateway } from '../../src/billing/gateway.js';
+import { createPlans } from '../../src/billing/plans.js';
+import { readSnapshot } from '../../src/billing/snapshot.js';
+import { KEY } from './kit.js';
+
+const binary = process.env['STRIPE_MOCK'] ?? inPath('stripe-mock');
+if (!binary && process.env['CI'] === 'true') throw new Error('There is no stripe-mock. Set STRIPE_MOCK.');
+
+t.test(
+  "every request fits the provider's own description",
+  { skip: !binary && 'there is no stripe-mock' },
+  async (t) => {
+    const url = await stripeMock(t, binary as string);
+    const gateway = createGateway(KEY, url);
+    const calls: Record<keyof Gateway, () => Promise<unknown>> = {
+      createCustomer: () => gateway.createCustomer({ email: 'ada@example.test', userId: 'usr_1' }, 'key'),
+      async createCheckout() {
+        const order = {
+          customerId: 'cus_1',
+          userId: 'usr_1',
+          successUrl: 'https://app.example.test/?session_id={CHECKOUT_SESSION_ID}',
+          cancelUrl: 'https://app.example.test/',
+        };
+        const price = { id: 'price_1', quantity: 2 };
+        await gateway.createCheckout({ ...order, mode: 'subscription', price });
+        await gateway.createCheckout({ ...order, mode: 'payment', price });
+        await gateway.createCheckout({ ...order, mode: 'setup' });
+      },
+      createPortal: () =>
+        gateway.createPortal({ customerId: 'cus_1', returnUrl: 'https://app.example.test/' }),
+      checkoutSession: () => gateway.checkoutSession('cs_1'),
+      subscription: () => gateway.subscription('sub_1'),
+      subscriptionsOf: () => gateway.subscriptionsOf('cus_1'),
+      cancelSubscriptions: () => gateway.cancelSubscriptions('cus_1'),
+      invoicesOf: () => gateway.invoicesOf('cus_1'),
+      prices: () => gateway.prices(),
+      eventsSince: () => gateway.eventsSince(Date.UTC(2040, 0, 1), [...HANDLED]),
+    };
+    for (const [name, call] of Object.entries(calls)) await t.resolves(call(), name);
+
+    const { objects } = await gateway.subscriptionsOf('cus_1');
+    const snapshot = readSnapshot(
+      objects[0] ?? {},
+      createPlans(undefined, () => {}),
+    );
+    t.match(snapshot, { status: String, priceId: String, customerId: String, currentPeriodEnd: Number });
+
+    const strange = await fetch(`${url}/v1/customers`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${KEY}` },
+      body: new URLSearchParams({ favourite_colour: 'blue' }),
+    });
+    t.equal(strange.status, 400, 'a field that the provider does not know would be noticed');
+  },
+);
+
+function inPath(name: string): string | undefined {
+  const files = (process.env['PATH'] ?? '').split(delimiter).map((folder) => join(folder, name));
+  return files.find((file) => {
+    try {
+      accessSync(file, constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** Starts it on a port of the machine's choice, and answers with its address. */
+async function stripeMock(t: Test, file: string): Promise<string> {
+  const child: ChildProcess = spawn(file, ['-http-addr', '127.0.0.1:0', '-https-addr', '127.0.0.1:0'], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const closed = once(child, 'close');
+  t.teardown(async () => {
+    child.kill();
+    await closed;
+  });
+  if (!child.stdout) throw new Error('stripe-mock has no output');
+  for await (const line of createInterface(child.stdout)) {
+    const port = /Listening for HTTP .*:(\d+)/.exec(line)?.[1];
+    if (port) return `http://127.0.0.1:${port}`;
+  }
+  throw new Error('stripe-mock ended before it listened');
+}

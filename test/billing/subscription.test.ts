@@ -1,0 +1,534 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import fastify from 'fastify';
+import t from 'tap';
+import { isEntitled } from '../../src/billing/entitlement.js';
+import type { Json } from '../../src/billing/snapshot.js';
+import { subscriptionCollection, webhookEventCollection } from '../../src/billing/store.js';
+import { saasBackend } from '../../src/index.js';
+import { basic, type SaasApp, SECRETS, storeOf, testOptions } from '../kit/app.js';
+import { subscriptionObject } from '../kit/stripe-world.js';
+import { temporaryFolder } from '../kit/tmp.js';
+import { backstage, inBackground, invoiceEvent, KEY, shop, subscriptionEvent } from './kit.js';
+
+/** Items as the provider lists them. */
+const items = (price = 'price_pro', lookup_key: string | null = 'pro') => ({
+  data: [{ quantity: 1, price: { id: price, lookup_key }, current_period_end: 2_209_000_000 }],
+});
+
+/** Permutations in any order. */
+function ordersOf<T>(things: T[]): T[][] {
+  if (things.length < 2) return [things];
+  return things.flatMap((first, index) =>
+    ordersOf(things.toSpliced(index, 1)).map((rest) => [first, ...rest]),
+  );
+}
+
+const rowOf = async (t: Parameters<typeof storeOf>[0], app: SaasApp, id: string) =>
+  subscriptionCollection(await storeOf(t, app)).findOne({ id });
+
+t.test('from checkout to the end of a subscription', async (t) => {
+  const { app, api, deliver, buyer, subscription } = await shop(t);
+  const { world } = api;
+  const ada = await buyer();
+  t.same(await subscription(ada), {
+    status: 'none',
+    plan: 'free',
+    entitled: false,
+    ...Object.fromEntries(
+      'priceId quantity currentPeriodStart currentPeriodEnd trialEnd cancelAtPeriodEnd cancelAt canceledAt endedAt updatedAt'
+        .split(' ')
+        .map((name) => [name, null]),
+    ),
+  });
+  for (const version of ['2026-10-28.endive', '2024-06-20'] as const) {
+    const bought = world.subscribe(ada.customer, ada.id, false);
+    Object.assign(bought, { version, status: 'active', price: 'price_pro', quantity: 3, trialEnd: null });
+    const object = subscriptionObject(bought);
+    t.equal(await deliver(subscriptionEvent('created', 0, object)), 'processed');
+    t.same(await subscription(ada), {
+      status: 'active',
+      plan: 'pro',
+      entitled: true,
+      priceId: 'price_pro',
+      quantity: 3,
+      currentPeriodStart: '2040-01-01T00:00:00.000Z',
+      currentPeriodEnd: '2040-01-31T00:00:00.000Z',
+      trialEnd: null,
+      cancelAtPeriodEnd: false,
+      cancelAt: null,
+      canceledAt: null,
+      endedAt: null,
+      updatedAt: '2040-01-01T00:00:00.000Z',
+    });
+    const { body } = await app.request('GET', '/api/auth/me', { token: ada.accessToken });
+    t.same(body.data.user.subscription, { status: 'active', plan: 'pro' });
+    const ended = { ...object, status: 'canceled', ended_at: world.now + 5, canceled_at: world.now + 5 };
+    t.equal(await deliver(subscriptionEvent('deleted', 5, ended)), 'processed');
+    t.match(await subscription(ada), {
+      status: 'canceled',
+      plan: 'pro',
+      entitled: false,
+      endedAt: '2040-01-01T00:00:05.000Z',
+    });
+  }
+});
+
+t.test("[110] the specification's body changes the status and nothing else", async (t) => {
+  const { app, deliver, subscription } = await shop(t, { paymentSecretKey: undefined as never });
+  const ada = await app.signUp();
+  const object = { id: 'sub_1', status: 'active', metadata: { userId: ada.id }, items: items() };
+  t.equal(await deliver({ type: 'customer.subscription.created', data: { object } }), 'processed');
+  const before = await subscription(ada);
+  t.match(before, { status: 'active', plan: 'pro', entitled: true });
+  for (const status of ['past_due', 'active', 'unpaid', 'brand_new']) {
+    const body = { type: 'customer.subscription.updated', data: { object: { id: 'sub_1', status } } };
+    t.equal(await deliver(body), 'processed');
+    t.same(await subscription(ada), { ...before, status, entitled: ['active', 'past_due'].includes(status) });
+  }
+  t.equal(
+    await deliver({
+      type: 'customer.subscription.deleted',
+      data: { object: { id: 'sub_1', status: 'active' } },
+    }),
+    'processed',
+  );
+  // The same words of the same second are the same event.
+  app.clock.advance(1000);
+  const late = { type: 'customer.subscription.updated', data: { object: { id: 'sub_1', status: 'active' } } };
+  t.equal(await deliver(late), 'stale', 'terminal never leaves');
+  t.match(await subscription(ada), { status: 'canceled', plan: 'pro', priceId: 'price_pro' });
+});
+
+t.test('[109] every order of events a second apart ends alike, without asking the provider', async (t) => {
+  const { app, deliver, buyer, subscription, api } = await shop(t);
+  const life = (id: string, customer: string): Json[] => {
+    const object = { id, customer, created: api.world.now, items: items() };
+    return [
+      subscriptionEvent('created', 0, { ...object, status: 'incomplete' }),
+      subscriptionEvent('updated', 1, { ...object, status: 'active' }, { status: 'incomplete' }),
+      subscriptionEvent('updated', 2, { ...object, status: 'past_due' }, { status: 'active' }),
+      subscriptionEvent('deleted', 3, { ...object, status: 'canceled', ended_at: api.world.now + 3 }),
+    ];
+  };
+  const calls = () => api.calls.filter(({ path }) => path.includes('/subscriptions')).length;
+  for (const [index, order] of ordersOf([0, 1, 2, 3]).entries()) {
+    const ada = await buyer();
+    const events = life(`sub_${index}`, ada.customer);
+    for (const place of order) await deliver(events[place] as Json);
+    t.match(
+      await subscription(ada),
+      { status: 'canceled', endedAt: '2040-01-01T00:00:03.000Z' },
+      String(order),
+    );
+    const { body } = await app.request('GET', '/api/auth/me', { token: ada.accessToken });
+    t.equal(body.data.user.subscription.status, 'canceled');
+  }
+  t.equal(calls(), 0);
+});
+
+t.test(
+  'of one second, the provider decides; while it is away what it said of before, and then the background',
+  async (t) => {
+    const { app, api, deliver, buyer } = await shop(t);
+    const ada = await buyer();
+    const truth = api.world.subscribe(ada.customer, ada.id, false);
+    Object.assign(truth, { status: 'active', trialEnd: null });
+    const object = (status: string) => ({ ...subscriptionObject(truth), status });
+    await deliver(subscriptionEvent('updated', 0, object('active')));
+    t.equal(
+      await deliver(subscriptionEvent('updated', 0, object('past_due'), { status: 'trialing' })),
+      'processed',
+    );
+    t.equal((await rowOf(t, app, truth.id))?.status, 'active', 'the provider says so');
+
+    api.fault = () => ({ status: 500, body: '{}' });
+    truth.status = 'unpaid';
+    t.equal(
+      await deliver(subscriptionEvent('updated', 0, object('past_due'), { status: 'active' })),
+      'processed',
+    );
+    t.match(await rowOf(t, app, truth.id), { status: 'past_due', recheckAt: app.clock.now() }, 'it follows');
+    t.equal(
+      await deliver(subscriptionEvent('updated', 0, object('trialing'), { status: 'incomplete' })),
+      'stale',
+    );
+    t.match(await rowOf(t, app, truth.id), { status: 'past_due' }, 'it comes before');
+    t.equal(
+      await deliver(subscriptionEvent('updated', 0, object('unpaid'), { status: 'active' })),
+      'processed',
+    );
+    t.match(await rowOf(t, app, truth.id), { status: 'unpaid' }, 'neither follows: the later of the two');
+
+    api.fault = () => undefined;
+    truth.status = 'active';
+    truth.quantity = 7;
+    await inBackground(await backstage(t, { app, api }));
+    t.match(await rowOf(t, app, truth.id), { status: 'active', quantity: 7 });
+  },
+);
+
+t.test('[113] an invoice never says what its subscription does not', async (t) => {
+  const { app, api, deliver, buyer, subscription } = await shop(t);
+  const ada = await buyer();
+  const old = { id: 'sub_old', customer: ada.customer, items: items('price_basic', 'basic') };
+  await deliver(subscriptionEvent('created', 0, { ...old, status: 'active' }));
+  await deliver(subscriptionEvent('deleted', 1, { ...old, status: 'canceled' }));
+  const sibling = api.world.subscribe(ada.customer, ada.id, false);
+  Object.assign(sibling, { status: 'unpaid', trialEnd: null });
+  await deliver(subscriptionEvent('created', 2, subscriptionObject(sibling)));
+  const paid = (subscription: string, at: number) =>
+    invoiceEvent('succeeded', at, {
+      customer: ada.customer,
+      parent: { subscription_details: { subscription } },
+    });
+  t.equal(await deliver(paid('sub_old', 9)), 'processed');
+  t.match(await rowOf(t, app, 'sub_old'), { status: 'canceled' }, 'what is over stays over');
+  t.match(await rowOf(t, app, sibling.id), { status: 'unpaid' }, 'and its sibling is none of its business');
+
+  t.equal(await deliver(paid(sibling.id, 10)), 'processed');
+  t.match(await subscription(ada), { status: 'unpaid' }, 'the provider says that it is still unpaid');
+  api.fault = () => 'cut';
+  t.equal(await deliver(paid(sibling.id, 11)), 'processed');
+  t.match(await subscription(ada), { status: 'active' }, 'where it cannot be asked the invoice is believed');
+  const failed = invoiceEvent('failed', 10, { customer: ada.customer, subscription: sibling.id });
+  t.equal(await deliver(failed), 'processed');
+  t.match(await subscription(ada), { status: 'active' }, 'an older failure changes nothing');
+  const free = invoiceEvent('succeeded', 20, {
+    customer: ada.customer,
+    subscription: sibling.id,
+    amount_paid: 0,
+  });
+  await deliver(subscriptionEvent('updated', 15, { ...subscriptionObject(sibling), status: 'past_due' }));
+  t.equal(await deliver(free), 'processed');
+  t.match(await subscription(ada), { status: 'past_due' }, 'what costs nothing proves nothing');
+});
+
+t.test(
+  '[111] events of somebody unknown wait until somebody is known, and an address proves nothing',
+  async (t) => {
+    const { app, api, deliver, subscription } = await shop(t);
+    const ada = await app.signUp({ email: 'ada@example.test' });
+    const object = { id: 'sub_1', customer: 'cus_late', customer_email: ada.email, items: items() };
+    const invoice = { customer: 'cus_late', customer_email: ada.email, subscription: 'sub_1' };
+    t.equal(
+      await deliver({
+        type: 'customer.subscription.updated',
+        data: { object: { id: 'sub_1', status: 'paused' } },
+      }),
+      'unmatched',
+    );
+    t.equal(await deliver(subscriptionEvent('created', 0, { ...object, status: 'incomplete' })), 'unmatched');
+    t.equal(await deliver(invoiceEvent('succeeded', 1, invoice)), 'unmatched');
+    const active = subscriptionEvent('updated', 2, { ...object, status: 'active' });
+    t.equal(await deliver(active), 'unmatched');
+    t.equal(await deliver(active), 'duplicate');
+    t.match(await subscription(ada), { status: 'none' });
+
+    const session = {
+      id: 'cs_late',
+      customer: 'cus_late',
+      client_reference_id: ada.id,
+      metadata: { userId: ada.id },
+    };
+    api.sessions.set('cs_late', session);
+    const eve = await app.signUp();
+    const sync = (token: string, sessionId: string) =>
+      app.request('POST', '/api/billing/sync', { token, body: { sessionId } });
+    t.equal((await sync(eve.accessToken, 'cs_late')).status, 404, "somebody else's session");
+    t.equal((await sync(ada.accessToken, 'cs_unknown')).status, 404);
+    t.equal((await sync(ada.accessToken, '../customers')).status, 400);
+    t.match((await sync(ada.accessToken, 'cs_late')).body.data, {
+      status: 'active',
+      plan: 'pro',
+      entitled: true,
+    });
+    const events = webhookEventCollection(await storeOf(t, app));
+    t.equal(await events.count({ outcome: 'unmatched' }), 0);
+    t.match(await subscription(eve), { status: 'none' });
+  },
+);
+
+t.test('an event that says our user links the customer, and what waited for it follows', async (t) => {
+  const { app, deliver, subscription } = await shop(t);
+  const ada = await app.signUp();
+  const object = { id: 'sub_1', customer: 'cus_1', items: items() };
+  t.equal(await deliver(subscriptionEvent('deleted', 9, { ...object, status: 'canceled' })), 'unmatched');
+  const created = { ...object, status: 'active', metadata: { userId: ada.id } };
+  t.equal(await deliver(subscriptionEvent('created', 0, created)), 'processed');
+  t.match(await subscription(ada), { status: 'canceled' });
+  const nobody = { ...object, id: 'sub_2', customer: 'cus_2', metadata: { userId: 'usr_nobody' } };
+  t.equal(await deliver(subscriptionEvent('created', 0, { ...nobody, status: 'active' })), 'unmatched');
+});
+
+t.test('the best subscription speaks for its user', async (t) => {
+  const { app, deliver, buyer, subscription } = await shop(t);
+  const ada = await buyer();
+  const give = (id: string, status: string, created: number, plan: string) =>
+    deliver(
+      subscriptionEvent('created', created, {
+        id,
+        customer: ada.customer,
+        status,
+        created: 2_208_988_800 + created,
+        items: items(`price_${plan}`, plan),
+      }),
+    );
+  await give('sub_b', 'active', 1, 'older');
+  await give('sub_c', 'canceled', 9, 'gone');
+  await give('sub_d', 'past_due', 8, 'failing');
+  t.match(await subscription(ada), { status: 'active', plan: 'older' });
+  await give('sub_e', 'active', 5, 'newer');
+  await give('sub_f', 'from_the_future', 10, 'strange');
+  t.match(await subscription(ada), { status: 'active', plan: 'newer' });
+  const { body } = await app.request('GET', '/api/user/profile', { token: ada.accessToken });
+  t.same(body.data.subscription, { status: 'active', plan: 'newer' });
+});
+
+t.test('what a status entitles to', async (t) => {
+  const now = 1_000_000_000_000;
+  const day = 86_400_000;
+  const judge = (status: string, more: object = {}, pastDue: 'entitled' | 'denied' | number = 'entitled') =>
+    isEntitled({ status, plan: 'pro', ...more }, pastDue, now);
+  t.ok(judge('active'));
+  t.notOk(judge('active', { plan: 'unknown' }), 'of what nobody knows');
+  t.ok(judge('trialing') && judge('trialing', { trialEnd: now + 1 }));
+  t.notOk(judge('trialing', { trialEnd: now }));
+  t.ok(judge('past_due'));
+  t.notOk(judge('past_due', {}, 'denied'));
+  t.ok(judge('past_due', { pastDueSince: now - 3 * day + 1 }, 3));
+  t.notOk(judge('past_due', { pastDueSince: now - 3 * day }, 3));
+  for (const status of ['incomplete', 'incomplete_expired', 'unpaid', 'paused', 'canceled', 'none', 'new']) {
+    t.notOk(judge(status), status);
+  }
+});
+
+t.test('plans are those of the list, of the price, of its metadata, or unknown', async (t) => {
+  const { deliver, buyer, subscription } = await shop(t, { billingPrices: ['price_listed=gold'] });
+  const cases: [Json, string][] = [
+    [{ items: items('price_listed', 'ignored') }, 'gold'],
+    [{ items: items('price_other', 'silver'), metadata: { plan: 'ignored' } }, 'silver'],
+    [{ items: items('price_other', null), metadata: { plan: 'bronze' } }, 'bronze'],
+    [{ items: items('price_other', null) }, 'unknown'],
+    [{ plan: { id: 'price_listed' }, quantity: 2 }, 'gold'],
+  ];
+  for (const [index, [terms, plan]] of cases.entries()) {
+    const ada = await buyer();
+    const object = { id: `sub_${index}`, customer: ada.customer, status: 'active', ...terms };
+    await deliver(subscriptionEvent('created', 0, object));
+    t.match(await subscription(ada), { plan, entitled: plan !== 'unknown' });
+  }
+});
+
+t.test('[112] events of the test mode mean nothing to a live key', async (t) => {
+  const { app, deliver, subscription } = await shop(t, { paymentSecretKey: 'sk_live_51Qm7vLd0mXw4RkT9cYb2' });
+  const ada = await app.signUp();
+  const object = {
+    id: 'sub_1',
+    customer: 'cus_1',
+    status: 'active',
+    metadata: { userId: ada.id },
+    items: items(),
+  };
+  t.equal(await deliver({ ...subscriptionEvent('created', 0, object), livemode: false }), 'ignored');
+  t.match(await subscription(ada), { status: 'none' });
+  t.equal(await deliver({ ...subscriptionEvent('created', 0, object), livemode: true }), 'processed');
+});
+
+t.test('nobody subscribes to the same price twice', async (t) => {
+  const { app, deliver, buyer } = await shop(t);
+  const ada = await buyer();
+  const buy = (body: object) =>
+    app.request('POST', '/api/billing/create-checkout-session', { token: ada.accessToken, body });
+  const object = { id: 'sub_1', customer: ada.customer, items: items() };
+  await deliver(subscriptionEvent('created', 0, { ...object, status: 'past_due' }));
+  const twice = await buy({ priceId: 'price_pro' });
+  t.match([twice.status, twice.body.error.code], [409, 'ALREADY_SUBSCRIBED']);
+  t.equal((await buy({ priceId: 'price_basic' })).status, 200);
+  t.equal((await buy({ priceId: 'price_pro', mode: 'payment' })).status, 200);
+  await deliver(subscriptionEvent('deleted', 1, { ...object, status: 'canceled' }));
+  t.equal((await buy({ priceId: 'price_pro' })).status, 200);
+});
+
+t.test('invoices and plans are as the provider has them', async (t) => {
+  const { app, api, buyer } = await shop(t, { billingPrices: ['price_pro=gold'] });
+  const ada = await buyer();
+  const token = ada.accessToken;
+  api.invoices.push(
+    {
+      id: 'in_1',
+      customer: ada.customer,
+      created: 2_208_988_800,
+      status: 'paid',
+      amount_due: 2900,
+      amount_paid: 2900,
+      currency: 'eur',
+      number: 'A-1',
+      hosted_invoice_url: 'https://pay.example.test/in_1',
+      invoice_pdf: 'javascript:alert(1)',
+    },
+    { id: 'in_2', customer: 'cus_other', created: 2_208_988_800 },
+  );
+  t.same((await app.request('GET', '/api/billing/invoices', { token })).body.data, [
+    {
+      id: 'in_1',
+      number: 'A-1',
+      status: 'paid',
+      amountDue: 2900,
+      amountPaid: 2900,
+      currency: 'eur',
+      createdAt: '2040-01-01T00:00:00.000Z',
+      url: 'https://pay.example.test/in_1',
+      pdf: null,
+    },
+  ]);
+  const other = await app.signUp();
+  t.same((await app.request('GET', '/api/billing/invoices', { token: other.accessToken })).body.data, []);
+  const plans = await Promise.all(Array.from({ length: 9 }, () => app.request('GET', '/api/billing/plans')));
+  t.same(plans[0]?.body.data, [
+    {
+      priceId: 'price_pro',
+      plan: 'gold',
+      name: 'pro',
+      description: null,
+      amount: 2900,
+      currency: 'eur',
+      interval: 'month',
+      intervalCount: 1,
+    },
+  ]);
+  t.equal(api.calls.filter(({ path }) => path === '/v1/prices').length, 1, 'asked once for all');
+});
+
+t.test('mails go out once for each fact, and listeners hear of it', async (t) => {
+  const { app, deliver, buyer } = await shop(t);
+  const heard: [string, Json][] = [];
+  for (const name of ['subscription.updated', 'invoice.paid', 'payment.failed'] as const) {
+    app.server.fastify.saas.events.on(name, (told) => void heard.push([name, told as unknown as Json]));
+  }
+  const ada = await buyer();
+  const object = { id: 'sub_1', customer: ada.customer, items: items() };
+  const failed = (attempt: number, next: number | null) =>
+    invoiceEvent('failed', attempt, {
+      id: 'in_1',
+      customer: ada.customer,
+      subscription: 'sub_1',
+      attempt_count: attempt,
+      next_payment_attempt: next,
+    });
+  const created = subscriptionEvent('created', 0, {
+    ...object,
+    status: 'trialing',
+    trial_end: 2_209_000_000,
+  });
+  for (const event of [
+    created,
+    created,
+    subscriptionEvent('trial_will_end', 0, { ...object, trial_end: 2_209_000_000 }),
+    failed(1, 5),
+    failed(2, 6),
+    failed(3, null),
+    subscriptionEvent('deleted', 9, { ...object, status: 'canceled' }),
+  ]) {
+    await deliver(event);
+  }
+  const mails = (await storeOf(t, app)).collection<{
+    id: string;
+    key: string;
+    to: string;
+    template: string;
+    values: Json;
+  }>('mails', {
+    unique: ['key'],
+    indexes: [['dueAt' as never], ['endedAt' as never]],
+    fields: ['attempts' as never, 'status' as never],
+  });
+  const { items: all } = await mails.page({ sort: 'id', limit: 10 });
+  const put = all.filter(({ template }) => template !== 'welcome').sort((a, b) => (a.key < b.key ? -1 : 1));
+  t.same(
+    put.map(({ template, to }) => [template, to]),
+    [
+      ['payment-failed', ada.email],
+      ['payment-failed', ada.email],
+      ['subscription-canceled', ada.email],
+      ['trial-ending', ada.email],
+    ],
+  );
+  t.same(put[0]?.values, {
+    amount: '€29.00',
+    email: ada.email,
+    link: 'http://app.example.test/settings/billing',
+    plan: 'pro',
+  });
+  await sleep(0);
+  t.same(
+    heard.map(([name]) => name),
+    [
+      'subscription.updated',
+      'subscription.updated',
+      'payment.failed',
+      'payment.failed',
+      'payment.failed',
+      'subscription.updated',
+    ],
+  );
+  t.match(heard[0], [
+    'subscription.updated',
+    {
+      id: created.id,
+      at: '2040-01-01T00:00:00.000Z',
+      userId: ada.id,
+      subscriptionId: 'sub_1',
+      status: 'trialing',
+      plan: 'pro',
+    },
+  ]);
+  t.match(heard[4]?.[1], {
+    invoiceId: 'in_1',
+    attempt: 3,
+    isLastAttempt: true,
+    amount: 2900,
+    currency: 'eur',
+  });
+});
+
+t.test("a host's own routes for those who pay", async (t) => {
+  const { host: _, port: __, logLevel: ___, ...options } = testOptions(temporaryFolder(t));
+  const host = fastify();
+  t.teardown(() => host.close());
+  await host.register(saasBackend, { ...options, paymentSecretKey: KEY });
+  host.get('/any', { onRequest: host.saas.requireEntitled() }, async (request) => request.saas.user.email);
+  host.get('/pro', { onRequest: host.saas.requireEntitled('pro') }, async () => 'pro');
+  const { accessToken, user } = (
+    await host.inject({
+      method: 'POST',
+      url: '/api/auth/register',
+      payload: { email: 'ada@example.test', password: 'correct horse battery staple' },
+    })
+  ).json().data;
+  const get = (url: string) => host.inject({ url, headers: { authorization: `Bearer ${accessToken}` } });
+  t.equal((await host.inject('/any')).statusCode, 401);
+  t.match((await get('/any')).json(), { statusCode: 403, code: 'FORBIDDEN' });
+  const { signWebhook } = await import('../kit/sign-webhook.js');
+  const object = { id: 'sub_1', status: 'active', metadata: { userId: user.id, plan: 'basic' } };
+  const payload = JSON.stringify({ type: 'customer.subscription.created', data: { object } });
+  const signature = signWebhook(payload, SECRETS.paymentWebhookSecret, Date.now());
+  await host.inject({
+    method: 'POST',
+    url: '/api/billing/webhook',
+    payload,
+    headers: { 'content-type': 'application/json', 'payment-signature': signature },
+  });
+  t.equal((await get('/any')).body, 'ada@example.test');
+  t.equal((await get('/pro')).statusCode, 403);
+});
+
+t.test('[102] events are processed during maintenance', async (t) => {
+  const { app, deliver } = await shop(t);
+  const ada = await app.signUp();
+  const headers = { authorization: basic(), 'x-requested-with': 'test' };
+  const body = { maintenanceMode: true, version: 0 };
+  t.equal((await app.request('PATCH', '/admin/api/settings', { body, headers })).status, 200);
+  t.equal((await app.request('GET', '/api/billing/subscription', { token: ada.accessToken })).status, 503);
+  const object = { id: 'sub_1', status: 'active', metadata: { userId: ada.id }, items: items() };
+  t.equal(await deliver(subscriptionEvent('created', 0, object)), 'processed');
+});

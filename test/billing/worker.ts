@@ -1,0 +1,48 @@
+/**
+ * A backend whose clock is `ahead` milliseconds ahead of the machine's: `node worker.js '{ databaseUri, ahead, people }'`.
+ * It makes as many users beforehand: `usr_0`, `usr_1`, …
+ */
+import { userCollection } from '../../src/auth/store.js';
+import { createServer } from '../../src/saas-server.js';
+import { nullIfTaken } from '../../src/storage/collection.js';
+import { openStore } from '../../src/storage/open.js';
+import { SECRETS } from '../kit/app.js';
+import { STORM_SECRET } from '../kit/stripe-storm.js';
+
+const { databaseUri, ahead, people } = JSON.parse(process.argv[2] ?? '{}');
+const store = await openStore(databaseUri);
+const users = userCollection(store);
+await Promise.all(
+  Array.from({ length: people }, (_, index) =>
+    users
+      .insert({
+        id: `usr_${index}`,
+        email: `person${index}@example.test`,
+        passwordHash: 'none',
+        passwordVersion: 1,
+        emailVerified: true,
+        sessionEpoch: 0,
+        subscriptionStatus: 'none',
+        subscriptionPlan: 'free',
+        createdAt: index,
+      })
+      .catch(nullIfTaken),
+  ),
+);
+await store.close();
+const server = createServer({
+  ...SECRETS,
+  paymentWebhookSecret: STORM_SECRET,
+  env: false,
+  databaseUri,
+  publicUrl: 'http://app.example.test',
+  host: '127.0.0.1',
+  port: 0,
+  logLevel: 'silent',
+  clock: { now: () => Date.now() + ahead },
+});
+console.log(`listens on ${(await server.start()).url}`);
+process.once('SIGTERM', async () => {
+  await server.stop();
+  process.exit();
+});

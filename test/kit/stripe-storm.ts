@@ -1,0 +1,279 @@
+import { setImmediate as turn } from 'node:timers/promises';
+import { type UserDocument, userCollection, userView } from '../../src/auth/store.js';
+import type { Json } from '../../src/billing/snapshot.js';
+import { AppError } from '../../src/kernel/errors.js';
+import { type BillingDomain, createBillingDomain } from '../../src/saas-billing.js';
+import type { Store } from '../../src/storage/collection.js';
+import { openStore } from '../../src/storage/open.js';
+import { type FakeClock, fakeClock } from './clock.js';
+import { countedRandom } from './random.js';
+import { signWebhook } from './sign-webhook.js';
+import { type Fault, stripeApi } from './stripe.js';
+import { Killed, type Life, mortal } from './stripe-mortal.js';
+import { type Person, type Seen, stormProblems, wrongSubscriptions } from './stripe-truth.js';
+import { World } from './stripe-world.js';
+
+/**
+ * A webhook storm: the events of many subscriptions, delivered late, in any order, again and again, forged now and then,
+ * to processes that are killed while they work, by a provider whose API fails at times. In the end everything must be as
+ * the provider has it.
+ */
+
+export interface StormSize {
+  subscriptions: number;
+  events: number;
+}
+
+export interface StormResult {
+  events: number;
+  deliveries: number;
+  forged: number;
+  kills: number;
+  /** Calls to the provider's API. */
+  calls: number;
+  /** Subscriptions that were left to the background. */
+  doubts: number;
+  /** What is not as the provider has it; empty when all is well. */
+  problems: string[];
+}
+
+export const STORM_SECRET = 'whsec_storm_Qm7vLd0mXw4RkT9cYb2N';
+const START = Date.UTC(2040, 0, 1) / 1000;
+
+/** Longer than a claim's lease, so that the provider's next attempt finds the event free. Seconds. */
+const RETRY_AFTER = 40;
+const BATCH = 16;
+
+/** Of the calls that webhooks make. Others are repeated after a pause, which would only cost time here. */
+const LOOK = /^\/v1\/subscriptions\/sub_/;
+const FAULTS: readonly Fault[] = [
+  { status: 500, body: '{}' },
+  { status: 429, body: '{}' },
+  { status: 404, body: '{"error":{"code":"resource_missing"}}' },
+];
+const FINAL_FAULT: Fault = { status: 200, body: 'no {' };
+
+interface Delivery {
+  due: number;
+  body: string;
+  isForged: boolean;
+}
+
+/** @param databaseUri of an empty database; in memory where it is absent */
+export async function storm(
+  seed: number,
+  size: StormSize,
+  databaseUri = 'sqlite::memory:',
+): Promise<StormResult> {
+  const world = new World(seed, START);
+  const { dice } = world;
+  const clock = fakeClock(START * 1000);
+  const api = await stripeApi(world);
+  const store = await openStore(databaseUri);
+  const seen: Seen = { mails: new Map(), told: [], unheard: new Set() };
+  const result = { events: 0, deliveries: 0, forged: 0, kills: 0, calls: 0, doubts: 0 };
+  const problems: string[] = [];
+  const people: Person[] = [];
+  let queue: Delivery[] = [];
+  let published = 0;
+  let { life, domain } = boot(store, clock, api.url, seen);
+
+  const publish = () => {
+    for (const event of world.events.slice(published)) {
+      const body = JSON.stringify(event);
+      const late = () => (dice.happens(0.8) ? dice.whole(6) : dice.whole(240));
+      for (let copies = 1 + (dice.happens(0.4) ? dice.whole(5) : 0); copies > 0; copies--) {
+        queue.push({ due: world.now + late(), body, isForged: false });
+      }
+      if (dice.happens(0.1)) queue.push({ due: world.now + late(), body: forged(event), isForged: true });
+    }
+    published = world.events.length;
+  };
+
+  const deliver = async (delivery: Delivery): Promise<void> => {
+    const { body, isForged } = delivery;
+    result.deliveries++;
+    const secret = isForged ? `${STORM_SECRET}x` : STORM_SECRET;
+    const signature = signWebhook(body, secret, clock.now());
+    try {
+      await domain.webhook.receive({ signature, body: Buffer.from(body), ip: '192.0.2.1' });
+      if (isForged) problems.push('a forged event was accepted');
+    } catch (error) {
+      if (isForged && codeOf(error) === 'INVALID_SIGNATURE') result.forged++;
+      else if (error instanceof Killed || codeOf(error) === 'EVENT_IN_PROGRESS') {
+        queue.push({ ...delivery, due: world.now + RETRY_AFTER + dice.whole(60) });
+      } else problems.push(`a delivery failed: ${error}`);
+    }
+  };
+
+  /** People come back from checkout, or just look again. */
+  const sync = async ({ user, sessionId }: Person): Promise<void> => {
+    try {
+      await domain.subscription.sync(userView(user), sessionId);
+    } catch (error) {
+      const isExpected = error instanceof Killed || codeOf(error) === 'PAYMENT_PROVIDER_ERROR';
+      if (!isExpected) problems.push(`a sync failed: ${error}`);
+    }
+  };
+
+  const deliverDue = async () => {
+    const due = dice.shuffled(queue.filter((delivery) => delivery.due <= world.now));
+    queue = queue.filter((delivery) => delivery.due > world.now);
+    for (let first = 0; first < due.length; first += BATCH) {
+      if (dice.happens(0.25)) Object.assign(life, { fuse: dice.whole(60), isInTime: dice.happens(0.5) });
+      const somebody = dice.happens(0.03) ? [sync(dice.one(people))] : [];
+      await Promise.all([...due.slice(first, first + BATCH).map(deliver), ...somebody]);
+      if (!life.isOver) continue;
+      result.kills++;
+      ({ life, domain } = boot(store, clock, api.url, seen));
+    }
+  };
+
+  const pass = (seconds: number) => {
+    world.now += seconds;
+    clock.set(world.now * 1000);
+  };
+
+  try {
+    people.push(...(await register(world, store, domain, api.sessions, Math.ceil(size.subscriptions * 0.8))));
+    const isOver = () =>
+      world.subscriptions.size >= size.subscriptions &&
+      [...world.subscriptions.values()].every(({ endedAt }) => endedAt !== null);
+    api.fault = ({ path }) => {
+      if (!dice.happens(0.15)) return undefined;
+      return LOOK.test(path) ? dice.one([...FAULTS, FINAL_FAULT]) : FINAL_FAULT;
+    };
+    while (world.events.length < size.events && !isOver()) {
+      for (let acts = dice.whole(12); acts >= 0; acts--) happen(world, people, size.subscriptions);
+      publish();
+      await deliverDue();
+      pass(dice.whole(3));
+    }
+    while (queue.length > 0) {
+      pass(10);
+      await deliverDue();
+    }
+    api.fault = () => undefined;
+    ({ life, domain } = boot(store, clock, api.url, seen));
+    // Whoever is known by nothing but a session comes back from checkout at last; nobody else is helped.
+    for (const person of people) if (person.isLate) await sync(person);
+    await settle();
+    problems.push(...(await stormProblems(world, store, people, seen)));
+    return { ...result, events: world.events.length, calls: api.calls.length, problems };
+
+    async function settle() {
+      pass(60);
+      const wrong = await wrongSubscriptions(world, store);
+      result.doubts = wrong.filter(({ isInDoubt }) => isInDoubt).length;
+      for (const { problem, isInDoubt } of wrong) if (!isInDoubt) problems.push(`unnoticed: ${problem}`);
+      for (let round = 0; round < 3; round++) {
+        await domain.recheck.run({ term: 1, signal: new AbortController().signal });
+        pass(1);
+      }
+    }
+  } finally {
+    await store.close();
+    await api.close();
+  }
+}
+
+function happen(world: World, people: Person[], most: number): void {
+  const { dice, subscriptions } = world;
+  if (subscriptions.size < most && (subscriptions.size < 10 || dice.happens(0.3))) {
+    const { customer, user, isSigned } = dice.one(people);
+    world.subscribe(customer, user.id, isSigned);
+    return;
+  }
+  const alive = [...subscriptions.values()].filter(({ endedAt }) => endedAt === null);
+  if (alive.length > 0) world.act(dice.one(alive));
+}
+
+/** A process on the store, until it is killed. */
+export function boot(
+  store: Store,
+  clock: FakeClock,
+  apiUrl: string,
+  seen: Seen,
+): { life: Life; domain: BillingDomain } {
+  const life: Life = { fuse: Number.POSITIVE_INFINITY, isInTime: false, isOver: false };
+  const mine = mortal(store, life, (id) => seen.unheard.add(id));
+  const log = { info() {}, warn() {}, error() {} };
+  const domain = createBillingDomain(
+    {
+      config: {
+        values: {
+          paymentSecretKey: 'sk_test_storm',
+          paymentApiUrl: apiUrl,
+          paymentWebhookSecret: STORM_SECRET,
+          billingReturnUrlRelative: '/settings/billing',
+          pastDue: 'entitled',
+        } as never,
+      },
+      seams: { clock, random: countedRandom() },
+    },
+    {
+      store: mine,
+      users: userCollection(mine),
+      audit: { record: async () => {} } as never,
+      outbox: {
+        async put(mail) {
+          if (life.isOver) throw new Killed();
+          if (!seen.mails.has(mail.key)) seen.mails.set(mail.key, mail.to);
+        },
+      },
+      emit: (name, { id }) => seen.told.push({ name, id }),
+      publicUrl: { get: () => 'https://app.example.test' },
+      log: log as never,
+      pause: () => turn(),
+    },
+  );
+  return { life, domain };
+}
+
+/** Users: some with a customer from the beginning, some whom only the subscription names, some known from a session only. */
+async function register(
+  world: World,
+  store: Store,
+  domain: BillingDomain,
+  sessions: Map<string, Json>,
+  count: number,
+): Promise<Person[]> {
+  const users = userCollection(store);
+  const people: Person[] = [];
+  for (let number = 0; number < count; number++) {
+    const user: UserDocument = {
+      id: `usr_${String(number).padStart(5, '0')}`,
+      email: `person${number}@example.test`,
+      passwordHash: 'none',
+      passwordVersion: 1,
+      emailVerified: true,
+      sessionEpoch: 0,
+      subscriptionStatus: 'none',
+      subscriptionPlan: 'free',
+      createdAt: world.now * 1000,
+    };
+    await users.insert(user);
+    const kind = world.dice.one(['customer', 'customer', 'signed', 'session'] as const);
+    if (kind === 'customer') {
+      const { sessionId } = await domain.billing.checkout(userView(user), { mode: 'setup' });
+      const customer = String(sessions.get(sessionId)?.['customer']);
+      people.push({ user, customer, isSigned: world.dice.happens(0.5), sessionId, isLate: false });
+      continue;
+    }
+    const [customer, sessionId] = [world.name('cus'), world.name('cs')];
+    const session = { id: sessionId, customer, client_reference_id: user.id, metadata: { userId: user.id } };
+    sessions.set(sessionId, session);
+    people.push({ user, customer, isSigned: kind === 'signed', sessionId, isLate: kind === 'session' });
+  }
+  return people;
+}
+
+/** What somebody without the secret would like to have believed. */
+function forged(event: Json): string {
+  return JSON.stringify({ ...event, id: `${event['id']}_forged` }).replace(
+    /"status":"\w+"/,
+    '"status":"active"',
+  );
+}
+
+const codeOf = (error: unknown) => (error instanceof AppError ? error.code : undefined);

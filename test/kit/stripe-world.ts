@@ -1,0 +1,335 @@
+import type { Json } from '../../src/billing/snapshot.js';
+
+/**
+ * The payment provider as it would be if nobody watched: customers, subscriptions and what becomes of them, decided by a
+ * seeded generator. It keeps its own truth and knows nothing of the code under test.
+ */
+
+/** Numbers from 0 to 1, the same for the same seed (mulberry32). */
+export interface Dice {
+  (): number;
+  /** A whole number from 0 to `below`, exclusively. */
+  whole(below: number): number;
+  /** Whether something of this probability happens. */
+  happens(probability: number): boolean;
+  one<T>(of: readonly T[]): T;
+  shuffled<T>(items: readonly T[]): T[];
+}
+
+export function diceOf(seed: number): Dice {
+  let state = seed >>> 0;
+  const roll = () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+  const whole = (below: number) => Math.floor(roll() * below);
+  return Object.assign(roll, {
+    whole,
+    happens: (probability: number) => roll() < probability,
+    one: <T>(of: readonly T[]) => of[whole(of.length)] as T,
+    shuffled<T>(items: readonly T[]) {
+      const mixed = [...items];
+      for (let index = mixed.length - 1; index > 0; index--) {
+        const other = whole(index + 1);
+        [mixed[index], mixed[other]] = [mixed[other] as T, mixed[index] as T];
+      }
+      return mixed;
+    },
+  });
+}
+
+/** The newest shape of the provider's objects, and the one before 2025-03-31. */
+export type Version = '2026-10-28.endive' | '2024-06-20';
+
+export interface WorldSubscription {
+  id: string;
+  customer: string;
+  userId: string;
+  /** Whether checkout wrote our user's id on it. */
+  isSigned: boolean;
+  version: Version;
+  status: string;
+  created: number;
+  price: string;
+  quantity: number;
+  periodStart: number;
+  periodEnd: number;
+  trialEnd: number | null;
+  cancelAtPeriodEnd: boolean;
+  cancelAt: number | null;
+  canceledAt: number | null;
+  endedAt: number | null;
+  /** Attempts at the invoice that is open. */
+  attempts: number;
+}
+
+export const PRICES: Record<string, { lookupKey: string; amount: number }> = {
+  price_basic: { lookupKey: 'basic', amount: 900 },
+  price_pro: { lookupKey: 'pro', amount: 2900 },
+};
+
+const MONTH = 30 * 86_400;
+const MOST_ATTEMPTS = 4;
+
+export class World {
+  readonly dice: Dice;
+  /** Epoch seconds. */
+  now: number;
+  readonly subscriptions = new Map<string, WorldSubscription>();
+  readonly events: Json[] = [];
+  #names = 0;
+
+  constructor(seed: number, now: number) {
+    this.dice = diceOf(seed);
+    this.now = now;
+  }
+
+  name(prefix: string): string {
+    return `${prefix}_${(++this.#names).toString(36).padStart(6, '0')}`;
+  }
+
+  /** A customer's first moment as a subscriber: often several events of one second. */
+  subscribe(customer: string, userId: string, isSigned: boolean): WorldSubscription {
+    const { dice, now } = this;
+    const isTrial = dice.happens(0.3);
+    const subscription: WorldSubscription = {
+      id: this.name('sub'),
+      customer,
+      userId,
+      isSigned,
+      version: dice.one(['2026-10-28.endive', '2024-06-20']),
+      status: isTrial ? 'trialing' : 'incomplete',
+      created: now,
+      price: dice.one(Object.keys(PRICES)),
+      quantity: 1 + dice.whole(5),
+      periodStart: now,
+      periodEnd: now + MONTH,
+      trialEnd: isTrial ? now + 7 * 86_400 : null,
+      cancelAtPeriodEnd: false,
+      cancelAt: null,
+      canceledAt: null,
+      endedAt: null,
+      attempts: 0,
+    };
+    this.subscriptions.set(subscription.id, subscription);
+    this.#tell(subscription, 'created');
+    if (isTrial) this.#bill(subscription, 'succeeded', 0);
+    else if (dice.happens(0.8)) this.#pay(subscription);
+    return subscription;
+  }
+
+  /** Something that may become of a subscription as it is. Nothing does of one that is over. */
+  act(subscription: WorldSubscription): void {
+    const { dice } = this;
+    const choices = this.#choices(subscription);
+    if (choices.length > 0) dice.one(choices).call(this, subscription);
+  }
+
+  #choices({ status }: WorldSubscription): ((subscription: WorldSubscription) => void)[] {
+    const changes = [this.#switchPrice, this.#count, this.#toggleEnd];
+    switch (status) {
+      case 'incomplete':
+        return [this.#pay, this.#pay, this.#fail, this.#expire];
+      case 'trialing':
+        return [this.#endTrial, this.#warn, this.#cancel, this.#pause, ...changes];
+      case 'active':
+        return [this.#renew, this.#renew, this.#fail, this.#fail, this.#flicker, this.#cancel, ...changes];
+      case 'past_due':
+        return [this.#pay, this.#pay, this.#fail, this.#fail, this.#giveUp];
+      case 'unpaid':
+        return [this.#pay, this.#cancel];
+      case 'paused':
+        return [this.#pay, this.#cancel];
+      default:
+        return [];
+    }
+  }
+
+  #pay(subscription: WorldSubscription): void {
+    const inWhichOrder = this.dice.happens(0.5);
+    const bill = () => this.#bill(subscription, 'succeeded', PRICES[subscription.price]?.amount ?? 0);
+    subscription.attempts = 0;
+    if (inWhichOrder) bill();
+    this.#become(subscription, 'active');
+    if (!inWhichOrder) bill();
+  }
+
+  #renew(subscription: WorldSubscription): void {
+    const { periodStart: current_period_start, periodEnd: current_period_end } = subscription;
+    subscription.periodStart = this.now;
+    subscription.periodEnd = this.now + MONTH;
+    this.#tell(subscription, 'updated', { current_period_start, current_period_end });
+    this.#bill(subscription, 'succeeded', PRICES[subscription.price]?.amount ?? 0);
+  }
+
+  #fail(subscription: WorldSubscription): void {
+    subscription.attempts = Math.min(MOST_ATTEMPTS, subscription.attempts + 1);
+    this.#bill(subscription, 'failed', PRICES[subscription.price]?.amount ?? 0);
+    if (subscription.status === 'active') this.#become(subscription, 'past_due');
+  }
+
+  /** A payment that fails and succeeds within one second. */
+  #flicker(subscription: WorldSubscription): void {
+    this.#fail(subscription);
+    this.#pay(subscription);
+  }
+
+  #giveUp(subscription: WorldSubscription): void {
+    if (this.dice.happens(0.5)) this.#become(subscription, 'unpaid');
+    else this.#cancel(subscription);
+  }
+
+  #endTrial(subscription: WorldSubscription): void {
+    this.#become(subscription, 'active');
+    if (this.dice.happens(0.3)) this.#fail(subscription);
+    else this.#bill(subscription, 'succeeded', PRICES[subscription.price]?.amount ?? 0);
+  }
+
+  #warn(subscription: WorldSubscription): void {
+    this.#tell(subscription, 'trial_will_end');
+  }
+
+  #pause(subscription: WorldSubscription): void {
+    this.#become(subscription, 'paused');
+  }
+
+  #expire(subscription: WorldSubscription): void {
+    subscription.endedAt = this.now;
+    this.#become(subscription, 'incomplete_expired');
+  }
+
+  #cancel(subscription: WorldSubscription): void {
+    // Most think better of it, or nobody would be left after a while.
+    if (this.dice.happens(0.7)) return;
+    subscription.status = 'canceled';
+    subscription.canceledAt ??= this.now;
+    subscription.endedAt = this.now;
+    this.#tell(subscription, 'deleted');
+  }
+
+  #switchPrice(subscription: WorldSubscription): void {
+    const previous = subscription.price;
+    subscription.price = this.dice.one(Object.keys(PRICES));
+    this.#tell(subscription, 'updated', { items: { data: [{ price: { id: previous } }] } });
+  }
+
+  #count(subscription: WorldSubscription): void {
+    const { quantity } = subscription;
+    subscription.quantity = 1 + this.dice.whole(9);
+    this.#tell(subscription, 'updated', { quantity });
+  }
+
+  #toggleEnd(subscription: WorldSubscription): void {
+    const { cancelAtPeriodEnd: cancel_at_period_end } = subscription;
+    subscription.cancelAtPeriodEnd = !cancel_at_period_end;
+    subscription.cancelAt = subscription.cancelAtPeriodEnd ? subscription.periodEnd : null;
+    subscription.canceledAt = subscription.cancelAtPeriodEnd ? this.now : null;
+    this.#tell(subscription, 'updated', { cancel_at_period_end });
+  }
+
+  #become(subscription: WorldSubscription, status: string): void {
+    const previous = subscription.status;
+    if (previous === status) return;
+    subscription.status = status;
+    this.#tell(subscription, 'updated', { status: previous });
+  }
+
+  #bill(subscription: WorldSubscription, how: 'succeeded' | 'failed', amount: number): void {
+    const { version, attempts } = subscription;
+    const invoice = invoiceObject(subscription, {
+      id: this.name('in'),
+      amount,
+      isPaid: how === 'succeeded',
+      attempts: Math.max(1, attempts),
+      isLast: attempts === MOST_ATTEMPTS,
+      now: this.now,
+    });
+    this.#publish(`invoice.payment_${how}`, version, invoice);
+  }
+
+  #tell(subscription: WorldSubscription, what: string, previous?: Json): void {
+    const { version } = subscription;
+    this.#publish(`customer.subscription.${what}`, version, subscriptionObject(subscription), previous);
+  }
+
+  #publish(type: string, version: Version, object: Json, previous_attributes?: Json): void {
+    this.events.push({
+      id: this.name('evt'),
+      object: 'event',
+      api_version: version,
+      created: this.now,
+      livemode: false,
+      pending_webhooks: 1,
+      type,
+      data: { object, ...(previous_attributes && { previous_attributes }) },
+    });
+  }
+}
+
+/** A subscription as its version of the API has it. */
+export function subscriptionObject(subscription: WorldSubscription): Json {
+  const { id, customer, userId, isSigned, version, status, created, price, quantity } = subscription;
+  const period = {
+    current_period_start: subscription.periodStart,
+    current_period_end: subscription.periodEnd,
+  };
+  const isNew = version !== '2024-06-20';
+  return {
+    id,
+    object: 'subscription',
+    customer,
+    status,
+    created,
+    livemode: false,
+    metadata: isSigned ? { userId } : {},
+    items: {
+      object: 'list',
+      has_more: false,
+      data: [
+        {
+          id: `si_${id.slice(4)}`,
+          object: 'subscription_item',
+          quantity,
+          ...(isNew && period),
+          price: {
+            id: price,
+            object: 'price',
+            lookup_key: PRICES[price]?.lookupKey ?? null,
+            unit_amount: PRICES[price]?.amount ?? null,
+            metadata: {},
+          },
+        },
+      ],
+    },
+    ...(!isNew && period),
+    trial_end: subscription.trialEnd,
+    cancel_at_period_end: subscription.cancelAtPeriodEnd,
+    cancel_at: subscription.cancelAt,
+    canceled_at: subscription.canceledAt,
+    ended_at: subscription.endedAt,
+  };
+}
+
+function invoiceObject(
+  { id: subscription, customer, userId, isSigned, version }: WorldSubscription,
+  invoice: { id: string; amount: number; isPaid: boolean; attempts: number; isLast: boolean; now: number },
+): Json {
+  const details = { subscription, metadata: isSigned ? { userId } : {} };
+  return {
+    id: invoice.id,
+    object: 'invoice',
+    customer,
+    created: invoice.now,
+    currency: 'eur',
+    status: invoice.isPaid ? 'paid' : 'open',
+    amount_due: invoice.amount,
+    amount_paid: invoice.isPaid ? invoice.amount : 0,
+    attempt_count: invoice.attempts,
+    next_payment_attempt: invoice.isPaid || invoice.isLast ? null : invoice.now + 86_400,
+    ...(version === '2024-06-20'
+      ? { subscription, subscription_details: { metadata: details.metadata } }
+      : { parent: { type: 'subscription_details', subscription_details: details } }),
+  };
+}

@@ -1,0 +1,186 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Json } from '../../src/billing/snapshot.js';
+import { PRICES, subscriptionObject, type World } from './stripe-world.js';
+
+/** The API of the payment provider as far as billing calls it, for the provider's own SDK to talk to. */
+
+export interface ProviderCall {
+  method: string;
+  path: string;
+  query: URLSearchParams;
+  form: URLSearchParams;
+  headers: IncomingMessage['headers'];
+}
+
+/** What an answer becomes instead of the right one. `hang` never comes, `cut` ends the connection. */
+export type Fault = { status: number; body: string; headers?: Record<string, string> } | 'hang' | 'cut';
+
+export interface StripeApi {
+  readonly url: string;
+  readonly calls: readonly ProviderCall[];
+  /** Key → customer, as the provider remembers keys. */
+  readonly customers: ReadonlyMap<string, Json>;
+  readonly sessions: Map<string, Json>;
+  readonly invoices: Json[];
+  /** Asked about each call. */
+  fault: (call: ProviderCall) => Fault | undefined;
+  close(): Promise<void>;
+}
+
+type Handler = (call: ProviderCall, id: string) => Json | null;
+
+/** @param world the provider's truth and clock */
+export async function stripeApi(world: World): Promise<StripeApi> {
+  const calls: ProviderCall[] = [];
+  const customers = new Map<string, Json>();
+  const sessions = new Map<string, Json>();
+  const invoices: Json[] = [];
+
+  const session = (call: ProviderCall, prefix: string): Json => {
+    const id = world.name(prefix);
+    const { form } = call;
+    const made = {
+      id,
+      object: prefix === 'bps' ? 'billing_portal.session' : 'checkout.session',
+      customer: form.get('customer'),
+      client_reference_id: form.get('client_reference_id'),
+      metadata: { userId: form.get('metadata[userId]') },
+      mode: form.get('mode'),
+      status: 'open',
+      url: `https://pay.example.test/${id}`,
+    };
+    if (prefix !== 'bps') sessions.set(id, made);
+    return made;
+  };
+  const listOf = (objects: Json[], { query }: ProviderCall): Json => {
+    const from = objects.findIndex(({ id }) => id === query.get('starting_after')) + 1;
+    const data = objects.slice(from, from + Number(query.get('limit') ?? 10));
+    return { object: 'list', url: '/', has_more: from + data.length < objects.length, data };
+  };
+  const subscriptionsOf = ({ query }: ProviderCall) =>
+    [...world.subscriptions.values()].filter(
+      ({ customer, status }) =>
+        customer === query.get('customer') &&
+        (query.get('status') === 'all' || !['canceled', 'incomplete_expired'].includes(status)),
+    );
+
+  const routes: Record<string, Handler> = {
+    'POST /v1/customers': ({ form, headers }) => {
+      const key = String(headers['idempotency-key']);
+      const customer = customers.get(key) ?? {
+        id: world.name('cus'),
+        object: 'customer',
+        email: form.get('email'),
+        metadata: { userId: form.get('metadata[userId]') },
+      };
+      customers.set(key, customer);
+      return customer;
+    },
+    'POST /v1/checkout/sessions': (call) => {
+      const price = call.form.get('line_items[0][price]');
+      return price === null || Object.hasOwn(PRICES, price)
+        ? session(call, 'cs')
+        : missing('line_items[0][price]');
+    },
+    'GET /v1/checkout/sessions': (call) =>
+      listOf(
+        [...sessions.values()].filter(
+          ({ customer, status }) => customer === call.query.get('customer') && status === 'open',
+        ),
+        call,
+      ),
+    'GET /v1/checkout/sessions/:id': (_call, id) => sessions.get(id) ?? null,
+    'POST /v1/checkout/sessions/:id/expire': (_call, id) =>
+      Object.assign(sessions.get(id) ?? {}, { status: 'expired' }),
+    'POST /v1/billing_portal/sessions': (call) => session(call, 'bps'),
+    'GET /v1/subscriptions': (call) => listOf(subscriptionsOf(call).map(subscriptionObject), call),
+    'GET /v1/subscriptions/:id': (_call, id) => {
+      const found = world.subscriptions.get(id);
+      return found ? subscriptionObject(found) : null;
+    },
+    'DELETE /v1/subscriptions/:id': (_call, id) => {
+      const found = world.subscriptions.get(id);
+      return found ? subscriptionObject(Object.assign(found, { status: 'canceled' })) : null;
+    },
+    'GET /v1/invoices': (call) =>
+      listOf(
+        invoices.filter(({ customer }) => customer === call.query.get('customer')),
+        call,
+      ),
+    'GET /v1/prices': (call) => listOf(Object.entries(PRICES).map(priceObject), call),
+    'GET /v1/events': (call) => {
+      const since = Number(call.query.get('created[gte]') ?? 0);
+      return listOf(world.events.filter(({ created }) => Number(created) >= since).toReversed(), call);
+    },
+  };
+
+  const server = createServer(async (request, response) => {
+    const call = await readCall(request);
+    calls.push(call);
+    response.setHeader('date', new Date(world.now * 1000).toUTCString());
+    response.setHeader('content-type', 'application/json');
+    answer(response, api.fault(call) ?? rightAnswer(routes, call));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const api: StripeApi = {
+    url: `http://127.0.0.1:${port}`,
+    calls,
+    customers,
+    sessions,
+    invoices,
+    fault: () => undefined,
+    async close() {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+  return api;
+}
+
+async function readCall(request: IncomingMessage): Promise<ProviderCall> {
+  let text = '';
+  for await (const chunk of request) text += chunk;
+  const { pathname: path, searchParams: query } = new URL(request.url ?? '', 'http://provider');
+  const { method = '', headers } = request;
+  return { method, path, query, form: new URLSearchParams(text), headers };
+}
+
+function rightAnswer(routes: Record<string, Handler>, call: ProviderCall): Exclude<Fault, string> {
+  const [, version, ...words] = call.path.split('/');
+  const id = words.find((word) => /^(cs|sub)_/.test(word)) ?? '';
+  const pattern = `${call.method} /${version}/${words.map((word) => (word === id ? ':id' : word)).join('/')}`;
+  const found = routes[pattern]?.(call, id) ?? missing('id');
+  return { status: 'error' in found ? 404 : 200, body: JSON.stringify(found) };
+}
+
+const missing = (param: string): Json => ({
+  error: { type: 'invalid_request_error', code: 'resource_missing', param, message: `No such ${param}` },
+});
+
+function priceObject([id, { lookupKey, amount }]: [string, { lookupKey: string; amount: number }]): Json {
+  return {
+    id,
+    object: 'price',
+    active: true,
+    currency: 'eur',
+    unit_amount: amount,
+    lookup_key: lookupKey,
+    metadata: {},
+    recurring: { interval: 'month', interval_count: 1 },
+    product: { id: `prod_${lookupKey}`, object: 'product', name: lookupKey, description: null },
+  };
+}
+
+function answer(response: ServerResponse, fault: Fault): void {
+  if (fault === 'hang') return;
+  if (fault === 'cut') {
+    response.destroy();
+    return;
+  }
+  response.writeHead(fault.status, fault.headers).end(fault.body);
+}
