@@ -50,11 +50,13 @@ async function inTime<R>(result: Promise<R>): Promise<R> {
 }
 
 /**
- * The error to throw: StoreUnavailable for whatever the driver says. By name, because a host's driver may be
- * another copy than ours.
+ * The error to throw: StoreUnavailable for whatever the driver says, by name, because a host's driver may be another
+ * copy than ours; and for what a socket says (`EPIPE` where the server has just hung up), which it passes on as it is.
  */
 function failure(error: unknown): unknown {
-  if (!(error instanceof Error) || !error.name.startsWith('Mongo')) return error;
+  if (!(error instanceof Error)) return error;
+  const isOfTheSystem = /^E[A-Z]+$/.test(String((error as NodeJS.ErrnoException).code));
+  if (!isOfTheSystem && !error.name.startsWith('Mongo')) return error;
   return new StoreUnavailable(`MongoDB: ${error.message}`, { cause: error });
 }
 

@@ -4,6 +4,7 @@ import type { mongodb } from '@fastify/mongodb';
 import { MongoMemoryServer } from 'mongodb-memory-server-core';
 import t, { type Test } from 'tap';
 import { type Collection, StoreUnavailable } from '../../src/storage/collection.js';
+import { Connection } from '../../src/storage/mongodb-connection.js';
 import { openStore } from '../../src/storage/open.js';
 import { contract } from './contract.js';
 import { begin, type Thing, thing, things } from './kit.js';
@@ -20,6 +21,16 @@ await onMongod((server) => {
   t.test('what cannot be served is told in one sentence, without secrets', (t) => refusedServers(t, server));
   t.test('a server that hangs', { skip: !server.process }, (t) => hangs(t, server));
   t.test('a server that is killed and comes back', { skip: !server.process }, (t) => comesBack(t, server));
+});
+
+t.test('what a socket says is told as what it means, and our own mistakes are not', async (t) => {
+  const connection = new Connection(async () => undefined);
+  const failing = (error: Error) => connection.call(() => Promise.reject(error));
+  // Node says so, with this code and without a system call, of a socket whose server has just hung up.
+  const hungUp = Object.assign(new Error('This socket has been ended by the other party'), { code: 'EPIPE' });
+  await t.rejects(failing(hungUp), StoreUnavailable);
+  const mistake = Object.assign(new TypeError('no string'), { code: 'ERR_INVALID_ARG_TYPE' });
+  t.equal(await failing(mistake).catch((error: unknown) => error), mistake);
 });
 
 async function hostsClient(t: Test, server: Mongod): Promise<void> {
