@@ -1,7 +1,7 @@
 /** `npm run bench`: what is measured and why stands in each row; goals are reported, never asserted. */
 import { writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { parseArgs } from 'node:util';
+import { readArguments } from './arguments.js';
 import { growth } from './growth-rows.js';
 import { code, discovery, jwks } from './idp-rows.js';
 import { install } from './install-row.js';
@@ -54,10 +54,9 @@ const OPTIONS = {
   quick: { type: 'boolean', default: false },
   json: { type: 'string' },
   profile: { type: 'string' },
-  help: { type: 'boolean' },
 } as const;
 
-const { values } = readArguments();
+const { values, usageError } = readArguments('bench', help, OPTIONS);
 const rows = values.only?.split(',') ?? Object.keys(ROWS);
 const seconds = Number(values.seconds);
 const unknown = rows.find((row) => !Object.hasOwn(ROWS, row));
@@ -78,24 +77,6 @@ progress('');
 process.stdout.write(`${table(results)}\n`);
 if (values.json) writeFileSync(values.json, machineReadable(results, { seconds, rounds }));
 process.exit();
-
-function readArguments() {
-  try {
-    const parsed = parseArgs({ options: OPTIONS });
-    if (parsed.values.help) {
-      process.stdout.write(`${help}\n`);
-      process.exit();
-    }
-    return parsed;
-  } catch (error) {
-    return usageError((error as Error).message);
-  }
-}
-
-function usageError(message: string): never {
-  process.stderr.write(`bench: ${message}\n\n${help}\n`);
-  process.exit(2);
-}
 
 function progress(text: string): void {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);

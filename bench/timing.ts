@@ -2,7 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
-import { parseArgs } from 'node:util';
+import { readArguments } from './arguments.js';
 import { Lab } from './lab.js';
 import { drive, expectStatus, request } from './load.js';
 import { machineReadable, type Result, table } from './report.js';
@@ -35,10 +35,9 @@ const OPTIONS = {
   seed: { type: 'string' },
   quick: { type: 'boolean', default: false },
   json: { type: 'string' },
-  help: { type: 'boolean' },
 } as const;
 
-const { values } = readArguments();
+const { values, usageError } = readArguments('bench:timing', help, OPTIONS);
 const names = values.only?.split(',') ?? Object.keys(TIMING_ROWS);
 const unknown = names.find((name) => !Object.hasOwn(TIMING_ROWS, name));
 if (unknown !== undefined) usageError(`there is no row '${unknown}'.`);
@@ -131,22 +130,4 @@ function shuffled(items: string[]): string[] {
     [items[last], items[other]] = [items[other] as string, items[last] as string];
   }
   return items;
-}
-
-function readArguments() {
-  try {
-    const parsed = parseArgs({ options: OPTIONS });
-    if (parsed.values.help) {
-      process.stdout.write(`${help}\n`);
-      process.exit();
-    }
-    return parsed;
-  } catch (error) {
-    return usageError((error as Error).message);
-  }
-}
-
-function usageError(message: string): never {
-  process.stderr.write(`bench:timing: ${message}\n\n${help}\n`);
-  process.exit(2);
 }

@@ -1,8 +1,8 @@
 /** `npm run bench:webhooks`: storms of webhooks, seed after seed. Ends with 1 where anything is not as the provider has it. */
 import { performance } from 'node:perf_hooks';
-import { parseArgs } from 'node:util';
 import { createProgress } from '../bin/progress.js';
 import { type StormResult, storm } from '../test/kit/stripe-storm.js';
+import { readArguments } from './arguments.js';
 
 const help = `Delivers the events of many subscriptions late, in any order, repeated and forged, to processes that are killed
 while they work, by a provider whose API fails at times, and compares the end with the provider's truth.
@@ -26,10 +26,9 @@ const OPTIONS = {
   from: { type: 'string', default: '1' },
   subscriptions: { type: 'string', default: '500' },
   events: { type: 'string', default: '10000' },
-  help: { type: 'boolean' },
 } as const;
 
-const { values } = readArguments();
+const { values, usageError } = readArguments('bench:webhooks', help, OPTIONS);
 const [seeds, from, subscriptions, events] = [
   values.seeds,
   values.from,
@@ -64,22 +63,4 @@ function tell(seed: number, { problems }: StormResult): void {
 function countOf(text: string): number {
   const count = Number(text);
   return Number.isSafeInteger(count) && count > 0 ? count : usageError(`'${text}' is no count.`);
-}
-
-function readArguments() {
-  try {
-    const parsed = parseArgs({ options: OPTIONS });
-    if (parsed.values.help) {
-      process.stdout.write(`${help}\n`);
-      process.exit();
-    }
-    return parsed;
-  } catch (error) {
-    return usageError((error as Error).message);
-  }
-}
-
-function usageError(message: string): never {
-  process.stderr.write(`bench:webhooks: ${message}\n\n${help}\n`);
-  process.exit(2);
 }

@@ -1,10 +1,7 @@
+import { runMutants } from '../mutants.mjs';
+
 // Breaks billing on purpose, one way at a time, in a copy of what was built, and has the tests that must notice run on
 // it. Ends with 1 when they do not, or when a text to replace is not where it was. Run by `npm run test:mutants`.
-import { spawnSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 
 const STORM = ['storm', 'whatever the order'];
 
@@ -83,59 +80,4 @@ const mutants = [
   },
 ];
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
-const copy = mkdtempSync(join(tmpdir(), 'saas-backend-mutants-'));
-process.once('exit', () => rmSync(copy, { recursive: true, force: true }));
-for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(1));
-for (const name of ['dist', 'lists', 'templates', 'package.json'])
-  cpSync(join(root, name), join(copy, name), { recursive: true });
-symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
-
-for (const [file, name] of new Map(
-  mutants.flatMap(({ tests }) => tests).map((test) => [test.join(), test]),
-).values()) {
-  const failure = run([file, name]);
-  if (failure) fail(`Without any mutant '${name}' fails: ${failure}`);
-}
-let survivors = 0;
-for (const mutant of mutants) {
-  console.log(mutant.name);
-  const module = join(copy, 'dist/src/billing', mutant.file);
-  const original = readFileSync(module, 'utf8');
-  if (original.split(mutant.text).length !== 2)
-    fail(`The text to replace does not stand once in ${mutant.file}:\n${mutant.text}`);
-  writeFileSync(
-    module,
-    original.replace(mutant.text, () => mutant.replacement),
-  );
-  for (const test of mutant.tests) {
-    const failure = run(test);
-    if (!failure) survivors++;
-    console.log(failure ? `  caught by: ${failure}` : `  SURVIVED '${test[1]}'`);
-  }
-  writeFileSync(module, original);
-}
-if (survivors > 0) fail(`${survivors} survived`);
-
-/** The first failing assertion of one test; null when all of it holds. */
-function run([file, name]) {
-  const pattern = name.replace(/[[\]]/g, '\\$&');
-  const { status, stdout, stderr } = spawnSync(process.execPath, [`dist/test/billing/${file}.test.js`], {
-    cwd: copy,
-    encoding: 'utf8',
-    env: { ...process.env, TAP: '1', TAP_BAIL: '1', TAP_TIMEOUT: '120', TAP_GREP: `/^${pattern}/` },
-  });
-  const lines = stdout.split('\n');
-  if (status === 0) {
-    // A filter that lets nothing run proves nothing.
-    const ran = lines.some((line) => line.startsWith(`# Subtest: ${name}`));
-    return ran ? null : fail(`There is no test '${name}' in ${file}.test.ts`);
-  }
-  const assertion = lines.find((line) => /^ *not ok /.test(line))?.replace(/^ *not ok \d+ - /, '');
-  return `${name}: ${assertion ?? stderr.trim().split('\n').at(-1)}`;
-}
-
-function fail(reason) {
-  console.error(reason);
-  process.exit(1);
-}
+runMutants('billing', mutants);

@@ -1,0 +1,32 @@
+/** The command line of everything in this folder that is started by hand. */
+import { parseArgs } from 'node:util';
+
+type Options = Record<string, { type: 'string' | 'boolean'; default?: string | boolean }>;
+
+type Value<O> = O extends { type: 'string' } ? string : boolean;
+
+type Values<T extends Options> = {
+  [Name in keyof T]: T[Name] extends { default: unknown } ? Value<T[Name]> : Value<T[Name]> | undefined;
+};
+
+/** The options, and how to end over one that makes no sense. `--help` ends here. */
+export function readArguments<const T extends Options>(
+  name: string,
+  help: string,
+  options: T,
+): { values: Values<T>; usageError: (message: string) => never } {
+  const usageError = (message: string): never => {
+    process.stderr.write(`${name}: ${message}\n\n${help}\n`);
+    process.exit(2);
+  };
+  try {
+    const { values } = parseArgs({ options: { ...(options as Options), help: { type: 'boolean' } } });
+    if (values['help']) {
+      process.stdout.write(`${help}\n`);
+      process.exit();
+    }
+    return { values: values as Values<T>, usageError };
+  } catch (error) {
+    return usageError((error as Error).message);
+  }
+}
