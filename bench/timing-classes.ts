@@ -1,4 +1,6 @@
 /** What an outsider must not tell apart by time: on each row, requests that are refused for different reasons. */
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { principalCollection } from '../src/provisioning/store.js';
 import { openStore } from '../src/storage/open.js';
@@ -56,7 +58,20 @@ async function login(lab: Lab): Promise<TimingRow[]> {
 }
 
 async function forgot(lab: Lab): Promise<TimingRow[]> {
-  const { url } = await lab.unbound('saas-backend', 'forgot');
+  const name = 'POST /api/auth/forgot-password';
+  const stalled = { EMAIL_SMTP_URL: await silentMailServer() };
+  return [await forgotAt(lab, name, {}), await forgotAt(lab, `${name}, mail server stalled`, stalled)];
+}
+
+/** Takes connections and never says a word. */
+async function silentMailServer(): Promise<string> {
+  const server = createServer().listen(0, '127.0.0.1').unref();
+  await once(server, 'listening');
+  return `smtp://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+async function forgotAt(lab: Lab, name: string, environment: Record<string, string>): Promise<TimingRow> {
+  const { url } = await lab.unbound('saas-backend', 'forgot', undefined, environment);
   const known = await times(ACCOUNTS, async (number) => {
     const email = `known-${number}@example.com`;
     await post(`${url}/api/auth/register`, { email, password: PASSWORD });
@@ -70,7 +85,7 @@ async function forgot(lab: Lab): Promise<TimingRow[]> {
     );
   const unknown = known.map((email) => email.replace('known', 'other'));
   const classes = { known: ask(known), unknown: ask(unknown) };
-  return [{ name: 'POST /api/auth/forgot-password', url, expected: 200, classes }];
+  return { name, url, expected: 200, classes };
 }
 
 /** Where addresses must be confirmed. Each unknown address is known afterwards, so each request brings a new one. */
