@@ -39,6 +39,7 @@ const mutants = [
     name: 'SQLite: writes are acknowledged before their commit',
     file: 'sqlite-connection.js',
     text: `this.sql('COMMIT').run();
+            commits++;
             for (const tell of settle)
                 tell();`,
     replacement: `for (const tell of settle)
