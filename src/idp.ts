@@ -3,6 +3,7 @@ import fp from 'fastify-plugin';
 import { type IdentityProviderOptions, type ResolvedIdp, resolveIdp } from './idp-options.js';
 import { createPasswordChange } from './idp-password-change.js';
 import { preparedAnswer } from './kernel/answers.js';
+import { MINUTE } from './kernel/clock.js';
 import { renderOAuth } from './kernel/errors.js';
 import { type Guard, openScope, rulesOf, type ScopeRules } from './kernel/http.js';
 import { renderErrorPage, wantsPage } from './kernel/pages.js';
@@ -25,7 +26,7 @@ import {
 import { createTokenService } from './oidc/tokens/service.js';
 import { createAudit } from './ops/audit.js';
 import { healthPlugin } from './ops/health.js';
-import { type Attempt, atMost, createThrottle, MINUTE } from './ops/throttle.js';
+import { type Attempt, atMost, createThrottle } from './ops/throttle.js';
 import { createClients } from './provisioning/clients.js';
 import { createDirectory } from './provisioning/directory.js';
 import { adminGuard, signupGuard } from './provisioning/guards.js';

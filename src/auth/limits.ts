@@ -1,4 +1,5 @@
-import { atMost, HOUR, MINUTE } from '../ops/throttle.js';
+import { HOUR, MINUTE } from '../kernel/clock.js';
+import { atMost } from '../ops/throttle.js';
 
 /** How often an address block may do what costs us or others something. */
 export const authLimits = {

@@ -1,4 +1,4 @@
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, MINUTE } from '../kernel/clock.js';
 import { newToken, type Random, sha256 } from '../kernel/secrets.js';
 
 /** The secret inside a link that is sent by mail. It names its account, so that the store finds it without an index. */
@@ -11,8 +11,6 @@ export interface LinkToken {
   /** Epoch milliseconds. */
   expiresAt: number;
 }
-
-const MINUTE = 60_000;
 
 export const RESET_LIFE = 60 * MINUTE;
 export const VERIFY_LIFE = 24 * 60 * MINUTE;

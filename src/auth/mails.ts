@@ -1,4 +1,4 @@
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, DAY } from '../kernel/clock.js';
 import { withQuery } from '../kernel/public-url.js';
 import type { LinkToken } from './links.js';
 import type { UserDocument } from './store.js';
@@ -37,8 +37,6 @@ export interface AccountMailOptions {
   pages: { reset(): string; verify(): string };
   clock: Clock;
 }
-
-const DAY = 24 * 60 * 60 * 1000;
 
 export function createAccountMails({ outbox, pages, clock }: AccountMailOptions): AccountMails {
   const greeting = ({ name }: Owner) => (name === undefined ? {} : { name });

@@ -1,3 +1,4 @@
+import { DAY } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
 import { toTimestamp, type User } from '../kernel/schemas.js';
 import type { Audit } from '../ops/audit.js';
@@ -20,8 +21,6 @@ export interface UserDirectory {
   /** Registrations of each of the last `days` days (UTC), the oldest first. */
   registrations(days: number): Promise<{ date: string; count: number }[]>;
 }
-
-const DAY = 86_400_000;
 
 export function createUserDirectory(deps: NewUserDependencies & { audit: Audit }): UserDirectory {
   const { users, clock } = deps;

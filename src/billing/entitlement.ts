@@ -1,10 +1,9 @@
+import { DAY } from '../kernel/clock.js';
 import { UNKNOWN_PLAN } from './plans.js';
 import type { SubscriptionDocument } from './store.js';
 
 /** How long a failing payment keeps what was bought: for good, for so many days, or not at all. */
 export type PastDue = 'entitled' | 'denied' | number;
-
-const DAY = 86_400_000;
 
 /** Whether a subscription entitles to its plan at `now`. What is not known to entitle does not. */
 export function isEntitled(

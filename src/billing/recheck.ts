@@ -1,4 +1,4 @@
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, DAY, MINUTE } from '../kernel/clock.js';
 import type { Lease } from '../ops/jobs.js';
 import type { FetchLog } from './fetch.js';
 import type { Processor } from './process.js';
@@ -20,8 +20,6 @@ export interface RecheckDependencies {
 }
 
 const PAGE = 100;
-const MINUTE = 60_000;
-const DAY = 24 * 60 * MINUTE;
 
 /** How long an event of nobody's is worth another look. */
 const HOPE = 30 * DAY;

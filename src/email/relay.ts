@@ -1,4 +1,4 @@
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, MINUTE, SECOND } from '../kernel/clock.js';
 import type { Random } from '../kernel/secrets.js';
 import type { JobLog, Lease } from '../ops/jobs.js';
 import type { After, MailDocument, MailStatus, Mails } from './store.js';
@@ -23,9 +23,6 @@ export interface RelayOptions {
   random: Random;
   log: JobLog;
 }
-
-const SECOND = 1000;
-const MINUTE = 60 * SECOND;
 
 const MOST_ATTEMPTS = 8;
 

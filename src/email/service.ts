@@ -1,4 +1,4 @@
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, DAY } from '../kernel/clock.js';
 import { toTimestamp } from '../kernel/schemas.js';
 import { newId, type Random, sha256 } from '../kernel/secrets.js';
 import type { Job, JobLog } from '../ops/jobs.js';
@@ -73,8 +73,6 @@ export interface EmailServiceOptions {
   random: Random;
   log: JobLog;
 }
-
-const DAY = 24 * 60 * 60 * 1000;
 
 const MOST_LISTED = 1000;
 

@@ -4,6 +4,12 @@ export interface Clock {
   now(): number;
 }
 
+/** Spans of time in milliseconds. */
+export const SECOND = 1000;
+export const MINUTE = 60 * SECOND;
+export const HOUR = 60 * MINUTE;
+export const DAY = 24 * HOUR;
+
 /** Whole seconds, as tokens and signatures count them. */
 export const toSeconds = (milliseconds: number): number => Math.floor(milliseconds / 1000);
 

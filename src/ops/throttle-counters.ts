@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, DAY, MINUTE, SECOND } from '../kernel/clock.js';
 import { type AppError, httpErrors } from '../kernel/errors.js';
 import { Gates } from '../kernel/gate.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
@@ -30,11 +30,6 @@ export interface Limit {
   /** What follows from the `count`-th time; `expiresAt` is that of a count that goes on. */
   next(count: number, now: number, expiresAt?: number): { until: number; expiresAt: number };
 }
-
-const SECOND = 1000;
-export const MINUTE = 60 * SECOND;
-export const HOUR = 60 * MINUTE;
-export const DAY = 24 * HOUR;
 
 /** So many in a window, which begins with the first. */
 export function atMost(name: string, most: number, window: number): Limit {

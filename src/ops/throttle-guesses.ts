@@ -1,9 +1,9 @@
 import { createHmac } from 'node:crypto';
 import { addressBlock } from '../kernel/addresses.js';
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, DAY, MINUTE } from '../kernel/clock.js';
 import { Gates } from '../kernel/gate.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
-import { type Counted, type Counters, DAY, growingDelay, MINUTE } from './throttle-counters.js';
+import { type Counted, type Counters, growingDelay } from './throttle-counters.js';
 
 /**
  * Guesses at the password of an account, whether or not the account exists.

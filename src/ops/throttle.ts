@@ -1,14 +1,14 @@
 import { addressBlock, isLoopbackAddress } from '../kernel/addresses.js';
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, MINUTE } from '../kernel/clock.js';
 import type { AppError } from '../kernel/errors.js';
 import { Gates } from '../kernel/gate.js';
 import type { Store } from '../storage/collection.js';
 import type { Audit } from './audit.js';
-import { atMost, createCounters, type Limit, MINUTE } from './throttle-counters.js';
+import { atMost, createCounters, type Limit } from './throttle-counters.js';
 import { createGuesses, type Guess } from './throttle-guesses.js';
 import { createRequestCount } from './throttle-requests.js';
 
-export { atMost, DAY, HOUR, type Limit, MINUTE } from './throttle-counters.js';
+export { atMost, type Limit } from './throttle-counters.js';
 
 /** Everything that is refused with 429 because it comes too often. */
 export interface Throttle {

@@ -1,7 +1,7 @@
+import { DAY } from '../kernel/clock.js';
 import type { ErrorDetail } from '../kernel/errors.js';
 import type { Origin } from '../kernel/http.js';
 import { newId, newToken, sha256 } from '../kernel/secrets.js';
-import { DAY } from '../ops/throttle.js';
 import type { Page } from '../storage/collection.js';
 import { invalid } from './errors.js';
 import { pageOf } from './pages.js';

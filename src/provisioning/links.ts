@@ -1,8 +1,9 @@
+import { DAY } from '../kernel/clock.js';
 import type { Origin } from '../kernel/http.js';
 import type { Passwords } from '../kernel/passwords.js';
 import { type PasswordPolicy, passwordErrors } from '../kernel/passwords-common.js';
 import { isSecretOf, newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
-import { DAY, type Throttle } from '../ops/throttle.js';
+import type { Throttle } from '../ops/throttle.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { invalid, provisioningErrors } from './errors.js';
 import { canonicalHandle } from './handles.js';

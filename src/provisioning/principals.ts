@@ -1,10 +1,10 @@
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, HOUR } from '../kernel/clock.js';
 import type { Origin } from '../kernel/http.js';
 import type { Passwords } from '../kernel/passwords.js';
 import type { PasswordPolicy } from '../kernel/passwords-common.js';
 import { isSecretOf, newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
-import { type Attempt, atMost, HOUR, type Limit, type Throttle } from '../ops/throttle.js';
+import { type Attempt, atMost, type Limit, type Throttle } from '../ops/throttle.js';
 import { UniqueViolation } from '../storage/collection.js';
 import { invalid, provisioningErrors } from './errors.js';
 import { canonicalForm, canonicalHandle, handleProblem } from './handles.js';

@@ -1,9 +1,10 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { addressBlock, isLoopbackAddress } from '../../src/kernel/addresses.js';
+import { HOUR, MINUTE } from '../../src/kernel/clock.js';
 import type { AppError } from '../../src/kernel/errors.js';
 import { createAudit } from '../../src/ops/audit.js';
-import { atMost, createThrottle, HOUR, MINUTE, type Throttle } from '../../src/ops/throttle.js';
+import { atMost, createThrottle, type Throttle } from '../../src/ops/throttle.js';
 import { createRequestCount } from '../../src/ops/throttle-requests.js';
 import type { Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';

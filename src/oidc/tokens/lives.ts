@@ -1,6 +1,5 @@
+import { DAY } from '../../kernel/clock.js';
 import type { GrantDocument, IssuedToken } from '../store.js';
-
-const DAY = 24 * 3600_000;
 
 /** Seconds that access tokens and id_tokens live. */
 export const TOKEN_LIFE = 3600;
