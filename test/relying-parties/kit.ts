@@ -26,6 +26,9 @@ export interface Provider {
   agent: Credentials;
 }
 
+/** What somebody signs in with. */
+type Login = Pick<Credentials, 'handle' | 'password'>;
+
 /** Takes an authorization request to where it is answered, and brings the answer. */
 export type Visitor = (url: URL | string) => Promise<URL>;
 
@@ -49,7 +52,7 @@ export async function startProvider(t: Test): Promise<Provider> {
 }
 
 /** A person with a browser and the form. */
-export function withForm({ issuer }: Provider, { handle, password }: Credentials): Visitor {
+export function withForm(issuer: string, { handle, password }: Login): Visitor {
   return async (url) => {
     const browser = new Agent({ origin: issuer });
     const { location } = await browser.submit(await browser.open(String(url)), { handle, password });
@@ -59,7 +62,7 @@ export function withForm({ issuer }: Provider, { handle, password }: Credentials
 }
 
 /** HTTP Basic, and the redirect not followed. */
-export function withBasic({ handle, password }: Credentials): Visitor {
+export function withBasic({ handle, password }: Login): Visitor {
   return async (url) => {
     const headers = { authorization: basic(handle, password) };
     const answer = await fetch(url, { headers, redirect: 'manual' });
@@ -125,6 +128,30 @@ export async function load(t: Test, code: string, env: Record<string, string>): 
   const file = join(folder, 'recipe.mjs');
   writeFileSync(file, code.replaceAll('process.env', JSON.stringify(env)));
   return import(pathToFileURL(file).href);
+}
+
+/** Recipes with the two functions. */
+// biome-ignore lint/suspicious/noExplicitAny: what is kept, and what comes of it, is the recipe's own
+export const asLibrary = ({ begin, finish }: any) => {
+  // biome-ignore lint/suspicious/noExplicitAny: as above
+  return async (visit: Visitor): Promise<any> => {
+    const { url, kept } = await begin();
+    return finish(await visit(url), kept);
+  };
+};
+
+/** Why it was refused, with the causes. */
+export async function refusalOf(signIn: Promise<unknown>): Promise<string> {
+  const reasons: string[] = [];
+  let error: unknown = await signIn.then(
+    () => new Error('not at all'),
+    (reason) => reason,
+  );
+  while (error instanceof Error) {
+    reasons.push(error.message);
+    error = error.cause;
+  }
+  return reasons.join(': ');
 }
 
 /** An application that shows at `/` whom it knows, and sends everybody else to the provider. */

@@ -10,11 +10,13 @@ import { Agent } from '../kit/agent.js';
 import { parseJson } from '../kit/app.js';
 import { claimsOf } from '../kit/idp.js';
 import {
+  asLibrary,
   type Known,
   listenerOf,
   load,
   type Party,
   recipe,
+  refusalOf,
   startProvider,
   startSite,
   verdicts,
@@ -23,9 +25,8 @@ import {
   withForm,
 } from './kit.js';
 
-const provider = await startProvider(t);
+const { middle, idp, issuer, human, agent } = await startProvider(t);
 const site = await startSite(t);
-const { middle, idp, issuer, human, agent } = provider;
 
 const REDIRECT_URI = `${site.url}/callback`;
 const redirect_uris = [REDIRECT_URI, `${site.url}/auth/callback/idp`];
@@ -48,14 +49,6 @@ interface Application {
   /** How it says that the signature is wrong, where it looks. */
   refusal?: RegExp;
 }
-
-/** `begin` and `finish`. */
-const asLibrary: Application['open'] =
-  ({ begin, finish }) =>
-  async (visit) => {
-    const { url, kept } = await begin();
-    return finish(await visit(url), kept);
-  };
 
 const asExpress: Application['open'] = ({ app }) => {
   // Express prints the errors that it answers with, but not here.
@@ -80,10 +73,7 @@ const asMcp: Application['open'] = async (recipe) => {
   const oauthMetadata = await discoverAuthorizationServerMetadata(issuer);
   if (!oauthMetadata) throw new Error('there is no metadata');
   site.answer = express().use(mcpAuthMetadataRouter({ oauthMetadata, resourceServerUrl: new URL(site.url) }));
-  const signIn = (await asLibrary(recipe)) as unknown as (visit: Parameters<Party>[0]) => Promise<{
-    access_token: string;
-    id_token: string;
-  }>;
+  const signIn = asLibrary(recipe);
   return async (visit) => {
     const { access_token, id_token } = await signIn(visit);
     return { claims: claimsOf(id_token), userinfo: (await idp.userinfo(access_token)).body };
@@ -116,20 +106,6 @@ const APPLICATIONS: Record<string, Application> = {
   },
 };
 
-/** Why it was refused, with the causes. */
-async function refusalOf(signIn: Promise<unknown>): Promise<string> {
-  const reasons: string[] = [];
-  let error: unknown = await signIn.then(
-    () => new Error('not at all'),
-    (reason) => reason,
-  );
-  while (error instanceof Error) {
-    reasons.push(error.message);
-    error = error.cause;
-  }
-  return reasons.join(': ');
-}
-
 async function start(t: Test, { code, env, open }: Application): Promise<Party> {
   return open(await load(t, code, { ...ENV, ...env }));
 }
@@ -145,7 +121,7 @@ function expectKnown(t: Test, { claims, userinfo }: Known, kind: 'human' | 'agen
 for (const [name, application] of Object.entries(APPLICATIONS)) {
   t.test(`${name} signs people and agents in`, async (t) => {
     const signIn = await start(t, application);
-    expectKnown(t, await signIn(withForm(provider, human)), 'human');
+    expectKnown(t, await signIn(withForm(issuer, human)), 'human');
     expectKnown(t, await signIn(withBasic(agent)), 'agent');
   });
 
