@@ -102,5 +102,6 @@ function grant(): GrantDocument {
     codeExpiresAt: now,
     consumedAt: now,
     accessTokens: [{ hash: hash(), expiresAt: now }],
+    expiresAt: now,
   };
 }

@@ -41,6 +41,8 @@ export interface GrantDocument {
   revision?: number;
   /** Everything issued from the grant is dead. */
   revokedAt?: number;
+  /** From then on nothing of it can be alive, whatever its code still buys. */
+  expiresAt: number;
 }
 
 /** An access token that was given out. */
@@ -104,6 +106,7 @@ export type Consents = Collection<ConsentDocument>;
 export function grantCollection(store: Store): Grants {
   return store.collection<GrantDocument>('grants', {
     unique: ['codeHash'],
+    indexes: [['expiresAt']],
     fields: ['codeExpiresAt', 'consumedAt', 'revokedAt', 'revision'],
   });
 }

@@ -475,6 +475,7 @@ t.test(
       authTime: now,
       createdAt: now,
       codeExpiresAt: now + 60_000,
+      expiresAt: now + 60_000 + 3600_000,
     });
   },
 );
