@@ -102,6 +102,5 @@ function grant(): GrantDocument {
     codeExpiresAt: now,
     consumedAt: now,
     accessTokens: [{ hash: hash(), expiresAt: now }],
-    expiresAt: now,
   };
 }

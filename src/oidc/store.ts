@@ -41,8 +41,6 @@ export interface GrantDocument {
   revision?: number;
   /** Everything issued from the grant is dead. */
   revokedAt?: number;
-  /** From then on nothing of it can be alive, whatever its code still buys. */
-  expiresAt: number;
 }
 
 /** An access token that was given out. */
@@ -106,7 +104,6 @@ export type Consents = Collection<ConsentDocument>;
 export function grantCollection(store: Store): Grants {
   return store.collection<GrantDocument>('grants', {
     unique: ['codeHash'],
-    indexes: [['expiresAt']],
     fields: ['codeExpiresAt', 'consumedAt', 'revokedAt', 'revision'],
   });
 }

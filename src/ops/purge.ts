@@ -5,7 +5,7 @@ import type { Collection } from '../storage/collection.js';
 export type Expiring = Pick<Collection<{ id: string; expiresAt: number }>, 'page' | 'deleteMany'>;
 
 /** Clocks of processes differ: nothing goes that another one may still take for alive. */
-const MARGIN = 5 * MINUTE;
+export const MARGIN = 5 * MINUTE;
 
 /** Documents that are removed in one step. */
 const BATCH = 200;

@@ -475,7 +475,6 @@ t.test(
       authTime: now,
       createdAt: now,
       codeExpiresAt: now + 60_000,
-      expiresAt: now + 60_000 + 3600_000,
     });
   },
 );

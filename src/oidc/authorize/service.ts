@@ -4,7 +4,7 @@ import type { Audit } from '../../ops/audit.js';
 import type { ReadHint } from '../hints.js';
 import type { Directory, Principal } from '../model.js';
 import { GRANT, type Grants, type Interactions, type SessionDocument } from '../store.js';
-import { CODE_LIFE, codeGrantExpiry } from '../tokens/lives.js';
+import { CODE_LIFE } from '../tokens/lives.js';
 import { withAnswer } from './redirect-uri.js';
 import { type AuthorizationRequest, type Judgement, judgeRequest, type Refusal } from './request.js';
 import type { Parameters, RuleViolation } from './rule.js';
@@ -114,7 +114,6 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         authTime: session?.authTime ?? now,
         createdAt: now,
         codeExpiresAt: now + CODE_LIFE,
-        expiresAt: codeGrantExpiry(now),
       };
       const event = isSilent ? 'login.continued' : 'login.succeeded';
       await Promise.all([

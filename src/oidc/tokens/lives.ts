@@ -7,6 +7,9 @@ export const TOKEN_LIFE = 3600;
 /** Milliseconds in which a code can be redeemed. */
 export const CODE_LIFE = MINUTE;
 
+/** How long a grant lives that bought no refresh token: its code was redeemed in the last moment. */
+export const LONGEST_WITHOUT_REFRESH = CODE_LIFE + TOKEN_LIFE * SECOND;
+
 /** How long a refresh token lives that nobody uses, and its family altogether. */
 const SLIDING = 30 * DAY;
 const ABSOLUTE = 90 * DAY;
@@ -14,16 +17,9 @@ const ABSOLUTE = 90 * DAY;
 /** Access tokens of one grant that live at once; a further one ends the oldest. */
 const MOST_ACCESS_TOKENS = 16;
 
-/** When a grant is over of which a code is given out now: what that buys in its last moment lives longest. */
-export const codeGrantExpiry = (now: number): number => now + CODE_LIFE + TOKEN_LIFE * SECOND;
-
-/** Until when the refresh token that is given out now may be used, and when the grant is over, with its access token. */
-export function familyTimes(
-  { createdAt }: Pick<GrantDocument, 'createdAt'>,
-  now: number,
-): Pick<GrantDocument, 'expiresAt'> & { refreshExpiresAt: number } {
-  const refreshExpiresAt = Math.min(now + SLIDING, createdAt + ABSOLUTE);
-  return { refreshExpiresAt, expiresAt: Math.max(refreshExpiresAt, now + TOKEN_LIFE * SECOND) };
+/** Until when the refresh token that is given out now may be used. */
+export function refreshExpiry({ createdAt }: Pick<GrantDocument, 'createdAt'>, now: number): number {
+  return Math.min(now + SLIDING, createdAt + ABSOLUTE);
 }
 
 /** The living access tokens of a grant and one more, the oldest first. */
@@ -34,4 +30,9 @@ export function withAccessToken(
 ): IssuedToken[] {
   const alive = accessTokens.filter(({ expiresAt }) => expiresAt > now);
   return [...alive.slice(1 - MOST_ACCESS_TOKENS), { ...token, expiresAt: now + TOKEN_LIFE * SECOND }];
+}
+
+/** From when on nothing that was issued from a grant lives, nor its code. */
+export function endOf({ codeExpiresAt, refreshExpiresAt = 0, accessTokens = [] }: GrantDocument): number {
+  return Math.max(codeExpiresAt, refreshExpiresAt, ...accessTokens.map(({ expiresAt }) => expiresAt));
 }

@@ -3,7 +3,7 @@ import { oidcErrors } from '../errors.js';
 import type { Client } from '../model.js';
 import { type TokenResponse, tokenAnswer } from './answer.js';
 import type { TokenDependencies } from './dependencies.js';
-import { familyTimes, TOKEN_LIFE, withAccessToken } from './lives.js';
+import { refreshExpiry, TOKEN_LIFE, withAccessToken } from './lives.js';
 import { newGrantToken } from './names.js';
 import { ownerOf } from './owner.js';
 
@@ -44,7 +44,7 @@ export async function redeemCode(
         accessTokens: withAccessToken(grant, { hash: sha256(accessToken) }, now),
         ...(refreshToken !== undefined && {
           refreshHash: sha256(refreshToken),
-          ...familyTimes(grant, now),
+          refreshExpiresAt: refreshExpiry(grant, now),
         }),
       },
     },

@@ -4,7 +4,7 @@ import type { Client, Principal } from '../model.js';
 import type { GrantDocument } from '../store.js';
 import { type TokenResponse, tokenAnswer } from './answer.js';
 import type { TokenDependencies } from './dependencies.js';
-import { familyTimes, TOKEN_LIFE, withAccessToken } from './lives.js';
+import { refreshExpiry, TOKEN_LIFE, withAccessToken } from './lives.js';
 import { grantIdOf } from './names.js';
 import { ownerOf } from './owner.js';
 import { givenSuccessor, successorOf } from './successors.js';
@@ -52,7 +52,7 @@ export async function refreshTokens(
           refreshHash: sha256(refreshToken),
           previousRefreshHash: presented,
           rotatedAt: now,
-          ...familyTimes(grant, now),
+          refreshExpiresAt: refreshExpiry(grant, now),
           accessTokens: withAccessToken(grant, issued, now),
         },
         inc: { revision: 1 },
