@@ -55,7 +55,7 @@ const mutants = [
     file: 'purge.js',
     text: 'now - begunAt >= DAY',
     replacement: 'begunAt < 0',
-    tests: [HISTORY],
+    tests: [['purge', 'families that were alive']],
   },
   {
     name: 'who is locked out counts as gone',

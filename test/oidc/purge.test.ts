@@ -185,6 +185,43 @@ t.test(
   },
 );
 
+t.test('families that were alive at the first look are looked at again', async (t) => {
+  const idp = await idpApp(t);
+  const { grants, purge } = await purgerOf(t, idp);
+  const createdAt = idp.clock.now();
+  const id = (index: number) =>
+    `gr_${createdAt.toString(16).padStart(12, '0')}${String(index).padStart(20, '0')}`;
+  const rest = {
+    clientId: 'cid_1',
+    sub: 'u_1',
+    redirectUri: 'x:',
+    scope: 'openid',
+    authTime: createdAt,
+    createdAt,
+  };
+  const times = {
+    codeExpiresAt: createdAt + MINUTE,
+    consumedAt: createdAt,
+    refreshExpiresAt: createdAt + 30 * DAY,
+  };
+  const some = Array.from({ length: 450 }, (_, index) => ({
+    id: id(index),
+    codeHash: `code ${index}`,
+    ...rest,
+    ...times,
+  }));
+  await Promise.all(some.map((grant) => grants.insert(grant)));
+  for (const [at, expected] of [
+    [2 * HOUR, 450],
+    [30 * DAY + MARGIN - 1, 450],
+    [31 * DAY + MARGIN, 0],
+  ] as const) {
+    idp.clock.set(createdAt + at);
+    await purge();
+    t.equal(await grants.count(), expected);
+  }
+});
+
 t.test('forms and sessions go when they are over, and not before', async (t) => {
   const idp = await idpApp(t);
   const { interactions, sessions, purge } = await purgerOf(t, idp);
