@@ -3,19 +3,21 @@ import fp from 'fastify-plugin';
 import { type IdentityProviderOptions, type ResolvedIdp, resolveIdp } from './idp-options.js';
 import { createPasswordChange } from './idp-password-change.js';
 import { preparedAnswer } from './kernel/answers.js';
-import { MINUTE } from './kernel/clock.js';
+import { HOUR, MINUTE, SECOND } from './kernel/clock.js';
 import { renderOAuth } from './kernel/errors.js';
 import { type Guard, openScope, rulesOf, type ScopeRules } from './kernel/http.js';
 import { renderErrorPage, wantsPage } from './kernel/pages.js';
 import { createPasswords } from './kernel/passwords.js';
 import { createPasswordPolicy } from './kernel/passwords-common.js';
 import { createAuthorization } from './oidc/authorize/service.js';
+import { createClaims } from './oidc/claims.js';
 import { createConsentService } from './oidc/consents.js';
 import { createCookies } from './oidc/cookies.js';
 import { createHintReader } from './oidc/hints.js';
 import { createKeys } from './oidc/keys.js';
 import type { Directory } from './oidc/model.js';
 import { insertedMetadataPlugin, oidcPlugin } from './oidc/plugin.js';
+import { createPurges } from './oidc/purge.js';
 import { createSessionService } from './oidc/sessions.js';
 import {
   consentCollection,
@@ -26,6 +28,7 @@ import {
 import { createTokenService } from './oidc/tokens/service.js';
 import { createAudit } from './ops/audit.js';
 import { healthPlugin } from './ops/health.js';
+import { createJobs } from './ops/jobs.js';
 import { type Attempt, atMost, createThrottle } from './ops/throttle.js';
 import { createClients } from './provisioning/clients.js';
 import { createDirectory } from './provisioning/directory.js';
@@ -107,10 +110,15 @@ export async function mountIdp(
     allowHttp: !config.production,
     warn: (message) => fastify.log.warn(message),
   });
+  const principalDirectory = createDirectory(people, tools);
   const directory: Directory = {
     authenticate: principals.authenticate,
     findPrincipal: principals.find,
     findClient: clients.find,
+    async isGone(sub) {
+      const principal = await principalDirectory.get(sub);
+      return principal === null || principal.state === 'deleted';
+    },
   };
   const grants = grantCollection(store);
   const otherSeeds = [values.ed25519SeedNext, values.ed25519SeedPrevious].filter(
@@ -119,11 +127,28 @@ export async function mountIdp(
   const seeds = [values.ed25519Seed, ...otherSeeds] as const;
   const keys = await createKeys(seeds);
   const readHint = createHintReader(keys, issuer);
-  const tokens = createTokenService({ ...tools, grants, directory, keys, issuer, seeds });
+  const claimsOf = createClaims(values.trustedEmailDomains ?? []);
+  const tokens = createTokenService({ ...tools, grants, directory, keys, claimsOf, issuer, seeds });
   const interactions = interactionCollection(store);
   const authorization = createAuthorization({ ...tools, grants, interactions, directory, readHint, issuer });
-  const sessions = createSessionService({ ...tools, sessions: sessionCollection(store), directory });
-  const consents = createConsentService(consentCollection(store), clock);
+  const kept = {
+    grants,
+    interactions,
+    sessions: sessionCollection(store),
+    consents: consentCollection(store),
+  };
+  const sessions = createSessionService({ ...tools, sessions: kept.sessions, directory });
+  const consents = createConsentService(kept.consents, clock);
+
+  const jobs = createJobs(store, { clock, random, log: fastify.log });
+  for (const [name, job] of Object.entries(createPurges({ ...kept, directory, clock }))) jobs.add(name, job);
+  jobs.add('throttle-purge', {
+    everySeconds: HOUR / SECOND,
+    run: async ({ signal }) => void (await throttle.purge(signal)),
+  });
+  // Whoever listens, we or the host: nothing is served before this.
+  fastify.addHook('onReady', async () => jobs.start());
+  fastify.addHook('onClose', () => jobs.stop());
 
   fastify.decorate('idp', Object.freeze({ issuer }));
   const rules: ScopeRules = {
@@ -149,7 +174,7 @@ export async function mountIdp(
       principals,
       links,
       clients,
-      principalDirectory: createDirectory(people, tools),
+      principalDirectory,
       issuer,
       isSignupOpen: !values.disableSignup,
     });

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { FastifyInstance, onRequestHookHandler } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
 import { createFormTokens } from './admin/forms.js';
 import { createAdminGuard } from './admin/guard.js';
@@ -126,12 +126,8 @@ export async function mountSaas(
   });
   jobs.add('mail', email.jobs.relay);
   jobs.add('mail-purge', email.jobs.purge);
-  // Work begins with whichever comes first: listening, or a request that somebody else's listener hands over.
-  const startJobs: onRequestHookHandler = (_request, _reply, done) => {
-    jobs.start();
-    done();
-  };
-  fastify.addHook('onListen', async () => jobs.start());
+  // Whoever listens, we or the host: nothing is served before this.
+  fastify.addHook('onReady', async () => jobs.start());
   const afterwards = createAfterwards(fastify.log);
   fastify.addHook('onClose', async () => {
     await afterwards.settled();
@@ -207,7 +203,6 @@ export async function mountSaas(
       : renderEnvelope(error, requestId);
 
   await openScope(fastify, { ...rules, prefix, renderError: renderApi }, async (api) => {
-    api.addHook('onRequest', startJobs);
     meterRequests(api, throttle.refusalOf);
     closeForMaintenance(api, settings);
     await openToOrigins(api, values.corsOrigin ?? [], async (open) => {
@@ -223,7 +218,6 @@ export async function mountSaas(
     const renderAdmin: ScopeRules['renderError'] = (error, { headers }, requestId) =>
       wantsPage(headers.accept) ? renderErrorPage(error, requestId) : renderEnvelope(error, requestId);
     await openScope(fastify, { ...rules, prefix: adminPath, renderError: renderAdmin }, async (admin) => {
-      admin.addHook('onRequest', startJobs);
       const { adminUsername, adminPassword = '' } = values;
       const formTokens = createFormTokens({ secret: `${adminUsername}:${adminPassword}`, clock });
       await admin.register(adminPlugin, { users: directory, sessions, webhookEvents, settings, formTokens });

@@ -217,6 +217,24 @@ t.test('the answer is about whom the hint means, or there is none', async (t) =>
   }
 });
 
+t.test('a person who uses Basic begins no session, and so has no sid', async (t) => {
+  const { idp, client, human, browser, end } = await signedIn(t);
+  const { sid } = await learned(idp, client, end);
+  const answer = await idp.authorize(client, human, { scope: 'openid offline_access' });
+  t.equal(answer.headers['set-cookie'], undefined);
+  const { body } = await idp.redeem(client, codeIn(answer.headers['location']));
+  t.notOk('sid' in claimsOf(body.id_token), 'although somebody has signed in elsewhere');
+  t.notOk('sid' in claimsOf((await idp.refresh(client, body.refresh_token)).body.id_token));
+  const logout = (hint: string) => idp.request('POST', '/logout', { form: { id_token_hint: hint } });
+  t.equal((await logout(body.id_token)).status, 200);
+  const again = await ask(idp, browser, client);
+  t.equal((await learned(idp, client, again)).sid, sid, 'it names no session, and so ends none');
+
+  const { body: mine } = await idp.redeem(client, codeIn((await ask(idp, browser, client)).location));
+  t.equal((await logout(mine.id_token)).status, 200);
+  t.ok(isSignIn(await ask(idp, browser, client)), 'whatever a sid names, logout ends');
+});
+
 t.test('[161] who is locked out has no session any more, and agents never have one', async (t) => {
   const { idp, client, human, browser } = await signedIn(t);
   await idp.admin('POST', `/v1/principals/${human.sub}/disable`);

@@ -4,6 +4,7 @@ import type { Audit } from '../../ops/audit.js';
 import type { ReadHint } from '../hints.js';
 import type { Directory, Principal } from '../model.js';
 import { GRANT, type Grants, type Interactions, type SessionDocument } from '../store.js';
+import { CODE_LIFE } from '../tokens/lives.js';
 import { withAnswer } from './redirect-uri.js';
 import { type AuthorizationRequest, type Judgement, judgeRequest, type Refusal } from './request.js';
 import type { Parameters, RuleViolation } from './rule.js';
@@ -58,7 +59,6 @@ export interface AuthorizationDependencies {
   random: Random;
 }
 
-const CODE_LIFE = 60_000;
 const INTERACTION_LIFE = 15 * 60_000;
 
 const WRONG_KIND: RuleViolation = {
