@@ -98,7 +98,7 @@ t.test('[150] the policy of the page lets the form end at the application and no
     const policy = headers['content-security-policy']?.replace(/'sha256-[^']+'/, "'hash'");
     t.equal(
       policy,
-      "default-src 'none'; style-src 'hash'; img-src 'self' data:; " +
+      "default-src 'none'; style-src 'hash'; img-src data:; " +
         `form-action 'self' https: ${target}; base-uri 'none'; object-src 'none'; frame-ancestors 'none'`,
     );
   }
@@ -155,7 +155,7 @@ t.test('[27][126] an agent fails at the form exactly as a wrong password does', 
     idp.clock.advance(1);
     answers.push(await submit(idp, shown, who));
   }
-  t.match(answers[0], { status: 401, text: 'The handle or the password is wrong.' });
+  t.match(answers[0], { status: 401, text: 'The user name or the password is wrong.' });
   t.strictSame(comparable(answers[0] as Answer), comparable(answers[1] as Answer), 'byte for byte');
   // The form shows the handle again, and differs in nothing else.
   const [first, ...others] = answers.map((answer, index) => {
