@@ -21,7 +21,7 @@ const templates = Object.fromEntries(
 );
 const sheet = readFileSync(join(FOLDER, 'style.css'), 'utf8');
 
-/** What fills a template in; every value is escaped. */
+/** What fills a template in; every value is escaped, except what is ours: the style sheet and the logo in base64. */
 export type View = { title: string } & Record<string, unknown>;
 
 /** The pages of one service, under its brand. */
@@ -61,10 +61,16 @@ export function createPages({ name, logo, style: colours = '' }: Brand): Pages {
 
     renderError(error, requestId) {
       const { message, statusCode, details } = error;
-      const body = render('error', { title: message, statusCode, details, requestId });
+      const view = { title: titleOf(error), message, statusCode, details, requestId };
+      const body = render('error', view);
       return { type: HTML, body, headers: headers() };
     },
   };
+}
+
+/** What an error is to whoever meets it; what it is exactly stands below. */
+function titleOf({ statusCode }: AppError): string {
+  return statusCode < 500 ? 'This did not work' : 'Something went wrong here';
 }
 
 /** Whether a request comes from a browser that wants to show something. */

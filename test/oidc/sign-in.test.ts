@@ -121,7 +121,7 @@ t.test('the page says who asks and what it learns, all of it escaped', async (t)
   t.match(text, '&lt;img src&#x3D;x onerror&#x3D;alert(1)&gt;&quot;&#39;&amp;{{title}}{{{style}}}');
   t.match(text, '<code>app.example.test</code>');
   t.match(text, 'your e-mail address');
-  t.notMatch(text, 'your name and handle');
+  t.notMatch(text, 'your name and user name');
   const { page } = await idp.visit(client, { login_hint: hint });
   t.equal(page.form().fields['handle'], hint, 'the hint is filled in as it came');
 

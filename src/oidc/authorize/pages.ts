@@ -56,8 +56,8 @@ function show(
 }
 
 const LEARNED = [
-  ['openid', 'that it is you: a number that tells nothing else'],
-  ['profile', 'your name and handle'],
+  ['openid', 'an identifier of yours, so that it knows you again'],
+  ['profile', 'your name and user name'],
   ['email', 'your e-mail address'],
-  ['offline_access', 'all of this later, too, while you are not there'],
+  ['offline_access', 'all of this later, too, when you are away'],
 ] as const;
