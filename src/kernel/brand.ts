@@ -39,7 +39,7 @@ export const brandOptions = {
   brandAccent: option(Type.Optional(Type.String()), {
     env: 'IDP_BRAND_ACCENT',
     doc: 'Colour of buttons and links, like #1f4fd8. What is hard to read in it is made darker or lighter.',
-    shown: 'blue',
+    shown: '#1f4fd8',
     check: (colour = '') =>
       HEX.test(colour) ? undefined : 'must be a colour of 3 or 6 hexadecimal digits, like #1f4fd8.',
   }),
