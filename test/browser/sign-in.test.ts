@@ -52,6 +52,9 @@ await onChromium((browser) => {
           await fillSignIn(page, human.handle);
           await expectAnswer(t, idp, client, await arrival(page, `${base}/cb`, end, submit));
 
+          t.same(refusals, []);
+          // Chromium does not reliably let a second answer start a program.
+          if (!end.startsWith('http')) return;
           await page.goto(`${url}&prompt=consent`);
           t.match(await page.locator('main').innerText(), /your e-mail address/);
           const allow = () => page.getByRole('button', { name: 'Allow', exact: true }).click();
