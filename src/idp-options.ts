@@ -1,4 +1,5 @@
 import type { Static } from 'typebox';
+import { brandOptions } from './kernel/brand.js';
 import { type Clock, systemClock } from './kernel/clock.js';
 import type { Report } from './kernel/configuration-error.js';
 import { defineOptions, option, type Resolved, resolveOptions } from './kernel/options.js';
@@ -28,6 +29,7 @@ export const idpSchema = defineOptions({
   }),
   ...oidcOptions,
   ...provisioningOptions,
+  ...brandOptions,
 });
 export type IdpConfiguration = Static<typeof idpSchema>;
 

@@ -1,12 +1,18 @@
 import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
-import { type IdentityProviderOptions, type ResolvedIdp, resolveIdp } from './idp-options.js';
+import {
+  type IdentityProviderOptions,
+  type IdpConfiguration,
+  type ResolvedIdp,
+  resolveIdp,
+} from './idp-options.js';
 import { createPasswordChange } from './idp-password-change.js';
 import { preparedAnswer } from './kernel/answers.js';
+import { createBrand } from './kernel/brand.js';
 import { HOUR, MINUTE, SECOND } from './kernel/clock.js';
 import { renderOAuth } from './kernel/errors.js';
 import { type Guard, openScope, rulesOf, type ScopeRules } from './kernel/http.js';
-import { renderErrorPage, wantsPage } from './kernel/pages.js';
+import { createPages, type Pages, wantsPage } from './kernel/pages.js';
 import { createPasswords } from './kernel/passwords.js';
 import { createPasswordPolicy } from './kernel/passwords-common.js';
 import { createAuthorization } from './oidc/authorize/service.js';
@@ -62,16 +68,22 @@ const judgedByEndpoint: Guard = async () => {};
 const FAILURES = atMost('failures', 60, MINUTE);
 
 /** Errors as OAuth knows them, or as a page for whoever looks at one. */
-export const renderIdpError: ScopeRules['renderError'] = (error, request, requestId) =>
-  (request.is404 || rulesOf(request.routeOptions).page) && wantsPage(request.headers.accept)
-    ? renderErrorPage(error, requestId)
-    : renderOAuth(error);
+export const idpErrors =
+  (pages: Pages): ScopeRules['renderError'] =>
+  (error, request, requestId) =>
+    (request.is404 || rulesOf(request.routeOptions).page) && wantsPage(request.headers.accept)
+      ? pages.renderError(error, requestId)
+      : renderOAuth(error);
+
+/** The pages for people. Without another name they go by the host, which is what people know the issuer by. */
+export const idpPages = (values: IdpConfiguration, issuer: () => string): Pages =>
+  createPages(createBrand(values, () => new URL(issuer()).host));
 
 /** Builds the domains, mounts them on `fastify` and answers with the store they share. */
 export async function mountIdp(
   fastify: FastifyInstance,
   { config, seams }: ResolvedIdp,
-  surroundings?: Surroundings,
+  server?: { surroundings: Surroundings; pages: Pages },
 ): Promise<Store> {
   if (fastify.hasDecorator('idp')) {
     throw new Error(
@@ -82,12 +94,13 @@ export async function mountIdp(
   const { values } = config;
   const { clock, random, prefix } = seams;
   const around =
-    surroundings ??
+    server?.surroundings ??
     inHost(fastify, { configured: values.publicUrl, port: 8080, path: fastify.prefix + prefix }, random);
   const store = await openStore(seams.mongo ? { mongo: seams.mongo, prefix: 'idp_' } : values.databaseUri);
   fastify.addHook('onClose', () => store.close());
 
   const issuer = around.publicUrl.get;
+  const pages = server?.pages ?? idpPages(values, issuer);
   const audit = createAudit(store, { clock, random, log: fastify.log });
   const tools = { audit, clock, random };
   const passwords = createPasswords(random, seams.hashing);
@@ -162,11 +175,11 @@ export async function mountIdp(
       bearer: judgedByEndpoint,
       agent: judgedByEndpoint,
     },
-    renderError: renderIdpError,
+    renderError: idpErrors(pages),
     bodyLimit: 16 * 1024,
     // At the root of a host, unknown paths are the host's.
     own404: prefix !== '',
-    inHostLog: surroundings === undefined,
+    inHostLog: server === undefined,
   };
   const prepare = (headers: Record<string, string>) => preparedAnswer(rules, headers);
   await openScope(fastify, rules, async (scope) => {
@@ -174,6 +187,7 @@ export async function mountIdp(
       principals,
       links,
       clients,
+      pages,
       principalDirectory,
       issuer,
       isSignupOpen: !values.disableSignup,
@@ -183,6 +197,7 @@ export async function mountIdp(
       sessions,
       consents,
       cookies: createCookies(issuer),
+      pages,
       readHint,
       changePassword: createPasswordChange(people, { ...tools, ...hashing, principals }),
       clock,

@@ -61,7 +61,7 @@ t.test('a person signs in once, is asked once by each further application, and t
   t.ok(isConsent(asked));
   t.match(asked.body, human.handle);
   t.match(asked.body, /app\.example\.test/);
-  t.match(asked.body, /your name and handle/);
+  t.match(asked.body, /your name and user name/);
   t.notMatch(asked.body, /your e-mail address/);
   t.match(asked.headers.get('content-security-policy'), /form-action 'self' https:.*frame-ancestors 'none'/);
   const allowed = await allow(browser, asked);

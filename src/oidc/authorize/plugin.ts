@@ -3,6 +3,7 @@ import { parseBasic } from '../../kernel/authorization.js';
 import { isBrowser } from '../../kernel/browser.js';
 import type { Clock } from '../../kernel/clock.js';
 import { access, originOf, type Scope } from '../../kernel/http.js';
+import type { Pages } from '../../kernel/pages.js';
 import type { Audit } from '../../ops/audit.js';
 import type { ConsentService } from '../consents.js';
 import { type Cookies, mountPath } from '../cookies.js';
@@ -21,6 +22,7 @@ export interface AuthorizePluginOptions {
   sessions: SessionService;
   consents: ConsentService;
   cookies: Cookies;
+  pages: Pages;
   audit: Audit;
   issuer(): string;
   clock: Clock;
@@ -33,7 +35,8 @@ const MOST_ADDRESS = 8 * 1024;
 
 /** The authorization endpoint: agents authenticate in the request itself, people in a form, once for all applications. */
 export async function authorizePlugin(scope: Scope, options: AuthorizePluginOptions): Promise<void> {
-  const { authorization, directory, sessions, consents, cookies, audit, issuer, humansUseBasic } = options;
+  const { authorization, directory, sessions, consents, cookies, pages, audit, issuer, humansUseBasic } =
+    options;
   const config = access('public', { page: true });
 
   scope.addHook('onRequest', (_request, reply, done) => {
@@ -70,7 +73,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     // An agent fails here exactly as a wrong password does: no stolen credential of one opens a browser.
     const principal = await signIn(request, { username: handle, password }, ({ kind }) => kind === 'human');
     if (!principal)
-      return showSignIn(reply.code(401), judged.request, issuer(), { token, handle, failed: true });
+      return showSignIn(pages, reply.code(401), judged.request, issuer(), { token, handle, problems: WRONG });
     const violation = authorization.objection(judged.request, principal);
     if (violation) return reply.redirect(authorization.refuse({ ...judged.request, violation }), 303);
     const [{ token: cookie, session }] = await Promise.all([
@@ -129,8 +132,11 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const begun = await authorization.beginInteraction(judged, cookies.form.of(request), sid);
     cookies.form.set(reply, begun.cookie);
     const { token } = begun;
-    if (page === 'consent' && visitor) return showConsent(reply, judged, issuer(), { token, visitor });
-    return showSignIn(reply, judged, issuer(), { token, handle: judged.parameters['login_hint'] ?? '' });
+    if (page === 'consent' && visitor) return showConsent(pages, reply, judged, issuer(), { token, visitor });
+    return showSignIn(pages, reply, judged, issuer(), {
+      token,
+      handle: judged.parameters['login_hint'] ?? '',
+    });
   }
 
   /** What a form was shown for, if it was shown to this browser. @throws login_rejected, invalid_request */
@@ -186,6 +192,8 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     });
   }
 }
+
+const WRONG = ['The user name or the password is wrong.'];
 
 const DENIED = { error: 'access_denied', description: 'The person has not allowed it.' };
 

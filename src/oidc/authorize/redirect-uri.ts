@@ -23,8 +23,11 @@ export function withAnswer(redirectUri: string, answer: Record<string, string | 
   return `${redirectUri}${redirectUri.includes('?') ? '&' : '?'}${pairs.join('&')}`;
 }
 
-/** What a browser must be allowed to be redirected to after the form: the origin, or the scheme of an application. */
+/**
+ * What a browser must be allowed to be redirected to after the form: the origin, or the scheme of an application.
+ * Content Security Policy cannot name an IPv6 address (CSP3 §2.3.1), so there it is the scheme, too.
+ */
 export function formTarget(redirectUri: string): string {
-  const { origin, protocol } = new URL(redirectUri);
-  return origin === 'null' ? protocol : origin;
+  const { origin, protocol, hostname } = new URL(redirectUri);
+  return origin === 'null' || hostname.startsWith('[') ? protocol : origin;
 }
