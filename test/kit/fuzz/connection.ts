@@ -12,6 +12,9 @@ export interface FuzzAnswer {
 /** How long broken bytes may leave a server waiting for the rest, in milliseconds. */
 const PATIENCE = 50;
 
+/** How long an answer may take, in milliseconds: the server itself gives up earlier. */
+const SILENCE = 15_000;
+
 /** Answers one request after the other over one connection, a new one when the server ends it. */
 export class FuzzConnection {
   readonly #address: { host: string; port: number };
@@ -44,6 +47,8 @@ export class FuzzConnection {
     this.#socket = socket;
     this.#received = '';
     socket.on('data', (chunk) => this.#receive(socket, String(chunk)));
+    // Longer than any request may take here: whoever hears nothing by then never does.
+    socket.setTimeout(SILENCE, () => socket.destroy());
     // What it means is told by `close`.
     socket.on('error', () => {});
     socket.on('close', () => {
@@ -82,14 +87,15 @@ export function exchangeAlone(url: string, bytes: Buffer): Promise<FuzzAnswer | 
     const { hostname, port } = new URL(url);
     const socket = connect({ host: hostname, port: Number(port) }).setEncoding('latin1');
     let received = '';
+    const isHead = /^\s*HEAD /.test(bytes.toString('latin1', 0, 20));
     socket.setTimeout(PATIENCE, () => socket.destroy());
     socket.on('data', (chunk) => {
       received += chunk;
-      if (readAnswer(received, false)) socket.destroy();
+      if (readAnswer(received, isHead)) socket.destroy();
     });
     // What it means is told by `close`.
     socket.on('error', () => {});
-    socket.on('close', () => resolve(readAnswer(received, false) ?? null));
+    socket.on('close', () => resolve(readAnswer(received, isHead) ?? null));
     socket.write(bytes);
   });
 }
