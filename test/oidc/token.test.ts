@@ -427,12 +427,7 @@ t.test('[22][72][167] userinfo takes a living access token, in the header or in 
       authorization,
     );
   }
-  for (const body of [
-    null,
-    [],
-    { access_token: null },
-    { access_token: { $ne: 1 } },
-  ]) {
+  for (const body of [null, [], { access_token: null }, { access_token: { $ne: 1 } }]) {
     t.equal((await idp.request('POST', '/userinfo', { body })).status, 401, JSON.stringify(body));
   }
   idp.clock.advance(HOUR - 1);
