@@ -24,8 +24,9 @@ export class Bag {
     this.#found.set(kind, [...found.slice(-MOST + 1), value]);
   }
 
-  all(): string[] {
-    return [...this.#found.values()].flat();
+  /** One of the latest of any kind. */
+  any(dice: Dice): string {
+    return this.one(dice.one(Object.keys(this.#kinds)), dice);
   }
 
   get cookie(): string {

@@ -37,8 +37,8 @@ export interface FuzzTarget {
 export interface Visitor {
   draft(route: Route): FuzzRequest;
   learn(request: FuzzRequest, answer: FuzzAnswer): void;
-  /** Secrets and identifiers it has come by. */
-  known(): readonly string[];
+  /** A secret or an identifier that it has come by. */
+  known(): string;
 }
 
 export interface FuzzOptions {
@@ -103,7 +103,7 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
       const route = dice.one(dice.happens(0.5) ? target.routes : target.busiest);
       const request = visitor.draft(route);
       const isValid = dice.happens(VALID);
-      if (!isValid) mutate(request, visitor.known(), dice);
+      if (!isValid) mutate(request, () => visitor.known(), dice);
       const sent = bytesOf(request);
       const isBroken = dice.happens(BROKEN_BYTES);
       const bytes = isBroken ? mutateBytes(sent.bytes, dice) : sent.bytes;
@@ -129,10 +129,13 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
     }
     connection.end();
   };
-  await Promise.all(Array.from({ length: clients }, (_, number) => work(number)));
-  delay.disable();
-  await target.prove();
-  process.off('unhandledRejection', unhandled).off('uncaughtException', unhandled);
+  try {
+    await Promise.all(Array.from({ length: clients }, (_, number) => work(number)));
+    await target.prove();
+  } finally {
+    delay.disable();
+    process.off('unhandledRejection', unhandled).off('uncaughtException', unhandled);
+  }
   if (Reflect.has({}, 'x')) problems.push('Object.prototype has a property x');
   const names = target.routes.map(({ method, url }) => `${method} ${url}`);
   const succeeded = (name: string) => [...(tally.get(name) ?? [])].some((status) => status < 400);

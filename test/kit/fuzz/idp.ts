@@ -172,7 +172,7 @@ class IdpVisitor implements Visitor {
 
   draft({ method, url }: Route): FuzzRequest {
     const recipe = RECIPES[`${method} ${url}`]?.(this) ?? {};
-    return structuredClone({ method, path: url, query: [], headers: [], ...recipe });
+    return { method, path: url, query: [], headers: [], ...recipe };
   }
 
   learn({ method, path, body }: FuzzRequest, answer: FuzzAnswer): void {
@@ -189,9 +189,18 @@ class IdpVisitor implements Visitor {
     if (made.kind === 'human') keep(this.#people, person);
   }
 
-  known(): readonly string[] {
-    const { id, secret = '' } = this.client();
-    return [...this.#bag.all(), id, secret, this.agent().handle, this.agent().password, ADMIN_TOKEN];
+  known(): string {
+    const { id, secret = id } = this.client();
+    const { handle, password } = this.agent();
+    return this.dice.one([
+      this.#bag.any(this.dice),
+      this.#bag.any(this.dice),
+      id,
+      secret,
+      handle,
+      password,
+      ADMIN_TOKEN,
+    ]);
   }
 
   one(kind: keyof typeof KINDS): string {

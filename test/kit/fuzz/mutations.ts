@@ -156,17 +156,20 @@ const spliced = (text: string, dice: Dice): string => {
 };
 type Pair2 = [number, number];
 
-/** Another text in the place of this one. `known` is what other requests and answers held. */
-function spoilText(text: string, known: readonly string[], dice: Dice): string {
+/** A secret or an identifier that other requests and answers held. */
+export type Known = () => string;
+
+/** Another text in the place of this one. */
+function spoilText(text: string, known: Known, dice: Dice): string {
   const kind = dice.whole(6);
   if (kind === 0) return dice.one(GARBAGE);
   if (kind === 1) return 'a'.repeat(dice.one(LENGTHS));
-  if (kind === 2 && known.length > 0) return dice.one(known);
+  if (kind === 2) return known();
   if (kind === 3) return dice.happens(0.5) ? text.toUpperCase() : text.slice(0, -1);
   return spliced(text, dice);
 }
 
-function spoilPairs(pairs: Pair[], known: readonly string[], dice: Dice): void {
+function spoilPairs(pairs: Pair[], known: Known, dice: Dice): void {
   const index = dice.whole(pairs.length);
   const [name, value] = pairs[index] ?? ['x', 'x'];
   const kind = dice.whole(6);
@@ -177,7 +180,7 @@ function spoilPairs(pairs: Pair[], known: readonly string[], dice: Dice): void {
   else pairs[index] = [name, spoilText(value, known, dice)];
 }
 
-function spoilObject(object: Record<string, unknown>, known: readonly string[], dice: Dice): void {
+function spoilObject(object: Record<string, unknown>, known: Known, dice: Dice): void {
   const name = dice.one([...Object.keys(object), 'x']);
   const value = object[name];
   const kind = dice.whole(6);
@@ -186,10 +189,10 @@ function spoilObject(object: Record<string, unknown>, known: readonly string[], 
   else if (kind === 2) object[name] = dice.one(ODD_JSON);
   else if (kind === 3)
     object[dice.one(['role', 'kind', 'sub', 'trusted', '$where', 'constructor', 'id'])] = value;
-  else object[name] = spoilText(typeof value === 'string' ? value : JSON.stringify(value ?? ''), known, dice);
+  else object[name] = spoilText(textOf(value), known, dice);
 }
 
-type Mutation = (request: FuzzRequest, known: readonly string[], dice: Dice) => void;
+type Mutation = (request: FuzzRequest, known: Known, dice: Dice) => void;
 
 const spoilBody: Mutation = (request, known, dice) => {
   const { body } = request;
@@ -215,10 +218,7 @@ const spoilCredentials: Mutation = ({ headers }, known, dice) => {
   if (kind === 0 && index >= 0) headers.splice(index, 1);
   else if (kind === 1) headers.push([name, value]);
   else if (kind === 2)
-    headers.push([
-      'authorization',
-      `${dice.one(['Bearer', 'basic', 'Digest', ''])} ${dice.one([...known, 'x'])}`,
-    ]);
+    headers.push(['authorization', `${dice.one(['Bearer', 'basic', 'Digest', ''])} ${known()}`]);
   else if (kind === 3)
     headers.push([
       'authorization',
@@ -244,7 +244,7 @@ const spoilPath: Mutation = (request, known, dice) => {
     `/x/..${path}`,
     path.replace(/[a-z]/, (each) => `%${each.charCodeAt(0).toString(16)}`),
     spliced(path, dice),
-    path.replace(/[^/]*$/, () => dice.one([...known, 'x'])),
+    path.replace(/[^/]*$/, known),
   ]);
 };
 
@@ -270,12 +270,14 @@ const MUTATIONS: readonly Mutation[] = [
     request.body =
       'form' in body
         ? { json: Object.fromEntries(body.form) }
-        : { form: Object.entries(body.json ?? {}).map(([name, value]) => [name, String(value)]) };
+        : { form: Object.entries(body.json ?? {}).map(([name, value]) => [name, textOf(value)]) };
   },
 ];
 
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value ?? ''));
+
 /** Spoils a request in one to three ways. */
-export function mutate(request: FuzzRequest, known: readonly string[], dice: Dice): void {
+export function mutate(request: FuzzRequest, known: Known, dice: Dice): void {
   for (let times = 1 + dice.whole(3); times > 0; times--) dice.one(MUTATIONS)(request, known, dice);
 }
 
