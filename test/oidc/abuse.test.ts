@@ -384,19 +384,16 @@ t.test('[142] no line of a header is the client’s, whichever way the answer go
   }
 });
 
-t.test(
-  '[11] 300 requests of many fields at once are refused, and somebody signs in meanwhile',
-  async (t) => {
-    const idp = await idpApp(t);
-    const client = await idp.createClient();
-    const agent = await idp.mintAgent();
-    const huge = (index: number) => `${'a'.repeat(60)}${index}=${'x'.repeat(100)}`;
-    const form = Array.from({ length: 90 }, (_, index) => huge(index)).join('&');
-    const calls = ['/authorize', '/token', '/logout', '/revoke', '/userinfo', '/authorize/login'].flatMap(
-      (path) => Array.from({ length: 50 }, () => idp.request('POST', path, { form })),
-    );
-    const [{ status }, ...answers] = await Promise.all([idp.authorize(client, agent), ...calls]);
-    t.equal(status, 302);
-    t.ok(answers.every((answer) => answer.status < 500));
-  },
-);
+t.test('[11] 300 requests of many fields at once are refused, and somebody signs in meanwhile', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient();
+  const agent = await idp.mintAgent();
+  const huge = (index: number) => `${'a'.repeat(60)}${index}=${'x'.repeat(100)}`;
+  const form = Array.from({ length: 90 }, (_, index) => huge(index)).join('&');
+  const calls = ['/authorize', '/token', '/logout', '/revoke', '/userinfo', '/authorize/login'].flatMap(
+    (path) => Array.from({ length: 50 }, () => idp.request('POST', path, { form })),
+  );
+  const [{ status }, ...answers] = await Promise.all([idp.authorize(client, agent), ...calls]);
+  t.equal(status, 302);
+  t.ok(answers.every((answer) => answer.status < 500));
+});
