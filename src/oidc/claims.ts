@@ -4,6 +4,9 @@ import type { Principal } from './model.js';
 
 export const SCOPES = ['openid', 'email', 'profile', 'offline_access'] as const;
 
+/** No level of assurance (OIDC Core §2): the one class there is without a second factor. */
+export const ACR_VALUES = ['0'] as const;
+
 export const CLAIMS = [
   ...['iss', 'sub', 'aud', 'exp', 'iat', 'auth_time', 'jti', 'amr', 'acr', 'nonce', 'at_hash', 'sid'],
   ...['kind', 'sub_profile', 'name', 'preferred_username', 'updated_at', 'email', 'email_verified'],

@@ -87,13 +87,11 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
 
   scope.post('/authorize/consent', { config, schema: { body: ConsentBody } }, async (request, reply) => {
     const { interaction: token, decision } = request.body;
-    const { judged, parameters, sid } = await resume(request, token);
+    const { judged, sid } = await resume(request, token);
     if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 303);
     const visitor = await sessions.find(cookies.session.of(request));
     // Whoever was asked has signed out meanwhile, or is somebody else by now: from the beginning.
-    if (!visitor || visitor.session.id !== sid) {
-      return reply.redirect(`${mountPath(issuer())}/authorize?${new URLSearchParams(parameters)}`, 303);
-    }
+    if (!visitor || visitor.session.id !== sid) return answerBrowser(judged.request, request, reply);
     if (decision === 'deny') {
       return reply.redirect(authorization.refuse({ ...judged.request, violation: DENIED }), 303);
     }
@@ -108,15 +106,17 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     reply: FastifyReply,
   ): Promise<FastifyReply> {
     const visitor = await sessions.find(cookies.session.of(request));
+    const redirection = request.method === 'POST' ? 303 : 302;
     const needed = await neededInteraction(judged, visitor, {
       now: options.clock.now(),
       hasConsent: ({ principal }) => consents.covers(principal.id, judged.client.id, judged.scope),
     });
-    if (visitor && !needed) return reply.redirect(await approveVisitor(judged, visitor, request), 302);
+    if (visitor && !needed)
+      return reply.redirect(await approveVisitor(judged, visitor, request), redirection);
     const page = needed ?? 'login';
     if (promptsOf(judged).includes('none')) {
       const violation = FORBIDDEN_PAGES[page];
-      return reply.redirect(authorization.refuse({ ...judged, violation }), 302);
+      return reply.redirect(authorization.refuse({ ...judged, violation }), redirection);
     }
     return showPage(page, judged, visitor, request, reply);
   }

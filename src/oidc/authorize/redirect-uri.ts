@@ -18,7 +18,8 @@ export function matchesRedirectUri({ redirectUris, secretHash }: Client, uri: st
 /** The redirect URI with an answer in its query (RFC 6749 §4.1.2); what it holds already stays. */
 export function withAnswer(redirectUri: string, answer: Record<string, string | undefined>): string {
   const pairs = Object.entries(answer).flatMap(([name, value]) =>
-    value === undefined ? [] : [`${name}=${encodeURIComponent(value)}`],
+    // JSON may hold half a character, which no address can.
+    value === undefined ? [] : [`${name}=${encodeURIComponent(value.toWellFormed())}`],
   );
   return `${redirectUri}${redirectUri.includes('?') ? '&' : '?'}${pairs.join('&')}`;
 }

@@ -1,6 +1,7 @@
 import type { Clock } from '../../kernel/clock.js';
 import { newId, newToken, type Random, sha256 } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
+import { ACR_VALUES } from '../claims.js';
 import type { ReadHint } from '../hints.js';
 import type { Directory, Principal } from '../model.js';
 import { GRANT, type Grants, type Interactions, type SessionDocument } from '../store.js';
@@ -44,7 +45,6 @@ export interface Approved {
 
 export interface Resumed {
   judged: Judgement;
-  parameters: Parameters;
   sid: string | undefined;
 }
 
@@ -108,8 +108,8 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         scope,
         ...(nonce && { nonce }),
         ...(challenge && { challenge }),
-        // Whoever asks gets the one class there is: no level of assurance (OIDC Core §2).
-        ...(acrValues && { acr: '0' }),
+        // Whoever asks gets the one class there is.
+        ...(acrValues && { acr: ACR_VALUES[0] }),
         ...(session && { sid: session.id }),
         authTime: session?.authTime ?? now,
         createdAt: now,
@@ -146,7 +146,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       const { parameters, hintedSub, sid } = interaction;
       const judged = await judgeRequest(parameters, deps);
       if ('request' in judged && hintedSub !== undefined) judged.request.hintedSub = hintedSub;
-      return { judged, parameters, sid };
+      return { judged, sid };
     },
   };
 }
