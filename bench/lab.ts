@@ -48,7 +48,7 @@ export class Lab {
   async program(name: Program, row: string): Promise<Served> {
     const port = await freePort();
     const args = ['serve', '--host', '127.0.0.1', '--port', String(port)];
-    return this.#product(`bin/${name}.js`, args, port, row, this.#newFile(name));
+    return this.#product(`package/bin/${name}.js`, args, port, row, this.#newFile(name));
   }
 
   /**

@@ -1,4 +1,5 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import type { Finding } from '../src/doctor.js';
 import { ConfigurationError } from '../src/kernel/configuration-error.js';
 import type { Server } from '../src/server-assembly.js';
@@ -111,5 +112,5 @@ function loadEnvironment(name: string): void {
 }
 
 function version(): string {
-  return JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')).version;
+  return createRequire(import.meta.url)('saas-backend/package.json').version;
 }

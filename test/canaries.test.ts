@@ -172,7 +172,11 @@ t.test('[25][32] saas-backend keeps every secret to itself', async (t) => {
     ADMIN_USERNAME: adminUsername,
     ADMIN_PASSWORD: adminPassword,
   };
-  const program = startProgram(t, compiled('bin/saas-backend.js'), { args: ['-p', '0', '--json'], cwd, env });
+  const program = startProgram(t, compiled('package/bin/saas-backend.js'), {
+    args: ['-p', '0', '--json'],
+    cwd,
+    env,
+  });
   const url = (await program.printed(/"url":"(http[^"]+)"/))[1] as string;
   const post = async (path: string, body: object, headers: Record<string, string> = {}) => {
     const text = JSON.stringify(body);
@@ -234,7 +238,7 @@ t.test('[25][32] idp keeps every secret to itself', async (t) => {
     IDP_ED25519_SEED: SEED,
   };
   const args = ['serve', '-port', '0', '--json'];
-  const program = startProgram(t, compiled('bin/idp.js'), { args, cwd, env });
+  const program = startProgram(t, compiled('package/bin/idp.js'), { args, cwd, env });
   const url = (await program.printed(/"url":"(http[^"]+)"/))[1] as string;
   const admin = { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' };
   const post = async (path: string, body: object) => {

@@ -20,11 +20,16 @@ export class Gate {
     return this.#running === 0;
   }
 
+  /** For whoever would have work on the way to the gate. @throws OVERLOADED when too many wait */
+  ensureRoom(): void {
+    if (this.#waiting.length >= this.#queue) throw httpErrors.OVERLOADED();
+  }
+
   /** @throws OVERLOADED when too many wait, or the client is gone when its turn has come */
   async run<T>(work: () => Promise<T>, isGone?: IsGone): Promise<T> {
     if (this.#running < this.#width) this.#running++;
     else {
-      if (this.#waiting.length >= this.#queue) throw httpErrors.OVERLOADED();
+      this.ensureRoom();
       // A finished job hands its place on, so the count stays as it is.
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     }

@@ -25,6 +25,8 @@ export const PASSWORD_BYTES = { min: 8, max: 1024 };
 export interface Passwords {
   /** Says what is wrong with a new password (a sentence), or `null`. */
   problem(password: string): string | null;
+  /** Asked before there is any work for a request that would have to wait. @throws OVERLOADED when too many wait */
+  ensureRoom(): void;
   /** The argon2id hash in PHC form. @throws OVERLOADED when too many wait */
   hash(password: string, isGone?: IsGone): Promise<string>;
   /** Whether a hash that somebody brings along can be verified: argon2, or of another system. */
@@ -58,6 +60,7 @@ export function createPasswords(random: Random, cost: HashingCost = STANDARD_COS
 
   return {
     problem: passwordProblem,
+    ensureRoom: () => processGate.ensureRoom(),
     hash: (password, isGone) => processGate.run(() => digest(password), isGone),
     accepts: (hash) => isAcceptableHash(hash) || readForeignHash(hash) !== null,
     async verify(stored, password, isGone) {

@@ -134,9 +134,10 @@ export function createPrincipals(
       return generated;
     },
 
-    authenticate(handle, password, { ip, isGone }, accepts) {
+    async authenticate(handle, password, { ip, isGone }, accepts) {
       const account = canonicalForm(handle);
       const isUnguessable = password.startsWith(GENERATED);
+      if (!isUnguessable) passwords.ensureRoom();
       return attempt({ account, ip, isUnguessable }, async () => {
         const candidate = handleProblem(handle) ? null : await principals.findOne({ handle: account });
         const ok = isUnguessable

@@ -10,8 +10,8 @@ import { temporaryFolder } from '../kit/tmp.js';
 
 /** The doctor looks and touches nothing. */
 
-const SAAS = compiled('bin/saas-backend.js');
-const IDP = compiled('bin/idp.js');
+const SAAS = compiled('package/bin/saas-backend.js');
+const IDP = compiled('package/bin/idp.js');
 
 const SAAS_PRODUCTION = {
   NODE_ENV: 'production',

@@ -42,7 +42,10 @@ t.test('every line of .env.example can be uncommented', async (t) => {
   );
   t.same(secrets, [], 'no secret has a value');
   const env = { ...Object.fromEntries(pairs), PORT: '0', IDP_PORT: '0' };
-  for (const args of [['bin/saas-backend.js'], ['bin/idp.js', 'serve']] as [string, ...string[]][]) {
+  for (const args of [['package/bin/saas-backend.js'], ['package/bin/idp.js', 'serve']] as [
+    string,
+    ...string[],
+  ][]) {
     const [script, ...rest] = args;
     const program = startProgram(t, compiled(script), { args: rest, cwd: temporaryFolder(t), env });
     await program.url();
@@ -72,14 +75,14 @@ t.test('the examples run', async (t) => {
 
 t.test('the commands of the README work as they stand', async (t) => {
   const options = { cwd: temporaryFolder(t), args: ['-p', '0'] };
-  const saas = await startProgram(t, compiled('bin/saas-backend.js'), options).url();
+  const saas = await startProgram(t, compiled('package/bin/saas-backend.js'), options).url();
   const me = await paste(
     commandsIn('README.md', 'Sign a user in').replace('http://localhost:3000/api', `${saas}/api`),
   );
   t.match(me, /"session":\{/);
 
   const adminToken = 'the-token-of-the-administrator-of-this-test';
-  const idp = await startProgram(t, compiled('bin/idp.js'), {
+  const idp = await startProgram(t, compiled('package/bin/idp.js'), {
     cwd: temporaryFolder(t),
     args: ['serve', '-port', '0'],
     env: { IDP_ADMIN_TOKEN: adminToken },
@@ -91,11 +94,14 @@ t.test('the commands of the README work as they stand', async (t) => {
 
 t.test('the commands of docs/agents.md work as they stand', async (t) => {
   const cwd = temporaryFolder(t);
-  const idp = await startProgram(t, compiled('bin/idp.js'), { cwd, args: ['serve', '-port', '0'] }).url();
+  const idp = await startProgram(t, compiled('package/bin/idp.js'), {
+    cwd,
+    args: ['serve', '-port', '0'],
+  }).url();
   const issuer = idp.replace('127.0.0.1', 'localhost');
   const commands = commandsIn('docs/agents.md')
     .replace('http://localhost:8080', issuer)
-    .replaceAll('npx idp', `${process.execPath} ${compiled('bin/idp.js')}`);
+    .replaceAll('npx idp', `${process.execPath} ${compiled('package/bin/idp.js')}`);
   const printed = await paste(commands, {}, cwd);
   t.match(printed, /"preferred_username":"courier@agents\.example"/, 'userinfo');
   t.match(printed, /\}eyJ[\w-]+\.[\w-]+\.[\w-]+\n/, 'an id_token');
@@ -108,7 +114,7 @@ t.test('what /llms.txt says works, at this very issuer', async (t) => {
   const adminToken = 'the-token-of-the-administrator-of-this-test';
   const env = { IDP_ADMIN_TOKEN: adminToken };
   const args = ['serve', '-port', '0'];
-  const url = await startProgram(t, compiled('bin/idp.js'), { cwd, args, env }).url();
+  const url = await startProgram(t, compiled('package/bin/idp.js'), { cwd, args, env }).url();
   const answer = await fetch(`${url}/llms.txt`);
   t.equal(answer.headers.get('content-type'), 'text/plain; charset=utf-8');
   const guide = await answer.text();

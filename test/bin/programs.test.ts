@@ -10,8 +10,8 @@ import { temporaryFolder } from '../kit/tmp.js';
 
 /** The two programs as whoever types their name meets them. */
 
-const SAAS = compiled('bin/saas-backend.js');
-const IDP = compiled('bin/idp.js');
+const SAAS = compiled('package/bin/saas-backend.js');
+const IDP = compiled('package/bin/idp.js');
 const ROOT = join(compiled('.'), '..');
 
 interface Run {

@@ -8,7 +8,7 @@ import { temporaryFolder } from '../kit/tmp.js';
 
 /** Stores that cannot be used, as whoever starts a program on them meets them. */
 
-const SAAS = compiled('bin/saas-backend.js');
+const SAAS = compiled('package/bin/saas-backend.js');
 
 async function says(t: Test, path: string, reason: RegExp): Promise<void> {
   const env = { DATABASE_URI: `sqlite:${path}`, LOG_LEVEL: 'silent' };

@@ -185,7 +185,7 @@ t.test('a backend begins to send when it listens, or with its first request', as
 t.test('[82] without a mail server nothing leaves: files for developers, a log without links', async (t) => {
   const folder = temporaryFolder(t);
   const start = (env: Record<string, string>) =>
-    startProgram(t, compiled('bin/saas-backend.js'), {
+    startProgram(t, compiled('package/bin/saas-backend.js'), {
       cwd: folder,
       args: ['--port', '0'],
       env: { DATABASE_URI: 'sqlite:saas.db', HOST: '127.0.0.1', ...env },

@@ -23,7 +23,7 @@ export function commandLine(t: Test, env: Record<string, string> = {}) {
     cwd,
     file,
     async type(args: string[], { stdin = '', more = {} as Record<string, string> } = {}): Promise<Typed> {
-      const child = spawn(process.execPath, [compiled('bin/idp.js'), ...args], {
+      const child = spawn(process.execPath, [compiled('package/bin/idp.js'), ...args], {
         cwd,
         env: { PATH: process.env['PATH'], ...env, ...more },
       });

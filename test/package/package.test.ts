@@ -47,12 +47,12 @@ async function freePorts(count: number): Promise<number[]> {
 
 t.test('the package holds what runs and nothing else', async (t) => {
   const expected =
-    /^(dist\/(bin|src)\/[\w/.-]+\.(js|d\.ts)|lists\/[\w-]+\.txt|templates\/[\w/.-]+\.(html|css|txt|text|subject)|docs\/[\w-]+\.md|examples\/[\w-]+\.(mjs|json|yaml)|package\.json|README\.md|LICENSE|CHANGELOG\.md|\.env\.example)$/;
+    /^(dist\/(package\/[\w/-]+\.js|src\/[\w/.-]+\.d\.ts)|lists\/[\w-]+\.txt|templates\/[\w/.-]+\.(html|css|txt|text|subject)|docs\/[\w-]+\.md|examples\/[\w-]+\.(mjs|json|yaml)|package\.json|README\.md|LICENSE|CHANGELOG\.md|\.env\.example)$/;
   t.same(
     consumer.packed.filter((file) => !expected.test(file)),
     [],
   );
-  for (const file of ['README.md', '.env.example', 'dist/bin/idp.js', 'dist/src/index.d.ts']) {
+  for (const file of ['README.md', '.env.example', 'dist/package/bin/idp.js', 'dist/src/index.d.ts']) {
     t.ok(consumer.packed.includes(file), file);
   }
 });

@@ -11,9 +11,9 @@ import { basic } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { type Credentials, type IdpApp, idpApp, type RegisteredClient } from '../kit/idp.js';
 import { compiled } from '../kit/process.js';
+import { withOrSkip } from '../kit/skip.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { type Middle, standInTheMiddle } from '../package/man-in-the-middle.js';
-import { unlessMissing } from './missing.js';
 
 const SOURCES = join(compiled('.'), '../test/relying-parties');
 const run = promisify(execFile);
@@ -116,39 +116,47 @@ async function signsIn(t: Test, party: Party, signatureError: RegExp): Promise<v
   t.match(refusal, signatureError, 'a foreign key under our kid');
 }
 
-const go = await unlessMissing(
-  'go',
-  'No application in Go was tried, for want of Go or of its modules.',
-  async () => {
-    const binary = join(temporaryFolder(t), 'go-oidc');
-    await run('go', ['build', '-o', binary, '.'], { cwd: join(SOURCES, 'go') });
-    return binary;
-  },
-);
-const python = await unlessMissing(
-  'python',
-  'No application in Python was tried. Make a virtual environment, install test/relying-parties/python/requirements.txt\n' +
-    'in it, and set TEST_PYTHON to its python.',
-  async () => {
-    const command = process.env['TEST_PYTHON'] ?? 'python3';
-    await run(command, ['-c', 'import authlib, flask, jwt, requests']);
-    return command;
-  },
-);
-const script = (name: string): Party => ({ command: python ?? '', args: [join(SOURCES, 'python', name)] });
+const inGo = {
+  name: 'go',
+  subject: 'An application in Go',
+  want: 'a Go with its modules',
+  remedy: 'Install Go 1.21 or newer, which fetches what it needs.',
+};
+await withOrSkip(inGo, buildGo, (binary) => {
+  t.test('go-oidc', (t) =>
+    signsIn(t, { command: binary, args: [] }, /^failed to verify signature: .*id token signature/m),
+  );
+});
 
-t.test('go-oidc', { skip: go === null && 'there is no Go' }, (t) =>
-  signsIn(t, { command: go ?? '', args: [] }, /failed to verify id token signature/),
-);
+const inPython = {
+  name: 'python',
+  subject: 'An application in Python',
+  want: 'a Python with its packages',
+  remedy:
+    'Install test/relying-parties/python/requirements.txt in a virtual environment, and set TEST_PYTHON to its python.',
+};
+await withOrSkip(inPython, findPython, (command) => {
+  const script = (name: string): Party => ({ command, args: [join(SOURCES, 'python', name)] });
+  t.test('Authlib', (t) =>
+    signsIn(t, script('authlib_app.py'), /^joserfc\.errors\.BadSignatureError: bad_signature/m),
+  );
+  t.test('PyJWT', (t) =>
+    signsIn(
+      t,
+      script('pyjwt_app.py'),
+      /^jwt\.exceptions\.InvalidSignatureError: Signature verification failed/m,
+    ),
+  );
+});
 
-t.test('Authlib', { skip: python === null && 'there is no Authlib' }, (t) =>
-  signsIn(t, script('authlib_app.py'), /^joserfc\.errors\.BadSignatureError: bad_signature/m),
-);
+async function buildGo(): Promise<string> {
+  const binary = join(temporaryFolder(t), 'go-oidc');
+  await run('go', ['build', '-o', binary, '.'], { cwd: join(SOURCES, 'go') });
+  return binary;
+}
 
-t.test('PyJWT', { skip: python === null && 'there is no PyJWT' }, (t) =>
-  signsIn(
-    t,
-    script('pyjwt_app.py'),
-    /^jwt\.exceptions\.InvalidSignatureError: Signature verification failed/m,
-  ),
-);
+async function findPython(): Promise<string> {
+  const command = process.env['TEST_PYTHON'] ?? 'python3';
+  await run(command, ['-c', 'import authlib, flask, jwt, requests']);
+  return command;
+}
