@@ -33,7 +33,7 @@ export async function run(example) {
     rmSync(folder, { recursive: true, force: true });
   };
   for (const signal of ['SIGINT', 'SIGTERM']) {
-    process.once(signal, () => end().finally(() => process.exit(1)));
+    process.once(signal, () => end().finally(() => process.exit(process.exitCode ?? 1)));
   }
   try {
     await example({ folder, start });

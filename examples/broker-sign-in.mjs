@@ -52,19 +52,10 @@ class Browser {
  * @throws Problem when the broker lets nobody through
  */
 async function signIn({ issuer, clientId, clientSecret, scope, hint }, provider, principal) {
-  const broker = await (await fetch(`${issuer}/.well-known/openid-configuration`)).json();
+  const broker = await discover(issuer);
   const [state, nonce] = [newSecret(), newSecret()];
-  const begin = new URL(broker.authorization_endpoint);
-  begin.search = new URLSearchParams({
-    response_type: 'code',
-    client_id: clientId,
-    redirect_uri: REDIRECT_URI,
-    scope,
-    state,
-    nonce,
-    ...hint,
-  });
-  const callback = await arrive(begin.href, provider, principal);
+  const begin = addressOf(broker, { clientId, scope, hint }, { state, nonce });
+  const callback = await arrive(begin, provider, principal);
   if (callback.get('state') !== state) throw new Error('the state is another one');
 
   const response = await fetch(broker.token_endpoint, {
@@ -83,6 +74,30 @@ async function signIn({ issuer, clientId, clientSecret, scope, hint }, provider,
   const { payload } = await jwtVerify(idToken, keys, checks);
   if (payload.nonce !== nonce) throw new Error('the nonce is another one');
   return payload;
+}
+
+const discover = async (issuer) => (await fetch(`${issuer}/.well-known/openid-configuration`)).json();
+
+/** Where the application sends a browser. */
+function addressOf(broker, { clientId, scope, hint }, more) {
+  const query = {
+    response_type: 'code',
+    client_id: clientId,
+    redirect_uri: REDIRECT_URI,
+    scope,
+    ...hint,
+    ...more,
+  };
+  return `${broker.authorization_endpoint}?${new URLSearchParams(query)}`;
+}
+
+/** Says where and as whom to sign in, for somebody who wants to try. What has been started stays until it is ended. */
+export async function describe(application, provider) {
+  const begin = addressOf(await discover(application.issuer), application, { state: newSecret() });
+  for (const { kind, handle, password } of provider.principals) console.log(`${kind}: ${handle} ${password}`);
+  console.log(`sign in at ${begin}`);
+  // From here on a signal is what ends it well.
+  process.exitCode = 0;
 }
 
 const MOST_REDIRECTS = 20;

@@ -4,16 +4,17 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs, promisify } from 'node:util';
 import * as kit from './broker-kit.mjs';
-import { expectRefusal, serveForeignKey, signEverybodyIn } from './broker-sign-in.mjs';
+import { describe, expectRefusal, serveForeignKey, signEverybodyIn } from './broker-sign-in.mjs';
 
 const HELP = `Starts the identity provider and Dex with examples/dex-broker.yaml, signs a person and an agent in at an application
 of Dex's, shows that a foreign key is refused, and ends everything it started.
 
 Usage
-  node examples/dex-broker.mjs [--dex <program>]
+  node examples/dex-broker.mjs [--dex <program>] [--stay]
 
 Options
   --dex <program>  a current Dex (dex in PATH)
+  --stay           leaves all of it running until Ctrl-C, for you to try, and leaves the foreign key out
   --help           says this`;
 
 const { values: flags } = readArguments();
@@ -22,7 +23,13 @@ else await kit.run(example);
 
 function readArguments() {
   try {
-    return parseArgs({ options: { dex: { type: 'string', default: 'dex' }, help: { type: 'boolean' } } });
+    return parseArgs({
+      options: {
+        dex: { type: 'string', default: 'dex' },
+        stay: { type: 'boolean' },
+        help: { type: 'boolean' },
+      },
+    });
   } catch (error) {
     console.error(`${error.message}\n\n${HELP}`);
     process.exit(2);
@@ -65,6 +72,10 @@ async function example(house) {
 
   const dex = await serve(config);
   await signEverybodyIn(application, provider);
+  if (flags.stay) {
+    await describe(application, provider);
+    return dex.closed;
+  }
   await kit.stop(dex);
 
   const foreign = await serveForeignKey(provider);

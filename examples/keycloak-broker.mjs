@@ -4,7 +4,7 @@ import { cpSync, existsSync, readdirSync, readFileSync, statSync } from 'node:fs
 import { join, resolve } from 'node:path';
 import { parseArgs, promisify } from 'node:util';
 import * as kit from './broker-kit.mjs';
-import { expectRefusal, serveForeignKey, signEverybodyIn } from './broker-sign-in.mjs';
+import { describe, expectRefusal, serveForeignKey, signEverybodyIn } from './broker-sign-in.mjs';
 
 const VERSION = '26.4.7';
 const OLDEST_JAVA = 17;
@@ -14,10 +14,11 @@ const HELP = `Starts the identity provider and Keycloak, registers the one with 
 signs a person and an agent in at an application of Keycloak's, shows that a foreign key is refused, and ends everything it started.
 
 Usage
-  node examples/keycloak-broker.mjs [--keycloak <folder or zip>]
+  node examples/keycloak-broker.mjs [--keycloak <folder or zip>] [--stay]
 
 Options
   --keycloak <folder or zip>  a Keycloak 26 to copy, else Maven fetches ${VERSION} (160 MB, once)
+  --stay                      leaves all of it running until Ctrl-C, for you to try, and leaves the foreign key out
   --help                      says this
 
 It takes Java ${OLDEST_JAVA} or newer, about a minute, and a gigabyte of memory.`;
@@ -30,7 +31,9 @@ else await kit.run(example);
 
 function readArguments() {
   try {
-    return parseArgs({ options: { keycloak: { type: 'string' }, help: { type: 'boolean' } } });
+    return parseArgs({
+      options: { keycloak: { type: 'string' }, stay: { type: 'boolean' }, help: { type: 'boolean' } },
+    });
   } catch (error) {
     console.error(`${error.message}\n\n${HELP}`);
     process.exit(2);
@@ -69,6 +72,11 @@ async function example(house) {
   await setUp(admin, provider, application);
   console.log(`${provider.issuer} registered as an OpenID Connect provider of realm ${REALM}`);
   await signEverybodyIn(application, provider);
+  if (flags.stay) {
+    console.log(`Keycloak's administrator: admin ${keycloak.password}`);
+    await describe(application, provider);
+    return program.closed;
+  }
 
   const foreign = await serveForeignKey(provider);
   try {
