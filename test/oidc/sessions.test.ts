@@ -280,6 +280,26 @@ t.test('a consent page is for the one who was asked, at this browser, in this se
   t.not(nobody.sub, human.sub);
 });
 
+t.test('a consent page that was left open allows no more than it could now', async (t) => {
+  const { idp, client, other, human, browser, end } = await signedIn(t);
+  await learned(idp, client, end);
+  const asked = await ask(idp, browser, other, { max_age: '60' });
+  t.ok(isConsent(asked));
+  idp.clock.advance(MINUTE);
+  const late = await allow(browser, asked);
+  t.ok(isSignIn(late), 'the password is too old by now');
+  const answered = await learned(idp, other, await signIn(browser, late, human));
+  t.equal(answered.auth_time, idp.clock.now() / SECOND);
+});
+
+t.test('whoever does not allow it is not let in because of another page', async (t) => {
+  const { idp, other, human, browser } = await signedIn(t);
+  const asked = await ask(idp, browser, other);
+  const elsewhere = await ask(idp, browser, other, { prompt: 'login' });
+  t.ok(codeIn((await signIn(browser, elsewhere, human)).location));
+  t.equal(errorOf(await browser.submit(asked, { decision: 'deny' })), 'access_denied');
+});
+
 t.test('a client that lets no people in says so without asking', async (t) => {
   const { idp, browser } = await signedIn(t);
   const agentsOnly = await idp.createClient({ principal_kinds: ['agent'] });

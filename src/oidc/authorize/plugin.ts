@@ -89,15 +89,23 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const { interaction: token, decision } = request.body;
     const { judged, sid } = await resume(request, token);
     if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 303);
-    const visitor = await sessions.find(cookies.session.of(request));
-    // Whoever was asked has signed out meanwhile, or is somebody else by now: from the beginning.
-    if (!visitor || visitor.session.id !== sid) return answerBrowser(judged.request, request, reply);
     if (decision === 'deny') {
       return reply.redirect(authorization.refuse({ ...judged.request, violation: DENIED }), 303);
+    }
+    const visitor = await sessions.find(cookies.session.of(request));
+    // Whoever was asked has signed out meanwhile, is somebody else by now or has waited too long: from the beginning.
+    if (!visitor || visitor.session.id !== sid || (await neededOf(judged.request, visitor)) === 'login') {
+      return answerBrowser(judged.request, request, reply);
     }
     await consents.remember(visitor.principal.id, judged.request.client.id, judged.request.scope);
     return reply.redirect(await approveVisitor(judged.request, visitor, request), 303);
   });
+
+  const neededOf = (judged: AuthorizationRequest, visitor: Visitor | null): Promise<Interaction | null> =>
+    neededInteraction(judged, visitor, {
+      now: options.clock.now(),
+      hasConsent: ({ principal }) => consents.covers(principal.id, judged.client.id, judged.scope),
+    });
 
   /** Without credentials in the request: silently, by a page, or not at all. */
   async function answerBrowser(
@@ -107,10 +115,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   ): Promise<FastifyReply> {
     const visitor = await sessions.find(cookies.session.of(request));
     const redirection = request.method === 'POST' ? 303 : 302;
-    const needed = await neededInteraction(judged, visitor, {
-      now: options.clock.now(),
-      hasConsent: ({ principal }) => consents.covers(principal.id, judged.client.id, judged.scope),
-    });
+    const needed = await neededOf(judged, visitor);
     if (visitor && !needed)
       return reply.redirect(await approveVisitor(judged, visitor, request), redirection);
     const page = needed ?? 'login';
