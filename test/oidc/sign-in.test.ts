@@ -129,10 +129,20 @@ t.test('the page says who asks and what it learns, all of it escaped', async (t)
   t.match((await idp.authorize(nameless)).text, '<strong>app.example.test</strong>');
 });
 
-t.test('a client that learns nothing is not said to learn anything', async (t) => {
+t.test('whoever names no scope that is known learns the identifier, and the page says so', async (t) => {
   const idp = await idpApp(t);
-  const { text } = await idp.authorize(await idp.createClient(), undefined, { scope: 'unknown' });
-  t.notMatch(text, /learn|<ul/);
+  const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
+  const asked = { scope: 'unknown' };
+  const { body } = await idp.redeem(client, await idp.codeFor(client, agent, asked));
+  t.match(body, { scope: '', id_token: undefined });
+  t.same((await idp.userinfo(body.access_token)).body, {
+    sub: agent.sub,
+    kind: 'agent',
+    sub_profile: 'ai_agent',
+  });
+  const { text } = await idp.authorize(client, undefined, asked);
+  t.match(text, 'an identifier of yours');
+  t.notMatch(text, /your (name|e-mail)/);
 });
 
 t.test('[27][126] an agent fails at the form exactly as a wrong password does', async (t) => {

@@ -49,14 +49,17 @@ function show(
   const target = formTarget(redirectUri);
   const returnsTo = new URL(redirectUri).host || target;
   const granted = scope.split(' ');
-  const learns = LEARNED.filter(([known]) => granted.includes(known)).map(([, sentence]) => sentence);
+  const more = LEARNED.filter(([known]) => granted.includes(known)).map(([, sentence]) => sentence);
+  const learns = [IDENTIFIER, ...more];
   const filled = { clientName: client.name || returnsTo, returnsTo, learns, ...view };
   // Browsers check every redirect that follows a submission, so the application's own ones count, too.
   return pages.send(reply, name, filled, ['https:', target]);
 }
 
+/** Userinfo tells it whatever was granted. */
+const IDENTIFIER = 'an identifier of yours, so that it knows you again';
+
 const LEARNED = [
-  ['openid', 'an identifier of yours, so that it knows you again'],
   ['profile', 'your name and user name'],
   ['email', 'your e-mail address'],
   ['offline_access', 'all of this later, too, when you are away'],
