@@ -1,4 +1,5 @@
 import t from 'tap';
+import { clientCollection } from '../../src/provisioning/store.js';
 import { auditOf } from '../kit/app.js';
 import {
   type Credentials,
@@ -189,6 +190,18 @@ t.test('[161] whoever is locked out, or has a new password, refreshes nothing', 
   const replayed = await family(idp);
   t.match(await idp.redeem(replayed.client, replayed.code), REFUSED);
   t.match(await idp.refresh(replayed.client, replayed.refreshToken), REFUSED, 'a replayed code ends it, too');
+});
+
+t.test('what a client may no longer sign in gets nothing more there', async (t) => {
+  const idp = await idpApp(t);
+  const { client, agent, refreshToken } = await family(idp);
+  const code = await idp.codeFor(client, agent);
+  const clients = clientCollection(await idpStore(t, idp));
+  await clients.updateOne({ id: client.id }, { set: { principalKinds: ['human'] } });
+  t.match(await idp.redeem(client, code), REFUSED);
+  t.match(await idp.refresh(client, refreshToken), REFUSED);
+  await clients.updateOne({ id: client.id }, { set: { principalKinds: ['human', 'agent'] } });
+  t.equal((await idp.refresh(client, refreshToken)).status, 200, 'nobody stole anything');
 });
 
 t.test('a new seed keeps the families, and knows what the old one has given out', async (t) => {

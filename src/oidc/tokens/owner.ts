@@ -1,4 +1,4 @@
-import type { Directory, Principal } from '../model.js';
+import type { Client, Directory, Principal } from '../model.js';
 import type { GrantDocument } from '../store.js';
 
 /** The principal of a grant, unless it has been locked out or has new credentials since. */
@@ -8,4 +8,14 @@ export async function ownerOf(
 ): Promise<Principal | null> {
   const principal = await directory.findPrincipal(sub);
   return principal?.epoch === epoch ? principal : null;
+}
+
+/** The same for whom the client may sign in by now. */
+export async function ownerAt(
+  client: Pick<Client, 'principalKinds'>,
+  grant: Pick<GrantDocument, 'sub' | 'epoch'>,
+  directory: Pick<Directory, 'findPrincipal'>,
+): Promise<Principal | null> {
+  const principal = await ownerOf(grant, directory);
+  return principal && client.principalKinds.includes(principal.kind) ? principal : null;
 }

@@ -5,7 +5,7 @@ import { type TokenResponse, tokenAnswer } from './answer.js';
 import type { TokenDependencies } from './dependencies.js';
 import { refreshExpiry, TOKEN_LIFE, withAccessToken } from './lives.js';
 import { newGrantToken } from './names.js';
-import { ownerOf } from './owner.js';
+import { ownerAt } from './owner.js';
 
 export interface CodeRedemption {
   code: string | undefined;
@@ -27,7 +27,7 @@ export async function redeemCode(
   if (grant.redirectUri !== redirectUri || !isVerified(grant.challenge, verifier)) {
     throw oidcErrors.invalid_grant();
   }
-  const principal = await ownerOf(grant, directory);
+  const principal = await ownerAt(client, grant, directory);
   if (!principal) throw oidcErrors.invalid_grant();
 
   const { scope, nonce } = grant;

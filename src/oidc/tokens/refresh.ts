@@ -6,7 +6,7 @@ import { type TokenResponse, tokenAnswer } from './answer.js';
 import type { TokenDependencies } from './dependencies.js';
 import { refreshExpiry, TOKEN_LIFE, withAccessToken } from './lives.js';
 import { grantIdOf } from './names.js';
-import { ownerOf } from './owner.js';
+import { ownerAt } from './owner.js';
 import { givenSuccessor, successorOf } from './successors.js';
 
 export interface RefreshRequest {
@@ -75,7 +75,7 @@ async function findFamily(
   const grant = await grants.findOne({ id });
   if (grant?.clientId !== client.id || grant.revokedAt !== undefined) throw oidcErrors.invalid_grant();
   if ((grant.refreshExpiresAt ?? 0) <= clock.now()) throw oidcErrors.invalid_grant();
-  const principal = await ownerOf(grant, directory);
+  const principal = await ownerAt(client, grant, directory);
   if (!principal) throw oidcErrors.invalid_grant();
   return { grant, principal };
 }
