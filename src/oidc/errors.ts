@@ -11,6 +11,9 @@ export const oidcErrors = defineErrors({
   invalid_credentials: [401, 'The handle or the password is wrong.'],
   sign_in_first: [401, 'Nobody is signed in here. Sign in at an application, then open this page again.'],
   invalid_token: [401, 'The access token is missing, expired or revoked.'],
-  login_rejected: [403, 'The sign-in form was sent from somewhere else. Start again at the application.'],
+  login_rejected: [
+    403,
+    'This page is too old, or its form was sent from somewhere else. Start again at the application.',
+  ],
   uri_too_long: [414, 'The address is longer than 8 KiB.'],
 });
