@@ -87,8 +87,11 @@ export async function freePort() {
   return port;
 }
 
-/** The identity provider, with the broker as its client, a person and an agent. */
-export async function startProvider({ start }, callback) {
+/**
+ * The identity provider, with the broker as its client, a person and an agent.
+ * @param bye where the broker has people return to from a logout, if it sends them to one
+ */
+export async function startProvider({ start }, callback, bye) {
   const adminToken = newSecret();
   const port = await freePort();
   const issuer = `http://localhost:${port}`;
@@ -102,7 +105,11 @@ export async function startProvider({ start }, callback) {
     if (answer.status !== 201) throw new Error(`${url} answered ${answer.status}: ${await answer.text()}`);
     return answer.json();
   };
-  const client = await post(`${issuer}/v1/clients`, { name: 'The broker', redirect_uris: [callback] });
+  const client = await post(`${issuer}/v1/clients`, {
+    name: 'The broker',
+    redirect_uris: [callback],
+    post_logout_redirect_uris: bye,
+  });
   const scout = await post(`${issuer}/v1/agents`, { handle: 'scout@agents.example', name: 'Scout' });
   const ada = { handle: 'ada@example.com', name: 'Ada Lovelace', password: newSecret() };
   const { invite_url: invitation } = await post(`${issuer}/v1/invites`, {

@@ -48,14 +48,19 @@ class Browser {
 /**
  * Signs a principal in at an application behind the broker: from there to the provider and back.
  *
- * @returns the claims of the broker's id_token, whose RS256 signature has been verified
+ * @returns the broker's id_token, whose RS256 signature has been verified, and its claims
  * @throws Problem when the broker lets nobody through
  */
-async function signIn({ issuer, clientId, clientSecret, scope, hint }, provider, principal) {
+async function signIn(
+  { issuer, clientId, clientSecret, scope, hint },
+  provider,
+  principal,
+  browser = new Browser(),
+) {
   const broker = await discover(issuer);
   const [state, nonce] = [newSecret(), newSecret()];
   const begin = addressOf(broker, { clientId, scope, hint }, { state, nonce });
-  const callback = await arrive(begin, provider, principal);
+  const callback = await arrive(browser, begin, provider, principal);
   if (callback.get('state') !== state) throw new Error('the state is another one');
 
   const response = await fetch(broker.token_endpoint, {
@@ -73,7 +78,7 @@ async function signIn({ issuer, clientId, clientSecret, scope, hint }, provider,
   const checks = { issuer, audience: clientId, algorithms: ['RS256'] };
   const { payload } = await jwtVerify(idToken, keys, checks);
   if (payload.nonce !== nonce) throw new Error('the nonce is another one');
-  return payload;
+  return { idToken, claims: payload };
 }
 
 const discover = async (issuer) => (await fetch(`${issuer}/.well-known/openid-configuration`)).json();
@@ -103,8 +108,7 @@ export async function describe(application, provider) {
 const MOST_REDIRECTS = 20;
 
 /** Follows redirects to the application, and answers the provider on the way. */
-async function arrive(url, provider, principal) {
-  const browser = new Browser();
+async function arrive(browser, url, provider, principal) {
   for (let hop = 0; hop < MOST_REDIRECTS; hop++) {
     if (url.startsWith(REDIRECT_URI)) return new URL(url).searchParams;
     const isProvider = url.startsWith(`${provider.issuer}/authorize`);
@@ -135,7 +139,7 @@ export async function serveForeignKey({ issuer }) {
 /** Signs everybody in and says what the application learns. */
 export async function signEverybodyIn(application, provider) {
   for (const principal of provider.principals) {
-    const claims = await signIn(application, provider, principal);
+    const { claims } = await signIn(application, provider, principal);
     const { sub, email, name } = claims;
     const learned = JSON.stringify({ sub, email, name, kind: application.kindIn(claims) });
     const { handle, name: ownName, kind } = principal;
@@ -143,6 +147,30 @@ export async function signEverybodyIn(application, provider) {
       throw new Error(`${handle} arrived as ${learned}`);
     console.log(`${kind} signed in: ${learned}`);
   }
+}
+
+/** Signs a person out at the broker, which does the same at the provider and gets them back. @throws Problem when it does not */
+export async function signPersonOut(application, provider) {
+  const browser = new Browser();
+  const [person] = provider.principals;
+  const { idToken } = await signIn(application, provider, person, browser);
+  const { end_session_endpoint: logout } = await discover(application.issuer);
+  const begin = `${logout}?${new URLSearchParams({ id_token_hint: idToken })}`;
+  const passed = [];
+  for (let url = begin; url !== undefined; url = passed.at(-1).location) {
+    const response = await browser.ask(url);
+    const location = response.headers.get('location');
+    passed.push({
+      url,
+      status: response.status,
+      location: location ? new URL(location, url).href : undefined,
+    });
+  }
+  const { url, status } = passed.at(-1);
+  const wasThere = passed.some((hop) => hop.url.startsWith(`${provider.issuer}/logout`));
+  if (!wasThere || status !== 200 || new URL(url).origin !== new URL(application.issuer).origin)
+    throw new Problem(`Signing out ended at ${url} with ${status}`);
+  console.log('human signed out at both');
 }
 
 /** @throws Problem when a token that the published key has not signed gets through */

@@ -4,14 +4,21 @@ import { cpSync, existsSync, readdirSync, readFileSync, statSync } from 'node:fs
 import { join, resolve } from 'node:path';
 import { parseArgs, promisify } from 'node:util';
 import * as kit from './broker-kit.mjs';
-import { describe, expectRefusal, serveForeignKey, signEverybodyIn } from './broker-sign-in.mjs';
+import {
+  describe,
+  expectRefusal,
+  serveForeignKey,
+  signEverybodyIn,
+  signPersonOut,
+} from './broker-sign-in.mjs';
 
 const VERSION = '26.4.7';
 const OLDEST_JAVA = 17;
 const REALM = 'demo';
 
 const HELP = `Starts the identity provider and Keycloak, registers the one with the other as examples/keycloak-broker.json has it,
-signs a person and an agent in at an application of Keycloak's, shows that a foreign key is refused, and ends everything it started.
+signs a person and an agent in at an application of Keycloak's, and the person out again, shows that a foreign key is
+refused, and ends everything it started.
 
 Usage
   node examples/keycloak-broker.mjs [--keycloak <folder or zip>] [--stay]
@@ -46,7 +53,9 @@ async function example(house) {
   const port = await kit.freePort();
   const keycloak = { url: `http://localhost:${port}`, password: kit.newSecret() };
   const callback = `${keycloak.url}/realms/${REALM}/broker/idp/endpoint`;
-  const provider = await kit.step('Identity provider started', () => kit.startProvider(house, callback));
+  const provider = await kit.step('Identity provider started', () =>
+    kit.startProvider(house, callback, `${callback}/logout_response`),
+  );
   const program = await kit.step(`Keycloak started at ${keycloak.url}`, async () => {
     const args = [join(home, 'bin/kc.sh'), 'start-dev', '--http-host=127.0.0.1', `--http-port=${port}`];
     const program = house.start('sh', args, {
@@ -72,6 +81,7 @@ async function example(house) {
   await setUp(admin, provider, application);
   console.log(`${provider.issuer} registered as an OpenID Connect provider of realm ${REALM}`);
   await signEverybodyIn(application, provider);
+  await signPersonOut(application, provider);
   if (flags.stay) {
     console.log(`Keycloak's administrator: admin ${keycloak.password}`);
     await describe(application, provider);
