@@ -69,7 +69,7 @@ const mutants = [
     file: 'project.js',
     text: 'before.status === after.status && ',
     replacement: '',
-    tests: [['subscription', "[110] the specification's body"], STORM],
+    tests: [['crashes', '[108] a kill at any step'], STORM],
   },
   {
     name: 'a subscription is written over whatever was written meanwhile',
