@@ -172,7 +172,8 @@ export async function mountIdp(
     });
     if (prefix !== '') await scope.register(healthPlugin, { store, wrap: (state) => state });
   });
-  if (new URL(issuer()).pathname !== '/') {
+  // Elsewhere than at the root there is no such place.
+  if (new URL(issuer()).pathname !== '/' && fastify.prefix === '') {
     await openScope(fastify, { ...rules, prefix: '', own404: false }, async (scope) => {
       await scope.register(insertedMetadataPlugin, { issuer, prepare });
     });

@@ -84,7 +84,7 @@ export async function mountSaas(
   const { values } = config;
   const { clock, random, prefix, adminPath } = seams;
   const around = surroundings ?? inHost(fastify, { configured: values.publicUrl, port: 3000 }, random);
-  const { publicUrl } = around;
+  const { publicUrl, mountedAt = () => fastify.prefix + prefix } = around;
   const store = await openStore(seams.mongo ? { mongo: seams.mongo, prefix: 'saas_' } : values.databaseUri);
   fastify.addHook('onClose', () => store.close());
 
@@ -173,6 +173,7 @@ export async function mountSaas(
       afterwards,
       emit,
       publicUrl,
+      mountedAt,
     },
   );
 
