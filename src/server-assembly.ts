@@ -160,7 +160,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     return { url: `http://${urlHost(host)}:${port}`, port };
   };
   const base = { fastify: app, configuration, start, stop, close: stop };
-  return mountPoints ? { ...base, middleware: createMiddleware(app, mountPoints, assembly.onMount) } : base;
+  return mountPoints ? { ...base, middleware: createMiddleware(app, mountPoints, assembly) } : base;
 }
 
 /** A host name as an address to connect to. */
@@ -172,7 +172,7 @@ function urlHost(host: string): string {
 function createMiddleware(
   app: FastifyInstance,
   mountPoints: [string, ...string[]],
-  onMount?: (path: string) => void,
+  { surroundings: { lifecycle }, onMount }: Assembly<unknown>,
 ): Middleware {
   return (request, response, next = () => response.writeHead(404).end()) => {
     const outer = request.url ?? '/';
@@ -184,16 +184,32 @@ function createMiddleware(
     }
     if (stripped !== null) onMount?.(stripped);
     app.ready().then(() => {
-      const connection = response.getHeader('connection');
+      const restore = lifecycle.draining ? withoutGoodbye(response) : () => {};
       fallThrough.set(request, () => {
+        restore();
         request.url = outer;
-        // Ours may have stopped, and says so here; the host's has not.
-        if (connection === undefined) response.removeHeader('connection');
         next();
       });
       request.url = inner;
       app.routing(request, response);
+      restore();
     }, next);
+  };
+}
+
+/**
+ * Once it has stopped, Fastify says `Connection: close` of every request before it knows whether it is ours. Ours say so
+ * themselves; what goes back to the host must not. Nor can it be taken back: Node then sends no such header at all.
+ *
+ * @returns lets headers through again
+ */
+function withoutGoodbye(response: ServerResponse): () => void {
+  const { setHeader } = response;
+  const silent: typeof setHeader = (name, value) =>
+    name === 'Connection' ? response : setHeader.call(response, name, value);
+  response.setHeader = silent;
+  return () => {
+    if (response.setHeader === silent) response.setHeader = setHeader;
   };
 }
 

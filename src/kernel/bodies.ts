@@ -45,13 +45,17 @@ function decode(bytes: Buffer): string | null {
 function replayReadBody(request: FastifyRequest, payload: RequestPayload): RequestPayload {
   if (!request.raw.readableEnded) return payload;
   const { body, rawBody } = request.raw as IncomingMessage & { body?: unknown; rawBody?: unknown };
-  const { 'content-type': type = '', 'content-length': length } = request.headers;
-  const read = body ?? rawBody ?? (length === '0' ? '' : undefined);
+  const {
+    'content-type': type = '',
+    'content-length': length = '0',
+    'transfer-encoding': coding,
+  } = request.headers;
+  const read = body ?? rawBody ?? (length === '0' && coding === undefined ? '' : undefined);
   // Whoever waits for the end of what has ended waits for ever.
   if (read === undefined) throw new Error(UNKEPT);
   const replay: RequestPayload = Readable.from([serialize(read, type)]);
   // Its length is not that of the original, which Fastify compares with the header.
-  replay.receivedEncodedLength = Number(length ?? 0);
+  replay.receivedEncodedLength = Number(length);
   return replay;
 }
 
