@@ -49,12 +49,12 @@ import { announce, answerRules, inHost, type Surroundings } from './surroundings
 /** What the host gets: `fastify.saas`. */
 export interface SaasDecorator {
   /** For a host's own routes: `onRequest: fastify.saas.requireUser` sets `request.saas` or throws a 401. */
-  requireUser: UserGuard;
+  readonly requireUser: UserGuard;
   /** The same for those whose subscription entitles them, to `plan` where one is named; else it throws a 403. */
-  requireEntitled: (plan?: string) => UserGuard;
-  users: Pick<UserDirectory, 'find' | 'create'>;
+  readonly requireEntitled: (plan?: string) => UserGuard;
+  readonly users: Readonly<Pick<UserDirectory, 'find' | 'create'>>;
   /** What has happened, told once, after its commit, in the process that committed it. */
-  events: Readonly<Subscription<SaasEvents>>;
+  readonly events: Readonly<Subscription<SaasEvents>>;
 }
 
 export type SaasEvents = AuthEvents & BillingNotices;
