@@ -5,6 +5,7 @@ import { identityProvider, saasBackend } from '../../src/index.js';
 import { basic, PASSWORD, SECRETS } from '../kit/app.js';
 import { createHost, type HostOptions, idpGuest, LOGIN, OUTSIDE, saasGuest } from '../kit/host.js';
 import { ADMIN_TOKEN, authorizePath, CALLBACK, codeIn, redemption } from '../kit/idp.js';
+import { mailSink, readMail } from '../kit/mail.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { onMongod } from '../storage/mongod.js';
 
@@ -200,10 +201,11 @@ t.test('hooks on a host’s root hold on our routes, too, and those beside us do
 t.test('two of each live in two scopes of one application', async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
+  const { url: emailSmtpUrl, next } = await mailSink(t);
   for (const name of ['one', 'two']) {
     await host.register(
       async (scope) => {
-        await scope.register(saasBackend, saasGuest(t));
+        await scope.register(saasBackend, saasGuest(t, { emailSmtpUrl }));
         await scope.register(identityProvider, idpGuest(t, { publicUrl: `http://app.test/${name}/idp` }));
         scope.get('/mine', { onRequest: scope.saas.requireUser }, async (request) => request.saas.user.email);
         scope.get('/issuer', async () => scope.idp.issuer());
@@ -217,6 +219,9 @@ t.test('two of each live in two scopes of one application', async (t) => {
   const headers = { authorization: `Bearer ${registered.json().data.accessToken}` };
   t.equal((await host.inject({ url: '/one/mine', headers })).body, payload.email);
   t.equal((await host.inject({ url: '/two/mine', headers })).statusCode, 401);
+  await next();
+  await host.inject({ method: 'POST', url: '/one/api/auth/forgot-password', payload });
+  t.match(readMail(await next()).text, 'http://app.example.test/one/api/auth/reset-password?token=');
   t.equal((await host.inject('/two/issuer')).body, 'http://app.test/two/idp');
   for (const name of ['one', 'two']) {
     t.equal((await host.inject(`/${name}/idp/jwks`)).statusCode, 200);

@@ -47,10 +47,11 @@ async function listen(t: Test, listener: RequestListener): Promise<{ url: string
 
 /** A host’s own route behind everything: says what came back to it, and streams it. */
 const echo: Handler = (request, response) => {
+  if (request.url === '/api/bye') response.setHeader('Connection', 'close');
   response.writeHead(202, { 'x-url': request.url });
   const { body } = request as { body?: unknown };
   if (body === undefined) request.pipe(response);
-  else response.end(Buffer.isBuffer(body) ? body : JSON.stringify(body));
+  else response.end(typeof body === 'object' && !Buffer.isBuffer(body) ? JSON.stringify(body) : body);
 };
 
 /** A chain of handlers without a framework. */
@@ -71,12 +72,13 @@ const FRAMEWORKS: Record<string, (handlers: Handler[]) => RequestListener> = {
   'node:http': bare,
 };
 
+const keep = (request: IncomingMessage, _: unknown, rawBody: Buffer) =>
+  void Object.assign(request, { rawBody });
+
 const PARSERS: Record<string, Handler[]> = {
   'no parser': [],
-  'JSON and forms': [
-    express.json({ verify: (request, _, rawBody) => void Object.assign(request, { rawBody }) }),
-    express.urlencoded({ extended: true }),
-  ],
+  'JSON and forms': [express.json({ verify: keep }), express.urlencoded({ extended: true })],
+  texts: [express.text({ type: '*/*', verify: keep })],
   'raw bodies': [express.raw({ type: '*/*' })],
   'bytes kept beside no body': [
     async (request, _response, next) => {
@@ -215,8 +217,8 @@ t.test('the host’s streams, connections and sockets run beside us, also after 
   }
   t.equal(connections, 1, 'on the same connection');
   for (const socket of open) await say(socket, 'after');
-  const refused = await get('/api/auth/me');
-  t.equal(refused.statusCode, 503);
+  t.equal((await get('/api/bye')).headers.connection, 'close', 'unless the host says so');
+  t.equal((await get('/api/auth/me')).statusCode, 503);
   t.equal((await get('/jwks')).statusCode, 503);
 });
 
