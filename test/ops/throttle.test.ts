@@ -240,7 +240,8 @@ t.test('a refusal says when to come back, is audited once, and no clock makes it
   clock.advance(-HOUR - DAY);
   t.equal(await guess(throttle, address(99)), 'wrong', 'a count from the future binds nobody');
 
-  const purged = await throttle.purge(clock.now() + 5 * DAY);
+  clock.advance(5 * DAY);
+  const purged = await throttle.purge(new AbortController().signal);
   t.ok(purged > 0);
   t.equal(await store.collection('throttles', COUNTERS).count(), 0);
 });
