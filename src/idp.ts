@@ -179,7 +179,7 @@ export async function mountIdp(
     bodyLimit: 16 * 1024,
     // At the root of a host, unknown paths are the host's.
     own404: prefix !== '',
-    inHostLog: server === undefined,
+    inHost: server === undefined,
   };
   const prepare = (headers: Record<string, string>) => preparedAnswer(rules, headers);
   await openScope(fastify, rules, async (scope) => {

@@ -195,7 +195,7 @@ export async function mountSaas(
     guards: { user: requireUser, admin: requireAdmin },
     bodyLimit: 100 * 1024,
     own404: true,
-    inHostLog: surroundings === undefined,
+    inHost: surroundings === undefined,
   };
   const pages = createPages({ name: () => new URL(publicUrl.get()).host });
   const renderError = saasErrors(pages);

@@ -134,7 +134,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     const store = await assembly.mount(root);
     await openScope(
       root,
-      { ...rules, prefix: '', guards: {}, own404: true, bodyLimit: BODY_LIMIT, inHostLog: false },
+      { ...rules, prefix: '', guards: {}, own404: true, bodyLimit: BODY_LIMIT, inHost: false },
       async (scope) => {
         await scope.register(healthPlugin, { store, wrap: assembly.wrapHealth });
       },

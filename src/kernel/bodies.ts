@@ -50,7 +50,8 @@ function replayReadBody(request: FastifyRequest, payload: RequestPayload): Reque
     'content-length': length = '0',
     'transfer-encoding': coding,
   } = request.headers;
-  const read = body ?? rawBody ?? (length === '0' && coding === undefined ? '' : undefined);
+  const empty = length === '0' && coding === undefined ? '' : undefined;
+  const read = [body, rawBody, empty].find((kept) => kept !== undefined);
   // Whoever waits for the end of what has ended waits for ever.
   if (read === undefined) throw new Error(UNKEPT);
   const replay: RequestPayload = Readable.from([serialize(read, type)]);

@@ -42,8 +42,8 @@ export interface ScopeRules extends AnswerRules {
   own404: boolean;
   /** Bytes of a body, where the route does not say. */
   bodyLimit: number;
-  /** Whether the log is a host's, which would name addresses; ours names routes already. */
-  inHostLog: boolean;
+  /** Whether the instance is a host's, whose log would name addresses, and whose description of its API our routes. */
+  inHost: boolean;
 }
 
 export interface RouteRules {
@@ -125,7 +125,7 @@ export async function openScope(
       scope.addHook('onRequest', (request, reply, done) => {
         if (!request.is404 || !handBack(request, reply)) done();
       });
-      if (rules.inHostLog) nameRoutesInLog(scope);
+      if (rules.inHost) nameRoutesInLog(scope);
       scope.setErrorHandler((thrown, request, reply) => sendError(rules, thrown, request, reply));
       if (rules.own404) {
         scope.setNotFoundHandler((request, reply) =>
@@ -137,6 +137,9 @@ export async function openScope(
     { prefix: rules.prefix },
   );
 }
+
+/** What @fastify/swagger leaves out. It may take schemas for zod's, and then ours break the whole description. */
+const UNLISTED = { hide: true };
 
 /** By server: the paths below which unknown addresses are ours. */
 const claimed = new WeakMap<FastifyInstance['server'], Set<string>>();
@@ -164,11 +167,12 @@ function beginAnswer(rules: AnswerRules, route: RouteOptions): onRequestHookHand
  * list of exposed routes cannot drift from what is enforced.
  */
 function guardRoutes(scope: Scope, rules: ScopeRules): void {
-  const { guards, bodyLimit } = rules;
+  const { guards, bodyLimit, inHost } = rules;
   scope.addHook('onRoute', (route: RouteOptions) => {
     const level = rulesOf(route).access;
     if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
     route.bodyLimit ??= bodyLimit;
+    if (inHost) route.schema = { ...route.schema, ...UNLISTED };
     const guard = guards[level];
     if (!guard && level !== 'public') {
       throw new Error(`${route.method} ${route.url} asks for the unknown access level '${level}'.`);

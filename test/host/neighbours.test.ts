@@ -156,6 +156,9 @@ t.test('a body that was read and not kept is our failure, and not an endless wai
   t.equal((await post('/api/auth/login')).status, 500);
   t.equal((await post('/token')).status, 500);
   t.equal((await fetch(`${url}/api/settings/public`)).status, 200);
+  const kept = await listen(t, bare([express.json({ strict: false }), ...middleware]));
+  const login = { method: 'POST', headers: json, body: 'null' };
+  t.equal((await fetch(`${kept.url}/api/auth/login`, login)).status, 400, 'null is kept, and no object');
   const empty = { method: 'POST', headers: { ...json, 'content-length': '0' } };
   t.equal((await fetch(`${url}/api/auth/login`, empty)).status, 400);
 });

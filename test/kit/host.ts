@@ -3,8 +3,14 @@ import cookie from '@fastify/cookie';
 import cors from '@fastify/cors';
 import formbody from '@fastify/formbody';
 import jwt from '@fastify/jwt';
+import swagger from '@fastify/swagger';
 import fastify, { type FastifyInstance, type InjectOptions } from 'fastify';
-import { serializerCompiler, validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
+import {
+  jsonSchemaTransform,
+  serializerCompiler,
+  validatorCompiler,
+  type ZodTypeProvider,
+} from 'fastify-type-provider-zod';
 import type { Test } from 'tap';
 import { z } from 'zod';
 import type { IdentityProviderOptions, SaasBackendOptions } from '../../src/index.js';
@@ -40,6 +46,8 @@ export async function createHost(
     genReqId: () => 'host-request',
   });
   t.teardown(() => host.close());
+  const openapi = { info: { title: 'host', version: '1' } };
+  await host.register(swagger, { openapi, ...(zod && { transform: jsonSchemaTransform }) });
   await first?.(host);
   await host.register(jwt, { secret: 'a secret of the host' });
   await host.register(basicAuth, {
@@ -67,6 +75,9 @@ export async function createHost(
   if (zod) takeZod(host);
   else takeOwn(host);
 
+  host.get('/openapi.json', async (_request, reply) =>
+    reply.type('application/json').send(JSON.stringify(host.swagger())),
+  );
   host.get('/sign', async () => host.jwt.sign({ host: true, iat: 0 }));
   host.get('/verify', { onRequest: (request) => request.jwtVerify() }, async (request) => request.user);
   host.get('/basic', { onRequest: host.basicAuth }, async () => 'basic');
@@ -134,6 +145,7 @@ export const OUTSIDE: InjectOptions[] = [
   { method: 'GET', url: '/' },
   { method: 'GET', url: '/nothing?x=1' },
   { method: 'GET', url: '/throws' },
+  { method: 'GET', url: '/openapi.json' },
   { method: 'GET', url: '/sign' },
   { method: 'GET', url: '/verify' },
   { method: 'GET', url: '/verify', headers: { authorization: 'Bearer garbage' } },
