@@ -80,6 +80,8 @@ export function sendError(
   // refusal would cost more than the refusal; the line about the request tells of it.
   if (error.statusCode >= 500 && !(isOnPurpose && err === error)) {
     request.log[isOnPurpose ? 'warn' : 'error']({ err, req: request, requestId }, error.message);
+  } else if (error.statusCode < 500 && error.cause !== undefined) {
+    request.log.info({ err, requestId }, 'refused for a reason that its client is not told');
   }
   const { type, body, headers } = rules.renderError(error, request, requestId);
   return reply
