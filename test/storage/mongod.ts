@@ -1,14 +1,11 @@
 /** A real mongod for the tests: the one that TEST_MONGODB_URI names, or one of their own on loopback. */
 import { once } from 'node:events';
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import { MongoMemoryReplSet } from 'mongodb-memory-server-core';
 import t, { type Test } from 'tap';
+import { withOrSkip } from '../kit/skip.js';
 
 const { MongoClient } = mongodbPlugin.mongodb;
-
-/** What the last lines of `npm test` say, by `skipped.mjs`. */
-const SKIPPED = new URL('../../skipped/mongodb.txt', import.meta.url);
 
 /** A running replica set of one. */
 export interface Mongod {
@@ -22,21 +19,14 @@ export interface Mongod {
 
 /** Runs tests on a server. Where there is none they are skipped, and that is told; with CI=true they fail. */
 export async function onMongod(tests: (server: Mongod) => void): Promise<void> {
-  rmSync(SKIPPED, { force: true });
+  const missing = {
+    name: 'mongodb',
+    subject: 'The MongoDB engine',
+    want: 'a mongod',
+    remedy: 'Set TEST_MONGODB_URI to a replica set, or MONGOMS_SYSTEM_BINARY to a mongod (docs/storage.md).',
+  };
   const uri = process.env['TEST_MONGODB_URI'];
-  const server = uri ? serverAt(uri, null) : await startOwn().catch(skip);
-  if (server) tests(server);
-}
-
-function skip(reason: Error): void {
-  if (process.env['CI'] === 'true') throw reason;
-  mkdirSync(new URL('.', SKIPPED), { recursive: true });
-  writeFileSync(
-    SKIPPED,
-    `The MongoDB engine was not tested, for want of a mongod: ${reason.message.split(/[,\n]/)[0]}\n` +
-      'Set TEST_MONGODB_URI to a replica set, or MONGOMS_SYSTEM_BINARY to a mongod (docs/storage.md).\n',
-  );
-  t.test('the MongoDB engine', { skip: 'there is no mongod' }, async () => {});
+  await withOrSkip(missing, async () => (uri ? serverAt(uri, null) : await startOwn()), tests);
 }
 
 async function startOwn(): Promise<Mongod> {
