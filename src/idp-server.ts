@@ -42,6 +42,7 @@ export function createIdentityServer(
   const surroundings = inServer(idp.config.values.publicUrl, server.values.port, prefix);
   return assemble({
     server,
+    proxyVariable: 'IDP_TRUST_PROXY',
     configuration: idp.config,
     random,
     surroundings,

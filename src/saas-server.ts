@@ -42,6 +42,7 @@ export function createServer(
   const { prefix, adminPath } = saas.seams;
   return assemble({
     server,
+    proxyVariable: 'TRUST_PROXY',
     configuration: saas.config,
     random: saas.seams.random,
     surroundings,

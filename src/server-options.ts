@@ -82,6 +82,8 @@ function isNetwork(text: string): boolean {
   const family = isIP(address);
   if (family === 0 || rest.length > 0) return false;
   if (length === undefined) return true;
+  // Everybody is no proxy.
+  if (Number(length) === 0) return false;
   try {
     new BlockList().addSubnet(
       address,

@@ -122,6 +122,8 @@ t.test('what cannot work is refused everywhere, without its value', async (t) =>
     ['TRUST_PROXY', '1'],
     ['TRUST_PROXY', '10.0.0.0/33'],
     ['TRUST_PROXY', 'proxy.internal'],
+    ['TRUST_PROXY', '0.0.0.0/0'],
+    ['TRUST_PROXY', '::/0'],
     ['LOG_LEVEL', 'verbose'],
   ];
   for (const [name, value] of wrong) {
