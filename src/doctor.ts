@@ -68,7 +68,9 @@ function warn([applies, about, message, remedy]: Advice): Finding[] {
 /** A sentence of the configuration that begins with its variable. */
 function explain(level: Finding['level'], sentence: string, schemas: readonly TObject[]): Finding {
   const [, about = 'configuration', message = sentence] = /^([A-Z][A-Z0-9_]+)\s(.*)$/s.exec(sentence) ?? [];
-  const row = schemas.flatMap(describeOptions).find(({ env }) => env === about.replace(/_FILE$/, ''));
+  const variable = about.replace(/_FILE$/, '');
+  const rows = schemas.flatMap(describeOptions);
+  const row = rows.find(({ env, fallbackEnv }) => [env, fallbackEnv].includes(variable));
   if (!row) return { level, about, message };
   const file = row.secret ? `, or ${row.env}_FILE to a file that holds it` : '';
   // Where the sentence repeats what the variable is for, the remedy says how to set it.

@@ -33,7 +33,7 @@ export function serverSchema(names: {
     }),
     trustProxy: option(Type.Union([Type.Literal(false), Type.Array(Type.String())], { default: false }), {
       env: names.trustProxy,
-      doc: 'Addresses (IP or CIDR, separated by commas) of the proxies in front, whose X-Forwarded-For is believed.',
+      doc: 'Addresses (IP or CIDR, separated by commas) of the proxies in front, whose X-Forwarded-For is believed: docs/proxy.md.',
       parse: (text) => (text === 'false' ? false : parseList(text)),
       check: (proxies) =>
         proxies !== false && proxies.some((proxy) => !isNetwork(proxy))

@@ -169,6 +169,8 @@ t.test('[33] whoever configures by code does not leave production', async (t) =>
     if (before === undefined) delete process.env['NODE_ENV'];
     else process.env['NODE_ENV'] = before;
   });
+  process.env['NODE_ENV'] = 'Production';
+  t.match(problemsOf(t, false, SECRETS).join(), "NODE_ENV must be spelt 'production'");
   process.env['NODE_ENV'] = 'production';
   t.match(
     problemsOf(t, false, { jwtAccessSecret: 'secret' }).join(),
