@@ -144,7 +144,7 @@ for (const [program, product] of Object.entries(products)) {
     }
   });
 
-  t.test(`${program}: what each variable refuses`, async (t) => {
+  t.test(`[33][38][39][40][41] ${program}: what each variable refuses`, async (t) => {
     const cases = product.cases(temporaryFolder(t));
     const [inProduction, inDevelopment] = surroundings(product);
     for (const { env } of rows) {
