@@ -51,13 +51,19 @@ function unwise(
       values.ed25519SeedNext !== undefined,
       'IDP_ED25519_SEED_NEXT',
       'is published and signs nothing yet',
-      'Let it be published for more than five minutes, the time clients may keep the keys, before it becomes IDP_ED25519_SEED.',
+      'Let every process publish it for ten minutes before it becomes IDP_ED25519_SEED: clients and caches keep the keys for five, and some look no more than once a minute.',
     ],
     [
       values.ed25519SeedPrevious !== undefined,
       'IDP_ED25519_SEED_PREVIOUS',
       'still verifies tokens',
-      'Unset it once the last token that it signed has expired, an hour after the change.',
+      'Unset it a day after the change: the last token that it signed has expired by then, and so has every session that such a token names.',
+    ],
+    [
+      production && (values.trustedEmailDomains ?? []).length > 0 && values.inviteToken === undefined,
+      'IDP_TRUSTED_EMAIL_DOMAINS',
+      'is believed of whoever IDP_ADMIN_TOKEN invites: a stolen one makes verified addresses of these domains',
+      'Set IDP_INVITE_TOKEN to another secret.',
     ],
     [
       production && server.values.trustProxy === false,

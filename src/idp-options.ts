@@ -1,4 +1,5 @@
 import type { Static } from 'typebox';
+import { brandOptions } from './kernel/brand.js';
 import { type Clock, systemClock } from './kernel/clock.js';
 import type { Report } from './kernel/configuration-error.js';
 import { defineOptions, option, type Resolved, resolveOptions } from './kernel/options.js';
@@ -28,6 +29,7 @@ export const idpSchema = defineOptions({
   }),
   ...oidcOptions,
   ...provisioningOptions,
+  ...brandOptions,
 });
 export type IdpConfiguration = Static<typeof idpSchema>;
 
@@ -58,6 +60,26 @@ export interface ResolvedIdp {
     Pick<IdpSeams, 'hashing' | 'limits' | 'mongo'>;
 }
 
+/** Two names for one key: a step of a rotation that was taken by half. */
+function judgeSeeds(values: IdpConfiguration, report: Report): void {
+  const [current, next, previous] = [
+    values.ed25519Seed,
+    values.ed25519SeedNext,
+    values.ed25519SeedPrevious,
+  ].map((seed) => seed?.toLowerCase());
+  if (next !== undefined && next === current) {
+    report.refuse('IDP_ED25519_SEED_NEXT is the key of IDP_ED25519_SEED, which signs already. Unset it.');
+  }
+  if (previous !== undefined && previous === current) {
+    report.refuse(
+      'IDP_ED25519_SEED_PREVIOUS is the key of IDP_ED25519_SEED, which still signs. Unset it, or make NEXT the seed.',
+    );
+  }
+  if (next !== undefined && next === previous) {
+    report.refuse('IDP_ED25519_SEED_NEXT is the key of IDP_ED25519_SEED_PREVIOUS. Make a new one.');
+  }
+}
+
 /**
  * @param generate whether development may make secrets up and keep them
  * @throws ConfigurationError naming every problem
@@ -86,11 +108,7 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
     if (values.inviteToken !== undefined && values.inviteToken === values.adminToken) {
       report.refuse('IDP_INVITE_TOKEN must differ from IDP_ADMIN_TOKEN, or it keeps nobody from inviting.');
     }
-    const seeds = [values.ed25519Seed, values.ed25519SeedNext, values.ed25519SeedPrevious];
-    const used = seeds.flatMap((seed) => seed?.toLowerCase() ?? []);
-    if (new Set(used).size < used.length) {
-      report.refuse('IDP_ED25519_SEED, its NEXT and its PREVIOUS must be different keys.');
-    }
+    judgeSeeds(values, report);
   };
   const asked = mongo ? { ...given, databaseUri: given.databaseUri ?? LENT } : given;
   const config = resolveOptions(idpSchema, { program: 'idp', given: asked, env, random, generate }, rules);

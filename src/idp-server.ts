@@ -1,4 +1,4 @@
-import { mountIdp, renderIdpError } from './idp.js';
+import { idpErrors, idpPages, mountIdp } from './idp.js';
 import { type IdentityProviderOptions, type IdpConfiguration, resolveIdp } from './idp-options.js';
 import { gatherProblems } from './kernel/configuration-error.js';
 import { renderOAuth } from './kernel/errors.js';
@@ -40,14 +40,15 @@ export function createIdentityServer(
   );
   const { prefix, random } = idp.seams;
   const surroundings = inServer(idp.config.values.publicUrl, server.values.port, prefix);
+  const pages = idpPages(idp.config.values, surroundings.publicUrl.get);
   return assemble({
     server,
     proxyVariable: 'IDP_TRUST_PROXY',
     configuration: idp.config,
     random,
     surroundings,
-    mount: (app) => mountIdp(app, idp, surroundings),
-    renderError: renderIdpError,
+    mount: (app) => mountIdp(app, idp, { surroundings, pages }),
+    renderError: idpErrors(pages),
     renderPlainError: renderOAuth,
     wrapHealth: (state) => state,
     mountPoints: middleware ? [prefix] : undefined,

@@ -1,21 +1,29 @@
 import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
-import { type IdentityProviderOptions, type ResolvedIdp, resolveIdp } from './idp-options.js';
+import {
+  type IdentityProviderOptions,
+  type IdpConfiguration,
+  type ResolvedIdp,
+  resolveIdp,
+} from './idp-options.js';
 import { createPasswordChange } from './idp-password-change.js';
 import { preparedAnswer } from './kernel/answers.js';
-import { MINUTE } from './kernel/clock.js';
+import { createBrand } from './kernel/brand.js';
+import { HOUR, MINUTE, SECOND } from './kernel/clock.js';
 import { renderOAuth } from './kernel/errors.js';
 import { type Guard, openScope, rulesOf, type ScopeRules } from './kernel/http.js';
-import { renderErrorPage, wantsPage } from './kernel/pages.js';
+import { createPages, type Pages, wantsPage } from './kernel/pages.js';
 import { createPasswords } from './kernel/passwords.js';
 import { createPasswordPolicy } from './kernel/passwords-common.js';
 import { createAuthorization } from './oidc/authorize/service.js';
+import { createClaims } from './oidc/claims.js';
 import { createConsentService } from './oidc/consents.js';
 import { createCookies } from './oidc/cookies.js';
 import { createHintReader } from './oidc/hints.js';
 import { createKeys } from './oidc/keys.js';
 import type { Directory } from './oidc/model.js';
 import { insertedMetadataPlugin, oidcPlugin } from './oidc/plugin.js';
+import { createPurges } from './oidc/purge.js';
 import { createSessionService } from './oidc/sessions.js';
 import {
   consentCollection,
@@ -26,6 +34,7 @@ import {
 import { createTokenService } from './oidc/tokens/service.js';
 import { createAudit } from './ops/audit.js';
 import { healthPlugin } from './ops/health.js';
+import { createJobs } from './ops/jobs.js';
 import { type Attempt, atMost, createThrottle } from './ops/throttle.js';
 import { createClients } from './provisioning/clients.js';
 import { createDirectory } from './provisioning/directory.js';
@@ -59,16 +68,22 @@ const judgedByEndpoint: Guard = async () => {};
 const FAILURES = atMost('failures', 60, MINUTE);
 
 /** Errors as OAuth knows them, or as a page for whoever looks at one. */
-export const renderIdpError: ScopeRules['renderError'] = (error, request, requestId) =>
-  (request.is404 || rulesOf(request.routeOptions).page) && wantsPage(request.headers.accept)
-    ? renderErrorPage(error, requestId)
-    : renderOAuth(error);
+export const idpErrors =
+  (pages: Pages): ScopeRules['renderError'] =>
+  (error, request, requestId) =>
+    (request.is404 || rulesOf(request.routeOptions).page) && wantsPage(request.headers.accept)
+      ? pages.renderError(error, requestId)
+      : renderOAuth(error);
+
+/** The pages for people. Without another name they go by the host, which is what people know the issuer by. */
+export const idpPages = (values: IdpConfiguration, issuer: () => string): Pages =>
+  createPages(createBrand(values, () => new URL(issuer()).host));
 
 /** Builds the domains, mounts them on `fastify` and answers with the store they share. */
 export async function mountIdp(
   fastify: FastifyInstance,
   { config, seams }: ResolvedIdp,
-  surroundings?: Surroundings,
+  server?: { surroundings: Surroundings; pages: Pages },
 ): Promise<Store> {
   if (fastify.hasDecorator('idp')) {
     throw new Error(
@@ -79,12 +94,13 @@ export async function mountIdp(
   const { values } = config;
   const { clock, random, prefix } = seams;
   const around =
-    surroundings ??
+    server?.surroundings ??
     inHost(fastify, { configured: values.publicUrl, port: 8080, path: fastify.prefix + prefix }, random);
   const store = await openStore(seams.mongo ? { mongo: seams.mongo, prefix: 'idp_' } : values.databaseUri);
   fastify.addHook('onClose', () => store.close());
 
   const issuer = around.publicUrl.get;
+  const pages = server?.pages ?? idpPages(values, issuer);
   const audit = createAudit(store, { clock, random, log: fastify.log });
   const tools = { audit, clock, random };
   const passwords = createPasswords(random, seams.hashing);
@@ -107,10 +123,15 @@ export async function mountIdp(
     allowHttp: !config.production,
     warn: (message) => fastify.log.warn(message),
   });
+  const principalDirectory = createDirectory(people, tools);
   const directory: Directory = {
     authenticate: principals.authenticate,
     findPrincipal: principals.find,
     findClient: clients.find,
+    async isGone(sub) {
+      const principal = await principalDirectory.get(sub);
+      return principal === null || principal.state === 'deleted';
+    },
   };
   const grants = grantCollection(store);
   const otherSeeds = [values.ed25519SeedNext, values.ed25519SeedPrevious].filter(
@@ -119,11 +140,28 @@ export async function mountIdp(
   const seeds = [values.ed25519Seed, ...otherSeeds] as const;
   const keys = await createKeys(seeds);
   const readHint = createHintReader(keys, issuer);
-  const tokens = createTokenService({ ...tools, grants, directory, keys, issuer, seeds });
+  const claimsOf = createClaims(values.trustedEmailDomains ?? []);
+  const tokens = createTokenService({ ...tools, grants, directory, keys, claimsOf, issuer, seeds });
   const interactions = interactionCollection(store);
   const authorization = createAuthorization({ ...tools, grants, interactions, directory, readHint, issuer });
-  const sessions = createSessionService({ ...tools, sessions: sessionCollection(store), directory });
-  const consents = createConsentService(consentCollection(store), clock);
+  const kept = {
+    grants,
+    interactions,
+    sessions: sessionCollection(store),
+    consents: consentCollection(store),
+  };
+  const sessions = createSessionService({ ...tools, sessions: kept.sessions, directory });
+  const consents = createConsentService(kept.consents, clock);
+
+  const jobs = createJobs(store, { clock, random, log: fastify.log });
+  for (const [name, job] of Object.entries(createPurges({ ...kept, directory, clock }))) jobs.add(name, job);
+  jobs.add('throttle-purge', {
+    everySeconds: HOUR / SECOND,
+    run: async ({ signal }) => void (await throttle.purge(signal)),
+  });
+  // Whoever listens, we or the host: nothing is served before this.
+  fastify.addHook('onReady', async () => jobs.start());
+  fastify.addHook('onClose', () => jobs.stop());
 
   fastify.decorate('idp', Object.freeze({ issuer }));
   const rules: ScopeRules = {
@@ -137,11 +175,11 @@ export async function mountIdp(
       bearer: judgedByEndpoint,
       agent: judgedByEndpoint,
     },
-    renderError: renderIdpError,
+    renderError: idpErrors(pages),
     bodyLimit: 16 * 1024,
     // At the root of a host, unknown paths are the host's.
     own404: prefix !== '',
-    inHostLog: surroundings === undefined,
+    inHostLog: server === undefined,
   };
   const prepare = (headers: Record<string, string>) => preparedAnswer(rules, headers);
   await openScope(fastify, rules, async (scope) => {
@@ -149,7 +187,8 @@ export async function mountIdp(
       principals,
       links,
       clients,
-      principalDirectory: createDirectory(people, tools),
+      pages,
+      principalDirectory,
       issuer,
       isSignupOpen: !values.disableSignup,
     });
@@ -158,6 +197,7 @@ export async function mountIdp(
       sessions,
       consents,
       cookies: createCookies(issuer),
+      pages,
       readHint,
       changePassword: createPasswordChange(people, { ...tools, ...hashing, principals }),
       clock,

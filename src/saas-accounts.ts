@@ -16,6 +16,7 @@ import type { Afterwards } from './ops/afterwards.js';
 import type { Audit } from './ops/audit.js';
 import type { Emit } from './ops/events.js';
 import type { Jobs } from './ops/jobs.js';
+import { purgeExpired } from './ops/purge.js';
 import type { Throttle } from './ops/throttle.js';
 import type { ResolvedSaas } from './saas-options.js';
 import type { SettingsService } from './settings/service.js';
@@ -99,11 +100,11 @@ export async function createAccounts(
   jobs.add('account-deletion', auth.deletionJob);
   jobs.add('session-purge', {
     everySeconds: HOURLY,
-    run: async () => void (await sessions.deleteMany({ expiresAt: { lt: clock.now() } })),
+    run: async ({ signal }) => void (await purgeExpired(sessions, { now: clock.now(), signal })),
   });
   jobs.add('throttle-purge', {
     everySeconds: HOURLY,
-    run: async () => void (await throttle.purge(clock.now())),
+    run: async ({ signal }) => void (await throttle.purge(signal)),
   });
 
   return {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { FastifyInstance, onRequestHookHandler } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
 import { createFormTokens } from './admin/forms.js';
 import { createAdminGuard } from './admin/guard.js';
@@ -16,9 +16,8 @@ import { createEmail } from './email/service.js';
 import { mailCollection } from './email/store.js';
 import { loadTemplates } from './email/templates.js';
 import { openToOrigins } from './kernel/cors.js';
-import { renderEnvelope } from './kernel/errors.js';
-import { openScope, rulesOf, type ScopeRules } from './kernel/http.js';
-import { isForm, renderErrorPage, wantsPage } from './kernel/pages.js';
+import { openScope } from './kernel/http.js';
+import { createPages } from './kernel/pages.js';
 import { createPasswords } from './kernel/passwords.js';
 import { createPasswordPolicy } from './kernel/passwords-common.js';
 import { ok } from './kernel/schemas.js';
@@ -37,6 +36,7 @@ import {
   type UserGuard,
   type UserRequest,
 } from './saas-billing.js';
+import { saasErrors } from './saas-errors.js';
 import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './saas-options.js';
 import { closeForMaintenance, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
 import { createSettings } from './settings/service.js';
@@ -126,12 +126,8 @@ export async function mountSaas(
   });
   jobs.add('mail', email.jobs.relay);
   jobs.add('mail-purge', email.jobs.purge);
-  // Work begins with whichever comes first: listening, or a request that somebody else's listener hands over.
-  const startJobs: onRequestHookHandler = (_request, _reply, done) => {
-    jobs.start();
-    done();
-  };
-  fastify.addHook('onListen', async () => jobs.start());
+  // Whoever listens, we or the host: nothing is served before this.
+  fastify.addHook('onReady', async () => jobs.start());
   const afterwards = createAfterwards(fastify.log);
   fastify.addHook('onClose', async () => {
     await afterwards.settled();
@@ -200,18 +196,14 @@ export async function mountSaas(
     own404: true,
     inHostLog: surroundings === undefined,
   };
-  // Pages are what a GET of them and the forms on them get; applications use the same paths.
-  const renderApi: ScopeRules['renderError'] = (error, request, requestId) =>
-    rulesOf(request.routeOptions).page && (request.method === 'GET' || isForm(request))
-      ? renderErrorPage(error, requestId)
-      : renderEnvelope(error, requestId);
+  const pages = createPages({ name: () => new URL(publicUrl.get()).host });
+  const renderError = saasErrors(pages);
 
-  await openScope(fastify, { ...rules, prefix, renderError: renderApi }, async (api) => {
-    api.addHook('onRequest', startJobs);
+  await openScope(fastify, { ...rules, prefix, renderError: renderError.api }, async (api) => {
     meterRequests(api, throttle.refusalOf);
     closeForMaintenance(api, settings);
     await openToOrigins(api, values.corsOrigin ?? [], async (open) => {
-      await open.register(authPlugin, { auth, exportOf, home: publicUrl.get });
+      await open.register(authPlugin, { auth, exportOf, pages, home: publicUrl.get });
       await open.register(profilePlugin, { rename: directory.rename });
       await open.register(settingsPlugin, { settings });
       await open.register(billingPlugin, { billing, subscription, catalog });
@@ -220,13 +212,12 @@ export async function mountSaas(
     await api.register(webhookPlugin, { webhook });
   });
   if (adminPath !== false) {
-    const renderAdmin: ScopeRules['renderError'] = (error, { headers }, requestId) =>
-      wantsPage(headers.accept) ? renderErrorPage(error, requestId) : renderEnvelope(error, requestId);
-    await openScope(fastify, { ...rules, prefix: adminPath, renderError: renderAdmin }, async (admin) => {
-      admin.addHook('onRequest', startJobs);
+    const adminRules = { ...rules, prefix: adminPath, renderError: renderError.admin };
+    await openScope(fastify, adminRules, async (admin) => {
       const { adminUsername, adminPassword = '' } = values;
       const formTokens = createFormTokens({ secret: `${adminUsername}:${adminPassword}`, clock });
-      await admin.register(adminPlugin, { users: directory, sessions, webhookEvents, settings, formTokens });
+      const shown = { users: directory, sessions, webhookEvents, settings };
+      await admin.register(adminPlugin, { ...shown, formTokens, pages });
       await admin.register(settingsAdminPlugin, { settings });
     });
   }

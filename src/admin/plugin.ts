@@ -1,6 +1,6 @@
 import { AppError } from '../kernel/errors.js';
 import { access, type Scope } from '../kernel/http.js';
-import { renderPage, sendPage } from '../kernel/pages.js';
+import type { Pages, View } from '../kernel/pages.js';
 import type { User } from '../kernel/schemas.js';
 import { Type } from '../kernel/type.js';
 import { type FormTokens, openForms } from './forms.js';
@@ -21,6 +21,7 @@ export interface AdminPluginOptions {
     update(settings: Settings): Promise<unknown>;
   };
   formTokens: FormTokens;
+  pages: Pages;
 }
 
 interface Settings {
@@ -42,7 +43,8 @@ export async function adminPlugin(scope: Scope, deps: AdminPluginOptions): Promi
     // Relative to the page, which is here with and without a slash at its end, wherever a host has mounted us.
     const [path = ''] = request.url.split('?');
     const action = path.endsWith('/') ? 'settings' : `${path.slice(path.lastIndexOf('/') + 1)}/settings`;
-    return sendPage(reply, await overview(deps, { action, saved: request.query.saved !== undefined }));
+    const view = await overview(deps, { action, saved: request.query.saved !== undefined });
+    return deps.pages.send(reply, 'admin-overview', view);
   });
 
   await openForms(scope, deps.formTokens, (forms) => {
@@ -61,8 +63,8 @@ export async function adminPlugin(scope: Scope, deps: AdminPluginOptions): Promi
         } catch (error) {
           if (!(error instanceof AppError && error.code === 'VERSION_CONFLICT')) throw error;
           // With what the other one has written, so that the next attempt is about that.
-          const page = await overview(deps, { action: 'settings', failure: error.message });
-          return sendPage(reply.code(error.statusCode), page);
+          const view = await overview(deps, { action: 'settings', failure: error.message });
+          return deps.pages.send(reply.code(error.statusCode), 'admin-overview', view);
         }
         return reply.redirect('./?saved#settings', 303);
       },
@@ -74,7 +76,7 @@ export async function adminPlugin(scope: Scope, deps: AdminPluginOptions): Promi
 async function overview(
   deps: AdminPluginOptions,
   form: { action: string; saved?: boolean; failure?: string },
-): Promise<string> {
+): Promise<View> {
   const [users, sessions, events, newest, registrations, settings] = await Promise.all([
     deps.users.count(),
     deps.sessions.count(),
@@ -83,7 +85,7 @@ async function overview(
     deps.users.registrations(DAYS),
     deps.settings.current(),
   ]);
-  return renderPage('admin-overview', {
+  return {
     title: `${settings.siteName} administration`,
     siteName: settings.siteName,
     counts: [
@@ -99,7 +101,7 @@ async function overview(
       label,
       isOn: settings[name as keyof typeof SWITCHES],
     })),
-  });
+  };
 }
 
 const SWITCHES = {

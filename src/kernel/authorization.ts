@@ -1,4 +1,5 @@
-const UTF_8 = new TextDecoder('utf-8', { fatal: true });
+/** What looks like a byte order mark belongs to the user name: one header names one user. */
+const UTF_8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /**
  * The user name and password of an `Authorization: Basic` header (RFC 7617): UTF-8, split at the first colon,

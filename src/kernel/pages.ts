@@ -4,11 +4,12 @@ import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import mustache from 'mustache';
+import type { Brand } from './brand.js';
 import type { AppError, Rendered } from './errors.js';
 
 /**
  * Pages: logic-less templates of `templates/pages`, each a whole document that includes the partials beside
- * it (`_head`, `_foot`) and one inlined style sheet. No script, nothing from elsewhere.
+ * it (`_head`, `_brand`, `_problems`, `_foot`) and one inlined style sheet. No script, nothing from elsewhere.
  */
 
 const FOLDER = fileURLToPath(new URL('../../../templates/pages/', import.meta.url));
@@ -18,37 +19,58 @@ const files = readdirSync(FOLDER).filter((file) => file.endsWith('.html'));
 const templates = Object.fromEntries(
   files.map((file) => [basename(file, '.html'), readFileSync(join(FOLDER, file), 'utf8')]),
 );
-const style = readFileSync(join(FOLDER, 'style.css'), 'utf8');
-const styleHash = `'sha256-${createHash('sha256').update(style).digest('base64')}'`;
+const sheet = readFileSync(join(FOLDER, 'style.css'), 'utf8');
 
-/** The document `<name>.html` with `view` filled in; every value is escaped. */
-export function renderPage(name: string, view: { title: string } & Record<string, unknown>): string {
-  const template = templates[name];
-  if (template === undefined) throw new Error(`There is no page template '${name}'.`);
-  return mustache.render(template, { ...view, style }, templates);
+/** What fills a template in; every value is escaped, except what is ours: the style sheet and the logo in base64. */
+export type View = { title: string } & Record<string, unknown>;
+
+/** The pages of one service, under its brand. */
+export interface Pages {
+  /**
+   * Answers with the document `<name>.html`.
+   * @param formTargets further sources of `form-action`: browsers check redirects after a submission, too
+   */
+  send(reply: FastifyReply, name: string, view: View, formTargets?: readonly string[]): FastifyReply;
+  /** An error as a page. */
+  renderError(error: AppError, requestId: string): Rendered;
 }
 
-/** What a browser may do with a page of ours: show it and send its forms, to us and to `formTargets`. */
-function policy(formTargets: readonly string[]): string {
-  const targets = ["'self'", ...formTargets].join(' ');
-  return `default-src 'none'; style-src ${styleHash}; img-src 'self' data:; form-action ${targets}; base-uri 'none'; object-src 'none'; frame-ancestors 'none'`;
-}
+export function createPages({ name, logo, style: colours = '' }: Brand): Pages {
+  const style = sheet + colours;
+  const styleHash = `'sha256-${createHash('sha256').update(style).digest('base64')}'`;
 
-/**
- * The headers of a page.
- * @param formTargets further sources of `form-action`: browsers check redirects after a submission, too
- */
-function pageHeaders(formTargets: readonly string[] = []): Record<string, string> {
+  const render = (template: string, view: View): string => {
+    const text = templates[template];
+    if (text === undefined) throw new Error(`There is no page template '${template}'.`);
+    return mustache.render(text, { ...view, brand: { name: name(), logo }, style }, templates);
+  };
+
+  /** What a browser may do with a page of ours: show it and send its forms, to us and to `formTargets`. */
+  const headers = (formTargets: readonly string[] = []): Record<string, string> => {
+    const targets = ["'self'", ...formTargets].join(' ');
+    return {
+      'content-security-policy': `default-src 'none'; style-src ${styleHash}; img-src data:; form-action ${targets}; base-uri 'none'; object-src 'none'; frame-ancestors 'none'`,
+      'x-frame-options': 'DENY',
+      'cross-origin-opener-policy': 'same-origin',
+    };
+  };
+
   return {
-    'content-security-policy': policy(formTargets),
-    'x-frame-options': 'DENY',
-    'cross-origin-opener-policy': 'same-origin',
+    send: (reply, template, view, formTargets) =>
+      reply.headers(headers(formTargets)).type(HTML).send(render(template, view)),
+
+    renderError(error, requestId) {
+      const { message, statusCode, details } = error;
+      const view = { title: titleOf(error), message, statusCode, details, requestId };
+      const body = render('error', view);
+      return { type: HTML, body, headers: headers() };
+    },
   };
 }
 
-/** Answers with a page. */
-export function sendPage(reply: FastifyReply, html: string, formTargets?: readonly string[]): FastifyReply {
-  return reply.headers(pageHeaders(formTargets)).type(HTML).send(html);
+/** What an error is to whoever meets it; what it is exactly stands below. */
+function titleOf({ statusCode }: AppError): string {
+  return statusCode < 500 ? 'This did not work' : 'Something went wrong here';
 }
 
 /** Whether a request comes from a browser that wants to show something. */
@@ -59,11 +81,4 @@ export function wantsPage(accept: string | undefined): boolean {
 /** Whether a request is a form that a page has sent. */
 export function isForm({ headers }: Pick<FastifyRequest, 'headers'>): boolean {
   return headers['content-type']?.startsWith('application/x-www-form-urlencoded') === true;
-}
-
-/** An error as a page. */
-export function renderErrorPage(error: AppError, requestId: string): Rendered {
-  const { message, statusCode, details } = error;
-  const body = renderPage('error', { title: message, statusCode, details, requestId });
-  return { type: HTML, body, headers: pageHeaders() };
 }

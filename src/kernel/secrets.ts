@@ -35,6 +35,11 @@ export function newId(prefix: string, clock: Clock, random: Random): string {
   return prefix + clock.now().toString(16).padStart(12, '0') + random.bytes(10).toString('hex');
 }
 
+/** What every identifier sorts before that was made until `time`, and none that is made after it. */
+export function idsUntil(prefix: string, time: number): string {
+  return prefix + (time + 1).toString(16).padStart(12, '0');
+}
+
 /** SHA-256 as 43 base64url characters: the form in which the store keeps every bearer secret. */
 export function sha256(text: string): string {
   return hash('sha256', text, 'base64url');

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { AppError } from '../kernel/errors.js';
 import { access, type Origin, originOf, type Scope } from '../kernel/http.js';
-import { renderPage, sendPage } from '../kernel/pages.js';
+import type { Pages } from '../kernel/pages.js';
 import { secretsEqual, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import { type Cookies, mountPath } from './cookies.js';
@@ -25,22 +25,23 @@ export interface AccountPluginOptions {
   sessions: SessionService;
   cookies: Cookies;
   changePassword: ChangePassword;
+  pages: Pages;
   audit: Audit;
   issuer(): string;
 }
 
 /** What people who have signed in may do to their own account. */
 export async function accountPlugin(scope: Scope, options: AccountPluginOptions): Promise<void> {
-  const { sessions, cookies, changePassword, audit, issuer } = options;
+  const { sessions, cookies, changePassword, pages, audit, issuer } = options;
   const config = access('public', { page: true });
   const path = () => `${mountPath(issuer())}/account/password`;
 
   scope.get('/account/password', { config }, async (request, reply) =>
-    showForm(reply, await visitorOf(request), []),
+    showForm(reply, await visitorOf(request)),
   );
 
   scope.get('/account/password/done', { config }, (_request, reply) =>
-    sendPage(reply, renderPage('account-password-done', { title: 'Your password is changed' })),
+    pages.send(reply, 'account-password-done', { title: 'Your password is changed' }),
   );
 
   scope.post('/account/password', { config, schema: { body: PasswordBody } }, async (request, reply) => {
@@ -48,7 +49,12 @@ export async function accountPlugin(scope: Scope, options: AccountPluginOptions)
     const visit = await visitorOf(request);
     if (!secretsEqual(form, formOf(visit.token))) throw oidcErrors.login_rejected();
     const origin = originOf(request);
-    if (again !== chosen) return showForm(reply.code(422), visit, ['The two new passwords differ.']);
+    if (again !== chosen) {
+      return showForm(reply.code(422), visit, {
+        isNewWrong: true,
+        problems: ['The two new passwords differ.'],
+      });
+    }
     try {
       if (await changePassword(visit.principal, { current, chosen }, origin)) {
         cookies.session.clear(reply);
@@ -56,13 +62,14 @@ export async function accountPlugin(scope: Scope, options: AccountPluginOptions)
       }
     } catch (error) {
       if (!(error instanceof AppError) || error.statusCode !== 422) throw error;
-      return showForm(reply.code(422), visit, [
-        error.message,
-        ...(error.details ?? []).map(({ message }) => `The new password ${message}.`),
-      ]);
+      const details = (error.details ?? []).map(({ message }) => `The new password ${message}.`);
+      return showForm(reply.code(422), visit, { isNewWrong: true, problems: [error.message, ...details] });
     }
     await audit.record({ event: 'login.failed', subject: visit.principal.id, ip: origin.ip });
-    return showForm(reply.code(401), visit, ['The current password is wrong.']);
+    return showForm(reply.code(401), visit, {
+      isCurrentWrong: true,
+      problems: ['The current password is wrong.'],
+    });
   });
 
   /** @throws sign_in_first */
@@ -76,16 +83,15 @@ export async function accountPlugin(scope: Scope, options: AccountPluginOptions)
   function showForm(
     reply: FastifyReply,
     { principal, token }: Visitor & { token: string },
-    problems: string[],
+    failure: { problems?: string[]; isCurrentWrong?: true; isNewWrong?: true } = {},
   ): FastifyReply {
-    const page = renderPage('account-password', {
+    return pages.send(reply, 'account-password', {
       title: 'Change your password',
       action: path(),
       form: formOf(token),
       handle: principal.handle,
-      problems,
+      ...failure,
     });
-    return sendPage(reply, page);
   }
 }
 

@@ -23,16 +23,14 @@ export async function authenticateClient(
   { authorization, body, ip }: ClientCredentials,
   { directory, attempt }: { directory: Pick<Directory, 'findClient'>; attempt: Attempt },
 ): Promise<Client> {
-  const refuse = () =>
-    oidcErrors.invalid_client({ headers: { 'www-authenticate': 'Basic realm="idp", charset="UTF-8"' } });
   const basic = authorization === undefined ? null : readBasic(authorization);
-  if (authorization !== undefined && !basic) throw refuse();
+  if (authorization !== undefined && !basic) throw invalidClient();
   if (basic && body['client_secret'] !== undefined) {
     throw oidcErrors.invalid_request({
       message: 'The client authenticates in the header and in the body. Use one.',
     });
   }
-  if (basic && (body['client_id'] ?? basic.clientId) !== basic.clientId) throw refuse();
+  if (basic && (body['client_id'] ?? basic.clientId) !== basic.clientId) throw invalidClient();
   const clientId = basic?.clientId ?? body['client_id'];
   const secret = basic?.secret ?? body['client_secret'];
   // The secret is one of ours: 256 random bits.
@@ -47,9 +45,13 @@ export async function authenticateClient(
           isSecretOf(secret, client?.previousSecretHash ?? NOBODY);
     return isRight ? client : null;
   });
-  if (!proven) throw refuse();
+  if (!proven) throw invalidClient();
   return proven;
 }
+
+/** Nobody, or not the one who may: with the challenge that every 401 of a token request bears (RFC 6749 §5.2). */
+export const invalidClient = () =>
+  oidcErrors.invalid_client({ headers: { 'www-authenticate': 'Basic realm="idp", charset="UTF-8"' } });
 
 /** Both halves are form-encoded inside the header (RFC 6749 §2.3.1). */
 function readBasic(authorization: string): { clientId: string; secret: string } | null {

@@ -10,7 +10,6 @@ export interface ConsentService {
 }
 
 export function createConsentService(consents: Consents, clock: Clock): ConsentService {
-  const idOf = (sub: string, clientId: string) => `${sub} ${clientId}`;
   return {
     async covers(sub, clientId, scope) {
       const consent = await consents.findOne({ id: idOf(sub, clientId) });
@@ -31,6 +30,14 @@ export function createConsentService(consents: Consents, clock: Clock): ConsentS
       });
     },
   };
+}
+
+const idOf = (sub: string, clientId: string): string => `${sub} ${clientId}`;
+
+/** Whose consent it is, and to whom. */
+export function partiesOf(consentId: string): { sub: string; clientId: string } {
+  const [sub = '', clientId = ''] = consentId.split(' ');
+  return { sub, clientId };
 }
 
 const namesIn = (scope: string): string[] => scope.split(' ').filter((name) => name !== '');

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { access, originOf, type Scope } from '../kernel/http.js';
-import { renderPage, sendPage } from '../kernel/pages.js';
+import type { Pages } from '../kernel/pages.js';
 import { secretsEqual, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import { withAnswer } from './authorize/redirect-uri.js';
@@ -14,6 +14,7 @@ import type { SessionService, Visitor } from './sessions.js';
 export interface LogoutPluginOptions {
   sessions: SessionService;
   cookies: Cookies;
+  pages: Pages;
   directory: Pick<Directory, 'findClient'>;
   readHint: ReadHint;
   audit: Audit;
@@ -22,9 +23,10 @@ export interface LogoutPluginOptions {
 
 /** Signing out at the wish of an application (OIDC RP-Initiated Logout 1.0) or of the person. */
 export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): Promise<void> {
-  const { sessions, cookies, audit, issuer } = options;
+  const { sessions, cookies, pages, audit, issuer } = options;
   const config = access('public', { page: true });
   const path = () => `${mountPath(issuer())}/logout`;
+  const showDone = (reply: FastifyReply) => pages.send(reply, 'logout-done', { title: 'You are signed out' });
 
   scope.get('/logout', { config, exposeHeadRoute: false }, async (request, reply) => {
     const { searchParams } = new URL(request.url, issuer());
@@ -35,7 +37,7 @@ export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): 
     if (!visitor || token === undefined) return showDone(reply);
     const { handle } = visitor.principal;
     const view = { title: 'Sign out', action: path(), handle, confirmation: confirmationOf(token) };
-    return sendPage(reply, renderPage('logout', view));
+    return pages.send(reply, 'logout', view);
   });
 
   scope.post('/logout', { config, schema: { body: AnyForm } }, async (request, reply) => {
@@ -92,9 +94,6 @@ export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): 
     await audit.record({ event: 'logout', subject: principal.id, ip: originOf(request).ip });
   }
 }
-
-const showDone = (reply: FastifyReply): FastifyReply =>
-  sendPage(reply, renderPage('logout-done', { title: 'You are signed out' }));
 
 /** Known only to pages that this browser was shown in this session. */
 const confirmationOf = (token: string): string => sha256(`logout ${token}`);

@@ -1,4 +1,4 @@
-import { CLAIMS, SCOPES } from './claims.js';
+import { ACR_VALUES, CLAIMS, SCOPES } from './claims.js';
 
 /** How clients with a secret prove it. */
 const CLIENT_SECRET = ['client_secret_basic', 'client_secret_post'] as const;
@@ -19,6 +19,7 @@ export function providerMetadata(issuer: string) {
     grant_types_supported: ['authorization_code', 'refresh_token'],
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: ['EdDSA'],
+    acr_values_supported: [...ACR_VALUES],
     scopes_supported: [...SCOPES],
     claims_supported: [...CLAIMS],
     token_endpoint_auth_methods_supported: [...CLIENT_SECRET, 'none'],

@@ -9,6 +9,8 @@ export interface Principal {
   name?: string;
   /** What was given out under another one is worth nothing any more. */
   epoch?: number;
+  /** When the operator invited it, if that is how it came. */
+  invitedAt?: number;
   updatedAt: number;
 }
 
@@ -40,5 +42,7 @@ export interface Directory {
   ): Promise<Principal | null>;
   /** The active principal of a `sub`, else `null`. */
   findPrincipal(sub: string): Promise<Principal | null>;
+  /** Whether there is no such principal and never will be again. */
+  isGone(sub: string): Promise<boolean>;
   findClient(clientId: string): Promise<Client | null>;
 }

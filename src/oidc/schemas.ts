@@ -1,5 +1,6 @@
 import { option } from '../kernel/options.js';
 import { Type } from '../kernel/type.js';
+import { emailDomainProblem } from './email-domains.js';
 
 /** Seeds that stand in RFC 8037 and in samples: everybody has their private keys. */
 const PUBLISHED_SEEDS = new Set([
@@ -37,6 +38,11 @@ export const oidcOptions = {
   }),
   ed25519SeedPrevious: option(Type.Optional(Type.String()), {
     ...seed('IDP_ED25519_SEED_PREVIOUS', 'Still published, so that tokens it signed go on verifying.'),
+  }),
+  trustedEmailDomains: option(Type.Optional(Type.Array(Type.String())), {
+    env: 'IDP_TRUSTED_EMAIL_DOMAINS',
+    doc: 'Domains, separated by commas, to which you mail your invitations: email_verified is true of who came by one.',
+    check: (domains) => domains?.map(emailDomainProblem).find((problem) => problem !== undefined),
   }),
   basicLogin: option(Type.Enum(['all', 'agents'], { default: 'all' }), {
     env: 'IDP_BASIC_LOGIN',

@@ -4,6 +4,7 @@ import { type AppError, httpErrors } from '../kernel/errors.js';
 import { Gates } from '../kernel/gate.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
 import type { Audit } from './audit.js';
+import type { Expiring } from './purge.js';
 
 /**
  * Counters in the store, so that they hold for every process and survive a restart. Whoever is counted pays first:
@@ -74,8 +75,8 @@ export interface Counters {
   giveBack(payment: Payment): Promise<void>;
   /** Begins anew. */
   clear(counted: Pick<Counted, 'limit' | 'key'>): Promise<void>;
-  /** Removes what counts no more. Answers how many. */
-  purge(now: number): Promise<number>;
+  /** For the purge. */
+  documents: Expiring;
 }
 
 /** A count that ends later than this after its time was made by a clock that ran ahead, and must not bind for long. */
@@ -154,7 +155,7 @@ export function createCounters(store: Store, { clock, audit }: { clock: Clock; a
       await documents.deleteOne({ id: idOf(limit, key) });
     },
 
-    purge: (now) => documents.deleteMany({ expiresAt: { lt: now } }),
+    documents,
   };
 }
 

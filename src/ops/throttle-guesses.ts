@@ -3,6 +3,7 @@ import { addressBlock } from '../kernel/addresses.js';
 import { type Clock, DAY, MINUTE } from '../kernel/clock.js';
 import { Gates } from '../kernel/gate.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
+import type { Expiring } from './purge.js';
 import { type Counted, type Counters, growingDelay } from './throttle-counters.js';
 
 /**
@@ -42,8 +43,8 @@ export interface Guesses {
   attempt<T>(guess: Guess, evaluate: () => Promise<T | null>): Promise<T | null>;
   /** The owner of the account proved to be at this address: by registering, or by a link sent to them. */
   trust(account: string, ip: string): Promise<void>;
-  /** Removes what is known no more. Answers how much. */
-  purge(now: number): Promise<number>;
+  /** For the purge. */
+  sources: Expiring;
 }
 
 /** A source from which an account was signed in to. */
@@ -135,6 +136,6 @@ export function createGuesses(
     },
 
     trust: (account, ip) => trust(sourceId(account, ip)),
-    purge: (now) => sources.deleteMany({ expiresAt: { lt: now } }),
+    sources,
   };
 }

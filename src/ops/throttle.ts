@@ -4,6 +4,7 @@ import type { AppError } from '../kernel/errors.js';
 import { Gates } from '../kernel/gate.js';
 import type { Store } from '../storage/collection.js';
 import type { Audit } from './audit.js';
+import { purgeExpired } from './purge.js';
 import { atMost, createCounters, type Limit } from './throttle-counters.js';
 import { createGuesses, type Guess } from './throttle-guesses.js';
 import { createRequestCount } from './throttle-requests.js';
@@ -35,7 +36,7 @@ export interface Throttle {
   /** The owner of an account proved to be at this address: by registering, or by a link sent to them. */
   trust(account: string, ip: string): Promise<void>;
   /** Removes counters that are over. Answers how many documents. */
-  purge(now: number): Promise<number>;
+  purge(signal: AbortSignal): Promise<number>;
 }
 
 /** `Throttle.attempt` for those who are given its bound per address. */
@@ -65,7 +66,10 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
   const guesses = createGuesses(store, { counters, clock, secret });
   const countRequest = createRequestCount(REQUESTS, clock);
   const operators = new Gates(1, 1024);
-  const purge = async (now: number) => (await counters.purge(now)) + (await guesses.purge(now));
+  const purge = async (signal: AbortSignal) => {
+    const until = { now: clock.now(), signal };
+    return (await purgeExpired(counters.documents, until)) + (await purgeExpired(guesses.sources, until));
+  };
   if (limits === false) return { ...UNBOUND, purge };
 
   /** Volume is no danger on the developer's own machine. */

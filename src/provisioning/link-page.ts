@@ -2,7 +2,7 @@ import formbody from '@fastify/formbody';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { AppError } from '../kernel/errors.js';
 import { access, originOf, type Scope } from '../kernel/http.js';
-import { renderPage, sendPage } from '../kernel/pages.js';
+import { isForm, type Pages } from '../kernel/pages.js';
 import { provisioningErrors } from './errors.js';
 import type { Links } from './links.js';
 import { LinkBody, LinkParameters } from './schemas.js';
@@ -11,13 +11,14 @@ import { principalView } from './views.js';
 
 export interface LinkPageOptions {
   links: Pick<Links, 'look' | 'accept'>;
+  pages: Pages;
   issuer(): string;
 }
 
 const FORM_LIMIT = 16 * 1024;
 
 /** The page behind an invitation or a reset, where a person sets a password. Only the POST uses the link up. */
-export async function linkPagePlugin(scope: Scope, { links, issuer }: LinkPageOptions): Promise<void> {
+export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: LinkPageOptions): Promise<void> {
   await scope.register(formbody, { bodyLimit: FORM_LIMIT });
   /** The path we are reached at, which a proxy may have lengthened. */
   const mount = () => new URL(issuer()).pathname.replace(/\/$/, '');
@@ -25,7 +26,7 @@ export async function linkPagePlugin(scope: Scope, { links, issuer }: LinkPageOp
 
   const showForm = (reply: FastifyReply, token: string, person: PrincipalDocument, problems: string[]) => {
     const isInvitation = person.state === 'invited';
-    const page = renderPage('invite', {
+    return pages.send(reply, 'invite', {
       title: isInvitation ? 'Accept your invitation' : 'Choose a new password',
       isInvitation,
       handle: person.handle,
@@ -33,11 +34,10 @@ export async function linkPagePlugin(scope: Scope, { links, issuer }: LinkPageOp
       action: `${mount()}/invite/${token}`,
       problems,
     });
-    return sendPage(reply, page);
   };
 
   scope.get('/invite/done', { config }, (_request, reply) =>
-    sendPage(reply, renderPage('invite-done', { title: 'Your password is set', issuer: issuer() })),
+    pages.send(reply, 'invite-done', { title: 'Your password is set' }),
   );
 
   scope.get('/invite/:token', { config, schema: { params: LinkParameters } }, async (request, reply) => {
@@ -45,7 +45,7 @@ export async function linkPagePlugin(scope: Scope, { links, issuer }: LinkPageOp
     try {
       return showForm(reply, token, await links.look(token), []);
     } catch (error) {
-      return showDead(reply, error);
+      return showDead(pages, reply, error);
     }
   });
 
@@ -56,16 +56,14 @@ export async function linkPagePlugin(scope: Scope, { links, issuer }: LinkPageOp
       if (isForeign(request, new URL(issuer()).origin)) throw provisioningErrors.foreign_form();
       const { token } = request.params;
       const { password, password_confirm: confirmation } = request.body;
-      const isForm =
-        request.headers['content-type']?.startsWith('application/x-www-form-urlencoded') === true;
       try {
         const principal = await links.accept(token, { password, confirmation }, originOf(request));
-        if (isForm) return reply.redirect(`${mount()}/invite/done`, 303);
+        if (isForm(request)) return reply.redirect(`${mount()}/invite/done`, 303);
         const { sub, handle, kind } = principalView(principal);
         return reply.code(201).send({ sub, handle, kind });
       } catch (error) {
-        if (!isForm || !(error instanceof AppError)) throw error;
-        if (error.statusCode !== 422) return showDead(reply, error);
+        if (!isForm(request) || !(error instanceof AppError)) throw error;
+        if (error.statusCode !== 422) return showDead(pages, reply, error);
         return showForm(reply.code(422), token, await links.look(token), problemsOf(error));
       }
     },
@@ -73,12 +71,9 @@ export async function linkPagePlugin(scope: Scope, { links, issuer }: LinkPageOp
 }
 
 /** What a link that does not work looks like, whatever became of it. Everything else goes its usual way. */
-function showDead(reply: FastifyReply, error: unknown): FastifyReply {
+function showDead(pages: Pages, reply: FastifyReply, error: unknown): FastifyReply {
   if (!(error instanceof AppError) || (error.statusCode !== 404 && error.statusCode !== 410)) throw error;
-  return sendPage(
-    reply.code(error.statusCode),
-    renderPage('invite-dead', { title: 'This link does not work' }),
-  );
+  return pages.send(reply.code(error.statusCode), 'invite-dead', { title: 'This link does not work' });
 }
 
 /** Another site has no business here. What guards the account is the token, which it does not have. */

@@ -6,7 +6,7 @@ import { toTimestamp } from '../kernel/schemas.js';
 import type { Clients } from './clients.js';
 import { provisioningErrors } from './errors.js';
 import { type GuidePluginOptions, guidePlugin } from './guide.js';
-import { linkPagePlugin } from './link-page.js';
+import { type LinkPageOptions, linkPagePlugin } from './link-page.js';
 import type { Links } from './links.js';
 import { type OperatorPluginOptions, operatorPlugin } from './operator.js';
 import type { Principals } from './principals.js';
@@ -27,7 +27,10 @@ import {
 import type { PrincipalDocument } from './store.js';
 import { clientView, principalView } from './views.js';
 
-export interface ProvisioningPluginOptions extends OperatorPluginOptions, GuidePluginOptions {
+export interface ProvisioningPluginOptions
+  extends OperatorPluginOptions,
+    GuidePluginOptions,
+    LinkPageOptions {
   principals: Principals;
   links: Links;
   clients: Clients;

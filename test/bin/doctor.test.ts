@@ -97,10 +97,43 @@ t.test('what works and is unwise is a warning', async (t) => {
     IDP_DATABASE_URI: 'sqlite:idp.db',
     IDP_PUBLIC_URL: 'https://id.example',
     IDP_ED25519_SEED: '5d9c1e8a70f3b264c6e1d8f05a9b3742e7160fca8d35b94c2e6f01a7d8c3b549',
+    IDP_TRUSTED_EMAIL_DOMAINS: 'example.com',
     IDP_PORT: '0',
   });
-  t.same(idp.warnings.toSorted(), ['IDP_ADMIN_TOKEN', 'IDP_DISABLE_SIGNUP', 'IDP_TRUST_PROXY']);
+  t.same(idp.warnings.toSorted(), [
+    'IDP_ADMIN_TOKEN',
+    'IDP_DISABLE_SIGNUP',
+    'IDP_TRUSTED_EMAIL_DOMAINS',
+    'IDP_TRUST_PROXY',
+  ]);
   t.notMatch(idp.text, /5d9c1e8a/);
+});
+
+t.test('the steps of a rotation: what to wait for, and what was taken by half', async (t) => {
+  const [one, two, three] = ['5d9c1e8a70f3b264', 'c6e1d8f05a9b3742', 'e7160fca8d35b94c'].map((part) =>
+    part.repeat(4),
+  ) as [string, string, string];
+  const examine = (current: string, next?: string, previous?: string) =>
+    doctor(t, IDP, {
+      IDP_PORT: '0',
+      IDP_ED25519_SEED: current,
+      ...(next && { IDP_ED25519_SEED_NEXT: next }),
+      ...(previous && { IDP_ED25519_SEED_PREVIOUS: previous }),
+    });
+  const NEXT = 'IDP_ED25519_SEED_NEXT';
+  const PREVIOUS = 'IDP_ED25519_SEED_PREVIOUS';
+  const ahead = await examine(one, two);
+  t.same([ahead.problems, ahead.warnings], [[], [NEXT]]);
+  t.match(ahead.text, /publish it for ten minutes before it becomes IDP_ED25519_SEED/);
+  const changed = await examine(two, three, one);
+  t.same([changed.problems, changed.warnings], [[], [NEXT, PREVIOUS]]);
+  t.match(changed.text, /Unset it a day after the change/);
+  t.same((await examine(one, one.toUpperCase())).problems, [NEXT]);
+  t.same((await examine(one, undefined, one)).problems, [PREVIOUS]);
+  t.same((await examine(one, two, two)).problems, [NEXT]);
+  const all = await examine(one, one, one);
+  t.same(all.problems, [NEXT, PREVIOUS, NEXT]);
+  t.notMatch(all.text, one);
 });
 
 t.test('stores that a start could not open', async (t) => {

@@ -145,3 +145,26 @@ t.test('what /llms.txt says works, at this very issuer', async (t) => {
   const routes = readFileSync(join(ROOT, 'docs/routes.md'), 'utf8');
   t.ok(listed.length > 5 && listed.every((path) => routes.includes(`\`${path}\``)), 'what it lists is there');
 });
+
+t.test('docs/broker.md shows the configurations that the examples run', async (t) => {
+  const page = readFileSync(join(ROOT, 'docs/broker.md'), 'utf8');
+  for (const file of ['keycloak-broker.json', 'dex-broker.yaml']) {
+    const block = `\`\`\`${file.split('.')[1]}\n${readFileSync(join(ROOT, 'examples', file), 'utf8')}\`\`\``;
+    t.ok(page.includes(block), file);
+  }
+});
+
+t.test('docs/eddsa.md names the versions that are tried', async (t) => {
+  const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
+  const requirements = read('test/relying-parties/python/requirements.txt');
+  const versions = {
+    'go-oidc': /go-oidc\/v3 v(\S+)/.exec(read('test/relying-parties/go/go.mod')),
+    PyJWT: /^PyJWT==(\S+)/m.exec(requirements),
+    Authlib: /^Authlib==(\S+)/m.exec(requirements),
+    Keycloak: /VERSION = '(\S+)'/.exec(read('examples/keycloak-broker.mjs')),
+  };
+  const page = read('docs/eddsa.md');
+  for (const [name, found] of Object.entries(versions)) {
+    t.ok(page.includes(`\n| ${name} | ${found?.[1]} |`), name);
+  }
+});

@@ -7,6 +7,7 @@ import { auditOf, PASSWORD } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { commandLine } from '../kit/command-line.js';
 import { idpApp } from '../kit/idp.js';
+import { REGISTRABLE, UNREGISTRABLE } from '../kit/redirect-uris.js';
 
 /** The commands of idp as an operator types them. */
 
@@ -201,4 +202,26 @@ t.test('what cannot be done is one sentence, what is typed wrong comes with the 
     code: 1,
     err: /^idp cannot use the store that IDP_DATABASE_URI names: .*\n$/,
   });
+});
+
+t.test('[140] the host registers no address that the administrator may not', async (t) => {
+  const { type } = commandLine(t, {
+    NODE_ENV: 'production',
+    IDP_DATABASE_URI: 'sqlite:idp.db',
+    IDP_PUBLIC_URL: 'https://id.example.test',
+  });
+  // Commas part one from the next, and no argument can hold a zero byte.
+  const typable = (uri: string) => !/[,\0]/.test(uri) && uri.trim() === uri;
+  const uris = REGISTRABLE.filter(typable);
+  const made = await type(['client', 'create', uris.join(','), '--json']);
+  t.same(made.json?.redirect_uris, uris, made.err);
+  const wrong = UNREGISTRABLE.filter(typable);
+  const refused = await type(['client', 'create', wrong.join(',')]);
+  t.equal(refused.code, 1);
+  wrong.forEach((uri, index) => {
+    t.match(refused.err, new RegExp(`redirect_uris\\.${index}\\b`), uri.slice(0, 60));
+  });
+  const id = made.json?.client_id;
+  const changed = await type(['client', 'update', id, '--post-logout-uris', wrong.join(',')]);
+  t.match(changed, { code: 1, err: new RegExp(`post_logout_redirect_uris\\.${wrong.length - 1}\\b`) });
 });

@@ -6,7 +6,7 @@ import t, { type Test } from 'tap';
 import { userCollection } from '../../src/auth/store.js';
 import { AppError, renderEnvelope, renderOAuth, toAppError } from '../../src/kernel/errors.js';
 import { access, openScope, type ScopeRules } from '../../src/kernel/http.js';
-import { renderErrorPage } from '../../src/kernel/pages.js';
+import { createPages } from '../../src/kernel/pages.js';
 import { healthPlugin } from '../../src/ops/health.js';
 import { type Store, StoreUnavailable } from '../../src/storage/collection.js';
 import {
@@ -264,7 +264,7 @@ t.test('[12] an error tells nothing of the inside, in each of its renderings', a
   const renderings: ScopeRules['renderError'][] = [
     (error, _request, id) => renderEnvelope(error, id),
     (error) => renderOAuth(error),
-    (error, _request, id) => renderErrorPage(error, id),
+    (error, _request, id) => createPages({ name: () => 'x' }).renderError(error, id),
   ];
   for (const renderError of renderings) {
     const app = fastify();
@@ -310,7 +310,7 @@ t.test('one error, three renderings', async (t) => {
     error_description: 'The <request> is not valid.',
     details: error.details,
   });
-  const page = renderErrorPage(error, 'req_1');
+  const page = createPages({ name: () => 'x' }).renderError(error, 'req_1');
   t.match(page.body, 'The &lt;request&gt; is not valid.');
   t.match(page.body, 'req_1');
   t.notMatch(page.body, '<b>wrong');

@@ -283,7 +283,12 @@ const nextSeed: Cases = {
   ],
 };
 
-export function idpCases(_folder: string): Record<string, Cases> {
+export function idpCases(folder: string): Record<string, Cases> {
+  const file = (name: string, text: string) => {
+    writeFileSync(join(folder, name), text);
+    return join(folder, name);
+  };
+  const logo = file('logo.svg', '<svg xmlns="http://www.w3.org/2000/svg"/>');
   return {
     IDP_DATABASE_URI: store('idp'),
     IDP_PUBLIC_URL: publicUrl,
@@ -305,6 +310,29 @@ export function idpCases(_folder: string): Record<string, Cases> {
         ['1', true],
       ],
       invalid: ['true', 'false', 'yes', ' 1', '1 ', '01', '2', 'toString'],
+    },
+    IDP_TRUSTED_EMAIL_DOMAINS: {
+      valid: [['a.example, B.example', ['a.example', 'B.example']]],
+      invalid: ['a', '@a.example', '*.a.example', 'a.example/b', 'a.example,127.0.0.1', 'a b.example'],
+    },
+    IDP_BRAND_NAME: {
+      valid: [['Ada & Söhne', 'Ada & Söhne']],
+      invalid: ['   ', 'a\nb', 'x'.repeat(61)],
+    },
+    IDP_BRAND_LOGO: {
+      valid: [[logo, logo]],
+      invalid: [
+        join(folder, 'nothing.svg'),
+        file('page.svg', '<html><svg></svg></html>'),
+        file('large.svg', `<svg>${' '.repeat(64 * 1024)}</svg>`),
+      ],
+    },
+    IDP_BRAND_ACCENT: {
+      valid: [
+        ['#1f4fd8', '#1f4fd8'],
+        ['#ABC', '#ABC'],
+      ],
+      invalid: ['1f4fd8', '#1f4fd', 'red', '#1f4fd8;}'],
     },
     IDP_ADMIN_TOKEN: signing,
     IDP_INVITE_TOKEN: signing,

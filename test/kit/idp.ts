@@ -82,12 +82,14 @@ export function idpOptions(folder: string) {
   } as const satisfies CreateIdentityServerOptions;
 }
 
-export interface IdpAppOptions extends Omit<CreateIdentityServerOptions, 'adminToken'> {
+export interface IdpAppOptions extends Omit<CreateIdentityServerOptions, 'adminToken' | 'publicUrl'> {
   clock?: FakeClock;
   random?: CountedRandom;
   folder?: string;
   /** `undefined` for none. */
   adminToken?: string | undefined;
+  /** `undefined` for the address it listens at. */
+  publicUrl?: string | undefined;
 }
 
 /** A whole provider on a store of its own, which closes itself after the test. */

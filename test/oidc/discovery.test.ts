@@ -65,6 +65,7 @@ t.test('[166] discovery promises what there is and nothing else', async (t) => {
     grant_types_supported: ['authorization_code', 'refresh_token'],
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: ['EdDSA'],
+    acr_values_supported: ['0'],
     scopes_supported: ['openid', 'email', 'profile', 'offline_access'],
     claims_supported: [
       ...['iss', 'sub', 'aud', 'exp', 'iat', 'auth_time', 'jti', 'amr', 'acr', 'nonce', 'at_hash', 'sid'],

@@ -1,7 +1,16 @@
 import t, { type Test } from 'tap';
 import type { Agent, Page } from '../kit/agent.js';
 import { auditOf } from '../kit/app.js';
-import { authorizePath, codeIn, idpApp, idpStore, type Parameters, search } from '../kit/idp.js';
+import {
+  authorizePath,
+  codeIn,
+  type IdpApp,
+  idpApp,
+  idpStore,
+  type Parameters,
+  SEED,
+  search,
+} from '../kit/idp.js';
 
 const HOUR = 3600_000;
 const LEFT = 'https://app.example.test/left?from=idp';
@@ -138,4 +147,34 @@ t.test('[138] a wrong hint or a wrong address is an error page, and never a redi
 
   const foreign = await idpApp(t, { ed25519Seed: 'ab34'.repeat(16) });
   t.equal((await foreign.request('GET', `/logout?id_token_hint=${hint}`)).status, 400, 'another provider');
+});
+
+t.test('[170] hints outlive their key for as long as it is published', async (t) => {
+  const { idp, client, browser, hint, signIn } = await signedIn(t);
+  const other = await idp.visit(client);
+  const otherHint = await signIn(other.browser, other.page);
+  const cookieOf = (who: Agent) =>
+    Object.entries(who.cookies())
+      .map((pair) => pair.join('='))
+      .join('; ');
+  await idp.server.stop();
+  const rest = { databaseUri: `sqlite:${idp.file}`, clock: idp.clock, ed25519Seed: 'ab34'.repeat(16) };
+  const rotated = await idpApp(t, { ...rest, ed25519SeedPrevious: SEED });
+  const dropped = await idpApp(t, rest);
+  const silently = (idp: IdpApp, who: Agent, hint: string) => {
+    const path = authorizePath(client, { prompt: 'none', id_token_hint: hint });
+    return idp.request('GET', path, { headers: { cookie: cookieOf(who) } });
+  };
+  const signOut = (idp: IdpApp, hint: string) =>
+    idp.request('POST', '/logout', { form: { id_token_hint: hint, post_logout_redirect_uri: LEFT } });
+
+  t.match((await silently(rotated, browser, hint)).headers['location'], /[?&]code=ac_/);
+  t.match((await silently(dropped, browser, hint)).headers['location'], /error=invalid_request/);
+  t.match(await signOut(dropped, hint), { status: 400, body: { error: 'invalid_request' } });
+  t.match((await silently(rotated, browser, hint)).headers['location'], /[?&]code=ac_/, 'nothing has ended');
+
+  t.match(await signOut(rotated, hint), { status: 303, headers: { location: LEFT } });
+  t.match((await silently(rotated, browser, hint)).headers['location'], /error=login_required/);
+  const still = await silently(rotated, other.browser, otherHint);
+  t.match(still.headers['location'], /[?&]code=ac_/, 'and no other session has ended');
 });

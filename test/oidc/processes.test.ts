@@ -1,4 +1,7 @@
+import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { grantCollection } from '../../src/oidc/store.js';
+import { openStore } from '../../src/storage/open.js';
 import { type Answer, basic, PASSWORD, parseJson } from '../kit/app.js';
 import {
   ADMIN_TOKEN,
@@ -42,7 +45,8 @@ const spread = <T>(urls: string[], count: number, call: (url: string) => Promise
   Promise.all(Array.from({ length: count }, (_, index) => call(urls[index % urls.length] as string)));
 
 async function start(t: Test, more: { databaseUri?: string } = {}) {
-  const options = JSON.stringify({ ...idpOptions(temporaryFolder(t)), logLevel: 'trace', ...more });
+  const folder = temporaryFolder(t);
+  const options = JSON.stringify({ ...idpOptions(folder), logLevel: 'trace', ...more });
   const programs = Array.from({ length: PROCESSES }, () =>
     startProgram(t, compiled('test/kit/idp-server.js'), { args: [options] }),
   );
@@ -53,7 +57,9 @@ async function start(t: Test, more: { databaseUri?: string } = {}) {
   const { body: agent } = await post(`${urls[1]}/v1/agents`, { handle: 'agent@example.test' }, admin);
   const authorization = basic(agent.handle, agent.password);
   const secrets: string[] = [client.secret, agent.password, ADMIN_TOKEN, SEED, PASSWORD];
-  return { programs, urls, client, authorization, secrets };
+  const store = await openStore(more.databaseUri ?? `sqlite:${join(folder, 'idp.db')}`);
+  t.teardown(() => store.close());
+  return { programs, urls, client, authorization, secrets, grants: grantCollection(store) };
 }
 
 async function codeFor(
@@ -70,7 +76,7 @@ async function codeFor(
 /** What only one of many may do, whichever process it asks. */
 async function races(
   t: Test,
-  { urls, client, authorization, secrets }: Awaited<ReturnType<typeof start>>,
+  { urls, client, authorization, secrets, grants }: Awaited<ReturnType<typeof start>>,
 ): Promise<void> {
   const [url] = urls as [string];
   await t.test('[156] redeem one code once, and kill what it bought when it comes again', async (t) => {
@@ -104,6 +110,8 @@ async function races(
       t.equal(new Set(answers.map(({ body }) => body.refresh_token)).size, 1);
       t.equal(new Set(answers.map(({ body }) => body.access_token)).size, 1);
       const next = answers[0]?.body;
+      const grant = await grants.findOne({ id: `gr_${body.refresh_token.slice(3, 35)}` });
+      t.match(grant, { revision: 1, accessTokens: { length: 2 } }, 'one of them wrote, the others were told');
       secrets.push(body.refresh_token, next.refresh_token, next.access_token);
       const later = await post(`${url}/token`, refreshing(client, next.refresh_token));
       t.equal(later.status, 200);
@@ -125,10 +133,11 @@ await onMongod((server) => {
 });
 
 t.test('four processes on one file', async (t) => {
-  const { programs, urls, client, authorization, secrets } = await start(t);
+  const started = await start(t);
+  const { programs, urls, client, authorization, secrets } = started;
   const [url] = urls as [string];
 
-  await t.test('race', (t) => races(t, { programs, urls, client, authorization, secrets }));
+  await t.test('race', (t) => races(t, started));
 
   await t.test('[46][119] make one account of one handle', async (t) => {
     const body = { handle: 'same@example.test', password: PASSWORD };

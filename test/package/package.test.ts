@@ -7,7 +7,8 @@ import { promisify } from 'node:util';
 import t from 'tap';
 import { compiled, startCommand, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
-import { loadBetterAuth, oauth4webapi, openidClient, REDIRECT_URIS, type Registration } from './clients.js';
+import { asLibrary, load, recipe, refusalOf, withBasic, withForm } from '../relying-parties/kit.js';
+import { APP, loadBetterAuth, REDIRECT_URI } from './better-auth.js';
 import { createConsumer } from './consumer.js';
 import { standInTheMiddle } from './man-in-the-middle.js';
 
@@ -17,23 +18,12 @@ const consumer = await createConsumer(temporaryFolder(t));
 const run = promisify(execFile);
 const JSON_BODY = { 'content-type': 'application/json' };
 
+/** What clients say of a wrong signature. */
+const REFUSED = /signature verification failed|id_token failed verification against the discovery JWKS/;
+
 interface Tokens {
   accessToken: string;
   refreshToken: string;
-}
-
-/** Why it was refused, with the causes. */
-async function refusalOf(signIn: Promise<unknown>): Promise<string> {
-  const reasons: string[] = [];
-  let error: unknown = await signIn.then(
-    () => new Error('not at all'),
-    (reason) => reason,
-  );
-  while (error instanceof Error) {
-    reasons.push(error.message);
-    error = error.cause;
-  }
-  return reasons.join(': ');
 }
 
 /** Ports that nobody listens at. */
@@ -47,7 +37,7 @@ async function freePorts(count: number): Promise<number[]> {
 
 t.test('the package holds what runs and nothing else', async (t) => {
   const expected =
-    /^(dist\/(package\/[\w/-]+\.js|src\/[\w/.-]+\.d\.ts)|lists\/[\w-]+\.txt|templates\/[\w/.-]+\.(html|css|txt|text|subject)|docs\/[\w-]+\.md|examples\/[\w-]+\.mjs|package\.json|README\.md|LICENSE|CHANGELOG\.md|\.env\.example)$/;
+    /^(dist\/(package\/[\w/-]+\.js|src\/[\w/.-]+\.d\.ts)|lists\/[\w-]+\.txt|templates\/[\w/.-]+\.(html|css|txt|text|subject)|docs\/[\w-]+\.md|examples\/[\w-]+\.(mjs|json|yaml)|package\.json|README\.md|LICENSE|CHANGELOG\.md|\.env\.example)$/;
   t.same(
     consumer.packed.filter((file) => !expected.test(file)),
     [],
@@ -122,7 +112,7 @@ t.test('saas-backend signs a user in, and the session survives a restart', async
   t.equal(await second.terminate(), 0);
 });
 
-t.test('idp signs an agent in at real clients, which refuse a foreign key', async (t) => {
+t.test('idp signs agents and people in at real clients, which refuse a foreign key', async (t) => {
   await consumer.install('better-auth@1.7.25');
   const middle = await standInTheMiddle(t);
   const adminToken = 'the-token-of-the-administrator-of-this-test';
@@ -139,26 +129,40 @@ t.test('idp signs an agent in at real clients, which refuse a foreign key', asyn
     t.equal(answer.status, 201, path);
     return (await answer.json()) as Record<string, string>;
   };
-  const client = await administer('/v1/clients', { name: 'An application', redirect_uris: REDIRECT_URIS });
-  const agent = await administer('/v1/agents', { handle: 'scout@agents.example', name: 'Scout' });
-
-  const registration: Registration = {
-    issuer: middle.url,
-    clientId: client['client_id'] ?? '',
-    clientSecret: client['client_secret'] ?? '',
-    async authorize(url) {
-      const basic = Buffer.from(`${agent['handle']}:${agent['password']}`).toString('base64');
-      const answer = await fetch(url, { headers: { authorization: `Basic ${basic}` }, redirect: 'manual' });
-      t.equal(answer.status, 302);
-      return new URL(answer.headers.get('location') ?? '');
+  const redirect_uris = [`${APP}/callback`, REDIRECT_URI];
+  const client = await administer('/v1/clients', { name: 'An application', redirect_uris });
+  const { client_id: clientId = '', client_secret: clientSecret = '' } = client;
+  const { password = '', ...agent } = await administer('/v1/agents', { handle: 'scout@agents.example' });
+  const login = { handle: 'ada@example.com', password: 'a sentence is fine' };
+  const human = await administer('/v1/accounts', { ...login, kind: 'human' });
+  const people = [
+    {
+      sub: agent['sub'],
+      email: agent['handle'],
+      visit: withBasic({ handle: `${agent['handle']}`, password }),
     },
+    { sub: human['sub'], email: human['handle'], visit: withForm(middle.url, login) },
+  ];
+
+  const betterAuth = await loadBetterAuth(consumer.folder);
+  const env = { ISSUER: middle.url, APP, CLIENT_ID: clientId, CLIENT_SECRET: clientSecret };
+  const library = async (name: string) => asLibrary(await load(t, recipe(name), env));
+  const clients = {
+    'openid-client 6': () => library('openid-client 6'),
+    oauth4webapi: () => library('oauth4webapi'),
+    'better-auth': async () => betterAuth({ issuer: middle.url, clientId, clientSecret }),
   };
-  const clients = { openidClient, oauth4webapi, betterAuth: await loadBetterAuth(consumer.folder) };
-  for (const [name, signIn] of Object.entries(clients)) {
+  for (const [name, start] of Object.entries(clients)) {
     middle.swapsKey = false;
-    t.same(await signIn(registration), { sub: agent['sub'], email: agent['handle'] }, `${name} signs in`);
+    const signIn = await start();
+    for (const { sub, email, visit } of people) {
+      t.match((await signIn(visit)).claims, { sub, email }, `${name} signs ${email} in`);
+    }
     middle.swapsKey = true;
-    t.match(await refusalOf(signIn(registration)), /signature|better-auth refused/, `${name} refuses`);
+    const stranger = await start();
+    for (const { email, visit } of people) {
+      t.match(await refusalOf(stranger(visit)), REFUSED, `${name} refuses ${email}`);
+    }
   }
   t.equal(await idp.terminate(), 0);
 });

@@ -3,8 +3,11 @@ import { sha256 } from '../../src/kernel/secrets.js';
 import { clientCollection } from '../../src/provisioning/store.js';
 import { auditOf } from '../kit/app.js';
 import { idpApp, idpStore } from '../kit/idp.js';
+import { REGISTRABLE, UNREGISTRABLE } from '../kit/redirect-uris.js';
 
 const URI = 'https://app.example.test/cb';
+
+const NO_STRINGS = ['', null, 1, { $ne: '' }];
 
 t.test('[13] a client is told its secret once; a public one has none', async (t) => {
   const idp = await idpApp(t);
@@ -55,86 +58,13 @@ t.test('[13] a client is told its secret once; a public one has none', async (t)
 
 t.test('[140] redirect URIs are https, http to this machine, or a scheme of reverse DNS', async (t) => {
   const idp = await idpApp(t, { env: { NODE_ENV: 'production' } });
-  const accepted = [
-    ...[
-      URI,
-      `${URI}?tenant=1&x=%20`,
-      'https://app.example.test',
-      'https://app.example.test:8443/',
-      'https://xn--bcher-kva.test/',
-    ],
-    ...[
-      'http://127.0.0.1/cb',
-      'http://127.0.0.1:8080/cb',
-      'http://[::1]/cb',
-      'http://localhost:3000/cb',
-      'http://127.0.0.2/',
-    ],
-    ...[
-      'com.example.app:/cb',
-      'com.example.app://cb',
-      'com.example-app.x2:cb',
-      'https://my_app/cb',
-      'https://[2001:db8::1]/cb',
-    ],
-  ];
-  const refused = [
-    ...[
-      '',
-      'cb',
-      '/cb',
-      '//app.example.test/cb',
-      'app.example.test/cb',
-      '*',
-      'https://*.example.test/cb',
-      'https://',
-    ],
-    ...[
-      'javascript:alert(1)',
-      'data:text/html,x',
-      'file:///etc/passwd',
-      'vbscript:x',
-      'about:blank',
-      'blob:https://x.test/1',
-    ],
-    ...[
-      'ftp://example.test/',
-      'ws://example.test/',
-      'myapp:/cb',
-      'mailto:a@example.test',
-      'view-source:https://x.test',
-    ],
-    ...[
-      'http://app.example.test/cb',
-      'http://127.0.0.1.evil.test/cb',
-      'http://localhost.evil.test/',
-      'http://0.0.0.0/',
-    ],
-    ...[
-      `${URI}#`,
-      `${URI}#f`,
-      `${URI} `,
-      ` ${URI}`,
-      `${URI}\n`,
-      `${URI}\0`,
-      'https://app.example.test\\@evil.test/',
-      `${URI}é`,
-    ],
-    ...[
-      'https://user@app.example.test/cb',
-      'https://user:pw@app.example.test/',
-      'https://@app.example.test/',
-      'https://:@x.test/',
-    ],
-    ...['com.example.app://user@host/cb', '.com:/cb', 'com..app:/cb', 'x'.repeat(2049), null, 1, { $ne: '' }],
-  ];
-  for (const uri of accepted) {
+  for (const uri of REGISTRABLE) {
     for (const uris of [uri, [uri]]) {
       const answer = await idp.admin('POST', '/v1/clients', { redirect_uris: uris });
       t.match(answer, { status: 201, body: { redirect_uris: [uri] } }, uri);
     }
   }
-  for (const uri of refused) {
+  for (const uri of [...UNREGISTRABLE, ...NO_STRINGS]) {
     const name = JSON.stringify(uri)?.slice(0, 60);
     const answer = await idp.admin('POST', '/v1/clients', { redirect_uris: [URI, uri] });
     t.match(answer, { status: 400, body: { error: 'invalid_request' } }, name);
@@ -144,7 +74,7 @@ t.test('[140] redirect URIs are https, http to this machine, or a scheme of reve
   const two = { redirect_uris: [URI, 'http://x.test/'], post_logout_redirect_uris: ['*'] };
   const { details } = (await idp.admin('POST', '/v1/clients', two)).body;
   t.match(details, [{ path: 'redirect_uris.1' }, { path: 'post_logout_redirect_uris.0' }]);
-  t.equal(await clientCollection(await idpStore(t, idp)).count(), 2 * accepted.length);
+  t.equal(await clientCollection(await idpStore(t, idp)).count(), 2 * REGISTRABLE.length);
 
   const development = await idpApp(t);
   t.equal(
@@ -197,24 +127,5 @@ t.test('a long list of clients comes in pages, each client once', async (t) => {
   ]) {
     const { status } = await idp.admin('GET', `/v1/clients?${query}`);
     t.equal(status, query.includes('[') ? 200 : 400, query);
-  }
-});
-
-t.test('[140] an address that browsers and parsers read differently cannot be registered', async (t) => {
-  const idp = await idpApp(t);
-  for (const uri of [
-    ...[
-      'https:app.example.test/cb',
-      'https:/app.example.test/cb',
-      'https:///app.example.test/cb',
-      'http:127.0.0.1/cb',
-    ],
-    ...[
-      "https://app.example.test;script-src'x'/cb",
-      'https://app,example.test/cb',
-      'https://app%2eexample.test/cb',
-    ],
-  ]) {
-    t.equal((await idp.admin('POST', '/v1/clients', { redirect_uris: uri })).status, 400, uri);
   }
 });

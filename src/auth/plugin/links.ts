@@ -2,7 +2,7 @@ import formbody from '@fastify/formbody';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { AppError } from '../../kernel/errors.js';
 import { access, originOf, type Scope } from '../../kernel/http.js';
-import { isForm, renderPage, sendPage } from '../../kernel/pages.js';
+import { isForm, type Pages } from '../../kernel/pages.js';
 import { Acknowledgement } from '../../kernel/schemas.js';
 import { EmailBody, LinkQuery, ResetBody, VerifyBody } from '../schemas.js';
 import type { AuthService } from '../service.js';
@@ -10,6 +10,7 @@ import { BODY_LIMIT } from './limits.js';
 
 export interface LinksPluginOptions {
   auth: AuthService;
+  pages: Pages;
   /** Where people go on once a page of ours has done its work. */
   home(): string;
 }
@@ -60,9 +61,9 @@ export async function linksPlugin(scope: Scope, options: LinksPluginOptions): Pr
 
 const PAGE = access('public', { page: true });
 
-async function resetPages(scope: Scope, { auth, home }: LinksPluginOptions): Promise<void> {
+async function resetPages(scope: Scope, { auth, pages, home }: LinksPluginOptions): Promise<void> {
   const showForm = (reply: FastifyReply, form: { token: string; problems?: string[] }) =>
-    sendPage(reply, renderPage('reset-password', { title: 'Choose a new password', ...form }));
+    pages.send(reply, 'reset-password', { title: 'Choose a new password', ...form });
 
   scope.get('/auth/reset-password', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
     showForm(reply, request.query),
@@ -81,7 +82,7 @@ async function resetPages(scope: Scope, { auth, home }: LinksPluginOptions): Pro
         const answer: FastifyReply = reply;
         return showForm(answer.code(error.statusCode), { token: request.body.token, problems });
       }
-      return done(request, reply, 'The password is changed. Sign in with the new one.', home());
+      return done({ pages, home }, request, reply, 'The password is changed. Sign in with the new one.');
     },
   );
 }
@@ -89,9 +90,9 @@ async function resetPages(scope: Scope, { auth, home }: LinksPluginOptions): Pro
 /** A password that is no good: whoever typed it tries another one. */
 const UNFIT = ['VALIDATION_ERROR', 'WEAK_PASSWORD'];
 
-async function verifyPages(scope: Scope, { auth, home }: LinksPluginOptions): Promise<void> {
+async function verifyPages(scope: Scope, { auth, pages, home }: LinksPluginOptions): Promise<void> {
   scope.get('/auth/verify-email', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
-    sendPage(reply, renderPage('verify-email', { title: 'Confirm your address', ...request.query })),
+    pages.send(reply, 'verify-email', { title: 'Confirm your address', ...request.query }),
   );
 
   scope.post(
@@ -99,14 +100,19 @@ async function verifyPages(scope: Scope, { auth, home }: LinksPluginOptions): Pr
     { config: PAGE, bodyLimit: BODY_LIMIT, schema: { body: VerifyBody, response: { 200: Acknowledgement } } },
     async (request, reply) => {
       await auth.verifyEmail(request.body.token, originOf(request));
-      return done(request, reply, 'The address is confirmed.', home());
+      return done({ pages, home }, request, reply, 'The address is confirmed.');
     },
   );
 }
 
 /** Says so, in the language of whoever asked. */
-function done(request: FastifyRequest, reply: FastifyReply, message: string, home: string): FastifyReply {
+function done(
+  { pages, home }: Pick<LinksPluginOptions, 'pages' | 'home'>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  message: string,
+): FastifyReply {
   return isForm(request)
-    ? sendPage(reply, renderPage('done', { title: message, home }))
+    ? pages.send(reply, 'done', { title: message, home: home() })
     : reply.send({ success: true, message });
 }

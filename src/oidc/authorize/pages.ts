@@ -1,5 +1,5 @@
 import type { FastifyReply } from 'fastify';
-import { renderPage, sendPage } from '../../kernel/pages.js';
+import type { Pages } from '../../kernel/pages.js';
 import { mountPath } from '../cookies.js';
 import type { Visitor } from '../sessions.js';
 import { formTarget } from './redirect-uri.js';
@@ -7,12 +7,13 @@ import type { AuthorizationRequest } from './request.js';
 
 /** The form names who asks, where it returns to and what it learns: typing the password there is the consent. */
 export function showSignIn(
+  pages: Pages,
   reply: FastifyReply,
   request: AuthorizationRequest,
   issuer: string,
-  form: { token: string; handle: string; failed?: boolean },
+  form: { token: string; handle: string; problems?: string[] },
 ): FastifyReply {
-  return show(reply, 'sign-in', request, {
+  return show(pages, reply, 'sign-in', request, {
     title: 'Sign in',
     action: `${mountPath(issuer)}/authorize/login`,
     ...form,
@@ -21,6 +22,7 @@ export function showSignIn(
 
 /** Asks somebody who is signed in already. */
 export function showConsent(
+  pages: Pages,
   reply: FastifyReply,
   request: AuthorizationRequest,
   issuer: string,
@@ -28,7 +30,7 @@ export function showConsent(
 ): FastifyReply {
   const { prompt, ...others } = request.parameters;
   const mount = mountPath(issuer);
-  return show(reply, 'consent', request, {
+  return show(pages, reply, 'consent', request, {
     title: 'Allow access',
     action: `${mount}/authorize/consent`,
     otherAccount: `${mount}/authorize?${new URLSearchParams({ ...others, prompt: 'login' })}`,
@@ -38,6 +40,7 @@ export function showConsent(
 }
 
 function show(
+  pages: Pages,
   reply: FastifyReply,
   name: string,
   { client, redirectUri, scope }: AuthorizationRequest,
@@ -47,14 +50,14 @@ function show(
   const returnsTo = new URL(redirectUri).host || target;
   const granted = scope.split(' ');
   const learns = LEARNED.filter(([known]) => granted.includes(known)).map(([, sentence]) => sentence);
-  const page = renderPage(name, { clientName: client.name || returnsTo, returnsTo, learns, ...view });
+  const filled = { clientName: client.name || returnsTo, returnsTo, learns, ...view };
   // Browsers check every redirect that follows a submission, so the application's own ones count, too.
-  return sendPage(reply, page, ['https:', target]);
+  return pages.send(reply, name, filled, ['https:', target]);
 }
 
 const LEARNED = [
-  ['openid', 'who you are: an identifier that tells nothing else'],
-  ['profile', 'your name and handle'],
+  ['openid', 'an identifier of yours, so that it knows you again'],
+  ['profile', 'your name and user name'],
   ['email', 'your e-mail address'],
-  ['offline_access', 'all of this later, too, without asking you again'],
+  ['offline_access', 'all of this later, too, when you are away'],
 ] as const;

@@ -3,6 +3,7 @@ import { parseBasic } from '../../kernel/authorization.js';
 import { isBrowser } from '../../kernel/browser.js';
 import type { Clock } from '../../kernel/clock.js';
 import { access, originOf, type Scope } from '../../kernel/http.js';
+import type { Pages } from '../../kernel/pages.js';
 import type { Audit } from '../../ops/audit.js';
 import type { ConsentService } from '../consents.js';
 import { type Cookies, mountPath } from '../cookies.js';
@@ -21,6 +22,7 @@ export interface AuthorizePluginOptions {
   sessions: SessionService;
   consents: ConsentService;
   cookies: Cookies;
+  pages: Pages;
   audit: Audit;
   issuer(): string;
   clock: Clock;
@@ -33,7 +35,8 @@ const MOST_ADDRESS = 8 * 1024;
 
 /** The authorization endpoint: agents authenticate in the request itself, people in a form, once for all applications. */
 export async function authorizePlugin(scope: Scope, options: AuthorizePluginOptions): Promise<void> {
-  const { authorization, directory, sessions, consents, cookies, audit, issuer, humansUseBasic } = options;
+  const { authorization, directory, sessions, consents, cookies, pages, audit, issuer, humansUseBasic } =
+    options;
   const config = access('public', { page: true });
 
   scope.addHook('onRequest', (_request, reply, done) => {
@@ -70,7 +73,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     // An agent fails here exactly as a wrong password does: no stolen credential of one opens a browser.
     const principal = await signIn(request, { username: handle, password }, ({ kind }) => kind === 'human');
     if (!principal)
-      return showSignIn(reply.code(401), judged.request, issuer(), { token, handle, failed: true });
+      return showSignIn(pages, reply.code(401), judged.request, issuer(), { token, handle, problems: WRONG });
     const violation = authorization.objection(judged.request, principal);
     if (violation) return reply.redirect(authorization.refuse({ ...judged.request, violation }), 303);
     const [{ token: cookie, session }] = await Promise.all([
@@ -84,13 +87,11 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
 
   scope.post('/authorize/consent', { config, schema: { body: ConsentBody } }, async (request, reply) => {
     const { interaction: token, decision } = request.body;
-    const { judged, parameters, sid } = await resume(request, token);
+    const { judged, sid } = await resume(request, token);
     if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 303);
     const visitor = await sessions.find(cookies.session.of(request));
     // Whoever was asked has signed out meanwhile, or is somebody else by now: from the beginning.
-    if (!visitor || visitor.session.id !== sid) {
-      return reply.redirect(`${mountPath(issuer())}/authorize?${new URLSearchParams(parameters)}`, 303);
-    }
+    if (!visitor || visitor.session.id !== sid) return answerBrowser(judged.request, request, reply);
     if (decision === 'deny') {
       return reply.redirect(authorization.refuse({ ...judged.request, violation: DENIED }), 303);
     }
@@ -105,15 +106,17 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     reply: FastifyReply,
   ): Promise<FastifyReply> {
     const visitor = await sessions.find(cookies.session.of(request));
+    const redirection = request.method === 'POST' ? 303 : 302;
     const needed = await neededInteraction(judged, visitor, {
       now: options.clock.now(),
       hasConsent: ({ principal }) => consents.covers(principal.id, judged.client.id, judged.scope),
     });
-    if (visitor && !needed) return reply.redirect(await approveVisitor(judged, visitor, request), 302);
+    if (visitor && !needed)
+      return reply.redirect(await approveVisitor(judged, visitor, request), redirection);
     const page = needed ?? 'login';
     if (promptsOf(judged).includes('none')) {
       const violation = FORBIDDEN_PAGES[page];
-      return reply.redirect(authorization.refuse({ ...judged, violation }), 302);
+      return reply.redirect(authorization.refuse({ ...judged, violation }), redirection);
     }
     return showPage(page, judged, visitor, request, reply);
   }
@@ -129,8 +132,11 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const begun = await authorization.beginInteraction(judged, cookies.form.of(request), sid);
     cookies.form.set(reply, begun.cookie);
     const { token } = begun;
-    if (page === 'consent' && visitor) return showConsent(reply, judged, issuer(), { token, visitor });
-    return showSignIn(reply, judged, issuer(), { token, handle: judged.parameters['login_hint'] ?? '' });
+    if (page === 'consent' && visitor) return showConsent(pages, reply, judged, issuer(), { token, visitor });
+    return showSignIn(pages, reply, judged, issuer(), {
+      token,
+      handle: judged.parameters['login_hint'] ?? '',
+    });
   }
 
   /** What a form was shown for, if it was shown to this browser. @throws login_rejected, invalid_request */
@@ -186,6 +192,8 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     });
   }
 }
+
+const WRONG = ['The user name or the password is wrong.'];
 
 const DENIED = { error: 'access_denied', description: 'The person has not allowed it.' };
 

@@ -18,13 +18,17 @@ export function matchesRedirectUri({ redirectUris, secretHash }: Client, uri: st
 /** The redirect URI with an answer in its query (RFC 6749 §4.1.2); what it holds already stays. */
 export function withAnswer(redirectUri: string, answer: Record<string, string | undefined>): string {
   const pairs = Object.entries(answer).flatMap(([name, value]) =>
-    value === undefined ? [] : [`${name}=${encodeURIComponent(value)}`],
+    // JSON may hold half a character, which no address can.
+    value === undefined ? [] : [`${name}=${encodeURIComponent(value.toWellFormed())}`],
   );
   return `${redirectUri}${redirectUri.includes('?') ? '&' : '?'}${pairs.join('&')}`;
 }
 
-/** What a browser must be allowed to be redirected to after the form: the origin, or the scheme of an application. */
+/**
+ * What a browser must be allowed to be redirected to after the form: the origin, or the scheme of an application.
+ * Content Security Policy cannot name an IPv6 address (CSP3 §2.3.1), so there it is the scheme, too.
+ */
 export function formTarget(redirectUri: string): string {
-  const { origin, protocol } = new URL(redirectUri);
-  return origin === 'null' ? protocol : origin;
+  const { origin, protocol, hostname } = new URL(redirectUri);
+  return origin === 'null' || hostname.startsWith('[') ? protocol : origin;
 }

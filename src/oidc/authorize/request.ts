@@ -84,7 +84,7 @@ const KNOWN = [
 
 export const isParameter = (name: string): boolean => KNOWN.includes(name);
 
-/** @throws invalid_request when a parameter comes twice (RFC 6749 §3.1) */
+/** What came with a value; the rest counts as omitted. @throws invalid_request when a parameter comes twice (RFC 6749 §3.1) */
 export function readParameters(search: URLSearchParams): Parameters {
   const seen = new Set<string>();
   const repeated = [...search.keys()].find((name) => seen.size === seen.add(name).size);
@@ -92,5 +92,6 @@ export function readParameters(search: URLSearchParams): Parameters {
     const details = [{ path: repeated.slice(0, 100), message: 'must not come more than once' }];
     throw oidcErrors.invalid_request({ details });
   }
-  return Object.freeze(Object.fromEntries([...search].filter(([name]) => isParameter(name))));
+  const given = [...search].filter(([name, value]) => isParameter(name) && value !== '');
+  return Object.freeze(Object.fromEntries(given));
 }

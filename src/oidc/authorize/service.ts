@@ -1,9 +1,11 @@
 import type { Clock } from '../../kernel/clock.js';
 import { newId, newToken, type Random, sha256 } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
+import { ACR_VALUES } from '../claims.js';
 import type { ReadHint } from '../hints.js';
 import type { Directory, Principal } from '../model.js';
 import { GRANT, type Grants, type Interactions, type SessionDocument } from '../store.js';
+import { CODE_LIFE } from '../tokens/lives.js';
 import { withAnswer } from './redirect-uri.js';
 import { type AuthorizationRequest, type Judgement, judgeRequest, type Refusal } from './request.js';
 import type { Parameters, RuleViolation } from './rule.js';
@@ -43,7 +45,6 @@ export interface Approved {
 
 export interface Resumed {
   judged: Judgement;
-  parameters: Parameters;
   sid: string | undefined;
 }
 
@@ -58,7 +59,6 @@ export interface AuthorizationDependencies {
   random: Random;
 }
 
-const CODE_LIFE = 60_000;
 const INTERACTION_LIFE = 15 * 60_000;
 
 const WRONG_KIND: RuleViolation = {
@@ -108,8 +108,8 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         scope,
         ...(nonce && { nonce }),
         ...(challenge && { challenge }),
-        // Whoever asks gets the one class there is: no level of assurance (OIDC Core §2).
-        ...(acrValues && { acr: '0' }),
+        // Whoever asks gets the one class there is.
+        ...(acrValues && { acr: ACR_VALUES[0] }),
         ...(session && { sid: session.id }),
         authTime: session?.authTime ?? now,
         createdAt: now,
@@ -146,7 +146,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       const { parameters, hintedSub, sid } = interaction;
       const judged = await judgeRequest(parameters, deps);
       if ('request' in judged && hintedSub !== undefined) judged.request.hintedSub = hintedSub;
-      return { judged, parameters, sid };
+      return { judged, sid };
     },
   };
 }

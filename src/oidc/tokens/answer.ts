@@ -1,7 +1,6 @@
 import { hash } from 'node:crypto';
 import { toSeconds } from '../../kernel/clock.js';
 import { newId } from '../../kernel/secrets.js';
-import { principalClaims } from '../claims.js';
 import type { Principal } from '../model.js';
 import type { GrantDocument } from '../store.js';
 import type { TokenDependencies } from './dependencies.js';
@@ -28,12 +27,14 @@ export interface Issued {
   nonce: string | undefined;
 }
 
+type AnswerDependencies = Pick<TokenDependencies, 'keys' | 'claimsOf' | 'issuer' | 'clock' | 'random'>;
+
 /** What /token answers (RFC 6749 §5.1, OIDC Core §3.1.3.3). */
 export function tokenAnswer(
   grant: GrantDocument,
   principal: Principal,
   issued: Issued,
-  deps: Pick<TokenDependencies, 'keys' | 'issuer' | 'clock' | 'random'>,
+  deps: AnswerDependencies,
 ): TokenResponse {
   return {
     access_token: issued.accessToken,
@@ -51,12 +52,12 @@ function idToken(
   grant: GrantDocument,
   principal: Principal,
   { accessToken, scope, nonce }: Issued,
-  { keys, issuer, clock, random }: Pick<TokenDependencies, 'keys' | 'issuer' | 'clock' | 'random'>,
+  { keys, claimsOf, issuer, clock, random }: AnswerDependencies,
 ): string {
   const now = toSeconds(clock.now());
   return keys.sign({
     // What a principal chose comes first, so that nothing of it can stand in for a claim of the protocol.
-    ...principalClaims(principal, scope),
+    ...claimsOf(principal, scope),
     iss: issuer(),
     aud: grant.clientId,
     iat: now,

@@ -1,6 +1,7 @@
 import type { Clock } from '../../kernel/clock.js';
 import type { Random } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
+import type { ClaimsOf } from '../claims.js';
 import type { Keys } from '../keys.js';
 import type { Directory } from '../model.js';
 import type { Grants } from '../store.js';
@@ -9,6 +10,7 @@ export interface TokenDependencies {
   grants: Grants;
   directory: Pick<Directory, 'findPrincipal'>;
   keys: Keys;
+  claimsOf: ClaimsOf;
   issuer(): string;
   /** Key the successors of refresh tokens: the first those made here, all of them those that are recognized. */
   seeds: readonly [string, ...string[]];

@@ -1,8 +1,14 @@
-import { DAY } from '../../kernel/clock.js';
+import { DAY, MINUTE, SECOND } from '../../kernel/clock.js';
 import type { GrantDocument, IssuedToken } from '../store.js';
 
 /** Seconds that access tokens and id_tokens live. */
 export const TOKEN_LIFE = 3600;
+
+/** Milliseconds in which a code can be redeemed. */
+export const CODE_LIFE = MINUTE;
+
+/** How long a grant lives that bought no refresh token: its code was redeemed in the last moment. */
+export const LONGEST_WITHOUT_REFRESH = CODE_LIFE + TOKEN_LIFE * SECOND;
 
 /** How long a refresh token lives that nobody uses, and its family altogether. */
 const SLIDING = 30 * DAY;
@@ -23,5 +29,10 @@ export function withAccessToken(
   now: number,
 ): IssuedToken[] {
   const alive = accessTokens.filter(({ expiresAt }) => expiresAt > now);
-  return [...alive.slice(1 - MOST_ACCESS_TOKENS), { ...token, expiresAt: now + TOKEN_LIFE * 1000 }];
+  return [...alive.slice(1 - MOST_ACCESS_TOKENS), { ...token, expiresAt: now + TOKEN_LIFE * SECOND }];
+}
+
+/** From when on nothing that was issued from a grant lives, nor its code. */
+export function endOf({ codeExpiresAt, refreshExpiresAt = 0, accessTokens = [] }: GrantDocument): number {
+  return Math.max(codeExpiresAt, refreshExpiresAt, ...accessTokens.map(({ expiresAt }) => expiresAt));
 }

@@ -3,7 +3,7 @@ import { parseBearer } from '../../kernel/authorization.js';
 import { access, originOf, type Scope } from '../../kernel/http.js';
 import { Type } from '../../kernel/type.js';
 import type { Attempt } from '../../ops/throttle.js';
-import { authenticateClient } from '../client-auth.js';
+import { authenticateClient, invalidClient } from '../client-auth.js';
 import { oidcErrors } from '../errors.js';
 import type { Client, Directory } from '../model.js';
 import { IntrospectionAnswer, TokenAnswer } from '../schemas.js';
@@ -32,19 +32,19 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
     '/token',
     { config, bodyLimit: TOKEN_LIMIT, schema: { body: Fields, response: { 200: TokenAnswer } } },
     async (request, reply) => {
-      const client = await clientOf(request, options);
-      const grantType = request.body['grant_type'];
+      const { client, fields } = await readRequest(request, options);
+      const grantType = fields['grant_type'];
       if (!grantType) throw oidcErrors.invalid_request({ message: 'grant_type is missing.' });
       const exchange = EXCHANGES.get(grantType);
       if (!exchange) throw oidcErrors.unsupported_grant_type();
       reply.header('pragma', 'no-cache');
-      return exchange(tokens, client, request.body, originOf(request).ip);
+      return exchange(tokens, client, fields, originOf(request).ip);
     },
   );
 
   scope.post('/revoke', { config, schema: { body: Fields } }, async (request, reply) => {
-    const client = await clientOf(request, options);
-    await tokens.revoke(client, tokenOf(request.body), originOf(request).ip);
+    const { client, fields } = await readRequest(request, options);
+    await tokens.revoke(client, tokenOf(fields), originOf(request).ip);
     return reply.send();
   });
 
@@ -55,13 +55,11 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
     handler: async (request) => {
       const token = bearerOf(request);
       if (token === undefined) {
-        throw oidcErrors.invalid_token({ headers: { 'www-authenticate': 'Bearer realm="idp"' } });
+        throw oidcErrors.invalid_token({ headers: challenge() });
       }
       return tokens.userinfo(token).catch((error: unknown) => {
         throw (error as { code?: unknown }).code === 'invalid_token'
-          ? oidcErrors.invalid_token({
-              headers: { 'www-authenticate': 'Bearer realm="idp", error="invalid_token"' },
-            })
+          ? oidcErrors.invalid_token({ headers: challenge('invalid_token') })
           : error;
       });
     },
@@ -74,10 +72,10 @@ export async function introspectionPlugin(scope: Scope, options: TokensPluginOpt
     '/introspect',
     { config: access('client'), schema: { body: Fields, response: { 200: IntrospectionAnswer } } },
     async (request) => {
-      const client = await clientOf(request, options);
+      const { client, fields } = await readRequest(request, options);
       // Whoever knows its name is a public client, so there is nobody to tell.
-      if (client.secretHash === undefined) throw oidcErrors.invalid_client();
-      return options.tokens.introspect(client, tokenOf(request.body));
+      if (client.secretHash === undefined) throw invalidClient();
+      return options.tokens.introspect(client, tokenOf(fields));
     },
   );
 }
@@ -101,11 +99,18 @@ const EXCHANGES = new Map<string, Exchange>([
   ],
 ]);
 
-/** @throws invalid_client, invalid_request, RATE_LIMITED */
-function clientOf(request: ClientRequest, options: TokensPluginOptions): Promise<Client> {
-  const { body, headers } = request;
+/**
+ * The client, and what it sent with a value; the rest counts as omitted (RFC 6749 §3.2).
+ * @throws invalid_client, invalid_request, RATE_LIMITED
+ */
+async function readRequest(
+  request: ClientRequest,
+  options: TokensPluginOptions,
+): Promise<{ client: Client; fields: Record<string, string> }> {
+  const { authorization } = request.headers;
+  const fields = Object.fromEntries(Object.entries(request.body).filter(([, value]) => value !== ''));
   const { ip } = originOf(request);
-  return authenticateClient({ authorization: headers.authorization, body, ip }, options);
+  return { client: await authenticateClient({ authorization, body: fields, ip }, options), fields };
 }
 
 /** The token that a request is about; `token_type_hint` tells nothing that the token does not. @throws invalid_request */
@@ -114,14 +119,20 @@ function tokenOf({ token }: Record<string, string>): string {
   return token;
 }
 
-/** The access token in the header or in the form (RFC 6750 §2), never in the query. @throws invalid_request when in both */
+/** The access token in the header or in the form (RFC 6750 §2), never in the query. @throws invalid_request when it comes twice */
 function bearerOf({ headers, body }: FastifyRequest): string | undefined {
   const inHeader = parseBearer(headers.authorization);
-  const inForm = (body as { access_token?: unknown } | undefined)?.access_token;
-  if (inHeader !== undefined && inForm !== undefined) {
+  const inForm = (body as { access_token?: unknown } | undefined)?.access_token || undefined;
+  if ((inHeader !== undefined && inForm !== undefined) || Array.isArray(inForm)) {
     throw oidcErrors.invalid_request({
-      message: 'The access token is in the header and in the body. Send it once.',
+      message: 'The access token comes more than once. Send it once, in the header or in the body.',
+      headers: challenge('invalid_request'),
     });
   }
   return inHeader ?? (typeof inForm === 'string' ? inForm : undefined);
+}
+
+/** What a resource answers to whoever may not have it (RFC 6750 §3). */
+function challenge(error?: string): Record<string, string> {
+  return { 'www-authenticate': `Bearer realm="idp"${error === undefined ? '' : `, error="${error}"`}` };
 }

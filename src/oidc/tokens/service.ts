@@ -1,4 +1,3 @@
-import { principalClaims } from '../claims.js';
 import { oidcErrors } from '../errors.js';
 import type { Client } from '../model.js';
 import { findAccess } from './access.js';
@@ -32,7 +31,7 @@ export function createTokenService(deps: TokenDependencies): TokenService {
     async userinfo(accessToken) {
       const access = await findAccess(accessToken, deps);
       if (!access) throw oidcErrors.invalid_token();
-      return principalClaims(access.principal, access.scope);
+      return deps.claimsOf(access.principal, access.scope);
     },
   };
 }

@@ -1,0 +1,86 @@
+/** `npm run fuzz`: every route of a product under requests that begin right and are spoilt. Ends with 1 over any problem. */
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createProgress } from '../bin/progress.js';
+import { type FuzzResult, fuzz } from '../test/kit/fuzz/engine.js';
+import { FUZZ_TARGETS } from '../test/kit/fuzz/targets.js';
+import { readArguments } from './arguments.js';
+
+const help = `Sends every route of a product requests that begin right (real codes, tokens, cookies, forms) and are spoilt in one
+to three ways, through sockets of this machine. No answer may be a failure of ours, tell of the inside, lead
+elsewhere or be another one than the request's, and afterwards somebody must be able to sign in.
+
+Usage
+  npm run fuzz -- [options]
+
+Options
+  --product <names>    ${Object.keys(FUZZ_TARGETS).join(', ')} or both, with a comma between (both)
+  --requests <number>  over all routes, of each product (100000)
+  --seed <number>      decides the requests (1)
+  --clients <number>   at once (32)
+  --json <file>        writes the figures there, too
+  --help`;
+
+const OPTIONS = {
+  product: { type: 'string', default: Object.keys(FUZZ_TARGETS).join(',') },
+  requests: { type: 'string', default: '100000' },
+  seed: { type: 'string', default: '1' },
+  clients: { type: 'string', default: '32' },
+  json: { type: 'string' },
+} as const;
+
+const { values, usageError } = readArguments('fuzz', help, OPTIONS);
+const [requests, seed, clients] = [values.requests, values.seed, values.clients].map(countOf) as [
+  number,
+  number,
+  number,
+];
+const products = values.product.split(',');
+for (const product of products) {
+  if (!Object.hasOwn(FUZZ_TARGETS, product)) usageError(`there is no product '${product}'.`);
+}
+
+// Where there is a folder in memory: what a disk does is nobody's question here.
+const folder = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'fuzz-'));
+process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
+const results: Record<string, FuzzResult> = {};
+for (const product of products) {
+  const progress = createProgress({ name: 'requests', write: (count) => count.toFixed(0) });
+  const target = await (FUZZ_TARGETS[product] as (typeof FUZZ_TARGETS)[string])(folder);
+  const result = await fuzz(target, {
+    requests,
+    seed,
+    clients,
+    progress: (done) => progress.show(done, requests),
+  });
+  progress.end();
+  await target.stop();
+  results[product] = result;
+  tell(product, result);
+}
+if (values.json) writeFileSync(values.json, `${JSON.stringify({ seed, clients, results }, null, 2)}\n`);
+process.exit(Object.values(results).some(({ problems }) => problems.length > 0) ? 1 : 0);
+
+function tell(product: string, result: FuzzResult): void {
+  const { seconds, statuses, longestStall, untouched, unsuccessful, problems } = result;
+  const lines = [
+    `${product}: seed ${seed}, ${result.requests.toLocaleString('en')} requests in ${seconds.toFixed(1)} s, ${Math.round(result.requests / seconds).toLocaleString('en')} a second`,
+    Object.entries(statuses)
+      .map(([status, count]) => `${status}: ${count}`)
+      .join(', '),
+    `the loop stood still for ${longestStall.toFixed(0)} ms at most`,
+    untouched.length > 0 ? `nothing reached ${untouched.join(', ')}` : 'every route was reached',
+    unsuccessful.length > 0 ? `no success at ${unsuccessful.join(', ')}` : 'every route has succeeded, too',
+    `${problems.length} problems`,
+    ...problems.slice(0, 10),
+  ];
+  process.stdout.write(`${lines.join('\n')}\n\n`);
+}
+
+function countOf(text: string): number {
+  const count = Number(text);
+  if (!(Number.isSafeInteger(count) && count > 0)) usageError(`'${text}' is no count.`);
+  return count;
+}

@@ -1,0 +1,185 @@
+// Keycloak between the identity provider and an application that knows RS256 only. `--help` says more.
+import { execFile } from 'node:child_process';
+import { cpSync, existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { parseArgs, promisify } from 'node:util';
+import * as kit from './broker-kit.mjs';
+import { describe, expectRefusal, serveForeignKey, signEverybodyIn } from './broker-sign-in.mjs';
+
+const VERSION = '26.4.7';
+const OLDEST_JAVA = 17;
+const REALM = 'demo';
+
+const HELP = `Starts the identity provider and Keycloak, registers the one with the other as examples/keycloak-broker.json has it,
+signs a person and an agent in at an application of Keycloak's, shows that a foreign key is refused, and ends everything it started.
+
+Usage
+  node examples/keycloak-broker.mjs [--keycloak <folder or zip>] [--stay]
+
+Options
+  --keycloak <folder or zip>  a Keycloak 26 to copy, else Maven fetches ${VERSION} (160 MB, once)
+  --stay                      leaves all of it running until Ctrl-C, for you to try, and leaves the foreign key out
+  --help                      says this
+
+It takes Java ${OLDEST_JAVA} or newer, about a minute, and a gigabyte of memory.`;
+
+const command = promisify(execFile);
+
+const { values: flags } = readArguments();
+if (flags.help) console.log(HELP);
+else await kit.run(example);
+
+function readArguments() {
+  try {
+    return parseArgs({
+      options: { keycloak: { type: 'string' }, stay: { type: 'boolean' }, help: { type: 'boolean' } },
+    });
+  } catch (error) {
+    console.error(`${error.message}\n\n${HELP}`);
+    process.exit(2);
+  }
+}
+
+async function example(house) {
+  await findJava();
+  const home = await kit.step('Keycloak unpacked', () => unpack(house.folder));
+  const port = await kit.freePort();
+  const keycloak = { url: `http://localhost:${port}`, password: kit.newSecret() };
+  const callback = `${keycloak.url}/realms/${REALM}/broker/idp/endpoint`;
+  const provider = await kit.step('Identity provider started', () => kit.startProvider(house, callback));
+  const program = await kit.step(`Keycloak started at ${keycloak.url}`, async () => {
+    const args = [join(home, 'bin/kc.sh'), 'start-dev', '--http-host=127.0.0.1', `--http-port=${port}`];
+    const program = house.start('sh', args, {
+      KC_BOOTSTRAP_ADMIN_USERNAME: 'admin',
+      KC_BOOTSTRAP_ADMIN_PASSWORD: keycloak.password,
+      // It starts in half the time so, and runs slower for ever.
+      JAVA_OPTS_APPEND: '-XX:TieredStopAtLevel=1',
+    });
+    await kit.untilReady(program, `${keycloak.url}/realms/master`);
+    return program;
+  });
+
+  const admin = await signInAsAdmin(keycloak);
+  const application = {
+    issuer: `${keycloak.url}/realms/${REALM}`,
+    clientId: 'app',
+    clientSecret: kit.newSecret(),
+    // Keycloak's own form is skipped.
+    hint: { kc_idp_hint: 'idp' },
+    scope: 'openid email profile',
+    kindIn: ({ kind }) => kind,
+  };
+  await setUp(admin, provider, application);
+  console.log(`${provider.issuer} registered as an OpenID Connect provider of realm ${REALM}`);
+  await signEverybodyIn(application, provider);
+  if (flags.stay) {
+    console.log(`Keycloak's administrator: admin ${keycloak.password}`);
+    await describe(application, provider);
+    return program.closed;
+  }
+
+  const foreign = await serveForeignKey(provider);
+  try {
+    const path = `${REALM}/identity-provider/instances/idp`;
+    const instance = await admin('GET', path);
+    await admin('PUT', path, { ...instance, config: { ...instance.config, jwksUrl: foreign.url } });
+    await expectRefusal(application, provider, program, /token signature validation failed/i);
+  } finally {
+    foreign.close();
+  }
+}
+
+async function findJava() {
+  const java = process.env.JAVA_HOME ? join(process.env.JAVA_HOME, 'bin/java') : 'java';
+  const needed = `Keycloak needs Java ${OLDEST_JAVA} or newer: apt-get install default-jre-headless, or set JAVA_HOME.`;
+  const { stderr } = await command(java, ['-version']).catch(() => {
+    throw new kit.Problem(`There is no ${java}. ${needed}`);
+  });
+  const [, version] = /version "(\d+)/.exec(stderr) ?? [];
+  if (Number(version) < OLDEST_JAVA) throw new kit.Problem(`${java} is Java ${version}. ${needed}`);
+}
+
+/** @returns the folder of a Keycloak that nobody else uses */
+async function unpack(folder) {
+  const given = flags.keycloak === undefined ? await fetchKeycloak(folder) : resolve(flags.keycloak);
+  if (!existsSync(given)) throw new kit.Problem(`There is no ${given}.`);
+  const home = join(folder, 'keycloak');
+  if (statSync(given).isDirectory()) {
+    // Realms and people of its own stay where they are.
+    cpSync(given, home, { recursive: true, filter: (source) => source !== join(given, 'data') });
+  } else {
+    await command('unzip', ['-q', given, '-d', home]).catch(({ message }) => {
+      throw new kit.Problem(`${given} cannot be unpacked: ${message}`);
+    });
+  }
+  // The zip holds one folder, named after the version.
+  const candidates = [home, ...readdirSync(home).map((name) => join(home, name))];
+  const found = candidates.find((candidate) => existsSync(join(candidate, 'bin/kc.sh')));
+  if (!found) throw new kit.Problem(`${given} is no Keycloak: it has no bin/kc.sh.`);
+  return found;
+}
+
+async function fetchKeycloak(folder) {
+  const artifact = `org.keycloak:keycloak-quarkus-dist:${VERSION}:zip`;
+  await command('mvn', [
+    '-q',
+    'dependency:copy',
+    `-Dartifact=${artifact}`,
+    `-DoutputDirectory=${folder}`,
+  ]).catch(({ code, stdout = '' }) => {
+    const reason =
+      code === 'ENOENT' ? 'There is no mvn to fetch Keycloak with' : `Maven cannot fetch it: ${stdout}`;
+    throw new kit.Problem(`${reason}. Install Maven, or name a Keycloak that you have with --keycloak.`);
+  });
+  return join(folder, `keycloak-quarkus-dist-${VERSION}.zip`);
+}
+
+/** @returns what sends a request to the admin REST API, below /admin/realms */
+async function signInAsAdmin({ url, password }) {
+  const answer = await fetch(`${url}/realms/master/protocol/openid-connect/token`, {
+    method: 'POST',
+    body: new URLSearchParams({
+      grant_type: 'password',
+      client_id: 'admin-cli',
+      username: 'admin',
+      password,
+    }),
+  });
+  const { access_token: token, error } = await answer.json();
+  if (!token) throw new Error(`Keycloak does not know its administrator: ${error}`);
+  return async (method, path, body) => {
+    const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
+    const response = await fetch(`${url}/admin/realms/${path}`, {
+      method,
+      headers,
+      body: JSON.stringify(body),
+    });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${method} ${path} answered ${response.status}: ${text}`);
+    return text === '' ? undefined : JSON.parse(text);
+  };
+}
+
+/** What an operator does once. */
+async function setUp(admin, provider, application) {
+  const secrets = {
+    IDP_CLIENT_ID: provider.client.client_id,
+    IDP_CLIENT_SECRET: provider.client.client_secret,
+    APP_SECRET: application.clientSecret,
+  };
+  const realm = readFileSync(new URL('keycloak-broker.json', import.meta.url), 'utf8')
+    .replaceAll('http://localhost:8080', provider.issuer)
+    .replaceAll(/\$\{(\w+)\}/g, (_whole, name) => secrets[name]);
+  await admin('POST', '', JSON.parse(realm));
+
+  // Who has no last name is asked for it with a form otherwise, and agents cannot fill in forms. Attributes that are
+  // not declared, kind among them, are for administrators only.
+  const profile = await admin('GET', `${REALM}/users/profile`);
+  await admin('PUT', `${REALM}/users/profile`, {
+    ...profile,
+    attributes: profile.attributes.map((attribute) =>
+      attribute.name === 'lastName' ? { ...attribute, required: undefined } : attribute,
+    ),
+    unmanagedAttributePolicy: 'ADMIN_EDIT',
+  });
+}

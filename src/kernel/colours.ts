@@ -1,0 +1,58 @@
+/** Colours that stay legible (WCAG 2.2, success criterion 1.4.3). */
+
+/** The least contrast between text and its ground. */
+const LEGIBLE = 4.5;
+
+/** Red, green and blue from 0 to 255. */
+type Rgb = readonly [number, number, number];
+
+/** `#1f4fd8` or `#14d`. */
+export const HEX = /^#(?:[0-9a-f]{3}){1,2}$/i;
+
+/** Black or white, whichever is easier to read on this ground: one of them always is. */
+export function textOn(ground: string): string {
+  return contrast(rgbOf(ground), WHITE) >= LEGIBLE ? '#ffffff' : '#000000';
+}
+
+/** The colour itself where it is legible on this ground, and else the nearest of its shades that is. */
+export function legibleOn(ground: string, colour: string): string {
+  const behind = rgbOf(ground);
+  const towards = textOn(ground) === '#ffffff' ? WHITE : BLACK;
+  const shades = Array.from({ length: STEPS + 1 }, (_, step) => mix(rgbOf(colour), towards, step / STEPS));
+  return hexOf(shades.find((shade) => contrast(behind, shade) >= LEGIBLE) ?? towards);
+}
+
+const STEPS = 50;
+const BLACK: Rgb = [0, 0, 0];
+const WHITE: Rgb = [255, 255, 255];
+
+function rgbOf(hex: string): Rgb {
+  const digits = hex.slice(1);
+  const long = digits.length === 3 ? digits.replace(/./g, '$&$&') : digits;
+  const [red = 0, green = 0, blue = 0] = long.match(/../g)?.map((pair) => Number.parseInt(pair, 16)) ?? [];
+  return [red, green, blue];
+}
+
+function hexOf(rgb: Rgb): string {
+  return `#${rgb.map((value) => value.toString(16).padStart(2, '0')).join('')}`;
+}
+
+function mix([red, green, blue]: Rgb, [r, g, b]: Rgb, share: number): Rgb {
+  const between = (from: number, to: number) => Math.round(from + (to - from) * share);
+  return [between(red, r), between(green, g), between(blue, b)];
+}
+
+/** From 1 to 21. */
+function contrast(one: Rgb, other: Rgb): number {
+  const [dark = 0, light = 0] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+  return (light + 0.05) / (dark + 0.05);
+}
+
+function luminance([red, green, blue]: Rgb): number {
+  return 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue);
+}
+
+function linear(value: number): number {
+  const share = value / 255;
+  return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+}

@@ -1,0 +1,35 @@
+import { domainToASCII, domainToUnicode } from 'node:url';
+
+/**
+ * Domains whose addresses the operator has invited by mail, so that whoever came by an invitation has proved to read
+ * it. A domain is meant alone, without those below it.
+ */
+
+/** Says what is wrong with a domain of the configuration, or `undefined`. */
+export function emailDomainProblem(domain: string): string | undefined {
+  const form = canonical(domain);
+  const ascii = domainToASCII(form);
+  const isWhole = form === ascii || form === domainToUnicode(ascii);
+  return isWhole && LABELS.test(ascii)
+    ? undefined
+    : `must list domains like example.com: ${JSON.stringify(domain)} is none.`;
+}
+
+/**
+ * Whether an address is in one of these domains. A domain with letters beyond ASCII has two spellings, and what is
+ * neither of them is another domain, however much a resolver would make of it.
+ */
+export function createDomainCheck(domains: readonly string[]): (address: string) => boolean {
+  const spellings = new Set(
+    domains
+      .map(canonical)
+      .flatMap((domain) => [domainToASCII(domain), domainToUnicode(domainToASCII(domain))]),
+  );
+  return (address) => spellings.has(address.slice(address.lastIndexOf('@') + 1));
+}
+
+/** As handles are stored. */
+const canonical = (domain: string): string => domain.toLowerCase().normalize('NFC');
+
+/** Two labels or more, none of them empty; the last is no number, or it would be an address of a machine. */
+const LABELS = /^([a-z\d]([a-z\d-]*[a-z\d])?\.)+[a-z]([a-z\d-]*[a-z\d])?$/;

@@ -1,0 +1,30 @@
+import { MINUTE } from '../kernel/clock.js';
+import type { Collection } from '../storage/collection.js';
+
+/** Documents that end at a time of their own. */
+export type Expiring = Pick<Collection<{ id: string; expiresAt: number }>, 'page' | 'deleteMany'>;
+
+/** Clocks of processes differ: nothing goes that another one may still take for alive. */
+export const MARGIN = 5 * MINUTE;
+
+/** Documents that are removed in one step. */
+const BATCH = 200;
+
+/** Documents that are removed in one round, so that a backlog does not take the processor for long. */
+const ROUND = 100_000;
+
+/** Removes what has been over for five minutes, in small steps, until nothing is left or `signal` ends it. */
+export async function purgeExpired(
+  documents: Expiring,
+  { now, signal }: { now: number; signal: AbortSignal },
+): Promise<number> {
+  const expiresAt = { lte: now - MARGIN };
+  let removed = 0;
+  while (removed < ROUND && !signal.aborted) {
+    const { items } = await documents.page({ where: { expiresAt }, sort: 'expiresAt', limit: BATCH });
+    if (items.length === 0) break;
+    // Asked again, because what was prolonged since it was read lives on.
+    removed += await documents.deleteMany({ id: { in: items.map(({ id }) => id) }, expiresAt });
+  }
+  return removed;
+}

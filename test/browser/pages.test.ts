@@ -1,0 +1,110 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import axe, { type AxeResults } from 'axe-core';
+import type { Page } from 'playwright-core';
+import t, { type Test } from 'tap';
+import { onChromium } from '../kit/chromium.js';
+import { planTour } from './tour.js';
+
+/** Every page as people meet it: small and large, light and dark, by keyboard and by ear. */
+
+/** A folder for a picture of each page in each look, for eyes. */
+const { SCREENSHOTS } = process.env;
+
+const VISIBLE = { runOnly: ['color-contrast', 'link-in-text-block', 'scrollable-region-focusable'] };
+
+/** Every rule at both widths and in both schemes; in the other combinations, the rules that a look can break. */
+const LOOKS = [
+  { width: 1280, colorScheme: 'light', rules: {} },
+  { width: 320, colorScheme: 'dark', rules: {} },
+  { width: 320, colorScheme: 'light', rules: VISIBLE },
+  { width: 1280, colorScheme: 'dark', rules: VISIBLE },
+] as const;
+
+/** What the fields of a page tell those who fill them in for people. */
+const AUTOCOMPLETE: Record<string, string> = {
+  current: 'current-password',
+  confirm: 'new-password',
+  password: 'current-password new-password',
+};
+
+await onChromium((browser) => {
+  t.test('every page is accessible, in every look', async (t) => {
+    // What is tested is not our policy here, and the test's own script must run.
+    const context = await browser.newContext({ bypassCSP: true, reducedMotion: 'reduce' });
+    t.teardown(() => context.close());
+    const page = await context.newPage();
+    for (const { name, status, go } of await planTour(t)) {
+      await t.test(name, async (t) => {
+        await page.setViewportSize({ width: 1280, height: 800 });
+        const response = await go(page);
+        t.equal(response?.status(), status);
+        t.equal(await page.locator('html').getAttribute('lang'), 'en');
+        await checkFields(t, page);
+        await checkKeyboard(t, page);
+        await page.evaluate(axe.source);
+        for (const { width, colorScheme, rules } of LOOKS) {
+          await page.setViewportSize({ width, height: 800 });
+          await page.emulateMedia({ colorScheme });
+          const look = `${width} px, ${colorScheme}`;
+          t.same(await violations(page, rules), [], look);
+          const overflow = 'document.documentElement.scrollWidth - document.documentElement.clientWidth';
+          t.equal(await page.evaluate(overflow), 0, `nothing sticks out at ${look}`);
+          if (SCREENSHOTS) await picture(page, SCREENSHOTS, `${name}-${width}-${colorScheme}`);
+        }
+        t.same(await page.evaluate(MOVING), [], 'nothing moves for those who do not want it');
+      });
+    }
+  });
+});
+
+async function violations(page: Page, rules: object): Promise<string[]> {
+  const results: AxeResults = await page.evaluate(`axe.run(${JSON.stringify(rules)})`);
+  return results.violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html}`));
+}
+
+async function checkFields(t: Test, page: Page): Promise<void> {
+  for (const field of await page.locator('input[type=password]').all()) {
+    const [id, autocomplete] = [await field.getAttribute('id'), await field.getAttribute('autocomplete')];
+    t.ok(autocomplete && AUTOCOMPLETE[id ?? '']?.split(' ').includes(autocomplete), `${id}: ${autocomplete}`);
+  }
+  const alert = page.getByRole('alert');
+  if ((await alert.count()) === 0) return;
+  const id = await alert.getAttribute('id');
+  const field = page.locator(':focus');
+  t.equal(await field.getAttribute('aria-invalid'), 'true', 'who has made a mistake is where it was made');
+  t.ok(
+    (await field.getAttribute('aria-describedby'))?.split(' ').includes(id ?? ''),
+    'and hears what it was',
+  );
+  t.match(await page.title(), /^Error: /);
+}
+
+const REACHABLE = 'a[href], button, input:not([type=hidden], [hidden]), [tabindex="0"]';
+const MOVING = `[...document.querySelectorAll('*')].filter((element) => {
+  const { transitionDuration, animationName } = getComputedStyle(element);
+  return transitionDuration !== '0s' || animationName !== 'none';
+}).map(({ tagName }) => tagName)`;
+
+/** The tabulator reaches whatever can be operated, and shows where it is. */
+async function checkKeyboard(t: Test, page: Page): Promise<void> {
+  const reachable = await page.locator(REACHABLE).evaluateAll((elements) => elements.length);
+  const reached = new Set<number>();
+  for (let count = 0; count <= reachable + 1; count++) {
+    const { index, outline } = await page.evaluate<{ index: number; outline: string }>(`({
+      index: [...document.querySelectorAll('${REACHABLE}')].indexOf(document.activeElement),
+      outline: getComputedStyle(document.activeElement).outlineStyle,
+    })`);
+    if (index >= 0) {
+      reached.add(index);
+      t.equal(outline, 'solid', 'the focus is seen');
+    }
+    await page.keyboard.press('Tab');
+  }
+  t.equal(reached.size, reachable, 'the tabulator reaches everything');
+}
+
+async function picture(page: Page, folder: string, name: string): Promise<void> {
+  mkdirSync(folder, { recursive: true });
+  await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true });
+}

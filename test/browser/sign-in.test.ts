@@ -1,0 +1,273 @@
+import type { ServerResponse } from 'node:http';
+import type { Browser, Page } from 'playwright-core';
+import t, { type Test } from 'tap';
+import { basic, PASSWORD } from '../kit/app.js';
+import { onChromium } from '../kit/chromium.js';
+import { claimsOf, codeIn, type IdpApp, idpApp } from '../kit/idp.js';
+import {
+  authorizeUrl,
+  fillSignIn,
+  type Listening,
+  reachableIdp,
+  refusalsOf,
+  selfSigned,
+  serveElsewhere,
+} from './kit.js';
+
+/** What people do, in a real browser that enforces our policy, from the application and back to it. */
+
+const STATE = 'a&b c';
+
+await onChromium((browser) => {
+  const tls = selfSigned();
+
+  t.test('[150] the form leads to every kind of application, with scripts and without', async (t) => {
+    const other = await serveElsewhere(t, (_request, response) => response.end('elsewhere'), { tls });
+    const web = await serveElsewhere(t, (_request, response) => goOn(response, `${other.url}/home`), { tls });
+    const [loopback, loopback6] = await Promise.all([
+      serveElsewhere(t, (_request, response) => response.end('a program of this machine')),
+      serveElsewhere(t, (_request, response) => response.end('a program of this machine'), { host: '::1' }),
+    ]);
+    const targets: Record<string, [base: string, end: string]> = {
+      'https, which goes on to another origin': [web.url, `${other.url}/home`],
+      'http on this machine': [loopback.url, `${loopback.url}/cb`],
+      'http on this machine by IPv6': [loopback6.url, `${loopback6.url}/cb`],
+      'a scheme of its own': ['com.example.app:', 'com.example.app:/cb'],
+    };
+    for (const [js, provider] of [
+      [false, await secureIdp(t, tls)],
+      [true, await reachableIdp(t)],
+    ] as const) {
+      const { idp, origin } = provider;
+      // Scripts change nothing for the policy, so two kinds tell.
+      const kinds = Object.entries(targets).filter((_, index) => !js || index % 3 === 0);
+      for (const [kind, [base, end]] of kinds) {
+        await t.test(`${kind}, ${js ? 'with' : 'without'} scripts`, async (t) => {
+          const { page, refusals } = await open(t, browser, js);
+          const client = await idp.createClient({ redirect_uris: `${base}/cb`, name: kind });
+          const human = await idp.makeHuman();
+          const url = authorizeUrl(origin, client, { scope: 'openid email' });
+
+          await page.goto(url);
+          await fillSignIn(page, human.handle);
+          await expectAnswer(t, idp, client, await arrival(page, `${base}/cb`, end, submit));
+
+          t.same(refusals, []);
+          // Chromium does not reliably let a second answer start a program.
+          if (!end.startsWith('http')) return;
+          await page.goto(`${url}&prompt=consent`);
+          t.match(await page.locator('main').innerText(), /your e-mail address/);
+          const allow = () => page.getByRole('button', { name: 'Allow', exact: true }).click();
+          await expectAnswer(t, idp, client, await arrival(page, `${base}/cb`, end, allow));
+          t.same(refusals, []);
+        });
+      }
+    }
+  });
+
+  t.test('a wrong password is said where the person is, who tries again', async (t) => {
+    const { idp, origin } = await reachableIdp(t);
+    const app = await serveElsewhere(t, (_request, response) => response.end('arrived'));
+    const client = await idp.createClient({ redirect_uris: `${app.url}/cb` });
+    await idp.makeHuman({ handle: 'ada' });
+    const { page } = await open(t, browser, false);
+    await page.goto(authorizeUrl(origin, client));
+    t.equal(await focused(page), 'handle', 'the first thing to fill in');
+    await fillSignIn(page, 'ada', 'not the password');
+    const [response] = await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
+    t.equal(response?.status(), 401);
+    t.equal(response?.headers()['www-authenticate'], undefined);
+    t.match(await page.title(), /^Error: /);
+    const alert = page.getByRole('alert');
+    t.match(await alert.innerText(), 'wrong');
+    const password = page.getByLabel('Password');
+    t.equal(await focused(page), 'password');
+    t.equal(await password.getAttribute('aria-describedby'), await alert.getAttribute('id'));
+    t.equal(await page.getByLabel('E-mail or user name').inputValue(), 'ada');
+    t.equal(await password.inputValue(), '');
+    await page.keyboard.type(PASSWORD);
+    const arrived = await arrival(page, `${app.url}/cb`, `${app.url}/cb`, () => page.keyboard.press('Enter'));
+    await expectAnswer(t, idp, client, arrived);
+  });
+
+  t.test('whoever has signed in is asked by each application, once, and may decline', async (t) => {
+    const { idp, origin } = await reachableIdp(t);
+    const app = await serveElsewhere(t, (_request, response) => response.end('arrived'));
+    const cb = `${app.url}/cb`;
+    const [first, second] = [
+      await idp.createClient({ redirect_uris: cb }),
+      await idp.createClient({ redirect_uris: cb, name: 'Second' }),
+    ];
+    const human = await idp.makeHuman();
+    const { page } = await open(t, browser, true);
+    await page.goto(authorizeUrl(origin, first));
+    await fillSignIn(page, human.handle);
+    await arrival(page, cb, cb, submit);
+
+    await page.goto(authorizeUrl(origin, second));
+    t.match(await page.locator('main').innerText(), `Signed in as ${human.handle}`);
+    const deny = () => page.getByRole('button', { name: 'Do not allow' }).click();
+    const denied = new URL(await arrival(page, cb, cb, deny)).searchParams;
+    t.equal(denied.get('error'), 'access_denied');
+    t.equal(denied.get('state'), STATE);
+    t.equal(denied.get('iss'), origin);
+
+    const silent = () => page.goto(authorizeUrl(origin, first));
+    await expectAnswer(t, idp, first, await arrival(page, cb, cb, silent));
+    await page.goto(authorizeUrl(origin, first, { prompt: 'login', login_hint: human.handle }));
+    t.equal(await focused(page), 'password', 'the hint has filled in the rest');
+    await page.goto(authorizeUrl(origin, second));
+    await page.getByRole('link', { name: 'Use another account' }).click();
+    await fillSignIn(page, human.handle);
+    await expectAnswer(t, idp, second, await arrival(page, cb, cb, submit));
+  });
+
+  t.test('a person signs out here, and at the wish of an application', async (t) => {
+    const { idp, origin } = await reachableIdp(t);
+    const app = await serveElsewhere(t, (_request, response) => response.end('arrived'));
+    const cb = `${app.url}/cb`;
+    const out = `${app.url}/out`;
+    const client = await idp.createClient({ redirect_uris: cb, post_logout_redirect_uris: [out] });
+    const human = await idp.makeHuman();
+    const { page } = await open(t, browser, false);
+    const signIn = async () => {
+      await page.goto(authorizeUrl(origin, client));
+      await fillSignIn(page, human.handle);
+      return arrival(page, cb, cb, submit);
+    };
+    await signIn();
+    await page.goto(`${origin}/logout`);
+    t.match(await page.locator('main').innerText(), human.handle);
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    t.match(await page.locator('h1').innerText(), 'You are signed out');
+
+    const { body } = await idp.redeem(client, codeIn(await signIn()));
+    const wish = new URLSearchParams({
+      id_token_hint: body.id_token,
+      post_logout_redirect_uri: out,
+      state: STATE,
+    });
+    const end = () => page.goto(`${origin}/logout?${wish}`);
+    t.equal(new URL(await arrival(page, out, out, end)).searchParams.get('state'), STATE);
+    await signIn();
+  });
+
+  t.test('a person accepts an invitation and later changes the password', async (t) => {
+    const { idp, origin } = await reachableIdp(t);
+    const app = await serveElsewhere(t, (_request, response) => response.end('arrived'));
+    const cb = `${app.url}/cb`;
+    const client = await idp.createClient({ redirect_uris: cb });
+    const { invite_url: url } = (await idp.admin('POST', '/v1/invites', { handle: 'grace' })).body;
+    const { page } = await open(t, browser, false);
+    await page.goto(url);
+    t.match(await page.locator('main').innerText(), 'grace');
+    const choose = async (password: string, again: string) => {
+      await page.getByLabel('Password', { exact: true }).fill(password);
+      await page.getByLabel('The same password again').fill(again);
+      await submit(page);
+    };
+    await choose(PASSWORD, `${PASSWORD}!`);
+    t.match(await page.getByRole('alert').innerText(), 'differ');
+    t.equal(await focused(page), 'password');
+    await choose(PASSWORD, PASSWORD);
+    t.match(await page.locator('h1').innerText(), 'Your password is set');
+    t.equal((await page.goto(url))?.status(), 410);
+    t.match(await page.locator('h1').innerText(), 'This link does not work');
+
+    const signIn = async (password: string) => {
+      await page.goto(authorizeUrl(origin, client));
+      await fillSignIn(page, 'grace', password);
+      return expectAnswer(t, idp, client, await arrival(page, cb, cb, submit));
+    };
+    await signIn(PASSWORD);
+    const change = async (current: string, next: string, again = next) => {
+      await page.getByLabel('Current password').fill(current);
+      await page.getByLabel('New password', { exact: true }).fill(next);
+      await page.getByLabel('The new password again').fill(again);
+      await submit(page);
+    };
+    const next = 'another long sentence of mine';
+    await page.goto(`${origin}/account/password`);
+    await change('not the password', next);
+    t.equal(await focused(page), 'current');
+    await change(PASSWORD, next, PASSWORD);
+    t.equal(await focused(page), 'password');
+    await change(PASSWORD, next);
+    t.match(await page.locator('h1').innerText(), 'Your password is changed');
+    await signIn(next);
+  });
+
+  t.test('[145] credentials in the request of a browser are refused, and never asked for', async (t) => {
+    const { idp, origin } = await reachableIdp(t);
+    const client = await idp.createClient();
+    const { handle, password } = await idp.mintAgent();
+    const url = authorizeUrl(origin, client);
+    const header = await browser.newContext({ extraHTTPHeaders: { authorization: basic(handle, password) } });
+    t.teardown(() => header.close());
+    const refused = await header.newPage();
+    const response = await refused.goto(url);
+    t.equal(response?.status(), 400);
+    t.equal(response?.headers()['www-authenticate'], undefined);
+    t.match(await refused.locator('main').innerText(), 'A browser signs in with the form');
+
+    const { page } = await open(t, browser, true);
+    const inUrl = url.replace('//', `//${encodeURIComponent(handle)}:${encodeURIComponent(password)}@`);
+    t.equal((await page.goto(inUrl))?.status(), 200);
+    t.ok(await page.getByLabel('Password').isVisible(), 'the form, and no code');
+  });
+});
+
+type Client = Awaited<ReturnType<IdpApp['createClient']>>;
+
+const submit = (page: Page) => page.locator('button').first().click();
+
+const focused = (page: Page) => page.evaluate<string>('document.activeElement.id');
+
+function goOn(response: ServerResponse, location: string): void {
+  response.writeHead(302, { location }).end();
+}
+
+/** A browser of its own, which nobody has used before. */
+async function open(t: Test, browser: Browser, javaScriptEnabled: boolean) {
+  const context = await browser.newContext({ javaScriptEnabled, ignoreHTTPSErrors: true });
+  t.teardown(() => context.close());
+  const refusals = refusalsOf(context);
+  return { page: await context.newPage(), refusals };
+}
+
+/** A provider behind TLS, as people reach it: its cookies are bound to its host. */
+async function secureIdp(t: Test, tls: Listening['tls']): Promise<{ idp: IdpApp; origin: string }> {
+  let idp: IdpApp | undefined;
+  const { url } = await serveElsewhere(
+    t,
+    (request, response) => idp?.server.fastify.routing(request, response),
+    {
+      tls,
+    },
+  );
+  idp = await idpApp(t, { publicUrl: url });
+  return { idp, origin: url };
+}
+
+/** The address under `callback` that the browser was sent to, once it has come to `end`, if that can be opened. */
+async function arrival(
+  page: Page,
+  callback: string,
+  end: string,
+  act: (page: Page) => Promise<unknown>,
+): Promise<string> {
+  const request = page.waitForRequest((sent) => sent.url().startsWith(`${callback}?`));
+  const isPage = end.startsWith('http');
+  const landing = isPage ? page.waitForURL((url) => url.href.startsWith(end)) : null;
+  const [sent] = await Promise.all([request, landing, act(page)]);
+  return sent.url();
+}
+
+async function expectAnswer(t: Test, idp: IdpApp, client: Client, url: string): Promise<void> {
+  const answer = new URL(url).searchParams;
+  t.match(answer.get('code'), /^ac_[\w-]{43}$/);
+  t.equal(answer.get('state'), STATE);
+  const { status, body } = await idp.redeem(client, codeIn(url));
+  t.equal(status, 200);
+  t.equal(answer.get('iss'), claimsOf(body.id_token).iss);
+}

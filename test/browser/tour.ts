@@ -1,0 +1,93 @@
+import type { Page, Response } from 'playwright-core';
+import type { Test } from 'tap';
+import { type MailedApp, mailedApp, RESET } from '../auth/kit.js';
+import { PASSWORD, SECRETS } from '../kit/app.js';
+import type { IdpApp } from '../kit/idp.js';
+import { authorizeUrl, reachableIdp } from './kit.js';
+
+/** Every page for people, in an order in which a browser can be led to each. */
+
+const HANDLE = 'maximiliane.von-und-zu-hohenlohe-langenburg@department.of.some-company.example';
+const NAME = 'The Application of Unreasonably Great Length for Donaudampfschifffahrtsgesellschaftskapitäne';
+
+export interface Stop {
+  name: string;
+  status: number;
+  /** Leads there. */
+  go(page: Page): Promise<Response | null>;
+}
+
+export async function planTour(t: Test): Promise<Stop[]> {
+  const [{ idp, origin }, saas] = await Promise.all([reachableIdp(t), mailedApp(t)]);
+  return [...(await stopsOfIdp(idp, origin)), ...(await stopsOfSaas(saas, await saas.listen()))];
+}
+
+const stop = (name: string, status: number, go: Stop['go']): Stop => ({ name, status, go });
+
+const open = (url: string) => (page: Page) => page.goto(url);
+
+/** Fills fields in by their labels and sends the form. */
+const send =
+  (fields: Record<string, string> = {}) =>
+  async (page: Page) => {
+    for (const [label, value] of Object.entries(fields)) {
+      await page.getByLabel(label, { exact: true }).fill(value);
+    }
+    const [response] = await Promise.all([page.waitForNavigation(), page.locator('button').first().click()]);
+    return response;
+  };
+
+async function stopsOfIdp(idp: IdpApp, origin: string): Promise<Stop[]> {
+  const client = await idp.createClient({ name: NAME, redirect_uris: `${origin}/health` });
+  await idp.makeHuman({ handle: HANDLE });
+  const { body } = await idp.admin('POST', '/v1/invites', { handle: `new.${HANDLE}` });
+  const chosen = { 'New password': 'a new one of mine', 'The new password again': 'a new one of mine' };
+  const scope = 'openid profile email offline_access';
+  const start = authorizeUrl(origin, client, { scope });
+  return [
+    stop('sign-in', 200, open(start)),
+    stop('sign-in-wrong', 401, send({ 'E-mail or user name': HANDLE, Password: 'wrong' })),
+    stop('error-client', 400, open(`${origin}/authorize?client_id=cid_${'x'.repeat(60)}`)),
+    stop('error-missing', 404, open(`${origin}/nothing`)),
+    stop('error-details', 400, open(`${origin}/logout?state=1&state=2`)),
+    stop('sign-in-first', 401, open(`${origin}/account/password`)),
+    stop('invite', 200, open(body.invite_url)),
+    stop('invite-differ', 422, send({ Password: PASSWORD, 'The same password again': 'another' })),
+    stop('invite-done', 200, open(`${origin}/invite/done`)),
+    stop('invite-dead', 404, open(`${origin}/invite/${'x'.repeat(43)}`)),
+    stop('logout-done', 200, open(`${origin}/logout`)),
+    stop('consent', 200, async (page) => {
+      await page.goto(start);
+      await send({ 'E-mail or user name': HANDLE, Password: PASSWORD })(page);
+      return page.goto(`${start}&prompt=consent`);
+    }),
+    stop('account-password', 200, open(`${origin}/account/password`)),
+    stop('account-password-wrong', 401, send({ 'Current password': 'wrong', ...chosen })),
+    stop('account-password-done', 200, open(`${origin}/account/password/done`)),
+    stop('logout', 200, open(`${origin}/logout`)),
+  ];
+}
+
+async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
+  const { email } = await saas.signUp({ email: HANDLE, name: NAME });
+  for (let count = 0; count < 4; count++) await saas.signUp({ name: 'Ada' });
+  await saas.post('/auth/forgot-password', { email });
+  const token = await saas.tokenIn(RESET);
+  const operator = origin.replace(
+    '//',
+    `//${SECRETS.adminUsername}:${encodeURIComponent(SECRETS.adminPassword)}@`,
+  );
+  return [
+    stop('reset-password', 200, open(`${origin}/api/auth/reset-password?token=${token}`)),
+    stop('reset-password-weak', 400, async (page) => {
+      // Browsers that do not know the rule send what they are given.
+      await page.evaluate('document.forms[0].noValidate = true');
+      return send({ 'New password': 'short' })(page);
+    }),
+    stop('done', 200, send({ 'New password': `${PASSWORD}!` })),
+    stop('verify-email', 200, open(`${origin}/api/auth/verify-email?token=${token}`)),
+    stop('verify-email-dead', 400, send()),
+    stop('admin', 200, open(`${operator}/admin/`)),
+    stop('admin-saved', 200, send()),
+  ];
+}

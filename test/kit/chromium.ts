@@ -1,0 +1,41 @@
+import { accessSync, constants } from 'node:fs';
+import { type Browser, chromium } from 'playwright-core';
+import t, { type Test } from 'tap';
+import { withOrSkip } from './skip.js';
+
+/** A real browser for the tests: the Chromium of this machine, without a screen. */
+
+const EXECUTABLE = process.env['CHROMIUM'] ?? '/usr/bin/chromium';
+
+const ARGS = [
+  '--headless',
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
+
+/**
+ * Starts Chromium with an empty profile, which is removed with it after the test. Each `browser.newContext()` has
+ * cookies of its own.
+ */
+export async function startChromium(t: Test): Promise<Browser> {
+  accessSync(EXECUTABLE, constants.X_OK);
+  const browser = await chromium.launch({ executablePath: EXECUTABLE, args: ARGS });
+  t.teardown(() => browser.close());
+  return browser;
+}
+
+/** Runs tests in Chromium. Where there is none they are skipped, and that is told; with CI=true they fail. */
+export async function onChromium(tests: (browser: Browser) => void): Promise<void> {
+  const missing = {
+    name: 'chromium',
+    subject: 'What browsers do',
+    want: 'a Chromium',
+    remedy: 'Install chromium, or set CHROMIUM to the path of one.',
+  };
+  await withOrSkip(missing, () => startChromium(t), tests);
+}

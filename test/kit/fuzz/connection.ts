@@ -1,0 +1,119 @@
+import { connect, type Socket } from 'node:net';
+import type { Sent } from './request.js';
+
+export interface FuzzAnswer {
+  status: number;
+  /** As it came, the status line included. */
+  head: string;
+  body: string;
+  header(name: string): string | undefined;
+}
+
+/** How long broken bytes may leave a server waiting for the rest, in milliseconds. */
+const PATIENCE = 50;
+
+/** How long an answer may take, in milliseconds: the server itself gives up earlier. */
+const SILENCE = 15_000;
+
+/** Answers one request after the other over one connection, a new one when the server ends it. */
+export class FuzzConnection {
+  readonly #address: { host: string; port: number };
+  #socket: Socket | undefined;
+  #received = '';
+  #pending: { isHead: boolean; resolve(answer: FuzzAnswer | null): void } | undefined;
+  /** Bytes that answered nothing: a request was read as two. */
+  strays = 0;
+
+  constructor(url: string) {
+    const { hostname, port } = new URL(url);
+    this.#address = { host: hostname, port: Number(port) };
+  }
+
+  /** `null`: the server hung up without a word. */
+  exchange({ bytes, isHead }: Sent): Promise<FuzzAnswer | null> {
+    return new Promise((resolve) => {
+      this.#pending = { isHead, resolve };
+      const socket = this.#socket ?? this.#open();
+      socket.write(bytes);
+    });
+  }
+
+  end(): void {
+    this.#socket?.destroy();
+  }
+
+  #open(): Socket {
+    const socket = connect(this.#address).setNoDelay().setEncoding('latin1');
+    this.#socket = socket;
+    this.#received = '';
+    socket.on('data', (chunk) => this.#receive(socket, String(chunk)));
+    // Longer than any request may take here: whoever hears nothing by then never does.
+    socket.setTimeout(SILENCE, () => socket.destroy());
+    // What it means is told by `close`.
+    socket.on('error', () => {});
+    socket.on('close', () => {
+      if (this.#socket !== socket) return;
+      this.#socket = undefined;
+      this.#settle(null);
+    });
+    return socket;
+  }
+
+  #receive(socket: Socket, chunk: string): void {
+    if (this.#socket !== socket) return;
+    this.#received += chunk;
+    const answer = readAnswer(this.#received, this.#pending?.isHead === true);
+    if (!this.#pending) this.strays++;
+    if (!answer) return;
+    if (this.#received.length > answer.length) this.strays++;
+    this.#received = '';
+    if (/^connection: close/im.test(answer.head)) {
+      this.#socket = undefined;
+      socket.destroy();
+    }
+    this.#settle(answer);
+  }
+
+  #settle(answer: FuzzAnswer | null): void {
+    const pending = this.#pending;
+    this.#pending = undefined;
+    pending?.resolve(answer);
+  }
+}
+
+/** Sends bytes that may be anything on a connection of their own. `null`: there was no answer. */
+export function exchangeAlone(url: string, bytes: Buffer): Promise<FuzzAnswer | null> {
+  return new Promise((resolve) => {
+    const { hostname, port } = new URL(url);
+    const socket = connect({ host: hostname, port: Number(port) }).setEncoding('latin1');
+    let received = '';
+    const isHead = /^\s*HEAD /.test(bytes.toString('latin1', 0, 20));
+    socket.setTimeout(PATIENCE, () => socket.destroy());
+    socket.on('data', (chunk) => {
+      received += chunk;
+      if (readAnswer(received, isHead)) socket.destroy();
+    });
+    // What it means is told by `close`.
+    socket.on('error', () => {});
+    socket.on('close', () => resolve(readAnswer(received, isHead) ?? null));
+    socket.write(bytes);
+  });
+}
+
+function readAnswer(text: string, isHead: boolean): (FuzzAnswer & { length: number }) | undefined {
+  const headEnd = text.indexOf('\r\n\r\n');
+  if (headEnd < 0) return undefined;
+  const head = text.slice(0, headEnd);
+  const status = Number(head.slice(9, 12));
+  // `100 Continue` comes before the answer.
+  if (status < 200) {
+    const rest = readAnswer(text.slice(headEnd + 4), isHead);
+    return rest && { ...rest, length: rest.length + headEnd + 4 };
+  }
+  const header = (name: string) => new RegExp(`^${name}: (.*)$`, 'im').exec(head)?.[1];
+  const size = isHead || status === 204 || status === 304 ? 0 : Number(header('content-length') ?? 0);
+  const length = headEnd + 4 + size;
+  if (text.length < length) return undefined;
+  const body = Buffer.from(text.slice(headEnd + 4, length), 'latin1').toString();
+  return { status, head, body, header, length };
+}

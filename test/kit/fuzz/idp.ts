@@ -1,0 +1,362 @@
+import { createIdentityServer } from '../../../src/idp-server.js';
+import { sha256 } from '../../../src/kernel/secrets.js';
+import { basic, PASSWORD } from '../app.js';
+import { fakeClock } from '../clock.js';
+import { ADMIN_TOKEN, CALLBACK, idpOptions, VERIFIER } from '../idp.js';
+import type { Dice } from '../stripe-world.js';
+import { Bag } from './bag.js';
+import type { FuzzAnswer } from './connection.js';
+import { collectRoutes, type FuzzTarget, type Route, type Visitor } from './engine.js';
+import { EVIL } from './mutations.js';
+import type { FuzzRequest, Pair } from './request.js';
+
+/** The identity provider, and how its flows go. */
+
+const LEFT = 'https://app.example.test/left';
+const SCOPES = ['openid', 'email', 'profile', 'offline_access'];
+
+const KINDS = {
+  code: /\bac_[\w-]{43}/g,
+  access: /\bat_[0-9a-f]{32}[\w-]{43}/g,
+  refresh: /\brt_[0-9a-f]{32}[\w-]{43}/g,
+  idToken: /\beyJ[\w-]+\.[\w-]+\.[\w-]+/g,
+  interaction: /name="interaction" value="([\w-]+)"/g,
+  form: /name="form" value="([\w-]+)"/g,
+  confirm: /name="confirm" value="([\w-]+)"/g,
+  link: /\/invite\/([\w-]{70,})/g,
+  sub: /\bu_[0-9a-f]{32}/g,
+  next: /"next":"([^"]+)"/g,
+};
+
+interface Client {
+  id: string;
+  secret?: string;
+}
+
+interface Person {
+  handle: string;
+  password: string;
+}
+
+/** What everybody knows from the beginning. */
+interface Common {
+  clients: Client[];
+  agents: Person[];
+  people: Person[];
+}
+
+type Recipe = (self: IdpVisitor) => Partial<FuzzRequest>;
+
+const bearer = (token: string): Pair => ['authorization', `Bearer ${token}`];
+const asAdmin: Pair = bearer(ADMIN_TOKEN);
+
+/** Every route whose request needs more than its path. */
+const RECIPES: Record<string, Recipe> = {
+  'GET /authorize': (self) => ({ query: self.authorization(), headers: [self.whoAsks()] }),
+  'POST /authorize': (self) => ({ body: { form: self.authorization() }, headers: self.browser() }),
+  'POST /authorize/login': (self) => {
+    const { handle, password } = self.person();
+    const form: Pair[] = [
+      ['interaction', self.one('interaction')],
+      ['handle', handle],
+      ['password', password],
+    ];
+    return { body: { form }, headers: self.browser() };
+  },
+  'POST /authorize/consent': (self) => ({
+    body: {
+      form: [
+        ['interaction', self.one('interaction')],
+        ['decision', self.dice.one(['allow', 'deny'])],
+      ],
+    },
+    headers: self.browser(),
+  }),
+  'POST /token': (self) => self.asClient(self.exchange()),
+  'POST /revoke': (self) => self.asClient([['token', self.token()]]),
+  'POST /introspect': (self) =>
+    self.asClient([
+      ['token', self.token()],
+      ['token_type_hint', 'access_token'],
+    ]),
+  'GET /userinfo': (self) => ({ headers: [bearer(self.one('access'))] }),
+  'POST /userinfo': (self) =>
+    self.dice.happens(0.5)
+      ? { headers: [bearer(self.one('access'))] }
+      : { body: { form: [['access_token', self.one('access')]] } },
+  'GET /logout': (self) => ({ query: self.logout(), headers: self.browser() }),
+  'POST /logout': (self) => ({
+    body: { form: self.dice.happens(0.5) ? [['confirm', self.one('confirm')]] : self.logout() },
+    headers: self.browser(),
+  }),
+  'GET /account/password': (self) => ({ headers: self.browser() }),
+  'POST /account/password': (self) => {
+    const { password } = self.person();
+    const form: Pair[] = [
+      ['form', self.one('form')],
+      ['current_password', password],
+    ];
+    return {
+      body: { form: [...form, ['password', password], ['password_confirm', password]] },
+      headers: self.browser(),
+    };
+  },
+  'POST /v1/accounts': (self) => ({
+    body: { json: { ...self.newcomer(), kind: self.dice.one(['human', 'agent']), password: PASSWORD } },
+  }),
+  'POST /v1/agents': (self) => ({ body: { json: self.newcomer() }, headers: [asAdmin] }),
+  'POST /v1/agents/self/rotate': (self) => {
+    const { handle, password } = self.agent();
+    return { headers: [['authorization', basic(handle, password)]] };
+  },
+  'DELETE /v1/agents/:sub': (self) => ({ path: `/v1/agents/${self.ownSub}`, headers: [asAdmin] }),
+  'POST /v1/invites': (self) => ({
+    body: { json: { ...self.newcomer(), days: 1 + self.dice.whole(30) } },
+    headers: [asAdmin],
+  }),
+  'GET /invite/:token': (self) => ({ path: `/invite/${self.one('link')}`, headers: self.browser() }),
+  'POST /invite/:token': (self) => ({
+    path: `/invite/${self.one('link')}`,
+    body: {
+      form: [
+        ['password', PASSWORD],
+        ['password_confirm', PASSWORD],
+      ],
+    },
+  }),
+  'POST /v1/clients': (self) => ({
+    body: {
+      json: {
+        client_name: 'An application',
+        redirect_uris: [CALLBACK],
+        post_logout_redirect_uris: LEFT,
+        public: self.dice.happens(0.3),
+        principal_kinds: ['agent', 'human'],
+      },
+    },
+    headers: [asAdmin],
+  }),
+  'GET /v1/clients': (self) => ({ query: self.page(), headers: [asAdmin] }),
+  'GET /v1/principals': (self) => ({
+    query: [...self.page(), ...(self.dice.happens(0.5) ? [['prefix', 'f'] as Pair] : [])],
+    headers: [asAdmin],
+  }),
+  'GET /v1/principals/:sub': (self) => ({ path: `/v1/principals/${self.one('sub')}`, headers: [asAdmin] }),
+  'POST /v1/principals/:sub/disable': (self) => ({
+    path: `/v1/principals/${self.ownSub}/disable`,
+    headers: [asAdmin],
+  }),
+  'POST /v1/principals/:sub/enable': (self) => ({
+    path: `/v1/principals/${self.ownSub}/enable`,
+    headers: [asAdmin],
+  }),
+};
+
+let names = 0;
+
+class IdpVisitor implements Visitor {
+  readonly dice: Dice;
+  readonly #bag = new Bag(KINDS);
+  readonly #clients: Client[];
+  readonly #agents: Person[];
+  readonly #people: Person[];
+  /** Of whoever it has made last: nobody else lives on them. */
+  ownSub = 'none';
+
+  constructor(dice: Dice, { clients, agents, people }: Common) {
+    this.dice = dice;
+    this.#clients = [...clients];
+    this.#agents = [...agents];
+    this.#people = [...people];
+  }
+
+  draft({ method, url }: Route): FuzzRequest {
+    const recipe = RECIPES[`${method} ${url}`]?.(this) ?? {};
+    return { method, path: url, query: [], headers: [], ...recipe };
+  }
+
+  learn({ method, path, body }: FuzzRequest, answer: FuzzAnswer): void {
+    // What nobody may be sent to, an administrator may have registered by chance.
+    if (answer.body.includes(EVIL)) return;
+    this.#bag.learn(answer);
+    if (answer.status !== 201 || method !== 'POST') return;
+    const made = JSON.parse(answer.body);
+    this.ownSub = made.sub ?? this.ownSub;
+    if (path === '/v1/clients') this.#clients.push({ id: made.client_id, secret: made.client_secret });
+    const sent = body && 'json' in body ? (body.json as { password?: string }) : {};
+    const person = { handle: made.handle, password: made.password ?? sent.password ?? PASSWORD };
+    if (made.kind === 'agent') keep(this.#agents, person);
+    if (made.kind === 'human') keep(this.#people, person);
+  }
+
+  known(): string {
+    const { id, secret = id } = this.client();
+    const { handle, password } = this.agent();
+    return this.dice.one([
+      this.#bag.any(this.dice),
+      this.#bag.any(this.dice),
+      id,
+      secret,
+      handle,
+      password,
+      ADMIN_TOKEN,
+    ]);
+  }
+
+  one(kind: keyof typeof KINDS): string {
+    return this.#bag.one(kind, this.dice);
+  }
+
+  client = (): Client => this.dice.one(this.#clients.slice(-4));
+  agent = (): Person => this.dice.one(this.#agents);
+  person = (): Person => this.dice.one(this.#people);
+  token = (): string => this.one(this.dice.one(['access', 'refresh']));
+  newcomer = () => ({ handle: `f${names++}@example.test`, name: 'Robot' });
+  page = (): Pair[] => (this.dice.happens(0.3) ? [['after', this.one('next')]] : []);
+
+  browser(): Pair[] {
+    return [
+      ['cookie', this.#bag.cookie],
+      ['accept', 'text/html'],
+      ['sec-fetch-site', 'same-origin'],
+    ];
+  }
+
+  whoAsks(): Pair {
+    const { handle, password } = this.dice.happens(0.7) ? this.agent() : this.person();
+    return this.dice.happens(0.5) ? ['authorization', basic(handle, password)] : ['cookie', this.#bag.cookie];
+  }
+
+  authorization(): Pair[] {
+    const { dice } = this;
+    const { id, secret } = this.client();
+    const more: Pair[] = [
+      ['scope', ['openid', ...SCOPES.filter(() => dice.happens(0.5))].join(' ')],
+      ['state', 'a b&c'],
+      ['nonce', 'n-0S6'],
+      ['prompt', dice.one(['none', 'login', 'consent', 'select_account'])],
+      ['max_age', String(dice.one([0, 1, 10_000]))],
+      ['id_token_hint', this.one('idToken')],
+      ['login_hint', this.person().handle],
+      ['ui_locales', 'de fr'],
+      ['acr_values', '1 2'],
+      ['display', 'page'],
+    ];
+    const challenge: Pair[] = [
+      ['code_challenge', sha256(VERIFIER)],
+      ['code_challenge_method', 'S256'],
+    ];
+    return [
+      ['client_id', id],
+      ['redirect_uri', CALLBACK],
+      ['response_type', 'code'],
+      ...(secret === undefined || dice.happens(0.2) ? challenge : []),
+      ...more.filter(() => dice.happens(0.25)),
+    ];
+  }
+
+  exchange(): Pair[] {
+    const verifier: Pair[] = this.dice.happens(0.3) ? [['code_verifier', VERIFIER]] : [];
+    if (this.dice.happens(0.3)) {
+      return [
+        ['grant_type', 'refresh_token'],
+        ['refresh_token', this.one('refresh')],
+      ];
+    }
+    return [
+      ['grant_type', 'authorization_code'],
+      ['code', this.one('code')],
+      ['redirect_uri', CALLBACK],
+      ...verifier,
+    ];
+  }
+
+  logout(): Pair[] {
+    const all: Pair[] = [
+      ['id_token_hint', this.one('idToken')],
+      ['post_logout_redirect_uri', LEFT],
+      ['state', 'a b'],
+      ['client_id', this.client().id],
+    ];
+    return all.filter(() => this.dice.happens(0.6));
+  }
+
+  asClient(form: Pair[]): Partial<FuzzRequest> {
+    const { id, secret } = this.client();
+    if (secret !== undefined && this.dice.happens(0.5)) {
+      return { body: { form }, headers: [['authorization', basic(id, secret)]] };
+    }
+    const own: Pair[] = [
+      ['client_id', id],
+      ...(secret === undefined ? [] : [['client_secret', secret] as Pair]),
+    ];
+    return { body: { form: [...form, ...own] } };
+  }
+}
+
+function keep(people: Person[], person: Person): void {
+  people.push(person);
+  if (people.length > 6) people.splice(2, 1);
+}
+
+/** @param folder of the store */
+export async function idpTarget(folder: string): Promise<FuzzTarget> {
+  const clock = fakeClock();
+  const server = createIdentityServer({ ...idpOptions(folder), clock, limits: false } as never);
+  const routes = collectRoutes(server.fastify);
+  const { url } = await server.start();
+
+  const make = async (path: string, body: object) => {
+    const response = await server.fastify.inject({
+      method: 'POST',
+      url: path,
+      headers: { authorization: asAdmin[1] },
+      payload: body,
+    });
+    if (response.statusCode !== 201)
+      throw new Error(`${path} answered ${response.statusCode} ${response.body}`);
+    return response.json();
+  };
+  const makeClient = async (isPublic: boolean): Promise<Client> => {
+    const body = { name: 'x', redirect_uris: CALLBACK, post_logout_redirect_uris: LEFT, public: isPublic };
+    const { client_id: id, client_secret: secret } = await make('/v1/clients', body);
+    return { id, ...(secret && { secret }) };
+  };
+  const makeAgent = (handle: string): Promise<Person> => make('/v1/agents', { handle });
+  const person = { handle: 'person@example.test', password: PASSWORD };
+  await make('/v1/accounts', { ...person, kind: 'human' });
+  const common: Common = {
+    clients: [await makeClient(false), await makeClient(true), await makeClient(false)],
+    agents: [await makeAgent('agent@example.test')],
+    people: [person],
+  };
+
+  return {
+    url,
+    routes,
+    busiest: routes.filter(({ url }) => /^\/(authorize|token)/.test(url)),
+    clock,
+    visitor: (dice) => new IdpVisitor(dice, common),
+    unavailable: ['temporarily_unavailable'],
+    codeOf: (body) => {
+      const { error, error_description: sentence } = (body ?? {}) as Record<string, unknown>;
+      return typeof error === 'string' && typeof sentence === 'string' ? error : undefined;
+    },
+    async prove() {
+      const [client, agent] = [await makeClient(false), await makeAgent('last@example.test')];
+      const { headers } = await server.fastify.inject({
+        url: `/authorize?${new URLSearchParams({ client_id: client.id, redirect_uri: CALLBACK, response_type: 'code' })}`,
+        headers: { authorization: basic(agent.handle, agent.password) },
+      });
+      const code = new URL(String(headers.location)).searchParams.get('code') ?? '';
+      const token = await server.fastify.inject({
+        method: 'POST',
+        url: '/token',
+        headers: { authorization: basic(client.id, client.secret) },
+        payload: { grant_type: 'authorization_code', code, redirect_uri: CALLBACK },
+      });
+      if (token.statusCode !== 200) throw new Error(`nobody can sign in any more: ${token.body}`);
+    },
+    stop: () => server.stop(),
+  };
+}

@@ -1,0 +1,212 @@
+import { createServer } from '../../../src/saas-server.js';
+import { basic, PASSWORD, SECRETS, testOptions } from '../app.js';
+import { fakeClock } from '../clock.js';
+import { signWebhook } from '../sign-webhook.js';
+import { stripeApi } from '../stripe.js';
+import { type Dice, PRICES, World } from '../stripe-world.js';
+import { Bag } from './bag.js';
+import type { FuzzAnswer } from './connection.js';
+import { collectRoutes, type FuzzTarget, type Route, type Visitor } from './engine.js';
+import type { FuzzRequest, Pair } from './request.js';
+
+/** The backend of a subscription product, and how its flows go. */
+
+const KINDS = {
+  access: /"accessToken":"([\w.-]+)"/g,
+  refresh: /"refreshToken":"([\w.-]+)"/g,
+  user: /\busr_[0-9a-f]{32}/g,
+  session: /"id":"(\w+)","createdAt"/g,
+  checkout: /"sessionId":"(\w+)"/g,
+  version: /"version":(\d+)/g,
+};
+
+type Recipe = (self: SaasVisitor) => Partial<FuzzRequest>;
+
+const json = (value: object): Partial<FuzzRequest> => ({ body: { json: value } });
+const asAdmin: Pair = ['authorization', basic()];
+
+/** Every route whose request needs more than its path and, where somebody must be signed in, a token. */
+const RECIPES: Record<string, Recipe> = {
+  'POST /api/auth/register': (self) => json({ email: self.newcomer(), password: PASSWORD, name: 'Person' }),
+  'POST /api/auth/login': (self) => json({ email: self.email(), password: PASSWORD }),
+  'POST /api/auth/refresh': (self) => json({ refreshToken: self.one('refresh') }),
+  'POST /api/auth/logout': (self) => ({
+    ...json({ refreshToken: self.one('refresh'), scope: self.dice.one(['local', 'others', 'global']) }),
+    headers: [self.bearer()],
+  }),
+  'POST /api/auth/forgot-password': (self) => json({ email: self.email() }),
+  'POST /api/auth/resend-verification': (self) => json({ email: self.email() }),
+  'GET /api/auth/reset-password': (self) => ({ query: [['token', self.link()]] }),
+  'POST /api/auth/reset-password': (self) => json({ token: self.link(), password: PASSWORD }),
+  'GET /api/auth/verify-email': (self) => ({ query: [['token', self.link()]] }),
+  'POST /api/auth/verify-email': (self) => json({ token: self.link() }),
+  'DELETE /api/auth/sessions/:id': (self) => ({
+    path: `/api/auth/sessions/${self.one('session')}`,
+    headers: [self.bearer()],
+  }),
+  'POST /api/user/password': (self) => ({
+    ...json({ currentPassword: PASSWORD, newPassword: PASSWORD }),
+    headers: [self.bearer()],
+  }),
+  'POST /api/user/email': (self) => ({
+    ...json({ email: self.newcomer(), password: PASSWORD }),
+    headers: [self.bearer()],
+  }),
+  'POST /api/user/delete': (self) => ({ ...json({ password: PASSWORD }), headers: [self.bearer()] }),
+  'PATCH /api/user/profile': (self) => ({ ...json({ name: 'Another' }), headers: [self.bearer()] }),
+  'POST /api/billing/create-checkout-session': (self) => ({
+    ...json({ priceId: self.dice.one(Object.keys(PRICES)), mode: 'subscription', quantity: 1 }),
+    headers: [self.bearer()],
+  }),
+  'POST /api/billing/create-portal-session': (self) => ({
+    ...json({ returnPath: '/account' }),
+    headers: [self.bearer()],
+  }),
+  'POST /api/billing/sync': (self) => ({
+    ...json(self.dice.happens(0.5) ? {} : { sessionId: self.one('checkout') }),
+    headers: [self.bearer()],
+  }),
+  'POST /api/billing/webhook': (self) => self.event(),
+  'GET /admin': () => ({ headers: [asAdmin] }),
+  'GET /admin/': () => ({ headers: [asAdmin] }),
+  'GET /admin/api/settings': () => ({ headers: [asAdmin] }),
+  'PATCH /admin/api/settings': (self) => ({
+    ...json({ version: Number(self.one('version')), siteName: 'A site' }),
+    headers: [asAdmin],
+  }),
+  'POST /admin/settings': (self) => ({
+    body: {
+      form: [
+        ['version', self.one('version')],
+        ['siteName', 'A site'],
+        ['allowRegistration', 'on'],
+      ],
+    },
+    headers: [asAdmin, ['sec-fetch-site', 'same-origin']],
+  }),
+};
+
+let names = 0;
+
+class SaasVisitor implements Visitor {
+  readonly dice: Dice;
+  readonly #bag = new Bag(KINDS);
+  readonly #emails = ['person@example.test'];
+  readonly #now: () => number;
+
+  constructor(dice: Dice, now: () => number) {
+    this.dice = dice;
+    this.#now = now;
+  }
+
+  draft({ method, url }: Route): FuzzRequest {
+    const recipe = RECIPES[`${method} ${url}`]?.(this) ?? { headers: [this.bearer()] };
+    return { method, path: url, query: [], headers: [], ...recipe };
+  }
+
+  learn({ path, body }: FuzzRequest, answer: FuzzAnswer): void {
+    this.#bag.learn(answer);
+    if (path !== '/api/auth/register' || answer.status !== 201 || !body || !('json' in body)) return;
+    const { email } = JSON.parse(answer.body).data.user;
+    this.#emails.push(email);
+    if (this.#emails.length > 6) this.#emails.shift();
+  }
+
+  known(): string {
+    return this.dice.one([
+      this.#bag.any(this.dice),
+      this.#bag.any(this.dice),
+      this.email(),
+      SECRETS.adminPassword,
+    ]);
+  }
+
+  one(kind: keyof typeof KINDS): string {
+    return this.#bag.one(kind, this.dice);
+  }
+
+  email = (): string => this.dice.one(this.#emails);
+  newcomer = (): string => `f${names++}@example.test`;
+  bearer = (): Pair => ['authorization', `Bearer ${this.one('access')}`];
+  link = (): string => `${this.one('user')}.${'x'.repeat(43)}`;
+
+  /** Signed as the provider signs it; a spoilt body keeps the signature of the right one. */
+  event(): Partial<FuzzRequest> {
+    const { dice } = this;
+    const type = dice.one([
+      'customer.subscription.updated',
+      'customer.subscription.deleted',
+      'invoice.paid',
+      'x',
+    ]);
+    const object = {
+      id: `sub_${dice.whole(20)}`,
+      status: dice.one(['active', 'canceled', 'past_due', 1, null]),
+    };
+    const event = {
+      id: `evt_${dice.whole(1e6)}`,
+      type,
+      created: Math.floor(this.#now() / 1000),
+      data: { object },
+    };
+    const text = JSON.stringify(dice.happens(0.1) ? dice.one([null, [], 1, {}]) : event);
+    const signature = signWebhook(text, SECRETS.paymentWebhookSecret, this.#now());
+    return { body: { raw: text }, headers: [['payment-signature', signature]] };
+  }
+}
+
+/** @param folder of the store */
+export async function saasTarget(folder: string): Promise<FuzzTarget> {
+  const clock = fakeClock();
+  const provider = await stripeApi(new World(1, clock.now() / 1000));
+  const server = createServer({
+    ...testOptions(folder),
+    clock,
+    limits: false,
+    paymentSecretKey: 'sk_test_51Qm7vLd0mXw4RkT9cYb2NfHs6',
+    paymentApiUrl: provider.url,
+  } as never);
+  const routes = collectRoutes(server.fastify);
+  const { url } = await server.start();
+  const register = (email: string) =>
+    server.fastify.inject({
+      method: 'POST',
+      url: '/api/auth/register',
+      payload: { email, password: PASSWORD },
+    });
+  await register('person@example.test');
+
+  return {
+    url,
+    routes,
+    busiest: routes.filter(({ url: path }) => /^\/api\/auth\/(login|refresh|register)/.test(path)),
+    clock,
+    visitor: (dice) => new SaasVisitor(dice, () => clock.now()),
+    // The provider of the fuzz is up, and what nobody configured says so.
+    unavailable: ['NOT_READY', 'OVERLOADED', 'MAINTENANCE'],
+    codeOf: (body) => {
+      const { success, message, error } = (body ?? {}) as Record<string, unknown>;
+      const { code } = (error ?? {}) as { code?: unknown };
+      return success === false && typeof message === 'string' && typeof code === 'string' ? code : undefined;
+    },
+    async prove() {
+      // The settings may keep people out by now, as an operator may.
+      const settings = { allowRegistration: true, maintenanceMode: false };
+      const admin = { authorization: asAdmin[1] };
+      const path = '/admin/api/settings';
+      const { version } = (await server.fastify.inject({ url: path, headers: admin })).json().data;
+      await server.fastify.inject({
+        method: 'PATCH',
+        url: path,
+        headers: admin,
+        payload: { ...settings, version },
+      });
+      const { statusCode, body } = await register('last@example.test');
+      if (statusCode !== 201) throw new Error(`nobody can sign up any more: ${body}`);
+    },
+    async stop() {
+      await server.stop();
+      await provider.close();
+    },
+  };
+}

@@ -1,0 +1,107 @@
+/** Addresses that a client may be registered with, and those that it may not. */
+
+const URI = 'https://app.example.test/cb';
+
+/** What production lets a client register (RFC 9700 §4.1, RFC 8252 §7). */
+export const REGISTRABLE = [
+  ...[
+    URI,
+    `${URI}?tenant=1&x=%20`,
+    'https://app.example.test',
+    'https://app.example.test:8443/',
+    'https://xn--bcher-kva.test/',
+  ],
+  ...[
+    'http://127.0.0.1/cb',
+    'http://127.0.0.1:8080/cb',
+    'http://[::1]/cb',
+    'http://localhost:3000/cb',
+    'http://127.0.0.2/',
+  ],
+  ...[
+    'com.example.app:/cb',
+    'com.example.app://cb',
+    'com.example-app.x2:cb',
+    'https://my_app/cb',
+    'https://[2001:db8::1]/cb',
+  ],
+];
+/** What nobody may register, there. */
+export const UNREGISTRABLE = [
+  ...[
+    'cb',
+    '/cb',
+    '//app.example.test/cb',
+    'app.example.test/cb',
+    '*',
+    'https://*.example.test/cb',
+    'https://',
+  ],
+  ...[
+    'javascript:alert(1)',
+    'data:text/html,x',
+    'file:///etc/passwd',
+    'vbscript:x',
+    'about:blank',
+    'blob:https://x.test/1',
+  ],
+  ...[
+    'ftp://example.test/',
+    'ws://example.test/',
+    'myapp:/cb',
+    'mailto:a@example.test',
+    'view-source:https://x.test',
+  ],
+  ...[
+    'http://app.example.test/cb',
+    'http://127.0.0.1.evil.test/cb',
+    'http://localhost.evil.test/',
+    'http://0.0.0.0/',
+  ],
+  ...[
+    `${URI}#`,
+    `${URI}#f`,
+    `${URI} `,
+    ` ${URI}`,
+    `${URI}\n`,
+    `${URI}\0`,
+    'https://app.example.test\\@evil.test/',
+    `${URI}é`,
+  ],
+  ...[
+    'https://user@app.example.test/cb',
+    'https://user:pw@app.example.test/',
+    'https://@app.example.test/',
+    'https://:@x.test/',
+  ],
+  ...['com.example.app://user@host/cb', '.com:/cb', 'com..app:/cb', 'x'.repeat(2049)],
+  ...[
+    'https:app.example.test/cb',
+    'https:/app.example.test/cb',
+    'https:///app.example.test/cb',
+    'http:127.0.0.1/cb',
+  ],
+  ...[
+    "https://app.example.test;script-src'x'/cb",
+    'https://app,example.test/cb',
+    'https://app%2eexample.test/cb',
+  ],
+  ...[
+    'https://app.example.test/\tcb',
+    'https://app.exam\nple.test/cb',
+    'java\tscript:alert(1)',
+    'JAVASCRIPT:alert(1)',
+  ],
+  ...[
+    'http://127.0.0.1:80@evil.test/',
+    'http://[::1].evil.test/',
+    'http://127.0.0.1\u3002evil.test/',
+    'https://[::1/cb',
+  ],
+  ...[
+    'https://app.example.test:99999/',
+    'https://app.example.test:x/',
+    'intent://x#Intent;end',
+    'chrome://settings',
+  ],
+];

@@ -1,0 +1,118 @@
+import t from 'tap';
+import { createIdentityServer } from '../../src/idp-server.js';
+import { principalCollection } from '../../src/provisioning/store.js';
+import { PASSWORD } from '../kit/app.js';
+import { type Credentials, claimsOf, type IdpApp, ISSUER, idpApp, idpOptions, idpStore } from '../kit/idp.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+const TRUSTED = ['example.com', 'Mail.Example.ORG', 'münchen.example', 'xn--fa-hia.example'];
+
+async function invite(idp: IdpApp, handle: string): Promise<Credentials> {
+  const { body } = await idp.admin('POST', '/v1/invites', { handle });
+  const path = body.invite_url.slice(ISSUER.length);
+  const accepted = await idp.request('POST', path, { body: { password: PASSWORD } });
+  return { sub: accepted.body.sub, handle: accepted.body.handle, password: PASSWORD };
+}
+
+/** What an application hears of the address, the same in both places. */
+async function told(idp: IdpApp, who: Credentials, scope = 'openid email offline_access') {
+  const client = await idp.createClient();
+  const { body } = await idp.redeem(client, await idp.codeFor(client, who, { scope }));
+  const { email, email_verified: verified } = claimsOf(body.id_token);
+  const { body: info } = await idp.userinfo(body.access_token);
+  if (info.email !== email || info.email_verified !== verified)
+    throw new Error('userinfo says something else');
+  if (body.refresh_token) {
+    const next = claimsOf((await idp.refresh(client, body.refresh_token)).body.id_token);
+    if (next.email !== email || next.email_verified !== verified)
+      throw new Error('a refresh says something else');
+  }
+  return { email, verified };
+}
+
+t.test('an address is verified where an invitation was mailed to a trusted domain', async (t) => {
+  const idp = await idpApp(t, { trustedEmailDomains: TRUSTED });
+  const table: [handle: string, verified: boolean][] = [
+    ['Ada@Example.COM', true],
+    ['ada@mail.example.org', true],
+    ['ada@münchen.example', true],
+    ['ada@xn--mnchen-3ya.example', true],
+    ['ada@faß.example', true],
+    // Others, however near.
+    ['ada@fass.example', false],
+    ['ada@sub.example.com', false],
+    ['ada@notexample.com', false],
+    ['ada@example.com.evil.test', false],
+    ['ada@example.com.', false],
+    ['ada@example.co', false],
+    ['ada@example.org', false],
+    ['ada@ｅxample.com', false],
+    ['ada@exаmple.com', false],
+    ['ada@munchen.example', false],
+    ['example.com@evil.test', false],
+  ];
+  for (const [handle, verified] of table) {
+    const who = await invite(idp, handle);
+    t.same(await told(idp, who), { email: who.handle, verified }, handle);
+  }
+  for (const handle of [
+    'example.com',
+    'ada.example.com',
+    'a@b@example.com',
+    '@example.com',
+    'ada@example。com',
+  ]) {
+    const who = await invite(idp, handle);
+    t.same(await told(idp, who), { email: undefined, verified: undefined }, handle);
+  }
+  const silent = await told(idp, await invite(idp, 'grace@example.com'), 'openid profile');
+  t.same(silent, { email: undefined, verified: undefined }, 'nobody asked');
+});
+
+t.test('whoever came in another way has named any address', async (t) => {
+  const idp = await idpApp(t, { trustedEmailDomains: TRUSTED });
+  const self = await idp.makeHuman({ handle: 'self@example.com' });
+  t.same(await told(idp, self), { email: self.handle, verified: false });
+  const agent = await idp.mintAgent({ handle: 'agent@example.com' });
+  t.same(await told(idp, agent), { email: agent.handle, verified: false });
+  t.equal((await idp.admin('POST', '/v1/invites', { handle: self.handle })).status, 409);
+  t.same(await told(idp, self), { email: self.handle, verified: false }, 'an invitation that was refused');
+  for (const change of ['disable', 'enable']) await idp.admin('POST', `/v1/principals/${self.sub}/${change}`);
+  t.same(await told(idp, self), { email: self.handle, verified: false }, 'locked out and let in again');
+  // As a reset on the host leaves it.
+  const people = principalCollection(await idpStore(t, idp));
+  await people.updateOne({ id: self.sub }, { set: { usedLinkHash: 'x' } });
+  t.same(await told(idp, self), { email: self.handle, verified: false }, 'a link that was no invitation');
+});
+
+t.test('without a list nobody is believed, and with another one others are', async (t) => {
+  const first = await idpApp(t);
+  const ada = await invite(first, 'ada@example.com');
+  t.same(await told(first, ada), { email: ada.handle, verified: false });
+  const shared = { databaseUri: `sqlite:${first.file}`, clock: first.clock };
+  const second = await idpApp(t, { ...shared, trustedEmailDomains: ['example.com'] });
+  t.same(await told(second, ada), { email: ada.handle, verified: true });
+});
+
+t.test('what is no domain stops the start', async (t) => {
+  const start = (trustedEmailDomains: string[]) =>
+    createIdentityServer({ ...idpOptions(temporaryFolder(t)), trustedEmailDomains });
+  for (const wrong of [
+    ...['', 'com', '.example.com', 'example.com.', '*.example.com', '@example.com', 'ada@example.com'],
+    ...[
+      'exa mple.com',
+      'example.com:25',
+      'https://example.com',
+      '203.0.113.7',
+      'ｅxample.com',
+      'example。com',
+    ],
+  ]) {
+    t.throws(() => start(['example.org', wrong]), /IDP_TRUSTED_EMAIL_DOMAINS must list domains/, wrong);
+  }
+  t.doesNotThrow(() => start(TRUSTED));
+  const env = { IDP_TRUSTED_EMAIL_DOMAINS: ' example.com , example.org ' };
+  const { trustedEmailDomains } = createIdentityServer({ ...idpOptions(temporaryFolder(t)), env })
+    .configuration.values;
+  t.same(trustedEmailDomains, ['example.com', 'example.org']);
+});

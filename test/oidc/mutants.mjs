@@ -1,0 +1,132 @@
+import { runMutants } from '../mutants.mjs';
+
+// Breaks the provider on purpose, one way at a time, in a copy of what was built, and has the tests that must notice
+// run on it. Ends with 1 when they do not, or when a text to replace is not where it was. Run by `npm run test:mutants`.
+
+const HISTORY = ['purge', '[172] nobody can tell'];
+const RACES = ['processes', 'four processes on one file'];
+const VERIFIED = ['email-verified', 'an address is verified'];
+
+const mutants = [
+  {
+    name: 'what is over is removed at once',
+    file: 'purge.js',
+    text: 'endOf(grant) <= now - MARGIN',
+    replacement: 'endOf(grant) <= now',
+    tests: [HISTORY],
+  },
+  {
+    name: 'a family that was refreshed meanwhile is removed',
+    file: 'purge.js',
+    text: 'deleteOne({ id, revision: revision ?? null })',
+    replacement: 'deleteOne({ id })',
+    tests: [['purge', 'a family that is refreshed']],
+  },
+  {
+    name: 'what was prolonged meanwhile is removed',
+    file: '../ops/purge.js',
+    text: 'items.map(({ id }) => id) }, expiresAt }',
+    replacement: 'items.map(({ id }) => id) } }',
+    tests: [['purge', 'what is prolonged']],
+  },
+  {
+    name: 'a purge goes on when it is to stop',
+    file: 'purge.js',
+    text: 'seen < ROUND && !signal.aborted; seen += BATCH) {\n            const { items, next } = await grants',
+    replacement: 'seen < ROUND; seen += BATCH) {\n            const { items, next } = await grants',
+    tests: [['purge', '[169] the program serves']],
+  },
+  {
+    name: 'a grant is over with its code',
+    file: 'tokens/lives.js',
+    text: ', ...accessTokens.map(({ expiresAt }) => expiresAt)',
+    replacement: '',
+    tests: [HISTORY],
+  },
+  {
+    name: 'a grant is over with its access tokens',
+    file: 'tokens/lives.js',
+    text: 'Math.max(codeExpiresAt, refreshExpiresAt, ',
+    replacement: 'Math.max(codeExpiresAt, ',
+    tests: [HISTORY],
+  },
+  {
+    name: 'families are looked at once only',
+    file: 'purge.js',
+    text: 'now - begunAt >= DAY',
+    replacement: 'begunAt < 0',
+    tests: [['purge', 'families that were alive']],
+  },
+  {
+    name: 'who is locked out counts as gone',
+    file: '../idp.js',
+    text: "principal.state === 'deleted'",
+    replacement: "principal.state !== 'active'",
+    tests: [['purge', 'the program itself knows']],
+  },
+  {
+    name: 'jobs outlive their server',
+    file: '../idp.js',
+    text: "fastify.addHook('onClose', () => jobs.stop());",
+    replacement: '',
+    tests: [['purge', '[169] the program serves']],
+  },
+  {
+    name: 'a code is redeemed whoever was first',
+    file: 'tokens/redeem.js',
+    text: 'consumedAt: null, revokedAt: null',
+    replacement: 'revokedAt: null',
+    tests: [RACES],
+  },
+  {
+    name: 'a refresh token is exchanged whoever was first',
+    file: 'tokens/refresh.js',
+    text: 'id, revision: grant.revision ?? null, revokedAt: null',
+    replacement: 'id, revokedAt: null',
+    tests: [RACES],
+  },
+  {
+    name: 'everybody of a trusted domain is believed',
+    file: 'claims.js',
+    text: 'invitedAt !== undefined && ',
+    replacement: '',
+    tests: [['email-verified', 'whoever came in another way']],
+  },
+  {
+    name: 'domains below a trusted one are trusted, too',
+    file: 'email-domains.js',
+    text: "spellings.has(address.slice(address.lastIndexOf('@') + 1))",
+    replacement: '[...spellings].some((domain) => address.endsWith(domain))',
+    tests: [VERIFIED],
+  },
+  {
+    name: 'domains are compared as a resolver reads them',
+    file: 'email-domains.js',
+    text: "spellings.has(address.slice(address.lastIndexOf('@') + 1))",
+    replacement: "spellings.has(domainToASCII(address.slice(address.lastIndexOf('@') + 1)))",
+    tests: [VERIFIED],
+  },
+  {
+    name: 'only the key that signs is published',
+    file: 'keys.js',
+    text: 'jwks: { keys: pairs.map((pair) => pair.jwk) }',
+    replacement: 'jwks: { keys: [jwk] }',
+    tests: [['rotation', '[165][170] rotations under load']],
+  },
+  {
+    name: 'hints verify under the key that signs alone',
+    file: 'keys.js',
+    text: 'new Map(pairs.map(',
+    replacement: 'new Map(pairs.slice(0, 1).map(',
+    tests: [['logout', '[170] hints outlive']],
+  },
+  {
+    name: 'a session is named where there is none',
+    file: 'tokens/answer.js',
+    text: '...(grant.sid !== undefined && { sid: grant.sid })',
+    replacement: "sid: grant.sid ?? 'sid_'.padEnd(36, '0')",
+    tests: [['sessions', 'a person who uses Basic']],
+  },
+];
+
+runMutants('oidc', mutants);

@@ -1,0 +1,192 @@
+import {
+  discoverAuthorizationServerMetadata,
+  exchangeAuthorization,
+  startAuthorization,
+} from '@modelcontextprotocol/sdk/client/auth.js';
+import { mcpAuthMetadataRouter } from '@modelcontextprotocol/sdk/server/auth/router.js';
+import express from 'express';
+import t, { type Test } from 'tap';
+import { Agent } from '../kit/agent.js';
+import { parseJson } from '../kit/app.js';
+import { claimsOf } from '../kit/idp.js';
+import {
+  asLibrary,
+  type Known,
+  listenerOf,
+  load,
+  type Party,
+  recipe,
+  refusalOf,
+  startProvider,
+  startSite,
+  verdicts,
+  visitSite,
+  withBasic,
+  withForm,
+} from './kit.js';
+
+const { middle, idp, issuer, human, agent } = await startProvider(t);
+const site = await startSite(t);
+
+const REDIRECT_URI = `${site.url}/callback`;
+const redirect_uris = [REDIRECT_URI, `${site.url}/auth/callback/idp`];
+const confidential = await idp.createClient({ redirect_uris });
+const native = await idp.createClient({ redirect_uris, public: true });
+
+const ENV = {
+  ISSUER: issuer,
+  APP: site.url,
+  CLIENT_ID: confidential.id,
+  CLIENT_SECRET: confidential.secret ?? '',
+  APP_SECRET: 'application-Wd8sKq2vTn5LzYc0Rj7Hx',
+};
+
+interface Application {
+  code: string;
+  env?: Record<string, string>;
+  // biome-ignore lint/suspicious/noExplicitAny: each recipe has its own exports
+  open(recipe: any): Party | Promise<Party>;
+  /** How it says that the signature is wrong, where it looks. */
+  refusal?: RegExp;
+}
+
+const asExpress: Application['open'] = ({ app }) => {
+  // Express prints the errors that it answers with, but not here.
+  app.set('env', 'test');
+  site.answer = app;
+  return visitSite(site);
+};
+
+const asAuthJs: Application['open'] = ({ handle }) => {
+  site.answer = listenerOf(handle, site.url);
+  return async (visit) => {
+    const browser = new Agent({ origin: site.url });
+    const { location = '' } = await browser.submit(await browser.open(`${site.url}/auth/signin`));
+    await browser.get((await visit(location)).href);
+    const session = await browser.open(`${site.url}/auth/session`);
+    const { claims } = parseJson(session.body) as Known;
+    return { claims, userinfo: claims };
+  };
+};
+
+const asMcp: Application['open'] = async (recipe) => {
+  const oauthMetadata = await discoverAuthorizationServerMetadata(issuer);
+  if (!oauthMetadata) throw new Error('there is no metadata');
+  site.answer = express().use(mcpAuthMetadataRouter({ oauthMetadata, resourceServerUrl: new URL(site.url) }));
+  const signIn = asLibrary(recipe);
+  return async (visit) => {
+    const { access_token, id_token } = await signIn(visit);
+    return { claims: claimsOf(id_token), userinfo: (await idp.userinfo(access_token)).body };
+  };
+};
+
+const SIGNATURE = /failed to validate JWT signature|signature verification failed/;
+
+const APPLICATIONS: Record<string, Application> = {
+  'openid-client 6': { code: recipe('openid-client 6'), open: asLibrary, refusal: SIGNATURE },
+  'openid-client 5': {
+    code: recipe('openid-client 5', { "'openid-client'": "'openid-client-5'" }),
+    open: asLibrary,
+    refusal: SIGNATURE,
+  },
+  oauth4webapi: { code: recipe('oauth4webapi'), open: asLibrary, refusal: SIGNATURE },
+  jose: { code: recipe('jose'), open: asLibrary, refusal: SIGNATURE },
+  'express-openid-connect 2': {
+    code: recipe('express-openid-connect', { "'express-openid-connect'": "'express-openid-connect-2'" }),
+    open: asExpress,
+    refusal: SIGNATURE,
+  },
+  'express-openid-connect 3': { code: recipe('express-openid-connect'), open: asExpress },
+  'Auth.js': { code: recipe('Auth.js'), open: asAuthJs },
+  'passport-openidconnect': { code: recipe('passport-openidconnect'), open: asExpress },
+  'MCP clients': {
+    code: recipe('MCP clients'),
+    env: { CLIENT_ID: native.id, MCP_SERVER: site.url },
+    open: asMcp,
+  },
+};
+
+async function start(t: Test, { code, env, open }: Application): Promise<Party> {
+  return open(await load(t, code, { ...ENV, ...env }));
+}
+
+function expectKnown(t: Test, { claims, userinfo }: Known, kind: 'human' | 'agent') {
+  const { sub, handle } = kind === 'human' ? human : agent;
+  const sub_profile = kind === 'human' ? 'user' : 'ai_agent';
+  const name = kind === 'human' ? 'Ada' : 'Scout';
+  t.match(claims, { iss: issuer, sub, kind, sub_profile, name, email: handle }, `${kind}: claims`);
+  t.match(userinfo, { sub, kind, sub_profile, email: handle }, `${kind}: userinfo`);
+}
+
+for (const [name, application] of Object.entries(APPLICATIONS)) {
+  t.test(`${name} signs people and agents in`, async (t) => {
+    const signIn = await start(t, application);
+    expectKnown(t, await signIn(withForm(issuer, human)), 'human');
+    expectKnown(t, await signIn(withBasic(agent)), 'agent');
+  });
+
+  const { refusal } = application;
+  t.test(`${name} ${refusal ? 'refuses' : 'does not look at'} the signature of a foreign key`, async (t) => {
+    middle.swapsKey = true;
+    t.teardown(() => {
+      middle.swapsKey = false;
+    });
+    const signIn = await start(t, application);
+    if (refusal) t.match(await refusalOf(signIn(withBasic(agent))), refusal);
+    else expectKnown(t, await signIn(withBasic(agent)), 'agent');
+  });
+}
+
+t.test('the documentation says so, of all of them', async (t) => {
+  const said = verdicts();
+  for (const [name, { refusal }] of Object.entries(APPLICATIONS)) {
+    t.equal(said.get(name) === 'refuses', refusal !== undefined, `${name}: ${said.get(name)}`);
+    said.delete(name);
+  }
+  // Those of test/package and of the browser.
+  t.same(
+    [...said],
+    [
+      ['better-auth', 'refuses'],
+      ['oidc-client-ts', 'trusts TLS'],
+    ],
+  );
+});
+
+t.test('what MCP clients check in place of an id_token', async (t) => {
+  const metadata = await discoverAuthorizationServerMetadata(issuer);
+  const request = { clientInformation: { client_id: native.id }, redirectUrl: REDIRECT_URI };
+  const plain = { ...metadata, code_challenge_methods_supported: ['plain'] } as typeof metadata;
+  await t.rejects(startAuthorization(issuer, { ...request, ...(plain && { metadata: plain }) }), /S256/);
+
+  const { authorizationUrl, codeVerifier } = await startAuthorization(issuer, {
+    ...request,
+    ...(metadata && { metadata }),
+  });
+  t.equal(authorizationUrl.searchParams.get('code_challenge_method'), 'S256');
+  const exchange = async (codeVerifier: string) =>
+    exchangeAuthorization(issuer, {
+      clientInformation: request.clientInformation,
+      redirectUri: REDIRECT_URI,
+      authorizationCode: (await withBasic(agent)(authorizationUrl)).searchParams.get('code') ?? '',
+      codeVerifier,
+      ...(metadata && { metadata }),
+    });
+  await t.rejects(exchange(codeVerifier.replace(/./g, 'x')), { message: /verifier|code/ });
+  t.match(await exchange(codeVerifier), { token_type: 'Bearer' });
+
+  const { begin, finish } = await load(t, recipe('MCP clients'), {
+    ...ENV,
+    CLIENT_ID: native.id,
+    MCP_SERVER: site.url,
+  });
+  for (const [name, value] of [
+    ['iss', 'https://elsewhere.example'],
+    ['state', 'another'],
+  ] as const) {
+    const { url, kept } = await begin();
+    const answer = await withBasic(agent)(url);
+    answer.searchParams.set(name, value);
+    await t.rejects(finish(answer, kept), /not what was begun/, name);
+  }
+});
