@@ -47,6 +47,7 @@ export function createServer(
   };
   return assemble({
     server,
+    proxyVariable: 'TRUST_PROXY',
     configuration: saas.config,
     random: saas.seams.random,
     surroundings,

@@ -13,9 +13,10 @@ import { fallThrough, handBack, isHandedBack, openScope } from './kernel/http.js
 import type { Resolved } from './kernel/options.js';
 import { requestIds } from './kernel/request-ids.js';
 import type { Random } from './kernel/secrets.js';
-import { healthPlugin } from './ops/health.js';
+import { type Health, healthPlugin } from './ops/health.js';
 import { trackConnections } from './server-connections.js';
 import type { ServerConfiguration } from './server-options.js';
+import { isAskedHere, watchForProxies } from './server-proxies.js';
 import type { Store } from './storage/collection.js';
 import { answerRules, type Surroundings } from './surroundings.js';
 import { refuseUnparsed } from './unparsed.js';
@@ -50,6 +51,8 @@ export interface MiddlewareServer<Values = unknown> extends Server<Values> {
 export interface Assembly<Values> {
   server: Resolved<ServerConfiguration>;
   configuration: Resolved<Values>;
+  /** The variable that lists the proxies in front. */
+  proxyVariable: string;
   random: Random;
   surroundings: Surroundings;
   /** Registers the plugin and answers with the store it opened. */
@@ -58,7 +61,7 @@ export interface Assembly<Values> {
   /** The same where there is no request to look at. */
   renderPlainError(error: AppError, requestId: string): Rendered;
   /** Puts the state of `/health` and `/ready` at the root into shape. */
-  wrapHealth(state: { status: 'ok' }): object;
+  wrapHealth(state: Health): object;
   /** The mount point that a stripped mount replaces first, then the others. Absent: no middleware. */
   mountPoints?: [string, ...string[]] | undefined;
   /** Told what a stripped mount replaces the first one with. */
@@ -129,6 +132,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     renderError: assembly.renderError,
   };
   const app = createHardened(assembly, rules);
+  const unlistedProxy = watchForProxies(app, assembly.proxyVariable, server.values.trustProxy);
   // Unwrapped, so that `app` has the plugin's decorator for the routes that others add.
   const unwrapped = fp(async (root: FastifyInstance) => {
     const store = await assembly.mount(root);
@@ -136,7 +140,8 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
       root,
       { ...rules, prefix: '', guards: {}, own404: true, bodyLimit: BODY_LIMIT, inHost: false },
       async (scope) => {
-        await scope.register(healthPlugin, { store, wrap: assembly.wrapHealth });
+        const remarks = (request: FastifyRequest) => (isAskedHere(request) ? unlistedProxy() : {});
+        await scope.register(healthPlugin, { store, wrap: assembly.wrapHealth, remarks });
       },
     );
   });
@@ -164,7 +169,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
 }
 
 /** A host name as an address to connect to. */
-function urlHost(host: string): string {
+export function urlHost(host: string): string {
   if (host === '0.0.0.0' || host === '::') return 'localhost';
   return host.includes(':') ? `[${host}]` : host;
 }

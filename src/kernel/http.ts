@@ -11,6 +11,7 @@ import type {
   RawServerDefault,
   RouteOptions,
 } from 'fastify';
+import { plainAddress } from './addresses.js';
 import { type AnswerRules, describeRequest, sendError, setCommonHeaders } from './answers.js';
 import { setBodyParser } from './bodies.js';
 import { setCompilers } from './compilers.js';
@@ -88,7 +89,7 @@ export interface Origin {
 
 export function originOf(request: FastifyRequest): Origin {
   // A Unix socket has no address, and a connection that is gone has none any more.
-  return { ip: request.ip ?? 'unknown', isGone: () => request.raw.socket.destroyed };
+  return { ip: plainAddress(request.ip), isGone: () => request.raw.socket.destroyed };
 }
 
 /** For requests that arrive through a host's middleware chain: what hands an unmatched one back to the host. */
