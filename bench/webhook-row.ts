@@ -4,13 +4,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { signWebhook } from '../test/kit/sign-webhook.js';
 import { subscriptionObject, type WorldSubscription } from '../test/kit/stripe-world.js';
 import { WEBHOOK_SECRET } from './lab.js';
-import { type Client, drive, expectStatus, request } from './load.js';
+import { type Client, drive, expectStatus, hammer, request } from './load.js';
 import type { Result } from './report.js';
-import { type Bench, below, median, quantile } from './rounds.js';
-import { type Account, register } from './saas-rows.js';
+import { type Bench, below, compare, quantile, result } from './rounds.js';
+import { type Account, jwtFloor, register } from './saas-rows.js';
 
 const SENDERS = 128;
-const GOAL = 5_000;
+/** 5,000 a second on the machine that the goals were set on, where `jwt` makes 29,000. */
+const GOAL = 0.17;
 const CALM = 200;
 
 /** Signed events, each another one, each acknowledged once its subscription and its user's record are on disk. */
@@ -18,28 +19,24 @@ export async function webhook(bench: Bench): Promise<Result[]> {
   const { lab, row, seconds, rounds, progress } = bench;
   const { url } = await lab.unbound('saas-backend', row);
   const senders = (await register(url, SENDERS)).map(sender);
-  progress(`${row}: warming up`);
-  await drive(url, senders, Math.min(1, seconds));
-  const rates: number[] = [];
-  for (let round = 1; round <= rounds; round++) {
-    progress(`${row}: round ${round} of ${rounds}`);
-    rates.push(await drive(url, senders, seconds));
-  }
+  const floor = await jwtFloor(bench, '{"success":true}');
+  const compared = await compare(
+    bench,
+    (seconds) => drive(url, senders, seconds),
+    (seconds) => hammer(floor.url, 64, seconds, [floor.headers]),
+  );
   progress(`${row}: ${CALM} a second`);
   const latencies = await calmly(url, senders, seconds * rounds);
-  const value = median(rates);
   return [
-    {
-      what: 'events applied',
-      value,
-      unit: '/s',
-      goal: { text: `≥ ${GOAL.toLocaleString('en')}/s`, met: value >= GOAL },
-    },
+    result('events applied', 'jwt', compared, GOAL, ' (5,000 of 29,000)'),
     below(`p99 at ${CALM} events a second`, 'ms', quantile(latencies, 0.99), 500),
   ];
 }
 
-/** The life of one subscription, one event after the other. */
+/**
+ * The life of one subscription, one event after the other: mostly terms that change, and each third time a status,
+ * which the user's record follows. Identifiers begin with the time, as the provider's do.
+ */
 function sender({ user: { id: userId } }: Account): Client {
   const start = Math.floor(Date.now() / 1000);
   const name = Math.random().toString(36).slice(2);
@@ -66,13 +63,17 @@ function sender({ user: { id: userId } }: Account): Client {
   return {
     next() {
       subscription.quantity = ++count;
+      const before = subscription.status;
+      if (count % 3 === 0) subscription.status = before === 'active' ? 'past_due' : 'active';
+      const id = `evt_1${Date.now().toString(36)}${name}${count}`;
+      const changed = { quantity: count - 1, ...(subscription.status !== before && { status: before }) };
       const body = JSON.stringify({
-        id: `evt_${name}_${count}`,
+        id,
         object: 'event',
         api_version: subscription.version,
         created: start + count,
         type: `customer.subscription.${count === 1 ? 'created' : 'updated'}`,
-        data: { object: subscriptionObject(subscription), previous_attributes: { quantity: count - 1 } },
+        data: { object: subscriptionObject(subscription), previous_attributes: changed },
       });
       return request('POST', '/api/billing/webhook', headersOf(body), body);
     },

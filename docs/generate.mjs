@@ -72,8 +72,8 @@ ${sections.join('\n')}`;
 
 function configurationPage() {
   const sections = Object.entries(programs).map(([program, options]) => {
-    const rows = options.map(({ name, env, doc, default: value, secret }) => [
-      `\`${env}\`${secret ? ` (\`${env}_FILE\`)` : ''}`,
+    const rows = options.map(({ name, env, fallbackEnv, doc, default: value, secret }) => [
+      `\`${env}\`${fallbackEnv ? `, else \`${fallbackEnv}\`` : ''}${secret ? ` (\`${env}_FILE\`)` : ''}`,
       `\`${name}\``,
       isLiteral(value) ? `\`${value}\`` : value,
       doc,

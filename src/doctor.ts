@@ -4,7 +4,10 @@ import type { TObject } from 'typebox';
 import { ConfigurationError } from './kernel/configuration-error.js';
 import { describeOptions } from './kernel/option-rows.js';
 import type { Resolved } from './kernel/options.js';
+import type { Health } from './ops/health.js';
+import { urlHost } from './server-assembly.js';
 import type { ServerConfiguration } from './server-options.js';
+import { adviceOn } from './server-proxies.js';
 import { inspectStore } from './storage/inspect.js';
 
 /** Looks at what a program would start with, and changes nothing. */
@@ -30,6 +33,7 @@ export interface Patient<Values extends { databaseUri: string }> {
   /** The variable of the store. */
   storeVariable: string;
   portVariable: string;
+  proxyVariable: string;
   /** What works and is unwise. Never holds a secret. */
   unwise(plugin: Resolved<Values>, server: Resolved<ServerConfiguration>): Advice[];
 }
@@ -53,7 +57,7 @@ export async function examine<Values extends { databaseUri: string }>(
     ...madeUp(plugin),
     ...patient.unwise(plugin, server).flatMap(warn),
     await examineStore(plugin.values.databaseUri, patient.storeVariable),
-    await examinePort(server, patient.portVariable),
+    ...(await examinePort(server, patient)),
   ];
 }
 
@@ -64,7 +68,9 @@ function warn([applies, about, message, remedy]: Advice): Finding[] {
 /** A sentence of the configuration that begins with its variable. */
 function explain(level: Finding['level'], sentence: string, schemas: readonly TObject[]): Finding {
   const [, about = 'configuration', message = sentence] = /^([A-Z][A-Z0-9_]+)\s(.*)$/s.exec(sentence) ?? [];
-  const row = schemas.flatMap(describeOptions).find(({ env }) => env === about.replace(/_FILE$/, ''));
+  const variable = about.replace(/_FILE$/, '');
+  const rows = schemas.flatMap(describeOptions);
+  const row = rows.find(({ env, fallbackEnv }) => [env, fallbackEnv].includes(variable));
   if (!row) return { level, about, message };
   const file = row.secret ? `, or ${row.env}_FILE to a file that holds it` : '';
   // Where the sentence repeats what the variable is for, the remedy says how to set it.
@@ -89,43 +95,51 @@ async function examineStore(uri: string, about: string): Promise<Finding> {
 
 async function examinePort(
   { values, production }: Resolved<ServerConfiguration>,
-  about: string,
-): Promise<Finding> {
+  { portVariable: about, proxyVariable }: Pick<Patient<never>, 'portVariable' | 'proxyVariable'>,
+): Promise<Finding[]> {
   const { port, host = production ? '0.0.0.0' : '127.0.0.1' } = values;
-  if (port === 0) return { level: 'ok', about, message: 'is 0: any free port' };
+  if (port === 0) return [{ level: 'ok', about, message: 'is 0: any free port' }];
   const probe = createServer();
   try {
     probe.listen(port, host);
     await once(probe, 'listening');
-    return { level: 'ok', about, message: `${port} is free` };
+    return [{ level: 'ok', about, message: `${port} is free` }];
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === 'EADDRINUSE' && (await isOurs(port))) {
-      return {
-        level: 'ok',
-        about,
-        message: `${port} is in use by a server that answers /health: it runs already`,
-      };
+    const health = code === 'EADDRINUSE' ? await askServer(host, port) : null;
+    if (health) {
+      const message = `${port} is in use by a server that answers /health: it runs already`;
+      return [{ level: 'ok', about, message }, ...unlistedProxy(health, proxyVariable, values.trustProxy)];
     }
     const inUse = code === 'EADDRINUSE' ? 'is in use' : `cannot be listened at (${code})`;
-    return {
-      level: 'problem',
-      about,
-      message: `${port} ${inUse}`,
-      remedy: 'Choose another one, or stop what listens there.',
-    };
+    const remedy = 'Choose another one, or stop what listens there.';
+    return [{ level: 'problem', about, message: `${port} ${inUse}`, remedy }];
   } finally {
     probe.close();
   }
 }
 
-/** Whether what listens there answers as our programs do. */
-async function isOurs(port: number): Promise<boolean> {
+/** What the running server met. */
+function unlistedProxy(
+  { unlistedProxy: address }: Health,
+  about: string,
+  trusted: ServerConfiguration['trustProxy'],
+): Finding[] {
+  return address === undefined ? [] : [{ level: 'warning', about, ...adviceOn(address, about, trusted) }];
+}
+
+/** What the server that listens there says of itself; `null` when it is none of ours. */
+async function askServer(host: string, port: number): Promise<Health | null> {
   try {
-    const answer = await fetch(`http://localhost:${port}/health`, { signal: AbortSignal.timeout(2000) });
-    return answer.ok && (await answer.text()).includes('"status":"ok"');
+    const answer = await fetch(`http://${urlHost(host)}:${port}/health`, {
+      signal: AbortSignal.timeout(2000),
+    });
+    // One of the two programs wraps what it says.
+    const { data, ...bare } = (await answer.json()) as Partial<Health> & { data?: Partial<Health> };
+    const health = data ?? bare;
+    return answer.ok && health.status === 'ok' ? (health as Health) : null;
   } catch {
     // Whatever listens, it is no server of ours.
-    return false;
+    return null;
   }
 }

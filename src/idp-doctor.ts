@@ -19,6 +19,7 @@ export function examineIdp(): Promise<Finding[]> {
     },
     storeVariable: 'IDP_DATABASE_URI',
     portVariable: 'IDP_PORT',
+    proxyVariable: 'IDP_TRUST_PROXY',
     unwise,
   });
 }

@@ -17,7 +17,7 @@ import { unusableStore } from './storage/open.js';
 export const idpSchema = defineOptions({
   databaseUri: option(Type.String(), {
     env: 'IDP_DATABASE_URI',
-    doc: 'The store: sqlite:<path>, sqlite::memory: or mongodb://<hosts>/<name>.',
+    doc: 'The store: sqlite:<path>, sqlite::memory:, mongodb://<hosts>/<name> or mongodb+srv://<host>/<name>.',
     secret: true,
     development: 'sqlite:./data/idp.db',
     required: 'production',
@@ -25,7 +25,7 @@ export const idpSchema = defineOptions({
   }),
   publicUrl: publicUrlOption({
     env: 'IDP_PUBLIC_URL',
-    doc: 'Public base address of the service: the issuer, byte for byte.',
+    doc: 'Public base address of the service, https in production: the issuer, byte for byte but for one slash at its end.',
   }),
   ...oidcOptions,
   ...provisioningOptions,

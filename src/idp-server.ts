@@ -43,6 +43,7 @@ export function createIdentityServer(
   const pages = idpPages(idp.config.values, surroundings.publicUrl.get);
   return assemble({
     server,
+    proxyVariable: 'IDP_TRUST_PROXY',
     configuration: idp.config,
     random,
     surroundings,

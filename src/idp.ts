@@ -179,7 +179,7 @@ export async function mountIdp(
     bodyLimit: 16 * 1024,
     // At the root of a host, unknown paths are the host's.
     own404: prefix !== '',
-    inHostLog: server === undefined,
+    inHost: server === undefined,
   };
   const prepare = (headers: Record<string, string>) => preparedAnswer(rules, headers);
   await openScope(fastify, rules, async (scope) => {
@@ -212,7 +212,8 @@ export async function mountIdp(
     });
     if (prefix !== '') await scope.register(healthPlugin, { store, wrap: (state) => state });
   });
-  if (new URL(issuer()).pathname !== '/') {
+  // Elsewhere than at the root there is no such place.
+  if (new URL(issuer()).pathname !== '/' && fastify.prefix === '') {
     await openScope(fastify, { ...rules, prefix: '', own404: false }, async (scope) => {
       await scope.register(insertedMetadataPlugin, { issuer, prepare });
     });

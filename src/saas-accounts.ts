@@ -38,6 +38,8 @@ export interface AccountParts {
   afterwards: Afterwards;
   emit: Emit<AuthEvents>;
   publicUrl: PublicUrl;
+  /** The path below which our own pages are, as people reach them. */
+  mountedAt(): string;
 }
 
 export interface Accounts {
@@ -49,10 +51,10 @@ export interface Accounts {
 const HOURLY = 3600;
 
 export async function createAccounts(
-  { config: { values }, seams: { clock, random, prefix } }: ResolvedSaas,
+  { config: { values }, seams: { clock, random } }: ResolvedSaas,
   parts: AccountParts,
 ): Promise<Accounts> {
-  const { users, sessions, audit, throttle, settings, billing, email, jobs, publicUrl } = parts;
+  const { users, sessions, audit, throttle, settings, billing, email, jobs, publicUrl, mountedAt } = parts;
   const listed = (secret: string | undefined) => (secret === undefined ? [] : [secret]);
   const refreshSecrets: [string, ...string[]] = [
     values.jwtRefreshSecret,
@@ -60,7 +62,7 @@ export async function createAccounts(
   ];
   const accessSecrets = [values.jwtAccessSecret, ...listed(values.jwtAccessSecretPrevious)];
   const pageAt = (configured: string | undefined, own: string) => () =>
-    publicUrl.get() + (configured === undefined ? `${prefix}${own}` : withLeadingSlash(configured));
+    publicUrl.get() + (configured === undefined ? `${mountedAt()}${own}` : withLeadingSlash(configured));
 
   const dependencies: AuthDependencies = {
     ...parts,

@@ -19,6 +19,7 @@ export function examineSaas(): Promise<Finding[]> {
     },
     storeVariable: 'DATABASE_URI',
     portVariable: 'PORT',
+    proxyVariable: 'TRUST_PROXY',
     unwise,
   });
 }

@@ -18,7 +18,7 @@ import { unusableStore } from './storage/open.js';
 export const saasSchema = defineOptions({
   databaseUri: option(Type.String(), {
     env: 'DATABASE_URI',
-    doc: 'The store: sqlite:<path>, sqlite::memory: or mongodb://<hosts>/<name>.',
+    doc: 'The store: sqlite:<path>, sqlite::memory:, mongodb://<hosts>/<name> or mongodb+srv://<host>/<name>.',
     secret: true,
     development: 'sqlite:./data/saas-backend.db',
     required: 'production',
@@ -26,7 +26,7 @@ export const saasSchema = defineOptions({
   }),
   publicUrl: publicUrlOption({
     env: 'PUBLIC_URL',
-    doc: 'Public address of the application. Every link we send begins with it.',
+    doc: 'Public address of the application, https in production. Every link we send begins with it.',
   }),
   corsOrigin: option(Type.Optional(Type.Array(Type.String())), {
     env: 'CORS_ORIGIN',

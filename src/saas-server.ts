@@ -1,5 +1,6 @@
 import { gatherProblems } from './kernel/configuration-error.js';
 import { renderEnvelope } from './kernel/errors.js';
+import { mountProblem } from './kernel/public-url.js';
 import { ok } from './kernel/schemas.js';
 import { mountSaas } from './saas.js';
 import { resolveSaas, type SaasBackendOptions, type SaasConfiguration } from './saas-options.js';
@@ -38,10 +39,15 @@ export function createServer(
     () => resolveServer('saas-backend', saasServerSchema, own, given),
     () => resolveSaas(given),
   );
-  const surroundings = inServer(saas.config.values.publicUrl, server.values.port);
   const { prefix, adminPath } = saas.seams;
+  let mountedAt: string | undefined;
+  const surroundings = {
+    ...inServer(saas.config.values.publicUrl, server.values.port),
+    mountedAt: () => mountedAt ?? prefix,
+  };
   return assemble({
     server,
+    proxyVariable: 'TRUST_PROXY',
     configuration: saas.config,
     random: saas.seams.random,
     surroundings,
@@ -49,6 +55,10 @@ export function createServer(
     renderError: (error, _request, requestId) => renderEnvelope(error, requestId),
     renderPlainError: renderEnvelope,
     wrapHealth: ok,
+    onMount(path) {
+      // Links lead there, so the first one stays, and one that is no plain path leads nowhere.
+      if (mountProblem(path) === null) mountedAt ??= path;
+    },
     mountPoints: middleware ? [prefix, ...(adminPath === false ? [] : [adminPath])] : undefined,
   });
 }

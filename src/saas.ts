@@ -49,12 +49,12 @@ import { announce, answerRules, inHost, type Surroundings } from './surroundings
 /** What the host gets: `fastify.saas`. */
 export interface SaasDecorator {
   /** For a host's own routes: `onRequest: fastify.saas.requireUser` sets `request.saas` or throws a 401. */
-  requireUser: UserGuard;
+  readonly requireUser: UserGuard;
   /** The same for those whose subscription entitles them, to `plan` where one is named; else it throws a 403. */
-  requireEntitled: (plan?: string) => UserGuard;
-  users: Pick<UserDirectory, 'find' | 'create'>;
+  readonly requireEntitled: (plan?: string) => UserGuard;
+  readonly users: Readonly<Pick<UserDirectory, 'find' | 'create'>>;
   /** What has happened, told once, after its commit, in the process that committed it. */
-  events: Readonly<Subscription<SaasEvents>>;
+  readonly events: Readonly<Subscription<SaasEvents>>;
 }
 
 export type SaasEvents = AuthEvents & BillingNotices;
@@ -84,7 +84,7 @@ export async function mountSaas(
   const { values } = config;
   const { clock, random, prefix, adminPath } = seams;
   const around = surroundings ?? inHost(fastify, { configured: values.publicUrl, port: 3000 }, random);
-  const { publicUrl } = around;
+  const { publicUrl, mountedAt = () => fastify.prefix + prefix } = around;
   const store = await openStore(seams.mongo ? { mongo: seams.mongo, prefix: 'saas_' } : values.databaseUri);
   fastify.addHook('onClose', () => store.close());
 
@@ -169,6 +169,7 @@ export async function mountSaas(
       afterwards,
       emit,
       publicUrl,
+      mountedAt,
     },
   );
 
@@ -194,7 +195,7 @@ export async function mountSaas(
     guards: { user: requireUser, admin: requireAdmin },
     bodyLimit: 100 * 1024,
     own404: true,
-    inHostLog: surroundings === undefined,
+    inHost: surroundings === undefined,
   };
   const pages = createPages({ name: () => new URL(publicUrl.get()).host });
   const renderError = saasErrors(pages);

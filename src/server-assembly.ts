@@ -9,13 +9,14 @@ import fastify, {
 import fp from 'fastify-plugin';
 import { type AnswerRules, describeRequest, sendError } from './kernel/answers.js';
 import { type AppError, httpErrors, type Rendered } from './kernel/errors.js';
-import { fallThrough, openScope } from './kernel/http.js';
+import { fallThrough, handBack, isHandedBack, openScope } from './kernel/http.js';
 import type { Resolved } from './kernel/options.js';
 import { requestIds } from './kernel/request-ids.js';
 import type { Random } from './kernel/secrets.js';
-import { healthPlugin } from './ops/health.js';
+import { type Health, healthPlugin } from './ops/health.js';
 import { trackConnections } from './server-connections.js';
 import type { ServerConfiguration } from './server-options.js';
+import { isAskedHere, watchForProxies } from './server-proxies.js';
 import type { Store } from './storage/collection.js';
 import { answerRules, type Surroundings } from './surroundings.js';
 import { refuseUnparsed } from './unparsed.js';
@@ -50,6 +51,8 @@ export interface MiddlewareServer<Values = unknown> extends Server<Values> {
 export interface Assembly<Values> {
   server: Resolved<ServerConfiguration>;
   configuration: Resolved<Values>;
+  /** The variable that lists the proxies in front. */
+  proxyVariable: string;
   random: Random;
   surroundings: Surroundings;
   /** Registers the plugin and answers with the store it opened. */
@@ -58,9 +61,11 @@ export interface Assembly<Values> {
   /** The same where there is no request to look at. */
   renderPlainError(error: AppError, requestId: string): Rendered;
   /** Puts the state of `/health` and `/ready` at the root into shape. */
-  wrapHealth(state: { status: 'ok' }): object;
+  wrapHealth(state: Health): object;
   /** The mount point that a stripped mount replaces first, then the others. Absent: no middleware. */
   mountPoints?: [string, ...string[]] | undefined;
+  /** Told what a stripped mount replaces the first one with. */
+  onMount?(path: string): void;
 }
 
 const SECOND = 1000;
@@ -98,11 +103,7 @@ function createHardened(
     clientErrorHandler: (error, socket) => refuseUnparsed(error, socket, nextId(), renderPlainError),
     // What the router refuses before any scope is reached, a broken percent-encoding above all.
     frameworkErrors: (_error, request: FastifyRequest, reply: FastifyReply) => {
-      const next = fallThrough.get(request.raw);
-      if (next) {
-        reply.hijack();
-        next();
-      } else sendError(rules, httpErrors.VALIDATION_ERROR(), request, reply);
+      if (!handBack(request, reply)) sendError(rules, httpErrors.VALIDATION_ERROR(), request, reply);
     },
   });
   app.server.maxConnections = 16_384;
@@ -115,6 +116,7 @@ class OneLineLog extends LogController {
   override incomingRequest(): void {}
 
   override requestCompleted(error: Error | null, request: FastifyRequest, reply: FastifyReply): void {
+    if (isHandedBack(request)) return;
     const line = { req: request, statusCode: reply.statusCode, responseTime: reply.elapsedTime };
     if (error) reply.log.error({ ...line, err: error }, 'request errored');
     else reply.log.info(line, 'request completed');
@@ -130,14 +132,16 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     renderError: assembly.renderError,
   };
   const app = createHardened(assembly, rules);
+  const unlistedProxy = watchForProxies(app, assembly.proxyVariable, server.values.trustProxy);
   // Unwrapped, so that `app` has the plugin's decorator for the routes that others add.
   const unwrapped = fp(async (root: FastifyInstance) => {
     const store = await assembly.mount(root);
     await openScope(
       root,
-      { ...rules, prefix: '', guards: {}, own404: true, bodyLimit: BODY_LIMIT, inHostLog: false },
+      { ...rules, prefix: '', guards: {}, own404: true, bodyLimit: BODY_LIMIT, inHost: false },
       async (scope) => {
-        await scope.register(healthPlugin, { store, wrap: assembly.wrapHealth });
+        const remarks = (request: FastifyRequest) => (isAskedHere(request) ? unlistedProxy() : {});
+        await scope.register(healthPlugin, { store, wrap: assembly.wrapHealth, remarks });
       },
     );
   });
@@ -161,45 +165,73 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     return { url: `http://${urlHost(host)}:${port}`, port };
   };
   const base = { fastify: app, configuration, start, stop, close: stop };
-  return mountPoints ? { ...base, middleware: createMiddleware(app, mountPoints) } : base;
+  return mountPoints ? { ...base, middleware: createMiddleware(app, mountPoints, assembly) } : base;
 }
 
 /** A host name as an address to connect to. */
-function urlHost(host: string): string {
+export function urlHost(host: string): string {
   if (host === '0.0.0.0' || host === '::') return 'localhost';
   return host.includes(':') ? `[${host}]` : host;
 }
 
-function createMiddleware(app: FastifyInstance, mountPoints: [string, ...string[]]): Middleware {
+function createMiddleware(
+  app: FastifyInstance,
+  mountPoints: [string, ...string[]],
+  { surroundings: { lifecycle }, onMount }: Assembly<unknown>,
+): Middleware {
   return (request, response, next = () => response.writeHead(404).end()) => {
     const outer = request.url ?? '/';
-    const inner = innerUrl(request, mountPoints);
+    const stripped = strippedFrom(request);
+    const inner = innerUrl(outer, stripped !== null, mountPoints);
     if (inner === null) {
       next();
       return;
     }
+    if (stripped !== null) onMount?.(stripped);
     app.ready().then(() => {
+      const restore = lifecycle.draining ? withoutGoodbye(response) : () => {};
       fallThrough.set(request, () => {
+        restore();
         request.url = outer;
         next();
       });
       request.url = inner;
       app.routing(request, response);
+      restore();
     }, next);
   };
 }
 
+/**
+ * Once it has stopped, Fastify says `Connection: close` of every request before it knows whether it is ours. Ours say so
+ * themselves; what goes back to the host must not. Nor can it be taken back: Node then sends no such header at all.
+ *
+ * @returns lets headers through again
+ */
+function withoutGoodbye(response: ServerResponse): () => void {
+  const { setHeader } = response;
+  const silent: typeof setHeader = (name, value) =>
+    name === 'Connection' ? response : setHeader.call(response, name, value);
+  response.setHeader = silent;
+  return () => {
+    if (response.setHeader === silent) response.setHeader = setHeader;
+  };
+}
+
+/** The path that Express and Connect mounted us at and took off the address, or `null` where they took nothing. */
+function strippedFrom({ originalUrl, url = '/' }: IncomingMessage & { originalUrl?: string }): string | null {
+  const isStripped = originalUrl !== undefined && originalUrl !== url && originalUrl.endsWith(url);
+  return isStripped ? originalUrl.slice(0, -url.length) : null;
+}
+
 /** The address as our routes know it, or `null` when it is none of ours. */
 function innerUrl(
-  request: IncomingMessage & { originalUrl?: string },
+  url: string,
+  isStripped: boolean,
   [first, ...others]: [string, ...string[]],
 ): string | null {
-  const url = request.url ?? '/';
   const isBelow = (mountPoint: string) =>
     /^([/?]|$)/.test(url.startsWith(mountPoint) ? url.slice(mountPoint.length) : '-');
-  // Express and Connect take the path they mounted us at off the address; then it stands for our first mount point.
-  const { originalUrl } = request;
-  const isStripped = originalUrl !== undefined && originalUrl !== url && originalUrl.endsWith(url);
   if (others.some(isBelow)) return url;
   if (isStripped) return first + url;
   return isBelow(first) ? url : null;

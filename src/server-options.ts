@@ -33,7 +33,7 @@ export function serverSchema(names: {
     }),
     trustProxy: option(Type.Union([Type.Literal(false), Type.Array(Type.String())], { default: false }), {
       env: names.trustProxy,
-      doc: 'Addresses (IP or CIDR, separated by commas) of the proxies in front, whose X-Forwarded-For is believed.',
+      doc: 'Addresses (IP or CIDR, separated by commas) of the proxies in front, whose X-Forwarded-For is believed: docs/proxy.md.',
       parse: (text) => (text === 'false' ? false : parseList(text)),
       check: (proxies) =>
         proxies !== false && proxies.some((proxy) => !isNetwork(proxy))
@@ -82,6 +82,8 @@ function isNetwork(text: string): boolean {
   const family = isIP(address);
   if (family === 0 || rest.length > 0) return false;
   if (length === undefined) return true;
+  // Everybody is no proxy.
+  if (Number(length) === 0) return false;
   try {
     new BlockList().addSubnet(
       address,

@@ -15,6 +15,8 @@ export interface Lifecycle {
 export interface Surroundings {
   lifecycle: Lifecycle;
   publicUrl: PublicUrl;
+  /** Where the API is, when a host's middleware chain may have put it elsewhere. */
+  mountedAt?(): string;
   /** The identifier that answers carry. A client never chooses it. */
   requestId(request: FastifyRequest): string;
 }

@@ -3,6 +3,7 @@ import type { FetchSubscription } from './fetch.js';
 import { followsStored, judgeInvoice, judgeSubscription, statusAfterInvoice } from './judge.js';
 import type { Owner } from './owner.js';
 import type { Plans } from './plans.js';
+import { projectsAlike } from './project.js';
 import { readSnapshot, type Snapshot } from './snapshot.js';
 import type { SubscriptionDocument, Subscriptions } from './store.js';
 import type { News, SubscriptionWriter } from './write.js';
@@ -11,6 +12,8 @@ import type { News, SubscriptionWriter } from './write.js';
 export interface Applied {
   /** `known` was done by an earlier delivery that did not get to its end. */
   effect: 'inserted' | 'updated' | 'known' | 'none';
+  /** The user's record says what it should, as far as this event goes. */
+  isProjected: boolean;
   /** As it is now; absent where nobody knows it yet. */
   subscription?: SubscriptionDocument;
 }
@@ -84,16 +87,21 @@ export function createApply({ subscriptions, writer, plans, fetch }: ApplyDepend
     for (let first = seen; ; first = undefined) {
       const stored = first ?? (await subscriptions.findOne({ id }));
       const news = await newsFor(event, stored);
-      if (news === 'stale') return { effect: 'none', ...(stored && { subscription: stored }) };
-      if (news === 'known') return { effect: 'known', ...(stored && { subscription: stored }) };
+      if (news === 'stale' || news === 'known') {
+        // It may have been applied by a delivery that did not get as far as the user's record.
+        const effect = news === 'known' ? 'known' : 'none';
+        return { effect, isProjected: false, ...(stored && { subscription: stored }) };
+      }
       if (news === 'mark') {
         const marked = stored && (await writer.mark(stored));
-        if (marked) return { effect: 'none', subscription: marked };
+        if (marked) return { effect: 'none', isProjected: false, subscription: marked };
         continue;
       }
       const subscription = await writer.write(stored, { id, userId }, news);
       // Somebody else was first: what was judged is not what is stored any more.
-      if (subscription) return { effect: stored ? 'updated' : 'inserted', subscription };
+      if (!subscription) continue;
+      if (!stored) return { effect: 'inserted', isProjected: false, subscription };
+      return { effect: 'updated', isProjected: projectsAlike(stored, subscription), subscription };
     }
   };
 }

@@ -123,7 +123,8 @@ export async function webhookPlugin(scope: Scope, { webhook }: { webhook: Webhoo
  */
 function rawBodyOf(request: IncomingMessage & { body?: unknown; rawBody?: unknown }, body: unknown): Buffer {
   if (request.body === undefined) return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
-  if (Buffer.isBuffer(request.rawBody)) return request.rawBody;
+  const kept = [request.rawBody, request.body].find(Buffer.isBuffer);
+  if (kept) return kept;
   if (typeof request.rawBody === 'string') return Buffer.from(request.rawBody);
   throw new Error(
     'The host parsed the body of the payment webhook before this middleware. Mount the middleware before the ' +

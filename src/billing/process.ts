@@ -1,6 +1,6 @@
 import type { Clock } from '../kernel/clock.js';
 import { nullIfTaken } from '../storage/collection.js';
-import type { Apply } from './apply.js';
+import type { Applied, Apply } from './apply.js';
 import type { Claim, Claims } from './claims.js';
 import { type BillingEvent, HANDLED, isInvoice, readEvent } from './event.js';
 import type { MailFor } from './mails.js';
@@ -41,6 +41,9 @@ export interface ProcessorDependencies {
 
 const PAGE = 50;
 
+/** What an event does that is about no terms. */
+const NOTHING: Applied = { effect: 'none', isProjected: true };
+
 export function createProcessor(deps: ProcessorDependencies): Processor {
   const { claims, events, payments, ownerOf, apply, projector, mailFor, emit, isLive, clock } = deps;
 
@@ -53,10 +56,10 @@ export function createProcessor(deps: ProcessorDependencies): Processor {
     const { subscriptionId, customerId, created = clock.now() } = event;
     const changesTerms =
       subscriptionId !== undefined && event.type !== 'customer.subscription.trial_will_end';
-    const { effect, subscription } = changesTerms
+    const { effect, isProjected, subscription } = changesTerms
       ? await apply(event, subscriptionId, owner)
-      : { effect: 'none' as const, subscription: undefined };
-    if (changesTerms) await projector.project(userId);
+      : NOTHING;
+    if (!isProjected) await projector.project(userId);
     const tellings: Telling[] = [];
     if (effect !== 'none' && subscription)
       tellings.push(subscriptionUpdated(event.id, subscription, created));

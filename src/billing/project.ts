@@ -27,6 +27,10 @@ export interface Projector {
 
 const PAGE = 100;
 
+/** Whether the user's record is the same with one state of a subscription as with another. */
+export const projectsAlike = (before: SubscriptionDocument, after: SubscriptionDocument): boolean =>
+  before.status === after.status && before.plan === after.plan && before.startedAt === after.startedAt;
+
 export function createProjector(subscriptions: Subscriptions, target: ProjectionTarget): Projector {
   const all = async (userId: string): Promise<SubscriptionDocument[]> => {
     const found: SubscriptionDocument[] = [];

@@ -7,7 +7,7 @@ import { Type } from '../kernel/type.js';
 export const billingOptions = {
   paymentSecretKey: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'PAYMENT_SECRET_KEY',
-    doc: 'Secret API key of the payment provider. Without it checkout and portal answer 503.',
+    doc: 'Secret API key of the payment provider. Without it checkout, portal and sync answer 503.',
     secret: true,
     check: (key) =>
       /^[\x21-\x7e]+$/.test(key ?? '') ? undefined : 'must hold no spaces or control characters.',
@@ -15,6 +15,7 @@ export const billingOptions = {
   paymentApiUrl: option(Type.Optional(Type.String()), {
     env: 'PAYMENT_API_URL',
     doc: 'Another address for the API of the payment provider: a simulator or stripe-mock.',
+    shown: "the provider's own",
     check: (url) =>
       URL.canParse(url ?? '') && /^https?:\/\/[^/?#@]+\/?$/.test(url ?? '')
         ? undefined

@@ -55,6 +55,7 @@ export const emailOptions = {
   emailTemplateDir: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'EMAIL_TEMPLATE_DIR',
     doc: 'Folder of your own mail templates; each file replaces the one of the same name in templates/email.',
+    shown: 'the templates of this package',
     check: (folder) => templateProblems(folder),
   }),
 };

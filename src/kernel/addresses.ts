@@ -1,6 +1,6 @@
-import { isIP } from 'node:net';
+import { BlockList, isIP } from 'node:net';
 
-/** Where clients come from, as throttles count them. */
+/** Where clients come from, as the audit names them and throttles count them. */
 
 /** What has no address of its own (a Unix socket, a proxy's nonsense) shares one bucket: nobody gains by it. */
 const UNKNOWN = 'unknown';
@@ -25,6 +25,41 @@ export function addressBlock(address: string | undefined): string {
       .join('.');
   }
   return `${text.split(':').slice(0, 4).join(':')}::/64`;
+}
+
+/**
+ * An address as everything of ours names it: without the port that some proxies put behind it, and an IPv4 address
+ * inside an IPv6 one as itself. `203.0.113.7`, `2001:db8::7`, `unknown`.
+ */
+export function plainAddress(text: string | undefined): string {
+  if (isIP(text ?? '') === 4) return text as string;
+  const [, withPort, bracketed] = /^(?:([\d.]+):\d+|\[([^\]]+)\](?::\d+)?)$/.exec(text ?? '') ?? [];
+  const address = withPort ?? bracketed ?? text ?? '';
+  const mapped = /^::ffff:([\d.]+)$/i.exec(address)?.[1] ?? address;
+  return isIP(mapped) === 0 ? UNKNOWN : mapped;
+}
+
+/** Of networks that nobody reaches from outside: loopback, RFC 1918, RFC 6598, link-local, RFC 4193. */
+const PRIVATE = new BlockList();
+for (const [network, length] of [
+  ['127.0.0.0', 8],
+  ['10.0.0.0', 8],
+  ['172.16.0.0', 12],
+  ['192.168.0.0', 16],
+  ['100.64.0.0', 10],
+  ['169.254.0.0', 16],
+] as const) {
+  PRIVATE.addSubnet(network, length);
+}
+PRIVATE.addAddress('::1', 'ipv6');
+PRIVATE.addSubnet('fc00::', 7, 'ipv6');
+PRIVATE.addSubnet('fe80::', 10, 'ipv6');
+
+/** Whether a plain address is of a network that nobody reaches from outside. */
+export function isPrivateAddress(address: string): boolean {
+  const [bare = ''] = address.split('%');
+  const family = isIP(bare);
+  return family !== 0 && PRIVATE.check(bare, family === 4 ? 'ipv4' : 'ipv6');
 }
 
 /** Whether an address stays on this machine. */

@@ -1,5 +1,6 @@
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { plainAddress } from './addresses.js';
 import { type AppError, type Rendered, toAppError } from './errors.js';
 
 /** What all answers have in common, errors above all. */
@@ -61,7 +62,7 @@ export function preparedAnswer(
 
 /** Log lines name the route, not the address: queries and paths carry tokens, codes and invitations. */
 export function describeRequest(request: FastifyRequest): Record<string, unknown> {
-  return { method: request.method, route: request.routeOptions?.url ?? null, ip: request.ip };
+  return { method: request.method, route: request.routeOptions?.url ?? null, ip: plainAddress(request.ip) };
 }
 
 /** Answers with an error, also where nothing of ours has begun the answer: unknown paths, and what no router takes. */
@@ -80,6 +81,8 @@ export function sendError(
   // refusal would cost more than the refusal; the line about the request tells of it.
   if (error.statusCode >= 500 && !(isOnPurpose && err === error)) {
     request.log[isOnPurpose ? 'warn' : 'error']({ err, req: request, requestId }, error.message);
+  } else if (error.statusCode < 500 && error.cause !== undefined) {
+    request.log.info({ err, requestId }, 'refused for a reason that its client is not told');
   }
   const { type, body, headers } = rules.renderError(error, request, requestId);
   return reply

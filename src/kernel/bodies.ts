@@ -21,7 +21,7 @@ export function setBodyParser(scope: FastifyInstance): void {
     const encoding = request.headers['content-encoding'];
     // A decoder is attack surface that no client of ours needs.
     if (encoding !== undefined && encoding !== 'identity') done(httpErrors.UNSUPPORTED_MEDIA_TYPE());
-    else done(null, replayParsedBody(request, payload));
+    else done(null, replayReadBody(request, payload));
   });
   scope.addHook('preValidation', (request, _reply, done) => {
     if (request.body === undefined) request.body = {};
@@ -38,15 +38,31 @@ function decode(bytes: Buffer): string | null {
   }
 }
 
-/** A host's middleware may have read the body already and left it in `req.body`; then it is parsed again, by our rules. */
-function replayParsedBody(request: FastifyRequest, payload: RequestPayload): RequestPayload {
-  const parsed = (request.raw as IncomingMessage & { body?: unknown }).body;
-  if (parsed === undefined || !request.raw.readableEnded) return payload;
-  const replay: RequestPayload = Readable.from([serialize(parsed, request.headers['content-type'] ?? '')]);
+/**
+ * A host's middleware may have read the body already and left it in `req.body`, or its bytes in `req.rawBody`; then
+ * it is parsed again, by our rules.
+ */
+function replayReadBody(request: FastifyRequest, payload: RequestPayload): RequestPayload {
+  if (!request.raw.readableEnded) return payload;
+  const { body, rawBody } = request.raw as IncomingMessage & { body?: unknown; rawBody?: unknown };
+  const {
+    'content-type': type = '',
+    'content-length': length = '0',
+    'transfer-encoding': coding,
+  } = request.headers;
+  const empty = length === '0' && coding === undefined ? '' : undefined;
+  const read = [body, rawBody, empty].find((kept) => kept !== undefined);
+  // Whoever waits for the end of what has ended waits for ever.
+  if (read === undefined) throw new Error(UNKEPT);
+  const replay: RequestPayload = Readable.from([serialize(read, type)]);
   // Its length is not that of the original, which Fastify compares with the header.
-  replay.receivedEncodedLength = Number(request.headers['content-length'] ?? 0);
+  replay.receivedEncodedLength = Number(length);
   return replay;
 }
+
+const UNKEPT =
+  'The host read the body of this request before us and kept it neither in req.body nor in req.rawBody. ' +
+  'Mount the middleware before whatever reads bodies.';
 
 /** What a host's parser has read, as bytes again. */
 function serialize(parsed: unknown, contentType: string): Buffer {

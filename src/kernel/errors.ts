@@ -94,13 +94,15 @@ function translate(error: FastifyLikeError): AppError | null {
   if (error.code === 'FST_ERR_CTP_INVALID_JSON_BODY' || error instanceof SyntaxError) {
     return error.statusCode === 400 ? httpErrors.INVALID_JSON() : null;
   }
-  return clientErrorOf(error.statusCode);
+  return clientErrorOf(error);
 }
 
-/** A refusal that a hook of the host or the framework threw keeps its status and loses its words. */
-function clientErrorOf(status: number | undefined): AppError | null {
+/** A refusal that a hook of the host or the framework threw keeps its status and loses its words; the host's go to the log. */
+function clientErrorOf(error: FastifyLikeError): AppError | null {
+  const { statusCode: status, code } = error;
   if (status === undefined || status < 400 || status >= 500) return null;
-  return httpErrors[REFUSALS[status] ?? 'VALIDATION_ERROR']();
+  const isFramework = code?.startsWith('FST_ERR_');
+  return httpErrors[REFUSALS[status] ?? 'VALIDATION_ERROR'](isFramework ? {} : { cause: error });
 }
 
 const REFUSALS: Record<number, keyof typeof httpErrors> = {

@@ -11,6 +11,7 @@ import type {
   RawServerDefault,
   RouteOptions,
 } from 'fastify';
+import { plainAddress } from './addresses.js';
 import { type AnswerRules, describeRequest, sendError, setCommonHeaders } from './answers.js';
 import { setBodyParser } from './bodies.js';
 import { setCompilers } from './compilers.js';
@@ -42,8 +43,8 @@ export interface ScopeRules extends AnswerRules {
   own404: boolean;
   /** Bytes of a body, where the route does not say. */
   bodyLimit: number;
-  /** Whether the log is a host's, which would name addresses; ours names routes already. */
-  inHostLog: boolean;
+  /** Whether the instance is a host's, whose log would name addresses, and whose description of its API our routes. */
+  inHost: boolean;
 }
 
 export interface RouteRules {
@@ -88,11 +89,26 @@ export interface Origin {
 
 export function originOf(request: FastifyRequest): Origin {
   // A Unix socket has no address, and a connection that is gone has none any more.
-  return { ip: request.ip ?? 'unknown', isGone: () => request.raw.socket.destroyed };
+  return { ip: plainAddress(request.ip), isGone: () => request.raw.socket.destroyed };
 }
 
-/** For requests that arrive through a host's middleware chain: hands an unmatched one back to the host. */
+/** For requests that arrive through a host's middleware chain: what hands an unmatched one back to the host. */
 export const fallThrough = new WeakMap<IncomingMessage, () => void>();
+
+const handedBack = new WeakSet<FastifyRequest>();
+
+/** Whether the request went back to the host, so that what becomes of it is not ours to tell. */
+export const isHandedBack = (request: FastifyRequest): boolean => handedBack.has(request);
+
+/** Hands a request back to where it came from, before its body is read. False where it came to us alone. */
+export function handBack(request: FastifyRequest, reply: FastifyReply): boolean {
+  const next = fallThrough.get(request.raw);
+  if (!next) return false;
+  handedBack.add(request);
+  reply.hijack();
+  next();
+  return true;
+}
 
 /** Opens an encapsulated scope under our rules and lets `build` add its routes. */
 export async function openScope(
@@ -100,14 +116,17 @@ export async function openScope(
   rules: ScopeRules,
   build: (scope: Scope) => Promise<void>,
 ): Promise<void> {
+  if (rules.own404) claim(parent, parent.prefix + rules.prefix);
   await parent.register(
     async (instance) => {
       const scope = instance.withTypeProvider<TypeBoxTypeProvider>();
       setCompilers(scope);
       setBodyParser(scope);
       guardRoutes(scope, rules);
-      scope.addHook('onRequest', handBack);
-      if (rules.inHostLog) nameRoutesInLog(scope);
+      scope.addHook('onRequest', (request, reply, done) => {
+        if (!request.is404 || !handBack(request, reply)) done();
+      });
+      if (rules.inHost) nameRoutesInLog(scope);
       scope.setErrorHandler((thrown, request, reply) => sendError(rules, thrown, request, reply));
       if (rules.own404) {
         scope.setNotFoundHandler((request, reply) =>
@@ -120,13 +139,18 @@ export async function openScope(
   );
 }
 
-/** Hands what matches no route back to where it came from, before its body is read. */
-function handBack(request: FastifyRequest, reply: FastifyReply, done: () => void): void {
-  const next = request.is404 ? fallThrough.get(request.raw) : undefined;
-  if (next) {
-    reply.hijack();
-    next();
-  } else done();
+/** What @fastify/swagger leaves out. It may take schemas for zod's, and then ours break the whole description. */
+const UNLISTED = { hide: true };
+
+/** By server: the paths below which unknown addresses are ours. */
+const claimed = new WeakMap<FastifyInstance['server'], Set<string>>();
+
+/** Fastify ends the process over a second 404 handler for the same path; this ends the start with a sentence. */
+function claim({ server }: FastifyInstance, path: string): void {
+  const paths = claimed.get(server) ?? new Set();
+  if (paths.has(path))
+    throw new Error(`${path} is taken by another plugin of ours. Mount this one elsewhere.`);
+  claimed.set(server, paths.add(path));
 }
 
 /** The first thing a route does: the headers that every answer carries, and no new work while the server stops. */
@@ -144,11 +168,12 @@ function beginAnswer(rules: AnswerRules, route: RouteOptions): onRequestHookHand
  * list of exposed routes cannot drift from what is enforced.
  */
 function guardRoutes(scope: Scope, rules: ScopeRules): void {
-  const { guards, bodyLimit } = rules;
+  const { guards, bodyLimit, inHost } = rules;
   scope.addHook('onRoute', (route: RouteOptions) => {
     const level = rulesOf(route).access;
     if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
     route.bodyLimit ??= bodyLimit;
+    if (inHost) route.schema = { ...route.schema, ...UNLISTED };
     const guard = guards[level];
     if (!guard && level !== 'public') {
       throw new Error(`${route.method} ${route.url} asks for the unknown access level '${level}'.`);

@@ -5,6 +5,8 @@ import type { Annotated } from './options.js';
 export interface OptionRow {
   name: string;
   env: string;
+  /** Read when `env` is unset. */
+  fallbackEnv?: string;
   doc: string;
   default: string;
   secret: boolean;
@@ -15,13 +17,14 @@ export function describeOptions(schema: TObject): OptionRow[] {
   return (Object.entries(schema.properties) as unknown as [string, Annotated][]).map(([name, property]) => ({
     name,
     env: property.option.env,
+    ...(property.option.fallbackEnv && { fallbackEnv: property.option.fallbackEnv }),
     doc: property.option.doc,
     default: shownDefault(property),
     secret: property.option.secret === true,
   }));
 }
 
-function shownDefault({ option: { shown, development }, default: always }: Annotated): string {
-  if (shown !== undefined) return shown;
-  return development === undefined ? String(always ?? '') : `${development} outside production`;
+function shownDefault({ option: { shown, development, required }, default: always }: Annotated): string {
+  const made = development === undefined ? String(always ?? '') : `${development} outside production`;
+  return (shown ?? made) + (required === 'production' ? ', required in production' : '');
 }

@@ -88,9 +88,11 @@ export function resolveOptions<P extends TProperties>(
 ): Resolved<Static<TObject<P>>> {
   const env = source.env === false ? {} : (source.env ?? process.env);
   // Whoever replaces the environment does not leave production by it.
-  const production = (env['NODE_ENV'] ?? process.env['NODE_ENV']) === 'production';
+  const mode = env['NODE_ENV'] ?? process.env['NODE_ENV'] ?? '';
+  const production = mode === 'production';
   const report = new Report(production);
-  if (/^prod/i.test(env['NODE_ENV'] ?? '') && !production) {
+  // Quotes, too: some that read a list of variables leave them in.
+  if (/^\W*prod/i.test(mode) && !production) {
     report.refuse("NODE_ENV must be spelt 'production'. Anything else is development.");
   }
   const properties = Object.entries(schema.properties) as unknown as [string, Annotated][];
@@ -158,11 +160,14 @@ function read(
   env: Record<string, string | undefined>,
   report: Report,
 ): unknown {
-  const { env: variable, fallbackEnv } = schema.option;
+  const { env: own, fallbackEnv } = schema.option;
   let value = given[name];
+  let variable = own;
   if (value === undefined) {
-    const own = readText(variable, schema.option.secret === true, env, report);
-    const text = own ?? (fallbackEnv === undefined ? undefined : env[fallbackEnv] || undefined);
+    let text = readText(own, schema.option.secret === true, env, report);
+    if (text === undefined && fallbackEnv !== undefined && env[fallbackEnv]) {
+      [variable, text] = [fallbackEnv, env[fallbackEnv]];
+    }
     if (text === undefined) return schema.default;
     value = parse(text, schema);
   }

@@ -6,7 +6,7 @@ import { Type } from '../kernel/type.js';
 export const provisioningOptions = {
   disableSignup: option(Type.Boolean({ default: false }), {
     env: 'IDP_DISABLE_SIGNUP',
-    doc: '1 closes /v1/accounts; the endpoints of the administrator stay open.',
+    doc: '1 closes /v1/accounts, 0 leaves it open, and nothing else is taken; the endpoints of the administrator stay open.',
     shown: '0',
     must: 'must be 0 or 1',
     // Anything but 0 and 1 stops the start: a "true" must not leave the door open.
@@ -14,7 +14,7 @@ export const provisioningOptions = {
   }),
   adminToken: option(Type.Optional(Type.String()), {
     env: 'IDP_ADMIN_TOKEN',
-    doc: 'Gates the endpoints of the administrator. Production without it answers 501 there.',
+    doc: 'Gates the endpoints of the administrator, 32 characters or more in production. Production without it answers 501 there.',
     shown: 'random outside production',
     secret: true,
     generate: newToken,
@@ -22,7 +22,7 @@ export const provisioningOptions = {
   }),
   inviteToken: option(Type.Optional(Type.String()), {
     env: 'IDP_INVITE_TOKEN',
-    doc: 'When set, it alone may invite people: whoever steals IDP_ADMIN_TOKEN then makes agents only.',
+    doc: 'When set, it alone may invite people (32 characters or more in production): whoever steals IDP_ADMIN_TOKEN then makes agents only.',
     secret: true,
     safe: (token) => secretWeakness(token ?? '', 32),
   }),

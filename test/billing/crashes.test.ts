@@ -10,6 +10,7 @@ import {
   subscriptionCollection,
   webhookEventCollection,
 } from '../../src/billing/store.js';
+import type { Clock } from '../../src/kernel/clock.js';
 import { openStore } from '../../src/storage/open.js';
 import { fakeClock } from '../kit/clock.js';
 import { compiled, startProgram } from '../kit/process.js';
@@ -65,6 +66,16 @@ const SCENES: Record<
   },
 };
 
+/** Delivers to one process or another. */
+const receiver =
+  (clock: Clock) =>
+  ({ domain }: ReturnType<typeof boot>, body: string) =>
+    domain.webhook.receive({
+      signature: signWebhook(body, STORM_SECRET, clock.now()),
+      body: Buffer.from(body),
+      ip: '192.0.2.1',
+    });
+
 t.test('[108] a kill at any step is repaired by the next delivery', async (t) => {
   for (const [name, { before, event, status, mails }] of Object.entries(SCENES)) {
     let steps = 0;
@@ -75,13 +86,9 @@ t.test('[108] a kill at any step is repaired by the next delivery', async (t) =>
         const seen: Seen = { mails: new Map(), told: [], unheard: new Set() };
         await userCollection(store).insert({ id: 'usr_1', ...PERSON });
         await customerCollection(store).insert({ id: 'usr_1', customerId: 'cus_1', createdAt: 1 });
-        const first = boot(store, clock, 'http://127.0.0.1:1', seen);
-        const receive = ({ domain }: typeof first, body: string) =>
-          domain.webhook.receive({
-            signature: signWebhook(body, STORM_SECRET, clock.now()),
-            body: Buffer.from(body),
-            ip: '192.0.2.1',
-          });
+        const start = () => boot(store, clock, 'http://127.0.0.1:1', seen);
+        const receive = receiver(clock);
+        const first = start();
         for (const earlier of before) await receive(first, JSON.stringify(earlier));
         seen.told.length = 0;
         Object.assign(first.life, { fuse: steps, isInTime });
@@ -89,7 +96,7 @@ t.test('[108] a kill at any step is repaired by the next delivery', async (t) =>
         const outcome = await receive(first, body).catch((error: unknown) => error);
         if (!(outcome instanceof Killed)) isOver = true;
         clock.advance(LEASE);
-        const repeated = await receive(boot(store, clock, 'http://127.0.0.1:1', seen), body);
+        const repeated = await receive(start(), body);
         const where = `${name}: killed at step ${steps}, ${isInTime ? 'after' : 'before'} the store`;
         const isMarked = isOver || seen.unheard.has(event.id);
         t.equal(repeated, isMarked ? 'duplicate' : 'processed', where);
@@ -108,6 +115,36 @@ t.test('[108] a kill at any step is repaired by the next delivery', async (t) =>
       }
     }
     t.ok(steps > 5, `${name} has ${steps} steps`);
+  }
+});
+
+t.test('[108] what was cut off is repaired although something newer has come meanwhile', async (t) => {
+  const [created, late, newer] = [
+    subscriptionEvent('created', 0, object('active')),
+    subscriptionEvent('updated', 1, object('past_due'), { status: 'active' }),
+    subscriptionEvent('updated', 2, { ...object('past_due'), quantity: 2 }, { quantity: 1 }),
+  ].map((event) => JSON.stringify(event)) as [string, string, string];
+  for (let fuse = 0, isOver = false; !isOver; fuse++) {
+    const store = await openStore('sqlite::memory:');
+    const clock = fakeClock();
+    const seen: Seen = { mails: new Map(), told: [], unheard: new Set() };
+    await userCollection(store).insert({ id: 'usr_1', ...PERSON });
+    await customerCollection(store).insert({ id: 'usr_1', customerId: 'cus_1', createdAt: 1 });
+    const start = () => boot(store, clock, 'http://127.0.0.1:1', seen);
+    const receive = receiver(clock);
+    const first = start();
+    await receive(first, created);
+    Object.assign(first.life, { fuse, isInTime: true });
+    const outcome = await receive(first, late).catch((error: unknown) => error);
+    isOver = !(outcome instanceof Killed);
+    const second = start();
+    t.equal(await receive(second, newer), 'processed');
+    clock.advance(LEASE);
+    await receive(second, late);
+    const where = `killed after step ${fuse}`;
+    t.match(await subscriptionCollection(store).findOne({ id: 'sub_1' }), { status: 'past_due' }, where);
+    t.match(await userCollection(store).findOne({ id: 'usr_1' }), { subscriptionStatus: 'past_due' }, where);
+    await store.close();
   }
 });
 

@@ -58,6 +58,20 @@ const mutants = [
     tests: [STORM],
   },
   {
+    name: 'an event that comes too late takes the projection for done',
+    file: 'apply.js',
+    text: 'return { effect, isProjected: false',
+    replacement: 'return { effect, isProjected: true',
+    tests: [['crashes', '[108] what was cut off'], STORM],
+  },
+  {
+    name: 'a new status is taken for no news to the projection',
+    file: 'project.js',
+    text: 'before.status === after.status && ',
+    replacement: '',
+    tests: [['crashes', '[108] a kill at any step'], STORM],
+  },
+  {
     name: 'a subscription is written over whatever was written meanwhile',
     file: 'write.js',
     text: '{ id, rev: stored.rev }, { set',

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -125,6 +125,47 @@ t.test('.env of the current folder is read, and the environment wins', async (t)
   t.equal((await settings('from-the-file')).status, 401);
   await program.printed(/^Try:/);
   t.notMatch(program.lines.join('\n'), /Admin password|from-the/, 'chosen credentials are not printed');
+});
+
+t.test('.env is for the programs: no plugin and no server of a host reads it', async (t) => {
+  const cwd = temporaryFolder(t);
+  writeFileSync(join(cwd, '.env'), 'PUBLIC_URL=nonsense\nIDP_PUBLIC_URL=nonsense\n');
+  const env = { PORT: '0', IDP_PORT: '0' };
+  for (const [script, ...args] of [[SAAS], [SAAS, 'doctor'], [IDP, 'serve'], [IDP, 'doctor']] as [
+    string,
+    ...string[],
+  ][]) {
+    const { code, text } = await runToEnd(t, script, args, { cwd, env });
+    t.equal(code, 1);
+    t.match(text, /PUBLIC_URL.* must be an absolute http or https address/);
+  }
+  const embedded = startProgram(t, join(ROOT, 'examples/embed.mjs'), { cwd, env });
+  await t.resolves(embedded.printed(/^http:\S+/));
+  for (const server of ['saas', 'idp']) {
+    const hosted = startProgram(t, compiled(`test/kit/${server}-server.js`), { cwd, env });
+    await t.resolves(hosted.url(), server);
+  }
+});
+
+t.test('[35] development makes its secrets up, in each folder others, and says so', async (t) => {
+  for (const [script, file, names, ...args] of [
+    [SAAS, 'saas-backend', ['ADMIN_PASSWORD', 'JWT_ACCESS_SECRET', 'JWT_REFRESH_SECRET'], '-p', '0'],
+    [IDP, 'idp', ['IDP_ADMIN_TOKEN', 'IDP_ED25519_SEED'], 'serve', '-p', '0'],
+  ] as [string, string, string[], ...string[]][]) {
+    const made = await Promise.all(
+      [temporaryFolder(t), temporaryFolder(t)].map(async (cwd) => {
+        const program = start(t, script, args, { cwd });
+        await program.url();
+        t.match(program.lines.join('\n'), `made up for development and kept in data/${file}.secrets.json`);
+        const path = join(cwd, `data/${file}.secrets.json`);
+        t.equal(statSync(path).mode & 0o777, 0o600);
+        return JSON.parse(readFileSync(path, 'utf8')) as Record<string, string>;
+      }),
+    );
+    for (const secrets of made) t.same(Object.keys(secrets).sort(), names);
+    const values = made.flatMap((secrets) => Object.values(secrets));
+    t.equal(new Set(values).size, 2 * names.length);
+  }
 });
 
 const shell = promisify(execFile);

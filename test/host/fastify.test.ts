@@ -1,148 +1,91 @@
-import basicAuth from '@fastify/basic-auth';
-import cors from '@fastify/cors';
-import formbody from '@fastify/formbody';
-import jwt from '@fastify/jwt';
+import mongodb from '@fastify/mongodb';
 import fastify, { type FastifyInstance, type InjectOptions } from 'fastify';
 import t, { type Test } from 'tap';
-import { type SaasBackendOptions, saasBackend } from '../../src/index.js';
-import { basic, PASSWORD, SECRETS, testOptions } from '../kit/app.js';
-import { fakeClock } from '../kit/clock.js';
-import { countedRandom } from '../kit/random.js';
+import { identityProvider, saasBackend } from '../../src/index.js';
+import { basic, PASSWORD, SECRETS } from '../kit/app.js';
+import { createHost, type HostOptions, idpGuest, LOGIN, OUTSIDE, saasGuest } from '../kit/host.js';
+import { ADMIN_TOKEN, authorizePath, CALLBACK, codeIn, redemption } from '../kit/idp.js';
+import { mailSink, readMail } from '../kit/mail.js';
 import { signWebhook } from '../kit/sign-webhook.js';
-import { temporaryFolder } from '../kit/tmp.js';
-
-/** An application that has set everything that a Fastify application can set, on its root. */
-async function createHost(t: Test, lines: string[] = []): Promise<FastifyInstance> {
-  const host = fastify({
-    logger: { level: 'trace', stream: { write: (line: string) => void lines.push(line) } },
-    genReqId: () => 'host-request',
-  });
-  t.teardown(() => host.close());
-  await host.register(jwt, { secret: 'a secret of the host' });
-  await host.register(basicAuth, {
-    authenticate: { realm: 'host' },
-    validate: async (name: string) => {
-      if (name !== 'host') throw new Error('not the host');
-    },
-  });
-  await host.register(cors, { origin: 'https://host.example' });
-  await host.register(formbody);
-  host.addSchema({ $id: 'User', type: 'object', properties: { nick: { type: 'string' } } });
-  host.removeContentTypeParser('application/json');
-  host.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) =>
-    done(null, { parsedByHost: body }),
-  );
-  host.setValidatorCompiler(() => (data) => ({ value: { validatedByHost: data } }));
-  host.setSerializerCompiler(() => (data) => JSON.stringify({ serializedByHost: data }));
-  host.setReplySerializer((payload) => JSON.stringify({ repliedByHost: payload }));
-  host.setErrorHandler((error: Error, _request, reply) =>
-    reply.code(418).type('text/plain').send(`host error: ${error.message}`),
-  );
-  host.setNotFoundHandler((request, reply) =>
-    reply.code(404).type('text/plain').send(`host 404: ${request.url}`),
-  );
-  host.addHook('onRequest', async (_request, reply) => void reply.header('x-host', 'yes'));
-
-  const schema = { body: { type: 'object' }, response: { 200: { $ref: 'User#' } } };
-  host.post('/echo', { schema }, async (request) => request.body);
-  host.get('/sign', async () => host.jwt.sign({ host: true, iat: 0 }));
-  host.get('/verify', { onRequest: (request) => request.jwtVerify() }, async (request) => request.user);
-  host.get('/basic', { onRequest: host.basicAuth }, async () => 'basic');
-  host.get('/user', async (request) => ({ saas: typeof request.saas }));
-  host.get('/throws', async () => {
-    throw new Error('of the host');
-  });
-  return host;
-}
-
-function ours(t: Test, more: SaasBackendOptions = {}): SaasBackendOptions {
-  const { host: _, port: __, logLevel: ___, ...options } = testOptions(temporaryFolder(t));
-  return { ...options, clock: fakeClock(), random: countedRandom(), ...more };
-}
+import { onMongod } from '../storage/mongod.js';
 
 const json = { 'content-type': 'application/json' };
 
-/** What is asked of a host, with us and without. */
-const OUTSIDE: InjectOptions[] = [
-  { method: 'GET', url: '/' },
-  { method: 'GET', url: '/nothing?x=1' },
-  { method: 'GET', url: '/throws' },
-  { method: 'GET', url: '/sign' },
-  { method: 'GET', url: '/verify' },
-  { method: 'GET', url: '/verify', headers: { authorization: 'Bearer garbage' } },
-  { method: 'GET', url: '/basic' },
-  { method: 'GET', url: '/basic', headers: { authorization: basic('host', 'x') } },
-  { method: 'GET', url: '/user' },
-  { method: 'HEAD', url: '/user' },
-  {
-    method: 'OPTIONS',
-    url: '/echo',
-    headers: { origin: 'https://host.example', 'access-control-request-method': 'POST' },
-  },
-  { method: 'POST', url: '/echo', headers: json, payload: '{"a":1}' },
-  { method: 'POST', url: '/echo', headers: json, payload: '{broken' },
-  { method: 'POST', url: '/echo', headers: { 'content-type': 'text/plain' }, payload: 'text' },
-  {
-    method: 'POST',
-    url: '/echo',
-    headers: { 'content-type': 'application/x-www-form-urlencoded' },
-    payload: 'a=1',
-  },
-  { method: 'POST', url: '/echo', headers: { 'content-type': 'image/png' }, payload: 'x' },
-  { method: 'POST', url: '/echo', headers: { ...json, 'content-encoding': 'gzip' }, payload: '{}' },
-  { method: 'GET', url: '/%zz' },
-  { method: 'GET', url: '/apis' },
-  { method: 'GET', url: '/administration' },
-  { method: 'GET', url: '/health' },
-];
+const saasFirst = (t: Test) => async (host: FastifyInstance) => {
+  await host.register(saasBackend, saasGuest(t));
+  await host.register(identityProvider, idpGuest(t));
+};
+const idpFirst = (t: Test) => async (host: FastifyInstance) => {
+  await host.register(identityProvider, idpGuest(t));
+  await host.register(saasBackend, saasGuest(t));
+};
 
-t.test('outside our prefixes a host answers byte for byte as without us', async (t) => {
-  const [alone, together] = [await createHost(t), await createHost(t)];
-  await together.register(saasBackend, ours(t));
-  for (const options of OUTSIDE) {
-    const [before, after] = [await alone.inject(options), await together.inject(options)];
-    const { date: _, ...headers } = before.headers;
-    const { date: __, ...headersAfter } = after.headers;
-    t.equal(after.statusCode, before.statusCode, `${options.method} ${options.url}`);
-    t.same(headersAfter, headers);
-    const typeOfOurs = options.url === '/user' ? after.body.replace('"object"', '"undefined"') : after.body;
-    t.equal(typeOfOurs, before.body);
-  }
-});
+/** Both plugins beside each other, before or after everything the host has. */
+const WAYS: Record<string, (t: Test) => HostOptions> = {
+  'last, beside zod': (t) => ({ zod: true, last: idpFirst(t) }),
+  'first, beside zod': (t) => ({ zod: true, first: saasFirst(t) }),
+  'last, beside compilers of its own': (t) => ({ last: saasFirst(t) }),
+};
 
-t.test('its log lines stay its own, outside', async (t) => {
-  const logs = await Promise.all(
-    [false, true].map(async (withUs) => {
-      const lines: string[] = [];
-      const host = await createHost(t, lines);
-      if (withUs) await host.register(saasBackend, ours(t));
-      await host.ready();
-      lines.length = 0;
-      for (const url of ['/user?x=1', '/throws', '/nothing']) await host.inject(url);
-      return lines.map((line) => ({ ...JSON.parse(line), time: 0, responseTime: 0 }));
-    }),
-  );
-  t.ok(logs[0]?.length);
-  t.same(logs[1], logs[0]);
-});
+for (const [name, together] of Object.entries(WAYS)) {
+  t.test(`outside our prefixes a host answers byte for byte as without us (${name})`, async (t) => {
+    const options = together(t);
+    const [alone, withUs] = [
+      await createHost(t, { zod: options.zod === true }),
+      await createHost(t, options),
+    ];
+    for (const request of OUTSIDE) {
+      for (const login of [{}, LOGIN]) {
+        const asked = { ...request, headers: { ...request.headers, ...login } };
+        const [before, after] = [await alone.inject(asked), await withUs.inject(asked)];
+        const { date: _, ...headers } = before.headers;
+        const { date: __, ...headersAfter } = after.headers;
+        t.equal(after.statusCode, before.statusCode, `${request.method} ${request.url}`);
+        t.same(headersAfter, headers);
+        t.equal(after.body.replace('"saas":"object"', '"saas":"undefined"'), before.body);
+      }
+    }
+  });
 
-t.test('inside, nothing of the host’s ways shows', async (t) => {
-  const host = await createHost(t);
-  const options = ours(t);
-  await host.register(saasBackend, options);
+  t.test(`its log lines stay its own, outside (${name})`, async (t) => {
+    const options = together(t);
+    const logs = await Promise.all(
+      [{ zod: options.zod === true }, options].map(async (options) => {
+        const lines: string[] = [];
+        const host = await createHost(t, { ...options, lines });
+        await host.ready();
+        lines.length = 0;
+        for (const url of ['/user?x=1', '/throws', '/nothing']) await host.inject({ url, headers: LOGIN });
+        return lines.map((line) => ({ ...JSON.parse(line), time: 0, responseTime: 0 }));
+      }),
+    );
+    t.ok(logs[0]?.length);
+    t.same(logs[1], logs[0]);
+  });
+
+  t.test(`inside, nothing of the host’s ways shows (${name})`, async (t) => {
+    const host = await createHost(t, together(t));
+    await driveSaas(t, host);
+    await driveIdp(t, host, '/idp');
+    // Before its stores are removed.
+    await host.close();
+  });
+}
+
+/** One request of each kind to the backend in a host. */
+async function driveSaas(t: Test, host: FastifyInstance): Promise<void> {
   const send = (method: 'GET' | 'POST', url: string, more: InjectOptions = {}) =>
     host.inject({ method, url, ...more });
-
   const registered = await send('POST', '/api/auth/register', {
     payload: { email: 'Ada@example.test', password: PASSWORD },
   });
-  t.equal(registered.statusCode, 201, 'our parser, our validator');
+  t.equal(registered.statusCode, 201, 'our parser, our validator, no login of the host');
   t.equal(registered.json().data.user.email, 'ada@example.test', 'our serializer');
   t.not(registered.headers['x-request-id'], 'host-request');
   const wrong = await send('POST', '/api/auth/login', { payload: { email: null } });
   t.equal(wrong.statusCode, 400);
   t.equal(wrong.json().error.code, 'VALIDATION_ERROR', 'our error handler');
-  const missing = await send('GET', '/api/nothing');
+  const missing = await send('GET', '/api/nothing', { headers: LOGIN });
   t.equal(missing.statusCode, 404);
   t.equal(missing.json().error.code, 'NOT_FOUND', 'our 404');
   const form = await send('POST', '/api/auth/login', {
@@ -150,25 +93,55 @@ t.test('inside, nothing of the host’s ways shows', async (t) => {
     payload: 'email=a@example.test&password=x',
   });
   t.equal(form.statusCode, 415, 'no form parser of the host');
-  const headers = { authorization: `Bearer ${host.jwt.sign({ sub: registered.json().data.user.id })}` };
-  t.equal((await send('GET', '/api/auth/me', { headers })).statusCode, 401, 'no token of the host');
+  const { accessToken, user } = registered.json().data;
+  const me = (token: string) =>
+    send('GET', '/api/auth/me', { headers: { authorization: `Bearer ${token}` } });
+  t.equal((await me(accessToken)).json().data.user.id, user.id);
+  t.equal((await me(host.jwt.sign({ sub: user.id }))).statusCode, 401, 'no token of the host');
+  const verified = await send('GET', '/verify', {
+    headers: { ...LOGIN, authorization: `Bearer ${accessToken}` },
+  });
+  t.equal(verified.statusCode, 418, 'and no token of ours there');
   const asHost = { headers: { authorization: basic('host', 'x') } };
   t.equal((await send('GET', '/admin', asHost)).statusCode, 401, 'no password of the host');
   t.match((await send('GET', '/admin', { headers: { authorization: basic() } })).body, '<!doctype html>');
 
   const event = JSON.stringify({ type: 'x', data: { object: { id: 'o' } } });
-  const signature = signWebhook(event, SECRETS.paymentWebhookSecret, options.clock?.now() ?? 0);
-  const webhook = await send('POST', '/api/billing/webhook', {
-    headers: { ...json, 'payment-signature': signature },
-    payload: event,
-  });
+  const { clock } = saasGuest(t);
+  const signature = signWebhook(event, SECRETS.paymentWebhookSecret, clock.now());
+  const headers = { ...json, 'payment-signature': signature };
+  const webhook = await send('POST', '/api/billing/webhook', { headers, payload: event });
   t.equal(webhook.statusCode, 200, 'the raw body');
-});
+}
+
+/** An agent’s sign-in at the provider in a host. */
+async function driveIdp(t: Test, host: FastifyInstance, prefix: string): Promise<void> {
+  const post = async (path: string, payload: object | string, headers: Record<string, string> = {}) =>
+    host.inject({ method: 'POST', url: prefix + path, payload, headers });
+  const admin = { authorization: `Bearer ${ADMIN_TOKEN}` };
+  const made = await post('/v1/clients', { redirect_uris: [CALLBACK] }, admin);
+  t.equal(made.statusCode, 201, 'our parser, our validator, no login of the host');
+  const { client_id: id, client_secret: secret } = made.json();
+  const client = { id, secret, redirectUri: CALLBACK };
+  const agent = (await post('/v1/agents', { handle: 'agent@example.test' }, admin)).json();
+  const page = await host.inject(prefix + authorizePath(client));
+  t.match(page.headers['set-cookie'], [/idp=/, 'seen=by%20host; SameSite=Lax'], 'our cookie, and the host’s');
+  const authorization = basic(agent.handle, agent.password);
+  const answer = await host.inject({ url: prefix + authorizePath(client), headers: { authorization } });
+  const form = { 'content-type': 'application/x-www-form-urlencoded' };
+  const tokens = await post('/token', redemption(client, codeIn(answer.headers.location)), form);
+  t.equal(tokens.statusCode, 200, 'our form parser');
+  const bearer = { authorization: `Bearer ${tokens.json().access_token}` };
+  const userinfo = await host.inject({ url: `${prefix}/userinfo`, headers: bearer });
+  t.equal(userinfo.json().sub, agent.sub);
+  const missing = await host.inject({ url: `${prefix}/nothing`, headers: LOGIN });
+  t.match(missing.json(), { error: 'not_found' }, 'our 404');
+}
 
 t.test('a host’s own routes ask us who is there', async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
-  await host.register(saasBackend, ours(t, { prefix: '/backend/v1', adminPath: '/backend/admin' }));
+  await host.register(saasBackend, saasGuest(t, { prefix: '/backend/v1', adminPath: '/backend/admin' }));
   host.get('/mine', { onRequest: host.saas.requireUser }, async (request) => request.saas.user.email);
   const payload = { email: 'ada@example.test', password: PASSWORD };
   const registered = await host.inject({ method: 'POST', url: '/backend/v1/auth/register', payload });
@@ -185,22 +158,118 @@ t.test('a host’s own routes ask us who is there', async (t) => {
 });
 
 t.test('[15] a host with its own rules for other origins keeps them', async (t) => {
-  const host = await createHost(t);
-  await host.register(saasBackend, ours(t, { corsOrigin: ['https://app.example'] }));
+  const guest = saasGuest(t, { corsOrigin: ['https://app.example'] });
+  const host = await createHost(t, { last: async (host) => void (await host.register(saasBackend, guest)) });
   const answer = await host.inject({ url: '/api/auth/me', headers: { origin: 'https://app.example' } });
   t.equal(answer.headers['access-control-allow-origin'], 'https://host.example');
 });
 
+t.test('hooks on a host’s root hold on our routes, too, and those beside us do not', async (t) => {
+  const lines: string[] = [];
+  const host = fastify({ logger: { stream: { write: (line: string) => void lines.push(line) } } });
+  t.teardown(() => host.close());
+  await host.register(saasBackend, saasGuest(t));
+  await host.register(identityProvider, idpGuest(t));
+  await host.register(async (mine) => {
+    mine.addHook('onRequest', async () => {
+      throw new Error('log in at the host');
+    });
+    mine.get('/mine', async () => 'mine');
+  });
+  host.addHook('onRequest', async ({ headers }) => {
+    if (headers['x-block']) throw Object.assign(new Error('words of the host'), { statusCode: 403 });
+  });
+  t.equal((await host.inject('/mine')).statusCode, 500);
+  t.equal((await host.inject('/api/settings/public')).statusCode, 200);
+  t.equal((await host.inject('/idp/jwks')).statusCode, 200);
+
+  const blocked = (url: string) => host.inject({ url, headers: { 'x-block': 'yes' } });
+  const refused = await blocked('/api/settings/public');
+  t.equal(refused.statusCode, 403);
+  t.match(refused.json(), { success: false, error: { code: 'FORBIDDEN' } }, 'in our shape');
+  t.match((await blocked('/idp/jwks')).json(), { error: 'forbidden' });
+  t.notMatch(refused.body, 'words of the host');
+  t.equal(lines.filter((line) => line.includes('words of the host')).length, 2, 'which its log tells');
+});
+
+t.test('two of each live in two scopes of one application', async (t) => {
+  const host = fastify();
+  t.teardown(() => host.close());
+  const { url: emailSmtpUrl, next } = await mailSink(t);
+  for (const name of ['one', 'two']) {
+    await host.register(
+      async (scope) => {
+        await scope.register(saasBackend, saasGuest(t, { emailSmtpUrl }));
+        await scope.register(identityProvider, idpGuest(t, { publicUrl: `http://app.test/${name}/idp` }));
+        scope.get('/mine', { onRequest: scope.saas.requireUser }, async (request) => request.saas.user.email);
+        scope.get('/issuer', async () => scope.idp.issuer());
+      },
+      { prefix: `/${name}` },
+    );
+  }
+  await host.ready();
+  const payload = { email: 'ada@example.test', password: PASSWORD };
+  const registered = await host.inject({ method: 'POST', url: '/one/api/auth/register', payload });
+  const headers = { authorization: `Bearer ${registered.json().data.accessToken}` };
+  t.equal((await host.inject({ url: '/one/mine', headers })).body, payload.email);
+  t.equal((await host.inject({ url: '/two/mine', headers })).statusCode, 401);
+  await next();
+  await host.inject({ method: 'POST', url: '/one/api/auth/forgot-password', payload });
+  t.match(readMail(await next()).text, 'http://app.example.test/one/api/auth/reset-password?token=');
+  t.equal((await host.inject('/two/issuer')).body, 'http://app.test/two/idp');
+  for (const name of ['one', 'two']) {
+    t.equal((await host.inject(`/${name}/idp/jwks`)).statusCode, 200);
+    t.equal(
+      (await host.inject(`/${name}/.well-known/oauth-authorization-server/${name}/idp`)).statusCode,
+      404,
+    );
+  }
+  // Before its stores are removed.
+  await host.close();
+});
+
 t.test('what cannot be mounted does not boot', async (t) => {
-  const twice = fastify();
-  t.teardown(() => twice.close());
-  await twice.register(saasBackend, ours(t));
-  await t.rejects(async () => {
-    await twice.register(saasBackend, ours(t));
-  }, /registered on this instance already/);
-  const wrong = fastify();
-  t.teardown(() => wrong.close());
-  await t.rejects(async () => {
-    await wrong.register(saasBackend, ours(t, { prefix: '/' }));
-  }, /'prefix' must be a path/);
+  const refuses = async (reason: RegExp, register: (host: FastifyInstance) => Promise<unknown>) => {
+    const host = fastify();
+    t.teardown(() => host.close());
+    await t.rejects(async () => register(host), reason);
+  };
+  await refuses(/^saasBackend is registered on this instance already/, async (host) => {
+    await host.register(saasBackend, saasGuest(t));
+    await host.register(saasBackend, saasGuest(t, { prefix: '/second', adminPath: false }));
+  });
+  await refuses(/^identityProvider is registered on this instance already/, async (host) => {
+    await host.register(identityProvider, idpGuest(t));
+    const options = idpGuest(t, { prefix: '/second', publicUrl: 'http://app.test/second' });
+    await host.register(identityProvider, options);
+  });
+  await refuses(/^\/admin is taken by another plugin of ours/, async (host) => {
+    await host.register(saasBackend, saasGuest(t));
+    const options = idpGuest(t, { prefix: '/admin', publicUrl: 'http://app.test/admin' });
+    await host.register(identityProvider, options);
+  });
+  await refuses(/'prefix' must be a path/, async (host) => {
+    await host.register(saasBackend, saasGuest(t, { prefix: '/' }));
+  });
+});
+
+await onMongod((server) => {
+  t.test('@fastify/mongodb of a host boots beside our own connection, before and after', async (t) => {
+    for (const isFirst of [true, false]) {
+      const host = fastify();
+      t.teardown(() => host.close());
+      const register = () => host.register(mongodb, { url: server.fresh(t), forceClose: true });
+      if (isFirst) await register();
+      await host.register(saasBackend, saasGuest(t, { databaseUri: server.fresh(t) }));
+      if (!isFirst) await register();
+      await host.register(identityProvider, { ...idpGuest(t), databaseUri: server.fresh(t) });
+      host.get('/mine', async () => {
+        const collections = await host.mongo.db?.listCollections().toArray();
+        return collections?.map(({ name }) => name);
+      });
+      t.equal((await host.inject('/api/ready')).statusCode, 200);
+      t.equal((await host.inject('/idp/ready')).statusCode, 200);
+      t.same((await host.inject('/mine')).json(), [], 'nothing of ours is in the host’s database');
+    }
+  });
 });

@@ -8,18 +8,9 @@ import fastify from 'fastify';
 import t, { type Test } from 'tap';
 import { createIdentityServer, createServer, identityProvider, saasBackend } from '../../src/index.js';
 import { PASSWORD, testOptions } from '../kit/app.js';
+import { guest } from '../kit/host.js';
 import { ADMIN_TOKEN, idpOptions } from '../kit/idp.js';
 import { temporaryFolder } from '../kit/tmp.js';
-
-/** Options of a plugin, which has no server of its own. */
-function guest<O extends { host: unknown; port: unknown; logLevel: unknown }>({
-  host: _,
-  port: __,
-  logLevel: ___,
-  ...options
-}: O) {
-  return options;
-}
 
 const admin = { authorization: `Bearer ${ADMIN_TOKEN}` };
 

@@ -533,7 +533,7 @@ const rules = (more: Partial<ScopeRules> = {}): ScopeRules => ({
   https: () => false,
   isDraining: () => false,
   bodyLimit: 1024,
-  inHostLog: true,
+  inHost: true,
   own404: true,
   ...more,
 });

@@ -89,51 +89,6 @@ t.test(
   },
 );
 
-t.test('what cannot work is refused everywhere, without its value', async (t) => {
-  const wrong: [name: string, value: string][] = [
-    ['DATABASE_URI', 'postgres://user:canary@db/app'],
-    ['DATABASE_URI', 'sqlite:'],
-    ['PUBLIC_URL', 'app.example.test'],
-    ['PUBLIC_URL', 'ftp://app.example.test'],
-    ['PUBLIC_URL', 'https://user:canary@app.example.test'],
-    ['PUBLIC_URL', 'https://app.example.test/?x=1'],
-    ['PUBLIC_URL', 'https://app.example.test/#x'],
-    ['CORS_ORIGIN', 'null'],
-    ['CORS_ORIGIN', 'https://app.example.test/'],
-    ['CORS_ORIGIN', 'https://app.example.test,app.example'],
-    ['CORS_ORIGIN', 'https://*.example.test'],
-    ['ACCESS_TOKEN_TTL', '15m'],
-    ['ACCESS_TOKEN_TTL', '0'],
-    ['ACCESS_TOKEN_TTL', '-1'],
-    ['ACCESS_TOKEN_TTL', '1.5'],
-    ['ACCESS_TOKEN_TTL', '1e3'],
-    ['REFRESH_TOKEN_TTL', 'NaN'],
-    ['ADMIN_USERNAME', 'a:b'],
-    ['PAYMENT_WEBHOOK_SECRET', '   '],
-    ['BILLING_RETURN_URL_RELATIVE', '//evil.test'],
-    ['BILLING_RETURN_URL_RELATIVE', 'https://evil.test'],
-    ['BILLING_RETURN_URL_RELATIVE', '/\\evil.test'],
-    ['BILLING_RETURN_URL_RELATIVE', '/\t/evil.test'],
-    ['BILLING_RETURN_URL_RELATIVE', 'javascript:alert(1)'],
-    ['PORT', '65536'],
-    ['PORT', '-1'],
-    ['PORT', '0x50'],
-    ['TRUST_PROXY', 'true'],
-    ['TRUST_PROXY', '1'],
-    ['TRUST_PROXY', '10.0.0.0/33'],
-    ['TRUST_PROXY', 'proxy.internal'],
-    ['LOG_LEVEL', 'verbose'],
-  ];
-  for (const [name, value] of wrong) {
-    for (const env of [PRODUCTION, DEVELOPMENT]) {
-      const problems = problemsOf(t, { ...env, [name]: value });
-      t.equal(problems.length, 1, `${name}=${value}`);
-      t.match(problems[0], name);
-      t.notMatch(problems[0], 'canary');
-    }
-  }
-});
-
 t.test('what the environment says, as the types it should have', async (t) => {
   const { config } = resolveSaas({
     env: {
@@ -167,6 +122,8 @@ t.test('[33] whoever configures by code does not leave production', async (t) =>
     if (before === undefined) delete process.env['NODE_ENV'];
     else process.env['NODE_ENV'] = before;
   });
+  process.env['NODE_ENV'] = 'Production';
+  t.match(problemsOf(t, false, SECRETS).join(), "NODE_ENV must be spelt 'production'");
   process.env['NODE_ENV'] = 'production';
   t.match(
     problemsOf(t, false, { jwtAccessSecret: 'secret' }).join(),
@@ -207,23 +164,6 @@ t.test('an unknown option is a typing error, not a silent default', async (t) =>
     t.match(problemsOf(t, DEVELOPMENT, { prefix: path }), [/^'prefix' must be a path/], path);
     t.match(problemsOf(t, DEVELOPMENT, { adminPath: path }), [/^'adminPath' must be a path/], path);
   }
-});
-
-t.test('a secret can stand in a file', async (t) => {
-  const file = join(temporaryFolder(t), 'secret');
-  const env = { ...PRODUCTION, JWT_ACCESS_SECRET: undefined, JWT_ACCESS_SECRET_FILE: file };
-  t.match(problemsOf(t, env), [
-    /^JWT_ACCESS_SECRET_FILE names a file that cannot be read \(ENOENT\)/,
-    /is not set/,
-  ]);
-  for (const end of ['', '\n', '\r\n']) {
-    writeFileSync(file, `${SECRETS.jwtAccessSecret}${end}`);
-    t.equal(resolveSaas({ env }).config.values.jwtAccessSecret, SECRETS.jwtAccessSecret);
-  }
-  const both = problemsOf(t, { ...env, JWT_ACCESS_SECRET: SECRETS.jwtAccessSecret });
-  t.match(both[0], /^JWT_ACCESS_SECRET and JWT_ACCESS_SECRET_FILE are both set/);
-  writeFileSync(file, 'changeme');
-  t.match(problemsOf(t, env), [/^JWT_ACCESS_SECRET is a placeholder/], 'and is judged like any other');
 });
 
 t.test('development secrets are made once and kept for their owner only', async (t) => {

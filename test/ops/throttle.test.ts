@@ -1,6 +1,11 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { addressBlock, isLoopbackAddress } from '../../src/kernel/addresses.js';
+import {
+  addressBlock,
+  isLoopbackAddress,
+  isPrivateAddress,
+  plainAddress,
+} from '../../src/kernel/addresses.js';
 import { HOUR, MINUTE } from '../../src/kernel/clock.js';
 import type { AppError } from '../../src/kernel/errors.js';
 import { createAudit } from '../../src/ops/audit.js';
@@ -76,6 +81,37 @@ t.test('[17] an address counts as itself, an IPv6 one as its /64', async (t) => 
   for (const ip of ['127.0.0.1', '127.8.9.1', '::1', '::ffff:127.0.0.1']) t.ok(isLoopbackAddress(ip), ip);
   for (const ip of ['128.0.0.1', '::2', '10.0.0.1', 'localhost', undefined]) {
     t.notOk(isLoopbackAddress(ip), `${ip}`);
+  }
+});
+
+t.test('[17] an address has one name, without the port that a proxy put behind it', async (t) => {
+  for (const [text, address] of [
+    ['203.0.113.7', '203.0.113.7'],
+    ['203.0.113.7:51234', '203.0.113.7'],
+    ['::ffff:203.0.113.7', '203.0.113.7'],
+    ['[::FFFF:203.0.113.7]:80', '203.0.113.7'],
+    ['2001:db8::7', '2001:db8::7'],
+    ['[2001:db8::7]', '2001:db8::7'],
+    ['[2001:db8::7]:443', '2001:db8::7'],
+    [undefined, 'unknown'],
+    ['', 'unknown'],
+    ['a', 'unknown'],
+    ['203.0.113.7:', 'unknown'],
+    ['203.0.113.7:80:80', 'unknown'],
+    ['[203.0.113.7', 'unknown'],
+    ['1.2.3:80', 'unknown'],
+    ['203.0.113.7\n', 'unknown'],
+  ] as const) {
+    t.equal(plainAddress(text), address, `${text}`);
+  }
+});
+
+t.test('which networks the public is not in', async (t) => {
+  const inside =
+    '127.0.0.1 10.9.8.7 172.31.255.255 192.168.1.1 100.127.0.1 169.254.1.1 ::1 fd12::1 fe80::1%eth0';
+  for (const ip of inside.split(' ')) t.ok(isPrivateAddress(ip), ip);
+  for (const ip of '172.32.0.1 100.128.0.1 11.0.0.1 203.0.113.7 2001:db8::1 ::2 unknown'.split(' ')) {
+    t.notOk(isPrivateAddress(ip), ip);
   }
 });
 

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -14,6 +14,7 @@ import { standInTheMiddle } from './man-in-the-middle.js';
 
 /** The main job on real input, done by what is published: the packed tarball in an empty folder. */
 
+const ROOT = join(compiled('.'), '..');
 const consumer = await createConsumer(temporaryFolder(t));
 const run = promisify(execFile);
 const JSON_BODY = { 'content-type': 'application/json' };
@@ -80,6 +81,25 @@ t.test('both plugins load as an ECMAScript module and by require', async (t) => 
     const { stdout } = await run(process.execPath, [file], { cwd: consumer.folder });
     t.equal(stdout, '200 200\n', file);
   }
+});
+
+t.test('TypeScript knows the options and decorators of both plugins, beside zod, too', async (t) => {
+  const { devDependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+  const beside = ['zod', 'fastify-type-provider-zod', '@types/node'];
+  await consumer.install(...beside.map((name) => `${name}@${devDependencies[name]}`));
+  copyFileSync(join(ROOT, 'test/package/fixtures/app.mts'), join(consumer.folder, 'typed.mts'));
+  writeFileSync(
+    join(consumer.folder, 'typed.cts'),
+    "import { createServer } from 'saas-backend'; const stop: () => Promise<void> = createServer().stop; void stop;",
+  );
+  const strictest = ['--strict', '--exactOptionalPropertyTypes', '--noUncheckedIndexedAccess', '--noEmit'];
+  const target = ['--target', 'es2023', '--module', 'nodenext', '--types', 'node'];
+  const tsc = join(ROOT, 'node_modules/.bin/tsc');
+  // Our own declarations and those of our dependencies are checked, too.
+  const check = run(tsc, [...strictest, ...target, '--skipLibCheck', 'false', 'typed.mts', 'typed.cts'], {
+    cwd: consumer.folder,
+  });
+  t.equal((await check.catch((error: { stdout: string }) => error)).stdout, '');
 });
 
 t.test('saas-backend signs a user in, and the session survives a restart', async (t) => {
@@ -168,7 +188,7 @@ t.test('idp signs agents and people in at real clients, which refuse a foreign k
 });
 
 t.test('docs/broker.md leads from nothing to an agent at an application', async (t) => {
-  const text = readFileSync(join(compiled('.'), '../docs/broker.md'), 'utf8');
+  const text = readFileSync(join(ROOT, 'docs/broker.md'), 'utf8');
   const [ports, cwd] = [await freePorts(2), consumer.folder];
   const blocks = [...text.matchAll(/```(?:sh|js)\n([\s\S]*?)```/g)].map(([, block = '']) =>
     block.replaceAll('8080', String(ports[0])).replaceAll(/(localhost:|listen\()3000/g, `$1${ports[1]}`),

@@ -1,0 +1,359 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { SECRETS } from '../kit/app.js';
+
+/** What each variable of both programs may say. A variable without its cases fails the tests. */
+
+export interface Cases {
+  /** Its value when nobody set it: in development, and in production where that is another one. Absent: none. */
+  default?: unknown;
+  /** Production does not start without it. */
+  required?: true;
+  /** Text → value; taken everywhere, without a warning. */
+  valid: [text: string, value: unknown][];
+  /** Refused everywhere. */
+  invalid: string[];
+  /** Refused in production, a warning elsewhere. */
+  unsafe?: string[];
+}
+
+/** In every secret that is refused; no message may hold it. */
+export const CANARY = 'kanarienvogel';
+
+const seconds = (standard: number, most: number): Cases => ({
+  default: standard,
+  valid: [
+    ['1', 1],
+    [String(most), most],
+  ],
+  invalid: ['0', '-1', '1.5', '15m', '1e3', ' 60', String(most + 1), '9'.repeat(20)],
+});
+
+const PATHS = [
+  '//evil.test',
+  'https://evil.test',
+  '/\\evil.test',
+  '\\/evil.test',
+  '/\t/evil.test',
+  '/a b',
+  '/a#b',
+  'javascript:alert(1)',
+];
+const path = (standard?: string): Cases => ({
+  ...(standard !== undefined && { default: standard }),
+  valid: [
+    ['/account/new', '/account/new'],
+    ['account', 'account'],
+    ['/a?b=c', '/a?b=c'],
+  ],
+  invalid: PATHS,
+});
+
+const strong = 'Vw3kLq8ZsT1mXe6YbN0cRj4HuPd9Ga2F';
+const weak = [
+  `${CANARY}-too-short`,
+  `change-me-${CANARY}-${CANARY}-${CANARY}`,
+  ' '.repeat(40),
+  'ab'.repeat(32),
+];
+const signing: Cases = { valid: [[strong, strong]], invalid: [], unsafe: weak };
+
+const store = (file: string): Cases => ({
+  default: `sqlite:./data/${file}.db`,
+  required: true,
+  valid: [
+    'sqlite:app.db',
+    'sqlite:/var/lib/app.db',
+    'sqlite::memory:',
+    'mongodb://user:word@a.example,b.example:27018/app?replicaSet=rs0',
+    'mongodb+srv://cluster.example/app',
+  ].map((uri) => [uri, uri]),
+  invalid: [
+    'app.db',
+    'sqlite:',
+    'sqlite:folder/',
+    'sqlite://host/app.db',
+    `postgres://user:${CANARY}@db.example/app`,
+    `mongodb://user:${CANARY}@db.example`,
+  ],
+});
+
+const publicUrl: Cases = {
+  required: true,
+  valid: [
+    ['https://app.example', 'https://app.example'],
+    ['https://app.example:8443/sub/', 'https://app.example:8443/sub/'],
+    ['http://localhost:3000', 'http://localhost:3000'],
+    ['http://127.0.0.1:3000', 'http://127.0.0.1:3000'],
+    ['http://[::1]:3000', 'http://[::1]:3000'],
+  ],
+  invalid: [
+    'app.example',
+    '//app.example',
+    'ftp://app.example',
+    'javascript:alert(1)',
+    `https://user:${CANARY}@app.example`,
+    'https://app.example/?a=b',
+    'https://app.example/#a',
+    'https://app.example/a b',
+  ],
+  unsafe: ['http://app.example', 'http://localhost.example'],
+};
+
+const port = (standard: number): Cases => ({
+  default: standard,
+  valid: [
+    ['0', 0],
+    ['65535', 65_535],
+  ],
+  invalid: ['-1', '65536', '0x50', '80.5', 'eighty'],
+});
+
+const host: Cases = {
+  valid: [
+    ['0.0.0.0', '0.0.0.0'],
+    ['::1', '::1'],
+  ],
+  invalid: [],
+};
+
+const logLevel: Cases = {
+  default: 'info',
+  valid: ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'].map((level) => [level, level]),
+  invalid: ['verbose', 'INFO', '30'],
+};
+
+const trustProxy: Cases = {
+  default: false,
+  valid: [
+    ['false', false],
+    ['10.0.0.7', ['10.0.0.7']],
+    ['10.0.0.0/8, fd00::/8,::1', ['10.0.0.0/8', 'fd00::/8', '::1']],
+  ],
+  invalid: [
+    'true',
+    '1',
+    '10.0.0.0/33',
+    '10.0.0.0/-1',
+    '10.0.0.0/8/8',
+    '10.0.0.0/255.0.0.0',
+    '0.0.0.0/0',
+    '::/0',
+    '::/129',
+    '10.0.0',
+    'loopback',
+    'proxy.internal',
+    '10.0.0.7 10.0.0.8',
+  ],
+};
+
+/** Both have cases of a file system. */
+export function saasCases(folder: string): Record<string, Cases> {
+  mkdirSync(join(folder, 'templates'));
+  mkdirSync(join(folder, 'broken'));
+  writeFileSync(join(folder, 'broken', 'welcome.html'), '{{#open}}');
+  return {
+    DATABASE_URI: store('saas-backend'),
+    PUBLIC_URL: publicUrl,
+    CORS_ORIGIN: {
+      valid: [
+        ['*', ['*']],
+        ['https://a.example,http://b.example:8080', ['https://a.example', 'http://b.example:8080']],
+      ],
+      invalid: [
+        'null',
+        'a.example',
+        'https://a.example/',
+        'https://a.example/path',
+        'https://*.a.example',
+        'https://A.example',
+        'https://a.example,null',
+      ],
+    },
+    JWT_ACCESS_SECRET: { ...signing, required: true },
+    JWT_ACCESS_SECRET_PREVIOUS: signing,
+    JWT_REFRESH_SECRET: { ...signing, required: true },
+    JWT_REFRESH_SECRET_PREVIOUS: signing,
+    ACCESS_TOKEN_TTL: seconds(900, 86_400),
+    REFRESH_TOKEN_TTL: seconds(604_800, 31_536_000),
+    SESSION_MAX_AGE: seconds(2_592_000, 157_680_000),
+    REQUIRE_EMAIL_VERIFICATION: {
+      default: false,
+      valid: [
+        ['true', true],
+        ['1', true],
+        ['false', false],
+        ['0', false],
+      ],
+      invalid: ['yes', 'TRUE', '2'],
+    },
+    RESET_URL_RELATIVE: path(),
+    VERIFY_URL_RELATIVE: path(),
+    PAYMENT_SECRET_KEY: {
+      valid: [['sk_live_51Hx', 'sk_live_51Hx']],
+      invalid: [`sk_live_${CANARY} `, `sk_live\n${CANARY}`],
+    },
+    PAYMENT_API_URL: {
+      valid: [['http://127.0.0.1:12111', 'http://127.0.0.1:12111']],
+      invalid: ['127.0.0.1:12111', 'https://api.example/v1', 'https://user@api.example', 'ftp://api.example'],
+    },
+    BILLING_RETURN_URL_RELATIVE: path('/settings/billing'),
+    BILLING_PRICES: {
+      valid: [['price_1=pro, price_2=team plan', ['price_1=pro', 'price_2=team plan']]],
+      invalid: ['price_1', 'price_1=', '=pro', 'price_1=pro=max'],
+    },
+    BILLING_PAST_DUE: {
+      default: 'entitled',
+      valid: [
+        ['entitled', 'entitled'],
+        ['denied', 'denied'],
+        ['7', 7],
+        ['366', 366],
+      ],
+      invalid: ['0', '367', 'never', '1.5'],
+    },
+    PAYMENT_WEBHOOK_SECRET: { valid: [['whsec_9fJq2', 'whsec_9fJq2']], invalid: ['   ', '\t'] },
+    PAYMENT_WEBHOOK_SECRET_PREVIOUS: { valid: [['whsec_9fJq2', 'whsec_9fJq2']], invalid: ['   '] },
+    ADMIN_USERNAME: {
+      default: 'admin',
+      valid: [['operator', 'operator']],
+      invalid: ['a:b', 'a\nb'],
+    },
+    ADMIN_PASSWORD: {
+      valid: [['Ht4wXc8Rq1zL', 'Ht4wXc8Rq1zL']],
+      invalid: [],
+      unsafe: ['k3Y-8fJq2xZ', 'administrator', `changeme-${CANARY}`, ' '.repeat(20)],
+    },
+    EMAIL_API_KEY: { valid: [['re_9fJq2', 're_9fJq2']], invalid: [`re ${CANARY}`, `re_${CANARY}\n`] },
+    EMAIL_SERVICE: {
+      default: 'Resend',
+      valid: [
+        ['SendGrid', 'SendGrid'],
+        ['Postmark', 'Postmark'],
+      ],
+      invalid: ['Pigeon', 'smtp.example'],
+    },
+    EMAIL_USER: { valid: [['apikey', 'apikey']], invalid: ['jörg', 'a\nb'] },
+    EMAIL_SMTP_URL: {
+      valid: ['smtp://mail.example:587', 'smtps://user:p%40ss@mail.example'].map((url) => [url, url]),
+      invalid: [
+        `https://user:${CANARY}@mail.example`,
+        `smtp://user:${CANARY}@mail.example/path`,
+        `smtp://user:${CANARY}@mail.example?pool=true`,
+        `smtp://user:${CANARY}%ff@mail.example`,
+        'mail.example',
+      ],
+    },
+    FROM_EMAIL: {
+      valid: [['no-reply@app.example', 'no-reply@app.example']],
+      invalid: [
+        'App <no-reply@app.example>',
+        'a@b.example, c@d.example',
+        'nobody',
+        'a@b.example\nBcc: c@d.example',
+      ],
+    },
+    FROM_NAME: {
+      valid: [['Ada & Söhne', 'Ada & Söhne']],
+      invalid: ['a\nb', 'x'.repeat(201)],
+    },
+    EMAIL_TEMPLATE_DIR: {
+      valid: [[join(folder, 'templates'), join(folder, 'templates')]],
+      invalid: [join(folder, 'nowhere'), join(folder, 'broken')],
+    },
+    HOST: host,
+    PORT: port(3000),
+    LOG_LEVEL: logLevel,
+    TRUST_PROXY: trustProxy,
+  };
+}
+
+const seed = `${'c0ffee5a'.repeat(7)}1d9b3f72`;
+const nextSeed: Cases = {
+  valid: [
+    [seed, seed],
+    [seed.toUpperCase(), seed.toUpperCase()],
+  ],
+  invalid: [seed.slice(1), `${seed}0`, `${seed.slice(13)}${CANARY}`],
+  unsafe: [
+    '0'.repeat(64),
+    `${'0'.repeat(62)}01`,
+    '9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60',
+    '9D61B19DEFFD5A60BA844AF492EC2CC44449C5697B326919703BAC031CAE7F60',
+  ],
+};
+
+export function idpCases(folder: string): Record<string, Cases> {
+  const file = (name: string, text: string) => {
+    writeFileSync(join(folder, name), text);
+    return join(folder, name);
+  };
+  const logo = file('logo.svg', '<svg xmlns="http://www.w3.org/2000/svg"/>');
+  return {
+    IDP_DATABASE_URI: store('idp'),
+    IDP_PUBLIC_URL: publicUrl,
+    IDP_ED25519_SEED: { ...nextSeed, required: true },
+    IDP_ED25519_SEED_NEXT: nextSeed,
+    IDP_ED25519_SEED_PREVIOUS: nextSeed,
+    IDP_BASIC_LOGIN: {
+      default: 'all',
+      valid: [
+        ['all', 'all'],
+        ['agents', 'agents'],
+      ],
+      invalid: ['humans', 'none', 'All'],
+    },
+    IDP_DISABLE_SIGNUP: {
+      default: false,
+      valid: [
+        ['0', false],
+        ['1', true],
+      ],
+      invalid: ['true', 'false', 'yes', ' 1', '1 ', '01', '2', 'toString'],
+    },
+    IDP_TRUSTED_EMAIL_DOMAINS: {
+      valid: [['a.example, B.example', ['a.example', 'B.example']]],
+      invalid: ['a', '@a.example', '*.a.example', 'a.example/b', 'a.example,127.0.0.1', 'a b.example'],
+    },
+    IDP_BRAND_NAME: {
+      valid: [['Ada & Söhne', 'Ada & Söhne']],
+      invalid: ['   ', 'a\nb', 'x'.repeat(61)],
+    },
+    IDP_BRAND_LOGO: {
+      valid: [[logo, logo]],
+      invalid: [
+        join(folder, 'nothing.svg'),
+        file('page.svg', '<html><svg></svg></html>'),
+        file('large.svg', `<svg>${' '.repeat(64 * 1024)}</svg>`),
+      ],
+    },
+    IDP_BRAND_ACCENT: {
+      valid: [
+        ['#1f4fd8', '#1f4fd8'],
+        ['#ABC', '#ABC'],
+      ],
+      invalid: ['1f4fd8', '#1f4fd', 'red', '#1f4fd8;}'],
+    },
+    IDP_ADMIN_TOKEN: signing,
+    IDP_INVITE_TOKEN: signing,
+    IDP_HOST: host,
+    IDP_PORT: port(8080),
+    LOG_LEVEL: logLevel,
+    IDP_TRUST_PROXY: trustProxy,
+  };
+}
+
+/** Productions that start. */
+export const SAAS_PRODUCTION = {
+  NODE_ENV: 'production',
+  DATABASE_URI: 'sqlite::memory:',
+  PUBLIC_URL: 'https://app.example',
+  JWT_ACCESS_SECRET: SECRETS.jwtAccessSecret,
+  JWT_REFRESH_SECRET: SECRETS.jwtRefreshSecret,
+};
+export const IDP_PRODUCTION = {
+  NODE_ENV: 'production',
+  IDP_DATABASE_URI: 'sqlite::memory:',
+  IDP_PUBLIC_URL: 'https://id.example',
+  IDP_ED25519_SEED: '5d9c1e8a70f3b264c6e1d8f05a9b3742e7160fca8d35b94c2e6f01a7d8c3b549',
+};

@@ -1,0 +1,191 @@
+import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { request as httpRequest, type IncomingHttpHeaders, type RequestOptions } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import { type AddressInfo, createServer } from 'node:net';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { promisify } from 'node:util';
+import type { Test } from 'tap';
+import type { Finding } from '../../src/doctor.js';
+import { openStore } from '../../src/storage/open.js';
+import { auditOf, SECRETS } from '../kit/app.js';
+import { compiled, type Program, startProgram } from '../kit/process.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+/** The real programs behind real proxies, on loopback: whoever asks from 127.0.0.2 is another client than 127.0.0.4. */
+
+export const run = promisify(execFile);
+
+/** Debian keeps servers where only root looks for programs. */
+process.env['PATH'] += ':/usr/sbin';
+
+/** A block of docs/proxy.md, by its language. */
+export function snippet(language: string): string {
+  const page = readFileSync(join(compiled('.'), '../docs/proxy.md'), 'utf8');
+  const block = new RegExp(`\`\`\`${language}\\n([\\s\\S]*?)\`\`\``).exec(page)?.[1];
+  if (block === undefined) throw new Error(`docs/proxy.md has no ${language}`);
+  return block;
+}
+
+/** Ports that nobody listens at. */
+export async function freePorts<N extends number>(count: N): Promise<number[] & { length: N }> {
+  const servers = Array.from({ length: count }, () => createServer());
+  const listening = servers.map(
+    (server) =>
+      new Promise<number>((resolve) =>
+        server.listen(0, '127.0.0.1', () => resolve((server.address() as AddressInfo).port)),
+      ),
+  );
+  const ports = await Promise.all(listening);
+  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
+  return ports as number[] & { length: N };
+}
+
+export interface Certificate {
+  cert: string;
+  key: string;
+  pem: string;
+}
+
+/** A self-signed certificate for both names. */
+export async function selfSigned(folder: string): Promise<Certificate> {
+  const [cert, key] = [join(folder, 'cert.pem'), join(folder, 'key.pem')];
+  const names = 'subjectAltName=DNS:app.example,DNS:id.example';
+  const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2'];
+  const to = ['-keyout', key, '-out', cert];
+  await run('openssl', ['req', '-x509', ...kind, '-subj', '/CN=app.example', '-addext', names, ...to]);
+  return { cert, key, pem: readFileSync(cert, 'utf8') };
+}
+
+export interface Question {
+  /** Where to: a port of 127.0.0.1. */
+  port: number;
+  /** Over https, under this name. Absent: http. */
+  name?: string;
+  pem?: string;
+  /** The address of the client. */
+  from?: string;
+  method?: string;
+  path?: string;
+  headers?: Record<string, string>;
+  body?: string;
+}
+
+export interface Reply {
+  status: number;
+  headers: IncomingHttpHeaders;
+  /** All of them, in order, repeated ones repeated. */
+  rawHeaders: string[];
+  text: string;
+}
+
+export function ask(question: Question): Promise<Reply> {
+  const { port, name, pem, from = '127.0.0.1', method = 'GET', path = '/health', headers, body } = question;
+  const options: RequestOptions = {
+    host: '127.0.0.1',
+    port,
+    localAddress: from,
+    method,
+    path,
+    agent: false,
+    headers: { ...(name && { host: name }), ...headers },
+  };
+  return new Promise((resolve, reject) => {
+    const request = name ? httpsRequest({ ...options, servername: name, ca: pem }) : httpRequest(options);
+    request.on('error', reject);
+    request.on('response', async (response) => {
+      const { statusCode = 0, headers, rawHeaders } = response;
+      resolve({ status: statusCode, headers, rawHeaders, text: await text(response).catch(() => '') });
+    });
+    request.end(body);
+  });
+}
+
+const SAAS = {
+  script: compiled('package/bin/saas-backend.js'),
+  args: [],
+  proxyVariable: 'TRUST_PROXY',
+  database: 'app.db',
+  environment: (host: string, port: string) => ({
+    DATABASE_URI: 'sqlite:app.db',
+    PUBLIC_URL: 'https://app.example',
+    JWT_ACCESS_SECRET: SECRETS.jwtAccessSecret,
+    JWT_REFRESH_SECRET: SECRETS.jwtRefreshSecret,
+    ADMIN_PASSWORD: SECRETS.adminPassword,
+    HOST: host,
+    PORT: port,
+  }),
+  /** A wrong secret of the operator: audited and limited to ten a minute, and no password is hashed. */
+  wrongGuess: {
+    path: '/admin/api/settings',
+    headers: { authorization: `Basic ${btoa('admin:wrong')}` },
+  },
+};
+
+const IDP = {
+  script: compiled('package/bin/idp.js'),
+  args: ['serve'],
+  proxyVariable: 'IDP_TRUST_PROXY',
+  database: 'idp.db',
+  environment: (host: string, port: string) => ({
+    IDP_DATABASE_URI: 'sqlite:idp.db',
+    IDP_PUBLIC_URL: 'https://id.example',
+    IDP_ED25519_SEED: '5d9c1e8a70f3b264c6e1d8f05a9b3742e7160fca8d35b94c2e6f01a7d8c3b549',
+    IDP_ADMIN_TOKEN: 'operator-Vw3kLq8ZsT1mXe6YbN0cRj4HuPd9',
+    IDP_HOST: host,
+    IDP_PORT: port,
+  }),
+  wrongGuess: {
+    method: 'POST',
+    path: '/v1/agents',
+    headers: { authorization: 'Bearer wrong', 'content-type': 'application/json' },
+    body: '{"handle":"scout@agents.example"}',
+  },
+};
+
+export const PRODUCTS = { saas: SAAS, idp: IDP };
+
+export interface Backend {
+  port: number;
+  program: Program;
+  wrongGuess: Omit<Question, 'port'>;
+  /** The addresses in the audit, the latest last. */
+  audited(): Promise<string[]>;
+  /** The lines of its log about proxies. */
+  complaints(): string[];
+  /** What `doctor` says about the proxy, beside the running program. */
+  diagnosis(): Promise<Finding[]>;
+}
+
+/** A program of ours in production. */
+export async function startBackend(
+  t: Test,
+  product: keyof typeof PRODUCTS,
+  { trust, host = '127.0.0.1' }: { trust?: string; host?: string } = {},
+): Promise<Backend> {
+  const { script, args, proxyVariable, database, environment, wrongGuess } = PRODUCTS[product];
+  const cwd = temporaryFolder(t);
+  const env = (port: string) => ({
+    NODE_ENV: 'production',
+    ...environment(host, port),
+    ...(trust !== undefined && { [proxyVariable]: trust }),
+  });
+  const program = startProgram(t, script, { args, cwd, env: env('0') });
+  const port = Number(new URL(await program.url()).port);
+  const store = await openStore(`sqlite:${join(cwd, database)}`);
+  t.teardown(() => store.close());
+  return {
+    port,
+    program,
+    wrongGuess,
+    audited: async () => (await auditOf(store)).map(({ ip }) => ip),
+    complaints: () => program.lines.filter((line) => line.includes('X-Forwarded-For is ignored')),
+    async diagnosis() {
+      const doctor = startProgram(t, script, { args: ['doctor', '--json'], cwd, env: env(String(port)) });
+      await doctor.ended();
+      const { findings } = JSON.parse(doctor.lines.join('')) as { findings: Finding[] };
+      return findings.filter(({ about }) => about === proxyVariable);
+    },
+  };
+}
