@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { Agent, request } from 'node:http';
-import { type AddressInfo, connect, createServer as createListener } from 'node:net';
+import { type AddressInfo, connect, createServer as createListener, type Socket } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { userCollection } from '../../src/auth/store.js';
@@ -96,6 +96,40 @@ t.test('SIGTERM under load loses nothing that was accepted', async (t) => {
     );
   }
 });
+
+t.test(
+  'work in the background stops with the first request that is refused, not after the last',
+  async (t) => {
+    const smtp = createListener((socket) => void socket.resume().on('error', () => undefined).write('220 hello\r\n'));
+    smtp.listen(0, '127.0.0.1');
+    t.teardown(() => smtp.close());
+    await once(smtp, 'listening');
+    const { port: smtpPort } = smtp.address() as AddressInfo;
+    const env = { EMAIL_SMTP_URL: `smtp://127.0.0.1:${smtpPort}` };
+    const program = startProgram(t, SAAS, { args: ['-p', '0'], cwd: temporaryFolder(t), env });
+    const url = new URL(await program.url());
+    const connected = once(smtp, 'connection') as Promise<[Socket]>;
+    const person = { email: 'ada@example.test', password: 'a sentence is fine' };
+    for (const path of ['register', 'forgot-password']) {
+      const body = JSON.stringify(person);
+      const headers = { 'content-type': 'application/json' };
+      await (await fetch(new URL(`/api/auth/${path}`, url), { method: 'POST', headers, body })).text();
+    }
+    // The mail is on its way to a server that greets and says nothing more.
+    const [mail] = await connected;
+    const socket = connect(Number(url.port), url.hostname).on('error', () => undefined);
+    t.teardown(() => socket.destroy());
+    const type = 'content-type: application/json\r\ncontent-length: 9\r\nexpect: 100-continue';
+    socket.write(`POST /api/auth/login HTTP/1.1\r\nhost: x\r\n${type}\r\n\r\n`);
+    // The program has the request once it asks for the body, which never comes.
+    await once(socket, 'data');
+    const first = Promise.race([mail, socket].map((one) => once(one, 'close').then(() => one)));
+    const ended = program.terminate();
+    t.equal(await first, mail, 'both hang, and the mail is given up before the request');
+    socket.destroy();
+    t.equal(await ended, 0);
+  },
+);
 
 /** Everything that comes over a connection until it ends. */
 async function read(socket: ReturnType<typeof connect>): Promise<string> {
