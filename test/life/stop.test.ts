@@ -100,7 +100,13 @@ t.test('SIGTERM under load loses nothing that was accepted', async (t) => {
 t.test(
   'work in the background stops with the first request that is refused, not after the last',
   async (t) => {
-    const smtp = createListener((socket) => void socket.resume().on('error', () => undefined).write('220 hello\r\n'));
+    const smtp = createListener(
+      (socket) =>
+        void socket
+          .resume()
+          .on('error', () => undefined)
+          .write('220 hello\r\n'),
+    );
     smtp.listen(0, '127.0.0.1');
     t.teardown(() => smtp.close());
     await once(smtp, 'listening');
