@@ -161,6 +161,8 @@ export async function mountIdp(
   });
   // Whoever listens, we or the host: nothing is served before this.
   fastify.addHook('onReady', async () => jobs.start());
+  // While the last requests are answered; the end of what runs is waited for after them.
+  fastify.addHook('preClose', async () => void jobs.stop());
   fastify.addHook('onClose', () => jobs.stop());
 
   fastify.decorate('idp', Object.freeze({ issuer }));

@@ -129,6 +129,8 @@ export async function mountSaas(
   // Whoever listens, we or the host: nothing is served before this.
   fastify.addHook('onReady', async () => jobs.start());
   const afterwards = createAfterwards(fastify.log);
+  // While the last requests are answered; the end of what runs is waited for after them.
+  fastify.addHook('preClose', async () => void jobs.stop());
   fastify.addHook('onClose', async () => {
     await afterwards.settled();
     await jobs.stop();

@@ -15,6 +15,7 @@ import { requestIds } from './kernel/request-ids.js';
 import type { Random } from './kernel/secrets.js';
 import { type Health, healthPlugin } from './ops/health.js';
 import { trackConnections } from './server-connections.js';
+import { createLogStream } from './server-log.js';
 import type { ServerConfiguration } from './server-options.js';
 import { isAskedHere, watchForProxies } from './server-proxies.js';
 import type { Store } from './storage/collection.js';
@@ -87,7 +88,10 @@ function createHardened(
   const { logLevel, trustProxy } = server.values;
   const nextId = requestIds(random);
   const app = fastify({
-    logger: logLevel === 'silent' ? false : { level: logLevel, serializers: { req: describeRequest } },
+    logger:
+      logLevel === 'silent'
+        ? false
+        : { level: logLevel, serializers: { req: describeRequest }, stream: createLogStream() },
     logController: new OneLineLog(),
     genReqId: nextId,
     trustProxy,

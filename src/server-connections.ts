@@ -13,7 +13,11 @@ export function trackConnections(server: Server): (grace: number) => void {
   const latest = new WeakMap<Socket, ServerResponse>();
   let isEnding = false;
 
-  const endAfter = (response: ServerResponse, socket: Socket) => response.once('close', () => socket.end());
+  const endAfter = (response: ServerResponse, socket: Socket) =>
+    response.once('close', () => {
+      // The answer to a request that came behind it may be under way.
+      if (latest.get(socket) === response) socket.end();
+    });
   server.on('connection', (socket: Socket) => {
     open.add(socket);
     socket.on('close', () => open.delete(socket));

@@ -1,3 +1,4 @@
+import { stillHolds } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
 import type { Origin } from '../kernel/http.js';
 import type { Audit } from '../ops/audit.js';
@@ -66,7 +67,8 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
 
     async confirmChange(user, hash, { ip }) {
       const { id: userId, newEmail, changeHash, changeExpiresAt = 0 } = user;
-      if (newEmail === undefined || changeHash !== hash || changeExpiresAt <= clock.now()) {
+      const isLive = stillHolds(changeExpiresAt, { now: clock.now(), life: VERIFY_LIFE });
+      if (newEmail === undefined || changeHash !== hash || !isLive) {
         throw authErrors.INVALID_TOKEN();
       }
       // First the mail that tells of it: it waits for the version, and a crash in between loses nothing.

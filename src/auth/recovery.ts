@@ -1,3 +1,4 @@
+import { stillHolds } from '../kernel/clock.js';
 import type { Origin } from '../kernel/http.js';
 import type { Audit } from '../ops/audit.js';
 import type { Throttle } from '../ops/throttle.js';
@@ -69,7 +70,9 @@ export function createRecovery(
       newPasswords.check(password);
       const claim = readLinkToken(token);
       const user = claim && (await users.findOne({ id: claim.userId }));
-      const isLive = user?.resetHash === claim?.hash && (user?.resetExpiresAt ?? 0) > clock.now();
+      const isCurrent = user?.resetHash === claim?.hash;
+      const isLive =
+        isCurrent && stillHolds(user?.resetExpiresAt ?? 0, { now: clock.now(), life: RESET_LIFE });
       // Before the work of hashing, which is for those who have a link.
       if (!claim || !user || !isLive) throw authErrors.INVALID_TOKEN();
       await newPasswords.judge(password, user.email);

@@ -1,4 +1,4 @@
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, isRecent } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
 import type { Origin } from '../kernel/http.js';
 import type { Session, User } from '../kernel/schemas.js';
@@ -151,7 +151,8 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       // Somebody was first. Inside the window everybody gets what that one got; later it is a stolen token.
       const session = await sessions.findOne({ id, revokedAt: null });
       if (!session) throw authErrors.INVALID_REFRESH_TOKEN();
-      const inWindow = session.previousId === presented && clock.now() - session.rotatedAt <= REUSE_WINDOW;
+      const isPrevious = session.previousId === presented;
+      const inWindow = isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: REUSE_WINDOW });
       if (inWindow) {
         const same = successors.find((successor) => sha256(successor) === session.currentId);
         if (same) return issue(session, same);

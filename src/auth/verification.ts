@@ -1,3 +1,4 @@
+import { stillHolds } from '../kernel/clock.js';
 import type { Origin } from '../kernel/http.js';
 import type { Audit } from '../ops/audit.js';
 import type { Throttle } from '../ops/throttle.js';
@@ -68,7 +69,7 @@ export function createVerification(deps: VerificationDependencies): Verification
       const user = claim && (await users.findOne({ id: claim.userId }));
       if (!claim || !user) throw authErrors.INVALID_TOKEN();
       if (user.verifyHash !== claim.hash) return deps.confirmChange(user, claim.hash, origin);
-      const isLive = (user.verifyExpiresAt ?? 0) > clock.now();
+      const isLive = stillHolds(user.verifyExpiresAt ?? 0, { now: clock.now(), life: VERIFY_LIFE });
       const verified =
         isLive &&
         (await users.updateOne({ id: user.id, verifyHash: claim.hash, emailVerified: false }, VERIFIED));

@@ -1,4 +1,4 @@
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, SKEW } from '../kernel/clock.js';
 import { newToken, type Random } from '../kernel/secrets.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { billingErrors } from './errors.js';
@@ -27,6 +27,9 @@ export interface Claim {
 
 /** How long an event may be worked on before somebody else takes over, in milliseconds. */
 export const LEASE = 30_000;
+
+/** Leases that bind nobody: those that have run out, and those of a clock that has been put back since. */
+export const leasesOver = (now: number) => [{ lte: now }, { gt: now + LEASE + SKEW }] as const;
 
 /** How long a repeated delivery waits for the one that is being worked on, and how often it looks. Milliseconds. */
 const PATIENCE = 5_000;
@@ -64,11 +67,14 @@ export function createClaims(
   const takeOver = async (id: string): Promise<Claim | null> => {
     const claim = claimOf(id);
     const now = clock.now();
-    const taken = await events.updateOne(
-      { id, outcome: null, leaseUntil: { lte: now } },
-      { set: { owner: claim.owner, leaseUntil: now + LEASE }, inc: { attempts: 1 } },
-    );
-    return taken && claim;
+    for (const leaseUntil of leasesOver(now)) {
+      const taken = await events.updateOne(
+        { id, outcome: null, leaseUntil },
+        { set: { owner: claim.owner, leaseUntil: now + LEASE }, inc: { attempts: 1 } },
+      );
+      if (taken) return claim;
+    }
+    return null;
   };
 
   return {

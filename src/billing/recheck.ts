@@ -1,5 +1,6 @@
 import { type Clock, DAY, MINUTE } from '../kernel/clock.js';
 import type { Lease } from '../ops/jobs.js';
+import { leasesOver } from './claims.js';
 import type { FetchLog } from './fetch.js';
 import type { Processor } from './process.js';
 import type { Refresh } from './refresh.js';
@@ -76,7 +77,7 @@ export function createRecheck(deps: RecheckDependencies): (lease: Pick<Lease, 's
 
   return async ({ signal }) => {
     const now = clock.now();
-    await resumeAll({ outcome: null, leaseUntil: { lte: now } }, signal);
+    for (const leaseUntil of leasesOver(now)) await resumeAll({ outcome: null, leaseUntil }, signal);
     await resumeAll({ outcome: 'unmatched', receivedAt: { gte: now - HOPE } }, signal);
     await askAgain(signal);
     await events.deleteMany({ receivedAt: { lt: now - MEMORY } });

@@ -1,4 +1,4 @@
-import { type Clock, MINUTE, SECOND } from '../kernel/clock.js';
+import { type Clock, HOUR, MINUTE, SECOND, SKEW } from '../kernel/clock.js';
 import type { Random } from '../kernel/secrets.js';
 import type { JobLog, Lease } from '../ops/jobs.js';
 import type { After, MailDocument, MailStatus, Mails } from './store.js';
@@ -34,6 +34,9 @@ const BATCH = 50;
 
 /** After which a mail is taken over from a process that is gone: longer than any attempt. */
 const CLAIM = MINUTE;
+
+/** No mail is put off for longer, in milliseconds: the last but one attempt waits for 7.6 hours at most. */
+const LONGEST_WAIT = 8 * HOUR;
 
 /** How long a stop waits for attempts that were begun. */
 const GRACE = 3 * SECOND;
@@ -107,12 +110,16 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
 
   return async ({ signal }) => {
     const cutOff = later(signal, GRACE);
-    for (let isMore = true; isMore && !signal.aborted; ) {
-      const where = { dueAt: { lte: clock.now() } };
-      const { items } = await mails.page({ where, sort: 'dueAt', limit: BATCH });
-      await inParallel(items, signal, (mail) => deliver(mail, cutOff));
-      isMore = items.length === BATCH;
-    }
+    const work = async (dueAt: { lte: number } | { gt: number }) => {
+      for (let isMore = true; isMore && !signal.aborted; ) {
+        const { items } = await mails.page({ where: { dueAt }, sort: 'dueAt', limit: BATCH });
+        await inParallel(items, signal, (mail) => deliver(mail, cutOff));
+        isMore = items.length === BATCH;
+      }
+    };
+    await work({ lte: clock.now() });
+    // Made due by a clock that has been put back since.
+    await work({ gt: clock.now() + LONGEST_WAIT + SKEW });
   };
 }
 

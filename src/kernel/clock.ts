@@ -13,4 +13,28 @@ export const DAY = 24 * HOUR;
 /** Whole seconds, as tokens and signatures count them. */
 export const toSeconds = (milliseconds: number): number => Math.floor(milliseconds / 1000);
 
+/** How far apart the clocks of processes on one store may be. */
+export const SKEW = 5 * MINUTE;
+
+/**
+ * Whether a time has come that was at most `within` milliseconds away when it was set. One that is further away was
+ * set by a clock that ran ahead and has been put back since; nobody waits until it gets there again.
+ */
+export function hasCome(time: number, { now, within }: { now: number; within: number }): boolean {
+  return time <= now || time > now + within + SKEW;
+}
+
+/**
+ * Whether something still holds that was to hold for at most `life` milliseconds: also after a clock was put back, it
+ * holds no longer than that.
+ */
+export function stillHolds(expiresAt: number, { now, life }: { now: number; life: number }): boolean {
+  return expiresAt > now && expiresAt <= now + life + MINUTE;
+}
+
+/** Whether something happened at most `within` milliseconds ago. What happens in the future only, happened long ago. */
+export function isRecent(time: number, { now, within }: { now: number; within: number }): boolean {
+  return now - time <= within && time - now <= MINUTE;
+}
+
 export const systemClock: Clock = { now: () => Date.now() };

@@ -1,4 +1,4 @@
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, stillHolds } from '../kernel/clock.js';
 import { isSecretOf, newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { Directory, Principal } from './model.js';
 import { SESSION, type SessionDocument, type Sessions } from './store.js';
@@ -48,7 +48,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
   return {
     async find(token) {
       const session = await findSession(token);
-      if (!session || session.expiresAt <= clock.now()) return null;
+      if (!session || !stillHolds(session.expiresAt, { now: clock.now(), life: IDLE })) return null;
       const principal = await directory.findPrincipal(session.sub);
       return principal && principal.epoch === session.epoch ? { principal, session } : null;
     },

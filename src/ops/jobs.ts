@@ -1,5 +1,5 @@
 import type { FastifyBaseLogger } from 'fastify';
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, hasCome, SECOND } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
 
@@ -81,13 +81,23 @@ export function createJobs(
   let isStopping = false;
 
   /** The lease, or null where somebody else has it or nothing is due. */
-  const take = async (name: string, isAsked: boolean): Promise<LeaseDocument | null> => {
-    const now = clock.now();
-    const free = { id: name, until: { lte: now }, ...(!isAsked && { dueAt: { lte: now } }) };
-    const taken = await leases.updateOne(free, { set: { owner, until: now + lease }, inc: { term: 1 } });
-    if (taken || (await leases.findOne({ id: name }))) return taken;
-    const first = { id: name, owner, until: now + lease, term: 1, dueAt: now };
-    return leases.insert(first).then(() => first, nullIfTaken);
+  const take = async ({ name, job }: Entry, isAsked: boolean): Promise<LeaseDocument | null> => {
+    for (;;) {
+      const known = await leases.findOne({ id: name });
+      const now = clock.now();
+      const held = { owner, until: now + lease };
+      if (!known) {
+        const first = { id: name, ...held, term: 1, dueAt: now };
+        if (await leases.insert(first).then(() => true, nullIfTaken)) return first;
+        continue;
+      }
+      const { term, until, dueAt } = known;
+      const isDue = isAsked || hasCome(dueAt, { now, within: job.everySeconds * SECOND });
+      if (!isDue || !hasCome(until, { now, within: lease })) return null;
+      const taken = await leases.updateOne({ id: name, term, until, dueAt }, { set: held, inc: { term: 1 } });
+      if (taken) return taken;
+      // Somebody else was first: to take it, or to end a run that may not have seen what this one is asked for.
+    }
   };
 
   /** Keeps the lease during `work`; what cannot be prolonged counts as lost. */
@@ -107,14 +117,15 @@ export function createJobs(
     }
   };
 
-  const attempt = async ({ name, job }: Entry, isAsked: boolean): Promise<void> => {
-    const taken = await take(name, isAsked);
+  const attempt = async (entry: Entry, isAsked: boolean): Promise<void> => {
+    const { name, job } = entry;
+    const taken = await take(entry, isAsked);
     if (!taken) return;
     const begun = clock.now();
     let dueAt = begun;
     try {
       await holding(taken, job.run);
-      dueAt += job.everySeconds * 1000 * (1 - EARLY);
+      dueAt += job.everySeconds * SECOND * (1 - EARLY);
     } finally {
       const mine = { id: name, owner, term: taken.term };
       await leases.updateOne(mine, { set: { until: clock.now(), dueAt: Math.round(dueAt) } });
@@ -147,7 +158,7 @@ export function createJobs(
 
   const tickAlways = (entry: Entry) => {
     tick(entry);
-    entry.timer = setInterval(() => tick(entry), entry.job.everySeconds * 1000).unref();
+    entry.timer = setInterval(() => tick(entry), entry.job.everySeconds * SECOND).unref();
   };
 
   return {

@@ -1,11 +1,11 @@
-import { MINUTE } from '../kernel/clock.js';
+import { SKEW } from '../kernel/clock.js';
 import type { Collection } from '../storage/collection.js';
 
 /** Documents that end at a time of their own. */
 export type Expiring = Pick<Collection<{ id: string; expiresAt: number }>, 'page' | 'deleteMany'>;
 
 /** Clocks of processes differ: nothing goes that another one may still take for alive. */
-export const MARGIN = 5 * MINUTE;
+export const MARGIN = SKEW;
 
 /** Documents that are removed in one step. */
 const BATCH = 200;

@@ -1,4 +1,4 @@
-import type { Clock } from '../../kernel/clock.js';
+import { type Clock, stillHolds } from '../../kernel/clock.js';
 import { newId, newToken, type Random, sha256 } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
 import { ACR_VALUES } from '../claims.js';
@@ -141,7 +141,9 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
     async resume(token, cookie) {
       if (cookie === undefined) return null;
       const interaction = await interactions.findOne({ tokenHash: sha256(token) });
-      const isTheirs = interaction?.cookieHash === sha256(cookie) && interaction.expiresAt > clock.now();
+      const isTheirs =
+        interaction?.cookieHash === sha256(cookie) &&
+        stillHolds(interaction.expiresAt, { now: clock.now(), life: INTERACTION_LIFE });
       if (!interaction || !isTheirs) return null;
       const { parameters, hintedSub, sid } = interaction;
       const judged = await judgeRequest(parameters, deps);

@@ -1,7 +1,9 @@
+import { SECOND, stillHolds } from '../../kernel/clock.js';
 import { isSecretOf } from '../../kernel/secrets.js';
 import type { Principal } from '../model.js';
 import type { GrantDocument, IssuedToken } from '../store.js';
 import type { TokenDependencies } from './dependencies.js';
+import { TOKEN_LIFE } from './lives.js';
 import { grantIdOf } from './names.js';
 import { ownerOf } from './owner.js';
 
@@ -22,7 +24,7 @@ export async function findAccess(
   const grant = id === undefined ? null : await grants.findOne({ id });
   if (!grant || grant.revokedAt !== undefined) return null;
   const issued = grant.accessTokens?.find(({ hash }) => isSecretOf(accessToken, hash));
-  if (!issued || issued.expiresAt <= clock.now()) return null;
+  if (!issued || !stillHolds(issued.expiresAt, { now: clock.now(), life: TOKEN_LIFE * SECOND })) return null;
   const principal = await ownerOf(grant, directory);
   return principal && { grant, issued, principal, scope: issued.scope ?? grant.scope };
 }

@@ -1,9 +1,9 @@
-import { toSeconds } from '../../kernel/clock.js';
+import { stillHolds, toSeconds } from '../../kernel/clock.js';
 import { sha256 } from '../../kernel/secrets.js';
 import type { Client } from '../model.js';
 import { findAccess } from './access.js';
 import type { TokenDependencies } from './dependencies.js';
-import { TOKEN_LIFE } from './lives.js';
+import { SLIDING, TOKEN_LIFE } from './lives.js';
 import { grantIdOf } from './names.js';
 import { ownerOf } from './owner.js';
 
@@ -44,7 +44,8 @@ export async function introspectToken(
   const grant = id === undefined ? null : await grants.findOne({ id });
   if (grant?.clientId !== client.id || grant.revokedAt !== undefined) return INACTIVE;
   const { refreshHash, refreshExpiresAt = 0, rotatedAt, consumedAt = 0 } = grant;
-  if (refreshHash !== sha256(token) || refreshExpiresAt <= clock.now()) return INACTIVE;
+  if (refreshHash !== sha256(token)) return INACTIVE;
+  if (!stillHolds(refreshExpiresAt, { now: clock.now(), life: SLIDING })) return INACTIVE;
   if (!(await ownerOf(grant, directory))) return INACTIVE;
   const times = { exp: toSeconds(refreshExpiresAt), iat: toSeconds(rotatedAt ?? consumedAt) };
   return { active: true, scope: grant.scope, ...about, sub: grant.sub, ...times };

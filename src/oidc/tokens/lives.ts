@@ -11,7 +11,7 @@ export const CODE_LIFE = MINUTE;
 export const LONGEST_WITHOUT_REFRESH = CODE_LIFE + TOKEN_LIFE * SECOND;
 
 /** How long a refresh token lives that nobody uses, and its family altogether. */
-const SLIDING = 30 * DAY;
+export const SLIDING = 30 * DAY;
 const ABSOLUTE = 90 * DAY;
 
 /** Access tokens of one grant that live at once; a further one ends the oldest. */

@@ -1,9 +1,10 @@
+import { MINUTE } from '../../kernel/clock.js';
 import { isSecretOf, sha256 } from '../../kernel/secrets.js';
 import { oidcErrors } from '../errors.js';
 import type { Client } from '../model.js';
 import { type TokenResponse, tokenAnswer } from './answer.js';
 import type { TokenDependencies } from './dependencies.js';
-import { refreshExpiry, TOKEN_LIFE, withAccessToken } from './lives.js';
+import { CODE_LIFE, refreshExpiry, TOKEN_LIFE, withAccessToken } from './lives.js';
 import { newGrantToken } from './names.js';
 import { ownerAt } from './owner.js';
 
@@ -37,7 +38,12 @@ export async function redeemCode(
     : undefined;
   const now = clock.now();
   const consumed = await grants.updateOne(
-    { id: grant.id, consumedAt: null, revokedAt: null, codeExpiresAt: { gt: now } },
+    {
+      id: grant.id,
+      consumedAt: null,
+      revokedAt: null,
+      codeExpiresAt: { gt: now, lte: now + CODE_LIFE + MINUTE },
+    },
     {
       set: {
         consumedAt: now,

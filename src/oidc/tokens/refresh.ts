@@ -1,10 +1,11 @@
+import { isRecent, stillHolds } from '../../kernel/clock.js';
 import { sha256 } from '../../kernel/secrets.js';
 import { oidcErrors } from '../errors.js';
 import type { Client, Principal } from '../model.js';
 import type { GrantDocument } from '../store.js';
 import { type TokenResponse, tokenAnswer } from './answer.js';
 import type { TokenDependencies } from './dependencies.js';
-import { refreshExpiry, TOKEN_LIFE, withAccessToken } from './lives.js';
+import { refreshExpiry, SLIDING, TOKEN_LIFE, withAccessToken } from './lives.js';
 import { grantIdOf } from './names.js';
 import { ownerAt } from './owner.js';
 import { givenSuccessor, successorOf } from './successors.js';
@@ -36,7 +37,8 @@ export async function refreshTokens(
     const { grant, principal } = await findFamily(id, client, deps);
     const now = deps.clock.now();
     if (grant.refreshHash !== presented) {
-      const isTwin = grant.previousRefreshHash === presented && now - (grant.rotatedAt ?? 0) <= REUSE_WINDOW;
+      const isPrevious = grant.previousRefreshHash === presented;
+      const isTwin = isPrevious && isRecent(grant.rotatedAt ?? 0, { now, within: REUSE_WINDOW });
       if (isTwin) return repeat(grant, principal, token, deps);
       await punishReuse(grant, ip, deps);
       throw oidcErrors.invalid_grant();
@@ -74,7 +76,8 @@ async function findFamily(
 ): Promise<{ grant: GrantDocument; principal: Principal }> {
   const grant = await grants.findOne({ id });
   if (grant?.clientId !== client.id || grant.revokedAt !== undefined) throw oidcErrors.invalid_grant();
-  if ((grant.refreshExpiresAt ?? 0) <= clock.now()) throw oidcErrors.invalid_grant();
+  const { refreshExpiresAt = 0 } = grant;
+  if (!stillHolds(refreshExpiresAt, { now: clock.now(), life: SLIDING })) throw oidcErrors.invalid_grant();
   const principal = await ownerAt(client, grant, directory);
   if (!principal) throw oidcErrors.invalid_grant();
   return { grant, principal };

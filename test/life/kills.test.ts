@@ -1,0 +1,265 @@
+/**
+ * kill -9 of both products under load, by clients that send again what was not answered. What was acknowledged is
+ * there, nothing happened twice, and nobody was signed out. Of the engines alone: `test/storage/contract/kills.ts`.
+ */
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import t, { type Test } from 'tap';
+import { userCollection } from '../../src/auth/store.js';
+import { webhookEventCollection } from '../../src/billing/store.js';
+import { openStore } from '../../src/storage/open.js';
+import { basic, PASSWORD, parseJson, SECRETS, testOptions } from '../kit/app.js';
+import {
+  ADMIN_TOKEN,
+  authorizePath,
+  CALLBACK,
+  codeIn,
+  idpOptions,
+  redemption,
+  refreshing,
+} from '../kit/idp.js';
+import { compiled, type Program, startProgram } from '../kit/process.js';
+import { countedRandom } from '../kit/random.js';
+import { signWebhook } from '../kit/sign-webhook.js';
+import { temporaryFolder } from '../kit/tmp.js';
+import { onMongod } from '../storage/mongod.js';
+
+/** `npm run test:kills` sets more. */
+const ROUNDS = Number(process.env['KILL_ROUNDS'] ?? 2);
+const LANES = 6;
+
+interface Request {
+  method: string;
+  path: string;
+  headers?: Record<string, string>;
+  body?: string;
+}
+
+interface Reply {
+  status: number;
+  location: string | undefined;
+  // biome-ignore lint/suspicious/noExplicitAny: tests assert what stands in it
+  body: any;
+  /** How often it was sent. More than once: nobody knows whether it was done before. */
+  sent: number;
+}
+
+/** A program that is killed again and again, and what its clients may do with it. */
+interface Mortal {
+  /** Sends until there is an answer. */
+  ask(request: Request): Promise<Reply>;
+  /** Something was acknowledged. */
+  count(): void;
+  isOver(): boolean;
+}
+
+async function freePort(): Promise<number> {
+  const listener = createServer().listen(0, '127.0.0.1');
+  await once(listener, 'listening');
+  const { port } = listener.address() as AddressInfo;
+  listener.close();
+  await once(listener, 'close');
+  return port;
+}
+
+/** Runs `lane` several times at once until the program was killed so often and has come back. */
+async function underKills(
+  t: Test,
+  script: string,
+  options: object,
+  lane: (mortal: Mortal, number: number) => Promise<void>,
+) {
+  const port = await freePort();
+  const random = countedRandom('kills');
+  const start = () =>
+    startProgram(t, compiled(script), { args: [JSON.stringify({ ...options, port, logLevel: 'info' })] });
+  let program: Program = start();
+  let isUp: Promise<unknown> = program.url();
+  let acknowledged = 0;
+  let killed = 0;
+  let killAt = nextKill();
+  let endAt = Number.POSITIVE_INFINITY;
+  function nextKill(): number {
+    return acknowledged + 10 + (random.bytes(1)[0] as number) / 4;
+  }
+  const die = async () => {
+    killed++;
+    killAt = Number.POSITIVE_INFINITY;
+    const dying = program.kill();
+    isUp = dying.then(() => {
+      program = start();
+      return program.url();
+    });
+    await isUp;
+    if (killed < ROUNDS) killAt = nextKill();
+    else endAt = nextKill();
+  };
+  const mortal: Mortal = {
+    async ask({ method, path, headers = {}, body }) {
+      for (let sent = 1; ; sent++) {
+        await isUp;
+        try {
+          const answer = await fetch(`http://127.0.0.1:${port}${path}`, {
+            method,
+            headers,
+            redirect: 'manual',
+            ...(body !== undefined && { body }),
+          });
+          const text = await answer.text();
+          const location = answer.headers.get('location') ?? undefined;
+          return { status: answer.status, location, body: parseJson(text), sent };
+        } catch (error) {
+          if (!(error instanceof TypeError)) throw error;
+        }
+      }
+    },
+    count() {
+      if (++acknowledged >= killAt) void die();
+    },
+    isOver: () => acknowledged >= endAt,
+  };
+  await isUp;
+  await Promise.all(Array.from({ length: LANES }, (_, number) => lane(mortal, number)));
+  t.ok(killed >= ROUNDS, `${killed} kills, ${acknowledged} acknowledged`);
+  return mortal;
+}
+
+const json = (path: string, body: unknown, headers: Record<string, string> = {}): Request => ({
+  method: 'POST',
+  path,
+  headers: { 'content-type': 'application/json', ...headers },
+  body: JSON.stringify(body),
+});
+
+function saas(t: Test, databaseUri?: string) {
+  return t.test('saas-backend', async (t) => {
+    const options = { ...testOptions(temporaryFolder(t)), ...(databaseUri && { databaseUri }) };
+    const people = new Map<string, string>();
+    const events = new Set<string>();
+    await underKills(t, 'test/kit/saas-server.js', options, async (mortal, lane) => {
+      let number = 0;
+      while (!mortal.isOver()) {
+        const email = `p${lane}-${number++}@example.test`;
+        const registered = await mortal.ask(json('/api/auth/register', { email, password: PASSWORD }));
+        // Sent again, it may have been done before.
+        if (registered.status === 409 && registered.sent > 1) {
+          people.set(email, '');
+        } else {
+          t.equal(registered.status, 201, `register ${email}`);
+          people.set(email, registered.body.data.user.id);
+        }
+        mortal.count();
+        const login = await mortal.ask(json('/api/auth/login', { email, password: PASSWORD }));
+        t.equal(login.status, 200, 'whoever was registered can sign in');
+        let { refreshToken, accessToken } = login.body.data;
+        for (let rotation = 0; rotation < 4; rotation++) {
+          const rotated = await mortal.ask(json('/api/auth/refresh', { refreshToken }));
+          t.equal(rotated.status, 200, 'a rotation whose answer was lost is answered again');
+          if (rotated.status !== 200) return;
+          ({ refreshToken, accessToken } = rotated.body.data);
+          mortal.count();
+        }
+        const id = `evt_${lane}_${number}`;
+        const payload = JSON.stringify({
+          id,
+          object: 'event',
+          type: 'customer.subscription.updated',
+          created: Math.floor(Date.now() / 1000),
+          data: {
+            object: { id: `sub_${lane}`, object: 'subscription', customer: `cus_${lane}`, status: 'active' },
+          },
+        });
+        const delivered = await mortal.ask({
+          ...json('/api/billing/webhook', undefined, {
+            'payment-signature': signWebhook(payload, SECRETS.paymentWebhookSecret, Date.now()),
+          }),
+          body: payload,
+        });
+        // 409: the one that was killed holds it for half a minute, and the provider delivers it again.
+        t.ok(delivered.status === 200 || (delivered.status === 409 && delivered.sent > 1), 'the webhook');
+        if (delivered.status === 200) events.add(id);
+        mortal.count();
+        const out = await mortal.ask(
+          json('/api/auth/logout', {}, { authorization: `Bearer ${accessToken}` }),
+        );
+        t.ok(out.status < 300, 'logout');
+        const late = await mortal.ask(json('/api/auth/refresh', { refreshToken }));
+        t.equal(late.status, 401, 'who was signed out stays so');
+      }
+    });
+    const store = await openStore(options.databaseUri);
+    t.teardown(() => store.close());
+    const users = userCollection(store);
+    t.equal(await users.count(), people.size, 'each once, and nobody else');
+    for (const [email, id] of people) {
+      t.match(await users.findOne({ email }), { ...(id && { id }), email });
+    }
+    const stored = webhookEventCollection(store);
+    for (const id of events) t.type((await stored.findOne({ id }))?.outcome, 'string');
+  });
+}
+
+function idp(t: Test, databaseUri?: string) {
+  return t.test('idp', async (t) => {
+    const options = { ...idpOptions(temporaryFolder(t)), ...(databaseUri && { databaseUri }) };
+    const operator = { authorization: `Bearer ${ADMIN_TOKEN}` };
+    const form = { 'content-type': 'application/x-www-form-urlencoded' };
+    const redeemed: { body: string }[] = [];
+    const mortal = await underKills(t, 'test/kit/idp-server.js', options, async (mortal, lane) => {
+      const made = await mortal.ask(
+        json('/v1/clients', { name: 'App', redirect_uris: [CALLBACK] }, operator),
+      );
+      const client = { id: made.body.client_id, secret: made.body.client_secret, redirectUri: CALLBACK };
+      for (let number = 0; !mortal.isOver(); number++) {
+        const handle = `a${lane}-${number}@agents.example.test`;
+        const minted = await mortal.ask(json('/v1/agents', { handle }, operator));
+        mortal.count();
+        // Its password went with the answer that was lost.
+        if (minted.status === 409 && minted.sent > 1) continue;
+        t.equal(minted.status, 201, `mint ${handle}`);
+        const path = authorizePath(client, { scope: 'openid offline_access', prompt: 'consent' });
+        const headers = { authorization: basic(handle, minted.body.password) };
+        const code = codeIn((await mortal.ask({ method: 'GET', path, headers })).location);
+        mortal.count();
+        const body = redemption(client, code);
+        const bought = await mortal.ask({ method: 'POST', path: '/token', headers: form, body });
+        // A code whose answer was lost is spent; the client begins again.
+        if (bought.status === 400 && bought.sent > 1) continue;
+        t.equal(bought.status, 200, 'redeem');
+        if (bought.status !== 200) return;
+        redeemed.push({ body });
+        mortal.count();
+        let { refresh_token: refreshToken, access_token: accessToken } = bought.body;
+        for (let rotation = 0; rotation < 4; rotation++) {
+          const refresh = {
+            method: 'POST',
+            path: '/token',
+            headers: form,
+            body: refreshing(client, refreshToken),
+          };
+          const rotated = await mortal.ask(refresh);
+          t.equal(rotated.status, 200, 'a rotation whose answer was lost is answered again');
+          if (rotated.status !== 200) return;
+          ({ refresh_token: refreshToken, access_token: accessToken } = rotated.body);
+          mortal.count();
+        }
+        const bearer = { authorization: `Bearer ${accessToken}` };
+        t.equal((await mortal.ask({ method: 'GET', path: '/userinfo', headers: bearer })).status, 200);
+      }
+    });
+    t.ok(redeemed.length > 0);
+    for (const { body } of redeemed) {
+      const again = await mortal.ask({ method: 'POST', path: '/token', headers: form, body });
+      t.equal(again.status, 400, 'a code is redeemed once');
+    }
+  });
+}
+
+saas(t);
+idp(t);
+await onMongod((server) => {
+  t.test('on MongoDB', async (t) => {
+    await saas(t, server.fresh(t));
+    await idp(t, server.fresh(t));
+  });
+});
