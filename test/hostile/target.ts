@@ -11,8 +11,10 @@ import { temporaryFolder } from '../kit/tmp.js';
 export interface Target {
   port: number;
   pid: number;
-  /** Sends bytes on a connection of their own, says nothing more, and answers with all that comes back. */
-  tell(bytes: string | Buffer): Promise<string>;
+  /** Sends bytes on a connection of their own, and answers with what comes back until there are so many answers. */
+  tell(bytes: string | Buffer, answers?: number): Promise<string>;
+  /** The same with nothing to follow: the client's half of the connection is closed. */
+  tellLast(bytes: string): Promise<string>;
   open(): Socket;
   /** What has become of it since the last call. @throws when it has ended */
   probe(): Promise<Probe>;
@@ -40,22 +42,36 @@ const ENVIRONMENT: Record<ProgramName, Record<string, string>> = {
 /** In development, where this machine may ask as often as it likes. */
 export async function startTarget(t: Test, name: ProgramName): Promise<Target> {
   const program = startProgram(t, compiled(`package/bin/${name}.js`), {
-    args: ['serve', '-p', '0', '--log-level', 'error'],
+    args: ['serve', '-p', '0', '--log-level', 'error', '--json'],
     cwd: temporaryFolder(t),
     env: { ...ENVIRONMENT[name], NODE_OPTIONS: `--import=${compiled('test/hostile/probe.js')}` },
   });
-  const url = await program.url();
-  const port = Number(new URL(url).port);
+  const port = Number((await program.printed(/"port":(\d+)/))[1]);
   let probes = 0;
   const open = () => connect(port, '127.0.0.1').on('error', () => {});
   return {
     port,
     pid: program.pid,
     open,
-    async tell(bytes) {
+    tell: (bytes, answers = 1) =>
+      new Promise((resolve) => {
+        const socket = open().setEncoding('latin1');
+        let text = '';
+        let count = 0;
+        socket.on('data', (chunk: string) => {
+          // An answer that is torn in two at its very beginning is counted with the rest of it.
+          const seen = text.slice(-STATUS.length);
+          text += chunk;
+          count += statusesOf(seen + chunk).length - statusesOf(seen).length;
+          if (count >= answers) socket.destroy();
+        });
+        socket.on('close', () => resolve(text));
+        socket.write(bytes);
+      }),
+    async tellLast(bytes) {
       const socket = open().setEncoding('latin1');
       socket.end(bytes);
-      return (await socket.toArray().catch(() => [])).join('');
+      return (await socket.toArray()).join('');
     },
     async probe() {
       process.kill(program.pid, 'SIGWINCH');
@@ -65,10 +81,20 @@ export async function startTarget(t: Test, name: ProgramName): Promise<Target> {
   };
 }
 
+/** Resolves when a connection is closed, however it came to that. */
+export const closing = (socket: Socket): Promise<void> =>
+  new Promise((resolve) => socket.once('close', () => resolve()));
+
 /** The statuses of all answers in a text. */
 export function statusesOf(text: string): number[] {
-  return [...text.matchAll(/(?:^|\r\n\r\n|\})HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status));
+  return [...text.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status));
 }
+
+const STATUS = 'HTTP/1.1 200 ';
+
+/** Small in `npm test`, as large as anybody asks for in `npm run test:hostile`. */
+export const sizeOf = (usual: number, full: number): number =>
+  process.env['HOSTILE'] === 'full' ? full : usual;
 
 /** Whether the memory of another process can be asked for. */
 export const KNOWS_MEMORY = process.platform === 'linux';

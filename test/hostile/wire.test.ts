@@ -1,13 +1,20 @@
 import { once } from 'node:events';
-import type { Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { basic, SECRETS } from '../kit/app.js';
 import { signWebhook } from '../kit/sign-webhook.js';
-import { PROGRAMS, type ProgramName, startTarget, statusesOf, type Target } from './target.js';
+import {
+  closing,
+  PROGRAMS,
+  type ProgramName,
+  sizeOf,
+  startTarget,
+  statusesOf,
+  type Target,
+} from './target.js';
 
 /** Bytes that no client of good will sends, to both programs as their users start them. */
 
-t.jobs = 2;
+t.jobs = 4;
 
 /** Processor time that one request may keep everybody else waiting, in milliseconds. */
 const STALL = 200;
@@ -92,7 +99,7 @@ function ambiguous(path: string): Record<string, string> {
   const all: Record<string, string> = {
     'length, then coding': head(length, chunked) + empty + SMUGGLED,
     'coding, then length': head(chunked, length) + empty + SMUGGLED,
-    'length of nothing, and coding': head('content-length: 0', chunked) + `2a\r\n${SMUGGLED}`,
+    'length of nothing, and coding': `${head('content-length: 0', chunked)}2a\r\n${SMUGGLED}`,
     'two lengths': head('content-length: 0', length) + SMUGGLED,
     'the same length twice': head(length, length) + SMUGGLED,
     'two codings': head(chunked, 'transfer-encoding: identity') + empty + SMUGGLED,
@@ -142,15 +149,18 @@ for (const name of PROGRAMS) {
 
     await t.test('[21] where a request ends is never in doubt', async (t) => {
       for (const [what, bytes] of Object.entries(ambiguous(JSON_PATHS[name][0]?.[0] ?? ''))) {
-        const text = await target.tell(Buffer.from(bytes, 'latin1'));
-        const statuses = statusesOf(text);
+        const statuses = await answersTo(target, Buffer.from(bytes, 'latin1'));
         t.ok(statuses.length <= 1, `${what}: ${statuses}`);
         t.ok(
           statuses.every((status) => status >= 400 && status < 500),
           `${what}: ${statuses}`,
         );
-        t.notMatch(text, /"status":"ok"/, what);
       }
+      t.same(
+        await answersTo(target, Buffer.from(SMUGGLED + SMUGGLED)),
+        [200, 200],
+        'a second answer is seen',
+      );
       await isAlive(t, 'smuggling');
     });
 
@@ -192,33 +202,30 @@ for (const name of PROGRAMS) {
           `"${'\\'.repeat(most - 2)}"`,
         ]) {
           const [status = 0] = statusesOf(await target.tell(post(path, 'application/json', body)));
-          // Who has nothing to say to a webhook that is signed.
-          const isFine =
-            [400, 401, 403, 413, 422].includes(status) || (status === 200 && path.endsWith('webhook'));
-          t.ok(isFine, `${path} ${body.slice(0, 20)} of ${body.length}: ${status}`);
+          const isRefused = body.length > most ? status === 413 : status >= 200 && status < 500;
+          t.ok(isRefused, `${path} ${body.slice(0, 20)} of ${body.length}: ${status}`);
         }
       }
       for (const [path, kibibytes] of FORM_PATHS[name]) {
         const most = kibibytes * 1024;
-        for (const [body, ...wanted] of [
-          ['a=1&'.repeat(200_000), 413],
-          ['&'.repeat(most - 1), 200, 400, 401, 403, 415],
-          ['a&'.repeat(most / 2 - 1), 400, 401, 403, 415],
-          ['%'.repeat(most - 1), 400, 401, 403, 415],
-          [Array.from({ length: most / 8 }, (_, index) => index.toString(36)).join('&'), 400, 401, 403, 415],
-          [`a${'[b]'.repeat(most / 3 - 4)}=c`, 400, 401, 403, 415],
-        ] as [string, ...number[]][]) {
+        for (const body of [
+          'a=1&'.repeat(200_000),
+          '&'.repeat(most - 1),
+          'a&'.repeat(most / 2 - 1),
+          '%'.repeat(most - 1),
+          Array.from({ length: most / 8 }, (_, index) => index.toString(36)).join('&'),
+          `a${'[b]'.repeat(most / 3 - 4)}=c`,
+        ]) {
           const [status = 0] = statusesOf(await target.tell(post(path, FORM, body)));
-          t.ok(
-            [...wanted, 200].includes(status),
-            `${path} ${body.slice(0, 10)} of ${body.length}: ${status}`,
-          );
+          // What reads no forms says so first.
+          const isRefused = body.length > most ? [413, 415].includes(status) : status >= 200 && status < 500;
+          t.ok(isRefused, `${path} ${body.slice(0, 10)} of ${body.length}: ${status}`);
         }
       }
       await isAlive(t, 'bodies');
     });
 
-    await t.test('[3] 10,000 requests with keys of prototypes', async (t) => {
+    await t.test('[3] thousands of requests with keys of prototypes', async (t) => {
       const poison = [
         '{"__proto__":{"x":1}}',
         '{"constructor":{"prototype":{"x":1}}}',
@@ -239,12 +246,12 @@ for (const name of PROGRAMS) {
       );
       const requests = [...json, ...forms, ...queries];
       const statuses: number[] = [];
-      const most = 50;
-      for (let sent = 0; sent < 10_000; sent += most) {
+      const [count, most] = [sizeOf(2000, 10_000), 50];
+      for (let sent = 0; sent < count; sent += most) {
         const batch = Array.from({ length: most }, (_, index) => requests[(sent + index) % requests.length]);
-        statuses.push(...statusesOf(await target.tell(batch.join(''))));
+        statuses.push(...statusesOf(await target.tell(batch.join(''), most)));
       }
-      t.equal(statuses.length, 10_000, 'each has its answer');
+      t.equal(statuses.length, count, 'each has its answer');
       t.same(
         statuses.filter((status) => status >= 500),
         [],
@@ -253,19 +260,15 @@ for (const name of PROGRAMS) {
     });
 
     await t.test('pipelines without end are answered one by one, or not at all', async (t) => {
-      const text = await target.tell(SMUGGLED.repeat(3000));
+      const text = await target.tell(SMUGGLED.repeat(3000), 3000);
       t.same(statusesOf(text), Array(3000).fill(200));
-      // Who does not listen is not asked for more; who asks for too much is told so.
-      const deaf = target.open().pause();
-      t.teardown(() => deaf.destroy());
-      await once(deaf, 'connect');
-      deaf.write(SMUGGLED.repeat(50_000));
       const logins = post(
         JSON_PATHS[name][0]?.[0] ?? '',
         'application/json',
         '{"email":"a@b.example","handle":"a@b.example","password":"correct horse battery staple","kind":"human"}',
       );
-      const answers = statusesOf(await target.tell(logins.repeat(300)));
+      // So many passwords are not hashed at once.
+      const answers = statusesOf(await target.tell(logins.repeat(300), 300));
       t.equal(answers.length, 300);
       t.ok(answers.every((status) => status < 500 || status === 503));
       t.match(await target.tell(SMUGGLED), /^HTTP\/1\.1 200 /, 'others are served');
@@ -289,31 +292,41 @@ for (const name of PROGRAMS) {
       trailers: [`${body}transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n`, 'x: y\r\n'],
       'what was to be continued': [`${body}content-length: 99\r\nexpect: 100-continue\r\n\r\n`, ''],
       'empty lines': ['\r\n', '\r\n'],
+      'answers that nobody reads': [SMUGGLED.repeat(50_000), SMUGGLED],
     };
     const ends = Object.entries(slow).map(async ([what, [begin, more]]) => {
-      const socket = target.open().resume();
-      const closed = once(socket, 'close');
+      const socket = target.open();
+      if (what !== 'answers that nobody reads') socket.resume();
+      const closed = closing(socket);
       if (begin !== '') socket.write(begin);
       const drip = more === '' ? undefined : setInterval(() => socket.write(more), 1000);
       await closed;
       clearInterval(drip);
       t.pass(what);
     });
-    ends.push(leaveUnread(t, target));
     // Half closed: nothing more can come, so nothing is waited for.
     for (const begin of ['', 'GET /health HTTP/1.1\r\nhost:', `${body}content-length: 99\r\n\r\n{`]) {
-      t.notMatch(await target.tell(begin), /^HTTP\/1\.1 [235]/, `half of ${begin.length} bytes`);
+      t.notMatch(await target.tellLast(begin), /^HTTP\/1\.1 [235]/, `half of ${begin.length} bytes`);
     }
     await Promise.all(ends);
     t.match(await target.tell(SMUGGLED), /^HTTP\/1\.1 200 /);
   });
 }
 
-/** Asks for more than the buffers between hold, and never reads. */
-async function leaveUnread(t: Test, target: Target): Promise<void> {
-  const socket: Socket = target.open().pause();
-  const closed = once(socket, 'close');
-  socket.write(SMUGGLED.repeat(50_000));
+/** All answers to bytes that should bring one at most, and the end of the connection. */
+async function answersTo(target: Target, bytes: Buffer): Promise<number[]> {
+  const socket = target.open().setEncoding('latin1');
+  let text = '';
+  socket.on('data', (chunk: string) => {
+    text += chunk;
+  });
+  const closed = closing(socket);
+  const first = Promise.race([once(socket, 'data'), closed]);
+  socket.write(bytes);
+  await first;
+  // Whoever comes later is answered later: what the same bytes bring besides has come by then.
+  await target.tell(SMUGGLED);
+  socket.destroy();
   await closed;
-  t.pass('answers that nobody reads');
+  return statusesOf(text);
 }

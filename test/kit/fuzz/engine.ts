@@ -1,6 +1,7 @@
-import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
+import { performance } from 'node:perf_hooks';
 import type { FastifyInstance, RouteOptions } from 'fastify';
 import type { FakeClock } from '../clock.js';
+import { watchStalls } from '../stall.js';
 import { type Dice, diceOf } from '../stripe-world.js';
 import { exchangeAlone, type FuzzAnswer, FuzzConnection } from './connection.js';
 import { EVIL, MARKUP, mutate, mutateBytes } from './mutations.js';
@@ -56,7 +57,7 @@ export interface FuzzResult {
   cpuSeconds: number;
   /** Status → how often. */
   statuses: Record<number, number>;
-  /** The longest that the loop stood still, client and server together, in milliseconds. */
+  /** The longest that the loop stood still, client and server together, in milliseconds of processor time. */
   longestStall: number;
   /** Routes that nothing has reached, and that never succeeded. */
   untouched: string[];
@@ -91,8 +92,7 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
   const problems: string[] = [];
   const unhandled = (error: unknown) => problems.push(`nobody handled ${String(error)}`);
   process.on('unhandledRejection', unhandled).on('uncaughtException', unhandled);
-  const delay = monitorEventLoopDelay({ resolution: 5 });
-  delay.enable();
+  const stalls = watchStalls();
   const since = performance.now();
   const cpuSince = process.cpuUsage();
   let done = 0;
@@ -137,7 +137,7 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
     await Promise.all(Array.from({ length: clients }, (_, number) => work(number)));
     await target.prove();
   } finally {
-    delay.disable();
+    stalls.end();
     process.off('unhandledRejection', unhandled).off('uncaughtException', unhandled);
   }
   if (Reflect.has({}, 'x')) problems.push('Object.prototype has a property x');
@@ -149,7 +149,7 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
     cpuSeconds: (user + system) / 1e6,
     seconds: (performance.now() - since) / 1000,
     statuses,
-    longestStall: delay.max / 1e6,
+    longestStall: stalls.longest(),
     untouched: names.filter((name) => !tally.has(name)),
     unsuccessful: names.filter((name) => !succeeded(name)),
     problems,
