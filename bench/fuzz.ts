@@ -64,9 +64,9 @@ if (values.json) writeFileSync(values.json, `${JSON.stringify({ seed, clients, r
 process.exit(Object.values(results).some(({ problems }) => problems.length > 0) ? 1 : 0);
 
 function tell(product: string, result: FuzzResult): void {
-  const { seconds, statuses, longestStall, untouched, unsuccessful, problems } = result;
+  const { seconds, cpuSeconds, statuses, longestStall, untouched, unsuccessful, problems } = result;
   const lines = [
-    `${product}: seed ${seed}, ${result.requests.toLocaleString('en')} requests in ${seconds.toFixed(1)} s, ${Math.round(result.requests / seconds).toLocaleString('en')} a second`,
+    `${product}: seed ${seed}, ${result.requests.toLocaleString('en')} requests in ${seconds.toFixed(1)} s, ${rate(result.requests, seconds)} a second, ${rate(result.requests, cpuSeconds)} a second of one core`,
     Object.entries(statuses)
       .map(([status, count]) => `${status}: ${count}`)
       .join(', '),
@@ -77,6 +77,10 @@ function tell(product: string, result: FuzzResult): void {
     ...problems.slice(0, 10),
   ];
   process.stdout.write(`${lines.join('\n')}\n\n`);
+}
+
+function rate(count: number, seconds: number): string {
+  return Math.round(count / seconds).toLocaleString('en');
 }
 
 function countOf(text: string): number {

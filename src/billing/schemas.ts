@@ -67,7 +67,8 @@ export const returnPathProblem = (path: string): string | undefined => pathProbl
 
 export const CheckoutBody = Type.Object(
   {
-    priceId: Type.Optional(Type.String({ minLength: 1, maxLength: 255 })),
+    // What no request to the provider can hold would be taken for its failure.
+    priceId: Type.Optional(Type.String({ maxLength: 255, pattern: '^[^\\p{Cc}\\p{Cs}]+$' })),
     mode: Type.Enum(['subscription', 'payment', 'setup'], { default: 'subscription' }),
     quantity: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000 })),
   },

@@ -79,6 +79,10 @@ t.test('[97] what is not for sale is 422, and setup needs no price', async (t) =
   t.equal((await buy(open, { priceId: 'price_gone' }, token)).body.error.code, 'PRICE_NOT_ALLOWED');
   t.equal((await buy(open, { mode: 'setup' }, token)).status, 200);
   t.equal((await buy(open, { mode: 'payment' }, token)).status, 400);
+  // What no request to the provider can hold is no fault of the provider.
+  for (const priceId of ['\ud800', 'price_\udfff', 'price_pro\0', 'price\r\npro']) {
+    t.equal((await buy(open, { priceId }, token)).status, 400, JSON.stringify(priceId));
+  }
 
   const listed = await saasApp(t, {
     paymentSecretKey: KEY,

@@ -65,9 +65,11 @@ export class FuzzConnection {
     const answer = readAnswer(this.#received, this.#pending?.isHead === true);
     if (!this.#pending) this.strays++;
     if (!answer) return;
-    if (this.#received.length > answer.length) this.strays++;
+    const isLast = /^connection: close/im.test(answer.head);
+    // What never became a request has no method, so its answer has a body, whatever was asked; nobody reads on.
+    if (this.#received.length > answer.length && !isLast) this.strays++;
     this.#received = '';
-    if (/^connection: close/im.test(answer.head)) {
+    if (isLast) {
       this.#socket = undefined;
       socket.destroy();
     }

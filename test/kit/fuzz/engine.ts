@@ -1,6 +1,7 @@
-import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
+import { performance } from 'node:perf_hooks';
 import type { FastifyInstance, RouteOptions } from 'fastify';
 import type { FakeClock } from '../clock.js';
+import { watchStalls } from '../stall.js';
 import { type Dice, diceOf } from '../stripe-world.js';
 import { exchangeAlone, type FuzzAnswer, FuzzConnection } from './connection.js';
 import { EVIL, MARKUP, mutate, mutateBytes } from './mutations.js';
@@ -36,7 +37,7 @@ export interface FuzzTarget {
 /** One client: drafts requests in which nothing is wrong, as far as it knows, and learns from the answers. */
 export interface Visitor {
   draft(route: Route): FuzzRequest;
-  learn(request: FuzzRequest, answer: FuzzAnswer): void;
+  learn(request: FuzzRequest, answer: FuzzAnswer): Promise<void> | void;
   /** A secret or an identifier that it has come by. */
   known(): string;
 }
@@ -52,9 +53,11 @@ export interface FuzzOptions {
 export interface FuzzResult {
   requests: number;
   seconds: number;
+  /** Of processors, client and server together. */
+  cpuSeconds: number;
   /** Status → how often. */
   statuses: Record<number, number>;
-  /** The longest that the loop stood still, client and server together, in milliseconds. */
+  /** The longest that the loop stood still, client and server together, in milliseconds of processor time. */
   longestStall: number;
   /** Routes that nothing has reached, and that never succeeded. */
   untouched: string[];
@@ -78,6 +81,7 @@ const MOVES = 0.001;
 const SPANS = [1, 1, 31, 61, 16 * 60, 3601].map((seconds) => seconds * 1000);
 
 const VALID = 0.4;
+const BUSIEST = 0.25;
 const BROKEN_BYTES = 0.02;
 
 /** @throws when somebody cannot sign in afterwards */
@@ -88,9 +92,9 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
   const problems: string[] = [];
   const unhandled = (error: unknown) => problems.push(`nobody handled ${String(error)}`);
   process.on('unhandledRejection', unhandled).on('uncaughtException', unhandled);
-  const delay = monitorEventLoopDelay({ resolution: 5 });
-  delay.enable();
+  const stalls = watchStalls();
   const since = performance.now();
+  const cpuSince = process.cpuUsage();
   let done = 0;
 
   const work = async (number: number): Promise<void> => {
@@ -100,7 +104,7 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
     while (done < requests) {
       progress(done++);
       if (dice.happens(MOVES)) target.clock.advance(dice.one(SPANS));
-      const route = dice.one(dice.happens(0.5) ? target.routes : target.busiest);
+      const route = dice.one(dice.happens(BUSIEST) ? target.busiest : target.routes);
       const request = visitor.draft(route);
       const isValid = dice.happens(VALID);
       if (!isValid) mutate(request, () => visitor.known(), dice);
@@ -125,7 +129,7 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
       if (isBroken) continue;
       const name = `${route.method} ${route.url}`;
       tally.set(name, (tally.get(name) ?? new Set()).add(answer.status));
-      if (answer.status < 400) visitor.learn(request, answer);
+      if (answer.status < 400) await visitor.learn(request, answer);
     }
     connection.end();
   };
@@ -133,17 +137,19 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
     await Promise.all(Array.from({ length: clients }, (_, number) => work(number)));
     await target.prove();
   } finally {
-    delay.disable();
+    stalls.end();
     process.off('unhandledRejection', unhandled).off('uncaughtException', unhandled);
   }
   if (Reflect.has({}, 'x')) problems.push('Object.prototype has a property x');
   const names = target.routes.map(({ method, url }) => `${method} ${url}`);
   const succeeded = (name: string) => [...(tally.get(name) ?? [])].some((status) => status < 400);
+  const { user, system } = process.cpuUsage(cpuSince);
   return {
     requests: done,
+    cpuSeconds: (user + system) / 1e6,
     seconds: (performance.now() - since) / 1000,
     statuses,
-    longestStall: delay.max / 1e6,
+    longestStall: stalls.longest(),
     untouched: names.filter((name) => !tally.has(name)),
     unsuccessful: names.filter((name) => !succeeded(name)),
     problems,

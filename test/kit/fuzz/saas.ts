@@ -1,4 +1,6 @@
+import { type Mails, mailCollection } from '../../../src/email/store.js';
 import { createServer } from '../../../src/saas-server.js';
+import { openStore } from '../../../src/storage/open.js';
 import { basic, PASSWORD, SECRETS, testOptions } from '../app.js';
 import { fakeClock } from '../clock.js';
 import { signWebhook } from '../sign-webhook.js';
@@ -17,8 +19,19 @@ const KINDS = {
   user: /\busr_[0-9a-f]{32}/g,
   session: /"id":"(\w+)","createdAt"/g,
   checkout: /"sessionId":"(\w+)"/g,
-  version: /"version":(\d+)/g,
+  // In JSON and in the form of the admin area.
+  version: /\bversion"(?::| value=")(\d+)/g,
+  form: /name="token" value="(\d+\.[\w-]{43})"/g,
+  // Only mails hold these.
+  reset: null,
+  verify: null,
 };
+
+/** Mails with a link → what the token in it is good for. */
+const LINKS = { 'password-reset': 'reset', 'verify-email': 'verify' } as const;
+
+/** What may have put such mails into the outbox. */
+const MAILING = /^\/api\/(auth\/(register|forgot-password|resend-verification)|user\/email)$/;
 
 type Recipe = (self: SaasVisitor) => Partial<FuzzRequest>;
 
@@ -36,10 +49,10 @@ const RECIPES: Record<string, Recipe> = {
   }),
   'POST /api/auth/forgot-password': (self) => json({ email: self.email() }),
   'POST /api/auth/resend-verification': (self) => json({ email: self.email() }),
-  'GET /api/auth/reset-password': (self) => ({ query: [['token', self.link()]] }),
-  'POST /api/auth/reset-password': (self) => json({ token: self.link(), password: PASSWORD }),
-  'GET /api/auth/verify-email': (self) => ({ query: [['token', self.link()]] }),
-  'POST /api/auth/verify-email': (self) => json({ token: self.link() }),
+  'GET /api/auth/reset-password': (self) => ({ query: [['token', self.link('reset')]] }),
+  'POST /api/auth/reset-password': (self) => json({ token: self.link('reset'), password: PASSWORD }),
+  'GET /api/auth/verify-email': (self) => ({ query: [['token', self.link('verify')]] }),
+  'POST /api/auth/verify-email': (self) => json({ token: self.link('verify') }),
   'DELETE /api/auth/sessions/:id': (self) => ({
     path: `/api/auth/sessions/${self.one('session')}`,
     headers: [self.bearer()],
@@ -71,13 +84,14 @@ const RECIPES: Record<string, Recipe> = {
   'GET /admin/': () => ({ headers: [asAdmin] }),
   'GET /admin/api/settings': () => ({ headers: [asAdmin] }),
   'PATCH /admin/api/settings': (self) => ({
-    ...json({ version: Number(self.one('version')), siteName: 'A site' }),
+    ...json({ version: Number(self.version()), siteName: 'A site' }),
     headers: [asAdmin],
   }),
   'POST /admin/settings': (self) => ({
     body: {
       form: [
-        ['version', self.one('version')],
+        ['token', self.one('form')],
+        ['version', self.version()],
         ['siteName', 'A site'],
         ['allowRegistration', 'on'],
       ],
@@ -93,10 +107,12 @@ class SaasVisitor implements Visitor {
   readonly #bag = new Bag(KINDS);
   readonly #emails = ['person@example.test'];
   readonly #now: () => number;
+  readonly #mails: Mails;
 
-  constructor(dice: Dice, now: () => number) {
+  constructor(dice: Dice, { now, mails }: { now: () => number; mails: Mails }) {
     this.dice = dice;
     this.#now = now;
+    this.#mails = mails;
   }
 
   draft({ method, url }: Route): FuzzRequest {
@@ -104,8 +120,9 @@ class SaasVisitor implements Visitor {
     return { method, path: url, query: [], headers: [], ...recipe };
   }
 
-  learn({ path, body }: FuzzRequest, answer: FuzzAnswer): void {
+  async learn({ path, body }: FuzzRequest, answer: FuzzAnswer): Promise<void> {
     this.#bag.learn(answer);
+    if (MAILING.test(path)) await this.#readMails();
     if (path !== '/api/auth/register' || answer.status !== 201 || !body || !('json' in body)) return;
     const { email } = JSON.parse(answer.body).data.user;
     this.#emails.push(email);
@@ -125,10 +142,29 @@ class SaasVisitor implements Visitor {
     return this.#bag.one(kind, this.dice);
   }
 
+  /** Every write needs the last one. */
+  version(): string {
+    return this.#bag.latest('version');
+  }
+
   email = (): string => this.dice.one(this.#emails);
   newcomer = (): string => `f${names++}@example.test`;
   bearer = (): Pair => ['authorization', `Bearer ${this.one('access')}`];
-  link = (): string => `${this.one('user')}.${'x'.repeat(43)}`;
+
+  /** Out of a mail, mostly. */
+  link(kind: 'reset' | 'verify'): string {
+    return this.dice.happens(0.9) ? this.one(kind) : `${this.one('user')}.${'x'.repeat(43)}`;
+  }
+
+  /** As somebody who may read the mails of everybody. */
+  async #readMails(): Promise<void> {
+    const { items } = await this.#mails.page({ sort: 'id', desc: true, limit: 4 });
+    for (const { template, values } of items) {
+      const link = values?.['link'];
+      const kind = LINKS[template as keyof typeof LINKS];
+      if (kind && link !== undefined) this.#bag.add(kind, new URL(link).searchParams.get('token') ?? '');
+    }
+  }
 
   /** Signed as the provider signs it; a spoilt body keeps the signature of the right one. */
   event(): Partial<FuzzRequest> {
@@ -159,8 +195,9 @@ class SaasVisitor implements Visitor {
 export async function saasTarget(folder: string): Promise<FuzzTarget> {
   const clock = fakeClock();
   const provider = await stripeApi(new World(1, clock.now() / 1000));
+  const options = testOptions(folder);
   const server = createServer({
-    ...testOptions(folder),
+    ...options,
     clock,
     limits: false,
     paymentSecretKey: 'sk_test_51Qm7vLd0mXw4RkT9cYb2NfHs6',
@@ -168,6 +205,8 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
   } as never);
   const routes = collectRoutes(server.fastify);
   const { url } = await server.start();
+  const store = await openStore(options.databaseUri);
+  const mails = mailCollection(store);
   const register = (email: string) =>
     server.fastify.inject({
       method: 'POST',
@@ -181,7 +220,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     routes,
     busiest: routes.filter(({ url: path }) => /^\/api\/auth\/(login|refresh|register)/.test(path)),
     clock,
-    visitor: (dice) => new SaasVisitor(dice, () => clock.now()),
+    visitor: (dice) => new SaasVisitor(dice, { now: clock.now, mails }),
     // The provider of the fuzz is up, and what nobody configured says so.
     unavailable: ['NOT_READY', 'OVERLOADED', 'MAINTENANCE'],
     codeOf: (body) => {
@@ -205,6 +244,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
       if (statusCode !== 201) throw new Error(`nobody can sign up any more: ${body}`);
     },
     async stop() {
+      await store.close();
       await server.stop();
       await provider.close();
     },

@@ -1,0 +1,12 @@
+import { watchStalls } from '../kit/stall.js';
+
+/** Loaded into a program with `--import`: on SIGWINCH it prints what no answer tells. */
+
+const stalls = watchStalls();
+let look = 0;
+
+process.on('SIGWINCH', () => {
+  const inherited: string[] = [];
+  for (const name in {}) inherited.push(name);
+  process.stdout.write(`probe ${JSON.stringify({ look: ++look, longest: stalls.longest(), inherited })}\n`);
+});
