@@ -5,6 +5,7 @@ import fastify, {
   type FastifyReply,
   type FastifyRequest,
   LogController,
+  type onRequestHookHandler,
 } from 'fastify';
 import fp from 'fastify-plugin';
 import { type AnswerRules, describeRequest, sendError } from './kernel/answers.js';
@@ -74,6 +75,9 @@ const SECOND = 1000;
 /** How long a stop waits for requests that were begun. */
 const GRACE = 8 * SECOND;
 
+/** Headers of a request. Node drops those beyond, and with them what a proxy has appended. */
+const MOST_HEADERS = 100;
+
 /** Bytes of a body outside our prefixes. */
 const BODY_LIMIT = 100 * 1024;
 
@@ -111,9 +115,17 @@ function createHardened(
     },
   });
   app.server.maxConnections = 16_384;
-  app.server.maxHeadersCount = 100;
+  app.server.maxHeadersCount = MOST_HEADERS;
+  app.addHook('onRequest', refuseManyHeaders);
   return app;
 }
+
+/** A header that is not read is no header that is absent: the address of the client, its credentials, its origin. */
+const refuseManyHeaders: onRequestHookHandler = ({ raw }, _reply, done) => {
+  // Names and values in turn, also of those that are dropped.
+  const isTooMany = raw.rawHeaders.length > 2 * MOST_HEADERS;
+  done(isTooMany ? httpErrors.VALIDATION_ERROR({ headers: { connection: 'close' } }) : undefined);
+};
 
 /** One log line for each request, at its end. The scopes decide what it says of the address. */
 class OneLineLog extends LogController {
