@@ -1,29 +1,19 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import fastify, {
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-  LogController,
-  type onRequestHookHandler,
-} from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
-import { type AnswerRules, describeRequest, sendError } from './kernel/answers.js';
-import { type AppError, httpErrors, type Rendered } from './kernel/errors.js';
-import { fallThrough, handBack, isHandedBack, openScope } from './kernel/http.js';
+import type { AnswerRules } from './kernel/answers.js';
+import { SECOND } from './kernel/clock.js';
+import { fallThrough, openScope } from './kernel/http.js';
 import type { Resolved } from './kernel/options.js';
-import { requestIds } from './kernel/request-ids.js';
-import type { Random } from './kernel/secrets.js';
 import { type Health, healthPlugin } from './ops/health.js';
 import { trackConnections } from './server-connections.js';
-import { createLogStream } from './server-log.js';
-import type { ServerConfiguration } from './server-options.js';
+import { BODY_LIMIT, createHardened, type Hardening } from './server-hardening.js';
 import { isAskedHere, watchForProxies } from './server-proxies.js';
 import type { Store } from './storage/collection.js';
 import { answerRules, type Surroundings } from './surroundings.js';
-import { refuseUnparsed } from './unparsed.js';
 
-/** What both servers share: a hardened Fastify instance, start, stop and a Connect-style handler. */
+/** What both servers share: start, stop and a Connect-style handler. */
 
 /** A Connect-style handler: for Express, Connect and bare `node:http`. */
 export type Middleware = (
@@ -50,18 +40,14 @@ export interface MiddlewareServer<Values = unknown> extends Server<Values> {
   readonly middleware: Middleware;
 }
 
-export interface Assembly<Values> {
-  server: Resolved<ServerConfiguration>;
+export interface Assembly<Values> extends Hardening {
   configuration: Resolved<Values>;
   /** The variable that lists the proxies in front. */
   proxyVariable: string;
-  random: Random;
   surroundings: Surroundings;
   /** Registers the plugin and answers with the store it opened. */
   mount(app: FastifyInstance): Promise<Store>;
   renderError: AnswerRules['renderError'];
-  /** The same where there is no request to look at. */
-  renderPlainError(error: AppError, requestId: string): Rendered;
   /** Puts the state of `/health` and `/ready` at the root into shape. */
   wrapHealth(state: Health): object;
   /** The mount point that a stripped mount replaces first, then the others. Absent: no middleware. */
@@ -70,74 +56,8 @@ export interface Assembly<Values> {
   onMount?(path: string): void;
 }
 
-const SECOND = 1000;
-
 /** How long a stop waits for requests that were begun. */
 const GRACE = 8 * SECOND;
-
-/** Headers of a request. Node drops those beyond, and with them what a proxy has appended. */
-const MOST_HEADERS = 100;
-
-/** Bytes of a body outside our prefixes. */
-const BODY_LIMIT = 100 * 1024;
-
-/**
- * Every limit that Node and Fastify leave open is set: a client that sends slowly or not at all is
- * disconnected within 15 seconds.
- */
-function createHardened(
-  { server, random, renderPlainError }: Assembly<unknown>,
-  rules: AnswerRules,
-): FastifyInstance {
-  const { logLevel, trustProxy } = server.values;
-  const nextId = requestIds(random);
-  const app = fastify({
-    logger:
-      logLevel === 'silent'
-        ? false
-        : { level: logLevel, serializers: { req: describeRequest }, stream: createLogStream() },
-    logController: new OneLineLog(),
-    genReqId: nextId,
-    trustProxy,
-    bodyLimit: BODY_LIMIT,
-    connectionTimeout: 15 * SECOND,
-    requestTimeout: 10 * SECOND,
-    keepAliveTimeout: 72 * SECOND,
-    maxRequestsPerSocket: 10_000,
-    forceCloseConnections: 'idle',
-    // Said by the scopes, in their own shape.
-    return503OnClosing: false,
-    http: { headersTimeout: 8 * SECOND, connectionsCheckingInterval: SECOND, maxHeaderSize: 16 * 1024 },
-    clientErrorHandler: (error, socket) => refuseUnparsed(error, socket, nextId(), renderPlainError),
-    // What the router refuses before any scope is reached, a broken percent-encoding above all.
-    frameworkErrors: (_error, request: FastifyRequest, reply: FastifyReply) => {
-      if (!handBack(request, reply)) sendError(rules, httpErrors.VALIDATION_ERROR(), request, reply);
-    },
-  });
-  app.server.maxConnections = 16_384;
-  app.server.maxHeadersCount = MOST_HEADERS;
-  app.addHook('onRequest', refuseManyHeaders);
-  return app;
-}
-
-/** A header that is not read is no header that is absent: the address of the client, its credentials, its origin. */
-const refuseManyHeaders: onRequestHookHandler = ({ raw }, _reply, done) => {
-  // Names and values in turn, also of those that are dropped.
-  const isTooMany = raw.rawHeaders.length > 2 * MOST_HEADERS;
-  done(isTooMany ? httpErrors.VALIDATION_ERROR({ headers: { connection: 'close' } }) : undefined);
-};
-
-/** One log line for each request, at its end. The scopes decide what it says of the address. */
-class OneLineLog extends LogController {
-  override incomingRequest(): void {}
-
-  override requestCompleted(error: Error | null, request: FastifyRequest, reply: FastifyReply): void {
-    if (isHandedBack(request)) return;
-    const line = { req: request, statusCode: reply.statusCode, responseTime: reply.elapsedTime };
-    if (error) reply.log.error({ ...line, err: error }, 'request errored');
-    else reply.log.info(line, 'request completed');
-  }
-}
 
 /** Puts a server together. Nothing runs before `start` or the first request of the middleware. */
 export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | MiddlewareServer<Values> {

@@ -221,7 +221,11 @@ type Client = Awaited<ReturnType<IdpApp['createClient']>>;
 
 const submit = (page: Page) => page.locator('button').first().click();
 
-const focused = (page: Page) => page.evaluate<string>('document.activeElement.id');
+async function focused(page: Page): Promise<string> {
+  // A page has its focus a moment after it is there.
+  await page.locator(':focus').waitFor();
+  return page.evaluate<string>('document.activeElement.id');
+}
 
 function goOn(response: ServerResponse, location: string): void {
   response.writeHead(302, { location }).end();

@@ -13,7 +13,8 @@ import { mailCollection } from '../../src/email/store.js';
 import { loadTemplates, MAIL_NAMES, sampleValues, templateProblems } from '../../src/email/templates.js';
 import { createServer } from '../../src/saas-server.js';
 import { openStore } from '../../src/storage/open.js';
-import { SECRETS, saasApp, storeOf, testOptions } from '../kit/app.js';
+import { SECRETS, saasApp, testOptions } from '../kit/app.js';
+import { fakeClock } from '../kit/clock.js';
 import { mailSink, readMail } from '../kit/mail.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
@@ -166,20 +167,20 @@ async function putReset(mails: ReturnType<typeof mailCollection>, now: number) {
   });
 }
 
-t.test('a backend begins to send when it listens, or with its first request', async (t) => {
-  for (const way of ['start', 'request'] as const) {
-    const sink = await mailSink(t);
-    const app = await saasApp(t, { emailSmtpUrl: sink.url, fromName: 'The Post' });
-    const mails = mailCollection(await storeOf(t, app));
-    await putReset(mails, app.clock.now());
-    if (way === 'start') await app.listen();
-    else await app.request('GET', '/api/health');
-    const { headers } = readMail(await sink.next());
-    t.equal(headers['from'], 'The Post <no-reply@app.example.test>');
-    await app.close();
-    t.match(await mails.findOne({ key: 'reset-1' }), { status: 'sent' }, 'a stop waits for the outcome');
-    t.equal(sink.mails.length, 1);
-  }
+t.test('a backend begins to send once it is ready, and a stop waits for the outcome', async (t) => {
+  const folder = temporaryFolder(t);
+  const clock = fakeClock();
+  const store = await openStore(`sqlite:${join(folder, 'saas.db')}`);
+  t.teardown(() => store.close());
+  const mails = mailCollection(store);
+  await putReset(mails, clock.now());
+  const sink = await mailSink(t);
+  const app = await saasApp(t, { folder, clock, emailSmtpUrl: sink.url, fromName: 'The Post' });
+  const { headers } = readMail(await sink.next());
+  t.equal(headers['from'], 'The Post <no-reply@app.example.test>');
+  await app.close();
+  t.match(await mails.findOne({ key: 'reset-1' }), { status: 'sent' });
+  t.equal(sink.mails.length, 1);
 });
 
 t.test('[82] without a mail server nothing leaves: files for developers, a log without links', async (t) => {

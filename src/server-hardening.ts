@@ -1,0 +1,90 @@
+import fastify, {
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  LogController,
+  type onRequestHookHandler,
+} from 'fastify';
+import { type AnswerRules, describeRequest, sendError } from './kernel/answers.js';
+import { SECOND } from './kernel/clock.js';
+import { type AppError, httpErrors, type Rendered } from './kernel/errors.js';
+import { handBack, isHandedBack } from './kernel/http.js';
+import type { Resolved } from './kernel/options.js';
+import { requestIds } from './kernel/request-ids.js';
+import type { Random } from './kernel/secrets.js';
+import { createLogStream } from './server-log.js';
+import type { ServerConfiguration } from './server-options.js';
+import { refuseUnparsed } from './unparsed.js';
+
+/** A Fastify instance of our own, without a limit that is left open. */
+
+export interface Hardening {
+  server: Resolved<ServerConfiguration>;
+  random: Random;
+  /** Renders an error where there is no request to look at. */
+  renderPlainError(error: AppError, requestId: string): Rendered;
+}
+
+/** Bytes of a body outside our prefixes. */
+export const BODY_LIMIT = 100 * 1024;
+
+/** Headers of a request. Node drops those beyond, and with them what a proxy has appended. */
+const MOST_HEADERS = 100;
+
+/**
+ * Every limit that Node and Fastify leave open is set: a client that sends slowly or not at all is
+ * disconnected within 15 seconds.
+ */
+export function createHardened(
+  { server, random, renderPlainError }: Hardening,
+  rules: AnswerRules,
+): FastifyInstance {
+  const { logLevel, trustProxy } = server.values;
+  const nextId = requestIds(random);
+  const app = fastify({
+    logger:
+      logLevel === 'silent'
+        ? false
+        : { level: logLevel, serializers: { req: describeRequest }, stream: createLogStream() },
+    logController: new OneLineLog(),
+    genReqId: nextId,
+    trustProxy,
+    bodyLimit: BODY_LIMIT,
+    connectionTimeout: 15 * SECOND,
+    requestTimeout: 10 * SECOND,
+    keepAliveTimeout: 72 * SECOND,
+    maxRequestsPerSocket: 10_000,
+    forceCloseConnections: 'idle',
+    // Said by the scopes, in their own shape.
+    return503OnClosing: false,
+    http: { headersTimeout: 8 * SECOND, connectionsCheckingInterval: SECOND, maxHeaderSize: 16 * 1024 },
+    clientErrorHandler: (error, socket) => refuseUnparsed(error, socket, nextId(), renderPlainError),
+    // What the router refuses before any scope is reached, a broken percent-encoding above all.
+    frameworkErrors: (_error, request: FastifyRequest, reply: FastifyReply) => {
+      if (!handBack(request, reply)) sendError(rules, httpErrors.VALIDATION_ERROR(), request, reply);
+    },
+  });
+  app.server.maxConnections = 16_384;
+  app.server.maxHeadersCount = MOST_HEADERS;
+  app.addHook('onRequest', refuseManyHeaders);
+  return app;
+}
+
+/** A header that is not read is no header that is absent: the address of the client, its credentials, its origin. */
+const refuseManyHeaders: onRequestHookHandler = ({ raw }, _reply, done) => {
+  // Names and values in turn, also of those that are dropped.
+  const isTooMany = raw.rawHeaders.length > 2 * MOST_HEADERS;
+  done(isTooMany ? httpErrors.VALIDATION_ERROR({ headers: { connection: 'close' } }) : undefined);
+};
+
+/** One log line for each request, at its end. The scopes decide what it says of the address. */
+class OneLineLog extends LogController {
+  override incomingRequest(): void {}
+
+  override requestCompleted(error: Error | null, request: FastifyRequest, reply: FastifyReply): void {
+    if (isHandedBack(request)) return;
+    const line = { req: request, statusCode: reply.statusCode, responseTime: reply.elapsedTime };
+    if (error) reply.log.error({ ...line, err: error }, 'request errored');
+    else reply.log.info(line, 'request completed');
+  }
+}
