@@ -31,7 +31,8 @@ export interface Program<Values = any> {
   storeVariable: string;
   /** What is right and wrong with its configuration and its surroundings. */
   examine(): Promise<Finding[]>;
-  createServer(flags: Flags): Server<Values>;
+  /** Loads the server, which no other command needs. */
+  createServer(flags: Flags): Promise<Server<Values>>;
   /** What a developer sees once the server listens. */
   introduce(server: Server<Values>, url: string): Introduction;
 }

@@ -1,5 +1,4 @@
 #!/usr/bin/env node
-import { createIdentityServer } from '../src/idp-server.js';
 import { run } from './cli.js';
 
 await run({
@@ -19,7 +18,7 @@ the .env.example of this package lists them. With NODE_ENV=production nothing is
   },
   storeVariable: 'IDP_DATABASE_URI',
   examine: async () => (await import('../src/idp-doctor.js')).examineIdp(),
-  createServer: createIdentityServer,
+  createServer: async (flags) => (await import('../src/idp-server.js')).createIdentityServer(flags),
   introduce({ fastify, configuration: { values, generated } }, url) {
     const isGenerated = generated.names.includes('IDP_ADMIN_TOKEN');
     const post = `-H 'authorization: Bearer ${isGenerated ? values.adminToken : '<IDP_ADMIN_TOKEN>'}' -H 'content-type: application/json' -d`;

@@ -1,5 +1,4 @@
 #!/usr/bin/env node
-import { createServer } from '../src/saas-server.js';
 import { run } from './cli.js';
 
 await run({
@@ -17,7 +16,7 @@ the .env.example of this package lists them. With NODE_ENV=production nothing is
   standard: 'serve',
   storeVariable: 'DATABASE_URI',
   examine: async () => (await import('../src/saas-doctor.js')).examineSaas(),
-  createServer,
+  createServer: async (flags) => (await import('../src/saas-server.js')).createServer(flags),
   introduce({ configuration: { values, generated } }, url) {
     const { adminUsername, adminPassword } = values;
     const isGenerated = generated.names.includes('ADMIN_PASSWORD');

@@ -1,9 +1,8 @@
 import { type Advice, examine, type Finding } from './doctor.js';
 import { type IdpConfiguration, idpSchema, resolveIdp } from './idp-options.js';
-import { idpServerSchema } from './idp-server.js';
 import { gatherProblems } from './kernel/configuration-error.js';
 import type { Resolved } from './kernel/options.js';
-import { resolveServer, type ServerConfiguration } from './server-options.js';
+import { idpServerSchema, resolveServer, type ServerConfiguration } from './server-options.js';
 
 /** What a start of idp would meet. */
 export function examineIdp(): Promise<Finding[]> {

@@ -3,21 +3,13 @@ import { type IdentityProviderOptions, type IdpConfiguration, resolveIdp } from 
 import { gatherProblems } from './kernel/configuration-error.js';
 import { renderOAuth } from './kernel/errors.js';
 import { assemble, type MiddlewareServer, type Server } from './server-assembly.js';
-import { resolveServer, type ServerOptions, serverSchema, splitOptions } from './server-options.js';
+import { idpServerSchema, resolveServer, type ServerOptions, splitOptions } from './server-options.js';
 import { inServer } from './surroundings.js';
 
 export interface CreateIdentityServerOptions extends IdentityProviderOptions, ServerOptions {
   /** Whether the server has a `middleware` to mount in another application. Default `false`. */
   middleware?: boolean;
 }
-
-export const idpServerSchema = serverSchema({
-  host: 'IDP_HOST',
-  port: 'IDP_PORT',
-  otherPort: 'PORT',
-  trustProxy: 'IDP_TRUST_PROXY',
-  defaultPort: 8080,
-});
 
 /**
  * The identity provider as a server.

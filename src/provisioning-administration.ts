@@ -1,5 +1,4 @@
 import { idpSchema } from './idp-options.js';
-import { idpServerSchema } from './idp-server.js';
 import { systemClock } from './kernel/clock.js';
 import { defineOptions, resolveOptions } from './kernel/options.js';
 import { createPasswords } from './kernel/passwords.js';
@@ -12,6 +11,7 @@ import { createDirectory, type PrincipalDirectory } from './provisioning/directo
 import { createLinks, type Links } from './provisioning/links.js';
 import { createPrincipals, type Principals } from './provisioning/principals.js';
 import { clientCollection, principalCollection } from './provisioning/store.js';
+import { idpServerSchema } from './server-options.js';
 import { openStore } from './storage/open.js';
 
 /** Principals and clients, for whoever has the machine: by the services that HTTP uses, without its limits. */

@@ -2,8 +2,7 @@ import { type Advice, examine, type Finding } from './doctor.js';
 import { gatherProblems } from './kernel/configuration-error.js';
 import type { Resolved } from './kernel/options.js';
 import { resolveSaas, type SaasConfiguration, saasSchema } from './saas-options.js';
-import { saasServerSchema } from './saas-server.js';
-import { resolveServer, type ServerConfiguration } from './server-options.js';
+import { resolveServer, type ServerConfiguration, saasServerSchema } from './server-options.js';
 
 /** What a start of saas-backend would meet. */
 export function examineSaas(): Promise<Finding[]> {

@@ -5,20 +5,13 @@ import { ok } from './kernel/schemas.js';
 import { mountSaas } from './saas.js';
 import { resolveSaas, type SaasBackendOptions, type SaasConfiguration } from './saas-options.js';
 import { assemble, type MiddlewareServer, type Server } from './server-assembly.js';
-import { resolveServer, type ServerOptions, serverSchema, splitOptions } from './server-options.js';
+import { resolveServer, type ServerOptions, saasServerSchema, splitOptions } from './server-options.js';
 import { inServer } from './surroundings.js';
 
 export interface CreateServerOptions extends SaasBackendOptions, ServerOptions {
   /** Whether the server has a `middleware` to mount in another application. Default `false`. */
   middleware?: boolean;
 }
-
-export const saasServerSchema = serverSchema({
-  host: 'HOST',
-  port: 'PORT',
-  trustProxy: 'TRUST_PROXY',
-  defaultPort: 3000,
-});
 
 /**
  * The SaaS backend as a server.

@@ -9,7 +9,7 @@ import { Type } from './kernel/type.js';
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
 /** @param names the environment's spelling of each option, which differs between the two programs */
-export function serverSchema(names: {
+function serverSchema(names: {
   host: string;
   port: string;
   otherPort?: string;
@@ -95,3 +95,18 @@ function isNetwork(text: string): boolean {
     return false;
   }
 }
+
+export const saasServerSchema = serverSchema({
+  host: 'HOST',
+  port: 'PORT',
+  trustProxy: 'TRUST_PROXY',
+  defaultPort: 3000,
+});
+
+export const idpServerSchema = serverSchema({
+  host: 'IDP_HOST',
+  port: 'IDP_PORT',
+  otherPort: 'PORT',
+  trustProxy: 'IDP_TRUST_PROXY',
+  defaultPort: 8080,
+});

@@ -24,7 +24,7 @@ export const commands = [serveCommand];
 
 async function serve(call: Call): Promise<void> {
   const { program } = call;
-  const server = createServer(program, readFlags(call));
+  const server = await createServer(program, readFlags(call));
   const { log } = server.fastify;
   // A second signal does not wait.
   const ending = closeWithGrace({ logger: log }, async ({ err, signal }) => {
@@ -56,9 +56,9 @@ function readFlags(call: Call): Flags {
   };
 }
 
-function createServer(program: Program, flags: Flags): Server {
+async function createServer(program: Program, flags: Flags): Promise<Server> {
   try {
-    return program.createServer(flags);
+    return await program.createServer(flags);
   } catch (error) {
     if (error instanceof ConfigurationError) throw error;
     return fail(1, `${program.name} cannot start: ${error}`);

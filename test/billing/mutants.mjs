@@ -88,8 +88,8 @@ const mutants = [
   {
     name: 'a claim whose worker is gone is held for ever',
     file: 'claims.js',
-    text: 'leaseUntil: { lte: now } }',
-    replacement: 'leaseUntil: { lte: 0 } }',
+    text: 'of leasesOver(now)',
+    replacement: 'of []',
     tests: [['crashes', '[108] a kill at any step']],
   },
 ];

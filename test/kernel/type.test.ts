@@ -3,10 +3,11 @@ import type { FastifyInstance, FastifySchema } from 'fastify';
 import t from 'tap';
 import { Type as TypeBox } from 'typebox';
 import { idpSchema } from '../../src/idp-options.js';
-import { createIdentityServer, idpServerSchema } from '../../src/idp-server.js';
+import { createIdentityServer } from '../../src/idp-server.js';
 import { Type } from '../../src/kernel/type.js';
 import { saasSchema } from '../../src/saas-options.js';
-import { createServer, saasServerSchema } from '../../src/saas-server.js';
+import { createServer } from '../../src/saas-server.js';
+import { idpServerSchema, saasServerSchema } from '../../src/server-options.js';
 import { SECRETS } from '../kit/app.js';
 import { ADMIN_TOKEN, ISSUER, SEED } from '../kit/idp.js';
 
