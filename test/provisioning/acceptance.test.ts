@@ -26,7 +26,7 @@ import { onMongod } from '../storage/mongod.js';
 
 const HANDLE = 'ada@example.test';
 const PROCESSES = 4;
-const ROUNDS = 3;
+const ROUNDS = 2;
 const PASSWORDS = Array.from({ length: 50 }, (_, index) => `${PASSWORD} ${index}`);
 
 function forEngine(engine: string, fresh: (t: Test) => string): void {
