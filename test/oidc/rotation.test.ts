@@ -242,30 +242,36 @@ t.test(`[165][170] rotations under load (${ROTATIONS}): no application notices`,
   t.ok(visited() > ROTATIONS * 50);
 });
 
-t.test('whoever takes the steps in another order, or too fast, breaks applications', async (t) => {
-  const { failures, restart, pass, everybody } = await laboratory(t, { programs: 1 });
-  await everybody();
-  const breaks = async (what: string) => {
-    t.not(failures.length, 0, what);
-    t.match(failures[0], /no applicable key/i);
-    await pass(HOUR);
-    failures.length = 0;
+// What shows that the test above would notice stands in its long round.
+const SHORT = ROTATIONS === 1 && 'npm run test:rotations has it';
+t.test(
+  'whoever takes the steps in another order, or too fast, breaks applications',
+  { skip: SHORT },
+  async (t) => {
+    const { failures, restart, pass, everybody } = await laboratory(t, { programs: 1 });
     await everybody();
-    t.same(failures, [], 'an hour later everybody is served again');
-  };
+    const breaks = async (what: string) => {
+      t.not(failures.length, 0, what);
+      t.match(failures[0], /no applicable key/i);
+      await pass(HOUR);
+      failures.length = 0;
+      await everybody();
+      t.same(failures, [], 'an hour later everybody is served again');
+    };
 
-  await restart({ ed25519Seed: seedOf(1), ed25519SeedPrevious: seedOf(0) });
-  await breaks('a key signs that nobody has seen');
+    await restart({ ed25519Seed: seedOf(1), ed25519SeedPrevious: seedOf(0) });
+    await breaks('a key signs that nobody has seen');
 
-  await restart({ ed25519Seed: seedOf(1), ed25519SeedNext: seedOf(2) });
-  await pass(299 * SECOND);
-  t.same(failures, []);
-  await restart({ ed25519Seed: seedOf(2), ed25519SeedPrevious: seedOf(1) });
-  await breaks('a key signs before the last cache has looked again');
+    await restart({ ed25519Seed: seedOf(1), ed25519SeedNext: seedOf(2) });
+    await pass(299 * SECOND);
+    t.same(failures, []);
+    await restart({ ed25519Seed: seedOf(2), ed25519SeedPrevious: seedOf(1) });
+    await breaks('a key signs before the last cache has looked again');
 
-  await restart({ ed25519Seed: seedOf(2), ed25519SeedNext: seedOf(3) });
-  await pass(PUBLISHED_AHEAD);
-  await restart({ ed25519Seed: seedOf(3) });
-  await pass(PUBLISHED_AHEAD);
-  await breaks('the old key is gone while its tokens live');
-});
+    await restart({ ed25519Seed: seedOf(2), ed25519SeedNext: seedOf(3) });
+    await pass(PUBLISHED_AHEAD);
+    await restart({ ed25519Seed: seedOf(3) });
+    await pass(PUBLISHED_AHEAD);
+    await breaks('the old key is gone while its tokens live');
+  },
+);
