@@ -67,6 +67,8 @@ export function createHardened(
   app.server.maxConnections = 16_384;
   app.server.maxHeadersCount = MOST_HEADERS;
   app.addHook('onRequest', refuseManyHeaders);
+  // Node would answer 417 past all of us; whoever expects what is not known may be served all the same (RFC 9110 §10.1.1).
+  app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
   return app;
 }
 

@@ -179,6 +179,7 @@ for (const name of PROGRAMS) {
         [431, `GET /health?${x} HTTP/1.1\r\nhost: x\r\n\r\n`],
         [400, `${x} / HTTP/1.1\r\nhost: x\r\n\r\n`],
         [200, request(...Array<string>(90).fill('cookie: x=y'))],
+        [200, request('expect: the unexpected')],
       ] as const) {
         const text = await target.tell(bytes);
         t.match(text, new RegExp(`^HTTP/1\\.1 ${status} [\\s\\S]*x-request-id: `, 'i'), `${status}`);
