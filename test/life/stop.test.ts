@@ -52,6 +52,12 @@ t.test('SIGTERM under load loses nothing that was accepted', async (t) => {
     const acknowledged: string[] = [];
     const ends: End[] = [];
     let isOver = false;
+    // A second signal would end it at once.
+    let isAsked = false;
+    const stop = () => {
+      if (!isAsked) program.signal('SIGTERM');
+      isAsked = true;
+    };
     let number = 0;
     const lane = async (): Promise<void> => {
       for (let failures = 0; failures < 3 && !isOver; ) {
@@ -63,7 +69,7 @@ t.test('SIGTERM under load loses nothing that was accepted', async (t) => {
         ends.push(end);
         if ('status' in end && end.status === 201) acknowledged.push(email);
         if (!('status' in end) || end.status === 503) failures++;
-        if (acknowledged.length === 20 && !isOver && script === SAAS) program.signal('SIGTERM');
+        if (acknowledged.length >= 20) stop();
       }
     };
     const look = async (): Promise<void> => {
@@ -71,7 +77,7 @@ t.test('SIGTERM under load loses nothing that was accepted', async (t) => {
         const end = await send(agent, new URL('/.well-known/openid-configuration', url), 'GET');
         ends.push(end);
         if (!('status' in end) || end.status === 503) failures++;
-        if (ends.length === 200) program.signal('SIGTERM');
+        if (ends.length >= 200) stop();
       }
     };
     const lanes = Array.from({ length: 16 }, script === SAAS ? lane : look);
