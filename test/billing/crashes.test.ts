@@ -10,29 +10,17 @@ import {
   subscriptionCollection,
   webhookEventCollection,
 } from '../../src/billing/store.js';
-import type { Clock } from '../../src/kernel/clock.js';
 import { openStore } from '../../src/storage/open.js';
 import { fakeClock } from '../kit/clock.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { countedRandom } from '../kit/random.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { Killed } from '../kit/stripe-mortal.js';
-import { boot, STORM_SECRET, storm } from '../kit/stripe-storm.js';
+import { boot, STORM_SECRET, storm, UNSUBSCRIBED } from '../kit/stripe-storm.js';
 import type { Seen } from '../kit/stripe-truth.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
 import { invoiceEvent, KEY, provider, subscriptionEvent } from './kit.js';
-
-const PERSON = {
-  email: 'ada@example.test',
-  passwordHash: 'none',
-  passwordVersion: 1,
-  emailVerified: true,
-  sessionEpoch: 0,
-  subscriptionStatus: 'none',
-  subscriptionPlan: 'free',
-  createdAt: 1,
-};
 
 const object = (status: string) => ({
   id: 'sub_1',
@@ -66,28 +54,30 @@ const SCENES: Record<
   },
 };
 
-/** Delivers to one process or another. */
-const receiver =
-  (clock: Clock) =>
-  ({ domain }: ReturnType<typeof boot>, body: string) =>
+/** A store with one customer, processes that work on it, and what is delivered to one or another. */
+async function shopFloor() {
+  const store = await openStore('sqlite::memory:');
+  const clock = fakeClock();
+  const seen: Seen = { mails: new Map(), told: [], unheard: new Set() };
+  const person = { id: 'usr_1', email: 'ada@example.test', ...UNSUBSCRIBED, createdAt: 1 };
+  await userCollection(store).insert(person);
+  await customerCollection(store).insert({ id: 'usr_1', customerId: 'cus_1', createdAt: 1 });
+  const start = () => boot(store, clock, 'http://127.0.0.1:1', seen);
+  const receive = ({ domain }: ReturnType<typeof boot>, body: string) =>
     domain.webhook.receive({
       signature: signWebhook(body, STORM_SECRET, clock.now()),
       body: Buffer.from(body),
       ip: '192.0.2.1',
     });
+  return { store, clock, seen, start, receive };
+}
 
 t.test('[108] a kill at any step is repaired by the next delivery', async (t) => {
   for (const [name, { before, event, status, mails }] of Object.entries(SCENES)) {
     let steps = 0;
     for (let isOver = false; !isOver; steps++) {
       for (const isInTime of [false, true]) {
-        const store = await openStore('sqlite::memory:');
-        const clock = fakeClock();
-        const seen: Seen = { mails: new Map(), told: [], unheard: new Set() };
-        await userCollection(store).insert({ id: 'usr_1', ...PERSON });
-        await customerCollection(store).insert({ id: 'usr_1', customerId: 'cus_1', createdAt: 1 });
-        const start = () => boot(store, clock, 'http://127.0.0.1:1', seen);
-        const receive = receiver(clock);
+        const { store, clock, seen, start, receive } = await shopFloor();
         const first = start();
         for (const earlier of before) await receive(first, JSON.stringify(earlier));
         seen.told.length = 0;
@@ -125,13 +115,7 @@ t.test('[108] what was cut off is repaired although something newer has come mea
     subscriptionEvent('updated', 2, { ...object('past_due'), quantity: 2 }, { quantity: 1 }),
   ].map((event) => JSON.stringify(event)) as [string, string, string];
   for (let fuse = 0, isOver = false; !isOver; fuse++) {
-    const store = await openStore('sqlite::memory:');
-    const clock = fakeClock();
-    const seen: Seen = { mails: new Map(), told: [], unheard: new Set() };
-    await userCollection(store).insert({ id: 'usr_1', ...PERSON });
-    await customerCollection(store).insert({ id: 'usr_1', customerId: 'cus_1', createdAt: 1 });
-    const start = () => boot(store, clock, 'http://127.0.0.1:1', seen);
-    const receive = receiver(clock);
+    const { store, clock, start, receive } = await shopFloor();
     const first = start();
     await receive(first, created);
     Object.assign(first.life, { fuse, isInTime: true });

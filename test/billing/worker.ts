@@ -7,7 +7,7 @@ import { createServer } from '../../src/saas-server.js';
 import { nullIfTaken } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
 import { SECRETS } from '../kit/app.js';
-import { STORM_SECRET } from '../kit/stripe-storm.js';
+import { STORM_SECRET, UNSUBSCRIBED } from '../kit/stripe-storm.js';
 
 const { databaseUri, ahead, people } = JSON.parse(process.argv[2] ?? '{}');
 const store = await openStore(databaseUri);
@@ -18,12 +18,7 @@ await Promise.all(
       .insert({
         id: `usr_${index}`,
         email: `person${index}@example.test`,
-        passwordHash: 'none',
-        passwordVersion: 1,
-        emailVerified: true,
-        sessionEpoch: 0,
-        subscriptionStatus: 'none',
-        subscriptionPlan: 'free',
+        ...UNSUBSCRIBED,
         createdAt: index,
       })
       .catch(nullIfTaken),

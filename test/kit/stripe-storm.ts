@@ -38,6 +38,16 @@ export interface StormResult {
 }
 
 export const STORM_SECRET = 'whsec_storm_Qm7vLd0mXw4RkT9cYb2N';
+
+/** What the records of people have in common before they buy anything. */
+export const UNSUBSCRIBED = {
+  passwordHash: 'none',
+  passwordVersion: 1,
+  emailVerified: true,
+  sessionEpoch: 0,
+  subscriptionStatus: 'none',
+  subscriptionPlan: 'free',
+};
 const START = Date.UTC(2040, 0, 1) / 1000;
 
 /** Longer than a claim's lease, so that the provider's next attempt finds the event free. Seconds. */
@@ -244,12 +254,7 @@ async function register(
     const user: UserDocument = {
       id: `usr_${String(number).padStart(5, '0')}`,
       email: `person${number}@example.test`,
-      passwordHash: 'none',
-      passwordVersion: 1,
-      emailVerified: true,
-      sessionEpoch: 0,
-      subscriptionStatus: 'none',
-      subscriptionPlan: 'free',
+      ...UNSUBSCRIBED,
       createdAt: world.now * 1000,
     };
     await users.insert(user);
