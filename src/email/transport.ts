@@ -1,5 +1,6 @@
 import { createRequire } from 'node:module';
 import type { SMTPPoolOptions } from 'nodemailer/lib/smtp-pool';
+import { SECOND } from '../kernel/clock.js';
 import { isLoopback } from '../kernel/public-url.js';
 import type { MailName } from './templates.js';
 
@@ -44,8 +45,6 @@ export const DEFAULT_SERVICE = 'Resend';
 
 /** What providers want as user name beside the key. */
 const SERVICE_USERS: Record<string, string> = { resend: 'resend', sendgrid: 'apikey' };
-
-const SECOND = 1000;
 
 const require = createRequire(import.meta.url);
 
