@@ -1,20 +1,20 @@
-/** Load over HTTP: autocannon where every request is known beforehand, our own driver where one follows from another. */
+/** Load over HTTP: clients that each ask, wait for the answer, and ask again. */
 import { connect, type Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
-import autocannon from 'autocannon';
 
-/** Requests per second of GETs, one set of headers after the other. */
-export async function hammer(
+/** Answers per second to GETs on so many connections, which share the sets of headers. */
+export function hammer(
   url: string,
   connections: number,
   seconds: number,
-  headers: Record<string, string>[] = [{}],
+  headers: readonly Record<string, string>[] = [{}],
 ): Promise<number> {
-  const requests = headers.map((each) => ({ method: 'GET' as const, headers: each }));
-  const result = await autocannon({ url, connections, duration: seconds, requests });
-  const refused = result.non2xx + result.errors + result.timeouts;
-  if (refused > 0) throw new Error(`${refused} requests to ${url} were not answered with 2xx`);
-  return result['2xx'] / result.duration;
+  const { pathname, search } = new URL(url);
+  const texts = headers.map((each) => request('GET', pathname + search, each));
+  const clients = Array.from({ length: connections }, (_, index) =>
+    repeating(texts[index % texts.length] as string, 200),
+  );
+  return drive(url, clients, seconds);
 }
 
 /** One client: says what it sends next and learns from the answer. */

@@ -7,8 +7,8 @@ export interface Bench {
   lab: Lab;
   /** The name of the row. */
   row: string;
+  /** How long each figure is measured in all. */
   seconds: number;
-  rounds: number;
   quick: boolean;
   /** Tells whoever waits. */
   progress(text: string): void;
@@ -22,17 +22,28 @@ export interface Comparison {
   ratio: number;
 }
 
-/** Both, warmed up, in turns; each figure is the median of the rounds, and so is their ratio. */
-export async function compare(bench: Bench, measure: Measure, floor: Measure): Promise<Comparison> {
-  const { seconds, rounds, row, progress } = bench;
+/** Short enough that a machine whose speed wavers has much the same for a row and its floor. */
+const TURN = 0.4;
+
+/**
+ * Both, warmed up, in turns; each figure is the median of its turns, and the ratio that of the pairs.
+ * @param turn seconds of one turn, where a short one has too little to count
+ */
+export async function compare(
+  bench: Bench,
+  measure: Measure,
+  floor: Measure,
+  turn = TURN,
+): Promise<Comparison> {
+  const { seconds, row, progress } = bench;
   progress(`${row}: warming up`);
-  const warmUp = Math.min(1, seconds);
+  const warmUp = Math.min(2, seconds);
   await floor(warmUp);
   await measure(warmUp);
   const pairs: { value: number; floor: number }[] = [];
-  for (let round = 1; round <= rounds; round++) {
-    progress(`${row}: round ${round} of ${rounds}`);
-    pairs.push({ floor: await floor(seconds), value: await measure(seconds) });
+  for (let left = seconds; left > 0; left -= turn) {
+    progress(`${row}: ${left.toFixed(1)} s left of each`);
+    pairs.push({ floor: await floor(turn), value: await measure(turn) });
   }
   return {
     value: median(pairs.map(({ value }) => value)),

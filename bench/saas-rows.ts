@@ -10,6 +10,9 @@ export const JSON_BODY = { 'content-type': 'application/json' };
 export const PASSWORD = 'a sentence is fine';
 export const ME = '/api/auth/me';
 
+/** Seconds of a turn, for what takes longer than most. */
+const LONG_TURN = 1.5;
+
 export interface Account {
   user: { id: string };
   email: string;
@@ -57,6 +60,7 @@ export async function login(bench: Bench): Promise<Result[]> {
     bench,
     (seconds) => drive(url, people, seconds),
     (seconds) => floor.rate('hash', seconds),
+    LONG_TURN,
   );
   return [result('POST /api/auth/login', 'hash', compared, 0.95)];
 }
@@ -79,7 +83,7 @@ export async function flood(bench: Bench): Promise<Result[]> {
     const [value] = await Promise.all([p99(seconds), drive(url, flooding, seconds)]);
     return value;
   };
-  const { value, floor, ratio } = await compare(bench, p99Flooded, p99);
+  const { value, floor, ratio } = await compare(bench, p99Flooded, p99, LONG_TURN);
   const goal = { text: '< 50 ms', met: value < 50 };
   const what = 'p99 of others while 200 log in';
   return [{ what, value, unit: 'ms', floor: { name: 'alone', value: floor }, ratio, goal }];
