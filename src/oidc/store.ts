@@ -103,7 +103,6 @@ export type Consents = Collection<ConsentDocument>;
 
 export function grantCollection(store: Store): Grants {
   return store.collection<GrantDocument>('grants', {
-    unique: ['codeHash'],
     fields: ['codeExpiresAt', 'consumedAt', 'revokedAt', 'revision'],
   });
 }

@@ -269,7 +269,7 @@ async function arrival(
 
 async function expectAnswer(t: Test, idp: IdpApp, client: Client, url: string): Promise<void> {
   const answer = new URL(url).searchParams;
-  t.match(answer.get('code'), /^ac_[\w-]{43}$/);
+  t.match(answer.get('code'), /^ac_[\w-]{75}$/);
   t.equal(answer.get('state'), STATE);
   const { status, body } = await idp.redeem(client, codeIn(url));
   t.equal(status, 200);

@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap';
 import { sha256 } from '../../src/kernel/secrets.js';
+import { grantIdOf } from '../../src/oidc/grant-tokens.js';
 import { grantCollection } from '../../src/oidc/store.js';
 import { principalCollection } from '../../src/provisioning/store.js';
 import { type Answer, basic, PASSWORD } from '../kit/app.js';
@@ -231,7 +232,7 @@ t.test('[142] Basic is answered with 302, the registered query kept, state and i
     const answer = await idp.authorize(client, agent, { state });
     t.equal(answer.status, 302);
     const location = answer.headers['location'] as string;
-    const added = /^&code=(ac_[\w-]{43})&state=([^&]*)&iss=([^&]*)$/.exec(location.slice(registered.length));
+    const added = /^&code=(ac_[\w-]{75})&state=([^&]*)&iss=([^&]*)$/.exec(location.slice(registered.length));
     t.ok(location.startsWith(registered));
     t.equal(decodeURIComponent(added?.[2] ?? ''), state);
     t.equal(decodeURIComponent(added?.[3] ?? ''), ISSUER);
@@ -464,8 +465,10 @@ t.test(
     const parameters = { scope: 'profile openid unknown', nonce: 'n-0S6', state: 's' };
     const pkce = { code_challenge: sha256(VERIFIER), code_challenge_method: 'S256' };
     const code = codeIn((await idp.authorize(client, agent, { ...parameters, ...pkce })).headers['location']);
-    t.match(code, /^ac_[\w-]{43}$/);
-    const grant = await grantCollection(await idpStore(t, idp)).findOne({ codeHash: sha256(code) });
+    t.match(code, /^ac_[0-9a-f]{32}[\w-]{43}$/);
+    const grant = await grantCollection(await idpStore(t, idp)).findOne({
+      id: grantIdOf('ac_', code) as string,
+    });
     const now = idp.clock.now();
     t.strictSame(grant, {
       id: grant?.id,

@@ -79,6 +79,13 @@ const mutants = [
     tests: [RACES],
   },
   {
+    name: 'whoever knows the name of a grant has its code',
+    file: 'tokens/redeem.js',
+    text: '!isSecretOf(code, grant.codeHash) || ',
+    replacement: '',
+    tests: [['token', '[157] a code is good for its client']],
+  },
+  {
     name: 'a refresh token is exchanged whoever was first',
     file: 'tokens/refresh.js',
     text: 'id, revision: grant.revision ?? null, revokedAt: null',

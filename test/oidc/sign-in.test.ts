@@ -60,7 +60,7 @@ t.test('[142] a person signs in without JavaScript and arrives at the applicatio
     t.equal(end.status, 303);
     t.match(
       end.location,
-      /^https:\/\/app\.example\.test\/cb\?tenant=1&code=ac_[\w-]{43}&state=a%20b&iss=https?%3A/,
+      /^https:\/\/app\.example\.test\/cb\?tenant=1&code=ac_[\w-]{75}&state=a%20b&iss=https?%3A/,
     );
     t.equal(new URL(end.location ?? '').searchParams.get('iss'), publicUrl);
     const tokens = await idp.redeem(client, codeIn(end.location));
@@ -238,7 +238,7 @@ t.test('[148] what the application asked for stays on the server and is judged a
   const shown = await show(idp, client);
   const fields = { redirect_uri: 'https://evil.test/cb', client_id: 'cid_0', state: 'evil', scope: 'email' };
   const { headers } = await submit(idp, shown, human, { fields });
-  t.match(headers['location'], /^https:\/\/app\.example\.test\/cb\?code=ac_[\w-]{43}&iss=[^&]*$/);
+  t.match(headers['location'], /^https:\/\/app\.example\.test\/cb\?code=ac_[\w-]{75}&iss=[^&]*$/);
 
   const late = await show(idp, client);
   const clients = clientCollection(await idpStore(t, idp));

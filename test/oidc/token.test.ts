@@ -175,12 +175,15 @@ t.test(
     for (const uri of [undefined, '', `${CALLBACK}/`, 'https://evil.test/cb']) {
       t.match(await idp.redeem(client, code, { redirect_uri: uri }), grant, `redirect_uri=${uri}`);
     }
+    // Names the grant, and has a secret of the right shape.
+    const guessed = code.slice(0, -43) + 'x'.repeat(43);
     for (const wrong of [
       'ac_',
       `${code}x`,
       code.toUpperCase(),
       ` ${code}`,
       `ac_${'x'.repeat(43)}`,
+      guessed,
       '\0',
       '{"$ne":1}',
     ]) {
@@ -194,7 +197,10 @@ t.test(
     t.match(failed, { status: 401, body: { error: 'invalid_client' } });
 
     idp.clock.advance(60 * SECOND - 1);
-    t.equal((await idp.redeem(client, code)).status, 200, 'none of that has consumed it');
+    const redeemed = await idp.redeem(client, code);
+    t.equal(redeemed.status, 200, 'none of that has consumed it');
+    t.match(await idp.redeem(client, guessed), grant);
+    t.equal((await idp.userinfo(redeemed.body.access_token)).status, 200, 'a guess is no replay');
     const late = await idp.codeFor(client, agent);
     idp.clock.advance(60 * SECOND);
     t.match(await idp.redeem(client, late), grant, 'expired');

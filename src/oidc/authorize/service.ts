@@ -2,6 +2,7 @@ import { type Clock, stillHolds } from '../../kernel/clock.js';
 import { newId, newToken, type Random, sha256 } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
 import { ACR_VALUES } from '../claims.js';
+import { newGrantToken } from '../grant-tokens.js';
 import type { ReadHint } from '../hints.js';
 import type { Directory, Principal } from '../model.js';
 import { GRANT, type Grants, type Interactions, type SessionDocument } from '../store.js';
@@ -95,11 +96,12 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       const violation = objection(request, principal);
       if (violation) return refuse({ ...request, violation });
       const { parameters, client, redirectUri, scope } = request;
-      const code = newToken(random, 'ac_');
+      const id = newId(GRANT, clock, random);
+      const code = newGrantToken('ac_', id, random);
       const now = clock.now();
       const { nonce, code_challenge: challenge, acr_values: acrValues } = parameters;
       const grant = {
-        id: newId(GRANT, clock, random),
+        id,
         codeHash: sha256(code),
         clientId: client.id,
         sub: principal.id,

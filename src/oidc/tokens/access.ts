@@ -1,10 +1,10 @@
 import { SECOND, stillHolds } from '../../kernel/clock.js';
 import { isSecretOf } from '../../kernel/secrets.js';
+import { grantIdOf } from '../grant-tokens.js';
 import type { Principal } from '../model.js';
 import type { GrantDocument, IssuedToken } from '../store.js';
 import type { TokenDependencies } from './dependencies.js';
 import { TOKEN_LIFE } from './lives.js';
-import { grantIdOf } from './names.js';
 import { ownerOf } from './owner.js';
 
 /** A living access token: what it was issued from, and whose it is. */

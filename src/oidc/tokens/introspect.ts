@@ -1,10 +1,10 @@
 import { stillHolds, toSeconds } from '../../kernel/clock.js';
 import { sha256 } from '../../kernel/secrets.js';
+import { grantIdOf } from '../grant-tokens.js';
 import type { Client } from '../model.js';
 import { findAccess } from './access.js';
 import type { TokenDependencies } from './dependencies.js';
 import { SLIDING, TOKEN_LIFE } from './lives.js';
-import { grantIdOf } from './names.js';
 import { ownerOf } from './owner.js';
 
 /** What is said of a token (RFC 7662 §2.2); nothing of one that is dead or none of the asking client's. */

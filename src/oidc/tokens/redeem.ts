@@ -1,11 +1,11 @@
 import { MINUTE } from '../../kernel/clock.js';
 import { isSecretOf, sha256 } from '../../kernel/secrets.js';
 import { oidcErrors } from '../errors.js';
+import { grantIdOf, newGrantToken } from '../grant-tokens.js';
 import type { Client } from '../model.js';
 import { type TokenResponse, tokenAnswer } from './answer.js';
 import type { TokenDependencies } from './dependencies.js';
 import { CODE_LIFE, refreshExpiry, TOKEN_LIFE, withAccessToken } from './lives.js';
-import { newGrantToken } from './names.js';
 import { ownerAt } from './owner.js';
 
 export interface CodeRedemption {
@@ -23,8 +23,11 @@ export async function redeemCode(
 ): Promise<TokenResponse> {
   const { grants, directory, clock, random } = deps;
   if (!code) throw oidcErrors.invalid_request({ message: 'code is missing.' });
-  const grant = await grants.findOne({ codeHash: sha256(code) });
-  if (!grant || grant.clientId !== client.id) throw oidcErrors.invalid_grant();
+  const id = grantIdOf('ac_', code);
+  const grant = id === undefined ? null : await grants.findOne({ id });
+  if (!grant || !isSecretOf(code, grant.codeHash) || grant.clientId !== client.id) {
+    throw oidcErrors.invalid_grant();
+  }
   if (grant.redirectUri !== redirectUri || !isVerified(grant.challenge, verifier)) {
     throw oidcErrors.invalid_grant();
   }

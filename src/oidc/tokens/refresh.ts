@@ -1,12 +1,12 @@
 import { isRecent, stillHolds } from '../../kernel/clock.js';
 import { sha256 } from '../../kernel/secrets.js';
 import { oidcErrors } from '../errors.js';
+import { grantIdOf } from '../grant-tokens.js';
 import type { Client, Principal } from '../model.js';
 import type { GrantDocument } from '../store.js';
 import { type TokenResponse, tokenAnswer } from './answer.js';
 import type { TokenDependencies } from './dependencies.js';
 import { refreshExpiry, SLIDING, TOKEN_LIFE, withAccessToken } from './lives.js';
-import { grantIdOf } from './names.js';
 import { ownerAt } from './owner.js';
 import { givenSuccessor, successorOf } from './successors.js';
 

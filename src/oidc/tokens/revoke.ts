@@ -1,7 +1,7 @@
 import { sha256 } from '../../kernel/secrets.js';
+import { grantIdOf } from '../grant-tokens.js';
 import type { Client } from '../model.js';
 import type { TokenDependencies } from './dependencies.js';
-import { grantIdOf } from './names.js';
 
 /**
  * Ends a token of this client (RFC 7009): an access token alone, a refresh token with all that was issued from the

@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
 import { sha256 } from '../../kernel/secrets.js';
+import { grantToken } from '../grant-tokens.js';
 import type { GrantDocument, IssuedToken } from '../store.js';
-import { grantToken } from './names.js';
 
 /** What a refresh token is exchanged for. */
 export interface Successor {

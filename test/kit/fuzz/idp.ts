@@ -16,7 +16,7 @@ const LEFT = 'https://app.example.test/left';
 const SCOPES = ['openid', 'email', 'profile', 'offline_access'];
 
 const KINDS = {
-  code: /\bac_[\w-]{43}/g,
+  code: /\bac_[\w-]{75}/g,
   access: /\bat_[0-9a-f]{32}[\w-]{43}/g,
   refresh: /\brt_[0-9a-f]{32}[\w-]{43}/g,
   idToken: /\beyJ[\w-]+\.[\w-]+\.[\w-]+/g,

@@ -1,11 +1,11 @@
-import { newToken, type Random } from '../../kernel/secrets.js';
-import { GRANT } from '../store.js';
+import { newToken, type Random } from '../kernel/secrets.js';
+import { GRANT } from './store.js';
 
 /**
- * Tokens name their grant: a prefix, the 32 hexadecimal digits of its identifier, and 256 bits that nobody guesses.
+ * Codes and tokens name their grant: a prefix, the 32 hexadecimal digits of its identifier, and 256 bits that nobody guesses.
  * So the grant is found by its own key, and every sign-in is spared an index of hashes.
  */
-export type TokenPrefix = 'at_' | 'rt_';
+export type TokenPrefix = 'ac_' | 'at_' | 'rt_';
 
 export function newGrantToken(prefix: TokenPrefix, grantId: string, random: Random): string {
   return newToken(random, prefix + grantId.slice(GRANT.length));
