@@ -1,6 +1,7 @@
 import type Stripe from 'stripe';
 import { billingErrors } from './errors.js';
 import { type Json, objectIn } from './snapshot.js';
+import { isTerminal } from './status.js';
 
 /**
  * The payment provider: the only file that knows its SDK, which is loaded at the first use. Whatever goes wrong there
@@ -12,7 +13,7 @@ export interface Gateway {
     customer: { email: string; userId: string },
     idempotencyKey: string,
   ): Promise<{ id: string }>;
-  /** @throws PRICE_NOT_ALLOWED when the provider does not know the price */
+  /** @throws PRICE_NOT_ALLOWED when the provider does not know the price or does not sell it like this */
   createCheckout(checkout: Checkout): Promise<{ id: string; url: string }>;
   createPortal(portal: { customerId: string; returnUrl: string }): Promise<{ url: string }>;
   /** A checkout session as the provider has it; null where it knows none of this id. */
@@ -56,6 +57,9 @@ const PATIENCE: Patience = { attempt: 4_500, call: 9_500, look: 5_000 };
 const SETTLED = 10_000;
 
 const MOST = 100;
+
+/** What the provider names when it knows no such price, sells it no more, or not to this customer or in this mode. */
+const PRICE_PARAMS = /^(line_items(\[\d+\](\[price\])?)?|mode)$/;
 
 /** @param apiUrl another address for the provider's API */
 export function createGateway(
@@ -112,26 +116,17 @@ export function createGateway(
         patience.look,
       );
       if (found.id !== id) throw malformed('Another subscription than was asked for.');
-      return { object: objectIn(found), asOf: asOf(found) };
+      return { object: whole(found), asOf: asOf(found) };
     },
 
     async subscriptionsOf(customer) {
       const pages = await call((stripe) =>
         allPages((after) => stripe.subscriptions.list({ customer, status: 'all', limit: MOST, ...after })),
       );
-      return { objects: pages.flatMap(({ data }) => data.map(objectIn)), asOf: asOf(pages[0]) };
+      return { objects: pages.flatMap(({ data }) => data.map(whole)), asOf: asOf(pages[0]) };
     },
 
-    cancelSubscriptions: (customer) =>
-      call(async (stripe) => {
-        for await (const { id } of stripe.checkout.sessions.list({ customer, status: 'open', limit: MOST })) {
-          await stripe.checkout.sessions.expire(id);
-        }
-        // Without a status the provider lists all that have not ended.
-        for await (const { id } of stripe.subscriptions.list({ customer, limit: MOST })) {
-          await stripe.subscriptions.cancel(id);
-        }
-      }),
+    cancelSubscriptions: (customer) => call((stripe) => cancelAll(stripe, customer).catch(nothingIfNobody)),
 
     async invoicesOf(customer) {
       const { data } = await call((stripe) => stripe.invoices.list({ customer, limit: MOST }));
@@ -179,6 +174,21 @@ function addressOf(apiUrl: string): { host: string; port: string; protocol: 'htt
   return { host: hostname, port: port || (scheme === 'http' ? '80' : '443'), protocol: scheme };
 }
 
+async function cancelAll(stripe: Stripe, customer: string): Promise<void> {
+  for await (const { id } of stripe.checkout.sessions.list({ customer, status: 'open', limit: MOST })) {
+    await stripe.checkout.sessions.expire(id);
+  }
+  // Without a status the provider lists all but the canceled, among them some that cannot be canceled any more.
+  for await (const { id, status } of stripe.subscriptions.list({ customer, limit: MOST })) {
+    if (!isTerminal(status)) await stripe.subscriptions.cancel(id).catch(nullIfMissing);
+  }
+}
+
+/** A customer whom the provider does not know is charged nothing. */
+function nothingIfNobody(error: Stripe.errors.StripeError): void {
+  if (error.code !== 'resource_missing' || error.param !== 'customer') throw error;
+}
+
 interface ListPage<T> {
   data: T[];
   has_more: boolean;
@@ -219,6 +229,15 @@ function nullIfMissing(error: Stripe.errors.StripeError): null {
   throw error;
 }
 
+/** A subscription says what it is; what does not is none. */
+function whole(subscription: unknown): Json {
+  const object = objectIn(subscription);
+  if (typeof object['id'] !== 'string' || typeof object['status'] !== 'string') {
+    throw malformed('A subscription without an id or a status.');
+  }
+  return object;
+}
+
 const malformed = (what: string) => billingErrors.PAYMENT_PROVIDER_ERROR({ cause: new Error(what) });
 
 /** What went wrong there, in our words. The provider's own may hold parts of the key, so only its codes are logged. */
@@ -227,8 +246,8 @@ function translate(error: Stripe.errors.StripeError): never {
   const cause = new Error(
     `Payment provider: ${[type, code, statusCode, requestId].filter(Boolean).join(' ')}`,
   );
-  const isUnknownPrice = code === 'resource_missing' && param?.includes('price') === true;
-  throw isUnknownPrice
+  const isAboutPrice = type === 'StripeInvalidRequestError' && PRICE_PARAMS.test(param ?? '');
+  throw isAboutPrice
     ? billingErrors.PRICE_NOT_ALLOWED({ cause })
     : billingErrors.PAYMENT_PROVIDER_ERROR({ cause });
 }

@@ -70,7 +70,11 @@ function serviceOn(
     audit: { record: async () => undefined, listOf: async () => [] },
     mails: silentMails,
     afterwards: { run: () => undefined },
-    farewell: { cancelSubscriptions: async () => undefined, forget: async () => undefined },
+    farewell: {
+      cancelSubscriptions: async () => undefined,
+      forget: async () => undefined,
+      sweep: async () => undefined,
+    },
     emit: () => undefined,
     clock,
     random: countedRandom(seed),
@@ -256,6 +260,7 @@ t.test('[67] deletion, login and refresh at once: gone, and never charged afterw
     cancelSubscriptions: async (id: string) =>
       void (await cancelled(store).insert({ id }).catch(nullIfTaken)),
     forget: async () => undefined,
+    sweep: async () => undefined,
   });
   const service = (store: Store) => serviceOn(store, 'delete', { farewell: farewellOn(store) });
   const scenario: Scenario = {
