@@ -1,6 +1,6 @@
 import type Stripe from 'stripe';
 import { billingErrors } from './errors.js';
-import { type Json, objectIn } from './snapshot.js';
+import { idIn, type Json, nameIn, objectIn } from './snapshot.js';
 import { isTerminal } from './status.js';
 
 /**
@@ -57,9 +57,6 @@ const PATIENCE: Patience = { attempt: 4_500, call: 9_500, look: 5_000 };
 const SETTLED = 10_000;
 
 const MOST = 100;
-
-/** What the provider names when it knows no such price, sells it no more, or not to this customer or in this mode. */
-const PRICE_PARAMS = /^(line_items(\[\d+\](\[price\])?)?|mode)$/;
 
 /** @param apiUrl another address for the provider's API */
 export function createGateway(
@@ -232,10 +229,8 @@ function nullIfMissing(error: Stripe.errors.StripeError): null {
 /** A subscription says what it is; what does not is none. */
 function whole(subscription: unknown): Json {
   const object = objectIn(subscription);
-  if (typeof object['id'] !== 'string' || typeof object['status'] !== 'string') {
-    throw malformed('A subscription without an id or a status.');
-  }
-  return object;
+  if (idIn(object) && nameIn(object['status'])) return object;
+  throw malformed('A subscription without an id or a status.');
 }
 
 const malformed = (what: string) => billingErrors.PAYMENT_PROVIDER_ERROR({ cause: new Error(what) });
@@ -246,7 +241,9 @@ function translate(error: Stripe.errors.StripeError): never {
   const cause = new Error(
     `Payment provider: ${[type, code, statusCode, requestId].filter(Boolean).join(' ')}`,
   );
-  const isAboutPrice = type === 'StripeInvalidRequestError' && PRICE_PARAMS.test(param ?? '');
+  // Unknown, sold no more, or not to this customer or in this mode.
+  const isAboutPrice =
+    type === 'StripeInvalidRequestError' && /^(line_items(\[\d+\](\[price\])?)?|mode)$/.test(param ?? '');
   throw isAboutPrice
     ? billingErrors.PRICE_NOT_ALLOWED({ cause })
     : billingErrors.PAYMENT_PROVIDER_ERROR({ cause });
