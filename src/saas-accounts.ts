@@ -6,6 +6,7 @@ import { createAccountRecords } from './auth/records.js';
 import { type AuthService, createAuth } from './auth/service.js';
 import type { Sessions, Users } from './auth/store.js';
 import { createSessionTokens } from './auth/tokens.js';
+import type { Forget } from './billing/forget.js';
 import type { Billing } from './billing/service.js';
 import type { EmailService } from './email/service.js';
 import type { Passwords } from './kernel/passwords.js';
@@ -33,6 +34,7 @@ export interface AccountParts {
   throttle: Throttle;
   settings: SettingsService;
   billing: Billing;
+  forgetPurchases: Forget;
   email: EmailService;
   jobs: Jobs;
   afterwards: Afterwards;
@@ -55,6 +57,7 @@ export async function createAccounts(
   parts: AccountParts,
 ): Promise<Accounts> {
   const { users, sessions, audit, throttle, settings, billing, email, jobs, publicUrl, mountedAt } = parts;
+  const { forgetPurchases } = parts;
   const listed = (secret: string | undefined) => (secret === undefined ? [] : [secret]);
   const refreshSecrets: [string, ...string[]] = [
     values.jwtRefreshSecret,
@@ -86,8 +89,9 @@ export async function createAccounts(
     farewell: {
       cancelSubscriptions: billing.cancelSubscriptions,
       async forget({ id, email: address }) {
-        await Promise.all([billing.forget(id), email.forget(address)]);
+        await Promise.all([forgetPurchases(id), email.forget(address)]);
       },
+      sweep: forgetPurchases,
     },
     clock,
     random,

@@ -4,6 +4,7 @@ import { createApply } from './billing/apply.js';
 import { type Catalog, createCatalog } from './billing/catalog.js';
 import { createClaims, type Pause } from './billing/claims.js';
 import { createFetch } from './billing/fetch.js';
+import { createForget, type Forget } from './billing/forget.js';
 import { createGateway } from './billing/gateway.js';
 import { createMailFor } from './billing/mails.js';
 import type { BillingNotices } from './billing/notices.js';
@@ -49,6 +50,7 @@ export interface BillingParts {
 
 export interface BillingDomain {
   billing: Billing;
+  forget: Forget;
   subscription: SubscriptionService;
   catalog: Catalog;
   webhook: Webhook;
@@ -87,17 +89,16 @@ export function createBillingDomain(
   const writer = createSubscriptionWriter(subscriptions, clock);
   const projector = createProjector(subscriptions, projectionOn(users));
   const findUser = (id: string) => users.findOne({ id });
+  const userExists = async (id: string) => (await findUser(id)) !== null;
+  const forget = createForget({ customers, subscriptions, payments, events });
   const claims = createClaims(events, { clock, random, pause });
   const processor = createProcessor({
     claims,
     events,
     payments,
-    ownerOf: createOwnerLookup({
-      subscriptions,
-      customers,
-      userExists: async (id) => (await findUser(id)) !== null,
-      clock,
-    }),
+    ownerOf: createOwnerLookup({ subscriptions, customers, userExists, clock }),
+    userExists,
+    forget,
     apply: createApply({ subscriptions, writer, plans, fetch: createFetch(gateway, plans, log) }),
     projector,
     mailFor: createMailFor({
@@ -118,9 +119,7 @@ export function createBillingDomain(
   return {
     billing: createBilling({
       customers,
-      subscriptions,
       payments,
-      events,
       projector,
       processor,
       plans,
@@ -129,6 +128,7 @@ export function createBillingDomain(
       returnPath,
       clock,
     }),
+    forget,
     subscription: createSubscriptionService({
       customers,
       projector,

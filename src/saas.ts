@@ -140,7 +140,7 @@ export async function mountSaas(
   const { emit: emitAny, events } = createEvents<SaasEvents>({ clock, random, log: fastify.log });
   // Whoever may tell of everything may tell of a part, which the compiler does not see by itself.
   const emit = emitAny as Emit<AuthEvents> & Emit<BillingNotices>;
-  const { billing, subscription, catalog, webhook, webhookEvents, recheck } = createBillingDomain(
+  const { billing, forget, subscription, catalog, webhook, webhookEvents, recheck } = createBillingDomain(
     { config, seams },
     {
       store,
@@ -166,6 +166,7 @@ export async function mountSaas(
       throttle,
       settings,
       billing,
+      forgetPurchases: forget,
       email,
       jobs,
       afterwards,

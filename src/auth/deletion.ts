@@ -27,6 +27,8 @@ export interface Farewell {
   cancelSubscriptions(userId: string): Promise<void>;
   /** Removes what is kept of the user. */
   forget(user: { id: string; email: string }): Promise<void>;
+  /** Removes what came in since, of a user who is gone. */
+  sweep(userId: string): Promise<void>;
 }
 
 export interface DeletionDependencies
@@ -45,6 +47,7 @@ export function createDeletion(deps: DeletionDependencies): Deletion {
     await farewell.cancelSubscriptions(id);
     await farewell.forget({ id, email });
     const gone = await users.deleteOne({ id, deletingAt: { gt: 0 } });
+    await farewell.sweep(id);
     // Of a user who is gone they are dead; what a crash leaves of them ends with their time.
     await sessions.deleteMany({ userId: id });
     if (!gone) return;

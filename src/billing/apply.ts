@@ -1,6 +1,6 @@
 import { type BillingEvent, isInvoice } from './event.js';
 import type { FetchSubscription } from './fetch.js';
-import { followsStored, judgeInvoice, judgeSubscription, statusAfterInvoice } from './judge.js';
+import { followsStored, isOutrun, judgeInvoice, judgeSubscription, statusAfterInvoice } from './judge.js';
 import type { Owner } from './owner.js';
 import type { Plans } from './plans.js';
 import { projectsAlike } from './project.js';
@@ -42,12 +42,13 @@ export function createApply({ subscriptions, writer, plans, fetch }: ApplyDepend
     if (verdict === 'known' || verdict === 'stale') return verdict;
     const told = { ...dated(event), snapshot: payload, eventId: event.id };
     if (verdict === 'apply' || !stored) {
-      const isOutrun = stored && event.created !== undefined && event.created < stored.statusAt;
-      const keepsStatus = isOutrun && event.type !== 'customer.subscription.deleted';
+      const isOlder = stored && event.created !== undefined && event.created < stored.statusAt;
+      const keepsStatus = isOlder && event.type !== 'customer.subscription.deleted';
       return { ...told, snapshot: keepsStatus ? without(payload, 'status') : payload, inDoubt: false };
     }
     const fetched = await newsFetched(event);
     if (fetched) return fetched;
+    if (isOutrun(stored, event)) return 'mark';
     const isNewer = status === undefined || followsStored(stored, status, event.previous['status']);
     return isNewer ? { ...told, inDoubt: true } : 'mark';
   };
@@ -101,7 +102,9 @@ export function createApply({ subscriptions, writer, plans, fetch }: ApplyDepend
       // Somebody else was first: what was judged is not what is stored any more.
       if (!subscription) continue;
       if (!stored) return { effect: 'inserted', isProjected: false, subscription };
-      return { effect: 'updated', isProjected: projectsAlike(stored, subscription), subscription };
+      // What was stored by an event is on the user's record, or will be by its repetition; what was learnt otherwise may not.
+      const isProjected = stored.lastEvent !== undefined && projectsAlike(stored, subscription);
+      return { effect: 'updated', isProjected, subscription };
     }
   };
 }
@@ -120,7 +123,10 @@ function readSubscription({ type, object, created }: BillingEvent, plans: Plans)
   };
 }
 
-const dated = ({ created }: BillingEvent) => (created === undefined ? {} : { at: created });
+const dated = ({ created, heldSince }: BillingEvent) => ({
+  ...(created !== undefined && { at: created }),
+  ...(heldSince !== undefined && { heardAt: heldSince }),
+});
 
 function without(snapshot: Snapshot, field: keyof Snapshot): Snapshot {
   const { [field]: _, ...rest } = snapshot;

@@ -9,6 +9,8 @@ export interface BillingEvent {
   objectId: string;
   /** When the provider made it, epoch milliseconds; absent in the specification's body, which counts as fresh. */
   created?: number;
+  /** When it reached us, epoch milliseconds, where that is not now. */
+  heldSince?: number;
   /** False for an event of the provider's test mode. */
   livemode?: boolean;
   object: Json;

@@ -1,6 +1,7 @@
 import type Stripe from 'stripe';
 import { billingErrors } from './errors.js';
-import { type Json, objectIn } from './snapshot.js';
+import { idIn, type Json, nameIn, objectIn } from './snapshot.js';
+import { isTerminal } from './status.js';
 
 /**
  * The payment provider: the only file that knows its SDK, which is loaded at the first use. Whatever goes wrong there
@@ -12,7 +13,7 @@ export interface Gateway {
     customer: { email: string; userId: string },
     idempotencyKey: string,
   ): Promise<{ id: string }>;
-  /** @throws PRICE_NOT_ALLOWED when the provider does not know the price */
+  /** @throws PRICE_NOT_ALLOWED when the provider does not know the price or does not sell it like this */
   createCheckout(checkout: Checkout): Promise<{ id: string; url: string }>;
   createPortal(portal: { customerId: string; returnUrl: string }): Promise<{ url: string }>;
   /** A checkout session as the provider has it; null where it knows none of this id. */
@@ -112,26 +113,17 @@ export function createGateway(
         patience.look,
       );
       if (found.id !== id) throw malformed('Another subscription than was asked for.');
-      return { object: objectIn(found), asOf: asOf(found) };
+      return { object: whole(found), asOf: asOf(found) };
     },
 
     async subscriptionsOf(customer) {
       const pages = await call((stripe) =>
         allPages((after) => stripe.subscriptions.list({ customer, status: 'all', limit: MOST, ...after })),
       );
-      return { objects: pages.flatMap(({ data }) => data.map(objectIn)), asOf: asOf(pages[0]) };
+      return { objects: pages.flatMap(({ data }) => data.map(whole)), asOf: asOf(pages[0]) };
     },
 
-    cancelSubscriptions: (customer) =>
-      call(async (stripe) => {
-        for await (const { id } of stripe.checkout.sessions.list({ customer, status: 'open', limit: MOST })) {
-          await stripe.checkout.sessions.expire(id);
-        }
-        // Without a status the provider lists all that have not ended.
-        for await (const { id } of stripe.subscriptions.list({ customer, limit: MOST })) {
-          await stripe.subscriptions.cancel(id);
-        }
-      }),
+    cancelSubscriptions: (customer) => call((stripe) => cancelAll(stripe, customer).catch(nothingIfNobody)),
 
     async invoicesOf(customer) {
       const { data } = await call((stripe) => stripe.invoices.list({ customer, limit: MOST }));
@@ -179,6 +171,21 @@ function addressOf(apiUrl: string): { host: string; port: string; protocol: 'htt
   return { host: hostname, port: port || (scheme === 'http' ? '80' : '443'), protocol: scheme };
 }
 
+async function cancelAll(stripe: Stripe, customer: string): Promise<void> {
+  for await (const { id } of stripe.checkout.sessions.list({ customer, status: 'open', limit: MOST })) {
+    await stripe.checkout.sessions.expire(id);
+  }
+  // Without a status the provider lists all but the canceled, among them some that cannot be canceled any more.
+  for await (const { id, status } of stripe.subscriptions.list({ customer, limit: MOST })) {
+    if (!isTerminal(status)) await stripe.subscriptions.cancel(id).catch(nullIfMissing);
+  }
+}
+
+/** A customer whom the provider does not know is charged nothing. */
+function nothingIfNobody(error: Stripe.errors.StripeError): void {
+  if (error.code !== 'resource_missing' || error.param !== 'customer') throw error;
+}
+
 interface ListPage<T> {
   data: T[];
   has_more: boolean;
@@ -219,6 +226,13 @@ function nullIfMissing(error: Stripe.errors.StripeError): null {
   throw error;
 }
 
+/** A subscription says what it is; what does not is none. */
+function whole(subscription: unknown): Json {
+  const object = objectIn(subscription);
+  if (idIn(object) && nameIn(object['status'])) return object;
+  throw malformed('A subscription without an id or a status.');
+}
+
 const malformed = (what: string) => billingErrors.PAYMENT_PROVIDER_ERROR({ cause: new Error(what) });
 
 /** What went wrong there, in our words. The provider's own may hold parts of the key, so only its codes are logged. */
@@ -227,8 +241,10 @@ function translate(error: Stripe.errors.StripeError): never {
   const cause = new Error(
     `Payment provider: ${[type, code, statusCode, requestId].filter(Boolean).join(' ')}`,
   );
-  const isUnknownPrice = code === 'resource_missing' && param?.includes('price') === true;
-  throw isUnknownPrice
+  // Unknown, sold no more, or not to this customer or in this mode.
+  const isAboutPrice =
+    type === 'StripeInvalidRequestError' && /^(line_items(\[\d+\](\[price\])?)?|mode)$/.test(param ?? '');
+  throw isAboutPrice
     ? billingErrors.PRICE_NOT_ALLOWED({ cause })
     : billingErrors.PAYMENT_PROVIDER_ERROR({ cause });
 }

@@ -12,19 +12,20 @@ import type { SubscriptionDocument } from './store.js';
  */
 export type Verdict = 'apply' | 'known' | 'stale' | 'doubt';
 
-type Stored = Pick<SubscriptionDocument, 'status' | 'at' | 'statusAt' | 'lastEvent'>;
+type Stored = Pick<SubscriptionDocument, 'status' | 'at' | 'statusAt' | 'lastEvent' | 'heardAt'>;
 
 /** @param status what the event says the status is; absent where it does not say */
 export function judgeSubscription(
   stored: Stored | null,
-  event: Pick<BillingEvent, 'id' | 'type' | 'created'>,
+  event: Pick<BillingEvent, 'id' | 'type' | 'created' | 'heldSince'>,
   status: string | undefined,
 ): Verdict {
   if (!stored) return 'apply';
   if (stored.lastEvent === event.id) return 'known';
   if (isTerminal(stored.status)) return 'stale';
   // Nothing comes after the end, so whatever is stored is from before it.
-  if (event.type === 'customer.subscription.deleted' || event.created === undefined) return 'apply';
+  if (event.type === 'customer.subscription.deleted') return 'apply';
+  if (event.created === undefined) return isOutrun(stored, event) ? 'doubt' : 'apply';
   if (event.created < stored.at) return 'stale';
   if (event.created === stored.at) {
     return event.type === 'customer.subscription.created' ? 'stale' : 'doubt';
@@ -32,6 +33,12 @@ export function judgeSubscription(
   const contradictsInvoice = event.created === stored.statusAt && status !== stored.status;
   return contradictsInvoice ? 'doubt' : 'apply';
 }
+
+/** Whether an event without a time was new once, and something else has been heard since. */
+export const isOutrun = (
+  { heardAt }: Pick<Stored, 'heardAt'>,
+  { created, heldSince }: Pick<BillingEvent, 'created' | 'heldSince'>,
+): boolean => created === undefined && heldSince !== undefined && heldSince < heardAt;
 
 /** The status that an invoice leads to, by itself. */
 export function statusAfterInvoice(

@@ -3,6 +3,7 @@ import { nullIfTaken } from '../storage/collection.js';
 import type { Applied, Apply } from './apply.js';
 import type { Claim, Claims } from './claims.js';
 import { type BillingEvent, HANDLED, isInvoice, readEvent } from './event.js';
+import type { Forget } from './forget.js';
 import type { MailFor } from './mails.js';
 import { type Emit, invoiceTold, readInvoice, subscriptionUpdated, type Telling } from './notices.js';
 import type { OwnerOf } from './owner.js';
@@ -30,6 +31,8 @@ export interface ProcessorDependencies {
   events: WebhookEvents;
   payments: Payments;
   ownerOf: OwnerOf;
+  userExists(id: string): Promise<boolean>;
+  forget: Forget;
   apply: Apply;
   projector: Projector;
   mailFor: MailFor;
@@ -44,8 +47,12 @@ const PAGE = 50;
 /** What an event does that is about no terms. */
 const NOTHING: Applied = { effect: 'none', isProjected: true };
 
+/** What one does that is over already. It may have changed something before, and not got to its end. */
+const PAST: Applied = { effect: 'none', isProjected: false };
+
 export function createProcessor(deps: ProcessorDependencies): Processor {
   const { claims, events, payments, ownerOf, apply, projector, mailFor, emit, isLive, clock } = deps;
+  const { userExists, forget } = deps;
 
   const work = async (event: BillingEvent): Promise<{ outcome: EventOutcome; tellings: Telling[] }> => {
     const isForeign = !HANDLED.has(event.type) || (isLive && event.livemode === false);
@@ -56,9 +63,9 @@ export function createProcessor(deps: ProcessorDependencies): Processor {
     const { subscriptionId, customerId, created = clock.now() } = event;
     const changesTerms =
       subscriptionId !== undefined && event.type !== 'customer.subscription.trial_will_end';
-    const { effect, isProjected, subscription } = changesTerms
-      ? await apply(event, subscriptionId, owner)
-      : NOTHING;
+    const isSettled = await isPaidSince(event);
+    const done = changesTerms && !isSettled ? await apply(event, subscriptionId, owner) : undefined;
+    const { effect, isProjected, subscription } = done ?? (isSettled ? PAST : NOTHING);
     if (!isProjected) await projector.project(userId);
     const tellings: Telling[] = [];
     if (effect !== 'none' && subscription)
@@ -67,7 +74,12 @@ export function createProcessor(deps: ProcessorDependencies): Processor {
       const telling = await record(event, userId, created);
       if (telling) tellings.push(telling);
     }
-    await mailFor(event, userId, subscription);
+    // Whoever was deleted in between must not come back with what was just inserted.
+    if ((effect === 'inserted' || isInvoice(event)) && !(await userExists(userId))) {
+      await forget(userId);
+      return { outcome: 'unmatched', tellings: [] };
+    }
+    if (!isSettled) await mailFor(event, userId, subscription);
     if (effect === 'inserted' || effect === 'known') {
       if (subscriptionId !== undefined) await replay({ subscriptionId });
       if (customerId !== undefined) await replay({ customerId });
@@ -75,6 +87,10 @@ export function createProcessor(deps: ProcessorDependencies): Processor {
     const isStale = effect === 'none' && changesTerms && !isInvoice(event);
     return { outcome: isStale ? 'stale' : 'processed', tellings };
   };
+
+  /** Whether a failure is told of after the payment was made: nobody need be asked for it any more. */
+  const isPaidSince = async ({ type, objectId }: BillingEvent): Promise<boolean> =>
+    type === 'invoice.payment_failed' && (await payments.findOne({ id: objectId }))?.status === 'paid';
 
   /** Records a payment that was made or failed; what costs nothing is none. */
   const record = async (event: BillingEvent, userId: string, at: number): Promise<Telling | null> => {
@@ -119,7 +135,7 @@ export function createProcessor(deps: ProcessorDependencies): Processor {
   };
 
   const resume = async (document: WebhookEventDocument): Promise<EventOutcome | null> => {
-    const event = readEvent(document.payload, document.id);
+    const event = { ...readEvent(document.payload, document.id), heldSince: document.receivedAt };
     if (document.outcome === 'unmatched') return retry(event);
     const claim = await claims.resume(document);
     return claim && settle(claim, event);

@@ -2,7 +2,7 @@ import type { Clock } from '../kernel/clock.js';
 import type { Gateway } from './gateway.js';
 import { type Emit, subscriptionUpdated } from './notices.js';
 import type { Plans } from './plans.js';
-import type { Projector } from './project.js';
+import { type Projector, projectsAlike } from './project.js';
 import { idIn, type Json, readSnapshot } from './snapshot.js';
 import { isTerminal } from './status.js';
 import type { SubscriptionDocument, Subscriptions } from './store.js';
@@ -57,9 +57,12 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
   ): Promise<Learnt | null> => {
     const { object, asOf: at } = found;
     const news = { snapshot: readSnapshot(object, plans), at, statusAt: at, inDoubt: false };
-    const after = await writer.write(stored, key, news);
+    const isToProject = !stored || !projectsAlike(stored, writer.preview(stored, key, news));
+    // In doubt until the user's record says it, too: nobody repeats this after a crash but the background.
+    const after = await writer.write(stored, key, { ...news, inDoubt: isToProject });
     if (!after) return null;
     await projector.project(after.userId);
+    if (isToProject) await writer.settle(after);
     const fields = differences(stored, after);
     if (fields.length > 0) subscriptionUpdated(`refresh:${after.id}:${after.rev}`, after, clock.now())(emit);
     return { id: after.id, ...(stored && { before: stored }), after, fields };
@@ -75,6 +78,7 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
       const stored = await subscriptions.findOne({ id });
       if (stored && isTerminal(stored.status)) {
         await projector.project(stored.userId);
+        if (stored.recheckAt !== undefined) await writer.settle(stored);
         return { id, before: stored, after: stored, fields: [] };
       }
       const learnt = await learn(
@@ -109,7 +113,7 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
 
 /** What the provider says of a subscription, without our own notes. */
 function termsOf(subscription: SubscriptionDocument): Partial<Record<string, unknown>> {
-  const { at, statusAt, lastEvent, recheckAt, rev, updatedAt, createdAt, ...terms } = subscription;
+  const { at, statusAt, lastEvent, heardAt, recheckAt, rev, updatedAt, createdAt, ...terms } = subscription;
   return terms;
 }
 

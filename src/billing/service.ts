@@ -11,7 +11,7 @@ import type { Processor } from './process.js';
 import type { Projector } from './project.js';
 import { returnPathProblem } from './schemas.js';
 import { isTerminal } from './status.js';
-import type { Customers, Payments, Subscriptions, WebhookEvents } from './store.js';
+import type { Customers, Payments } from './store.js';
 
 export interface Billing {
   /**
@@ -31,8 +31,6 @@ export interface Billing {
   cancelSubscriptions(userId: string): Promise<void>;
   /** What is stored of a user; the customer is `null` before the first purchase. */
   recordsOf(userId: string): Promise<BillingRecords>;
-  /** Removes it. What the provider knows of them stays there. */
-  forget(userId: string): Promise<void>;
 }
 
 export interface BillingRecords {
@@ -49,9 +47,7 @@ export interface Order {
 
 export interface BillingDependencies {
   customers: Customers;
-  subscriptions: Subscriptions;
   payments: Payments;
-  events: WebhookEvents;
   projector: Projector;
   processor: Processor;
   plans: Plans;
@@ -63,7 +59,7 @@ export interface BillingDependencies {
 }
 
 export function createBilling(deps: BillingDependencies): Billing {
-  const { customers, subscriptions, payments, events, projector, processor, plans, publicUrl, clock } = deps;
+  const { customers, payments, projector, processor, plans, publicUrl, clock } = deps;
   const configured = (): Gateway => {
     if (!deps.gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
     return deps.gateway;
@@ -83,6 +79,12 @@ export function createBilling(deps: BillingDependencies): Billing {
       throw billingErrors.PAYMENT_PROVIDER_ERROR({ cause: new Error('A customer of somebody else.') });
     if (linked) await processor.replay({ customerId });
     return kept.customerId;
+  };
+
+  /** The customer of a user, and others whom somebody at the provider has made for them. */
+  const customersOf = async (userId: string): Promise<Set<string>> => {
+    const known = [await customers.findOne({ id: userId }), ...(await projector.all(userId))];
+    return new Set(known.flatMap((one) => one?.customerId ?? []));
   };
 
   const refuseTwice = async (userId: string, priceId: string): Promise<void> => {
@@ -124,11 +126,13 @@ export function createBilling(deps: BillingDependencies): Billing {
     },
 
     async cancelSubscriptions(userId) {
-      const customer = await customers.findOne({ id: userId });
-      if (!customer || !deps.gateway) return;
-      await deps.gateway.cancelSubscriptions(customer.customerId).catch((cause: unknown) => {
-        throw billingErrors.PAYMENT_PROVIDER_ERROR({ message: NOT_CANCELLED, cause });
-      });
+      const { gateway } = deps;
+      if (!gateway) return;
+      for (const customerId of await customersOf(userId)) {
+        await gateway.cancelSubscriptions(customerId).catch((cause: unknown) => {
+          throw billingErrors.PAYMENT_PROVIDER_ERROR({ message: NOT_CANCELLED, cause });
+        });
+      }
     },
 
     async recordsOf(userId) {
@@ -142,15 +146,6 @@ export function createBilling(deps: BillingDependencies): Billing {
         subscriptions: bought.map(({ rev, lastEvent, ...told }) => told),
         payments: paid.items.map(({ at, ...told }) => ({ ...told, at: toTimestamp(at) })),
       };
-    },
-
-    async forget(userId) {
-      const customer = await customers.findOne({ id: userId });
-      // Events name people, too. Those that come later find nobody.
-      if (customer) await events.deleteMany({ customerId: customer.customerId });
-      await subscriptions.deleteMany({ userId });
-      await payments.deleteMany({ userId });
-      await customers.deleteOne({ id: userId });
     },
   };
 }

@@ -84,6 +84,8 @@ export interface SubscriptionDocument extends SubscriptionTerms {
   statusAt: number;
   /** The event applied last, so that its repetition after a crash is recognised. */
   lastEvent?: string;
+  /** When the news of it reached us that were applied last: by this an event that has no time is found to be old. */
+  heardAt: number;
   /** When to ask the provider again: at once while in doubt, else when the period is over. */
   recheckAt?: number;
   /** Raised by every write: whoever writes names the one it has read. */

@@ -12,6 +12,8 @@ export interface News {
   at?: number;
   /** The same of its status, where that is another one. */
   statusAt?: number;
+  /** When it reached us, where that is not now. */
+  heardAt?: number;
   /** The event it came with. */
   eventId?: string;
   /** Whether the provider is to be asked as soon as it can be. */
@@ -25,6 +27,8 @@ export interface SubscriptionWriter {
   preview(stored: SubscriptionDocument | null, key: Key, news: News): SubscriptionDocument;
   /** Has the provider asked about a subscription that stays as it is. */
   mark(stored: SubscriptionDocument): Promise<SubscriptionDocument | null>;
+  /** Takes back that the provider is to be asked soon. */
+  settle(stored: SubscriptionDocument): Promise<SubscriptionDocument | null>;
 }
 
 interface Key {
@@ -50,6 +54,12 @@ export function createSubscriptionWriter(subscriptions: Subscriptions, clock: Cl
 
     mark: ({ id, rev }) =>
       subscriptions.updateOne({ id, rev }, { set: { recheckAt: clock.now() }, inc: { rev: 1 } }),
+
+    settle(stored) {
+      const recheckAt = recheckOf(stored, clock.now());
+      const change = recheckAt === undefined ? { unset: ['recheckAt' as const] } : { set: { recheckAt } };
+      return subscriptions.updateOne({ id: stored.id, rev: stored.rev }, { ...change, inc: { rev: 1 } });
+    },
   };
 }
 
@@ -72,6 +82,7 @@ function rewritten(
     pastDueSince: isPastDue ? (stored?.pastDueSince ?? (times.statusAt || times.at || now)) : undefined,
     recheckAt: inDoubt ? now : recheckOf(terms, now),
     lastEvent: eventId,
+    heardAt: Math.max(stored?.heardAt ?? 0, times.heardAt ?? now),
     at,
     statusAt,
     rev: (stored?.rev ?? 0) + 1,

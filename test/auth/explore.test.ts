@@ -4,11 +4,14 @@ import { type AuthService, createAuth } from '../../src/auth/service.js';
 import { isAlive } from '../../src/auth/sessions.js';
 import { sessionCollection, type UserDocument, userCollection } from '../../src/auth/store.js';
 import type { SessionTokens } from '../../src/auth/tokens.js';
+import { customerCollection, paymentCollection, subscriptionCollection } from '../../src/billing/store.js';
 import { sha256 } from '../../src/kernel/secrets.js';
 import { nullIfTaken, type Store } from '../../src/storage/collection.js';
 import { fakeClock } from '../kit/clock.js';
 import { type Exploration, explore, type Scenario } from '../kit/explore.js';
 import { countedRandom } from '../kit/random.js';
+import { signWebhook } from '../kit/sign-webhook.js';
+import { boot, STORM_SECRET } from '../kit/stripe-storm.js';
 
 /** The real services in every order of their calls of the port; passwords, tokens and counters are stand-ins. */
 
@@ -70,7 +73,11 @@ function serviceOn(
     audit: { record: async () => undefined, listOf: async () => [] },
     mails: silentMails,
     afterwards: { run: () => undefined },
-    farewell: { cancelSubscriptions: async () => undefined, forget: async () => undefined },
+    farewell: {
+      cancelSubscriptions: async () => undefined,
+      forget: async () => undefined,
+      sweep: async () => undefined,
+    },
     emit: () => undefined,
     clock,
     random: countedRandom(seed),
@@ -256,6 +263,7 @@ t.test('[67] deletion, login and refresh at once: gone, and never charged afterw
     cancelSubscriptions: async (id: string) =>
       void (await cancelled(store).insert({ id }).catch(nullIfTaken)),
     forget: async () => undefined,
+    sweep: async () => undefined,
   });
   const service = (store: Store) => serviceOn(store, 'delete', { farewell: farewellOn(store) });
   const scenario: Scenario = {
@@ -279,6 +287,44 @@ t.test('[67] deletion, login and refresh at once: gone, and never charged afterw
     },
   };
   holds(t, await explore(scenario));
+});
+
+t.test('[67] deletion while the provider tells of what was bought: nothing of it is left', async (t) => {
+  const domainOn = (store: Store) => {
+    const seen = { mails: new Map(), told: [], unheard: new Set<string>() };
+    return boot(store, fakeClock(), 'http://127.0.0.1:1', seen).domain;
+  };
+  const object = { customer: 'cus_1', status: 'active', subscription: 'sub_1' };
+  const told = (type: string, id: string) => (store: Store) => {
+    const body = JSON.stringify({ type, data: { object: { ...object, id } } });
+    const signature = signWebhook(body, STORM_SECRET, NOW);
+    return domainOn(store).webhook.receive({ signature, body: Buffer.from(body), ip: '192.0.2.1' });
+  };
+  const leave = (store: Store) => {
+    const { forget } = domainOn(store);
+    const farewell = {
+      cancelSubscriptions: async () => undefined,
+      forget: async () => forget(ADA),
+      sweep: forget,
+    };
+    return serviceOn(store, 'delete', { farewell }).deleteAccount(identityOf(ADA), 'old', ORIGIN);
+  };
+  const scenario = (event: (store: Store) => Promise<unknown>): Scenario => ({
+    async setup(store) {
+      await setup(store);
+      domainOn(store);
+      await customerCollection(store).insert({ id: ADA, customerId: 'cus_1', createdAt: NOW });
+    },
+    actors: [leave, event],
+    async check(store) {
+      insist((await userCollection(store).findOne({ id: ADA })) === null, 'not gone');
+      const of = { userId: ADA };
+      const left = [subscriptionCollection(store).count(of), paymentCollection(store).count(of)];
+      insist((await Promise.all(left)).join() === '0,0', `left: ${await Promise.all(left)}`);
+    },
+  });
+  holds(t, await explore(scenario(told('customer.subscription.created', 'sub_1'))));
+  holds(t, await explore(scenario(told('invoice.payment_succeeded', 'in_1'))));
 });
 
 t.test('[46][84] one address, two changes and a registration: one has it, the others are told', async (t) => {

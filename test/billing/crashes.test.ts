@@ -55,14 +55,14 @@ const SCENES: Record<
 };
 
 /** A store with one customer, processes that work on it, and what is delivered to one or another. */
-async function shopFloor() {
+async function shopFloor(apiUrl = 'http://127.0.0.1:1') {
   const store = await openStore('sqlite::memory:');
   const clock = fakeClock();
   const seen: Seen = { mails: new Map(), told: [], unheard: new Set() };
   const person = { id: 'usr_1', email: 'ada@example.test', ...UNSUBSCRIBED, createdAt: 1 };
   await userCollection(store).insert(person);
   await customerCollection(store).insert({ id: 'usr_1', customerId: 'cus_1', createdAt: 1 });
-  const start = () => boot(store, clock, 'http://127.0.0.1:1', seen);
+  const start = () => boot(store, clock, apiUrl, seen);
   const receive = ({ domain }: ReturnType<typeof boot>, body: string) =>
     domain.webhook.receive({
       signature: signWebhook(body, STORM_SECRET, clock.now()),
@@ -129,6 +129,37 @@ t.test('[108] what was cut off is repaired although something newer has come mea
     t.match(await subscriptionCollection(store).findOne({ id: 'sub_1' }), { status: 'past_due' }, where);
     t.match(await userCollection(store).findOne({ id: 'usr_1' }), { subscriptionStatus: 'past_due' }, where);
     await store.close();
+  }
+});
+
+t.test('what was learnt from the provider is repaired, wherever it was cut off', async (t) => {
+  const api = await provider(t);
+  const truth = api.world.subscribe('cus_1', 'usr_1', false);
+  for (const [status, more] of [
+    ['canceled', []],
+    ['past_due', [subscriptionEvent('updated', 2, { ...object('past_due'), id: truth.id })]],
+  ] as [string, Json[]][]) {
+    for (let fuse = 0, isOver = false; !isOver; fuse++) {
+      const { store, clock, start, receive } = await shopFloor(api.url);
+      const first = start();
+      await receive(
+        first,
+        JSON.stringify(subscriptionEvent('created', 1, { ...object('active'), id: truth.id })),
+      );
+      truth.status = status;
+      Object.assign(first.life, { fuse, isInTime: true });
+      await first.domain.resync.run({ userId: 'usr_1' }).catch(() => undefined);
+      isOver = !first.life.isOver;
+      const second = start();
+      for (const event of more) await receive(second, JSON.stringify(event));
+      clock.advance(1000);
+      await second.domain.recheck.run({ term: 1, signal: new AbortController().signal });
+      const stored = await subscriptionCollection(store).findOne({ id: truth.id });
+      const user = await userCollection(store).findOne({ id: 'usr_1' });
+      t.equal(user?.subscriptionStatus, stored?.status, `${status}: killed after step ${fuse}`);
+      t.notOk((stored?.recheckAt ?? Number.POSITIVE_INFINITY) <= clock.now(), 'nobody need look again');
+      await store.close();
+    }
   }
 });
 

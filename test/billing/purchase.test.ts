@@ -71,12 +71,22 @@ t.test('[98] twenty first purchases at once make one customer', async (t) => {
 });
 
 t.test('[97] what is not for sale is 422, and setup needs no price', async (t) => {
-  const { url } = await provider(t);
+  const api = await provider(t);
+  const { url } = api;
   const open = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: url });
   const { accessToken: token } = await open.signUp();
   const buy = (app: typeof open, body: unknown, token: string) =>
     app.request('POST', '/api/billing/create-checkout-session', { token, body });
   t.equal((await buy(open, { priceId: 'price_gone' }, token)).body.error.code, 'PRICE_NOT_ALLOWED');
+  for (const param of ['line_items[0][price]', 'line_items', 'mode']) {
+    // One that is not sold any more, in another currency than the customer's, or for another mode.
+    const error = { type: 'invalid_request_error', param, message: 'no' };
+    api.fault = ({ path }) =>
+      path === '/v1/checkout/sessions' ? { status: 400, body: JSON.stringify({ error }) } : undefined;
+    const refused = await buy(open, { priceId: 'price_pro' }, token);
+    t.match([refused.status, refused.body.error.code], [422, 'PRICE_NOT_ALLOWED'], param);
+  }
+  api.fault = () => undefined;
   t.equal((await buy(open, { mode: 'setup' }, token)).status, 200);
   t.equal((await buy(open, { mode: 'payment' }, token)).status, 400);
   // What no request to the provider can hold is no fault of the provider.

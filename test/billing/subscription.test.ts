@@ -3,9 +3,14 @@ import fastify from 'fastify';
 import t from 'tap';
 import { isEntitled } from '../../src/billing/entitlement.js';
 import type { Json } from '../../src/billing/snapshot.js';
-import { subscriptionCollection, webhookEventCollection } from '../../src/billing/store.js';
+import {
+  customerCollection,
+  paymentCollection,
+  subscriptionCollection,
+  webhookEventCollection,
+} from '../../src/billing/store.js';
 import { saasBackend } from '../../src/index.js';
-import { basic, type SaasApp, SECRETS, storeOf, testOptions } from '../kit/app.js';
+import { basic, PASSWORD, type SaasApp, SECRETS, storeOf, testOptions } from '../kit/app.js';
 import { subscriptionObject } from '../kit/stripe-world.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { backstage, inBackground, invoiceEvent, KEY, shop, subscriptionEvent } from './kit.js';
@@ -166,6 +171,122 @@ t.test(
     t.match(await rowOf(t, app, truth.id), { status: 'active', quantity: 7 });
   },
 );
+
+t.test('what is over by an event in doubt needs no second look', async (t) => {
+  const { app, api, deliver, buyer, subscription } = await shop(t);
+  const ada = await buyer();
+  const object = { id: 'sub_1', customer: ada.customer, items: items() };
+  await deliver(subscriptionEvent('created', 0, { ...object, status: 'incomplete' }));
+  api.fault = () => 'cut';
+  const over = { ...object, status: 'incomplete_expired' };
+  t.equal(await deliver(subscriptionEvent('updated', 0, over, { status: 'incomplete' })), 'processed');
+  t.match(await subscription(ada), { status: 'incomplete_expired' });
+  await inBackground(await backstage(t, { app, api }));
+  t.equal((await rowOf(t, app, 'sub_1'))?.recheckAt, undefined, 'or the background would look for ever');
+});
+
+t.test('an answer that is no subscription settles no doubt', async (t) => {
+  const { app, api, deliver, buyer } = await shop(t);
+  const ada = await buyer();
+  const object = { id: 'sub_1', customer: ada.customer, items: items() };
+  await deliver(subscriptionEvent('updated', 0, { ...object, status: 'active' }));
+  const isMarked = async () => (await rowOf(t, app, 'sub_1'))?.recheckAt === app.clock.now();
+  for (const body of ['{"id":"sub_1"}', '{"id":"sub_1","status":5}', '{"id":"sub_2","status":"active"}']) {
+    api.fault = () => ({ status: 200, body });
+    await deliver(subscriptionEvent('updated', 0, { ...object, status: 'past_due' }, { status: 'active' }));
+    t.match([await isMarked(), (await rowOf(t, app, 'sub_1'))?.status], [true, 'past_due'], body);
+  }
+});
+
+t.test('an event without a time that is taken up late is not new any more', async (t) => {
+  const here = await shop(t);
+  const { app, api, deliver, buyer } = here;
+  const ada = await buyer();
+  const told = (status: string) => ({
+    type: 'customer.subscription.updated',
+    data: { object: { id: 'sub_1', status } },
+  });
+  t.equal(await deliver(told('paused')), 'unmatched');
+  app.clock.advance(1000);
+  const object = { id: 'sub_1', customer: ada.customer, status: 'active', items: items() };
+  await deliver(subscriptionEvent('created', 0, object));
+  t.match(await rowOf(t, app, 'sub_1'), { status: 'active', recheckAt: app.clock.now() });
+
+  const truth = api.world.subscribe(ada.customer, ada.id, false);
+  Object.assign(truth, { id: 'sub_1', status: 'past_due', trialEnd: null });
+  api.world.subscriptions.set('sub_1', truth);
+  await inBackground(await backstage(t, here));
+  t.match(await rowOf(t, app, 'sub_1'), { status: 'past_due' }, 'the provider is asked');
+});
+
+t.test('whoever leaves is charged no more, whatever they have had', async (t) => {
+  const { app, api, deliver, buyer } = await shop(t);
+  const leave = ({ accessToken: token }: { accessToken: string }) =>
+    app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } });
+  const ada = await buyer();
+  const give = (customer: string, status: string) =>
+    Object.assign(api.world.subscribe(customer, ada.id, true), { status });
+  const [expired, alive, elsewhere] = [
+    give(ada.customer, 'incomplete_expired'),
+    give(ada.customer, 'active'),
+    give('cus_elsewhere', 'active'),
+  ];
+  await deliver(subscriptionEvent('created', 0, subscriptionObject(elsewhere)));
+  t.equal((await leave(ada)).status, 200);
+  t.same(
+    [expired, alive, elsewhere].map(({ status }) => status),
+    ['incomplete_expired', 'canceled', 'canceled'],
+  );
+
+  const eve = await buyer();
+  const body = '{"error":{"type":"invalid_request_error","code":"resource_missing","param":"customer"}}';
+  api.fault = ({ query }) => (query.get('customer') === eve.customer ? { status: 400, body } : undefined);
+  t.equal((await leave(eve)).status, 200, 'the provider knows them no more');
+});
+
+t.test('an event in the middle of a deletion leaves nothing of its user', async (t) => {
+  const { app, api, deliver, buyer } = await shop(t);
+  const store = await storeOf(t, app);
+  for (const what of ['subscription', 'invoice']) {
+    const ada = await buyer();
+    const truth = api.world.subscribe(ada.customer, ada.id, true);
+    Object.assign(truth, { status: 'past_due', trialEnd: null });
+    await deliver(subscriptionEvent('updated', 0, subscriptionObject(truth)));
+    let isGone = false;
+    api.fault = async ({ method, path }) => {
+      if (method !== 'GET' || path !== `/v1/subscriptions/${truth.id}` || isGone) return undefined;
+      isGone = true;
+      const { accessToken: token } = ada;
+      const left = await app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } });
+      t.equal(left.status, 200);
+      return undefined;
+    };
+    const event =
+      what === 'invoice'
+        ? invoiceEvent('succeeded', 0, { customer: ada.customer, subscription: truth.id })
+        : subscriptionEvent('updated', 0, { ...subscriptionObject(truth), status: 'active' });
+    t.equal(await deliver(event), 'unmatched', what);
+    t.ok(isGone);
+    t.equal(await subscriptionCollection(store).count({ userId: ada.id }), 0);
+    t.equal(await paymentCollection(store).count({ userId: ada.id }), 0);
+    t.equal(await customerCollection(store).count({ id: ada.id }), 0);
+  }
+});
+
+t.test('a failure that arrives after its invoice was paid asks nobody to pay', async (t) => {
+  const { app, api, deliver, buyer, subscription } = await shop(t);
+  const ada = await buyer();
+  const object = { id: 'sub_1', customer: ada.customer, status: 'active', items: items() };
+  await deliver(subscriptionEvent('created', 0, object));
+  api.fault = () => 'cut';
+  const invoice = { id: 'in_late', customer: ada.customer, subscription: 'sub_1' };
+  t.equal(await deliver(invoiceEvent('succeeded', 9, invoice)), 'processed');
+  t.equal(await deliver(invoiceEvent('failed', 5, invoice)), 'processed');
+  t.match(await subscription(ada), { status: 'active' });
+  const { data } = (await app.request('GET', '/api/user/export', { token: ada.accessToken })).body;
+  t.match(data.billing.payments, [{ id: 'in_late', status: 'paid' }]);
+  t.notOk(data.mails.some(({ template }: Json) => template === 'payment-failed'));
+});
 
 t.test('[113] an invoice never says what its subscription does not', async (t) => {
   const { app, api, deliver, buyer, subscription } = await shop(t);

@@ -25,7 +25,7 @@ export interface StripeApi {
   readonly sessions: Map<string, Json>;
   readonly invoices: Json[];
   /** Asked about each call. */
-  fault: (call: ProviderCall) => Fault | undefined;
+  fault: (call: ProviderCall) => Fault | undefined | Promise<Fault | undefined>;
   close(): Promise<void>;
 }
 
@@ -63,7 +63,8 @@ export async function stripeApi(world: World): Promise<StripeApi> {
     [...world.subscriptions.values()].filter(
       ({ customer, status }) =>
         customer === query.get('customer') &&
-        (query.get('status') === 'all' || !['canceled', 'incomplete_expired'].includes(status)),
+        // Whoever names no status gets those that have expired as well.
+        (query.get('status') === 'all' || status !== 'canceled'),
     );
 
   const routes: Record<string, Handler> = {
@@ -102,7 +103,8 @@ export async function stripeApi(world: World): Promise<StripeApi> {
     },
     'DELETE /v1/subscriptions/:id': (_call, id) => {
       const found = world.subscriptions.get(id);
-      return found ? subscriptionObject(Object.assign(found, { status: 'canceled' })) : null;
+      if (!found || ['canceled', 'incomplete_expired'].includes(found.status)) return null;
+      return subscriptionObject(Object.assign(found, { status: 'canceled' }));
     },
     'GET /v1/invoices': (call) =>
       listOf(
@@ -121,7 +123,7 @@ export async function stripeApi(world: World): Promise<StripeApi> {
     calls.push(call);
     response.setHeader('date', new Date(world.now * 1000).toUTCString());
     response.setHeader('content-type', 'application/json');
-    answer(response, api.fault(call) ?? rightAnswer(routes, call));
+    answer(response, (await api.fault(call)) ?? rightAnswer(routes, call));
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');

@@ -1,0 +1,23 @@
+import type { Customers, Payments, Subscriptions, WebhookEvents } from './store.js';
+
+/** Removes what is stored of a user. What the provider knows of them stays there. */
+export type Forget = (userId: string) => Promise<void>;
+
+export interface ForgetDependencies {
+  customers: Customers;
+  subscriptions: Subscriptions;
+  payments: Payments;
+  events: WebhookEvents;
+}
+
+export function createForget(deps: ForgetDependencies): Forget {
+  const { customers, subscriptions, payments, events } = deps;
+  return async (userId) => {
+    const customer = await customers.findOne({ id: userId });
+    // Events name people, too. Those that come later find nobody.
+    if (customer) await events.deleteMany({ customerId: customer.customerId });
+    await subscriptions.deleteMany({ userId });
+    await payments.deleteMany({ userId });
+    await customers.deleteOne({ id: userId });
+  };
+}
