@@ -1,5 +1,6 @@
-import { existsSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { parseEnv } from 'node:util';
 import type { Finding } from '../src/doctor.js';
 import { ConfigurationError } from '../src/kernel/configuration-error.js';
 import type { Server } from '../src/server-assembly.js';
@@ -104,12 +105,16 @@ async function wholeHelp(program: Program): Promise<string> {
 }
 
 function loadEnvironment(name: string): void {
-  if (!existsSync('.env')) return;
+  let text: string;
   try {
-    process.loadEnvFile();
+    // Node's loadEnvFile takes what it may not read for a file that is not there.
+    text = readFileSync('.env', 'utf8');
   } catch (error) {
-    fail(1, `${name} cannot start: .env cannot be read (${(error as NodeJS.ErrnoException).code}).`);
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return;
+    fail(1, `${name} cannot start: .env cannot be read (${code}). Let this user read it, or move it away.`);
   }
+  for (const [variable, value] of Object.entries(parseEnv(text))) process.env[variable] ??= value;
 }
 
 function version(): string {
