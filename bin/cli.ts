@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { parseEnv } from 'node:util';
 import type { Finding } from '../src/doctor.js';
 import { ConfigurationError } from '../src/kernel/configuration-error.js';
 import type { Server } from '../src/server-assembly.js';
@@ -105,16 +104,15 @@ async function wholeHelp(program: Program): Promise<string> {
 }
 
 function loadEnvironment(name: string): void {
-  let text: string;
   try {
-    // Node's loadEnvFile takes what it may not read for a file that is not there.
-    text = readFileSync('.env', 'utf8');
+    // First by ourselves: what may not be read, Node's loadEnvFile takes for a file that is not there.
+    readFileSync('.env');
+    process.loadEnvFile();
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return;
     fail(1, `${name} cannot start: .env cannot be read (${code}). Let this user read it, or move it away.`);
   }
-  for (const [variable, value] of Object.entries(parseEnv(text))) process.env[variable] ??= value;
 }
 
 function version(): string {
