@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Finding } from '../src/doctor.js';
 import { ConfigurationError } from '../src/kernel/configuration-error.js';
@@ -104,11 +104,14 @@ async function wholeHelp(program: Program): Promise<string> {
 }
 
 function loadEnvironment(name: string): void {
-  if (!existsSync('.env')) return;
   try {
+    // First by ourselves: what may not be read, Node's loadEnvFile takes for a file that is not there.
+    readFileSync('.env');
     process.loadEnvFile();
   } catch (error) {
-    fail(1, `${name} cannot start: .env cannot be read (${(error as NodeJS.ErrnoException).code}).`);
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return;
+    fail(1, `${name} cannot start: .env cannot be read (${code}). Let this user read it, or move it away.`);
   }
 }
 

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import type { TObject } from 'typebox';
 import { ConfigurationError } from './kernel/configuration-error.js';
+import { keepingProblem } from './kernel/development-secrets.js';
 import { describeOptions } from './kernel/option-rows.js';
 import type { Resolved } from './kernel/options.js';
 import type { Health } from './ops/health.js';
@@ -80,8 +81,15 @@ function explain(level: Finding['level'], sentence: string, schemas: readonly TO
 
 function madeUp({ generated: { names, file } }: Resolved<unknown>): Finding[] {
   if (names.length === 0) return [];
-  const message = `made up for development and kept in ${file}; production needs them set`;
-  return [{ level: 'ok', about: names.join(', '), message }];
+  const about = names.join(', ');
+  const problem = keepingProblem(file);
+  if (problem !== null) {
+    const message = `made up for development cannot be kept: ${problem}`;
+    return [{ level: 'problem', about, message, remedy: 'Set them, or let this user write there.' }];
+  }
+  return [
+    { level: 'ok', about, message: `made up for development and kept in ${file}; production needs them set` },
+  ];
 }
 
 async function examineStore(uri: string, about: string): Promise<Finding> {

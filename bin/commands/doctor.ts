@@ -19,7 +19,14 @@ async function examine({ program, json }: Call): Promise<void> {
   const [problems, warnings] = [count('problem'), count('warning')];
   if (problems > 0) process.exitCode = 1;
   if (json) say(JSON.stringify({ healthy: problems === 0, findings }));
-  else say([...findings.map(paragraph), '', `${problems} problems, ${warnings} warnings.`].join('\n'));
+  else {
+    const summary = `${counted(problems, 'problem')}, ${counted(warnings, 'warning')}.`;
+    say([...findings.map(paragraph), '', summary].join('\n'));
+  }
+}
+
+function counted(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? '' : 's'}`;
 }
 
 function paragraph({ level, about, message, remedy }: Finding): string {

@@ -1,4 +1,14 @@
-import { existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Random } from './secrets.js';
 
@@ -33,6 +43,17 @@ export function keepDevelopmentSecrets(
     rmSync(draft, { force: true });
   }
   return keepDevelopmentSecrets(file, makers, random);
+}
+
+/** Why {@link keepDevelopmentSecrets} would fail with a file, told without writing anything; `null`: it would not. */
+export function keepingProblem(file: string): string | null {
+  try {
+    const folder = dirname(file);
+    if (!readKept(file)) accessSync(existsSync(folder) ? folder : dirname(folder), constants.W_OK);
+    return null;
+  } catch (error) {
+    return (error as Error).message;
+  }
 }
 
 /** Makes a folder for what belongs to one machine and not to a repository. */

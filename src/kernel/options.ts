@@ -136,8 +136,9 @@ function keepSecrets({ program, random }: Source, file: string, makers: Record<s
   try {
     return keepDevelopmentSecrets(file, makers, random);
   } catch (error) {
+    const reason = (error as Error).message.replace(/\.?$/, '.');
     throw new ConfigurationError(program, [
-      `Development secrets cannot be kept: ${(error as Error).message} Set ${Object.keys(makers).join(', ')} instead.`,
+      `Development secrets cannot be kept: ${reason} Set ${Object.keys(makers).join(', ')} instead.`,
     ]);
   }
 }

@@ -97,7 +97,7 @@ export interface Declaration<T> {
 export interface Store {
   /** Declares a collection. The same name may be declared again only in the same way. */
   collection<T extends { id: string }>(name: string, declaration?: Declaration<T>): Collection<T>;
-  /** Resolves when every declared collection can be used; throws {@link StoreUnavailable}. */
+  /** Resolves when every declared collection can be read and, as far as is known, written; throws {@link StoreUnavailable}. */
   ready(): Promise<void>;
   /** Finishes what was begun and releases the database; later calls throw {@link StoreUnavailable}. */
   close(): Promise<void>;

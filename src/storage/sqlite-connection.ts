@@ -52,6 +52,8 @@ let commits = 0;
 
 /** The queue of writes and the transactions of one open database. */
 export class Connection {
+  /** How often the file has refused to be written: it is full, read-only, locked, damaged. */
+  refusals = 0;
   readonly #db: Database;
   readonly #patience: number;
   readonly #statements = new Map<string, Statement<unknown>>();
@@ -162,6 +164,7 @@ export class Connection {
     try {
       await whileBusy(() => this.#commitBatch(), this.#patience);
     } catch (error) {
+      this.#count(error);
       for (const { reject } of this.#queue.splice(0)) reject(error);
     }
     this.#flushing = false;
@@ -180,8 +183,14 @@ export class Connection {
       for (const tell of settle) tell();
     } catch (error) {
       this.#rollback();
-      for (const { reject } of batch) reject(failure(error));
+      const reason = failure(error);
+      this.#count(reason);
+      for (const { reject } of batch) reject(reason);
     }
+  }
+
+  #count(reason: unknown): void {
+    if (reason instanceof StoreUnavailable) this.refusals++;
   }
 
   /** A step that fails alone (SQLite has undone its statement) does not concern the rest of the batch. */

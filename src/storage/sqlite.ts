@@ -46,6 +46,7 @@ export async function openDatabase(path: string): Promise<Database> {
 export function storeOn(db: Database, patience = PATIENCE): Store {
   const connection = new Connection(db, patience);
   const tables: (() => Promise<void> | undefined)[] = [];
+  const writable = writableAgain(connection);
   return guarded({
     collection(shape) {
       const exists = tableOf(connection, shape);
@@ -54,6 +55,7 @@ export function storeOn(db: Database, patience = PATIENCE): Store {
     },
     async ready() {
       await Promise.all(tables.map((exists) => exists()));
+      await writable();
       await connection.read(() => connection.sql('PRAGMA user_version').get());
     },
     close: () => connection.close(),
@@ -75,6 +77,36 @@ function tableOf(connection: Connection, shape: Shape): () => Promise<void> | un
         creating = undefined;
       });
     return creating;
+  };
+}
+
+/** Bytes for which there must be room before a file that has refused a write counts as writable. */
+const ROOM = 65_536;
+
+/**
+ * Once a write was refused: tries whether the file takes one again, with room to spare, because what is only written over
+ * may still fit where nothing new does. A file that refuses nothing is not written to.
+ */
+function writableAgain(connection: Connection): () => Promise<void> {
+  const run = (text: string): void => void connection.sql(text).run();
+  let forgiven = 0;
+  let trying: Promise<void> | undefined;
+  const tryToWrite = async (): Promise<void> => {
+    const { refusals } = connection;
+    // No collection can have this name. In two commits: what is freed in the one that took it never reaches the disk.
+    await connection.write(() => {
+      run('CREATE TABLE IF NOT EXISTS "room to write" (filler)');
+      run(`INSERT INTO "room to write" VALUES (zeroblob(${ROOM}))`);
+    });
+    await connection.write(() => run('DROP TABLE IF EXISTS "room to write"'));
+    forgiven = refusals;
+  };
+  return async () => {
+    if (connection.refusals === forgiven) return;
+    trying ??= tryToWrite().finally(() => {
+      trying = undefined;
+    });
+    await trying;
   };
 }
 

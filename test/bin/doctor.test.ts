@@ -1,4 +1,4 @@
-import { readdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -183,11 +183,16 @@ t.test('a port in use is a problem, unless the program itself has it', async (t)
 
 t.test('people read it as lines', async (t) => {
   const env = { PORT: '0', CORS_ORIGIN: '*' };
-  const program = startProgram(t, SAAS, { args: ['doctor'], cwd: temporaryFolder(t), env });
-  t.equal(await program.ended(), 0);
+  const cwd = temporaryFolder(t);
+  mkdirSync(join(cwd, 'data'));
+  writeFileSync(join(cwd, 'data/saas-backend.secrets.json'), '["geheim"]');
+  const program = startProgram(t, SAAS, { args: ['doctor'], cwd, env });
+  t.equal(await program.ended(), 1);
   const text = program.lines.join('\n');
   t.match(text, /^ok +configuration is complete for development$/m);
   t.match(text, /^warning +CORS_ORIGIN lets .*\n +→ List the origins/m);
-  t.match(text, /^0 problems, 1 warnings\.$/m);
+  t.match(text, /^problem +JWT_ACCESS_SECRET, .* cannot be kept: .*\.json does not hold .*\n +→ Set them/m);
+  t.notMatch(text, 'geheim');
+  t.match(text, /^1 problem, 1 warning\.$/m);
   t.notMatch(text, '\x1b');
 });

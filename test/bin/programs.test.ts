@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -139,6 +139,11 @@ t.test('.env is for the programs: no plugin and no server of a host reads it', a
     t.equal(code, 1);
     t.match(text, /PUBLIC_URL.* must be an absolute http or https address/);
   }
+  const unreadable = temporaryFolder(t);
+  mkdirSync(join(unreadable, '.env'));
+  const { code, text } = await runToEnd(t, IDP, ['doctor'], { cwd: unreadable, env });
+  t.equal(code, 1);
+  t.equal(text, 'idp cannot start: .env cannot be read (EISDIR). Let this user read it, or move it away.');
   const embedded = startProgram(t, join(ROOT, 'examples/embed.mjs'), { cwd, env });
   await t.resolves(embedded.printed(/^http:\S+/));
   for (const server of ['saas', 'idp']) {

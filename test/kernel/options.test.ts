@@ -142,7 +142,7 @@ t.test('messages say what would be right', async (t) => {
   t.match(problemsOf(t, { ...DEVELOPMENT, DATABASE_URI: 'x' }).join(), 'DATABASE_URI names no store');
 });
 
-t.test('a damaged file of development secrets is named', async (t) => {
+t.test('a file of development secrets that is damaged, or cannot be, is named', async (t) => {
   for (const text of ['{bad', 'null', '[]', '{"JWT_ACCESS_SECRET":1}']) {
     const file = join(temporaryFolder(t), 'x.secrets.json');
     writeFileSync(file, text);
@@ -151,6 +151,13 @@ t.test('a damaged file of development secrets is named', async (t) => {
       /x\.secrets\.json does not hold/,
     );
   }
+  const cwd = process.cwd();
+  t.teardown(() => process.chdir(cwd));
+  process.chdir(temporaryFolder(t));
+  writeFileSync('data', 'no folder');
+  t.match(problemsOf(t, {}), [
+    /^Development secrets cannot be kept: E[A-Z]+: [^.]+\. Set JWT_ACCESS_SECRET, .*ADMIN_PASSWORD instead\.$/,
+  ]);
 });
 
 t.test('an unknown option is a typing error, not a silent default', async (t) => {

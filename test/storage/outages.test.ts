@@ -52,12 +52,19 @@ for (const [name, [begin, end]] of Object.entries(OUTAGES)) {
     run(begin);
     const [answer, written] = await untilRefused(register);
     refused(t, answer, 'register');
-    t.equal((await app.request('GET', '/api/auth/me', { token })).body.data.user.email, email);
-    t.equal((await app.request('GET', '/ready')).status, 200, 'reading goes on');
+    t.equal(
+      (await app.request('GET', '/api/auth/me', { token })).body.data.user.email,
+      email,
+      'reading goes on',
+    );
+    t.equal((await app.request('GET', '/health')).status, 200);
+    const looks = await Promise.all([1, 2].map(() => app.request('GET', '/ready')));
+    for (const look of looks) refused(t, look, 'ready');
     if (name === 'read-only') {
       refused(t, await app.request('POST', '/api/auth/refresh', { body: { refreshToken } }), 'refresh');
     }
     run(end);
+    t.equal((await app.request('GET', '/ready')).status, 200, 'before anybody has written again');
     t.equal((await register(written)).status, 201, 'nothing of what was refused is there');
     if (written > 0) t.equal((await register(written - 1)).status, 409, 'and all that was not');
     t.equal((await app.request('POST', '/api/auth/refresh', { body: { refreshToken } })).status, 200);
@@ -74,8 +81,10 @@ for (const [name, [begin, end]] of Object.entries(OUTAGES)) {
     const [answer, written] = await untilRefused(mint);
     refused(t, answer, 'mint');
     t.equal((await idp.userinfo(token)).status, 200, 'reading goes on');
+    refused(t, await idp.request('GET', '/ready'), 'ready');
     if (name === 'read-only') refused(t, await idp.redeem(client, code), 'token');
     run(end);
+    t.equal((await idp.request('GET', '/ready')).status, 200, 'before anybody has written again');
     t.equal((await mint(written)).status, 201, 'nothing of what was refused is there');
     if (written > 0) t.equal((await mint(written - 1)).status, 409, 'and all that was not');
     t.equal((await idp.redeem(client, code)).status, 200, 'the code was not spent');

@@ -181,7 +181,21 @@ t.test('a lock held elsewhere delays writes without holding up the loop', async 
   holder.exec('BEGIN IMMEDIATE');
   const error = await t.rejects(things(impatient).insert(thing('3')), StoreUnavailable);
   t.match(error, { cause: /locked/, retryAfter: 5 });
+  await t.rejects(impatient.ready(), StoreUnavailable, 'it was refused, and would be again');
   holder.exec('COMMIT');
+  const changes = () =>
+    holder
+      .prepare(
+        'SELECT data_version, schema_version, (SELECT count(*) FROM sqlite_schema) AS tables FROM pragma_data_version, pragma_schema_version',
+      )
+      .get() as Record<string, number>;
+  const before = changes();
+  await impatient.ready();
+  const recovered = changes();
+  t.equal(recovered['tables'], before['tables'], 'nothing is left of what was tried');
+  t.not(recovered['data_version'], before['data_version']);
+  await impatient.ready();
+  t.same(changes(), recovered, 'a file that has taken everything since is not written to');
   await things(impatient).insert(thing('3'));
   t.equal(await things(impatient).count(), 3);
   await impatient.close();
