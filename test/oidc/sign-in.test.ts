@@ -271,6 +271,7 @@ t.test('principals that a client does not let in are told so at the application'
   const end = await browser.submit(page, { handle: human.handle, password: human.password });
   t.equal(end.status, 303);
   t.match(end.location, /^https:\/\/app\.example\.test\/cb\?error=access_denied&.*state=s&iss=/);
+  t.notOk('__Host-idp-session' in browser.cookies(), 'and nobody is signed in');
 });
 
 t.test('[1]–[8] the form takes three strings and nothing else', async (t) => {
