@@ -45,11 +45,18 @@ export async function start(bench: Bench): Promise<Result[]> {
     const [began, bareBegan] = [starts, bare].map((runs) => median(runs.map(({ startedIn }) => startedIn)));
     const [held, bareHeld] = [starts, bare].map((runs) => median(runs.map(({ memory }) => memory)));
     results.push(
-      below(`${name} listens after`, 'ms', began as number, 350, bareBegan as number),
+      slower(`${name} listens after`, began as number, bareBegan as number),
       below(`${name} holds idle`, 'MiB', held as number, 90, bareHeld as number),
     );
   }
   return results;
+}
+
+/** 350 ms where bare Fastify takes 159, as it does on the machine that the goals were set on. */
+function slower(what: string, value: number, hello: number): Result {
+  const ratio = value / hello;
+  const goal = { text: '< 2.2 (350 of 159 ms)', met: ratio < 2.2 };
+  return { what, value, unit: 'ms', floor: { name: 'hello', value: hello }, ratio, goal };
 }
 
 interface Idle {

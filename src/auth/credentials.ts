@@ -37,7 +37,7 @@ export function createCredentials({
   return {
     async prove({ id, email, password }, { ip, isGone }, refusal) {
       // Before anything is read or counted: a flood costs the less the less is done for whom it turns away.
-      passwords.ensureRoom();
+      await passwords.ensureRoom();
       await throttle.count(authLimits.login, ip);
       const account = email.toLowerCase();
       const proven = await throttle.attempt({ account, ip }, async () => {

@@ -26,7 +26,7 @@ export interface Passwords {
   /** Says what is wrong with a new password (a sentence), or `null`. */
   problem(password: string): string | null;
   /** Asked before there is any work for a request that would have to wait. @throws OVERLOADED when too many wait */
-  ensureRoom(): void;
+  ensureRoom(): Promise<void>;
   /** The argon2id hash in PHC form. @throws OVERLOADED when too many wait */
   hash(password: string, isGone?: IsGone): Promise<string>;
   /** Whether a hash that somebody brings along can be verified: argon2, or of another system. */

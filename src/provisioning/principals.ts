@@ -137,7 +137,7 @@ export function createPrincipals(
     async authenticate(handle, password, { ip, isGone }, accepts) {
       const account = canonicalForm(handle);
       const isUnguessable = password.startsWith(GENERATED);
-      if (!isUnguessable) passwords.ensureRoom();
+      if (!isUnguessable) await passwords.ensureRoom();
       return attempt({ account, ip, isUnguessable }, async () => {
         const candidate = handleProblem(handle) ? null : await principals.findOne({ handle: account });
         const ok = isUnguessable

@@ -55,7 +55,7 @@ function serviceOn(
     tokens: TOKENS,
     passwords: {
       problem: () => null,
-      ensureRoom: () => undefined,
+      ensureRoom: async () => undefined,
       accepts: () => true,
       hash: async (password) => `hash of ${password}`,
       verify: async (stored, password) => ({ ok: stored === `hash of ${password}`, outdated: false }),

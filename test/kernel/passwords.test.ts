@@ -1,6 +1,7 @@
 import argon2 from 'argon2';
 import t from 'tap';
 import { userCollection } from '../../src/auth/store.js';
+import { Gate } from '../../src/kernel/gate.js';
 import { createPasswords, type Passwords } from '../../src/kernel/passwords.js';
 import { CHEAP, PASSWORD, saasApp, storeOf } from '../kit/app.js';
 import { countedRandom } from '../kit/random.js';
@@ -82,6 +83,25 @@ t.test('hashes wait in a queue of bounded length', async (t) => {
     t.match(reason, { code: 'OVERLOADED', statusCode: 503, headers: { 'retry-after': /^\d+$/ } });
   }
   t.match(await passwords.hash(PASSWORD), /^\$argon2id/, 'and the gate opens again');
+});
+
+t.test('whoever is turned away hears of it late, unless too many do', async (t) => {
+  const pauses: (() => void)[] = [];
+  const gate = new Gate(1, 1, () => new Promise<void>((resolve) => pauses.push(resolve)));
+  const work = () => new Promise<never>(() => undefined);
+  void gate.run(work);
+  await gate.ensureRoom();
+  void gate.run(work);
+  const heard: string[] = [];
+  const refused = Array.from({ length: 1025 }, (_, index) =>
+    (index % 2 ? gate.run(work) : gate.ensureRoom()).catch(({ code }) => heard.push(`${index} ${code}`)),
+  );
+  await refused.at(-1);
+  t.strictSame(heard, ['1024 OVERLOADED']);
+  t.equal(pauses.length, 1024);
+  for (const end of pauses) end();
+  await Promise.all(refused);
+  t.equal(heard.length, 1025);
 });
 
 t.test('whoever hung up while waiting costs nothing', async (t) => {
