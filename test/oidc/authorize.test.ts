@@ -111,10 +111,16 @@ t.test(
     ]) {
       isRefused(t, await idp.authorize(client, agent, { client_id: id }), `client_id=${id}`);
     }
-    for (const twice of ['client_id', 'redirect_uri', 'state', 'scope', 'unknown', '__proto__']) {
+    for (const twice of ['client_id', 'redirect_uri', 'state', 'scope', 'prompt', 'request']) {
       const answer = await idp.request('GET', `${authorizePath(client)}&${twice}=1&${twice}=2`);
       isRefused(t, answer, `${twice} twice`);
       t.equal(answer.body.error, 'invalid_request');
+    }
+    isRefused(t, await idp.request('GET', `${authorizePath(client, { state: '' })}&state=1`), 'one empty');
+    // RFC 8707 §2 lets a client name several resources, and what means nothing here is ignored however often it comes.
+    for (const twice of ['resource', 'unknown', '__proto__']) {
+      const answer = await idp.request('GET', `${authorizePath(client)}&${twice}=1&${twice}=2`);
+      t.match(answer, { status: 200, text: '<form' }, `${twice} twice`);
     }
   },
 );

@@ -147,6 +147,8 @@ t.test('[138] a wrong hint or a wrong address is an error page, and never a redi
 
   const foreign = await idpApp(t, { ed25519Seed: 'ab34'.repeat(16) });
   t.equal((await foreign.request('GET', `/logout?id_token_hint=${hint}`)).status, 400, 'another provider');
+  const renamed = await idpApp(t, { publicUrl: 'https://staging.example.test' });
+  t.equal((await renamed.request('GET', `/logout?id_token_hint=${hint}`)).status, 400, 'with the same key');
 });
 
 t.test('[170] hints outlive their key for as long as it is published', async (t) => {

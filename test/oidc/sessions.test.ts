@@ -255,7 +255,7 @@ t.test('[161] who is locked out has no session any more, and agents never have o
 });
 
 t.test('a consent page is for the one who was asked, at this browser, in this session', async (t) => {
-  const { idp, other, human, browser } = await signedIn(t);
+  const { idp, client, other, human, browser } = await signedIn(t);
   const asked = await ask(idp, browser, other);
   const { interaction } = asked.form().fields;
   const form = { interaction: interaction as string, decision: 'allow' };
@@ -269,6 +269,11 @@ t.test('a consent page is for the one who was asked, at this browser, in this se
   t.match(await consent({ cookie: both, 'sec-fetch-site': 'cross-site' }), { status: 403 });
   const start = { status: 200, text: /type="password"/ };
   t.match(await consent({ cookie: cookie(['__Host-idp']) }), start, 'signed out meanwhile');
+  const stranger = await idp.makeHuman();
+  await signIn(browser, await ask(idp, browser, client, { prompt: 'login' }), stranger);
+  Object.assign(cookies, browser.cookies());
+  const unasked = await consent({ cookie: cookie(['__Host-idp', '__Host-idp-session']) });
+  t.match(unasked, { status: 200, text: /value="deny"/ }, 'somebody else, who has not been asked');
   const form2 = await ask(idp, browser, other, { prompt: 'login' });
   const nobody = await idp.makeHuman();
   await signIn(browser, form2, nobody);

@@ -132,15 +132,18 @@ t.test('the page says who asks and what it learns, all of it escaped', async (t)
 t.test('whoever names no scope that is known learns the identifier, and the page says so', async (t) => {
   const idp = await idpApp(t);
   const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
-  const asked = { scope: 'unknown' };
-  const { body } = await idp.redeem(client, await idp.codeFor(client, agent, asked));
-  t.match(body, { scope: '', id_token: undefined });
-  t.same((await idp.userinfo(body.access_token)).body, {
-    sub: agent.sub,
-    kind: 'agent',
-    sub_profile: 'ai_agent',
-  });
-  const { text } = await idp.authorize(client, undefined, asked);
+  for (const scope of [undefined, '', ' ', 'unknown', 'api:read  OpenID', 'openid\temail']) {
+    const { body } = await idp.redeem(client, await idp.codeFor(client, agent, { scope }));
+    t.match(body, { scope: 'openid', id_token: String }, `${scope}`);
+    t.same((await idp.userinfo(body.access_token)).body, {
+      sub: agent.sub,
+      kind: 'agent',
+      sub_profile: 'ai_agent',
+    });
+  }
+  const plain = await idp.redeem(client, await idp.codeFor(client, agent, { scope: 'unknown email' }));
+  t.match(plain.body, { scope: 'email', id_token: undefined }, 'nothing is added to what is known');
+  const { text } = await idp.authorize(client, undefined, { scope: 'unknown' });
   t.match(text, 'an identifier of yours');
   t.notMatch(text, /your (name|e-mail)/);
 });
@@ -268,6 +271,7 @@ t.test('principals that a client does not let in are told so at the application'
   const end = await browser.submit(page, { handle: human.handle, password: human.password });
   t.equal(end.status, 303);
   t.match(end.location, /^https:\/\/app\.example\.test\/cb\?error=access_denied&.*state=s&iss=/);
+  t.notOk('__Host-idp-session' in browser.cookies(), 'and nobody is signed in');
 });
 
 t.test('[1]–[8] the form takes three strings and nothing else', async (t) => {

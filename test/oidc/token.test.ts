@@ -358,6 +358,13 @@ t.test('[1]–[8][160] /token takes a form or an object of strings, each paramet
   t.equal((await idp.request('GET', `/token?${form}`)).status, 404);
   t.equal((await idp.request('POST', `/token?${form}`)).status, 401, 'nothing is read from the query');
   t.equal((await idp.request('POST', '/token', { body: object })).status, 200, 'the code is still good');
+
+  // RFC 8707 §2 lets a client name several resources, which mean nothing here.
+  const [first, second] = [await idp.codeFor(client, agent), await idp.codeFor(client, agent)];
+  const several = `${redemption(client, first)}&resource=https://a.test/&resource=https://b.test/`;
+  t.equal((await idp.request('POST', '/token', { form: several })).status, 200);
+  const listed = { ...object, code: second, resource: ['https://a.test/', 'https://b.test/'] };
+  t.equal((await idp.request('POST', '/token', { body: listed })).status, 200);
 });
 
 t.test(

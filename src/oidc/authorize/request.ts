@@ -60,10 +60,10 @@ export async function judgeRequest(
   return { request: { ...request, hintedSub: hint.sub } };
 }
 
-/** Unknown scopes are ignored, and who names none means to sign in. */
+/** Unknown scopes are ignored, and who names none besides means to sign in: no scope is empty (RFC 6749 §3.3). */
 function grantedScope(scope = ''): string {
   const asked = new Set(scope.split(' '));
-  return SCOPES.filter((known) => asked.has(known)).join(' ') || (scope.trim() === '' ? 'openid' : '');
+  return SCOPES.filter((known) => asked.has(known)).join(' ') || 'openid';
 }
 
 /** What means something here. Everything else is ignored (RFC 6749 §3.1) and never stored. */
@@ -86,12 +86,13 @@ export const isParameter = (name: string): boolean => KNOWN.includes(name);
 
 /** What came with a value; the rest counts as omitted. @throws invalid_request when a parameter comes twice (RFC 6749 §3.1) */
 export function readParameters(search: URLSearchParams): Parameters {
+  // What is ignored is so however often it comes: `resource` may (RFC 8707 §2).
+  const known = [...search].filter(([name]) => isParameter(name));
   const seen = new Set<string>();
-  const repeated = [...search.keys()].find((name) => seen.size === seen.add(name).size);
+  const repeated = known.find(([name]) => seen.size === seen.add(name).size);
   if (repeated !== undefined) {
-    const details = [{ path: repeated.slice(0, 100), message: 'must not come more than once' }];
+    const details = [{ path: repeated[0], message: 'must not come more than once' }];
     throw oidcErrors.invalid_request({ details });
   }
-  const given = [...search].filter(([name, value]) => isParameter(name) && value !== '');
-  return Object.freeze(Object.fromEntries(given));
+  return Object.freeze(Object.fromEntries(known.filter(([, value]) => value !== '')));
 }

@@ -1,12 +1,12 @@
 import type { FastifyRequest } from 'fastify';
+import type { Static } from 'typebox';
 import { parseBearer } from '../../kernel/authorization.js';
 import { access, originOf, type Scope } from '../../kernel/http.js';
-import { Type } from '../../kernel/type.js';
 import type { Attempt } from '../../ops/throttle.js';
 import { authenticateClient, invalidClient } from '../client-auth.js';
 import { oidcErrors } from '../errors.js';
 import type { Client, Directory } from '../model.js';
-import { IntrospectionAnswer, TokenAnswer } from '../schemas.js';
+import { AnyForm, IntrospectionAnswer, TokenAnswer } from '../schemas.js';
 import type { TokenResponse } from './answer.js';
 import type { TokenService } from './service.js';
 
@@ -18,10 +18,7 @@ export interface TokensPluginOptions {
 
 const TOKEN_LIMIT = 64 * 1024;
 
-/** Forms hold strings, each field once. */
-const Fields = Type.Record(Type.String(), Type.String());
-
-type ClientRequest = FastifyRequest<{ Body: Record<string, string> }>;
+type ClientRequest = FastifyRequest<{ Body: Static<typeof AnyForm> }>;
 
 /** What applications do with codes and tokens, from servers and from pages. */
 export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): Promise<void> {
@@ -30,7 +27,7 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
 
   scope.post(
     '/token',
-    { config, bodyLimit: TOKEN_LIMIT, schema: { body: Fields, response: { 200: TokenAnswer } } },
+    { config, bodyLimit: TOKEN_LIMIT, schema: { body: AnyForm, response: { 200: TokenAnswer } } },
     async (request, reply) => {
       const { client, fields } = await readRequest(request, options);
       const grantType = fields['grant_type'];
@@ -42,7 +39,7 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
     },
   );
 
-  scope.post('/revoke', { config, schema: { body: Fields } }, async (request, reply) => {
+  scope.post('/revoke', { config, schema: { body: AnyForm } }, async (request, reply) => {
     const { client, fields } = await readRequest(request, options);
     await tokens.revoke(client, tokenOf(fields), originOf(request).ip);
     return reply.send();
@@ -70,7 +67,7 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
 export async function introspectionPlugin(scope: Scope, options: TokensPluginOptions): Promise<void> {
   scope.post(
     '/introspect',
-    { config: access('client'), schema: { body: Fields, response: { 200: IntrospectionAnswer } } },
+    { config: access('client'), schema: { body: AnyForm, response: { 200: IntrospectionAnswer } } },
     async (request) => {
       const { client, fields } = await readRequest(request, options);
       // Whoever knows its name is a public client, so there is nobody to tell.
@@ -108,9 +105,19 @@ async function readRequest(
   options: TokensPluginOptions,
 ): Promise<{ client: Client; fields: Record<string, string> }> {
   const { authorization } = request.headers;
-  const fields = Object.fromEntries(Object.entries(request.body).filter(([, value]) => value !== ''));
+  const fields = readOnce(request.body);
   const { ip } = originOf(request);
   return { client: await authenticateClient({ authorization, body: fields, ip }, options), fields };
+}
+
+/** @throws invalid_request when a parameter comes twice, and is none of which there may be several (RFC 8707 §2) */
+function readOnce({ resource: _, ...body }: Static<typeof AnyForm>): Record<string, string> {
+  const pairs = Object.entries(body).map(([name, value]) => {
+    if (typeof value === 'string') return [name, value] as const;
+    const details = [{ path: name.slice(0, 100), message: 'must be one string' }];
+    throw oidcErrors.invalid_request({ details });
+  });
+  return Object.fromEntries(pairs.filter(([, value]) => value !== ''));
 }
 
 /** The token that a request is about; `token_type_hint` tells nothing that the token does not. @throws invalid_request */
