@@ -270,7 +270,7 @@ async function post(url: string, body: string, time: number): Promise<number> {
 
 await onMongod((server) => {
   t.test('a storm on MongoDB', async (t) => {
-    const { problems } = await storm(7, { subscriptions: 15, events: 120 }, server.fresh(t));
+    const { problems } = await storm(7, { subscriptions: 10, events: 70 }, server.fresh(t));
     t.same(problems, []);
   });
 });

@@ -13,12 +13,12 @@ const { SCREENSHOTS } = process.env;
 
 const VISIBLE = { runOnly: ['color-contrast', 'link-in-text-block', 'scrollable-region-focusable'] };
 
-/** Every rule once; then, at each width and in each scheme, the rules that a look can break. */
+/** Every rule once; then, at the other width and in the other scheme, the rules that a look can break. */
 const LOOKS = [
   { width: 1280, colorScheme: 'light', rules: {} },
   { width: 320, colorScheme: 'dark', rules: VISIBLE },
-  { width: 320, colorScheme: 'light', rules: VISIBLE },
-  { width: 1280, colorScheme: 'dark', rules: VISIBLE },
+  { width: 320, colorScheme: 'light', rules: null },
+  { width: 1280, colorScheme: 'dark', rules: null },
 ] as const;
 
 /** What the fields of a page tell those who fill them in for people. */
@@ -47,7 +47,7 @@ await onChromium((browser) => {
           await page.setViewportSize({ width, height: 800 });
           await page.emulateMedia({ colorScheme });
           const look = `${width} px, ${colorScheme}`;
-          t.same(await violations(page, rules), [], look);
+          if (rules) t.same(await violations(page, rules), [], look);
           const overflow = 'document.documentElement.scrollWidth - document.documentElement.clientWidth';
           t.equal(await page.evaluate(overflow), 0, `nothing sticks out at ${look}`);
           if (SCREENSHOTS) await picture(page, SCREENSHOTS, `${name}-${width}-${colorScheme}`);
