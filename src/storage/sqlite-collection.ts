@@ -165,7 +165,7 @@ function copiedFields({ declared }: Shape): string[] {
 
 /** Creates the table, or adds to it what has been declared since. Runs under the write lock. */
 export function createTable(connection: Connection, shape: Shape): void {
-  const { name, unique, indexes } = shape;
+  const { name } = shape;
   const table = quoted(name);
   const run = (text: string): void => void connection.sql(text).run();
   const columns = connection.sql<{ name: string }>('SELECT name FROM pragma_table_info(?)').all(name);
@@ -176,17 +176,35 @@ export function createTable(connection: Connection, shape: Shape): void {
   for (const field of added) run(`ALTER TABLE ${table} ADD COLUMN ${quoted(field)}`);
   // Where the table is new, nobody can have begun to use it with fewer fields.
   if (added.length > 0 && columns.length > 0) copyInto(run, shape);
-  // Neither fields nor collections have a dot or a space in their names, so these are unambiguous.
-  for (const field of unique) {
-    run(
-      `CREATE UNIQUE INDEX IF NOT EXISTS ${quoted(`${name}.${field} unique`)} ON ${table} (${quoted(field)})`,
-    );
+  for (const { name, kind, fields } of indexesOf(shape)) {
+    run(`CREATE ${kind} IF NOT EXISTS ${quoted(name)} ON ${table} (${fields.map(quoted).join(', ')})`);
   }
-  for (const fields of indexes) {
+}
+
+/** Whether there is nothing that `createTable` would add. */
+export function hasTable(connection: Connection, shape: Shape): boolean {
+  const namesIn = (list: string) => {
+    const rows = connection.sql<{ name: string }>(`SELECT name FROM pragma_${list}(?)`).all(shape.name);
+    return new Set(rows.map(({ name }) => name));
+  };
+  const [columns, indexes] = [namesIn('table_info'), namesIn('index_list')];
+  return (
+    ['id', 'doc', ...shape.declared].every((field) => columns.has(field)) &&
+    indexesOf(shape).every(({ name }) => indexes.has(name))
+  );
+}
+
+/** Neither fields nor collections have a dot or a space in their names, so these are unambiguous. */
+function indexesOf({ name, unique, indexes }: Shape) {
+  return [
+    ...unique.map((field) => ({ name: `${name}.${field} unique`, kind: 'UNIQUE INDEX', fields: [field] })),
     // The id at the end makes the order of `page` the order of the index.
-    const list = [...new Set([...fields, 'id'])].map(quoted).join(', ');
-    run(`CREATE INDEX IF NOT EXISTS ${quoted(`${name}.${fields.join('.')}`)} ON ${table} (${list})`);
-  }
+    ...indexes.map((fields) => ({
+      name: `${name}.${fields.join('.')}`,
+      kind: 'INDEX',
+      fields: [...new Set([...fields, 'id'])],
+    })),
+  ];
 }
 
 /**

@@ -234,7 +234,8 @@ export function failure(error: unknown): unknown {
   return new StoreUnavailable(`SQLite: ${(error as Error).message}`, { cause: error, remedy });
 }
 
-function isBusy(error: unknown): boolean {
+/** Whether another connection held the lock. */
+export function isBusy(error: unknown): boolean {
   return primaryCode(error) === BUSY;
 }
 

@@ -4,8 +4,8 @@ import { dirname, resolve } from 'node:path';
 import type { Shape } from './checks.js';
 import { type Store, StoreUnavailable } from './collection.js';
 import { guarded } from './guarded.js';
-import { createTable, sqliteCollection } from './sqlite-collection.js';
-import { Connection, type Database, whileBusy } from './sqlite-connection.js';
+import { createTable, hasTable, sqliteCollection } from './sqlite-collection.js';
+import { Connection, type Database, isBusy, whileBusy } from './sqlite-connection.js';
 
 /** The layout of the file. Raise it when a file written so can no longer be read by what came before. */
 export const SCHEMA = 1;
@@ -69,7 +69,9 @@ function tableOf(connection: Connection, shape: Shape): () => Promise<void> | un
   return () => {
     if (created) return undefined;
     creating ??= connection
-      .write(() => createTable(connection, shape))
+      .read(() => hasTable(connection, shape))
+      // Where others write to the file already, nobody need wait for their lock.
+      .then((isThere) => (isThere ? undefined : connection.write(() => createTable(connection, shape))))
       .then(() => {
         created = true;
       })
@@ -155,22 +157,20 @@ function createFolder(folder: string): void {
 
 function setUp(db: Database, file: string): void {
   db.exec(PRAGMAS);
+  try {
+    layOut(db, file);
+  } catch (error) {
+    // Who writes to a file that is laid out may do so for long, and has shown that it can be written.
+    if (!isBusy(error) || layoutOf(db, file) !== SCHEMA) throw error;
+  }
+  db.exec('PRAGMA journal_mode = WAL');
+}
+
+/** Writes also where nothing changes, so that a file that cannot be written is found at the start. */
+function layOut(db: Database, file: string): void {
   db.exec('BEGIN IMMEDIATE');
   try {
-    const { version, tables } = db
-      .prepare(
-        'SELECT user_version AS version, (SELECT count(*) FROM sqlite_schema) AS tables FROM pragma_user_version',
-      )
-      .get() as { version: number; tables: number };
-    if (version > SCHEMA) {
-      throw new Error(
-        `${file} was written by a newer version (layout ${version}, this one reads ${SCHEMA}): ` +
-          'install that version again, or restore the backup made before it',
-      );
-    }
-    if (version === 0 && tables > 0) {
-      throw new Error(`${file} is the database of another program: name another file`);
-    }
+    layoutOf(db, file);
     db.exec(`PRAGMA user_version = ${SCHEMA}; COMMIT`);
   } catch (error) {
     try {
@@ -180,5 +180,23 @@ function setUp(db: Database, file: string): void {
     }
     throw error;
   }
-  db.exec('PRAGMA journal_mode = WAL');
+}
+
+/** The layout of a file, 0 where it is empty. @throws where it is none of ours */
+function layoutOf(db: Database, file: string): number {
+  const { version, tables } = db
+    .prepare(
+      'SELECT user_version AS version, (SELECT count(*) FROM sqlite_schema) AS tables FROM pragma_user_version',
+    )
+    .get() as { version: number; tables: number };
+  if (version > SCHEMA) {
+    throw new Error(
+      `${file} was written by a newer version (layout ${version}, this one reads ${SCHEMA}): ` +
+        'install that version again, or restore the backup made before it',
+    );
+  }
+  if (version === 0 && tables > 0) {
+    throw new Error(`${file} is the database of another program: name another file`);
+  }
+  return version;
 }

@@ -210,9 +210,12 @@ async function laboratory(t: Test, { programs }: { programs: number }) {
       const loops = visits.map(async (one) => {
         while (!isOver) await visit(one);
       });
-      for (let count = 0; count < programs; count++) await replace(seeds);
-      isOver = true;
-      await Promise.all(loops);
+      try {
+        for (let count = 0; count < programs; count++) await replace(seeds);
+      } finally {
+        isOver = true;
+        await Promise.all(loops);
+      }
       await everybody();
     },
     /** Time passes, and everybody comes by now and then. */

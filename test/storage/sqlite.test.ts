@@ -202,6 +202,22 @@ t.test('a lock held elsewhere delays writes without holding up the loop', async 
   holder.close();
 });
 
+t.test('a file that others write to all the time can be opened', async (t) => {
+  const file = fresh(t);
+  const holder = await openStore(`sqlite:${file}`);
+  await things(holder).insert(thing('1'));
+  const lock = await openDatabase(file);
+  lock.exec('BEGIN IMMEDIATE');
+  const store = await openStore(`sqlite:${file}`);
+  const all = things(store);
+  await store.ready();
+  t.equal(await all.count(), 1);
+  lock.exec('COMMIT');
+  await all.insert(thing('2'));
+  await Promise.all([store.close(), holder.close()]);
+  lock.close();
+});
+
 t.test('a process that knows fewer fields writes what others find', async (t) => {
   const file = fresh(t);
   const older = await openStore(`sqlite:${file}`);
