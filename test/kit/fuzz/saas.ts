@@ -231,15 +231,16 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     async prove() {
       // The settings may keep people out by now, as an operator may.
       const settings = { allowRegistration: true, maintenanceMode: false };
-      const admin = { authorization: asAdmin[1] };
+      const admin = { authorization: asAdmin[1], 'x-requested-with': 'fuzz' };
       const path = '/admin/api/settings';
       const { version } = (await server.fastify.inject({ url: path, headers: admin })).json().data;
-      await server.fastify.inject({
+      const patched = await server.fastify.inject({
         method: 'PATCH',
         url: path,
         headers: admin,
         payload: { ...settings, version },
       });
+      if (patched.statusCode !== 200) throw new Error(`the settings cannot be changed: ${patched.body}`);
       const { statusCode, body } = await register('last@example.test');
       if (statusCode !== 201) throw new Error(`nobody can sign up any more: ${body}`);
     },
