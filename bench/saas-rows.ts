@@ -10,8 +10,8 @@ export const JSON_BODY = { 'content-type': 'application/json' };
 export const PASSWORD = 'a sentence is fine';
 export const ME = '/api/auth/me';
 
-/** Seconds of a turn, for what takes longer than most. */
-const LONG_TURN = 1.5;
+/** Seconds of a turn, for what takes longer than most, or many connections. */
+export const LONG_TURN = 1.5;
 
 export interface Account {
   user: { id: string };
