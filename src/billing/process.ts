@@ -64,8 +64,8 @@ export function createProcessor(deps: ProcessorDependencies): Processor {
     const changesTerms =
       subscriptionId !== undefined && event.type !== 'customer.subscription.trial_will_end';
     const isSettled = await isPaidSince(event);
-    const done = changesTerms && !isSettled ? await apply(event, subscriptionId, owner) : undefined;
-    const { effect, isProjected, subscription } = done ?? (isSettled ? PAST : NOTHING);
+    const applied = isSettled ? PAST : changesTerms ? await apply(event, subscriptionId, owner) : NOTHING;
+    const { effect, isProjected, subscription } = applied;
     if (!isProjected) await projector.project(userId);
     const tellings: Telling[] = [];
     if (effect !== 'none' && subscription)
