@@ -1,6 +1,6 @@
 import type { Clock } from '../kernel/clock.js';
 import { toTimestamp } from '../kernel/schemas.js';
-import { billingErrors } from './errors.js';
+import { billingErrors, isGone } from './errors.js';
 import type { Gateway } from './gateway.js';
 import type { Plans } from './plans.js';
 import type { Invoice, Plan } from './schemas.js';
@@ -50,7 +50,11 @@ export function createCatalog({ customers, plans, gateway, clock }: CatalogDepen
       if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
       const customer = await customers.findOne({ id: userId });
       if (!customer) return [];
-      return (await gateway.invoicesOf(customer.customerId)).flatMap((invoice) => invoiceView(invoice) ?? []);
+      const invoices = gateway.invoicesOf(customer.customerId).catch((error: unknown) => {
+        if (isGone(error)) return [];
+        throw error;
+      });
+      return (await invoices).flatMap((invoice) => invoiceView(invoice) ?? []);
     },
   };
 }

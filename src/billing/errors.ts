@@ -1,4 +1,4 @@
-import { defineErrors } from '../kernel/errors.js';
+import { AppError, defineErrors } from '../kernel/errors.js';
 
 export const billingErrors = defineErrors({
   INVALID_SIGNATURE: [400, 'The signature of the event is missing, wrong or too old.'],
@@ -9,3 +9,8 @@ export const billingErrors = defineErrors({
   PAYMENT_PROVIDER_ERROR: [502, 'The payment provider did not answer as expected. Try again later.'],
   BILLING_NOT_CONFIGURED: [503, 'Billing is not configured.'],
 });
+
+/** Whether it is about a customer whom the provider knows no more. */
+export function isGone(error: unknown): boolean {
+  return error instanceof AppError && error.code === 'CUSTOMER_NOT_FOUND';
+}

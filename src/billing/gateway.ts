@@ -5,7 +5,7 @@ import { isTerminal } from './status.js';
 
 /**
  * The payment provider: the only file that knows its SDK, which is loaded at the first use. Whatever goes wrong there
- * is a PAYMENT_PROVIDER_ERROR here, within ten seconds.
+ * is a PAYMENT_PROVIDER_ERROR here, within ten seconds; CUSTOMER_NOT_FOUND where it knows a customer no more.
  */
 export interface Gateway {
   /** Makes a customer. The same key makes the same one. */
@@ -123,7 +123,7 @@ export function createGateway(
       return { objects: pages.flatMap(({ data }) => data.map(whole)), asOf: asOf(pages[0]) };
     },
 
-    cancelSubscriptions: (customer) => call((stripe) => cancelAll(stripe, customer).catch(nothingIfNobody)),
+    cancelSubscriptions: (customer) => call((stripe) => cancelAll(stripe, customer)),
 
     async invoicesOf(customer) {
       const { data } = await call((stripe) => stripe.invoices.list({ customer, limit: MOST }));
@@ -181,11 +181,6 @@ async function cancelAll(stripe: Stripe, customer: string): Promise<void> {
   }
 }
 
-/** A customer whom the provider does not know is charged nothing. */
-function nothingIfNobody(error: Stripe.errors.StripeError): void {
-  if (error.code !== 'resource_missing' || error.param !== 'customer') throw error;
-}
-
 interface ListPage<T> {
   data: T[];
   has_more: boolean;
@@ -241,6 +236,9 @@ function translate(error: Stripe.errors.StripeError): never {
   const cause = new Error(
     `Payment provider: ${[type, code, statusCode, requestId].filter(Boolean).join(' ')}`,
   );
+  if (code === 'resource_missing' && param === 'customer') {
+    throw billingErrors.CUSTOMER_NOT_FOUND({ message: 'The payment provider has no such customer.', cause });
+  }
   // Unknown, sold no more, or not to this customer or in this mode.
   const isAboutPrice =
     type === 'StripeInvalidRequestError' && /^(line_items(\[\d+\](\[price\])?)?|mode)$/.test(param ?? '');

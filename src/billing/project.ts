@@ -20,8 +20,7 @@ export const NO_SUBSCRIPTION: Projection = { status: 'none', plan: 'free' };
 export interface Projector {
   /** Puts the best subscription of a user on the user's record. */
   project(userId: string): Promise<void>;
-  /** Reads the best subscription of a user. */
-  best(userId: string): Promise<SubscriptionDocument | undefined>;
+  /** What a user has or had, the newest first. */
   all(userId: string): Promise<SubscriptionDocument[]>;
 }
 
@@ -42,16 +41,14 @@ export function createProjector(subscriptions: Subscriptions, target: Projection
       page = await subscriptions.page({ ...query, after: page.next });
     }
   };
-  const best = async (userId: string) => bestOf(await all(userId));
 
   return {
     all,
-    best,
     async project(userId) {
       for (;;) {
         const revision = await target.revision(userId);
         if (revision === null) return;
-        const { status, plan } = (await best(userId)) ?? NO_SUBSCRIPTION;
+        const { status, plan } = bestOf(await all(userId)) ?? NO_SUBSCRIPTION;
         // Written also where it looks equal: somebody who read before us may be about to write what is old by now,
         // and only a raised revision stops them.
         if (await target.write(userId, revision, { status, plan })) return;

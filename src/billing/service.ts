@@ -4,7 +4,7 @@ import { withLeadingSlash, withQuery } from '../kernel/public-url.js';
 import { toTimestamp, type User } from '../kernel/schemas.js';
 import { sha256 } from '../kernel/secrets.js';
 import { nullIfTaken } from '../storage/collection.js';
-import { billingErrors } from './errors.js';
+import { billingErrors, isGone } from './errors.js';
 import type { Checkout, Gateway } from './gateway.js';
 import type { Plans } from './plans.js';
 import type { Processor } from './process.js';
@@ -65,12 +65,16 @@ export function createBilling(deps: BillingDependencies): Billing {
     return deps.gateway;
   };
 
-  /** The customer of a user, made at the first purchase; two first purchases at once make one. */
-  const ensureCustomer = async ({ id, email }: User, gateway: Gateway): Promise<string> => {
+  /**
+   * The customer of a user, made at the first purchase; two first purchases at once make one.
+   * @param gone whom the provider knows no more: another takes their place
+   */
+  const ensureCustomer = async ({ id, email }: User, gateway: Gateway, gone = ''): Promise<string> => {
+    if (gone !== '') await customers.deleteOne({ id, customerId: gone });
     const known = await customers.findOne({ id });
     if (known) return known.customerId;
     // The address is part of the key: the provider refuses a key that comes again with other words.
-    const key = `customer-${id}-${sha256(email).slice(0, 16)}`;
+    const key = `customer-${id}-${sha256(email + gone).slice(0, 16)}`;
     const { id: customerId } = await gateway.createCustomer({ email, userId: id }, key);
     const customer = { id, customerId, createdAt: clock.now() };
     const linked = await customers.insert(customer).then(() => customer, nullIfTaken);
@@ -100,16 +104,23 @@ export function createBilling(deps: BillingDependencies): Billing {
       const price = mode === 'setup' || priceId === undefined ? undefined : { id: priceId, quantity };
       if (price && !plans.allows(price.id)) throw billingErrors.PRICE_NOT_ALLOWED();
       if (price && mode === 'subscription') await refuseTwice(user.id, price.id);
-      const customerId = await ensureCustomer(user, gateway);
       const back = publicUrl() + withLeadingSlash(deps.returnPath);
-      const { id, url } = await gateway.createCheckout({
-        customerId,
-        userId: user.id,
-        mode,
-        ...(price && { price }),
-        // The provider fills the placeholder in, so it must not be encoded.
-        successUrl: withQuery(back, 'checkout=success&session_id={CHECKOUT_SESSION_ID}'),
-        cancelUrl: withQuery(back, 'checkout=cancelled'),
+      const sell = (customerId: string) =>
+        gateway.createCheckout({
+          customerId,
+          userId: user.id,
+          mode,
+          ...(price && { price }),
+          // The provider fills the placeholder in, so it must not be encoded.
+          successUrl: withQuery(back, 'checkout=success&session_id={CHECKOUT_SESSION_ID}'),
+          cancelUrl: withQuery(back, 'checkout=cancelled'),
+        });
+      const customerId = await ensureCustomer(user, gateway);
+      const { id, url } = await sell(customerId).catch(async (error: unknown) => {
+        if (!isGone(error)) throw error;
+        return sell(await ensureCustomer(user, gateway, customerId)).catch((cause: unknown) => {
+          throw isGone(cause) ? billingErrors.PAYMENT_PROVIDER_ERROR({ cause }) : cause;
+        });
       });
       return { sessionId: id, url };
     },
@@ -130,6 +141,7 @@ export function createBilling(deps: BillingDependencies): Billing {
       if (!gateway) return;
       for (const customerId of await customersOf(userId)) {
         await gateway.cancelSubscriptions(customerId).catch((cause: unknown) => {
+          if (isGone(cause)) return;
           throw billingErrors.PAYMENT_PROVIDER_ERROR({ message: NOT_CANCELLED, cause });
         });
       }

@@ -10,11 +10,12 @@ import { NO_SUBSCRIPTION, type Projector } from './project.js';
 import type { Refresh } from './refresh.js';
 import type { Subscription } from './schemas.js';
 import { idIn, type Json, objectIn } from './snapshot.js';
+import { bestOf } from './status.js';
 import type { Customers, SubscriptionDocument } from './store.js';
 
 /** What a user has, and what it entitles them to. */
 export interface SubscriptionService {
-  /** The subscription that speaks for the user, or none. */
+  /** The subscription that speaks for the user, or none; `entitled` is true where any of theirs entitles. */
   current(userId: string): Promise<Subscription>;
   /**
    * The same after a look at the provider: for the moment between the return from checkout and the webhook.
@@ -39,9 +40,16 @@ export interface SubscriptionDependencies {
 export function createSubscriptionService(deps: SubscriptionDependencies): SubscriptionService {
   const { customers, projector, processor, gateway, refresh, pastDue, clock } = deps;
 
+  const doEntitle = (bought: SubscriptionDocument[], plan?: string): boolean =>
+    bought.some(
+      (held) => (plan === undefined || held.plan === plan) && isEntitled(held, pastDue, clock.now()),
+    );
+
   const current = async (userId: string): Promise<Subscription> => {
-    const best = await projector.best(userId);
-    return best ? subscriptionView(best, isEntitled(best, pastDue, clock.now())) : NONE;
+    const bought = await projector.all(userId);
+    const best = bestOf(bought);
+    // As the guard has it: a subscription that speaks for the user need not be the one that entitles.
+    return best ? subscriptionView(best, doEntitle(bought)) : NONE;
   };
 
   /** The customer that a session of the user's names. */
@@ -72,12 +80,7 @@ export function createSubscriptionService(deps: SubscriptionDependencies): Subsc
       return current(user.id);
     },
 
-    async entitles(userId, plan) {
-      const bought = await projector.all(userId);
-      return bought.some(
-        (held) => (plan === undefined || held.plan === plan) && isEntitled(held, pastDue, clock.now()),
-      );
-    },
+    entitles: async (userId, plan) => doEntitle(await projector.all(userId), plan),
   };
 }
 

@@ -70,6 +70,46 @@ t.test('[98] twenty first purchases at once make one customer', async (t) => {
   t.equal(new Set(used).size, 1);
 });
 
+t.test(
+  'a customer whom somebody has removed at the provider is replaced by the next purchase, once',
+  async (t) => {
+    const api = await provider(t);
+    const app = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: api.url });
+    const { accessToken: token } = await app.signUp();
+    const buy = async () => {
+      const body = { priceId: 'price_basic' };
+      return (await app.request('POST', '/api/billing/create-checkout-session', { token, body })).status;
+    };
+    const made = () => [...api.customers.values()].map(({ id }) => String(id));
+    t.equal(await buy(), 200);
+    const removed = new Set(made());
+    const error = { type: 'invalid_request_error', code: 'resource_missing', param: 'customer' };
+    api.fault = ({ form, query }) =>
+      removed.has(form.get('customer') ?? query.get('customer') ?? '')
+        ? { status: 400, body: JSON.stringify({ error }) }
+        : undefined;
+
+    const portal = await app.request('POST', '/api/billing/create-portal-session', { token });
+    t.match([portal.status, portal.body.error?.code], [404, 'CUSTOMER_NOT_FOUND']);
+    t.same((await app.request('GET', '/api/billing/invoices', { token })).body.data, []);
+    t.equal(
+      (await app.request('POST', '/api/billing/sync', { token })).body.error?.code,
+      'CUSTOMER_NOT_FOUND',
+    );
+
+    t.same(new Set(await Promise.all(Array.from({ length: 10 }, buy))), new Set([200]));
+    t.equal(made().length, 2, 'one in the place of the other');
+    t.equal((await app.request('POST', '/api/billing/create-portal-session', { token })).status, 200);
+    const used = api.calls.filter(({ path }) => path === '/v1/checkout/sessions').slice(-10);
+    t.equal(used.at(-1)?.form.get('customer'), made()[1]);
+
+    // Of another account of the provider, say: a new customer each time would not help.
+    api.fault = ({ form }) =>
+      form.has('customer') ? { status: 400, body: JSON.stringify({ error }) } : undefined;
+    t.equal(await buy(), 502);
+  },
+);
+
 t.test('[97] what is not for sale is 422, and setup needs no price', async (t) => {
   const api = await provider(t);
   const { url } = api;

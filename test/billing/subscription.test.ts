@@ -630,15 +630,19 @@ t.test("a host's own routes for those who pay", async (t) => {
   t.equal((await host.inject('/any')).statusCode, 401);
   t.match((await get('/any')).json(), { statusCode: 403, code: 'FORBIDDEN' });
   const { signWebhook } = await import('../kit/sign-webhook.js');
-  const object = { id: 'sub_1', status: 'active', metadata: { userId: user.id, plan: 'basic' } };
-  const payload = JSON.stringify({ type: 'customer.subscription.created', data: { object } });
-  const signature = signWebhook(payload, SECRETS.paymentWebhookSecret, Date.now());
-  await host.inject({
-    method: 'POST',
-    url: '/api/billing/webhook',
-    payload,
-    headers: { 'content-type': 'application/json', 'payment-signature': signature },
-  });
+  const give = (id: string, status: string, metadata: Json) => {
+    const object = { id, status, metadata: { userId: user.id, ...metadata } };
+    const payload = JSON.stringify({ type: 'customer.subscription.created', data: { object } });
+    const signature = signWebhook(payload, SECRETS.paymentWebhookSecret, Date.now());
+    const headers = { 'content-type': 'application/json', 'payment-signature': signature };
+    return host.inject({ method: 'POST', url: '/api/billing/webhook', payload, headers });
+  };
+  const told = async () => (await get('/api/billing/subscription')).json().data;
+  await give('sub_1', 'active', {});
+  t.equal((await get('/any')).statusCode, 403, 'of a plan that nobody knows');
+  t.match(await told(), { status: 'active', plan: 'unknown', entitled: false });
+  await give('sub_2', 'past_due', { plan: 'basic' });
+  t.match(await told(), { status: 'active', entitled: true }, 'as the guard has it');
   t.equal((await get('/any')).body, 'ada@example.test');
   t.equal((await get('/pro')).statusCode, 403);
 });
