@@ -10,12 +10,18 @@ export interface ForgetDependencies {
   events: WebhookEvents;
 }
 
+/** Subscriptions of one user whose events are looked for. */
+const MOST = 1000;
+
 export function createForget(deps: ForgetDependencies): Forget {
   const { customers, subscriptions, payments, events } = deps;
   return async (userId) => {
     const customer = await customers.findOne({ id: userId });
+    const { items } = await subscriptions.page({ where: { userId }, sort: 'startedAt', limit: MOST });
+    const theirs = [customer?.customerId, ...items.flatMap((one) => [one.customerId, one.id])];
+    const about = theirs.filter((id) => id !== undefined);
     // Events name people, too. Those that come later find nobody.
-    if (customer) await events.deleteMany({ customerId: customer.customerId });
+    if (about.length > 0) await events.deleteMany({ about: { in: about } });
     await subscriptions.deleteMany({ userId });
     await payments.deleteMany({ userId });
     await customers.deleteOne({ id: userId });
