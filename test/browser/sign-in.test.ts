@@ -24,13 +24,14 @@ await onChromium((browser) => {
   t.test('[150] the form leads to every kind of application, with scripts and without', async (t) => {
     const other = await serveElsewhere(t, (_request, response) => response.end('elsewhere'), { tls });
     const web = await serveElsewhere(t, (_request, response) => goOn(response, `${other.url}/home`), { tls });
+    const pages = await serveElsewhere(t, (_request, response) => response.end('at another port'));
     const [loopback, loopback6] = await Promise.all([
-      serveElsewhere(t, (_request, response) => response.end('a program of this machine')),
+      serveElsewhere(t, (_request, response) => goOn(response, `${pages.url}/home`)),
       serveElsewhere(t, (_request, response) => response.end('a program of this machine'), { host: '::1' }),
     ]);
     const targets: Record<string, [base: string, end: string]> = {
       'https, which goes on to another origin': [web.url, `${other.url}/home`],
-      'http on this machine': [loopback.url, `${loopback.url}/cb`],
+      'http on this machine, which goes on to another port': [loopback.url, `${pages.url}/home`],
       'http on this machine by IPv6': [loopback6.url, `${loopback6.url}/cb`],
       'a scheme of its own': ['com.example.app:', 'com.example.app:/cb'],
     };
