@@ -123,6 +123,24 @@ await onChromium((browser) => {
     await expectAnswer(t, idp, second, await arrival(page, cb, cb, submit));
   });
 
+  t.test('an application that signs in by a window of its own hears from it', async (t) => {
+    const { idp, origin } = await reachableIdp(t);
+    const app = await serveElsewhere(t, (_request, response) =>
+      response.setHeader('content-type', 'text/html').end('<title>app</title><button>Sign in</button>'),
+    );
+    const client = await idp.createClient({ redirect_uris: `${app.url}/cb` });
+    const human = await idp.makeHuman();
+    const { page } = await open(t, browser, true);
+    await page.goto(app.url);
+    const url = authorizeUrl(origin, client);
+    const [popup] = await Promise.all([page.waitForEvent('popup'), page.evaluate(`window.open('${url}')`)]);
+    await fillSignIn(popup, human.handle, 'not the password');
+    await submit(popup);
+    await fillSignIn(popup, human.handle);
+    await arrival(popup, `${app.url}/cb`, `${app.url}/cb`, submit);
+    t.equal(await popup.evaluate('window.opener?.document.title'), 'app');
+  });
+
   t.test('a person signs out here, and at the wish of an application', async (t) => {
     const { idp, origin } = await reachableIdp(t);
     const app = await serveElsewhere(t, (_request, response) => response.end('arrived'));

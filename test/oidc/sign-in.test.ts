@@ -75,7 +75,7 @@ t.test('[14][148][150] the page is neither framed nor stored, and its cookie is 
   t.match(headers, {
     'cache-control': 'no-store',
     'content-type': 'text/html; charset=utf-8',
-    'cross-origin-opener-policy': 'same-origin',
+    'cross-origin-opener-policy': undefined,
     'referrer-policy': 'same-origin',
     'x-content-type-options': 'nosniff',
     'x-frame-options': 'DENY',
