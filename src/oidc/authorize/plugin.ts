@@ -186,8 +186,9 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
 
   /** Authenticates in the request itself. @throws browser_basic, invalid_credentials */
   async function approveBasic(judged: AuthorizationRequest, request: FastifyRequest): Promise<string> {
-    const hasCookie = [cookies.form, cookies.session].some((cookie) => cookie.of(request) !== undefined);
-    if (isBrowser(request.headers) || hasCookie) throw oidcErrors.browser_basic();
+    // Not the cookie of the form, which every program that keeps cookies has once an application has sent it here.
+    const isSignedIn = cookies.session.of(request) !== undefined;
+    if (isBrowser(request.headers) || isSignedIn) throw oidcErrors.browser_basic();
     const credentials = parseBasic(request.headers.authorization ?? '');
     const mayUseBasic = ({ kind }: Principal) => kind === 'agent' || humansUseBasic;
     const principal = await signIn(request, credentials, mayUseBasic);
