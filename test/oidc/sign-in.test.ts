@@ -54,7 +54,7 @@ t.test('[142] a person signs in without JavaScript and arrives at the applicatio
     t.match(failed.body, /role="alert"/);
 
     const end = await browser.submit(failed, {
-      handle: human.handle.toUpperCase(),
+      handle: ` ${human.handle.toUpperCase()} `,
       password: human.password,
     });
     t.equal(end.status, 303);

@@ -71,7 +71,9 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const { judged } = await resume(request, token);
     if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 303);
     // An agent fails here exactly as a wrong password does: no stolen credential of one opens a browser.
-    const principal = await signIn(request, { username: handle, password }, ({ kind }) => kind === 'human');
+    // No handle has spaces, but keyboards put one behind what they complete.
+    const credentials = { username: handle.trim(), password };
+    const principal = await signIn(request, credentials, ({ kind }) => kind === 'human');
     if (!principal)
       return showSignIn(pages, reply.code(401), judged.request, issuer(), { token, handle, problems: WRONG });
     const violation = authorization.objection(judged.request, principal);
