@@ -62,8 +62,10 @@ export function createPages({ name, logo, style: colours = '' }: Brand): Pages {
       reply.headers(headers(formTargets)).type(HTML).send(render(template, view)),
 
     renderError(error, requestId) {
-      const { message, statusCode, details } = error;
-      const view = { title: titleOf(error), message, statusCode, details, requestId };
+      const { message, statusCode, details, headers: own } = error;
+      // A 503 says so in its sentence.
+      const seconds = statusCode === 429 ? own['retry-after'] : undefined;
+      const view = { title: titleOf(error), message, statusCode, details, seconds, requestId };
       const body = render('error', view);
       return { type: HTML, body, headers: headers() };
     },
