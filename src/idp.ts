@@ -39,6 +39,7 @@ import { type Attempt, atMost, createThrottle } from './ops/throttle.js';
 import { createClients } from './provisioning/clients.js';
 import { createDirectory } from './provisioning/directory.js';
 import { adminGuard, signupGuard } from './provisioning/guards.js';
+import { createLastAddress } from './provisioning/last-address.js';
 import { createLinks } from './provisioning/links.js';
 import { provisioningPlugin } from './provisioning/plugin.js';
 import { createPrincipals } from './provisioning/principals.js';
@@ -100,6 +101,10 @@ export async function mountIdp(
   fastify.addHook('onClose', () => store.close());
 
   const issuer = around.publicUrl.get;
+  if (!config.production) {
+    const { remember } = createLastAddress(store);
+    fastify.addHook('onListen', () => remember(issuer()));
+  }
   const pages = server?.pages ?? idpPages(values, issuer);
   const audit = createAudit(store, { clock, random, log: fastify.log });
   const tools = { audit, clock, random };

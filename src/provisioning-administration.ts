@@ -8,6 +8,7 @@ import { systemRandom } from './kernel/secrets.js';
 import { createAudit } from './ops/audit.js';
 import { type Clients, createClients } from './provisioning/clients.js';
 import { createDirectory, type PrincipalDirectory } from './provisioning/directory.js';
+import { createLastAddress } from './provisioning/last-address.js';
 import { createLinks, type Links } from './provisioning/links.js';
 import { createPrincipals, type Principals } from './provisioning/principals.js';
 import { clientCollection, principalCollection } from './provisioning/store.js';
@@ -46,6 +47,7 @@ export async function openProvisioning(warn: (message: string) => void): Promise
     log: { error: () => warn('An audit record was lost.') },
   });
   const people = principalCollection(store);
+  const base = values.publicUrl ?? (await createLastAddress(store).recall());
   const deps = {
     audit,
     clock,
@@ -54,7 +56,7 @@ export async function openProvisioning(warn: (message: string) => void): Promise
     passwordPolicy: createPasswordPolicy(production, warn),
     throttle: { count: async () => undefined, trust: async () => undefined },
     attempt: <T>(_guess: object, evaluate: () => Promise<T | null>) => evaluate(),
-    issuer: createPublicUrl(values.publicUrl, values.port).get,
+    issuer: createPublicUrl(base, values.port).get,
   };
   return {
     principals: createPrincipals(people, deps),

@@ -11,7 +11,7 @@ import { trackConnections } from './server-connections.js';
 import { BODY_LIMIT, createHardened, type Hardening } from './server-hardening.js';
 import { isAskedHere, watchForProxies } from './server-proxies.js';
 import type { Store } from './storage/collection.js';
-import { answerRules, type Surroundings } from './surroundings.js';
+import { answerRules, learnPort, type Surroundings } from './surroundings.js';
 
 /** What both servers share: start, stop and a Connect-style handler. */
 
@@ -68,6 +68,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     renderError: assembly.renderError,
   };
   const app = createHardened(assembly, rules);
+  learnPort(app, publicUrl);
   const unlistedProxy = watchForProxies(app, assembly.proxyVariable, server.values.trustProxy);
   // Unwrapped, so that `app` has the plugin's decorator for the routes that others add.
   const unwrapped = fp(async (root: FastifyInstance) => {
@@ -97,7 +98,6 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     const host = server.values.host ?? (server.production ? '0.0.0.0' : '127.0.0.1');
     await app.listen({ host, port: server.values.port });
     const { port } = app.server.address() as AddressInfo;
-    publicUrl.assumePort(port);
     return { url: `http://${urlHost(host)}:${port}`, port };
   };
   const base = { fastify: app, configuration, start, stop, close: stop };

@@ -31,11 +31,16 @@ export function inHost(
   random: Random,
 ): Surroundings {
   const publicUrl = createPublicUrl(configured, port, path);
-  host.addHook('onListen', async () => {
-    const address = host.server.address();
+  learnPort(host, publicUrl);
+  return { lifecycle: { draining: false }, publicUrl, requestId: requestIds(random) };
+}
+
+/** Tells the address its port when the server listens; hooks that are added later may ask for it. */
+export function learnPort(server: FastifyInstance, publicUrl: PublicUrl): void {
+  server.addHook('onListen', async () => {
+    const address = server.server.address();
     if (address !== null && typeof address === 'object') publicUrl.assumePort(address.port);
   });
-  return { lifecycle: { draining: false }, publicUrl, requestId: requestIds(random) };
 }
 
 /** Says what was made up for development, and where it is kept. */

@@ -67,7 +67,7 @@ const rotate: Command = {
 const remove: Command = {
   name: 'client delete',
   takes: ['<client-id>'],
-  summary: 'removes an application: nobody signs in there any more',
+  summary: 'removes an application: nobody signs in there any more, and its tokens end',
   examples: ['client delete cid_…'],
   run: deleteClient,
 };

@@ -28,7 +28,8 @@ export type View = { title: string } & Record<string, unknown>;
 export interface Pages {
   /**
    * Answers with the document `<name>.html`.
-   * @param formTargets further sources of `form-action`: browsers check redirects after a submission, too
+   * @param formTargets further sources of `form-action`, for a page on the way to an application: browsers check
+   * redirects after a submission, too
    */
   send(reply: FastifyReply, name: string, view: View, formTargets?: readonly string[]): FastifyReply;
   /** An error as a page. */
@@ -51,7 +52,8 @@ export function createPages({ name, logo, style: colours = '' }: Brand): Pages {
     return {
       'content-security-policy': `default-src 'none'; style-src ${styleHash}; img-src data:; form-action ${targets}; base-uri 'none'; object-src 'none'; frame-ancestors 'none'`,
       'x-frame-options': 'DENY',
-      'cross-origin-opener-policy': 'same-origin',
+      // An application may have opened its sign-in in a window of its own, and waits for an answer from there.
+      ...(formTargets.length === 0 && { 'cross-origin-opener-policy': 'same-origin' }),
     };
   };
 
@@ -60,8 +62,10 @@ export function createPages({ name, logo, style: colours = '' }: Brand): Pages {
       reply.headers(headers(formTargets)).type(HTML).send(render(template, view)),
 
     renderError(error, requestId) {
-      const { message, statusCode, details } = error;
-      const view = { title: titleOf(error), message, statusCode, details, requestId };
+      const { message, statusCode, details, headers: own } = error;
+      // A 503 says so in its sentence.
+      const seconds = statusCode === 429 ? own['retry-after'] : undefined;
+      const view = { title: titleOf(error), message, statusCode, details, seconds, requestId };
       const body = render('error', view);
       return { type: HTML, body, headers: headers() };
     },

@@ -166,6 +166,21 @@ t.test('a person who forgot the password gets a link, and keeps the old one unti
   t.match(await type(['principal', 'reset', agent.handle]), { code: 1, err: /idp agent rotate/ });
 });
 
+t.test('in development links lead to where the server was last reached', async (t) => {
+  const { type, cwd } = commandLine(t);
+  const databaseUri = `sqlite:${join(cwd, 'idp.db')}`;
+  const linkFor = async (handle: string, more = {}) =>
+    (await type(['invite', handle, '--json'], { more: { IDP_DATABASE_URI: databaseUri, ...more } })).json
+      .invite_url;
+  const idp = await idpApp(t, { databaseUri, publicUrl: undefined, prefix: '/idp' });
+  const { port } = new URL(await idp.listen());
+  // Committed after what the start has written.
+  await idp.makeHuman();
+  t.ok((await linkFor('grace')).startsWith(`http://localhost:${port}/idp/invite/`));
+  const named = await linkFor('mary', { IDP_PUBLIC_URL: 'http://localhost:7000' });
+  t.ok(named.startsWith('http://localhost:7000/invite/'));
+});
+
 t.test('what cannot be done is one sentence, what is typed wrong comes with the usage', async (t) => {
   const { type } = await both(t);
   await type(['agent', 'mint', 'taken']);

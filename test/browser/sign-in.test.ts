@@ -24,13 +24,14 @@ await onChromium((browser) => {
   t.test('[150] the form leads to every kind of application, with scripts and without', async (t) => {
     const other = await serveElsewhere(t, (_request, response) => response.end('elsewhere'), { tls });
     const web = await serveElsewhere(t, (_request, response) => goOn(response, `${other.url}/home`), { tls });
+    const pages = await serveElsewhere(t, (_request, response) => response.end('at another port'));
     const [loopback, loopback6] = await Promise.all([
-      serveElsewhere(t, (_request, response) => response.end('a program of this machine')),
+      serveElsewhere(t, (_request, response) => goOn(response, `${pages.url}/home`)),
       serveElsewhere(t, (_request, response) => response.end('a program of this machine'), { host: '::1' }),
     ]);
     const targets: Record<string, [base: string, end: string]> = {
       'https, which goes on to another origin': [web.url, `${other.url}/home`],
-      'http on this machine': [loopback.url, `${loopback.url}/cb`],
+      'http on this machine, which goes on to another port': [loopback.url, `${pages.url}/home`],
       'http on this machine by IPv6': [loopback6.url, `${loopback6.url}/cb`],
       'a scheme of its own': ['com.example.app:', 'com.example.app:/cb'],
     };
@@ -120,6 +121,24 @@ await onChromium((browser) => {
     await page.getByRole('link', { name: 'Use another account' }).click();
     await fillSignIn(page, human.handle);
     await expectAnswer(t, idp, second, await arrival(page, cb, cb, submit));
+  });
+
+  t.test('an application that signs in by a window of its own hears from it', async (t) => {
+    const { idp, origin } = await reachableIdp(t);
+    const app = await serveElsewhere(t, (_request, response) =>
+      response.setHeader('content-type', 'text/html').end('<title>app</title><button>Sign in</button>'),
+    );
+    const client = await idp.createClient({ redirect_uris: `${app.url}/cb` });
+    const human = await idp.makeHuman();
+    const { page } = await open(t, browser, true);
+    await page.goto(app.url);
+    const url = authorizeUrl(origin, client);
+    const [popup] = await Promise.all([page.waitForEvent('popup'), page.evaluate(`window.open('${url}')`)]);
+    await fillSignIn(popup, human.handle, 'not the password');
+    await submit(popup);
+    await fillSignIn(popup, human.handle);
+    await arrival(popup, `${app.url}/cb`, `${app.url}/cb`, submit);
+    t.equal(await popup.evaluate('window.opener?.document.title'), 'app');
   });
 
   t.test('a person signs out here, and at the wish of an application', async (t) => {

@@ -377,8 +377,8 @@ t.test('[145] Basic from a browser is refused without a code and without a chall
     ...['document', 'iframe', 'image', 'script', 'object'].map((dest) => ({ 'sec-fetch-dest': dest })),
     { origin: 'https://evil.test' },
     { origin: 'null' },
-    { cookie },
-    { cookie: `other=1; ${cookie}` },
+    { cookie: '__Host-idp-session=x' },
+    { cookie: `${cookie}; __Host-idp-session=x` },
   ];
   for (const headers of browsers) {
     for (const credentials of [authorization, basic(agent.handle, 'wrong'), 'Basic !']) {
@@ -392,7 +392,11 @@ t.test('[145] Basic from a browser is refused without a code and without a chall
   }
   t.equal(await grantCollection(await idpStore(t, idp)).count(), 0);
 
-  const programs = [{}, { 'sec-fetch-mode': 'cors' }, { 'sec-fetch-dest': 'empty' }, { cookie: 'other=1' }];
+  const programs = [
+    ...[{}, { 'sec-fetch-mode': 'cors' }, { 'sec-fetch-dest': 'empty' }, { cookie: 'other=1' }],
+    // It followed the application here without credentials, and comes again.
+    { cookie },
+  ];
   for (const headers of programs) {
     const answer = await idp.request('GET', authorizePath(client), {
       headers: { ...headers, authorization },

@@ -65,6 +65,11 @@ t.test(
       return signIn(idp, client, handle, password);
     });
     t.match(refused[0], { status: 429, body: { error: 'rate_limited' }, headers: { 'retry-after': '60' } });
+    const page = await idp.request('GET', authorizePath(client), {
+      headers: { accept: 'text/html', authorization: basic(people[0]?.[1].handle, FORGED) },
+      from: '192.0.2.2',
+    });
+    t.match(page, { status: 429, text: /Seconds to wait: 60/ });
     for (const answer of refused)
       t.strictSame(comparable(answer), comparable(refused[0] as Answer), 'right ones, too');
   },

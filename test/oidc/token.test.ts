@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { createLocalJWKSet, jwtVerify, SignJWT } from 'jose';
 import t from 'tap';
 import { sha256 } from '../../src/kernel/secrets.js';
-import { principalCollection } from '../../src/provisioning/store.js';
+import { clientCollection, principalCollection } from '../../src/provisioning/store.js';
 import { auditOf, basic } from '../kit/app.js';
 import {
   ADMIN_TOKEN,
@@ -472,4 +472,24 @@ t.test('[32] the database and its log hold no secret in the clear', async (t) =>
     t.notOk(dump.includes(secret.replace(/^[a-z]+_(?=[\w-]{43}$)/, '')), secret);
   }
   t.ok(dump.includes(sha256(unused)), 'the hash is there');
+});
+
+t.test('a client that is deleted takes along what it was given', async (t) => {
+  const idp = await idpApp(t);
+  const { client, agent, tokens } = await flow(idp, { scope: 'openid offline_access' });
+  const other = await flow(idp);
+  const isGood = async (accessToken: string) => (await idp.userinfo(accessToken)).status === 200;
+  const code = await idp.codeFor(client, agent);
+  t.ok(await isGood(tokens.access_token));
+  await clientCollection(await idpStore(t, idp)).deleteOne({ id: client.id });
+  t.match(await idp.redeem(client, code), { status: 401, body: { error: 'invalid_client' } });
+  t.match(await idp.refresh(client, tokens.refresh_token), {
+    status: 401,
+    body: { error: 'invalid_client' },
+  });
+  t.ok(await isGood(tokens.access_token), 'it was looked up a moment ago');
+  idp.clock.advance(5 * SECOND + 1);
+  t.notOk(await isGood(tokens.access_token));
+  t.notOk(await isGood(tokens.access_token), 'that it is gone is not forgotten');
+  t.ok(await isGood(other.tokens.access_token), 'nothing of anybody else');
 });

@@ -71,7 +71,9 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const { judged } = await resume(request, token);
     if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 303);
     // An agent fails here exactly as a wrong password does: no stolen credential of one opens a browser.
-    const principal = await signIn(request, { username: handle, password }, ({ kind }) => kind === 'human');
+    // No handle has spaces, but keyboards put one behind what they complete.
+    const credentials = { username: handle.trim(), password };
+    const principal = await signIn(request, credentials, ({ kind }) => kind === 'human');
     if (!principal)
       return showSignIn(pages, reply.code(401), judged.request, issuer(), { token, handle, problems: WRONG });
     const violation = authorization.objection(judged.request, principal);
@@ -186,8 +188,9 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
 
   /** Authenticates in the request itself. @throws browser_basic, invalid_credentials */
   async function approveBasic(judged: AuthorizationRequest, request: FastifyRequest): Promise<string> {
-    const hasCookie = [cookies.form, cookies.session].some((cookie) => cookie.of(request) !== undefined);
-    if (isBrowser(request.headers) || hasCookie) throw oidcErrors.browser_basic();
+    // Not the cookie of the form, which every program that keeps cookies has once an application has sent it here.
+    const isSignedIn = cookies.session.of(request) !== undefined;
+    if (isBrowser(request.headers) || isSignedIn) throw oidcErrors.browser_basic();
     const credentials = parseBasic(request.headers.authorization ?? '');
     const mayUseBasic = ({ kind }: Principal) => kind === 'agent' || humansUseBasic;
     const principal = await signIn(request, credentials, mayUseBasic);

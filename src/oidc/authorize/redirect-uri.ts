@@ -25,10 +25,11 @@ export function withAnswer(redirectUri: string, answer: Record<string, string | 
 }
 
 /**
- * What a browser must be allowed to be redirected to after the form: the origin, or the scheme of an application.
- * Content Security Policy cannot name an IPv6 address (CSP3 §2.3.1), so there it is the scheme, too.
+ * What a browser must be allowed to be redirected to after the form: the origin, or the scheme of an application. http
+ * is this machine or development, where one port leads to another: from a broker to its application, from a server to
+ * its pages. Content Security Policy could not name the IPv6 address of this machine, either (CSP3 §2.3.1).
  */
 export function formTarget(redirectUri: string): string {
-  const { origin, protocol, hostname } = new URL(redirectUri);
-  return origin === 'null' || hostname.startsWith('[') ? protocol : origin;
+  const { origin, protocol } = new URL(redirectUri);
+  return origin === 'null' || protocol === 'http:' ? protocol : origin;
 }

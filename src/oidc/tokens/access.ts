@@ -16,15 +16,18 @@ export interface LivingAccess {
   scope: string;
 }
 
+type AccessDependencies = Pick<TokenDependencies, 'grants' | 'directory' | 'isRegistered' | 'clock'>;
+
 export async function findAccess(
   accessToken: string,
-  { grants, directory, clock }: Pick<TokenDependencies, 'grants' | 'directory' | 'clock'>,
+  { grants, directory, isRegistered, clock }: AccessDependencies,
 ): Promise<LivingAccess | null> {
   const id = grantIdOf('at_', accessToken);
   const grant = id === undefined ? null : await grants.findOne({ id });
   if (!grant || grant.revokedAt !== undefined) return null;
   const issued = grant.accessTokens?.find(({ hash }) => isSecretOf(accessToken, hash));
   if (!issued || !stillHolds(issued.expiresAt, { now: clock.now(), life: TOKEN_LIFE * SECOND })) return null;
+  if (!(await isRegistered(grant.clientId))) return null;
   const principal = await ownerOf(grant, directory);
   return principal && { grant, issued, principal, scope: issued.scope ?? grant.scope };
 }

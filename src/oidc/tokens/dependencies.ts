@@ -5,10 +5,12 @@ import type { ClaimsOf } from '../claims.js';
 import type { Keys } from '../keys.js';
 import type { Directory } from '../model.js';
 import type { Grants } from '../store.js';
+import type { IsRegistered } from './registrations.js';
 
 export interface TokenDependencies {
   grants: Grants;
-  directory: Pick<Directory, 'findPrincipal'>;
+  directory: Pick<Directory, 'findPrincipal' | 'findClient'>;
+  isRegistered: IsRegistered;
   keys: Keys;
   claimsOf: ClaimsOf;
   issuer(): string;

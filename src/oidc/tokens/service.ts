@@ -6,6 +6,7 @@ import type { TokenDependencies } from './dependencies.js';
 import { type Introspection, introspectToken } from './introspect.js';
 import { type CodeRedemption, redeemCode } from './redeem.js';
 import { type RefreshRequest, refreshTokens } from './refresh.js';
+import { createRegistrations } from './registrations.js';
 import { revokeToken } from './revoke.js';
 
 export interface TokenService {
@@ -21,7 +22,8 @@ export interface TokenService {
   userinfo(accessToken: string): Promise<Record<string, string | number | boolean>>;
 }
 
-export function createTokenService(deps: TokenDependencies): TokenService {
+export function createTokenService(given: Omit<TokenDependencies, 'isRegistered'>): TokenService {
+  const deps = { ...given, isRegistered: createRegistrations(given.directory, given.clock) };
   return {
     redeem: (client, redemption, ip) => redeemCode(client, redemption, ip, deps),
     refresh: (client, request, ip) => refreshTokens(client, request, ip, deps),
