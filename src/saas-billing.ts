@@ -114,7 +114,8 @@ export function createBillingDomain(
     isLive: /^(sk|rk)_live_/.test(key ?? ''),
     clock,
   });
-  const refresh = gateway && createRefresh({ gateway, subscriptions, writer, plans, projector, emit, clock });
+  const refresh =
+    gateway && createRefresh({ gateway, subscriptions, writer, plans, projector, forgetGone, emit, clock });
 
   return {
     billing: createBilling({
@@ -138,6 +139,7 @@ export function createBillingDomain(
       customers,
       projector,
       processor,
+      forgetGone,
       gateway,
       refresh,
       pastDue,

@@ -1,4 +1,5 @@
 import type { Clock } from '../kernel/clock.js';
+import type { ForgetGone } from './forget.js';
 import type { Gateway } from './gateway.js';
 import { type Emit, subscriptionUpdated } from './notices.js';
 import type { Plans } from './plans.js';
@@ -42,12 +43,13 @@ export interface RefreshDependencies {
   writer: SubscriptionWriter;
   plans: Plans;
   projector: Projector;
+  forgetGone: ForgetGone;
   emit: Emit;
   clock: Clock;
 }
 
 export function createRefresh(deps: RefreshDependencies): Refresh {
-  const { gateway, subscriptions, writer, plans, projector, emit, clock } = deps;
+  const { gateway, subscriptions, writer, plans, projector, forgetGone, emit, clock } = deps;
 
   /** Writes what was fetched after `stored` was read; null where an event has written in between. */
   const learn = async (
@@ -61,6 +63,8 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
     // In doubt until the user's record says it, too: nobody repeats this after a crash but the background.
     const after = await writer.write(stored, key, { ...news, inDoubt: isToProject });
     if (!after) return null;
+    // Whoever was deleted in between must not come back with what was just inserted.
+    if (!stored && (await forgetGone(after.userId))) return { id: after.id, after, fields: [] };
     await projector.project(after.userId);
     if (isToProject) await writer.settle(after);
     const fields = differences(stored, after);

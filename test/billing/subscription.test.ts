@@ -273,6 +273,48 @@ t.test('an event in the middle of a deletion leaves nothing of its user', async 
   }
 });
 
+t.test(
+  'what is learnt from the provider in the middle of a deletion leaves nothing of its user',
+  async (t) => {
+    const here = await shop(t);
+    const { app, api, deliver, buyer } = here;
+    const store = await storeOf(t, app);
+    const background = await backstage(t, here);
+    const sync = (token: string) =>
+      app.request('POST', '/api/billing/sync', { token, body: { sessionId: 'cs_left' } });
+    const ways: [step: string, learn: (token: string) => Promise<unknown>][] = [
+      ['/v1/checkout/sessions/cs_left', sync],
+      ['/v1/subscriptions', sync],
+      ['/v1/subscriptions', () => background.resync.run()],
+      ['/v1/subscriptions', () => inBackground(background)],
+    ];
+    for (const [index, [step, learn]] of ways.entries()) {
+      const { accessToken: token, id, customer } = await buyer();
+      const session = { id: 'cs_left', customer, client_reference_id: id, metadata: { userId: id } };
+      api.sessions.set('cs_left', session);
+      const truth = api.world.subscribe(customer, id, true);
+      Object.assign(truth, { status: 'active', trialEnd: null });
+      await deliver(subscriptionEvent('created', 0, subscriptionObject(truth)));
+      api.fault = () => ({ status: 400, body: '{}' });
+      await deliver(subscriptionEvent('updated', 0, { ...subscriptionObject(truth), status: 'past_due' }));
+      let left = 0;
+      api.fault = async ({ method, path }) => {
+        if (method !== 'GET' || !path.startsWith(step)) return undefined;
+        api.fault = () => undefined;
+        left = (await app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } }))
+          .status;
+        return undefined;
+      };
+      await learn(token);
+      const rows = [
+        await subscriptionCollection(store).count({ userId: id }),
+        await customerCollection(store).count({ id }),
+      ];
+      t.same([left, ...rows], [200, 0, 0], String(index));
+    }
+  },
+);
+
 t.test('a failure that arrives after its invoice was paid asks nobody to pay', async (t) => {
   const { app, api, deliver, buyer, subscription } = await shop(t);
   const ada = await buyer();
