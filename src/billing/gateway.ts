@@ -18,7 +18,8 @@ export interface Gateway {
   createPortal(portal: { customerId: string; returnUrl: string }): Promise<{ url: string }>;
   /** A checkout session as the provider has it; null where it knows none of this id. */
   checkoutSession(id: string): Promise<Json | null>;
-  subscription(id: string): Promise<{ object: Json; asOf: number }>;
+  /** A subscription as the provider has it; null where it knows none of this id. */
+  subscription(id: string): Promise<{ object: Json; asOf: number } | null>;
   /** Every subscription that a customer has or had. */
   subscriptionsOf(customerId: string): Promise<{ objects: Json[]; asOf: number }>;
   /** Cancels at once what the customer has subscribed to, and what could still become a subscription. */
@@ -109,11 +110,12 @@ export function createGateway(
 
     async subscription(id) {
       const found = await call(
-        (stripe) => stripe.subscriptions.retrieve(id, undefined, { maxNetworkRetries: 0 }),
+        (stripe) =>
+          stripe.subscriptions.retrieve(id, undefined, { maxNetworkRetries: 0 }).catch(nullIfMissing),
         patience.look,
       );
-      if (found.id !== id) throw malformed('Another subscription than was asked for.');
-      return { object: whole(found), asOf: asOf(found) };
+      if (found && found.id !== id) throw malformed('Another subscription than was asked for.');
+      return found && { object: whole(found), asOf: asOf(found) };
     },
 
     async subscriptionsOf(customer) {

@@ -1,4 +1,5 @@
 import type { Clock } from '../kernel/clock.js';
+import { billingErrors, isGone } from './errors.js';
 import type { ForgetGone } from './forget.js';
 import type { Gateway } from './gateway.js';
 import { type Emit, subscriptionUpdated } from './notices.js';
@@ -13,7 +14,11 @@ import type { SubscriptionWriter } from './write.js';
 export interface Refresh {
   /** Asks about one subscription. @throws PAYMENT_PROVIDER_ERROR */
   one(id: string, userId: string): Promise<Learnt>;
-  /** Asks about every subscription of a customer, and with `dryRun` only looks. @throws PAYMENT_PROVIDER_ERROR */
+  /**
+   * Asks about every subscription of a customer, and about those that the user is known to have elsewhere, as with a
+   * customer who was replaced. With `dryRun` it only looks.
+   * @throws PAYMENT_PROVIDER_ERROR; CUSTOMER_NOT_FOUND where the provider knows neither the customer nor any of these
+   */
   allOf(customerId: string, userId: string, options?: { dryRun?: boolean }): Promise<Learnt[]>;
 }
 
@@ -77,6 +82,32 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
     return { id: key.id, ...(stored && { before: stored }), after, fields: differences(stored, after) };
   };
 
+  const foundOne = async (id: string): Promise<Found> => {
+    const found = await gateway.subscription(id);
+    if (found) return found;
+    throw billingErrors.PAYMENT_PROVIDER_ERROR({
+      cause: new Error('The provider has no such subscription.'),
+    });
+  };
+
+  /** What the customer has, and what else is known and not over. */
+  const foundAll = async (customerId: string, known: Iterable<SubscriptionDocument>): Promise<Found[]> => {
+    let gone: unknown;
+    const { objects, asOf } = await gateway.subscriptionsOf(customerId).catch((error: unknown) => {
+      if (!isGone(error)) throw error;
+      gone = error;
+      return { objects: [], asOf: 0 };
+    });
+    const listed = new Set(objects.map(idIn));
+    const found: Found[] = objects.map((object) => ({ object, asOf }));
+    for (const { id, status } of known) {
+      const elsewhere = listed.has(id) || isTerminal(status) ? null : await gateway.subscription(id);
+      if (elsewhere) found.push(elsewhere);
+    }
+    if (gone !== undefined && found.length === 0) throw gone;
+    return found;
+  };
+
   const one: Refresh['one'] = async (id, userId) => {
     for (;;) {
       const stored = await subscriptions.findOne({ id });
@@ -85,11 +116,7 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
         if (stored.recheckAt !== undefined) await writer.settle(stored);
         return { id, before: stored, after: stored, fields: [] };
       }
-      const learnt = await learn(
-        stored,
-        { id, userId: stored?.userId ?? userId },
-        await gateway.subscription(id),
-      );
+      const learnt = await learn(stored, { id, userId: stored?.userId ?? userId }, await foundOne(id));
       if (learnt) return learnt;
     }
   };
@@ -99,15 +126,14 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
 
     async allOf(customerId, userId, { dryRun = false } = {}) {
       const known = new Map((await projector.all(userId)).map((stored) => [stored.id, stored]));
-      const { objects, asOf } = await gateway.subscriptionsOf(customerId);
       const learnt: Learnt[] = [];
-      for (const object of objects) {
-        const id = idIn(object);
+      for (const found of await foundAll(customerId, known.values())) {
+        const id = idIn(found.object);
         const stored = known.get(id ?? '') ?? null;
         if (id === undefined || (stored && isTerminal(stored.status))) continue;
         const key = { id, userId };
-        if (dryRun) learnt.push(foreseen(stored, key, { object, asOf }));
-        else learnt.push((await learn(stored, key, { object, asOf })) ?? (await one(id, userId)));
+        if (dryRun) learnt.push(foreseen(stored, key, found));
+        else learnt.push((await learn(stored, key, found)) ?? (await one(id, userId)));
       }
       if (!dryRun) await projector.project(userId);
       return learnt;

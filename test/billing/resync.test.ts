@@ -3,7 +3,7 @@ import type { ResyncChange } from '../../src/billing/resync.js';
 import { subscriptionCollection } from '../../src/billing/store.js';
 import { storeOf } from '../kit/app.js';
 import { compiled, startProgram } from '../kit/process.js';
-import { subscriptionObject } from '../kit/stripe-world.js';
+import { subscriptionObject, type WorldSubscription } from '../kit/stripe-world.js';
 import { backstage, KEY, type Shop, shop, subscriptionEvent } from './kit.js';
 
 /** Two buyers whose subscriptions have moved on without a word: one is unknown, one is said to be active. */
@@ -66,6 +66,46 @@ t.test('what webhooks did not tell is found and repaired', async (t) => {
     query.get('customer') === ada.customer ? { status: 400, body: '{}' } : undefined;
   t.match(await resync.run({}), { customers: 2, subscriptions: 1, failures: [{ userId: ada.id }] });
 });
+
+t.test(
+  'what somebody has elsewhere is asked about, also where the provider knows their customer no more',
+  async (t) => {
+    const here = await shop(t);
+    const { app, api, deliver, buyer, subscription } = here;
+    const ada = await buyer();
+    const [own, elsewhere, unheardOf] = ['own', 'elsewhere', 'unheard-of'].map((name) => {
+      const customer = name === 'own' ? ada.customer : `cus_${name}`;
+      return Object.assign(api.world.subscribe(customer, ada.id, true), { status: 'active', trialEnd: null });
+    }) as [WorldSubscription, WorldSubscription, WorldSubscription];
+    for (const one of [own, elsewhere, unheardOf]) {
+      await deliver(subscriptionEvent('created', 0, subscriptionObject(one)));
+    }
+    api.world.subscriptions.delete(unheardOf.id);
+    const { resync } = await backstage(t, here);
+    const endsOf = ({ changes }: { changes: ResyncChange[] }) =>
+      changes.map(({ subscriptionId, after }) => [subscriptionId, after]);
+    elsewhere.status = 'canceled';
+    const expected = [[elsewhere.id, 'canceled']];
+    t.same(endsOf(await resync.run({ dryRun: true })), expected);
+    t.same(endsOf(await resync.run()), expected);
+
+    own.status = 'canceled';
+    const error = { type: 'invalid_request_error', code: 'resource_missing', param: 'customer' };
+    api.fault = ({ query }) =>
+      query.get('customer') === ada.customer ? { status: 400, body: JSON.stringify({ error }) } : undefined;
+    const sync = () => app.request('POST', '/api/billing/sync', { token: ada.accessToken });
+    t.equal((await sync()).status, 200);
+    const rows = subscriptionCollection(await storeOf(t, app));
+    t.equal((await rows.findOne({ id: own.id }))?.status, 'canceled');
+    t.match(
+      await subscription(ada),
+      { status: 'active' },
+      'what the provider knows nothing of stays as it was',
+    );
+    t.equal((await sync()).body.error?.code, 'CUSTOMER_NOT_FOUND');
+    t.match(await resync.run(), { failures: [{ userId: ada.id }] });
+  },
+);
 
 t.test('since a date: only those of whom the provider has told', async (t) => {
   const here = await shop(t);
