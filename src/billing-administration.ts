@@ -42,11 +42,13 @@ export async function openBillingAdministration(
   const customers = customerCollection(store);
   const subscriptions = subscriptionCollection(store);
   const users = userCollection(store);
+  const projector = createProjector(subscriptions, projectionOn(users));
   const forget = createForget({
     customers,
     subscriptions,
     payments: paymentCollection(store),
     events: webhookEventCollection(store),
+    bought: projector.all,
   });
   const plans = createPlans(values.billingPrices, (priceId) =>
     warn(`Nobody has said what plan ${priceId} is.`),
@@ -60,7 +62,7 @@ export async function openBillingAdministration(
       subscriptions,
       writer: createSubscriptionWriter(subscriptions, clock),
       plans,
-      projector: createProjector(subscriptions, projectionOn(users)),
+      projector,
       forgetGone: createForgetGone(forget, async (id) => (await users.findOne({ id })) !== null),
       emit: () => undefined,
       clock,

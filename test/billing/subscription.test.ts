@@ -315,6 +315,22 @@ t.test(
   },
 );
 
+t.test('no event that names somebody who left stays, whatever it names them by', async (t) => {
+  const { app, deliver, buyer } = await shop(t);
+  const { accessToken: token, id: userId, email } = await buyer();
+  const object = { id: 'sub_1', customer: 'cus_elsewhere', status: 'active', metadata: { userId } };
+  await deliver(subscriptionEvent('created', 0, { ...object, items: items() }));
+  await deliver(invoiceEvent('succeeded', 1, { customer: 'cus_elsewhere', customer_email: email }));
+  await deliver({
+    type: 'customer.subscription.updated',
+    data: { object: { id: 'sub_1', status: 'active', description: email } },
+  });
+  const events = webhookEventCollection(await storeOf(t, app));
+  t.equal(await events.count(), 3);
+  await app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } });
+  t.equal(await events.count(), 0);
+});
+
 t.test('a failure that arrives after its invoice was paid asks nobody to pay', async (t) => {
   const { app, api, deliver, buyer, subscription } = await shop(t);
   const ada = await buyer();
