@@ -1,7 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import fastify from 'fastify';
 import t from 'tap';
+import { createCatalog } from '../../src/billing/catalog.js';
 import { isEntitled } from '../../src/billing/entitlement.js';
+import { createPlans } from '../../src/billing/plans.js';
 import type { Json } from '../../src/billing/snapshot.js';
 import {
   customerCollection,
@@ -11,6 +13,7 @@ import {
 } from '../../src/billing/store.js';
 import { saasBackend } from '../../src/index.js';
 import { basic, PASSWORD, type SaasApp, SECRETS, storeOf, testOptions } from '../kit/app.js';
+import { fakeClock } from '../kit/clock.js';
 import { subscriptionObject } from '../kit/stripe-world.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { backstage, inBackground, invoiceEvent, KEY, shop, subscriptionEvent } from './kit.js';
@@ -576,6 +579,18 @@ t.test('invoices and plans are as the provider has them', async (t) => {
     },
   ]);
   t.equal(api.calls.filter(({ path }) => path === '/v1/prices').length, 1, 'asked once for all');
+});
+
+t.test('an unknown plan is warned of when somebody buys it, and not when somebody looks at it', async (t) => {
+  const warned: string[] = [];
+  const plans = createPlans(undefined, (priceId) => void warned.push(priceId));
+  const gateway = { prices: async () => [{ id: 'price_1' }] };
+  const parts = { plans, gateway, clock: fakeClock(), customers: {} } as object;
+  const catalog = createCatalog(parts as Parameters<typeof createCatalog>[0]);
+  t.match(await catalog.plans(), [{ priceId: 'price_1', plan: 'unknown' }]);
+  t.same(warned, []);
+  t.equal(plans.of({ priceId: 'price_1' }), 'unknown');
+  t.same(warned, ['price_1']);
 });
 
 t.test('mails go out once for each fact, and listeners hear of it', async (t) => {
