@@ -3,6 +3,7 @@ import fastify from 'fastify';
 import t from 'tap';
 import { createCatalog } from '../../src/billing/catalog.js';
 import { isEntitled } from '../../src/billing/entitlement.js';
+import { inWords } from '../../src/billing/mails.js';
 import { createPlans } from '../../src/billing/plans.js';
 import type { Json } from '../../src/billing/snapshot.js';
 import {
@@ -591,6 +592,15 @@ t.test('an unknown plan is warned of when somebody buys it, and not when somebod
   t.same(warned, []);
   t.equal(plans.of({ priceId: 'price_1' }), 'unknown');
   t.same(warned, ['price_1']);
+});
+
+t.test('amounts are told as the provider counts them', async (t) => {
+  const amounts = ['EUR', 'HUF', 'ISK', 'JPY', 'KWD'].map((currency) => inWords(290_000, currency));
+  const expected = ['€2,900.00', 'HUF 2,900.00', 'ISK 2,900.00', '¥290,000', 'KWD 290.000'];
+  t.same(
+    amounts.map((amount) => amount.replace('\u00a0', ' ')),
+    expected,
+  );
 });
 
 t.test('mails go out once for each fact, and listeners hear of it', async (t) => {
