@@ -1,10 +1,12 @@
+import { mock } from 'node:test';
 import t from 'tap';
+import { createGateway } from '../../src/billing/gateway.js';
 import type { ResyncChange } from '../../src/billing/resync.js';
 import { subscriptionCollection } from '../../src/billing/store.js';
 import { storeOf } from '../kit/app.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { subscriptionObject, type WorldSubscription } from '../kit/stripe-world.js';
-import { backstage, KEY, type Shop, shop, subscriptionEvent } from './kit.js';
+import { backstage, KEY, provider, type Shop, shop, subscriptionEvent } from './kit.js';
 
 /** Two buyers whose subscriptions have moved on without a word: one is unknown, one is said to be active. */
 async function lostWebhooks(t: Parameters<typeof shop>[0], { app, api, deliver, buyer }: Shop) {
@@ -117,6 +119,17 @@ t.test('since a date: only those of whom the provider has told', async (t) => {
     changes: [{ subscriptionId: unknown.id }],
   });
   t.match(await resync.run({ since: since + 60_000 }), { customers: 0, changes: [] });
+});
+
+t.test('however much the provider has told, and however slowly it lists it', async (t) => {
+  const api = await provider(t);
+  for (let number = 0; number < 250; number++) api.world.events.push({ id: `evt_${number}`, created: 1 });
+  const gateway = createGateway(KEY, api.url);
+  await gateway.prices();
+  mock.timers.enable({ apis: ['setTimeout'] });
+  t.teardown(() => mock.timers.reset());
+  api.fault = () => void mock.timers.tick(6000);
+  t.equal((await gateway.eventsSince(0, [])).length, 250);
 });
 
 t.test('saas-backend billing resync', async (t) => {
