@@ -176,6 +176,23 @@ t.test(
   },
 );
 
+t.test('an older event does not settle the doubt that an invoice has left', async (t) => {
+  const here = await shop(t);
+  const { app, api, deliver, buyer } = here;
+  const ada = await buyer();
+  const truth = api.world.subscribe(ada.customer, ada.id, false);
+  Object.assign(truth, { status: 'active', trialEnd: null });
+  await deliver(subscriptionEvent('created', 0, subscriptionObject(truth)));
+  const statusNow = async () => (await rowOf(t, app, truth.id))?.status;
+  api.fault = () => ({ status: 400, body: '{}' });
+  await deliver(invoiceEvent('failed', 7, { customer: ada.customer, subscription: truth.id }));
+  t.equal(await deliver(subscriptionEvent('updated', 5, subscriptionObject(truth))), 'processed');
+  t.equal(await statusNow(), 'past_due');
+  api.fault = () => undefined;
+  await inBackground(await backstage(t, here));
+  t.equal(await statusNow(), 'active');
+});
+
 t.test('what is over by an event in doubt needs no second look', async (t) => {
   const { app, api, deliver, buyer, subscription } = await shop(t);
   const ada = await buyer();
