@@ -519,6 +519,17 @@ t.test('plans are those of the list, of the price, of its metadata, or unknown',
   }
 });
 
+t.test('what is billed by use has no quantity, whatever was there before', async (t) => {
+  const { deliver, buyer, subscription } = await shop(t);
+  const ada = await buyer();
+  const object = { id: 'sub_1', customer: ada.customer, status: 'active' };
+  await deliver(subscriptionEvent('created', 0, { ...object, items: items() }));
+  t.match(await subscription(ada), { priceId: 'price_pro', quantity: 1 });
+  const metered = { price: { id: 'price_use', lookup_key: 'use', recurring: { usage_type: 'metered' } } };
+  await deliver(subscriptionEvent('updated', 1, { ...object, items: { data: [metered] } }));
+  t.match(await subscription(ada), { priceId: 'price_use', quantity: null });
+});
+
 t.test('[112] events of the test mode mean nothing to a live key', async (t) => {
   const { app, deliver, subscription } = await shop(t, { paymentSecretKey: 'sk_live_51Qm7vLd0mXw4RkT9cYb2' });
   const ada = await app.signUp();
