@@ -48,7 +48,6 @@ export async function openBillingAdministration(
     subscriptions,
     payments: paymentCollection(store),
     events: webhookEventCollection(store),
-    bought: projector.all,
   });
   const plans = createPlans(values.billingPrices, (priceId) =>
     warn(`Nobody has said what plan ${priceId} is.`),

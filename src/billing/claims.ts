@@ -48,13 +48,12 @@ export function createClaims(
   const insert = async (event: BillingEvent, payload: string): Promise<Claim | null> => {
     const claim = claimOf(event.id);
     const now = clock.now();
-    const { type, objectId, subscriptionId, customerId } = event;
+    const { type, objectId, customerId: about = event.subscriptionId } = event;
     const document: WebhookEventDocument = {
       id: event.id,
       type,
       objectId,
-      ...(subscriptionId !== undefined && { subscriptionId }),
-      ...(customerId !== undefined && { customerId }),
+      ...(about !== undefined && { about }),
       payload,
       receivedAt: now,
       attempts: 1,

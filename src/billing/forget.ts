@@ -1,4 +1,4 @@
-import type { Customers, Payments, SubscriptionDocument, Subscriptions, WebhookEvents } from './store.js';
+import type { Customers, Payments, Subscriptions, WebhookEvents } from './store.js';
 
 /** Removes what is stored of a user. What the provider knows of them stays there. */
 export type Forget = (userId: string) => Promise<void>;
@@ -11,20 +11,20 @@ export interface ForgetDependencies {
   subscriptions: Subscriptions;
   payments: Payments;
   events: WebhookEvents;
-  /** What a user has or had. */
-  bought(userId: string): Promise<SubscriptionDocument[]>;
 }
 
+/** Subscriptions of one user whose events are looked for. */
+const MOST = 1000;
+
 export function createForget(deps: ForgetDependencies): Forget {
-  const { customers, subscriptions, payments, events, bought } = deps;
+  const { customers, subscriptions, payments, events } = deps;
   return async (userId) => {
-    const [customer, known] = await Promise.all([customers.findOne({ id: userId }), bought(userId)]);
+    const customer = await customers.findOne({ id: userId });
+    const { items } = await subscriptions.page({ where: { userId }, sort: 'startedAt', limit: MOST });
+    const theirs = [customer?.customerId, ...items.flatMap((one) => [one.customerId, one.id])];
+    const about = theirs.filter((id) => id !== undefined);
     // Events name people, too. Those that come later find nobody.
-    for (const customerId of new Set([customer, ...known].flatMap((one) => one?.customerId ?? []))) {
-      await events.deleteMany({ customerId });
-    }
-    // Some name their subscription alone.
-    for (const { id } of known) await events.deleteMany({ subscriptionId: id });
+    if (about.length > 0) await events.deleteMany({ about: { in: about } });
     await subscriptions.deleteMany({ userId });
     await payments.deleteMany({ userId });
     await customers.deleteOne({ id: userId });

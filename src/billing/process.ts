@@ -20,8 +20,8 @@ export interface Processor {
   settle(claim: Claim, event: BillingEvent): Promise<EventOutcome>;
   /** Looks again whose an event is that nobody was known by. Null where nobody is still. */
   retry(event: BillingEvent): Promise<EventOutcome | null>;
-  /** Takes up whatever waited for this subscription or customer. */
-  replay(about: { subscriptionId: string } | { customerId: string }): Promise<void>;
+  /** Takes up whatever waited for this customer, or for this subscription and names no customer. */
+  replay(about: string): Promise<void>;
   /** Takes up one stored event that nobody works on. */
   resume(document: WebhookEventDocument): Promise<EventOutcome | null>;
 }
@@ -78,8 +78,7 @@ export function createProcessor(deps: ProcessorDependencies): Processor {
     }
     if (!isSettled) await mailFor(event, userId, subscription);
     if (effect === 'inserted' || effect === 'known') {
-      if (subscriptionId !== undefined) await replay({ subscriptionId });
-      if (customerId !== undefined) await replay({ customerId });
+      for (const about of [subscriptionId, customerId]) if (about !== undefined) await replay(about);
     }
     const isStale = effect === 'none' && changesTerms && !isInvoice(event);
     return { outcome: isStale ? 'stale' : 'processed', tellings };
@@ -139,7 +138,7 @@ export function createProcessor(deps: ProcessorDependencies): Processor {
   };
 
   const replay: Processor['replay'] = async (about) => {
-    const query = { where: { ...about, outcome: 'unmatched' }, sort: 'receivedAt', limit: PAGE } as const;
+    const query = { where: { about, outcome: 'unmatched' }, sort: 'receivedAt', limit: PAGE } as const;
     let page = await events.page(query);
     for (;;) {
       for (const document of page.items) await resume(document);

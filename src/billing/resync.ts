@@ -47,7 +47,7 @@ export interface ResyncDependencies {
   gateway: Gateway | undefined;
   refresh: Refresh | undefined;
   /** Takes up the events that waited for a customer; absent where the background is left to do it. */
-  replay?: (about: { customerId: string }) => Promise<void>;
+  replay?: (customerId: string) => Promise<void>;
 }
 
 const PAGE = 100;
@@ -87,7 +87,7 @@ export function createResync({ customers, gateway, refresh, replay }: ResyncDepe
           const learnt = await refresh.allOf(customerId, id, { dryRun });
           report.subscriptions += learnt.length;
           report.changes.push(...learnt.flatMap((one) => changeIn(one) ?? []));
-          if (!dryRun) await replay?.({ customerId });
+          if (!dryRun) await replay?.(customerId);
         } catch (error) {
           report.failures.push({ userId: id, reason: (error as Error).message });
         }

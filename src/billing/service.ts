@@ -86,7 +86,7 @@ export function createBilling(deps: BillingDependencies): Billing {
     const kept = linked ?? (await customers.findOne({ id }));
     if (!kept)
       throw billingErrors.PAYMENT_PROVIDER_ERROR({ cause: new Error('A customer of somebody else.') });
-    if (linked) await processor.replay({ customerId });
+    if (linked) await processor.replay(customerId);
     return kept.customerId;
   };
 

@@ -7,9 +7,8 @@ export interface WebhookEventDocument {
   type: string;
   /** `data.object.id` */
   objectId: string;
-  /** What it concerns, as far as it says so: by these an unmatched event is found again. */
-  subscriptionId?: string;
-  customerId?: string;
+  /** Whose it is: the provider's customer, or the subscription where it names none. By this it is found again. */
+  about?: string;
   /** The verified body, so that an event can be applied again. */
   payload: string;
   receivedAt: number;
@@ -33,7 +32,7 @@ export type WebhookEvents = Collection<WebhookEventDocument>;
 
 export function webhookEventCollection(store: Store): WebhookEvents {
   return store.collection<WebhookEventDocument>('webhook_events', {
-    indexes: [['receivedAt'], ['subscriptionId'], ['customerId'], ['outcome', 'receivedAt']],
+    indexes: [['receivedAt'], ['about'], ['outcome', 'receivedAt']],
     fields: ['leaseUntil', 'owner'],
   });
 }

@@ -78,7 +78,7 @@ export function createSubscriptionService(deps: SubscriptionDependencies): Subsc
       const customer = await customers.findOne({ id: user.id });
       if (customer) {
         await refresh.allOf(customer.customerId, user.id);
-        await processor.replay({ customerId: customer.customerId });
+        await processor.replay(customer.customerId);
       }
       return current(user.id);
     },

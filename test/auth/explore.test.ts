@@ -292,7 +292,7 @@ t.test('[67] deletion, login and refresh at once: gone, and never charged afterw
 t.test('[67] deletion while the provider tells of what was bought: nothing of it is left', async (t) => {
   const domainOn = (store: Store) => {
     const seen = { mails: new Map(), told: [], unheard: new Set<string>() };
-    return boot(store, fakeClock(), 'http://127.0.0.1:1', seen).domain;
+    return boot(store, fakeClock(), undefined, seen).domain;
   };
   const object = { customer: 'cus_1', status: 'active', subscription: 'sub_1' };
   const told = (type: string, id: string) => (store: Store) => {

@@ -258,6 +258,11 @@ t.test('whoever leaves is charged no more, whatever they have had', async (t) =>
     [expired, alive, elsewhere].map(({ status }) => status),
     ['incomplete_expired', 'canceled', 'canceled'],
   );
+  t.equal(
+    await webhookEventCollection(await storeOf(t, app)).count(),
+    0,
+    'nor is an event kept that names them',
+  );
 
   const eve = await buyer();
   const body = '{"error":{"type":"invalid_request_error","code":"resource_missing","param":"customer"}}';

@@ -67,6 +67,7 @@ export async function explore(scenario: Scenario): Promise<Exploration> {
       }
       const choice = prefix[taken.length] ?? 0;
       const step = steps[choice];
+      if (!step && choice > 0) throw new Error(`Somebody waited for something else: ${calls.join(', ')}`);
       if (!step) {
         orders++;
         const reason = await run.end();
