@@ -1,10 +1,16 @@
 import { userCollection } from './auth/store.js';
+import { createForget, createForgetGone } from './billing/forget.js';
 import { createGateway } from './billing/gateway.js';
 import { createPlans } from './billing/plans.js';
 import { createProjector } from './billing/project.js';
 import { createRefresh } from './billing/refresh.js';
 import { createResync, type Resync } from './billing/resync.js';
-import { customerCollection, subscriptionCollection } from './billing/store.js';
+import {
+  customerCollection,
+  paymentCollection,
+  subscriptionCollection,
+  webhookEventCollection,
+} from './billing/store.js';
 import { createSubscriptionWriter } from './billing/write.js';
 import { systemClock as clock } from './kernel/clock.js';
 import { defineOptions, resolveOptions } from './kernel/options.js';
@@ -35,6 +41,14 @@ export async function openBillingAdministration(
   const store = await openStore(values.databaseUri);
   const customers = customerCollection(store);
   const subscriptions = subscriptionCollection(store);
+  const users = userCollection(store);
+  const projector = createProjector(subscriptions, projectionOn(users));
+  const forget = createForget({
+    customers,
+    subscriptions,
+    payments: paymentCollection(store),
+    events: webhookEventCollection(store),
+  });
   const plans = createPlans(values.billingPrices, (priceId) =>
     warn(`Nobody has said what plan ${priceId} is.`),
   );
@@ -47,7 +61,8 @@ export async function openBillingAdministration(
       subscriptions,
       writer: createSubscriptionWriter(subscriptions, clock),
       plans,
-      projector: createProjector(subscriptions, projectionOn(userCollection(store))),
+      projector,
+      forgetGone: createForgetGone(forget, async (id) => (await users.findOne({ id })) !== null),
       emit: () => undefined,
       clock,
     });

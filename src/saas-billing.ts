@@ -1,10 +1,10 @@
 import type { Identity } from './auth/sessions.js';
-import type { Users } from './auth/store.js';
+import { isClosed, type Users } from './auth/store.js';
 import { createApply } from './billing/apply.js';
 import { type Catalog, createCatalog } from './billing/catalog.js';
 import { createClaims, type Pause } from './billing/claims.js';
 import { createFetch } from './billing/fetch.js';
-import { createForget, type Forget } from './billing/forget.js';
+import { createForget, createForgetGone, type Forget } from './billing/forget.js';
 import { createGateway } from './billing/gateway.js';
 import { createMailFor } from './billing/mails.js';
 import type { BillingNotices } from './billing/notices.js';
@@ -91,14 +91,14 @@ export function createBillingDomain(
   const findUser = (id: string) => users.findOne({ id });
   const userExists = async (id: string) => (await findUser(id)) !== null;
   const forget = createForget({ customers, subscriptions, payments, events });
+  const forgetGone = createForgetGone(forget, userExists);
   const claims = createClaims(events, { clock, random, pause });
   const processor = createProcessor({
     claims,
     events,
     payments,
     ownerOf: createOwnerLookup({ subscriptions, customers, userExists, clock }),
-    userExists,
-    forget,
+    forgetGone,
     apply: createApply({ subscriptions, writer, plans, fetch: createFetch(gateway, plans, log) }),
     projector,
     mailFor: createMailFor({
@@ -114,7 +114,8 @@ export function createBillingDomain(
     isLive: /^(sk|rk)_live_/.test(key ?? ''),
     clock,
   });
-  const refresh = gateway && createRefresh({ gateway, subscriptions, writer, plans, projector, emit, clock });
+  const refresh =
+    gateway && createRefresh({ gateway, subscriptions, writer, plans, projector, forgetGone, emit, clock });
 
   return {
     billing: createBilling({
@@ -123,6 +124,11 @@ export function createBillingDomain(
       projector,
       processor,
       plans,
+      async isOpen(id) {
+        const user = await findUser(id);
+        return user !== null && !isClosed(user);
+      },
+      forgetGone,
       gateway,
       publicUrl: publicUrl.get,
       returnPath,
@@ -133,6 +139,7 @@ export function createBillingDomain(
       customers,
       projector,
       processor,
+      forgetGone,
       gateway,
       refresh,
       pastDue,

@@ -44,7 +44,10 @@ export function createApply({ subscriptions, writer, plans, fetch }: ApplyDepend
     if (verdict === 'apply' || !stored) {
       const isOlder = stored && event.created !== undefined && event.created < stored.statusAt;
       const keepsStatus = isOlder && event.type !== 'customer.subscription.deleted';
-      return { ...told, snapshot: keepsStatus ? without(payload, 'status') : payload, inDoubt: false };
+      // The status of an invoice that was believed without a look stays to be looked at.
+      return keepsStatus
+        ? { ...told, snapshot: without(payload, 'status'), inDoubt: 'still' }
+        : { ...told, snapshot: payload, inDoubt: false };
     }
     const fetched = await newsFetched(event);
     if (fetched) return fetched;

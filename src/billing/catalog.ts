@@ -68,7 +68,7 @@ function planView(price: Json, plans: Plans): Plan | null {
   const product = objectIn(price['product']);
   return {
     priceId,
-    plan: plans.of({
+    plan: plans.named({
       priceId,
       ...(lookupKey !== undefined && { lookupKey }),
       ...(metadataPlan !== undefined && { metadataPlan }),

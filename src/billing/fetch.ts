@@ -21,8 +21,9 @@ export function createFetch(gateway: Gateway | undefined, plans: Plans, log: Fet
   return async (id) => {
     if (!gateway) return null;
     try {
-      const { object, asOf } = await gateway.subscription(id);
-      return { snapshot: readSnapshot(object, plans), asOf };
+      const found = await gateway.subscription(id);
+      if (!found) throw new Error('The provider has no such subscription.');
+      return { snapshot: readSnapshot(found.object, plans), asOf: found.asOf };
     } catch (err) {
       // An event that cannot be settled now is settled as well as can be, and asked about again in the background.
       log.warn({ err, subscription: id }, 'the payment provider could not be asked about a subscription');

@@ -3,6 +3,9 @@ import type { Customers, Payments, Subscriptions, WebhookEvents } from './store.
 /** Removes what is stored of a user. What the provider knows of them stays there. */
 export type Forget = (userId: string) => Promise<void>;
 
+/** Removes what came in of a user who was deleted meanwhile. True where there is no such user any more. */
+export type ForgetGone = (userId: string) => Promise<boolean>;
+
 export interface ForgetDependencies {
   customers: Customers;
   subscriptions: Subscriptions;
@@ -25,5 +28,13 @@ export function createForget(deps: ForgetDependencies): Forget {
     await subscriptions.deleteMany({ userId });
     await payments.deleteMany({ userId });
     await customers.deleteOne({ id: userId });
+  };
+}
+
+export function createForgetGone(forget: Forget, userExists: (id: string) => Promise<boolean>): ForgetGone {
+  return async (userId) => {
+    if (await userExists(userId)) return false;
+    await forget(userId);
+    return true;
   };
 }

@@ -16,9 +16,9 @@ export interface Gateway {
   /** @throws PRICE_NOT_ALLOWED when the provider does not know the price or does not sell it like this */
   createCheckout(checkout: Checkout): Promise<{ id: string; url: string }>;
   createPortal(portal: { customerId: string; returnUrl: string }): Promise<{ url: string }>;
-  /** A checkout session as the provider has it; null where it knows none of this id. */
+  /** A checkout session as the provider has it; null where it knows none of this id, and likewise a subscription. */
   checkoutSession(id: string): Promise<Json | null>;
-  subscription(id: string): Promise<{ object: Json; asOf: number }>;
+  subscription(id: string): Promise<{ object: Json; asOf: number } | null>;
   /** Every subscription that a customer has or had. */
   subscriptionsOf(customerId: string): Promise<{ objects: Json[]; asOf: number }>;
   /** Cancels at once what the customer has subscribed to, and what could still become a subscription. */
@@ -109,11 +109,12 @@ export function createGateway(
 
     async subscription(id) {
       const found = await call(
-        (stripe) => stripe.subscriptions.retrieve(id, undefined, { maxNetworkRetries: 0 }),
+        (stripe) =>
+          stripe.subscriptions.retrieve(id, undefined, { maxNetworkRetries: 0 }).catch(nullIfMissing),
         patience.look,
       );
-      if (found.id !== id) throw malformed('Another subscription than was asked for.');
-      return { object: whole(found), asOf: asOf(found) };
+      if (found && found.id !== id) throw malformed('Another subscription than was asked for.');
+      return found && { object: whole(found), asOf: asOf(found) };
     },
 
     async subscriptionsOf(customer) {
@@ -141,8 +142,9 @@ export function createGateway(
 
     async eventsSince(milliseconds, types) {
       const created = { gte: Math.floor(milliseconds / 1000) };
-      const pages = await call((stripe) =>
-        allPages((after) => stripe.events.list({ created, types: [...types], limit: MOST, ...after })),
+      // Nobody waits for all of them at once, and there may be many: each page has its own time.
+      const pages = await allPages((after) =>
+        call((stripe) => stripe.events.list({ created, types: [...types], limit: MOST, ...after })),
       );
       return pages.flatMap(({ data }) => data.map(objectIn));
     },

@@ -91,8 +91,16 @@ function mailOfFailure({ id, attempt, isLastAttempt, amount, currency }: Invoice
   return { key, template: 'payment-failed' as const, values };
 }
 
-/** @param amount in the currency's smallest unit, of which some currencies have none */
-function inWords(amount: number, currency: string): string {
-  const format = new Intl.NumberFormat('en', { style: 'currency', currency: currency.toUpperCase() });
-  return format.format(amount / 10 ** (format.resolvedOptions().maximumFractionDigits ?? 2));
+/** @param amount in the currency's smallest unit, as the provider has it, which is not always what Unicode says */
+export function inWords(amount: number, currency: string): string {
+  const code = currency.toUpperCase();
+  const digits = WITHOUT_DECIMALS.has(code) ? 0 : WITH_THREE_DECIMALS.has(code) ? 3 : 2;
+  const format = { style: 'currency', currency: code, minimumFractionDigits: digits } as const;
+  return new Intl.NumberFormat('en', { ...format, maximumFractionDigits: digits }).format(
+    amount / 10 ** digits,
+  );
 }
+
+/** https://docs.stripe.com/currencies#minor-units */
+const WITHOUT_DECIMALS = new Set('BIF CLP DJF GNF JPY KMF KRW MGA PYG RWF VND VUV XAF XOF XPF'.split(' '));
+const WITH_THREE_DECIMALS = new Set('BHD JOD KWD OMR TND'.split(' '));

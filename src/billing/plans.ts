@@ -12,8 +12,10 @@ export interface Bought {
 }
 
 export interface Plans {
-  /** The plan of a price: as configured, else as the provider's own words have it. */
+  /** The plan of what somebody bought: as configured, else as the provider's own words have it. */
   of(bought: Bought): string;
+  /** The same of what may be bought: nobody need be warned yet. */
+  named(offer: Bought): string;
   /** Whether a price may be bought. */
   allows(priceId: string): boolean;
   /** What is configured to be sold; undefined where everything the provider has is. */
@@ -24,17 +26,20 @@ export interface Plans {
 export function createPlans(pairs: readonly string[] | undefined, warn: (priceId: string) => void): Plans {
   const configured = pairs && new Map(pairs.map(splitPair));
   const warned = new Set<string>();
+  const named = ({ priceId, lookupKey, metadataPlan }: Bought): string =>
+    configured?.get(priceId ?? '') ?? lookupKey ?? metadataPlan ?? UNKNOWN_PLAN;
   return {
     configured,
+    named,
     allows: (priceId) => configured === undefined || configured.has(priceId),
-    of({ priceId, lookupKey, metadataPlan }) {
-      const plan = configured?.get(priceId ?? '') ?? lookupKey ?? metadataPlan;
-      if (plan !== undefined) return plan;
-      if (priceId !== undefined && !warned.has(priceId)) {
+    of(bought) {
+      const plan = named(bought);
+      const { priceId } = bought;
+      if (plan === UNKNOWN_PLAN && priceId !== undefined && !warned.has(priceId)) {
         warned.add(priceId);
         warn(priceId);
       }
-      return UNKNOWN_PLAN;
+      return plan;
     },
   };
 }

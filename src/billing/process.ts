@@ -3,7 +3,7 @@ import { nullIfTaken } from '../storage/collection.js';
 import type { Applied, Apply } from './apply.js';
 import type { Claim, Claims } from './claims.js';
 import { type BillingEvent, HANDLED, isInvoice, readEvent } from './event.js';
-import type { Forget } from './forget.js';
+import type { ForgetGone } from './forget.js';
 import type { MailFor } from './mails.js';
 import { type Emit, invoiceTold, readInvoice, subscriptionUpdated, type Telling } from './notices.js';
 import type { OwnerOf } from './owner.js';
@@ -31,8 +31,7 @@ export interface ProcessorDependencies {
   events: WebhookEvents;
   payments: Payments;
   ownerOf: OwnerOf;
-  userExists(id: string): Promise<boolean>;
-  forget: Forget;
+  forgetGone: ForgetGone;
   apply: Apply;
   projector: Projector;
   mailFor: MailFor;
@@ -52,7 +51,6 @@ const PAST: Applied = { effect: 'none', isProjected: false };
 
 export function createProcessor(deps: ProcessorDependencies): Processor {
   const { claims, events, payments, ownerOf, apply, projector, mailFor, emit, isLive, clock } = deps;
-  const { userExists, forget } = deps;
 
   const work = async (event: BillingEvent): Promise<{ outcome: EventOutcome; tellings: Telling[] }> => {
     const isForeign = !HANDLED.has(event.type) || (isLive && event.livemode === false);
@@ -75,8 +73,7 @@ export function createProcessor(deps: ProcessorDependencies): Processor {
       if (telling) tellings.push(telling);
     }
     // Whoever was deleted in between must not come back with what was just inserted.
-    if ((effect === 'inserted' || isInvoice(event)) && !(await userExists(userId))) {
-      await forget(userId);
+    if ((effect === 'inserted' || isInvoice(event)) && (await deps.forgetGone(userId))) {
       return { outcome: 'unmatched', tellings: [] };
     }
     if (!isSettled) await mailFor(event, userId, subscription);

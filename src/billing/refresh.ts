@@ -1,4 +1,6 @@
 import type { Clock } from '../kernel/clock.js';
+import { billingErrors, isGone } from './errors.js';
+import type { ForgetGone } from './forget.js';
 import type { Gateway } from './gateway.js';
 import { type Emit, subscriptionUpdated } from './notices.js';
 import type { Plans } from './plans.js';
@@ -12,7 +14,11 @@ import type { SubscriptionWriter } from './write.js';
 export interface Refresh {
   /** Asks about one subscription. @throws PAYMENT_PROVIDER_ERROR */
   one(id: string, userId: string): Promise<Learnt>;
-  /** Asks about every subscription of a customer, and with `dryRun` only looks. @throws PAYMENT_PROVIDER_ERROR */
+  /**
+   * Asks about every subscription of a customer, and about those that the user is known to have elsewhere, as with a
+   * customer who was replaced. With `dryRun` it only looks.
+   * @throws PAYMENT_PROVIDER_ERROR; CUSTOMER_NOT_FOUND where the provider knows neither the customer nor any of these
+   */
   allOf(customerId: string, userId: string, options?: { dryRun?: boolean }): Promise<Learnt[]>;
 }
 
@@ -42,12 +48,13 @@ export interface RefreshDependencies {
   writer: SubscriptionWriter;
   plans: Plans;
   projector: Projector;
+  forgetGone: ForgetGone;
   emit: Emit;
   clock: Clock;
 }
 
 export function createRefresh(deps: RefreshDependencies): Refresh {
-  const { gateway, subscriptions, writer, plans, projector, emit, clock } = deps;
+  const { gateway, subscriptions, writer, plans, projector, forgetGone, emit, clock } = deps;
 
   /** Writes what was fetched after `stored` was read; null where an event has written in between. */
   const learn = async (
@@ -61,6 +68,8 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
     // In doubt until the user's record says it, too: nobody repeats this after a crash but the background.
     const after = await writer.write(stored, key, { ...news, inDoubt: isToProject });
     if (!after) return null;
+    // Whoever was deleted in between must not come back with what was just inserted.
+    if (!stored && (await forgetGone(after.userId))) return { id: after.id, after, fields: [] };
     await projector.project(after.userId);
     if (isToProject) await writer.settle(after);
     const fields = differences(stored, after);
@@ -73,6 +82,32 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
     return { id: key.id, ...(stored && { before: stored }), after, fields: differences(stored, after) };
   };
 
+  const foundOne = async (id: string): Promise<Found> => {
+    const found = await gateway.subscription(id);
+    if (found) return found;
+    throw billingErrors.PAYMENT_PROVIDER_ERROR({
+      cause: new Error('The provider has no such subscription.'),
+    });
+  };
+
+  /** What the customer has, and what else is known and not over. */
+  const foundAll = async (customerId: string, known: Iterable<SubscriptionDocument>): Promise<Found[]> => {
+    let gone: unknown;
+    const { objects, asOf } = await gateway.subscriptionsOf(customerId).catch((error: unknown) => {
+      if (!isGone(error)) throw error;
+      gone = error;
+      return { objects: [], asOf: 0 };
+    });
+    const listed = new Set(objects.map(idIn));
+    const found: Found[] = objects.map((object) => ({ object, asOf }));
+    for (const { id, status } of known) {
+      const elsewhere = listed.has(id) || isTerminal(status) ? null : await gateway.subscription(id);
+      if (elsewhere) found.push(elsewhere);
+    }
+    if (gone !== undefined && found.length === 0) throw gone;
+    return found;
+  };
+
   const one: Refresh['one'] = async (id, userId) => {
     for (;;) {
       const stored = await subscriptions.findOne({ id });
@@ -81,11 +116,7 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
         if (stored.recheckAt !== undefined) await writer.settle(stored);
         return { id, before: stored, after: stored, fields: [] };
       }
-      const learnt = await learn(
-        stored,
-        { id, userId: stored?.userId ?? userId },
-        await gateway.subscription(id),
-      );
+      const learnt = await learn(stored, { id, userId: stored?.userId ?? userId }, await foundOne(id));
       if (learnt) return learnt;
     }
   };
@@ -95,15 +126,14 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
 
     async allOf(customerId, userId, { dryRun = false } = {}) {
       const known = new Map((await projector.all(userId)).map((stored) => [stored.id, stored]));
-      const { objects, asOf } = await gateway.subscriptionsOf(customerId);
       const learnt: Learnt[] = [];
-      for (const object of objects) {
-        const id = idIn(object);
+      for (const found of await foundAll(customerId, known.values())) {
+        const id = idIn(found.object);
         const stored = known.get(id ?? '') ?? null;
         if (id === undefined || (stored && isTerminal(stored.status))) continue;
         const key = { id, userId };
-        if (dryRun) learnt.push(foreseen(stored, key, { object, asOf }));
-        else learnt.push((await learn(stored, key, { object, asOf })) ?? (await one(id, userId)));
+        if (dryRun) learnt.push(foreseen(stored, key, found));
+        else learnt.push((await learn(stored, key, found)) ?? (await one(id, userId)));
       }
       if (!dryRun) await projector.project(userId);
       return learnt;

@@ -5,6 +5,7 @@ import { toTimestamp, type User } from '../kernel/schemas.js';
 import { sha256 } from '../kernel/secrets.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { billingErrors, isGone } from './errors.js';
+import type { ForgetGone } from './forget.js';
 import type { Checkout, Gateway } from './gateway.js';
 import type { Plans } from './plans.js';
 import type { Processor } from './process.js';
@@ -16,7 +17,8 @@ import type { Customers, Payments } from './store.js';
 export interface Billing {
   /**
    * Begins a purchase at the provider's hosted page.
-   * @throws VALIDATION_ERROR, BILLING_NOT_CONFIGURED, PRICE_NOT_ALLOWED, ALREADY_SUBSCRIBED, PAYMENT_PROVIDER_ERROR
+   * @throws VALIDATION_ERROR, BILLING_NOT_CONFIGURED, PRICE_NOT_ALLOWED, ALREADY_SUBSCRIBED, PAYMENT_PROVIDER_ERROR;
+   *   UNAUTHENTICATED where the account was closed meanwhile
    */
   checkout(user: User, order: Order): Promise<{ sessionId: string; url: string }>;
   /**
@@ -51,6 +53,9 @@ export interface BillingDependencies {
   projector: Projector;
   processor: Processor;
   plans: Plans;
+  /** Whether the account is open: neither gone nor about to go. */
+  isOpen(userId: string): Promise<boolean>;
+  forgetGone: ForgetGone;
   /** Absent while no key is configured. */
   gateway: Gateway | undefined;
   publicUrl(): string;
@@ -122,6 +127,11 @@ export function createBilling(deps: BillingDependencies): Billing {
           throw isGone(cause) ? billingErrors.PAYMENT_PROVIDER_ERROR({ cause }) : cause;
         });
       });
+      // A deletion that began meanwhile may have looked before for what is to be ended: nobody learns where to pay.
+      if (!(await deps.isOpen(user.id))) {
+        await deps.forgetGone(user.id);
+        throw httpErrors.UNAUTHENTICATED();
+      }
       return { sessionId: id, url };
     },
 

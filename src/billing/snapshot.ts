@@ -35,7 +35,11 @@ export function readSnapshot(subscription: Json, plans: Plans): Snapshot {
     plan: planIn(subscription, item, plans),
     customerId: idIn(subscription['customer']),
     priceId: idIn(item['price']) ?? idIn(item['plan']) ?? idIn(subscription['plan']),
-    quantity: countIn(item['quantity'] ?? subscription['quantity']),
+    // What is billed by use has none.
+    quantity: emptied(
+      item['quantity'] ?? subscription['quantity'] ?? ('price' in item ? null : undefined),
+      countIn,
+    ),
     currentPeriodStart: emptied(moved('current_period_start'), timeIn),
     currentPeriodEnd: emptied(moved('current_period_end'), timeIn),
     trialEnd: emptied(subscription['trial_end'], timeIn),

@@ -4,6 +4,7 @@ import { toTimestamp, type User } from '../kernel/schemas.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { isEntitled, type PastDue } from './entitlement.js';
 import { billingErrors } from './errors.js';
+import type { ForgetGone } from './forget.js';
 import type { Gateway } from './gateway.js';
 import type { Processor } from './process.js';
 import { NO_SUBSCRIPTION, type Projector } from './project.js';
@@ -30,6 +31,7 @@ export interface SubscriptionDependencies {
   customers: Customers;
   projector: Projector;
   processor: Processor;
+  forgetGone: ForgetGone;
   /** Both absent while no key is configured. */
   gateway: Gateway | undefined;
   refresh: Refresh | undefined;
@@ -70,6 +72,7 @@ export function createSubscriptionService(deps: SubscriptionDependencies): Subsc
         const customerId = customerIn(await gateway.checkoutSession(sessionId), user);
         if (customerId !== undefined) {
           await customers.insert({ id: user.id, customerId, createdAt: clock.now() }).catch(nullIfTaken);
+          await deps.forgetGone(user.id);
         }
       }
       const customer = await customers.findOne({ id: user.id });

@@ -16,8 +16,8 @@ export interface News {
   heardAt?: number;
   /** The event it came with. */
   eventId?: string;
-  /** Whether the provider is to be asked as soon as it can be. */
-  inDoubt: boolean;
+  /** Whether the provider is to be asked as soon as it can be; `still` where that stays as it was. */
+  inDoubt: boolean | 'still';
 }
 
 export interface SubscriptionWriter {
@@ -80,7 +80,7 @@ function rewritten(
     userId: stored?.userId ?? userId,
     cancelAtPeriodEnd: terms.cancelAtPeriodEnd === true,
     pastDueSince: isPastDue ? (stored?.pastDueSince ?? (times.statusAt || times.at || now)) : undefined,
-    recheckAt: inDoubt ? now : recheckOf(terms, now),
+    recheckAt: inDoubt === true ? now : earliest(inDoubt && stored?.recheckAt, recheckOf(terms, now)),
     lastEvent: eventId,
     heardAt: Math.max(stored?.heardAt ?? 0, times.heardAt ?? now),
     at,
@@ -95,6 +95,9 @@ function rewritten(
 }
 
 const FIRST_TERMS = { status: 'incomplete', plan: UNKNOWN_PLAN, cancelAtPeriodEnd: false };
+
+const earliest = (kept: number | false | undefined, planned: number | undefined): number | undefined =>
+  kept ? Math.min(kept, planned ?? kept) : planned;
 
 /** When to ask about a subscription that the provider should have said something of by itself. */
 function recheckOf(

@@ -1,5 +1,6 @@
 import t from 'tap';
-import { saasApp } from '../kit/app.js';
+import { customerCollection } from '../../src/billing/store.js';
+import { PASSWORD, saasApp, storeOf } from '../kit/app.js';
 import { KEY, provider } from './kit.js';
 
 t.test('without a key, checkout and portal answer 401, then 400, then 503', async (t) => {
@@ -109,6 +110,24 @@ t.test(
     t.equal(await buy(), 502);
   },
 );
+
+t.test('whoever leaves while a purchase begins is not told where to pay', async (t) => {
+  for (const step of ['/v1/customers', '/v1/checkout/sessions']) {
+    const api = await provider(t);
+    const app = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: api.url });
+    const { accessToken: token, id } = await app.signUp();
+    let left = 0;
+    api.fault = async ({ method, path }) => {
+      if (method !== 'POST' || path !== step) return undefined;
+      left = (await app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } })).status;
+      return undefined;
+    };
+    const body = { priceId: 'price_pro' };
+    const answer = await app.request('POST', '/api/billing/create-checkout-session', { token, body });
+    t.same([left, answer.status, answer.body.data], [200, 401, undefined], step);
+    t.equal(await customerCollection(await storeOf(t, app)).count({ id }), 0);
+  }
+});
 
 t.test('[97] what is not for sale is 422, and setup needs no price', async (t) => {
   const api = await provider(t);

@@ -1,10 +1,12 @@
+import { mock } from 'node:test';
 import t from 'tap';
+import { createGateway } from '../../src/billing/gateway.js';
 import type { ResyncChange } from '../../src/billing/resync.js';
 import { subscriptionCollection } from '../../src/billing/store.js';
 import { storeOf } from '../kit/app.js';
 import { compiled, startProgram } from '../kit/process.js';
-import { subscriptionObject } from '../kit/stripe-world.js';
-import { backstage, KEY, type Shop, shop, subscriptionEvent } from './kit.js';
+import { subscriptionObject, type WorldSubscription } from '../kit/stripe-world.js';
+import { backstage, KEY, provider, type Shop, shop, subscriptionEvent } from './kit.js';
 
 /** Two buyers whose subscriptions have moved on without a word: one is unknown, one is said to be active. */
 async function lostWebhooks(t: Parameters<typeof shop>[0], { app, api, deliver, buyer }: Shop) {
@@ -67,6 +69,46 @@ t.test('what webhooks did not tell is found and repaired', async (t) => {
   t.match(await resync.run({}), { customers: 2, subscriptions: 1, failures: [{ userId: ada.id }] });
 });
 
+t.test(
+  'what somebody has elsewhere is asked about, also where the provider knows their customer no more',
+  async (t) => {
+    const here = await shop(t);
+    const { app, api, deliver, buyer, subscription } = here;
+    const ada = await buyer();
+    const [own, elsewhere, unheardOf] = ['own', 'elsewhere', 'unheard-of'].map((name) => {
+      const customer = name === 'own' ? ada.customer : `cus_${name}`;
+      return Object.assign(api.world.subscribe(customer, ada.id, true), { status: 'active', trialEnd: null });
+    }) as [WorldSubscription, WorldSubscription, WorldSubscription];
+    for (const one of [own, elsewhere, unheardOf]) {
+      await deliver(subscriptionEvent('created', 0, subscriptionObject(one)));
+    }
+    api.world.subscriptions.delete(unheardOf.id);
+    const { resync } = await backstage(t, here);
+    const endsOf = ({ changes }: { changes: ResyncChange[] }) =>
+      changes.map(({ subscriptionId, after }) => [subscriptionId, after]);
+    elsewhere.status = 'canceled';
+    const expected = [[elsewhere.id, 'canceled']];
+    t.same(endsOf(await resync.run({ dryRun: true })), expected);
+    t.same(endsOf(await resync.run()), expected);
+
+    own.status = 'canceled';
+    const error = { type: 'invalid_request_error', code: 'resource_missing', param: 'customer' };
+    api.fault = ({ query }) =>
+      query.get('customer') === ada.customer ? { status: 400, body: JSON.stringify({ error }) } : undefined;
+    const sync = () => app.request('POST', '/api/billing/sync', { token: ada.accessToken });
+    t.equal((await sync()).status, 200);
+    const rows = subscriptionCollection(await storeOf(t, app));
+    t.equal((await rows.findOne({ id: own.id }))?.status, 'canceled');
+    t.match(
+      await subscription(ada),
+      { status: 'active' },
+      'what the provider knows nothing of stays as it was',
+    );
+    t.equal((await sync()).body.error?.code, 'CUSTOMER_NOT_FOUND');
+    t.match(await resync.run(), { failures: [{ userId: ada.id }] });
+  },
+);
+
 t.test('since a date: only those of whom the provider has told', async (t) => {
   const here = await shop(t);
   const { unknown } = await lostWebhooks(t, here);
@@ -77,6 +119,17 @@ t.test('since a date: only those of whom the provider has told', async (t) => {
     changes: [{ subscriptionId: unknown.id }],
   });
   t.match(await resync.run({ since: since + 60_000 }), { customers: 0, changes: [] });
+});
+
+t.test('however much the provider has told, and however slowly it lists it', async (t) => {
+  const api = await provider(t);
+  for (let number = 0; number < 250; number++) api.world.events.push({ id: `evt_${number}`, created: 1 });
+  const gateway = createGateway(KEY, api.url);
+  await gateway.prices();
+  mock.timers.enable({ apis: ['setTimeout'] });
+  t.teardown(() => mock.timers.reset());
+  api.fault = () => void mock.timers.tick(6000);
+  t.equal((await gateway.eventsSince(0, [])).length, 250);
 });
 
 t.test('saas-backend billing resync', async (t) => {

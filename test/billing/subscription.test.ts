@@ -1,7 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import fastify from 'fastify';
 import t from 'tap';
+import { createCatalog } from '../../src/billing/catalog.js';
 import { isEntitled } from '../../src/billing/entitlement.js';
+import { inWords } from '../../src/billing/mails.js';
+import { createPlans } from '../../src/billing/plans.js';
 import type { Json } from '../../src/billing/snapshot.js';
 import {
   customerCollection,
@@ -11,6 +14,7 @@ import {
 } from '../../src/billing/store.js';
 import { saasBackend } from '../../src/index.js';
 import { basic, PASSWORD, type SaasApp, SECRETS, storeOf, testOptions } from '../kit/app.js';
+import { fakeClock } from '../kit/clock.js';
 import { subscriptionObject } from '../kit/stripe-world.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { backstage, inBackground, invoiceEvent, KEY, shop, subscriptionEvent } from './kit.js';
@@ -172,6 +176,23 @@ t.test(
   },
 );
 
+t.test('an older event does not settle the doubt that an invoice has left', async (t) => {
+  const here = await shop(t);
+  const { app, api, deliver, buyer } = here;
+  const ada = await buyer();
+  const truth = api.world.subscribe(ada.customer, ada.id, false);
+  Object.assign(truth, { status: 'active', trialEnd: null });
+  await deliver(subscriptionEvent('created', 0, subscriptionObject(truth)));
+  const statusNow = async () => (await rowOf(t, app, truth.id))?.status;
+  api.fault = () => ({ status: 400, body: '{}' });
+  await deliver(invoiceEvent('failed', 7, { customer: ada.customer, subscription: truth.id }));
+  t.equal(await deliver(subscriptionEvent('updated', 5, subscriptionObject(truth))), 'processed');
+  t.equal(await statusNow(), 'past_due');
+  api.fault = () => undefined;
+  await inBackground(await backstage(t, here));
+  t.equal(await statusNow(), 'active');
+});
+
 t.test('what is over by an event in doubt needs no second look', async (t) => {
   const { app, api, deliver, buyer, subscription } = await shop(t);
   const ada = await buyer();
@@ -276,6 +297,64 @@ t.test('an event in the middle of a deletion leaves nothing of its user', async 
     t.equal(await paymentCollection(store).count({ userId: ada.id }), 0);
     t.equal(await customerCollection(store).count({ id: ada.id }), 0);
   }
+});
+
+t.test(
+  'what is learnt from the provider in the middle of a deletion leaves nothing of its user',
+  async (t) => {
+    const here = await shop(t);
+    const { app, api, deliver, buyer } = here;
+    const store = await storeOf(t, app);
+    const background = await backstage(t, here);
+    const sync = (token: string) =>
+      app.request('POST', '/api/billing/sync', { token, body: { sessionId: 'cs_left' } });
+    const ways: [step: string, learn: (token: string) => Promise<unknown>][] = [
+      ['/v1/checkout/sessions/cs_left', sync],
+      ['/v1/subscriptions', sync],
+      ['/v1/subscriptions', () => background.resync.run()],
+      ['/v1/subscriptions', () => inBackground(background)],
+    ];
+    for (const [index, [step, learn]] of ways.entries()) {
+      const { accessToken: token, id, customer } = await buyer();
+      const session = { id: 'cs_left', customer, client_reference_id: id, metadata: { userId: id } };
+      api.sessions.set('cs_left', session);
+      const truth = api.world.subscribe(customer, id, true);
+      Object.assign(truth, { status: 'active', trialEnd: null });
+      await deliver(subscriptionEvent('created', 0, subscriptionObject(truth)));
+      api.fault = () => ({ status: 400, body: '{}' });
+      await deliver(subscriptionEvent('updated', 0, { ...subscriptionObject(truth), status: 'past_due' }));
+      let left = 0;
+      api.fault = async ({ method, path }) => {
+        if (method !== 'GET' || !path.startsWith(step)) return undefined;
+        api.fault = () => undefined;
+        left = (await app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } }))
+          .status;
+        return undefined;
+      };
+      await learn(token);
+      const rows = [
+        await subscriptionCollection(store).count({ userId: id }),
+        await customerCollection(store).count({ id }),
+      ];
+      t.same([left, ...rows], [200, 0, 0], String(index));
+    }
+  },
+);
+
+t.test('no event that names somebody who left stays, whatever it names them by', async (t) => {
+  const { app, deliver, buyer } = await shop(t);
+  const { accessToken: token, id: userId, email } = await buyer();
+  const object = { id: 'sub_1', customer: 'cus_elsewhere', status: 'active', metadata: { userId } };
+  await deliver(subscriptionEvent('created', 0, { ...object, items: items() }));
+  await deliver(invoiceEvent('succeeded', 1, { customer: 'cus_elsewhere', customer_email: email }));
+  await deliver({
+    type: 'customer.subscription.updated',
+    data: { object: { id: 'sub_1', status: 'active', description: email } },
+  });
+  const events = webhookEventCollection(await storeOf(t, app));
+  t.equal(await events.count(), 3);
+  await app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } });
+  t.equal(await events.count(), 0);
 });
 
 t.test('a failure that arrives after its invoice was paid asks nobody to pay', async (t) => {
@@ -445,6 +524,17 @@ t.test('plans are those of the list, of the price, of its metadata, or unknown',
   }
 });
 
+t.test('what is billed by use has no quantity, whatever was there before', async (t) => {
+  const { deliver, buyer, subscription } = await shop(t);
+  const ada = await buyer();
+  const object = { id: 'sub_1', customer: ada.customer, status: 'active' };
+  await deliver(subscriptionEvent('created', 0, { ...object, items: items() }));
+  t.match(await subscription(ada), { priceId: 'price_pro', quantity: 1 });
+  const metered = { price: { id: 'price_use', lookup_key: 'use', recurring: { usage_type: 'metered' } } };
+  await deliver(subscriptionEvent('updated', 1, { ...object, items: { data: [metered] } }));
+  t.match(await subscription(ada), { priceId: 'price_use', quantity: null });
+});
+
 t.test('[112] events of the test mode mean nothing to a live key', async (t) => {
   const { app, deliver, subscription } = await shop(t, { paymentSecretKey: 'sk_live_51Qm7vLd0mXw4RkT9cYb2' });
   const ada = await app.signUp();
@@ -523,6 +613,27 @@ t.test('invoices and plans are as the provider has them', async (t) => {
     },
   ]);
   t.equal(api.calls.filter(({ path }) => path === '/v1/prices').length, 1, 'asked once for all');
+});
+
+t.test('an unknown plan is warned of when somebody buys it, and not when somebody looks at it', async (t) => {
+  const warned: string[] = [];
+  const plans = createPlans(undefined, (priceId) => void warned.push(priceId));
+  const gateway = { prices: async () => [{ id: 'price_1' }] };
+  const parts = { plans, gateway, clock: fakeClock(), customers: {} } as object;
+  const catalog = createCatalog(parts as Parameters<typeof createCatalog>[0]);
+  t.match(await catalog.plans(), [{ priceId: 'price_1', plan: 'unknown' }]);
+  t.same(warned, []);
+  t.equal(plans.of({ priceId: 'price_1' }), 'unknown');
+  t.same(warned, ['price_1']);
+});
+
+t.test('amounts are told as the provider counts them', async (t) => {
+  const amounts = ['EUR', 'HUF', 'ISK', 'JPY', 'KWD'].map((currency) => inWords(290_000, currency));
+  const expected = ['€2,900.00', 'HUF 2,900.00', 'ISK 2,900.00', '¥290,000', 'KWD 290.000'];
+  t.same(
+    amounts.map((amount) => amount.replace('\u00a0', ' ')),
+    expected,
+  );
 });
 
 t.test('mails go out once for each fact, and listeners hear of it', async (t) => {
