@@ -10,6 +10,11 @@ export const billingErrors = defineErrors({
   BILLING_NOT_CONFIGURED: [503, 'Billing is not configured.'],
 });
 
+/** Whether the provider does not sell a price like this. */
+export function isNotSold(error: unknown): boolean {
+  return error instanceof AppError && error.code === 'PRICE_NOT_ALLOWED';
+}
+
 /** Whether it is about a customer whom the provider knows no more. */
 export function isGone(error: unknown): boolean {
   return error instanceof AppError && error.code === 'CUSTOMER_NOT_FOUND';

@@ -35,8 +35,8 @@ export interface Checkout {
   customerId: string;
   userId: string;
   mode: 'subscription' | 'payment' | 'setup';
-  /** Absent for `setup`. */
-  price?: { id: string; quantity: number };
+  /** Absent for `setup`. What is billed by use has no quantity. */
+  item?: { price: string; quantity?: number };
   successUrl: string;
   cancelUrl: string;
 }
@@ -78,7 +78,7 @@ export function createGateway(
     createCustomer: ({ email, userId }, idempotencyKey) =>
       call((stripe) => stripe.customers.create({ email, metadata: { userId } }, { idempotencyKey })),
 
-    async createCheckout({ customerId, userId, mode, price, successUrl, cancelUrl }) {
+    async createCheckout({ customerId, userId, mode, item, successUrl, cancelUrl }) {
       const { id, url } = await call((stripe) =>
         stripe.checkout.sessions.create({
           customer: customerId,
@@ -87,7 +87,7 @@ export function createGateway(
           mode,
           success_url: successUrl,
           cancel_url: cancelUrl,
-          ...(price && { line_items: [{ price: price.id, quantity: price.quantity }] }),
+          ...(item && { line_items: [item] }),
           ...(mode === 'subscription' && { subscription_data: { metadata: { userId } } }),
           ...(mode === 'setup' && { payment_method_types: ['card'] }),
         }),
@@ -242,8 +242,7 @@ function translate(error: Stripe.errors.StripeError): never {
     throw billingErrors.CUSTOMER_NOT_FOUND({ message: 'The payment provider has no such customer.', cause });
   }
   // Unknown, sold no more, or not to this customer or in this mode.
-  const isAboutPrice =
-    type === 'StripeInvalidRequestError' && /^(line_items(\[\d+\](\[price\])?)?|mode)$/.test(param ?? '');
+  const isAboutPrice = type === 'StripeInvalidRequestError' && /^(line_items(\[.*)?|mode)$/.test(param ?? '');
   throw isAboutPrice
     ? billingErrors.PRICE_NOT_ALLOWED({ cause })
     : billingErrors.PAYMENT_PROVIDER_ERROR({ cause });

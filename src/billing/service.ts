@@ -4,7 +4,7 @@ import { withLeadingSlash, withQuery } from '../kernel/public-url.js';
 import { toTimestamp, type User } from '../kernel/schemas.js';
 import { sha256 } from '../kernel/secrets.js';
 import { nullIfTaken } from '../storage/collection.js';
-import { billingErrors, isGone } from './errors.js';
+import { billingErrors, isGone, isNotSold } from './errors.js';
 import type { ForgetGone } from './forget.js';
 import type { Checkout, Gateway } from './gateway.js';
 import type { Plans } from './plans.js';
@@ -102,28 +102,38 @@ export function createBilling(deps: BillingDependencies): Billing {
     if (isHeld) throw billingErrors.ALREADY_SUBSCRIBED();
   };
 
+  /** A quantity that nobody names is 1, unless the price is billed by use and has none, which only the provider knows. */
+  const sell = async (gateway: Gateway, checkout: Checkout) => {
+    const { item } = checkout;
+    if (!item || item.quantity !== undefined) return gateway.createCheckout(checkout);
+    return gateway.createCheckout({ ...checkout, item: { ...item, quantity: 1 } }).catch((error: unknown) => {
+      if (isNotSold(error)) return gateway.createCheckout(checkout);
+      throw error;
+    });
+  };
+
   return {
-    async checkout(user, { priceId, mode, quantity = 1 }) {
+    async checkout(user, { priceId, mode, quantity }) {
       if (mode !== 'setup' && priceId === undefined) throw invalid('priceId', 'is required');
       const gateway = configured();
-      const price = mode === 'setup' || priceId === undefined ? undefined : { id: priceId, quantity };
-      if (price && !plans.allows(price.id)) throw billingErrors.PRICE_NOT_ALLOWED();
-      if (price && mode === 'subscription') await refuseTwice(user.id, price.id);
+      const price = mode === 'setup' ? undefined : priceId;
+      if (price && !plans.allows(price)) throw billingErrors.PRICE_NOT_ALLOWED();
+      if (price && mode === 'subscription') await refuseTwice(user.id, price);
       const back = publicUrl() + withLeadingSlash(deps.returnPath);
-      const sell = (customerId: string) =>
-        gateway.createCheckout({
+      const sellTo = (customerId: string) =>
+        sell(gateway, {
           customerId,
           userId: user.id,
           mode,
-          ...(price && { price }),
+          ...(price && { item: { price, ...(quantity !== undefined && { quantity }) } }),
           // The provider fills the placeholder in, so it must not be encoded.
           successUrl: withQuery(back, 'checkout=success&session_id={CHECKOUT_SESSION_ID}'),
           cancelUrl: withQuery(back, 'checkout=cancelled'),
         });
       const customerId = await ensureCustomer(user, gateway);
-      const { id, url } = await sell(customerId).catch(async (error: unknown) => {
+      const { id, url } = await sellTo(customerId).catch(async (error: unknown) => {
         if (!isGone(error)) throw error;
-        return sell(await ensureCustomer(user, gateway, customerId)).catch((cause: unknown) => {
+        return sellTo(await ensureCustomer(user, gateway, customerId)).catch((cause: unknown) => {
           throw isGone(cause) ? billingErrors.PAYMENT_PROVIDER_ERROR({ cause }) : cause;
         });
       });

@@ -74,6 +74,18 @@ t.test('[98] twenty first purchases at once make one customer', async (t) => {
   t.equal(new Set(used).size, 1);
 });
 
+t.test('what is billed by use is sold without a quantity', async (t) => {
+  const api = await provider(t);
+  const error = { type: 'invalid_request_error', param: 'line_items[0][quantity]', message: 'no' };
+  api.fault = ({ form }) =>
+    form.has('line_items[0][quantity]') ? { status: 400, body: JSON.stringify({ error }) } : undefined;
+  const app = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: api.url });
+  const { accessToken: token } = await app.signUp();
+  const buy = (body: object) => app.request('POST', '/api/billing/create-checkout-session', { token, body });
+  t.equal((await buy({ priceId: 'price_pro' })).status, 200);
+  t.equal((await buy({ priceId: 'price_pro', quantity: 2 })).body.error.code, 'PRICE_NOT_ALLOWED');
+});
+
 t.test(
   'a customer whom somebody has removed at the provider is replaced by the next purchase, once',
   async (t) => {

@@ -32,9 +32,9 @@ t.test(
           successUrl: 'https://app.example.test/?session_id={CHECKOUT_SESSION_ID}',
           cancelUrl: 'https://app.example.test/',
         };
-        const price = { id: 'price_1', quantity: 2 };
-        await gateway.createCheckout({ ...order, mode: 'subscription', price });
-        await gateway.createCheckout({ ...order, mode: 'payment', price });
+        const item = { price: 'price_1', quantity: 2 };
+        await gateway.createCheckout({ ...order, mode: 'subscription', item });
+        await gateway.createCheckout({ ...order, mode: 'payment', item });
         await gateway.createCheckout({ ...order, mode: 'setup' });
       },
       createPortal: () =>
