@@ -227,6 +227,11 @@ export function parseList(text: string): string[] {
   return items.filter((item) => item !== '');
 }
 
+/** Sets the variables that nobody has set. For the programs: a plugin leaves the environment of its host alone. */
+export function completeEnvironment(variables: Record<string, string | undefined>): void {
+  for (const [name, value] of Object.entries(variables)) process.env[name] ??= value;
+}
+
 /** Threads of libuv's pool, which password hashing shares with the file system and DNS. */
 export function threadPoolSize(): number {
   return Number(process.env['UV_THREADPOOL_SIZE']) || 4;

@@ -129,7 +129,8 @@ t.test('.env of the current folder is read, and the environment wins', async (t)
 
 t.test('.env is for the programs: no plugin and no server of a host reads it', async (t) => {
   const cwd = temporaryFolder(t);
-  writeFileSync(join(cwd, '.env'), 'PUBLIC_URL=nonsense\nIDP_PUBLIC_URL=nonsense\n');
+  // Some editors begin a file with a byte order mark.
+  writeFileSync(join(cwd, '.env'), '\ufeffPUBLIC_URL=nonsense\r\nIDP_PUBLIC_URL=nonsense\r\n');
   const env = { PORT: '0', IDP_PORT: '0' };
   for (const [script, ...args] of [[SAAS], [SAAS, 'doctor'], [IDP, 'serve'], [IDP, 'doctor']] as [
     string,
@@ -144,6 +145,12 @@ t.test('.env is for the programs: no plugin and no server of a host reads it', a
   const { code, text } = await runToEnd(t, IDP, ['doctor'], { cwd: unreadable, env });
   t.equal(code, 1);
   t.equal(text, 'idp cannot start: .env cannot be read (EISDIR). Let this user read it, or move it away.');
+  const inUtf16 = temporaryFolder(t);
+  writeFileSync(join(inUtf16, '.env'), '\ufeffNODE_ENV=production\n', 'utf16le');
+  t.match(await runToEnd(t, SAAS, ['doctor'], { cwd: inUtf16, env }), {
+    code: 1,
+    text: 'saas-backend cannot start: .env is not in UTF-8. Save it as UTF-8.',
+  });
   const embedded = startProgram(t, join(ROOT, 'examples/embed.mjs'), { cwd, env });
   await t.resolves(embedded.printed(/^http:\S+/));
   for (const server of ['saas', 'idp']) {
