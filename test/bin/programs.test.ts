@@ -52,6 +52,7 @@ t.test('what is typed wrong ends with exit code 2 and the usage', async (t) => {
     [SAAS, ['--port', 'http'], /--port takes a number/],
     [SAAS, ['--port=70000'], /--port takes a number/],
     [SAAS, ['--port'], /--port/],
+    [SAAS, ['--log-level', 'loud'], /--log-level takes one of trace, .* silent, not 'loud'/],
     [IDP, [], /idp serve/],
     [IDP, ['server'], /'server' is not a command/],
   ];
