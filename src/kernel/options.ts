@@ -197,7 +197,8 @@ function readText(
     return undefined;
   }
   try {
-    return readFileSync(file, 'utf8').replace(/\r?\n$/, '') || undefined;
+    // No secret begins with a byte order mark or ends with the end of a line; editors put both there unseen.
+    return readFileSync(file, 'utf8').replace(/^\ufeff|[\r\n]+$/g, '') || undefined;
   } catch (error) {
     report.refuse(
       `${variable}_FILE names a file that cannot be read (${(error as NodeJS.ErrnoException).code}).`,
