@@ -7,7 +7,7 @@ import type { Server } from '../src/server-assembly.js';
 import type { ServerConfiguration } from '../src/server-options.js';
 import { type Command, type CommandGroup, readCall, UsageError } from './command.js';
 import { commandHelp, programHelp } from './help.js';
-import { fail, say } from './terminal.js';
+import { expectDeafEars, fail, say } from './terminal.js';
 
 /** From what somebody typed to the command that was meant. */
 
@@ -49,6 +49,7 @@ const HELP = /^(-h|--?help)$/;
 
 /** Runs a program to its end. */
 export async function run<Values>(program: Program<Values>, argv = process.argv.slice(2)): Promise<void> {
+  expectDeafEars();
   try {
     const [first = ''] = argv;
     if (HELP.test(first)) return say(await wholeHelp(program));

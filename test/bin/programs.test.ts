@@ -1,8 +1,11 @@
-import { execFile } from 'node:child_process';
-import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
 import { compiled, startProgram } from '../kit/process.js';
@@ -234,6 +237,24 @@ t.test('an uncaught error is logged, and the exit code tells', async (t) => {
     t.equal(await program.ended(), 1, name);
     t.match(program.lines.join('\n'), /out of the blue/);
   }
+});
+
+t.test('an answer that nobody takes ends the program without a stack', async (t) => {
+  const ask = async (shape: (child: ChildProcess) => void, stdout: 'pipe' | number) => {
+    const child = spawn(process.execPath, [IDP, 'doctor', '--json'], {
+      cwd: temporaryFolder(t),
+      env: { IDP_PORT: '0' },
+      stdio: ['ignore', stdout, 'pipe'],
+    });
+    shape(child);
+    const [said, [code]] = await Promise.all([text(child.stderr as Readable), once(child, 'close')]);
+    return { code, said };
+  };
+  t.same(await ask(({ stdout }) => stdout?.destroy(), 'pipe'), { code: 1, said: '' }, 'idp doctor | true');
+  if (!existsSync('/dev/full')) return;
+  const full = openSync('/dev/full', 'w');
+  t.teardown(() => closeSync(full));
+  t.same(await ask(() => {}, full), { code: 1, said: 'The answer cannot be written (ENOSPC).\n' });
 });
 
 t.test('a second signal does not wait for open requests', async (t) => {
