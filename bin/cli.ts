@@ -1,12 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { parseEnv } from 'node:util';
 import type { Finding } from '../src/doctor.js';
 import { ConfigurationError } from '../src/kernel/configuration-error.js';
 import type { Server } from '../src/server-assembly.js';
 import type { ServerConfiguration } from '../src/server-options.js';
 import { type Command, type CommandGroup, readCall, UsageError } from './command.js';
 import { commandHelp, programHelp } from './help.js';
-import { fail, say } from './terminal.js';
+import { expectDeafEars, fail, say } from './terminal.js';
 
 /** From what somebody typed to the command that was meant. */
 
@@ -48,6 +49,7 @@ const HELP = /^(-h|--?help)$/;
 
 /** Runs a program to its end. */
 export async function run<Values>(program: Program<Values>, argv = process.argv.slice(2)): Promise<void> {
+  expectDeafEars();
   try {
     const [first = ''] = argv;
     if (HELP.test(first)) return say(await wholeHelp(program));
@@ -58,7 +60,7 @@ export async function run<Values>(program: Program<Values>, argv = process.argv.
     if (call.isSet('help')) return say(commandHelp(program, command));
     if (call.isSet('version')) return say(version());
     // The environment wins over the file.
-    loadEnvironment(program.name);
+    await loadEnvironment(program.name);
     await command.run(call);
   } catch (error) {
     if (error instanceof ConfigurationError) fail(1, error.message);
@@ -103,14 +105,16 @@ async function wholeHelp(program: Program): Promise<string> {
   );
 }
 
-function loadEnvironment(name: string): void {
+async function loadEnvironment(name: string): Promise<void> {
   try {
-    // First by ourselves: what may not be read, Node's loadEnvFile takes for a file that is not there.
-    readFileSync('.env');
-    process.loadEnvFile();
+    // Node's loadEnvFile takes what may not be read for a file that is not there, and a byte order mark for a part of
+    // the first name: NODE_ENV=production would be lost without a word.
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(readFileSync('.env'));
+    (await import('../src/kernel/options.js')).completeEnvironment(parseEnv(text));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return;
+    if (error instanceof TypeError) fail(1, `${name} cannot start: .env is not in UTF-8. Save it as UTF-8.`);
     fail(1, `${name} cannot start: .env cannot be read (${code}). Let this user read it, or move it away.`);
   }
 }

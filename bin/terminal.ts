@@ -8,6 +8,16 @@ export function complain(text: string): void {
   process.stderr.write(`${text}\n`);
 }
 
+/** An answer that cannot be written is a failure, and no stack trace: whoever closed a pipe has read enough. */
+export function expectDeafEars(): void {
+  process.stdout.on('error', ({ code }: NodeJS.ErrnoException) => {
+    process.exitCode = 1;
+    if (code !== 'EPIPE') complain(`The answer cannot be written (${code}).`);
+  });
+  // There is nobody left to tell.
+  process.stderr.on('error', () => undefined);
+}
+
 export function fail(code: number, text: string): never {
   complain(text);
   process.exit(code);

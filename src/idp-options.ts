@@ -100,7 +100,9 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
     if (problem) report.refuse(`'prefix' ${problem}`);
     const lending = lendingProblem(options);
     if (lending) report.refuse(lending);
-    if (values.publicUrl !== undefined && !values.publicUrl.replace(/\/$/, '').endsWith(prefix)) {
+    // A host is no path, though https://idp ends with /idp.
+    const path = values.publicUrl?.replace(/^\w+:\/\/[^/]*|\/$/g, '');
+    if (path !== undefined && !path.endsWith(prefix)) {
       report.refuse(
         `IDP_PUBLIC_URL must end with the prefix ${prefix}: the issuer is the address of the provider.`,
       );

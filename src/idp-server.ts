@@ -33,6 +33,9 @@ export function createIdentityServer(
   const { prefix, random } = idp.seams;
   const surroundings = inServer(idp.config.values.publicUrl, server.values.port, prefix);
   const pages = idpPages(idp.config.values, surroundings.publicUrl.get);
+  // Below a prefix the metadata stands outside of it as well (RFC 8414 §3.1).
+  const { pathname } = new URL(surroundings.publicUrl.get());
+  const outside = prefix === '' ? [] : [`/.well-known/oauth-authorization-server${pathname}`];
   return assemble({
     server,
     proxyVariable: 'IDP_TRUST_PROXY',
@@ -43,6 +46,6 @@ export function createIdentityServer(
     renderError: idpErrors(pages),
     renderPlainError: renderOAuth,
     wrapHealth: (state) => state,
-    mountPoints: middleware ? [prefix] : undefined,
+    mountPoints: middleware ? [prefix, ...outside] : undefined,
   });
 }

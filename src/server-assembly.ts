@@ -86,15 +86,23 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
 
   const endConnections = trackConnections(app.server);
   let stopping: Promise<void> | undefined;
+  let starting: Promise<unknown> = Promise.resolve();
   const stop = (): Promise<void> => {
     lifecycle.draining = true;
-    if (!stopping) {
+    // Fastify closes what listens already, and would go on to listen after it.
+    stopping ??= starting.then(() => {
       endConnections(GRACE);
-      stopping = app.close();
-    }
+      return app.close();
+    });
     return stopping;
   };
   const start = async () => {
+    if (lifecycle.draining) throw new Error('This server was stopped. Make another one.');
+    const listening = listen();
+    starting = Promise.allSettled([starting, listening]);
+    return listening;
+  };
+  const listen = async () => {
     const host = server.values.host ?? (server.production ? '0.0.0.0' : '127.0.0.1');
     await app.listen({ host, port: server.values.port });
     const { port } = app.server.address() as AddressInfo;

@@ -6,7 +6,7 @@ import { Type } from './kernel/type.js';
 
 /** What a program can be told about its own server; in a host these are the host's affairs. */
 
-const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+export const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
 /** @param names the environment's spelling of each option, which differs between the two programs */
 function serverSchema(names: {

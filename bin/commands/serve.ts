@@ -1,6 +1,7 @@
 import closeWithGrace from 'close-with-grace';
 import { ConfigurationError } from '../../src/kernel/configuration-error.js';
 import type { Server } from '../../src/server-assembly.js';
+import { LEVELS } from '../../src/server-options.js';
 import type { Flags, Program } from '../cli.js';
 import { type Call, type Command, UsageError } from '../command.js';
 import { fail, say, sentences, style } from '../terminal.js';
@@ -49,11 +50,18 @@ function readFlags(call: Call): Flags {
   if (port !== undefined && !(/^\d{1,5}$/.test(port) && Number(port) <= 65_535)) {
     throw new UsageError(`--port takes a number from 0 to 65535, not '${port}'.`, serveCommand);
   }
+  if (logLevel !== undefined && !isLevel(logLevel)) {
+    throw new UsageError(`--log-level takes one of ${LEVELS.join(', ')}, not '${logLevel}'.`, serveCommand);
+  }
   return {
     ...(port !== undefined && { port: Number(port) }),
     ...(host !== undefined && { host }),
-    ...(logLevel !== undefined && { logLevel: logLevel as NonNullable<Flags['logLevel']> }),
+    ...(logLevel !== undefined && { logLevel }),
   };
+}
+
+function isLevel(text: string): text is (typeof LEVELS)[number] {
+  return (LEVELS as readonly string[]).includes(text);
 }
 
 async function createServer(program: Program, flags: Flags): Promise<Server> {

@@ -197,7 +197,8 @@ function readText(
     return undefined;
   }
   try {
-    return readFileSync(file, 'utf8').replace(/\r?\n$/, '') || undefined;
+    // No secret begins with a byte order mark or ends with the end of a line; editors put both there unseen.
+    return readFileSync(file, 'utf8').replace(/^\ufeff|[\r\n]+$/g, '') || undefined;
   } catch (error) {
     report.refuse(
       `${variable}_FILE names a file that cannot be read (${(error as NodeJS.ErrnoException).code}).`,
@@ -225,6 +226,11 @@ function parse(text: string, schema: Annotated): unknown {
 export function parseList(text: string): string[] {
   const items = text.split(',').map((item) => item.trim());
   return items.filter((item) => item !== '');
+}
+
+/** Sets the variables that nobody has set. For the programs: a plugin leaves the environment of its host alone. */
+export function completeEnvironment(variables: Record<string, string | undefined>): void {
+  for (const [name, value] of Object.entries(variables)) process.env[name] ??= value;
 }
 
 /** Threads of libuv's pool, which password hashing shares with the file system and DNS. */

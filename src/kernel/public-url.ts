@@ -37,9 +37,13 @@ export function publicUrlOption(annotation: Pick<Annotation, 'env' | 'doc'>) {
 
 function malformation(text: string): string | undefined {
   const url = URL.canParse(text) ? new URL(text) : null;
-  if (!url || !/^https?:$/.test(url.protocol)) return 'must be an absolute http or https address.';
+  // What a browser would put right stays wrong in every link and in the issuer, which are the text itself.
+  if (!url || !/^https?:\/\/[^/\\]/i.test(text)) return 'must be an absolute http or https address.';
   if (url.username || url.password || url.search || url.hash || /[\s?#]/.test(text)) {
     return 'must hold no credentials, query or fragment.';
+  }
+  if (/["<>\\`]/.test(text) || url.pathname.endsWith('//')) {
+    return 'must hold no quotation marks, angle brackets or backslashes, and end with one slash at most.';
   }
   return undefined;
 }

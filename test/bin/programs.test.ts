@@ -1,8 +1,11 @@
-import { execFile } from 'node:child_process';
-import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
 import { compiled, startProgram } from '../kit/process.js';
@@ -52,6 +55,7 @@ t.test('what is typed wrong ends with exit code 2 and the usage', async (t) => {
     [SAAS, ['--port', 'http'], /--port takes a number/],
     [SAAS, ['--port=70000'], /--port takes a number/],
     [SAAS, ['--port'], /--port/],
+    [SAAS, ['--log-level', 'loud'], /--log-level takes one of trace, .* silent, not 'loud'/],
     [IDP, [], /idp serve/],
     [IDP, ['server'], /'server' is not a command/],
   ];
@@ -129,7 +133,8 @@ t.test('.env of the current folder is read, and the environment wins', async (t)
 
 t.test('.env is for the programs: no plugin and no server of a host reads it', async (t) => {
   const cwd = temporaryFolder(t);
-  writeFileSync(join(cwd, '.env'), 'PUBLIC_URL=nonsense\nIDP_PUBLIC_URL=nonsense\n');
+  // Some editors begin a file with a byte order mark.
+  writeFileSync(join(cwd, '.env'), '\ufeffPUBLIC_URL=nonsense\r\nIDP_PUBLIC_URL=nonsense\r\n');
   const env = { PORT: '0', IDP_PORT: '0' };
   for (const [script, ...args] of [[SAAS], [SAAS, 'doctor'], [IDP, 'serve'], [IDP, 'doctor']] as [
     string,
@@ -144,6 +149,12 @@ t.test('.env is for the programs: no plugin and no server of a host reads it', a
   const { code, text } = await runToEnd(t, IDP, ['doctor'], { cwd: unreadable, env });
   t.equal(code, 1);
   t.equal(text, 'idp cannot start: .env cannot be read (EISDIR). Let this user read it, or move it away.');
+  const inUtf16 = temporaryFolder(t);
+  writeFileSync(join(inUtf16, '.env'), '\ufeffNODE_ENV=production\n', 'utf16le');
+  t.match(await runToEnd(t, SAAS, ['doctor'], { cwd: inUtf16, env }), {
+    code: 1,
+    text: 'saas-backend cannot start: .env is not in UTF-8. Save it as UTF-8.',
+  });
   const embedded = startProgram(t, join(ROOT, 'examples/embed.mjs'), { cwd, env });
   await t.resolves(embedded.printed(/^http:\S+/));
   for (const server of ['saas', 'idp']) {
@@ -226,6 +237,24 @@ t.test('an uncaught error is logged, and the exit code tells', async (t) => {
     t.equal(await program.ended(), 1, name);
     t.match(program.lines.join('\n'), /out of the blue/);
   }
+});
+
+t.test('an answer that nobody takes ends the program without a stack', async (t) => {
+  const ask = async (shape: (child: ChildProcess) => void, stdout: 'pipe' | number) => {
+    const child = spawn(process.execPath, [IDP, 'doctor', '--json'], {
+      cwd: temporaryFolder(t),
+      env: { IDP_PORT: '0' },
+      stdio: ['ignore', stdout, 'pipe'],
+    });
+    shape(child);
+    const [said, [code]] = await Promise.all([text(child.stderr as Readable), once(child, 'close')]);
+    return { code, said };
+  };
+  t.same(await ask(({ stdout }) => stdout?.destroy(), 'pipe'), { code: 1, said: '' }, 'idp doctor | true');
+  if (!existsSync('/dev/full')) return;
+  const full = openSync('/dev/full', 'w');
+  t.teardown(() => closeSync(full));
+  t.same(await ask(() => {}, full), { code: 1, said: 'The answer cannot be written (ENOSPC).\n' });
 });
 
 t.test('a second signal does not wait for open requests', async (t) => {

@@ -243,6 +243,11 @@ t.test('what cannot be mounted does not boot', async (t) => {
     const options = idpGuest(t, { prefix: '/second', publicUrl: 'http://app.test/second' });
     await host.register(identityProvider, options);
   });
+  for (const publicUrl of ['http://app.test', 'http://idp']) {
+    await refuses(/IDP_PUBLIC_URL must end with the prefix \/idp/, (host) =>
+      Promise.resolve(host.register(identityProvider, idpGuest(t, { prefix: '/idp', publicUrl }))),
+    );
+  }
   await refuses(/^\/admin is taken by another plugin of ours/, async (host) => {
     await host.register(saasBackend, saasGuest(t));
     const options = idpGuest(t, { prefix: '/admin', publicUrl: 'http://app.test/admin' });

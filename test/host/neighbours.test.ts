@@ -278,4 +278,11 @@ t.test('an identity provider below a stripped mount is the one of its issuer', a
     t.equal((await fetch(`${url}/idp/jwks`)).status, 200);
     t.equal((await fetch(`${url}/jwks`)).status, 202, 'nothing of it elsewhere');
   }
+  const options = { ...idpOptions(temporaryFolder(t)), publicUrl: issuer, prefix: '/idp' };
+  const { middleware, stop } = createIdentityServer({ ...options, middleware: true });
+  t.teardown(stop);
+  const { url } = await listen(t, express().use(middleware).use(echo));
+  const inserted = `${url}/.well-known/oauth-authorization-server/idp`;
+  t.match(await (await fetch(inserted)).json(), { issuer }, 'unstripped, where RFC 8414 looks for it, too');
+  t.equal((await fetch(`${inserted}/other`)).status, 202, 'and nothing else there');
 });

@@ -96,6 +96,12 @@ const publicUrl: Cases = {
     'https://app.example/?a=b',
     'https://app.example/#a',
     'https://app.example/a b',
+    'https:app.example',
+    'https:/app.example',
+    'https:\\\\app.example',
+    'https://app.example\\sub',
+    'https://app.example//',
+    'https://app.example/"><b>',
   ],
   unsafe: ['http://app.example', 'http://localhost.example'],
 };

@@ -169,8 +169,9 @@ for (const [program, product] of Object.entries(products)) {
       const [[text, value] = ['']] = cases[env]?.valid ?? [];
       const { default: standard, invalid, unsafe = [] } = cases[env] as Cases;
       const named = { ...others, [`${env}_FILE`]: file };
-      for (const end of ['', '\n', '\r\n']) {
-        writeFileSync(file, text + end);
+      // As editors and shells leave it: what a line ends with, an empty line, a byte order mark.
+      for (const [begin, end] of [[''], ['', '\n'], ['', '\r\n'], ['', '\n\n'], ['\ufeff', '\r\n']]) {
+        writeFileSync(file, `${begin}${text}${end ?? ''}`);
         const { values, problems } = resolve(named);
         if (secret) t.same([problems, values[name]], [[], value], `${env}_FILE`);
         else if (!(env in production)) t.same(values[name], standard, `${env} is not read from a file`);

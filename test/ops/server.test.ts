@@ -230,6 +230,21 @@ t.test('[24] nobody who is silent holds up a stop', { buffered: true }, async (t
   t.pass('all of them are closed');
 });
 
+t.test(
+  'what is stopped while it starts does not listen, and is stopped for good',
+  { buffered: true },
+  async (t) => {
+    const server = createServer(testOptions(temporaryFolder(t)));
+    t.teardown(() => server.stop());
+    const started = server.start();
+    await server.stop();
+    const { url } = await started;
+    t.notOk(server.fastify.server.listening);
+    await t.rejects(fetch(`${url}/health`));
+    await t.rejects(server.start(), { message: 'This server was stopped. Make another one.' });
+  },
+);
+
 t.test('port 0 is a free one, and the development address follows it', { buffered: true }, async (t) => {
   const { publicUrl: _, ...options } = testOptions(temporaryFolder(t));
   const server = createServer(options);
