@@ -62,7 +62,7 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
       if (!pending) throw authErrors.INVALID_CREDENTIALS();
       await audit.record({ event: 'email.change-asked', subject: id, ip: origin.ip });
       deps.afterwards.run('change of address', async () => {
-        if (!(await isTaken(newEmail))) await mails.verifyEmail(newEmail, link);
+        if (!(await isTaken(newEmail))) await mails.verifyEmail({ id, email: newEmail }, link);
       });
     },
 

@@ -57,7 +57,7 @@ export function createVerification(deps: VerificationDependencies): Verification
     const link = newLinkToken(id, VERIFY_LIFE, deps);
     const set = { verifyHash: link.hash, verifyExpiresAt: link.expiresAt };
     if (await users.updateOne({ id, email, suspendedAt: null }, { set }))
-      await mails.verifyEmail(email, link);
+      await mails.verifyEmail({ id, email }, link);
   };
 
   return {

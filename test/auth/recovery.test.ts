@@ -43,7 +43,7 @@ t.test(
     await app.close();
     const store = await openStore(`sqlite:${app.file}`);
     t.teardown(() => store.close());
-    const { items } = await mailCollection(store).page({ where: { to: email }, sort: 'id', limit: 10 });
+    const { items } = await mailCollection(store).page({ sort: 'id', limit: 10 });
     t.same(
       items.map(({ template }) => template).sort(),
       ['password-reset', 'welcome'],
@@ -96,7 +96,7 @@ t.test(
     await app.close();
     const store = await openStore(`sqlite:${app.file}`);
     t.teardown(() => store.close());
-    const { items } = await mailCollection(store).page({ where: { to: email }, sort: 'id', limit: 20 });
+    const { items } = await mailCollection(store).page({ sort: 'id', limit: 20 });
     t.equal(items.filter(({ template }) => template === 'password-reset').length, 3);
   },
 );
@@ -264,7 +264,7 @@ t.test('[82] without a mail server production answers the same, and keeps no wor
   await app.close();
   const store = await openStore(`sqlite:${app.file}`);
   t.teardown(() => store.close());
-  const { items } = await mailCollection(store).page({ where: { to: email }, sort: 'id', limit: 10 });
+  const { items } = await mailCollection(store).page({ sort: 'id', limit: 10 });
   t.equal(items.length, 2);
   for (const mail of items.filter(({ status }) => status !== 'queued')) t.notOk('values' in mail);
 });
