@@ -64,6 +64,16 @@ t.test('what registration refuses, code is refused too', async (t) => {
   });
 });
 
+t.test('[47] no other letter finds an account, and what is no address finds none', async (t) => {
+  const app = await saasApp(t);
+  const { email } = await app.signUp({ email: 'kim@example.test' });
+  const { find } = app.server.fastify.saas.users;
+  t.match(await find({ email: 'KIM@Example.test' }), { email });
+  for (const other of ['\u212aim@example.test', ' kim@example.test', 'kim', 'kim@example.test\0', '']) {
+    t.equal(await find({ email: other }), null, JSON.stringify(other));
+  }
+});
+
 t.test('an imported hash signs in once and is argon2id from then on', async (t) => {
   const app = await saasApp(t);
   const users = userCollection(await storeOf(t, app));
