@@ -47,7 +47,7 @@ export interface AccountParts {
 export interface Accounts {
   auth: AuthService;
   /** Everything that is stored about a user, by the name of what it is. */
-  exportOf(user: { id: string; email: string }): Promise<Record<string, unknown>>;
+  exportOf(userId: string): Promise<Record<string, unknown>>;
 }
 
 const HOURLY = 3600;
@@ -88,8 +88,8 @@ export async function createAccounts(
     }),
     farewell: {
       cancelSubscriptions: billing.cancelSubscriptions,
-      async forget({ id, email: address }) {
-        await Promise.all([forgetPurchases(id), email.forget(address)]);
+      async forget(id) {
+        await Promise.all([forgetPurchases(id), email.forget(id)]);
       },
       sweep: forgetPurchases,
     },
@@ -115,12 +115,12 @@ export async function createAccounts(
 
   return {
     auth,
-    async exportOf({ id, email: address }) {
+    async exportOf(id) {
       const [records, purchases, trail, mails] = await Promise.all([
         recordsOf(id),
         billing.recordsOf(id),
         audit.listOf(id),
-        email.listTo(address),
+        email.listOf(id),
       ]);
       return {
         exportedAt: toTimestamp(clock.now()),

@@ -106,7 +106,11 @@ export function createBillingDomain(
         const user = await findUser(id);
         return user && { email: user.email, name: user.name ?? '' };
       },
-      putMail: outbox.put,
+      // Billing has just read the address of its user.
+      async putMail(mail) {
+        const owner = await users.findOne({ email: mail.to });
+        await outbox.put({ ...mail, ...(owner && { userId: owner.id }) });
+      },
       billingUrl: () => publicUrl.get() + withLeadingSlash(returnPath),
       clock,
     }),

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import formbody from '@fastify/formbody';
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, HOUR, stillHolds } from '../kernel/clock.js';
 import type { Scope } from '../kernel/http.js';
 import { secretsEqual } from '../kernel/secrets.js';
 import { adminErrors } from './guard.js';
@@ -15,7 +15,7 @@ export interface FormTokens {
 }
 
 /** As long as a page may stay open before it is sent. */
-const LIFE = 12 * 3_600_000;
+const LIFE = 12 * HOUR;
 
 /** Tokens bound to the operator's credentials: new credentials void all of them, in every process. */
 export function createFormTokens({ secret, clock }: { secret: string; clock: Clock }): FormTokens {
@@ -28,7 +28,8 @@ export function createFormTokens({ secret, clock }: { secret: string; clock: Clo
     },
     isValid(token) {
       const [, expires = '', signature = ''] = /^(\d{1,15})\.([\w-]{43})$/.exec(String(token)) ?? [];
-      return secretsEqual(signature, sign(expires)) && Number(expires) > clock.now();
+      const holds = stillHolds(Number(expires), { now: clock.now(), life: LIFE });
+      return secretsEqual(signature, sign(expires)) && holds;
     },
   };
 }
@@ -45,7 +46,7 @@ export async function openForms(
     const forms = plain as Scope;
     await forms.register(formbody, { bodyLimit: BODY_LIMIT });
     forms.addHook('preValidation', (request, _reply, done) => {
-      const { token } = request.body as { token?: unknown };
+      const { token } = (request.body ?? {}) as { token?: unknown };
       done(tokens.isValid(token) ? undefined : adminErrors.CSRF_REJECTED());
     });
     build(forms);

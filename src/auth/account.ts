@@ -46,7 +46,7 @@ export function createAccount(deps: AccountDependencies): Account {
       const { user } = await credentials.prove(given, { ip, isGone }, 'password.change-refused');
       const kept = await sessions.findOne({ id: session.id });
       if (!kept || !isAlive(user, kept, clock.now())) throw httpErrors.UNAUTHENTICATED();
-      await newPasswords.judge(newPassword, email);
+      await newPasswords.judge(newPassword, email, 'newPassword');
       const passwordHash = await deps.passwords.hash(newPassword, isGone);
       // First the mail that tells of it: it waits for the version, and a crash in between loses nothing.
       await mails.passwordChanged(user, user.passwordVersion + 1);

@@ -26,7 +26,7 @@ export interface Farewell {
   /** Nothing is charged any more. */
   cancelSubscriptions(userId: string): Promise<void>;
   /** Removes what is kept of the user. */
-  forget(user: { id: string; email: string }): Promise<void>;
+  forget(userId: string): Promise<void>;
   /** Removes what came in since, of a user who is gone. */
   sweep(userId: string): Promise<void>;
 }
@@ -43,9 +43,9 @@ export function createDeletion(deps: DeletionDependencies): Deletion {
   const { users, sessions, farewell, credentials, audit, clock } = deps;
 
   /** Everything after the mark. */
-  const finish = async ({ id, email }: UserDocument, ip: string): Promise<void> => {
+  const finish = async ({ id }: UserDocument, ip: string): Promise<void> => {
     await farewell.cancelSubscriptions(id);
-    await farewell.forget({ id, email });
+    await farewell.forget(id);
     const gone = await users.deleteOne({ id, deletingAt: { gt: 0 } });
     await farewell.sweep(id);
     // Of a user who is gone they are dead; what a crash leaves of them ends with their time.

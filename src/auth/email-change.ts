@@ -52,6 +52,8 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
       await throttle.count(authLimits.mail, origin.ip);
       // Where registration does not tell which addresses are known, nothing else does.
       if (!deps.verificationRequired && (await isTaken(newEmail))) throw authErrors.EMAIL_TAKEN();
+      // Before the link: one that is not sent must not take the place of one that was.
+      if (!(await throttle.countFor(authLimits.mailTo.change, newEmail, origin.ip))) return;
       const link = newLinkToken(id, VERIFY_LIFE, deps);
       const pending = await users.updateOne(
         { id, email, passwordVersion: user.passwordVersion, suspendedAt: null },
@@ -60,8 +62,7 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
       if (!pending) throw authErrors.INVALID_CREDENTIALS();
       await audit.record({ event: 'email.change-asked', subject: id, ip: origin.ip });
       deps.afterwards.run('change of address', async () => {
-        if (!(await throttle.countFor(authLimits.mailTo, newEmail, origin.ip))) return;
-        if (!(await isTaken(newEmail))) await mails.verifyEmail(newEmail, link);
+        if (!(await isTaken(newEmail))) await mails.verifyEmail({ id, email: newEmail }, link);
       });
     },
 

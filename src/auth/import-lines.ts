@@ -1,13 +1,16 @@
 export interface Line {
   /** From 1. */
   number: number;
-  /** `null`: it was longer than allowed. */
-  text: string | null;
+  /** Without the byte order mark that some programs begin a file with; or why it cannot be read. */
+  text: string | { reason: string };
   /** Bytes of the input up to its end. */
   bytes: number;
 }
 
 const NEWLINE = 0x0a;
+
+/** Says so of other bytes: what is replaced in silence could not be repaired by another import. */
+const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /** The lines of a text, of which never more than one chunk and `limit` bytes are kept. */
 export async function* readLines(input: AsyncIterable<Uint8Array>, limit: number): AsyncGenerator<Line> {
@@ -21,8 +24,16 @@ export async function* readLines(input: AsyncIterable<Uint8Array>, limit: number
     if (length > limit) kept = [];
     else kept.push(part);
   };
+  const read = (): Line['text'] => {
+    if (length > limit) return { reason: `is longer than ${limit / 1024} KiB` };
+    try {
+      return utf8.decode(Buffer.concat(kept));
+    } catch {
+      return { reason: 'is not UTF-8' };
+    }
+  };
   const end = (): Line => {
-    const text = length > limit ? null : Buffer.concat(kept).toString('utf8');
+    const text = read();
     kept = [];
     length = 0;
     return { number: ++number, text, bytes };

@@ -1,6 +1,6 @@
 import { AppError } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
-import { readLines } from './import-lines.js';
+import { type Line, readLines } from './import-lines.js';
 import { insertUser, type NewUser, type NewUserDependencies, problemsOf } from './new-users.js';
 
 /** Users of another system, a line of JSON each. */
@@ -46,7 +46,7 @@ export async function importUsers(
   deps: NewUserDependencies & { audit: Audit },
 ): Promise<ImportReport> {
   const report: ImportReport = { lines: 0, created: 0, existing: 0, refused: 0, interrupted: false };
-  let batch: { number: number; text: string | null }[] = [];
+  let batch: Pick<Line, 'number' | 'text'>[] = [];
   const finish = async (bytes: number) => {
     const outcomes = await Promise.all(batch.map(({ text }) => importLine(text, dryRun, deps)));
     for (const [index, outcome] of outcomes.entries()) {
@@ -62,7 +62,7 @@ export async function importUsers(
   };
   try {
     for await (const { number, text, bytes } of readLines(input, LINE_BYTES)) {
-      if (text?.trim() !== '') batch.push({ number, text });
+      if (typeof text !== 'string' || text.trim() !== '') batch.push({ number, text });
       if (batch.length === BATCH) await finish(bytes);
       if (signal?.aborted) break;
     }
@@ -79,11 +79,11 @@ export async function importUsers(
 }
 
 async function importLine(
-  text: string | null,
+  text: Line['text'],
   dryRun: boolean,
   deps: NewUserDependencies,
 ): Promise<'created' | 'existing' | { reason: string }> {
-  if (text === null) return { reason: `is longer than ${LINE_BYTES / 1024} KiB` };
+  if (typeof text !== 'string') return text;
   const user = readUser(text);
   if ('reason' in user) return user;
   try {

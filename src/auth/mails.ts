@@ -9,6 +9,7 @@ import type { UserDocument } from './store.js';
 export interface Outbox {
   put(mail: {
     key: string;
+    userId: string;
     to: string;
     template: 'password-reset' | 'password-changed' | 'verify-email' | 'email-changed' | 'welcome';
     values: Record<string, string>;
@@ -22,8 +23,8 @@ type Owner = Pick<UserDocument, 'id' | 'email' | 'name'>;
 
 export interface AccountMails {
   passwordReset(owner: Owner, link: LinkToken): Promise<void>;
-  /** @param to the address to be confirmed */
-  verifyEmail(to: string, link: LinkToken): Promise<void>;
+  /** To the address that is to be confirmed, theirs by now or not. */
+  verifyEmail(owner: Pick<Owner, 'id' | 'email'>, link: LinkToken): Promise<void>;
   /** Put before the change, it goes out once the password has this version. */
   passwordChanged(owner: Owner, version: number): Promise<void>;
   /** To the old address. Put before the change, it goes out once the address has this version. */
@@ -46,6 +47,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
     passwordReset: (owner, { token, hash, expiresAt }) =>
       outbox.put({
         key: `password-reset:${hash}`,
+        userId: owner.id,
         to: owner.email,
         template: 'password-reset',
         values: {
@@ -58,12 +60,13 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         expiresAt,
       }),
 
-    verifyEmail: (to, { token, hash, expiresAt }) =>
+    verifyEmail: ({ id, email }, { token, hash, expiresAt }) =>
       outbox.put({
         key: `verify-email:${hash}`,
-        to,
+        userId: id,
+        to: email,
         template: 'verify-email',
-        values: { email: to, link: withQuery(pages.verify(), `token=${token}`), validFor: '24 hours' },
+        values: { email, link: withQuery(pages.verify(), `token=${token}`), validFor: '24 hours' },
         security: true,
         expiresAt,
       }),
@@ -71,6 +74,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
     passwordChanged: (owner, version) =>
       outbox.put({
         key: `password-changed:${owner.id}:${version}`,
+        userId: owner.id,
         to: owner.email,
         template: 'password-changed',
         values: { email: owner.email, ...greeting(owner) },
@@ -82,6 +86,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
     emailChanged: (owner, newEmail, version) =>
       outbox.put({
         key: `email-changed:${owner.id}:${version}`,
+        userId: owner.id,
         to: owner.email,
         template: 'email-changed',
         values: { email: owner.email, newEmail, ...greeting(owner) },
@@ -93,6 +98,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
     welcome: (owner) =>
       outbox.put({
         key: `welcome:${owner.id}`,
+        userId: owner.id,
         to: owner.email,
         template: 'welcome',
         values: { email: owner.email, ...greeting(owner) },

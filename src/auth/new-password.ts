@@ -6,8 +6,8 @@ import type { PasswordPolicy } from '../kernel/passwords-common.js';
 export interface NewPasswords {
   /** @throws VALIDATION_ERROR for its length and for characters that are none; `path` names the field */
   check(password: string, path?: string): void;
-  /** @throws WEAK_PASSWORD where it is one of the common ones, or what everybody knows of its owner */
-  judge(password: string, email: string): Promise<void>;
+  /** @throws WEAK_PASSWORD where it is one of the common ones, or what everybody knows of its owner; `path` as above */
+  judge(password: string, email: string, path?: string): Promise<void>;
 }
 
 export function createNewPasswords({
@@ -25,6 +25,6 @@ export function createNewPasswords({
       if (problem) throw httpErrors.VALIDATION_ERROR({ details: [{ path, message: problem }] });
     },
 
-    judge: async (password, email) => passwordPolicy.judge(password, [email, await siteName()]),
+    judge: async (password, email, path) => passwordPolicy.judge(password, [email, await siteName()], path),
   };
 }

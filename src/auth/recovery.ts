@@ -58,7 +58,7 @@ export function createRecovery(
       await throttle.count(authLimits.mail, ip);
       const address = email.toLowerCase();
       deps.afterwards.run('password reset', async () => {
-        if (!(await throttle.countFor(authLimits.mailTo, address, ip))) return;
+        if (!(await throttle.countFor(authLimits.mailTo.reset, address, ip))) return;
         const user = await users.findOne({ email: address });
         await audit.record({ event: 'password.forgotten', ip, ...(user && { subject: user.id }) });
         if (user && !isClosed(user)) await sendReset(user);

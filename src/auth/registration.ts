@@ -61,10 +61,11 @@ export function createRegistration(deps: RegistrationDependencies): Registration
     } else announce(user);
     deps.afterwards.run('registration', async () => {
       if (!known) await audit.record({ event: 'user.registered', subject: user.id, ip });
-      if (!(await throttle.countFor(authLimits.mailTo, user.email, ip))) return;
-      if (!known) await deps.sendVerification(user);
+      if (known && isClosed(known)) return;
+      const { reset, verify } = authLimits.mailTo;
+      if (!(await throttle.countFor(known ? reset : verify, user.email, ip))) return;
       // Somebody else may have chosen the password; its owner gets to choose a new one.
-      else if (!isClosed(known)) await deps.sendReset(known);
+      await (known ? deps.sendReset(known) : deps.sendVerification(user));
     });
   };
 

@@ -1,13 +1,13 @@
 import { DAY } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
-import { toTimestamp, type User } from '../kernel/schemas.js';
+import { Email, fits, toTimestamp, type User } from '../kernel/schemas.js';
 import type { Audit } from '../ops/audit.js';
 import { insertUser, type NewUser, type NewUserDependencies } from './new-users.js';
 import { userView } from './store.js';
 
 /** What other domains and the host may know and change of users. */
 export interface UserDirectory {
-  /** By identifier or e-mail address, in any spelling of its letters. */
+  /** By identifier or e-mail address, upper or lower case; `null` for what is no address of ours. */
   find(by: { id: string } | { email: string }): Promise<User | null>;
   /**
    * Makes an account, whether or not registration is open. The audit names no address: nobody asked over HTTP.
@@ -26,6 +26,8 @@ export function createUserDirectory(deps: NewUserDependencies & { audit: Audit }
   const { users, clock } = deps;
   return {
     async find(by) {
+      // Other letters have lower cases of these: a Kelvin sign would find whoever has a k.
+      if ('email' in by && !fits(by.email, Email)) return null;
       const user = await users.findOne('id' in by ? { id: by.id } : { email: by.email.toLowerCase() });
       return user && userView(user);
     },

@@ -57,7 +57,7 @@ export function createVerification(deps: VerificationDependencies): Verification
     const link = newLinkToken(id, VERIFY_LIFE, deps);
     const set = { verifyHash: link.hash, verifyExpiresAt: link.expiresAt };
     if (await users.updateOne({ id, email, suspendedAt: null }, { set }))
-      await mails.verifyEmail(email, link);
+      await mails.verifyEmail({ id, email }, link);
   };
 
   return {
@@ -81,9 +81,10 @@ export function createVerification(deps: VerificationDependencies): Verification
       await throttle.count(authLimits.mail, ip);
       const address = email.toLowerCase();
       deps.afterwards.run('verification', async () => {
-        if (!(await throttle.countFor(authLimits.mailTo, address, ip))) return;
         const user = await users.findOne({ email: address });
-        if (user && !user.emailVerified && !isClosed(user)) await sendVerification(user);
+        if (!user || user.emailVerified || isClosed(user)) return;
+        // Only what is sent counts: an address must not have used up its mails before it has an account.
+        if (await throttle.countFor(authLimits.mailTo.verify, address, ip)) await sendVerification(user);
       });
     },
 

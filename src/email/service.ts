@@ -14,6 +14,8 @@ import { DeliveryError, type Message, type Outcome, type Transport } from './tra
 export interface Mail {
   /** Names the occasion: a second put with the same key replaces a mail that was never attempted, and changes no other. */
   key: string;
+  /** Whose account it is about: theirs to export, and gone with them. */
+  userId?: string;
   /** One address, as stored: never what a request has just brought. */
   to: string;
   template: MailName;
@@ -44,10 +46,10 @@ export interface MailSummary {
 }
 
 export interface EmailService extends Outbox {
-  /** What was and is sent to an address, the newest first, without its content. */
-  listTo(address: string): Promise<MailSummary[]>;
-  /** Removes all mails to an address, sent or not. */
-  forget(address: string): Promise<void>;
+  /** What was and is sent about an account, to whichever address, the newest first, without its content. */
+  listOf(userId: string): Promise<MailSummary[]>;
+  /** Removes all mails about an account, sent or not. */
+  forget(userId: string): Promise<void>;
   /** A mail with sample values, as it would look now. */
   preview(name: MailName): Promise<RenderedMail>;
   /** Sends such a sample at once. @throws DeliveryError saying in words fit for the operator what went wrong */
@@ -101,12 +103,13 @@ export function createEmail(options: EmailServiceOptions): EmailService {
   };
 
   return {
-    async put({ key, to, template, values, security, after, expiresAt }) {
+    async put({ key, userId, to, template, values, security, after, expiresAt }) {
       checkValues(template, values);
       if (values['link'] !== undefined) checkLink(values['link'], publicUrl());
       if (!isAddress(to)) throw new TypeError('A mail goes to exactly one address.');
       const now = clock.now();
       const mail = {
+        ...(userId && { userId }),
         to,
         template,
         values,
@@ -125,8 +128,8 @@ export function createEmail(options: EmailServiceOptions): EmailService {
       nudge();
     },
 
-    async listTo(address) {
-      const items = await firstOf(mails, { where: { to: address }, sort: 'id', desc: true }, MOST_LISTED);
+    async listOf(userId) {
+      const items = await firstOf(mails, { where: { userId }, sort: 'id', desc: true }, MOST_LISTED);
       return items.map(({ template, to, status, createdAt, endedAt }) => ({
         template,
         to,
@@ -136,8 +139,8 @@ export function createEmail(options: EmailServiceOptions): EmailService {
       }));
     },
 
-    async forget(address) {
-      await mails.deleteMany({ to: address });
+    async forget(userId) {
+      await mails.deleteMany({ userId });
     },
 
     async preview(name) {

@@ -22,6 +22,8 @@ export interface MailDocument {
   id: string;
   /** What makes two puts the same mail. */
   key: string;
+  /** Whose account it is about. An address may be somebody else's tomorrow. */
+  userId?: string;
   to: string;
   template: MailName;
   /** Holds working links, therefore absent as soon as the mail is no longer on its way. */
@@ -46,7 +48,7 @@ export type Mails = Collection<MailDocument>;
 export function mailCollection(store: Store): Mails {
   return store.collection<MailDocument>('mails', {
     unique: ['key'],
-    indexes: [['dueAt'], ['endedAt'], ['to', 'id']],
+    indexes: [['dueAt'], ['endedAt'], ['userId', 'id']],
     fields: ['attempts', 'status'],
   });
 }

@@ -13,22 +13,23 @@ export interface PasswordPolicy {
    *
    * @param own what others know of its owner: the address or handle, the name of the site; the part of an address
    *   before the @ counts, too
+   * @param path the field that it came in
    * @throws WEAK_PASSWORD in production; elsewhere the log says what production would do
    */
-  judge(password: string, own: readonly string[]): Promise<void>;
+  judge(password: string, own: readonly string[], path?: string): Promise<void>;
 }
 
 /** @param warn writes to the log; it never gets the password */
 export function createPasswordPolicy(production: boolean, warn: (message: string) => void): PasswordPolicy {
   return {
-    async judge(password, own) {
+    async judge(password, own, path = 'password') {
       const reason = await weakness(password, own);
       if (reason === null) return;
       if (!production) {
         warn(`A new password ${reason}. Production refuses it.`);
         return;
       }
-      throw passwordErrors.WEAK_PASSWORD({ details: [{ path: 'password', message: reason }] });
+      throw passwordErrors.WEAK_PASSWORD({ details: [{ path, message: reason }] });
     },
   };
 }

@@ -120,8 +120,14 @@ t.test('[27] a foreign page cannot send the form, even with the credentials of t
   t.equal(asForm.status, 415, 'no other route reads forms');
   t.equal((await app.request('POST', '/admin/settings', { body: 'x=1' })).status, 401);
 
+  const nothing = await app.request('POST', '/admin/settings', { body: 'null', headers: json });
+  t.equal(nothing.status, 403, 'nothing holds no token');
+
   app.clock.advance(12 * 3_600_000);
   t.equal((await send(app, values)).status, 403, 'a token of yesterday');
+  app.clock.advance(-13 * 3_600_000);
+  t.equal((await send(app, values)).status, 403, 'a token of a clock that was put back');
+  app.clock.advance(3_600_000);
   t.match((await formOf(app)).values, { version: '0' }, 'nothing was changed');
 });
 

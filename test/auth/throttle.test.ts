@@ -219,7 +219,13 @@ t.test(
       t.match({ status, body }, { status: 422, body: { error: { code: 'WEAK_PASSWORD' } } }, password);
       t.match(body.error.details, [{ path: 'password', message: /^is / }]);
     }
-    t.equal((await register('lovelace, ada')).status, 201);
+    const { status, body } = await register('lovelace, ada');
+    t.equal(status, 201);
+    const change = await app.request('POST', '/api/user/password', {
+      body: { currentPassword: 'lovelace, ada', newPassword: 'password' },
+      token: body.data.accessToken,
+    });
+    t.match(change, { status: 422, body: { error: { details: [{ path: 'newPassword' }] } } });
 
     const lines: string[] = [];
     const development = await saasApp(t);

@@ -1,7 +1,12 @@
+import { Readable } from 'node:stream';
 import t from 'tap';
+import { importUsers } from '../../src/auth/import.js';
 import type { UserDocument } from '../../src/auth/store.js';
 import { userCollection } from '../../src/auth/store.js';
+import { createPasswords } from '../../src/kernel/passwords.js';
 import { auditOf, CHEAP, PASSWORD, SECRETS, saasApp, storeOf } from '../kit/app.js';
+import { fakeClock } from '../kit/clock.js';
+import { countedRandom } from '../kit/random.js';
 
 /** Accounts made by code. */
 
@@ -64,6 +69,16 @@ t.test('what registration refuses, code is refused too', async (t) => {
   });
 });
 
+t.test('[47] no other letter finds an account, and what is no address finds none', async (t) => {
+  const app = await saasApp(t);
+  const { email } = await app.signUp({ email: 'kim@example.test' });
+  const { find } = app.server.fastify.saas.users;
+  t.match(await find({ email: 'KIM@Example.test' }), { email });
+  for (const other of ['\u212aim@example.test', ' kim@example.test', 'kim', 'kim@example.test\0', '']) {
+    t.equal(await find({ email: other }), null, JSON.stringify(other));
+  }
+});
+
 t.test('an imported hash signs in once and is argon2id from then on', async (t) => {
   const app = await saasApp(t);
   const users = userCollection(await storeOf(t, app));
@@ -83,6 +98,31 @@ t.test('an imported hash signs in once and is argon2id from then on', async (t) 
   t.equal((await stored()).passwordVersion, 1, 'it is the same password');
   t.equal(await login(PASSWORD), 200);
   t.equal(await login(`${PASSWORD}!`), 401);
+});
+
+t.test('an import takes a byte order mark, and guesses at no other encoding', async (t) => {
+  const users = userCollection(await storeOf(t, await saasApp(t)));
+  const refused: string[] = [];
+  const input = Readable.from([
+    Buffer.from('\ufeff{"email":"first@example.test","name":"Zoë"}\n'),
+    Buffer.from('{"email":"second@example.test","name":"Zoë"}\n', 'latin1'),
+  ]);
+  const report = await importUsers(
+    input,
+    { onRefused: (line, reason) => refused.push(`line ${line}: ${reason}`) },
+    {
+      users,
+      passwords: createPasswords(countedRandom(), CHEAP),
+      passwordPolicy: { judge: async () => {} },
+      siteName: async () => 'SaaS',
+      audit: { record: async () => {}, listOf: async () => [] },
+      clock: fakeClock(),
+      random: countedRandom(),
+    },
+  );
+  t.match(report, { lines: 2, created: 1, refused: 1 });
+  t.same(refused, ['line 2: is not UTF-8']);
+  t.match(await users.findOne({ email: 'first@example.test' }), { name: 'Zoë' });
 });
 
 t.test('an account without a password cannot be signed in to, and looks like any other', async (t) => {

@@ -690,6 +690,8 @@ t.test('mails go out once for each fact, and listeners hear of it', async (t) =>
       ['trial-ending', ada.email],
     ],
   );
+  const { body } = await app.request('GET', '/api/user/export', { token: ada.accessToken });
+  t.equal(body.data.mails.length, all.length, 'they are hers to export');
   t.same(put[0]?.values, {
     amount: '€29.00',
     email: ada.email,

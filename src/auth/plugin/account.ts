@@ -7,7 +7,7 @@ import { BODY_LIMIT } from './limits.js';
 export interface AccountPluginOptions {
   auth: AuthService;
   /** Everything that is stored about a user, by the name of what it is. */
-  exportOf(user: { id: string; email: string }): Promise<Record<string, unknown>>;
+  exportOf(userId: string): Promise<Record<string, unknown>>;
 }
 
 /** The payment provider has ten seconds for each thing that is asked of it. Milliseconds. */
@@ -42,7 +42,7 @@ export async function accountPlugin(scope: Scope, { auth, exportOf }: AccountPlu
   scope.get(
     '/user/export',
     { config: access('user'), schema: { response: { 200: ExportAnswer } } },
-    async (request) => ok(await exportOf(request.saas.user)),
+    async (request) => ok(await exportOf(request.saas.user.id)),
   );
 
   scope.post(
