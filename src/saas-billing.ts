@@ -106,11 +106,7 @@ export function createBillingDomain(
         const user = await findUser(id);
         return user && { email: user.email, name: user.name ?? '' };
       },
-      // Billing has just read the address of its user.
-      async putMail(mail) {
-        const owner = await users.findOne({ email: mail.to });
-        await outbox.put({ ...mail, ...(owner && { userId: owner.id }) });
-      },
+      putMail: outbox.put,
       billingUrl: () => publicUrl.get() + withLeadingSlash(returnPath),
       clock,
     }),

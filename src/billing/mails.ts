@@ -8,6 +8,8 @@ import type { SubscriptionDocument } from './store.js';
 /** A mail of ours, as the outbox takes it. */
 export interface BillingMail {
   key: string;
+  /** Whose purchases it is about. */
+  userId: string;
   to: string;
   template: 'payment-failed' | 'subscription-canceled' | 'trial-ending';
   values: Record<string, string>;
@@ -45,6 +47,7 @@ export function createMailFor({ findUser, putMail, billingUrl, clock }: MailDepe
     const plan = subscription?.plan === UNKNOWN_PLAN ? undefined : subscription?.plan;
     await putMail({
       ...mail,
+      userId,
       to: user.email,
       values: {
         ...mail.values,
