@@ -60,11 +60,13 @@ export function runMutants(room, mutants) {
 /** The first failing assertion of one test; null when all of it holds. */
 function firstFailure(copy, room, [file, name]) {
   const pattern = name.replace(/[[\]]/g, '\\$&');
-  const { status, stdout, stderr } = spawnSync(process.execPath, [`dist/test/${room}/${file}.test.js`], {
+  const { pid, status, stdout, stderr } = spawnSync(process.execPath, [`dist/test/${room}/${file}.test.js`], {
     cwd: copy,
     encoding: 'utf8',
+    detached: true,
     env: { ...process.env, TAP: '1', TAP_BAIL: '1', TAP_TIMEOUT: '120', TAP_GREP: `/^${pattern}/` },
   });
+  endGroup(pid);
   const lines = stdout.split('\n');
   // A filter that lets nothing run proves nothing.
   const ran = lines.some(
@@ -75,6 +77,16 @@ function firstFailure(copy, room, [file, name]) {
   const group = lines.slice(0, Math.max(0, index)).findLast((line) => /^ *# Subtest: /.test(line)) ?? name;
   const assertion = lines[index]?.replace(/^ *not ok \d+ - /, '') ?? stderr.trim().split('\n').at(-1);
   return `${group.replace(/^ *# Subtest: /, '')}: ${assertion}`;
+}
+
+/** A test that ends at its first failure leaves the programs running that it has started. */
+function endGroup(pid) {
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch (error) {
+    // All of them have ended by themselves.
+    if (error.code !== 'ESRCH') throw error;
+  }
 }
 
 function fail(reason) {
