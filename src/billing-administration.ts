@@ -48,6 +48,7 @@ export async function openBillingAdministration(
     subscriptions,
     payments: paymentCollection(store),
     events: webhookEventCollection(store),
+    projector,
   });
   const plans = createPlans(values.billingPrices, (priceId) =>
     warn(`Nobody has said what plan ${priceId} is.`),

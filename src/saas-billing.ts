@@ -90,7 +90,7 @@ export function createBillingDomain(
   const projector = createProjector(subscriptions, projectionOn(users));
   const findUser = (id: string) => users.findOne({ id });
   const userExists = async (id: string) => (await findUser(id)) !== null;
-  const forget = createForget({ customers, subscriptions, payments, events });
+  const forget = createForget({ customers, subscriptions, payments, events, projector });
   const forgetGone = createForgetGone(forget, userExists);
   const claims = createClaims(events, { clock, random, pause });
   const processor = createProcessor({

@@ -1,3 +1,4 @@
+import type { Projector } from './project.js';
 import type { Customers, Payments, Subscriptions, WebhookEvents } from './store.js';
 
 /** Removes what is stored of a user. What the provider knows of them stays there. */
@@ -11,17 +12,15 @@ export interface ForgetDependencies {
   subscriptions: Subscriptions;
   payments: Payments;
   events: WebhookEvents;
+  projector: Pick<Projector, 'all'>;
 }
 
-/** Subscriptions of one user whose events are looked for. */
-const MOST = 1000;
-
 export function createForget(deps: ForgetDependencies): Forget {
-  const { customers, subscriptions, payments, events } = deps;
+  const { customers, subscriptions, payments, events, projector } = deps;
   return async (userId) => {
     const customer = await customers.findOne({ id: userId });
-    const { items } = await subscriptions.page({ where: { userId }, sort: 'startedAt', limit: MOST });
-    const theirs = [customer?.customerId, ...items.flatMap((one) => [one.customerId, one.id])];
+    const bought = await projector.all(userId);
+    const theirs = [customer?.customerId, ...bought.flatMap((one) => [one.customerId, one.id])];
     const about = theirs.filter((id) => id !== undefined);
     // Events name people, too. Those that come later find nobody.
     if (about.length > 0) await events.deleteMany({ about: { in: about } });
