@@ -1,11 +1,12 @@
+import { SignJWT } from 'jose';
 import t, { type Test } from 'tap';
 import type { Page } from '../kit/agent.js';
-import type { Parameters } from '../kit/idp.js';
+import type { Parameters, RegisteredClient } from '../kit/idp.js';
 import { LOGGED_OUT, type Suite, suite } from './suite.js';
 
 /**
- * The modules of the plan `oidcc-rp-initiated-logout-certification-test-plan`, under their own names, and two that the
- * suite has had beside it (`bad-id-token-hint` and `query-added-to-post-logout-redirect-uri`).
+ * The modules of the plan `oidcc-rp-initiated-logout-certification-test-plan`, under their own names and in their own
+ * order.
  */
 
 interface Situation extends Suite {
@@ -28,44 +29,57 @@ const redirects =
   (leaveOut: string[]): Module =>
   async (t, { hint, state, logout, ...rest }) => {
     const all = { id_token_hint: hint, post_logout_redirect_uri: LOGGED_OUT, state };
-    const page = await logout({ ...all, ...without(leaveOut) });
+    const { page } = await logout({ ...all, ...without(leaveOut) });
     const query = leaveOut.includes('state') ? '' : `?state=${state}`;
     t.equal(page.location, LOGGED_OUT + query);
     t.notOk(await isSignedIn({ ...rest, logout }));
   };
 
-/** There is a page, and the application is never called back. The person may confirm, and is signed out then. */
+/** There is a page for the person who reviews the module, and the application is never called back. */
 const shows =
-  (change: (all: Parameters) => Parameters, expected: 'done' | 'error' | 'question'): Module =>
+  (
+    change: (situation: Situation) => Parameters | Promise<Parameters>,
+    expected: keyof typeof PAGES,
+  ): Module =>
   async (t, situation) => {
     const { hint, state, logout, browser } = situation;
     const all = { id_token_hint: hint, post_logout_redirect_uri: LOGGED_OUT, state };
-    const page = await logout({ ...all, ...change(all) });
-    const isPage = ({ status, location, headers }: Page) =>
-      t.match(
-        { status, location, type: headers.get('content-type') },
-        { status: expected === 'error' ? 400 : 200, location: undefined, type: /^text\/html/ },
-      );
-    isPage(page);
-    if (expected === 'question') isPage(await browser.submit(page));
-    t.equal(await isSignedIn(situation), expected === 'error', 'whoever is told of an error stays');
+    const { page, screenshot, forms } = await logout({ ...all, ...(await change(situation)) });
+    const seen = (page: Page) => ({ ...page, type: page.headers.get('content-type') });
+    t.equal(screenshot, page);
+    t.match({ ...seen(page), forms }, { ...PAGE, ...PAGES[expected] });
+    const stays = expected === 'error' || expected === 'question';
+    t.equal(await isSignedIn(situation), stays, 'whoever is told of an error or asked stays');
+    if (expected !== 'question') return;
+    t.match(seen(await browser.submit(page)), { ...PAGE, status: 200, body: SIGNED_OUT });
+    t.notOk(await isSignedIn(situation));
   };
+
+const PAGE = { location: undefined, type: /^text\/html/ };
+const SIGNED_OUT = /<h1>You are signed out</;
+const PAGES = {
+  done: { status: 200, body: SIGNED_OUT, forms: 0 },
+  confirmed: { status: 200, body: SIGNED_OUT, forms: 1 },
+  error: { status: 400, body: /<h1>/, forms: 0 },
+  question: { status: 200, body: /<h1>Sign out\?</, forms: 0 },
+};
 
 const without = (names: string[]): Parameters => Object.fromEntries(names.map((name) => [name, undefined]));
 const ONLY = (...names: string[]): Parameters =>
   without(['id_token_hint', 'post_logout_redirect_uri', 'state'].filter((name) => !names.includes(name)));
 
-/** The claims of a token under another header, unsigned. */
-function unsigned(idToken: string, change: object): string {
-  const [, payload = ''] = idToken.split('.');
-  const claims = { ...JSON.parse(Buffer.from(payload, 'base64url').toString()), ...change };
-  const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
-  return `${encode({ alg: 'none' })}.${encode(claims)}.`;
-}
+const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
 
-const hinted = (forge: (idToken: string) => string) => (all: Parameters) => ({
-  id_token_hint: forge(all['id_token_hint'] ?? ''),
-});
+/** The same claims, unsigned. */
+const unsigned = (idToken: string) => `${encode({ alg: 'none' })}.${idToken.split('.')[1]}.`;
+
+/** A token that the client signed, with its secret, for the provider. */
+const bySuite = ({ id, secret }: RegisteredClient, issuer: string) =>
+  new SignJWT({ iss: id, sub: 'SubjectID', aud: issuer, nonce: 'flibble' })
+    .setProtectedHeader({ alg: 'HS256' })
+    .setIssuedAt()
+    .setExpirationTime('5m')
+    .sign(Buffer.from(secret ?? ''));
 
 const MODULES: Record<string, Module> = {
   'oidcc-rp-initiated-logout-discovery-endpoint-verification': async (t, { metadata }) => {
@@ -73,27 +87,30 @@ const MODULES: Record<string, Module> = {
   },
   'oidcc-rp-initiated-logout': redirects([]),
   'oidcc-rp-initiated-logout-bad-post-logout-redirect-uri': shows(
-    () => ({ post_logout_redirect_uri: 'https://suite.example.test/unregistered' }),
+    () => ({
+      post_logout_redirect_uri:
+        'https://www.certification.openid.net/test/a/idp/bad_post_logout_redirect_uri',
+    }),
     'error',
   ),
   'oidcc-rp-initiated-logout-modified-id-token-hint': shows(
-    hinted((token) => unsigned(token, { sub: 'u_0' })),
+    ({ hint }) => ({ id_token_hint: unsigned(hint) }),
     'error',
   ),
   'oidcc-rp-initiated-logout-no-id-token-hint': shows(() => without(['id_token_hint']), 'question'),
-  'oidcc-rp-initiated-logout-no-params': shows(() => ONLY(), 'question'),
+  'oidcc-rp-initiated-logout-no-params': shows(() => ONLY(), 'confirmed'),
   'oidcc-rp-initiated-logout-no-post-logout-redirect-uri': shows(
     () => without(['post_logout_redirect_uri']),
     'done',
   ),
   'oidcc-rp-initiated-logout-no-state': redirects(['state']),
-  'oidcc-rp-initiated-logout-only-state': shows(() => ONLY('state'), 'question'),
-  'oidcc-rp-initiated-logout-bad-id-token-hint': shows(
-    hinted(() => 'an-invalid-id-token'),
+  'oidcc-rp-initiated-logout-only-state': shows(() => ONLY('state'), 'confirmed'),
+  'oidcc-rp-initiated-logout-query-added-to-post-logout-redirect-uri': shows(
+    () => ({ post_logout_redirect_uri: `${LOGGED_OUT}?foo=bar` }),
     'error',
   ),
-  'oidcc-rp-initiated-logout-query-added-to-post-logout-redirect-uri': shows(
-    ({ post_logout_redirect_uri: uri }) => ({ post_logout_redirect_uri: `${uri}?foo=bar` }),
+  'oidcc-rp-initiated-logout-bad-id-token-hint': shows(
+    async ({ client, metadata }) => ({ id_token_hint: await bySuite(client, metadata['issuer'] as string) }),
     'error',
   ),
 };

@@ -13,21 +13,23 @@ import {
   type RegisteredClient,
   search,
 } from '../kit/idp.js';
+import { type Walk, walker } from './browser.js';
 
 /**
- * Behaves like the OpenID Foundation's conformance suite: static clients, one browser per module that fills in
- * whatever form it is shown, a fresh `state` and `nonce` in every request, and the checks that every module makes.
+ * Behaves like the OpenID Foundation's conformance suite: static clients, one browser per module that does what the
+ * documentation tells the suite, a fresh `state` and `nonce` in every request, and the checks that every module makes.
  */
 
-const REDIRECT_URI = 'https://suite.example.test/test/a/idp/callback';
-export const LOGGED_OUT = 'https://suite.example.test/test/a/idp/post_logout_redirect';
+const REDIRECT_URI = 'https://www.certification.openid.net/test/a/idp/callback';
+export const LOGGED_OUT = 'https://www.certification.openid.net/test/a/idp/post_logout_redirect';
 
 /** What a module learns of one authorization. */
 export interface Flow {
   tokens: { access_token: string; id_token: string; refresh_token?: string; scope: string };
   claims: Record<string, unknown>;
-  /** How many sign-in forms it took. */
+  /** How many forms it took. */
   forms: number;
+  screenshot: Page | undefined;
 }
 
 export interface Suite {
@@ -40,22 +42,24 @@ export interface Suite {
   readonly browser: Agent;
   /** The provider's own description, and the endpoints from it. */
   readonly metadata: Record<string, string & string[]>;
-  /** Opens the authorization endpoint and fills in forms, until the client is called back or a page has none. */
-  authorize(more?: Parameters, how?: { client?: RegisteredClient; method?: 'GET' | 'POST' }): Promise<Visit>;
+  /** Opens the authorization endpoint and does there what the documentation says. */
+  authorize(
+    more?: Parameters,
+    how?: { client?: RegisteredClient; method?: 'GET' | 'POST'; reversed?: boolean },
+  ): Promise<Visit>;
   /** The token endpoint. */
   token(form: Parameters, client?: RegisteredClient): Promise<Answer>;
   /** A whole authorization, judged as every module judges it. */
   flow(more?: Parameters, client?: RegisteredClient): Promise<Flow>;
   userinfo(accessToken: string): Promise<Record<string, unknown>>;
-  logout(more: Parameters): Promise<Page>;
+  /** Opens the logout endpoint and does there what the documentation says. */
+  logout(more: Parameters): Promise<Walk>;
 }
 
-interface Visit {
-  page: Page;
+interface Visit extends Walk {
   /** What the callback was called with. */
   answer: Record<string, string>;
   sent: Parameters;
-  forms: number;
 }
 
 /**
@@ -67,7 +71,7 @@ export async function suite(t: Test): Promise<(module: Test) => Suite> {
   const register = () =>
     idp.createClient({ redirect_uris: REDIRECT_URI, post_logout_redirect_uris: LOGGED_OUT });
   const [client, client2, post] = [await register(), await register(), await register()];
-  const human = await idp.makeHuman({ handle: 'person@example.test', name: 'Person' });
+  const human = await idp.makeHuman({ handle: 'person@example.com', name: 'Person' });
   const origin = await idp.listen();
   const metadata = (await idp.request('GET', '/.well-known/openid-configuration')).body;
   const keys = createLocalJWKSet((await idp.request('GET', pathOf(metadata.jwks_uri))).body);
@@ -82,10 +86,12 @@ function visit(
 ): Suite {
   const { idp, human, client, post, metadata } = common;
   const browser = new Agent({ origin });
+  const walk = walker(t.name, browser, { origin, ...human });
   let count = 0;
 
-  const authorize: Suite['authorize'] = async (more = {}, { client: by = client, method = 'GET' } = {}) => {
-    const sent: Parameters = {
+  const authorize: Suite['authorize'] = async (more = {}, how = {}) => {
+    const { client: by = client, method = 'GET', reversed = false } = how;
+    const inOrder: Parameters = {
       client_id: by.id,
       redirect_uri: REDIRECT_URI,
       scope: 'openid',
@@ -95,21 +101,17 @@ function visit(
       response_type: 'code',
       ...more,
     };
+    const sent = reversed ? Object.fromEntries(Object.entries(inOrder).reverse()) : inOrder;
     const url = origin + pathOf(metadata['authorization_endpoint'] as string);
-    let page =
+    const first =
       method === 'GET'
         ? await browser.open(`${url}?${search(sent)}`)
         : await browser.submit(formOf(url, sent));
-    let forms = 0;
-    while (page.status === 200 && page.body.includes('<form')) {
-      forms++;
-      page = await browser.submit(page, { handle: human.handle, password: human.password });
-      if (forms > 3) throw new Error('the forms have no end');
-    }
+    const { page, ...walked } = await walk(url, first);
     const callback = page.location?.startsWith(`${REDIRECT_URI}?`) ? new URL(page.location) : undefined;
     const answer = Object.fromEntries(callback?.searchParams ?? []);
     if (callback) t.match(answer, { state: sent['state'] ?? '', iss: ISSUER });
-    return { page, answer, sent, forms };
+    return { page, answer, sent, ...walked };
   };
 
   const token: Suite['token'] = (form, by = client) =>
@@ -122,7 +124,7 @@ function visit(
     ...{ ...common, browser, authorize, token },
 
     async flow(more, by = client) {
-      const { page, sent, forms } = await authorize(more, { client: by });
+      const { page, sent, forms, screenshot } = await authorize(more, { client: by });
       const code = { grant_type: 'authorization_code', code: codeIn(page.location) };
       const { status, body, headers } = await token({ ...code, redirect_uri: REDIRECT_URI }, by);
       t.equal(status, 200);
@@ -138,7 +140,7 @@ function visit(
       t.match(protectedHeader.kid, /./);
       t.equal(payload['nonce'], sent['nonce'], 'the nonce, if there was one');
       t.ok(String(payload.sub).length <= 255);
-      return { tokens: body, claims: payload, forms };
+      return { tokens: body, claims: payload, forms, screenshot };
     },
 
     async userinfo(accessToken) {
@@ -148,8 +150,10 @@ function visit(
       return body;
     },
 
-    logout: (more) =>
-      browser.open(`${origin}${pathOf(metadata['end_session_endpoint'] as string)}?${search(more)}`),
+    async logout(more) {
+      const url = `${origin}${pathOf(metadata['end_session_endpoint'] as string)}?${search(more)}`;
+      return walk(url, await browser.open(url));
+    },
   };
 }
 
