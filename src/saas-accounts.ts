@@ -14,7 +14,7 @@ import type { PasswordPolicy } from './kernel/passwords-common.js';
 import { type PublicUrl, withLeadingSlash } from './kernel/public-url.js';
 import { toTimestamp } from './kernel/schemas.js';
 import type { Afterwards } from './ops/afterwards.js';
-import type { Audit } from './ops/audit.js';
+import type { ListedAudit } from './ops/audit.js';
 import type { Emit } from './ops/events.js';
 import type { Jobs } from './ops/jobs.js';
 import { purgeExpired } from './ops/purge.js';
@@ -30,7 +30,7 @@ export interface AccountParts {
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
   siteName(): Promise<string>;
-  audit: Audit;
+  audit: ListedAudit;
   throttle: Throttle;
   settings: SettingsService;
   billing: Billing;

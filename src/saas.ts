@@ -22,7 +22,7 @@ import { createPasswords } from './kernel/passwords.js';
 import { createPasswordPolicy } from './kernel/passwords-common.js';
 import { ok } from './kernel/schemas.js';
 import { createAfterwards } from './ops/afterwards.js';
-import { createAudit } from './ops/audit.js';
+import { createListedAudit } from './ops/audit.js';
 import { createEvents, type Emit, type Subscription } from './ops/events.js';
 import { healthPlugin } from './ops/health.js';
 import { createJobs } from './ops/jobs.js';
@@ -90,7 +90,7 @@ export async function mountSaas(
 
   const users = userCollection(store);
   const sessions = sessionCollection(store);
-  const audit = createAudit(store, { clock, random, log: fastify.log });
+  const audit = createListedAudit(store, { clock, random, log: fastify.log });
   const throttle = createThrottle(store, {
     clock,
     audit,

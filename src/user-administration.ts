@@ -8,7 +8,7 @@ import { createPasswords } from './kernel/passwords.js';
 import { createPasswordPolicy } from './kernel/passwords-common.js';
 import type { User } from './kernel/schemas.js';
 import { systemRandom } from './kernel/secrets.js';
-import { createAudit } from './ops/audit.js';
+import { createListedAudit } from './ops/audit.js';
 import { saasSchema } from './saas-options.js';
 import { createSettings } from './settings/service.js';
 import { openStore } from './storage/open.js';
@@ -39,7 +39,11 @@ export async function openUserAdministration(warn: (message: string) => void): P
     users: userCollection(store),
     passwords: createPasswords(random),
     passwordPolicy: createPasswordPolicy(production, warn),
-    audit: createAudit(store, { clock, random, log: { error: () => warn('An audit record was lost.') } }),
+    audit: createListedAudit(store, {
+      clock,
+      random,
+      log: { error: () => warn('An audit record was lost.') },
+    }),
     siteName: async () => (await settings.current()).siteName,
     clock,
     random,

@@ -1,7 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Clock } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
-import type { Store } from '../storage/collection.js';
+import type { Collection, Store } from '../storage/collection.js';
 import { firstOf } from '../storage/pages.js';
 
 /** Who did what, when, from where and with what result. Never a secret. */
@@ -24,17 +24,39 @@ export interface Audit {
    * not make it look undone. Then the log says what was lost.
    */
   record(entry: Omit<AuditRecord, 'id' | 'at'>): Promise<void>;
+}
+
+/** An audit whose records are found again. */
+export interface ListedAudit extends Audit {
   /** What concerns a user, principal or client, the newest first. */
   listOf(subject: string): Promise<AuditRecord[]>;
 }
 
 const MOST_LISTED = 10_000;
 
-export function createAudit(
-  store: Store,
-  { clock, random, log }: { clock: Clock; random: Random; log: Pick<FastifyBaseLogger, 'error'> },
-): Audit {
+interface Dependencies {
+  clock: Clock;
+  random: Random;
+  log: Pick<FastifyBaseLogger, 'error'>;
+}
+
+/**
+ * Without an index: the records of a busy minute are of as many subjects, each with a place of its own in an index, so
+ * that it would be more than half of what a sign-in writes to the disk.
+ */
+export function createAudit(store: Store, deps: Dependencies): Audit {
+  return recordingIn(store.collection<AuditRecord>('audit'), deps);
+}
+
+export function createListedAudit(store: Store, deps: Dependencies): ListedAudit {
   const records = store.collection<AuditRecord>('audit', { indexes: [['subject', 'id']] });
+  return {
+    ...recordingIn(records, deps),
+    listOf: (subject) => firstOf(records, { where: { subject }, sort: 'id', desc: true }, MOST_LISTED),
+  };
+}
+
+function recordingIn(records: Collection<AuditRecord>, { clock, random, log }: Dependencies): Audit {
   return {
     async record(entry) {
       const record = { id: newId('aud_', clock, random), at: clock.now(), ...entry };
@@ -42,7 +64,5 @@ export function createAudit(
         .insert(record)
         .catch((err: unknown) => log.error({ err, record }, 'an audit record was lost'));
     },
-
-    listOf: (subject) => firstOf(records, { where: { subject }, sort: 'id', desc: true }, MOST_LISTED),
   };
 }

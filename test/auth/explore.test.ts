@@ -70,7 +70,7 @@ function serviceOn(
       attempt: (_guess, evaluate) => evaluate(),
       trust: async () => undefined,
     },
-    audit: { record: async () => undefined, listOf: async () => [] },
+    audit: { record: async () => undefined },
     mails: silentMails,
     afterwards: { run: () => undefined },
     farewell: {
