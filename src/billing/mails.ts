@@ -3,6 +3,7 @@ import type { BillingEvent } from './event.js';
 import { type Invoice, readInvoice } from './notices.js';
 import { UNKNOWN_PLAN } from './plans.js';
 import { timeIn } from './snapshot.js';
+import { isTerminal } from './status.js';
 import type { SubscriptionDocument } from './store.js';
 
 /** A mail of ours, as the outbox takes it. */
@@ -41,7 +42,7 @@ const WORTH_TELLING = 3 * 24 * 60 * 60 * 1000;
 export function createMailFor({ findUser, putMail, billingUrl, clock }: MailDependencies): MailFor {
   return async (event, userId, subscription) => {
     const mail = mailOf(event);
-    if (!mail) return;
+    if (!mail || isAbandonedTrial(event, subscription)) return;
     const user = await findUser(userId);
     if (!user) return;
     const plan = subscription?.plan === UNKNOWN_PLAN ? undefined : subscription?.plan;
@@ -60,6 +61,22 @@ export function createMailFor({ findUser, putMail, billingUrl, clock }: MailDepe
       expiresAt: (event.created ?? clock.now()) + WORTH_TELLING,
     });
   };
+}
+
+/** A trial that nothing follows: who has cancelled must not read that they will be charged. */
+function isAbandonedTrial(
+  { type, object, created = 0 }: BillingEvent,
+  known: SubscriptionDocument | undefined,
+): boolean {
+  if (type !== 'customer.subscription.trial_will_end') return false;
+  const told = {
+    cancelAtPeriodEnd: object['cancel_at_period_end'] === true,
+    cancelAt: timeIn(object['cancel_at']),
+    trialEnd: timeIn(object['trial_end']),
+  };
+  const { cancelAtPeriodEnd, cancelAt, trialEnd = 0 } = known && known.at >= created ? known : told;
+  const endsWithTrial = cancelAt !== undefined && cancelAt <= trialEnd;
+  return cancelAtPeriodEnd || endsWithTrial || isTerminal(known?.status ?? '');
 }
 
 function mailOf(event: BillingEvent): Pick<BillingMail, 'key' | 'template' | 'values'> | null {

@@ -1,6 +1,6 @@
 import type { Static, TSchema } from 'typebox';
 import { option } from '../kernel/options.js';
-import { pathProblem } from '../kernel/public-url.js';
+import { isLoopback, pathProblem } from '../kernel/public-url.js';
 import { Envelope, Timestamp } from '../kernel/schemas.js';
 import { Type } from '../kernel/type.js';
 
@@ -20,6 +20,11 @@ export const billingOptions = {
       URL.canParse(url ?? '') && /^https?:\/\/[^/?#@]+\/?$/.test(url ?? '')
         ? undefined
         : 'must be an http or https address without a path.',
+    // It carries the key.
+    safe: (url) => {
+      const { protocol, hostname } = new URL(url ?? '');
+      return protocol === 'https:' || isLoopback(hostname) ? undefined : 'must be https.';
+    },
   }),
   billingReturnUrlRelative: option(Type.String({ default: '/settings/billing' }), {
     env: 'BILLING_RETURN_URL_RELATIVE',

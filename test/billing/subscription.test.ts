@@ -35,6 +35,25 @@ function ordersOf<T>(things: T[]): T[][] {
 const rowOf = async (t: Parameters<typeof storeOf>[0], app: SaasApp, id: string) =>
   subscriptionCollection(await storeOf(t, app)).findOne({ id });
 
+interface Mail {
+  id: string;
+  key: string;
+  to: string;
+  template: string;
+  values: Json;
+}
+
+/** The mails in the outbox, of one kind where it is named. */
+async function mailsOf(t: Parameters<typeof storeOf>[0], app: SaasApp, template?: string): Promise<Mail[]> {
+  const mails = (await storeOf(t, app)).collection<Mail>('mails', {
+    unique: ['key'],
+    indexes: [['dueAt' as never], ['endedAt' as never]],
+    fields: ['attempts' as never, 'status' as never],
+  });
+  const { items: all } = await mails.page({ sort: 'id', limit: 50 });
+  return all.filter((mail) => template === undefined || mail.template === template);
+}
+
 t.test('from checkout to the end of a subscription', async (t) => {
   const { app, api, deliver, buyer, subscription } = await shop(t);
   const { world } = api;
@@ -615,6 +634,22 @@ t.test('invoices and plans are as the provider has them', async (t) => {
   t.equal(api.calls.filter(({ path }) => path === '/v1/prices').length, 1, 'asked once for all');
 });
 
+t.test('what was archived is not for sale, although its prices stay active', async (t) => {
+  const { app, api } = await shop(t);
+  const price = (id: string, product: unknown) => ({ id, object: 'price', active: true, product });
+  const data = [
+    price('price_1', { id: 'prod_1', active: true }),
+    price('price_2', { id: 'prod_2', active: false }),
+    price('price_3', 'prod_3'),
+  ];
+  api.fault = () => ({ status: 200, body: JSON.stringify({ object: 'list', has_more: false, data }) });
+  const { body } = await app.request('GET', '/api/billing/plans');
+  t.same(
+    body.data.map(({ priceId }: Json) => priceId),
+    ['price_1', 'price_3'],
+  );
+});
+
 t.test('an unknown plan is warned of when somebody buys it, and not when somebody looks at it', async (t) => {
   const warned: string[] = [];
   const plans = createPlans(undefined, (priceId) => void warned.push(priceId));
@@ -668,18 +703,7 @@ t.test('mails go out once for each fact, and listeners hear of it', async (t) =>
   ]) {
     await deliver(event);
   }
-  const mails = (await storeOf(t, app)).collection<{
-    id: string;
-    key: string;
-    to: string;
-    template: string;
-    values: Json;
-  }>('mails', {
-    unique: ['key'],
-    indexes: [['dueAt' as never], ['endedAt' as never]],
-    fields: ['attempts' as never, 'status' as never],
-  });
-  const { items: all } = await mails.page({ sort: 'id', limit: 10 });
+  const all = await mailsOf(t, app);
   const put = all.filter(({ template }) => template !== 'welcome').sort((a, b) => (a.key < b.key ? -1 : 1));
   t.same(
     put.map(({ template, to }) => [template, to]),
@@ -728,6 +752,34 @@ t.test('mails go out once for each fact, and listeners hear of it', async (t) =>
     amount: 2900,
     currency: 'eur',
   });
+});
+
+t.test('nobody who has cancelled reads that their trial goes on', async (t) => {
+  const { app, deliver, buyer } = await shop(t);
+  const ada = await buyer();
+  const end = 2_209_000_000;
+  const cases: [name: string, stored: Json, told: Json, isTold: boolean][] = [
+    ['goes_on', {}, {}, true],
+    ['cancelled', {}, { cancel_at_period_end: true }, false],
+    ['ends_with_it', {}, { cancel_at: end }, false],
+    ['ends_later', {}, { cancel_at: end + 86_400 }, true],
+    ['resumed', { cancel_at_period_end: true }, { cancel_at_period_end: false }, true],
+    ['over', { status: 'canceled' }, {}, false],
+  ];
+  for (const [id, stored, told] of cases) {
+    const object = { id, customer: ada.customer, status: 'trialing', trial_end: end, items: items() };
+    await deliver(subscriptionEvent('created', 0, { ...object, ...stored }));
+    t.equal(await deliver(subscriptionEvent('trial_will_end', 1, { ...object, ...told })), 'processed');
+  }
+  const late = { id: 'late', customer: ada.customer, status: 'trialing', trial_end: end, items: items() };
+  await deliver(subscriptionEvent('updated', 2, { ...late, cancel_at_period_end: true }));
+  await deliver(subscriptionEvent('trial_will_end', 1, late));
+  const mails = await mailsOf(t, app, 'trial-ending');
+  t.same(
+    mails.map(({ key }) => key.split(':')[1]).sort(),
+    cases.flatMap(([name, , , isTold]) => (isTold ? [name] : [])).sort(),
+  );
+  t.same(new Set(mails.map(({ values }) => values['plan'])), new Set(['pro']));
 });
 
 t.test("a host's own routes for those who pay", async (t) => {
