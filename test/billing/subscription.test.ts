@@ -754,6 +754,26 @@ t.test('mails go out once for each fact, and listeners hear of it', async (t) =>
   });
 });
 
+t.test('an export says times as all answers do', async (t) => {
+  const { app, api, deliver, buyer } = await shop(t);
+  const { accessToken: token, customer, id } = await buyer();
+  const truth = Object.assign(api.world.subscribe(customer, id, true), { status: 'active', quantity: 3 });
+  await deliver(subscriptionEvent('updated', 0, subscriptionObject(truth)));
+  const metadata = { userId: id };
+  await deliver({
+    type: 'customer.subscription.updated',
+    data: { object: { id: 'sub_2', status: 'active', metadata } },
+  });
+  const { billing } = (await app.request('GET', '/api/user/export', { token })).body.data;
+  const { subscriptions } = billing;
+  const whole = subscriptions.find((one: Json) => one['id'] === truth.id);
+  t.match(whole, { quantity: 3, status: 'active', currentPeriodEnd: '2040-01-31T00:00:00.000Z' });
+  const numbers = subscriptions.flatMap((one: Json) =>
+    Object.entries(one).filter(([, value]) => typeof value === 'number' || /^1970/.test(String(value))),
+  );
+  t.same(numbers, [['quantity', 3]]);
+});
+
 t.test('nobody who has cancelled reads that their trial goes on', async (t) => {
   const { app, deliver, buyer } = await shop(t);
   const ada = await buyer();
