@@ -2,8 +2,7 @@ import type { Clock } from '../kernel/clock.js';
 import type { BillingEvent } from './event.js';
 import { type Invoice, readInvoice } from './notices.js';
 import { UNKNOWN_PLAN } from './plans.js';
-import { timeIn } from './snapshot.js';
-import { isTerminal } from './status.js';
+import { type Json, timeIn } from './snapshot.js';
 import type { SubscriptionDocument } from './store.js';
 
 /** A mail of ours, as the outbox takes it. */
@@ -42,7 +41,7 @@ const WORTH_TELLING = 3 * 24 * 60 * 60 * 1000;
 export function createMailFor({ findUser, putMail, billingUrl, clock }: MailDependencies): MailFor {
   return async (event, userId, subscription) => {
     const mail = mailOf(event);
-    if (!mail || isAbandonedTrial(event, subscription)) return;
+    if (!mail) return;
     const user = await findUser(userId);
     if (!user) return;
     const plan = subscription?.plan === UNKNOWN_PLAN ? undefined : subscription?.plan;
@@ -63,22 +62,6 @@ export function createMailFor({ findUser, putMail, billingUrl, clock }: MailDepe
   };
 }
 
-/** A trial that nothing follows: who has cancelled must not read that they will be charged. */
-function isAbandonedTrial(
-  { type, object, created = 0 }: BillingEvent,
-  known: SubscriptionDocument | undefined,
-): boolean {
-  if (type !== 'customer.subscription.trial_will_end') return false;
-  const told = {
-    cancelAtPeriodEnd: object['cancel_at_period_end'] === true,
-    cancelAt: timeIn(object['cancel_at']),
-    trialEnd: timeIn(object['trial_end']),
-  };
-  const { cancelAtPeriodEnd, cancelAt, trialEnd = 0 } = known && known.at >= created ? known : told;
-  const endsWithTrial = cancelAt !== undefined && cancelAt <= trialEnd;
-  return cancelAtPeriodEnd || endsWithTrial || isTerminal(known?.status ?? '');
-}
-
 function mailOf(event: BillingEvent): Pick<BillingMail, 'key' | 'template' | 'values'> | null {
   switch (event.type) {
     case 'invoice.payment_failed':
@@ -91,13 +74,20 @@ function mailOf(event: BillingEvent): Pick<BillingMail, 'key' | 'template' | 'va
       };
     case 'customer.subscription.trial_will_end': {
       const end = timeIn(event.object['trial_end']);
-      if (end === undefined) return null;
+      // Who has cancelled must not read that they will be charged.
+      if (end === undefined || endsBy(event.object, end)) return null;
       const values = { endsOn: new Intl.DateTimeFormat('en-GB', LONG_DATE).format(end) };
       return { key: `trial-ending:${event.objectId}:${end}`, template: 'trial-ending', values };
     }
     default:
       return null;
   }
+}
+
+/** Whether a subscription is to end with its trial. */
+function endsBy({ cancel_at_period_end: isCancelled, cancel_at: time }: Json, end: number): boolean {
+  const cancelAt = timeIn(time);
+  return isCancelled === true || (cancelAt !== undefined && cancelAt <= end);
 }
 
 const LONG_DATE = { dateStyle: 'long', timeZone: 'UTC' } as const;

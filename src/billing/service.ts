@@ -98,7 +98,9 @@ export function createBilling(deps: BillingDependencies): Billing {
 
   const refuseTwice = async (userId: string, priceId: string): Promise<void> => {
     const bought = await projector.all(userId);
-    const isHeld = bought.some((held) => held.priceId === priceId && !isTerminal(held.status));
+    const isHeld = bought.some(
+      (held) => !isTerminal(held.status) && [held.priceId, ...(held.otherPriceIds ?? [])].includes(priceId),
+    );
     if (isHeld) throw billingErrors.ALREADY_SUBSCRIBED();
   };
 

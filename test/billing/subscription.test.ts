@@ -580,7 +580,13 @@ t.test('nobody subscribes to the same price twice', async (t) => {
   t.match([twice.status, twice.body.error.code], [409, 'ALREADY_SUBSCRIBED']);
   t.equal((await buy({ priceId: 'price_basic' })).status, 200);
   t.equal((await buy({ priceId: 'price_pro', mode: 'payment' })).status, 200);
-  await deliver(subscriptionEvent('deleted', 1, { ...object, status: 'canceled' }));
+  const both = { data: [...items().data, ...items('price_basic', 'basic').data] };
+  await deliver(subscriptionEvent('updated', 1, { ...object, status: 'active', items: both }));
+  t.equal((await buy({ priceId: 'price_basic' })).status, 409, 'as a part of the same subscription');
+  await deliver(subscriptionEvent('updated', 1, { id: 'sub_1', status: 'active' }));
+  await deliver(subscriptionEvent('updated', 2, { ...object, status: 'active' }));
+  t.equal((await buy({ priceId: 'price_basic' })).status, 200);
+  await deliver(subscriptionEvent('deleted', 3, { ...object, status: 'canceled' }));
   t.equal((await buy({ priceId: 'price_pro' })).status, 200);
 });
 
@@ -778,26 +784,21 @@ t.test('nobody who has cancelled reads that their trial goes on', async (t) => {
   const { app, deliver, buyer } = await shop(t);
   const ada = await buyer();
   const end = 2_209_000_000;
-  const cases: [name: string, stored: Json, told: Json, isTold: boolean][] = [
-    ['goes_on', {}, {}, true],
-    ['cancelled', {}, { cancel_at_period_end: true }, false],
-    ['ends_with_it', {}, { cancel_at: end }, false],
-    ['ends_later', {}, { cancel_at: end + 86_400 }, true],
-    ['resumed', { cancel_at_period_end: true }, { cancel_at_period_end: false }, true],
-    ['over', { status: 'canceled' }, {}, false],
+  const cases: [name: string, told: Json, isTold: boolean][] = [
+    ['goes_on', {}, true],
+    ['cancelled', { cancel_at_period_end: true }, false],
+    ['ends_with_it', { cancel_at: end }, false],
+    ['ends_later', { cancel_at: end + 86_400 }, true],
   ];
-  for (const [id, stored, told] of cases) {
+  for (const [id, told] of cases) {
     const object = { id, customer: ada.customer, status: 'trialing', trial_end: end, items: items() };
-    await deliver(subscriptionEvent('created', 0, { ...object, ...stored }));
+    await deliver(subscriptionEvent('created', 0, object));
     t.equal(await deliver(subscriptionEvent('trial_will_end', 1, { ...object, ...told })), 'processed');
   }
-  const late = { id: 'late', customer: ada.customer, status: 'trialing', trial_end: end, items: items() };
-  await deliver(subscriptionEvent('updated', 2, { ...late, cancel_at_period_end: true }));
-  await deliver(subscriptionEvent('trial_will_end', 1, late));
   const mails = await mailsOf(t, app, 'trial-ending');
   t.same(
     mails.map(({ key }) => key.split(':')[1]).sort(),
-    cases.flatMap(([name, , , isTold]) => (isTold ? [name] : [])).sort(),
+    cases.flatMap(([name, , isTold]) => (isTold ? [name] : [])).sort(),
   );
   t.same(new Set(mails.map(({ values }) => values['plan'])), new Set(['pro']));
 });
