@@ -1,3 +1,5 @@
+import http from 'node:http';
+import { syncBuiltinESMExports } from 'node:module';
 import { mock } from 'node:test';
 import t from 'tap';
 import { createGateway } from '../../src/billing/gateway.js';
@@ -138,6 +140,21 @@ t.test('of nobody is not of everybody', async (t) => {
   const { resync } = await backstage(t, here);
   t.match(await resync.run({ userId: 'usr_nobody' }), { customers: 0, changes: [] });
   await t.rejects(resync.run({ userId: '' }));
+});
+
+t.test('the provider may have an address of IPv6', async (t) => {
+  const hosts: unknown[] = [];
+  mock.method(http, 'request', ({ host }: { host: string }) => {
+    hosts.push(host);
+    throw new Error('seen');
+  });
+  syncBuiltinESMExports();
+  t.teardown(() => {
+    mock.restoreAll();
+    syncBuiltinESMExports();
+  });
+  await t.rejects(createGateway(KEY, 'http://[::1]:12111').prices(), { code: 'PAYMENT_PROVIDER_ERROR' });
+  t.same(new Set(hosts), new Set(['::1']), 'as Node takes it: without brackets');
 });
 
 t.test('saas-backend billing resync', async (t) => {
