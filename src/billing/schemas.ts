@@ -14,7 +14,7 @@ export const billingOptions = {
   }),
   paymentApiUrl: option(Type.Optional(Type.String()), {
     env: 'PAYMENT_API_URL',
-    doc: 'Another address for the API of the payment provider: a simulator or stripe-mock.',
+    doc: 'Another address for the API of the payment provider: a simulator or stripe-mock. https in production.',
     shown: "the provider's own",
     check: (url) =>
       URL.canParse(url ?? '') && /^https?:\/\/[^/?#@]+\/?$/.test(url ?? '')
@@ -34,10 +34,11 @@ export const billingOptions = {
   billingPrices: option(Type.Optional(Type.Array(Type.String())), {
     env: 'BILLING_PRICES',
     doc: 'What may be bought, as price_…=plan, separated by commas. Without it any price of the provider.',
-    check: (pairs) =>
-      pairs?.every((pair) => /^[\w-]+=[\w .-]+$/.test(pair)) === false
-        ? 'must list price=plan pairs.'
-        : undefined,
+    check: (pairs = []) => {
+      if (!pairs.every((pair) => /^[\w-]+=[\w .-]+$/.test(pair))) return 'must list price=plan pairs.';
+      const prices = new Set(pairs.map((pair) => pair.split('=')[0]));
+      return prices.size < pairs.length ? 'must name each price once.' : undefined;
+    },
   }),
   pastDue: option(
     Type.Union(

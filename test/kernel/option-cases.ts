@@ -207,7 +207,7 @@ export function saasCases(folder: string): Record<string, Cases> {
     BILLING_RETURN_URL_RELATIVE: path('/settings/billing'),
     BILLING_PRICES: {
       valid: [['price_1=pro, price_2=team plan', ['price_1=pro', 'price_2=team plan']]],
-      invalid: ['price_1', 'price_1=', '=pro', 'price_1=pro=max'],
+      invalid: ['price_1', 'price_1=', '=pro', 'price_1=pro=max', 'price_1=pro,price_1=team'],
     },
     BILLING_PAST_DUE: {
       default: 'entitled',
