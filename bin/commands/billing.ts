@@ -1,4 +1,5 @@
 import { type BillingAdministration, openBillingAdministration } from '../../src/billing-administration.js';
+import { DAY, systemClock } from '../../src/kernel/clock.js';
 import type { AppError } from '../../src/kernel/errors.js';
 import { type Call, type Command, UsageError } from '../command.js';
 import { createProgress } from '../progress.js';
@@ -8,7 +9,7 @@ const resync: Command = {
   name: 'billing resync',
   summary: 'asks the payment provider what its customers have, and repairs what differs',
   about: `For when webhooks were lost. It can be repeated and interrupted at any time, also while the program serves.
-Ends with 1 when the provider could not be asked about somebody.`,
+Ends with 1 when the provider could not be asked about somebody, and when --user names nobody it knows.`,
   options: {
     user: { value: '<id>', doc: 'only this user' },
     since: { value: '<date>', doc: 'only those of whom the provider has told since then, up to 30 days ago' },
@@ -24,17 +25,26 @@ Ends with 1 when the provider could not be asked about somebody.`,
 
 export const commands = [resync];
 
+/** How long the provider remembers what it has told. Milliseconds. */
+const MEMORY = 30 * DAY;
+
 async function resyncAll(call: Call): Promise<void> {
   const stopping = new AbortController();
   process.once('SIGINT', () => stopping.abort());
   const progress = createProgress({ name: 'customers', write: String });
   const userId = call.text('user');
+  // Of nobody, as of a script whose variable is empty, must not become of everybody.
+  if (userId === '') throw new UsageError('--user needs the identifier of a user.', resync);
   const since = sinceOf(call);
+  let asked = 0;
   await withBilling(call, async (billing) => {
     const report = await billing.run({
       dryRun: call.isSet('dry-run'),
       signal: stopping.signal,
-      onProgress: (done, total) => progress.show(done, total),
+      onProgress(done, total) {
+        asked = done;
+        progress.show(done, total);
+      },
       ...(userId !== undefined && { userId }),
       ...(since !== undefined && { since }),
     });
@@ -49,16 +59,25 @@ async function resyncAll(call: Call): Promise<void> {
       say(`${customers} customers, ${subscriptions} subscriptions, ${changes.length} ${done}.`);
     }
     for (const { userId: whose, reason } of failures) complain(`${whose}: ${reason}`);
-    if (stopping.signal.aborted) process.exitCode = 130;
-    else if (failures.length > 0) process.exitCode = 1;
+    const isUnknown = userId !== undefined && since === undefined && customers === 0;
+    if (isUnknown) complain(`No user with the identifier ${userId} is a customer of the payment provider.`);
+    if (stopping.signal.aborted) {
+      complain(`Interrupted after ${asked} of ${customers} customers.`);
+      process.exitCode = 130;
+    } else if (failures.length > 0 || isUnknown) process.exitCode = 1;
   });
 }
 
 function sinceOf(call: Call): number | undefined {
   const text = call.text('since');
   if (text === undefined) return undefined;
-  const time = Date.parse(text);
+  const time = /^\d{4}-\d\d-\d\d(T|$)/.test(text) ? Date.parse(text) : Number.NaN;
   if (Number.isNaN(time)) throw new UsageError(`'${text}' is no date. Write it as 2030-01-31.`, resync);
+  const now = systemClock.now();
+  if (time > now) throw new UsageError(`'${text}' is yet to come.`, resync);
+  if (time < now - MEMORY) {
+    complain('The payment provider remembers 30 days: without --since, it is asked about everybody.');
+  }
   return time;
 }
 

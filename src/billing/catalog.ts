@@ -30,7 +30,7 @@ export function createCatalog({ customers, plans, gateway, clock }: CatalogDepen
 
   const ask = async (from: Gateway): Promise<Plan[]> => {
     const prices = await from.prices();
-    const sold = prices.filter((price) => plans.allows(idIn(price) ?? ''));
+    const sold = prices.filter((price) => plans.allows(idIn(price) ?? '') && !isArchived(price));
     return sold.flatMap((price) => planView(price, plans) ?? []);
   };
 
@@ -58,6 +58,9 @@ export function createCatalog({ customers, plans, gateway, clock }: CatalogDepen
     },
   };
 }
+
+/** The prices of a product that was archived stay active, and the provider sells none of them. */
+const isArchived = (price: Json): boolean => objectIn(price['product'])['active'] === false;
 
 function planView(price: Json, plans: Plans): Plan | null {
   const priceId = idIn(price);

@@ -1,6 +1,18 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type Stripe from 'stripe';
 import { billingErrors } from './errors.js';
-import { idIn, type Json, nameIn, objectIn } from './snapshot.js';
+import {
+  addressed,
+  allPages,
+  asOf,
+  listed,
+  malformed,
+  named,
+  strict,
+  whole,
+  within,
+} from './gateway-answers.js';
+import { type Json, nameIn, objectIn } from './snapshot.js';
 import { isTerminal } from './status.js';
 
 /**
@@ -53,9 +65,6 @@ export interface Patience {
 
 const PATIENCE: Patience = { attempt: 4_500, call: 9_500, look: 5_000 };
 
-/** Nothing that the provider tells of so long before it answers is missing from the answer. Milliseconds. */
-const SETTLED = 10_000;
-
 const MOST = 100;
 
 /** @param apiUrl another address for the provider's API */
@@ -75,11 +84,17 @@ export function createGateway(
   };
 
   return {
-    createCustomer: ({ email, userId }, idempotencyKey) =>
-      call((stripe) => stripe.customers.create({ email, metadata: { userId } }, { idempotencyKey })),
+    async createCustomer({ email, userId }, idempotencyKey) {
+      const customer = { email, metadata: { userId } };
+      const { id } = await call((stripe) =>
+        persistently(idempotencyKey, (key) => stripe.customers.create(customer, { idempotencyKey: key })),
+      );
+      if (nameIn(id) === undefined) throw malformed('A customer without an id.');
+      return { id };
+    },
 
     async createCheckout({ customerId, userId, mode, item, successUrl, cancelUrl }) {
-      const { id, url } = await call((stripe) =>
+      const session = await call((stripe) =>
         stripe.checkout.sessions.create({
           customer: customerId,
           client_reference_id: userId,
@@ -92,20 +107,20 @@ export function createGateway(
           ...(mode === 'setup' && { payment_method_types: ['card'] }),
         }),
       );
-      if (!id || !url) throw malformed('A checkout session without an address.');
-      return { id, url };
+      return addressed(session);
     },
 
     async createPortal({ customerId, returnUrl }) {
-      const { url } = await call((stripe) =>
+      const session = await call((stripe) =>
         stripe.billingPortal.sessions.create({ customer: customerId, return_url: returnUrl }),
       );
-      if (!url) throw malformed('A portal session without an address.');
-      return { url };
+      return { url: addressed(session).url };
     },
 
-    checkoutSession: (id) =>
-      call((stripe) => stripe.checkout.sessions.retrieve(id).then(objectIn, nullIfMissing)),
+    async checkoutSession(id) {
+      const found = await call((stripe) => stripe.checkout.sessions.retrieve(id).catch(nullIfMissing));
+      return found && objectIn(named(found, id));
+    },
 
     async subscription(id) {
       const found = await call(
@@ -113,8 +128,7 @@ export function createGateway(
           stripe.subscriptions.retrieve(id, undefined, { maxNetworkRetries: 0 }).catch(nullIfMissing),
         patience.look,
       );
-      if (found && found.id !== id) throw malformed('Another subscription than was asked for.');
-      return found && { object: whole(found), asOf: asOf(found) };
+      return found && { object: whole(named(found, id)), asOf: asOf(found) };
     },
 
     async subscriptionsOf(customer) {
@@ -127,8 +141,8 @@ export function createGateway(
     cancelSubscriptions: (customer) => call((stripe) => cancelAll(stripe, customer)),
 
     async invoicesOf(customer) {
-      const { data } = await call((stripe) => stripe.invoices.list({ customer, limit: MOST }));
-      return data.map(objectIn);
+      const newest = await call((stripe) => stripe.invoices.list({ customer, limit: MOST }));
+      return listed(newest).data.map(objectIn);
     },
 
     async prices() {
@@ -157,7 +171,7 @@ async function loadStripe(secretKey: string, apiUrl: string | undefined, timeout
   const send = http.makeRequest.bind(http);
   // Decompressing is left to nobody: what is small when it comes is small when it is read.
   http.makeRequest = (host, port, path, method, headers, ...rest) =>
-    send(host, port, path, method, { ...headers, 'Accept-Encoding': 'identity' }, ...rest);
+    send(host, port, path, method, { ...headers, 'Accept-Encoding': 'identity' }, ...rest).then(strict);
   return new StripeSdk(secretKey, {
     timeout,
     maxNetworkRetries: 1,
@@ -170,7 +184,38 @@ async function loadStripe(secretKey: string, apiUrl: string | undefined, timeout
 function addressOf(apiUrl: string): { host: string; port: string; protocol: 'http' | 'https' } {
   const { hostname, port, protocol } = new URL(apiUrl);
   const scheme = protocol === 'http:' ? 'http' : 'https';
-  return { host: hostname, port: port || (scheme === 'http' ? '80' : '443'), protocol: scheme };
+  // Node takes an IPv6 address without the brackets that it has in a URL.
+  const host = hostname.replace(/^\[(.*)\]$/, '$1');
+  return { host, port: port || (scheme === 'http' ? '80' : '443'), protocol: scheme };
+}
+
+/** How often a key is tried that is in use, and how long to wait in between. Milliseconds. */
+const [MOST_TRIES, BETWEEN_TRIES] = [20, 200];
+
+/** What the provider makes once for a key, also where a twin is at it, or where it only remembers a failure of its own. */
+async function persistently<T>(key: string, make: (key: string) => Promise<T>): Promise<T> {
+  let latest = key;
+  for (let tries = 1; ; tries++) {
+    try {
+      return await make(latest);
+    } catch (error) {
+      const next = keyAfter(error as Stripe.errors.StripeError, { key, latest });
+      if (next === undefined || tries === MOST_TRIES) throw error;
+      if (next === latest) await sleep(BETWEEN_TRIES);
+      latest = next;
+    }
+  }
+}
+
+/** https://docs.stripe.com/api/idempotent_requests: a failure of the provider's is repeated for a day, too. */
+function keyAfter(
+  { code, statusCode = 0, headers = {} }: Stripe.errors.StripeError,
+  { key, latest }: { key: string; latest: string },
+): string | undefined {
+  if (code === 'idempotency_key_in_use') return latest;
+  const isRepeated = statusCode >= 500 && headers['idempotent-replayed'] === 'true';
+  // Whoever else is told of that failure goes on with the same key.
+  return isRepeated ? `${key}-${headers['original-request']}` : undefined;
 }
 
 async function cancelAll(stripe: Stripe, customer: string): Promise<void> {
@@ -183,54 +228,10 @@ async function cancelAll(stripe: Stripe, customer: string): Promise<void> {
   }
 }
 
-interface ListPage<T> {
-  data: T[];
-  has_more: boolean;
-}
-
-async function allPages<T extends { id: string }, P extends ListPage<T>>(
-  list: (after: { starting_after?: string }) => Promise<P & ListPage<T>>,
-): Promise<P[]> {
-  const pages: P[] = [];
-  for (let after = {}; ; ) {
-    const page = await list(after);
-    if (!Array.isArray(page.data)) throw malformed('A list without data.');
-    pages.push(page);
-    const last = page.data.at(-1);
-    if (!page.has_more || !last) return pages;
-    after = { starting_after: last.id };
-  }
-}
-
-/** The provider's clock when it answered, less what may not have settled by then; 0 where it did not say. */
-function asOf(answer: unknown): number {
-  const { headers } = objectIn(objectIn(answer)['lastResponse']);
-  const date = Date.parse(String(objectIn(headers)['date']));
-  return Number.isNaN(date) ? 0 : Math.max(0, date - SETTLED);
-}
-
-/** What takes longer is given up; the SDK's own time-outs do not bound an answer as a whole. */
-async function within<T>(milliseconds: number, work: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const end = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error('no answer in time')), milliseconds).unref();
-  });
-  return Promise.race([work, end]).finally(() => clearTimeout(timer));
-}
-
 function nullIfMissing(error: Stripe.errors.StripeError): null {
   if (error.code === 'resource_missing') return null;
   throw error;
 }
-
-/** A subscription says what it is; what does not is none. */
-function whole(subscription: unknown): Json {
-  const object = objectIn(subscription);
-  if (idIn(object) && nameIn(object['status'])) return object;
-  throw malformed('A subscription without an id or a status.');
-}
-
-const malformed = (what: string) => billingErrors.PAYMENT_PROVIDER_ERROR({ cause: new Error(what) });
 
 /** What went wrong there, in our words. The provider's own may hold parts of the key, so only its codes are logged. */
 function translate(error: Stripe.errors.StripeError): never {

@@ -2,7 +2,7 @@ import type { Clock } from '../kernel/clock.js';
 import type { BillingEvent } from './event.js';
 import { type Invoice, readInvoice } from './notices.js';
 import { UNKNOWN_PLAN } from './plans.js';
-import { timeIn } from './snapshot.js';
+import { type Json, timeIn } from './snapshot.js';
 import type { SubscriptionDocument } from './store.js';
 
 /** A mail of ours, as the outbox takes it. */
@@ -74,13 +74,20 @@ function mailOf(event: BillingEvent): Pick<BillingMail, 'key' | 'template' | 'va
       };
     case 'customer.subscription.trial_will_end': {
       const end = timeIn(event.object['trial_end']);
-      if (end === undefined) return null;
+      // Who has cancelled must not read that they will be charged.
+      if (end === undefined || endsBy(event.object, end)) return null;
       const values = { endsOn: new Intl.DateTimeFormat('en-GB', LONG_DATE).format(end) };
       return { key: `trial-ending:${event.objectId}:${end}`, template: 'trial-ending', values };
     }
     default:
       return null;
   }
+}
+
+/** Whether a subscription is to end with its trial. */
+function endsBy({ cancel_at_period_end: isCancelled, cancel_at: time }: Json, end: number): boolean {
+  const cancelAt = timeIn(time);
+  return isCancelled === true || (cancelAt !== undefined && cancelAt <= end);
 }
 
 const LONG_DATE = { dateStyle: 'long', timeZone: 'UTC' } as const;

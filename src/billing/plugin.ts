@@ -97,6 +97,9 @@ export async function webhookPlugin(scope: Scope, { webhook }: { webhook: Webhoo
     { parseAs: 'buffer' },
     async (_request: unknown, body: Buffer) => body,
   );
+  // Some parsers leave an empty `req.body` on what they did not read.
+  const readBefore = new WeakSet<IncomingMessage>();
+  scope.addHook('onRequest', async ({ raw }) => void (raw.readableEnded && readBefore.add(raw)));
 
   scope.post(
     '/billing/webhook',
@@ -109,7 +112,7 @@ export async function webhookPlugin(scope: Scope, { webhook }: { webhook: Webhoo
       const signature = request.headers['payment-signature'] || request.headers['stripe-signature'];
       const outcome = await webhook.receive({
         signature: Array.isArray(signature) ? undefined : signature,
-        body: rawBodyOf(request.raw, request.body),
+        body: readBefore.has(request.raw) ? bytesKeptIn(request.raw) : bytesOf(request.body),
         ip: originOf(request).ip,
       });
       return ok({ received: true as const, outcome });
@@ -117,15 +120,16 @@ export async function webhookPlugin(scope: Scope, { webhook }: { webhook: Webhoo
   );
 }
 
+const bytesOf = (body: unknown): Buffer => (Buffer.isBuffer(body) ? body : Buffer.alloc(0));
+
 /**
- * The bytes as they were signed. A host that has parsed them already must have kept them in `req.rawBody`;
+ * The bytes as they were signed. A host that has read them already must have kept them in `req.rawBody`;
  * without, every signature would look false, so this is our failure to report and not the provider's.
  */
-function rawBodyOf(request: IncomingMessage & { body?: unknown; rawBody?: unknown }, body: unknown): Buffer {
-  if (request.body === undefined) return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
-  const kept = [request.rawBody, request.body].find(Buffer.isBuffer);
+function bytesKeptIn({ body, rawBody }: IncomingMessage & { body?: unknown; rawBody?: unknown }): Buffer {
+  const kept = [rawBody, body].find(Buffer.isBuffer);
   if (kept) return kept;
-  if (typeof request.rawBody === 'string') return Buffer.from(request.rawBody);
+  if (typeof rawBody === 'string') return Buffer.from(rawBody);
   throw new Error(
     'The host parsed the body of the payment webhook before this middleware. Mount the middleware before the ' +
       'body parser, or keep the bytes in req.rawBody (express.json: verify: (req, _res, raw) => { req.rawBody = raw }).',

@@ -76,7 +76,7 @@ export function createProcessor(deps: ProcessorDependencies): Processor {
     if ((effect === 'inserted' || isInvoice(event)) && (await deps.forgetGone(userId))) {
       return { outcome: 'unmatched', tellings: [] };
     }
-    if (!isSettled) await mailFor(event, userId, subscription);
+    if (!isSettled) await mailFor(event, userId, subscription ?? owner.subscription);
     if (effect === 'inserted' || effect === 'known') {
       for (const about of [subscriptionId, customerId]) if (about !== undefined) await replay(about);
     }

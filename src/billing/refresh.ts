@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../kernel/clock.js';
 import { billingErrors, isGone } from './errors.js';
 import type { ForgetGone } from './forget.js';
@@ -150,5 +151,7 @@ function termsOf(subscription: SubscriptionDocument): Partial<Record<string, unk
 /** The names of what differs. */
 export function differences(before: SubscriptionDocument | null, after: SubscriptionDocument): string[] {
   const [old, now] = [before ? termsOf(before) : {}, termsOf(after)];
-  return [...new Set([...Object.keys(old), ...Object.keys(now)])].filter((name) => old[name] !== now[name]);
+  return [...new Set([...Object.keys(old), ...Object.keys(now)])].filter(
+    (name) => !isDeepStrictEqual(old[name], now[name]),
+  );
 }

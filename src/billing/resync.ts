@@ -58,7 +58,8 @@ export function createResync({ customers, gateway, refresh, replay }: ResyncDepe
     userId?: string;
   }): Promise<CustomerDocument[]> => {
     const found: CustomerDocument[] = [];
-    const query = { sort: 'id', limit: PAGE, ...(where.userId && { where: { id: where.userId } }) } as const;
+    const { userId: id } = where;
+    const query = { sort: 'id', limit: PAGE, ...(id !== undefined && { where: { id } }) } as const;
     for (let after: { after?: string } = {}; ; ) {
       const page = await customers.page({ ...query, ...after });
       found.push(...page.items.filter(({ customerId }) => where.customerIds?.has(customerId) ?? true));

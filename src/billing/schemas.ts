@@ -1,6 +1,6 @@
 import type { Static, TSchema } from 'typebox';
 import { option } from '../kernel/options.js';
-import { pathProblem } from '../kernel/public-url.js';
+import { isLoopback, pathProblem } from '../kernel/public-url.js';
 import { Envelope, Timestamp } from '../kernel/schemas.js';
 import { Type } from '../kernel/type.js';
 
@@ -14,12 +14,17 @@ export const billingOptions = {
   }),
   paymentApiUrl: option(Type.Optional(Type.String()), {
     env: 'PAYMENT_API_URL',
-    doc: 'Another address for the API of the payment provider: a simulator or stripe-mock.',
+    doc: 'Another address for the API of the payment provider: a simulator or stripe-mock. https in production.',
     shown: "the provider's own",
     check: (url) =>
       URL.canParse(url ?? '') && /^https?:\/\/[^/?#@]+\/?$/.test(url ?? '')
         ? undefined
         : 'must be an http or https address without a path.',
+    // It carries the key.
+    safe: (url) => {
+      const { protocol, hostname } = new URL(url ?? '');
+      return protocol === 'https:' || isLoopback(hostname) ? undefined : 'must be https.';
+    },
   }),
   billingReturnUrlRelative: option(Type.String({ default: '/settings/billing' }), {
     env: 'BILLING_RETURN_URL_RELATIVE',
@@ -29,10 +34,11 @@ export const billingOptions = {
   billingPrices: option(Type.Optional(Type.Array(Type.String())), {
     env: 'BILLING_PRICES',
     doc: 'What may be bought, as price_…=plan, separated by commas. Without it any price of the provider.',
-    check: (pairs) =>
-      pairs?.every((pair) => /^[\w-]+=[\w .-]+$/.test(pair)) === false
-        ? 'must list price=plan pairs.'
-        : undefined,
+    check: (pairs = []) => {
+      if (!pairs.every((pair) => /^[\w-]+=[\w .-]+$/.test(pair))) return 'must list price=plan pairs.';
+      const prices = new Set(pairs.map((pair) => pair.split('=')[0]));
+      return prices.size < pairs.length ? 'must name each price once.' : undefined;
+    },
   }),
   pastDue: option(
     Type.Union(

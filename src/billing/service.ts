@@ -12,7 +12,7 @@ import type { Processor } from './process.js';
 import type { Projector } from './project.js';
 import { returnPathProblem } from './schemas.js';
 import { isTerminal } from './status.js';
-import type { Customers, Payments } from './store.js';
+import type { Customers, Payments, SubscriptionDocument } from './store.js';
 
 export interface Billing {
   /**
@@ -98,7 +98,9 @@ export function createBilling(deps: BillingDependencies): Billing {
 
   const refuseTwice = async (userId: string, priceId: string): Promise<void> => {
     const bought = await projector.all(userId);
-    const isHeld = bought.some((held) => held.priceId === priceId && !isTerminal(held.status));
+    const isHeld = bought.some(
+      (held) => !isTerminal(held.status) && [held.priceId, ...(held.otherPriceIds ?? [])].includes(priceId),
+    );
     if (isHeld) throw billingErrors.ALREADY_SUBSCRIBED();
   };
 
@@ -175,11 +177,19 @@ export function createBilling(deps: BillingDependencies): Billing {
       ]);
       return {
         customer: customer && { customerId: customer.customerId, createdAt: toTimestamp(customer.createdAt) },
-        subscriptions: bought.map(({ rev, lastEvent, ...told }) => told),
+        subscriptions: bought.map(({ rev, lastEvent, ...told }) => withTimestamps(told)),
         payments: paid.items.map(({ at, ...told }) => ({ ...told, at: toTimestamp(at) })),
       };
     },
   };
+}
+
+/** A subscription with its times as clients see them, without those that nobody knows. */
+function withTimestamps(told: Partial<SubscriptionDocument>): Record<string, unknown> {
+  const { quantity, ...rest } = told;
+  const known = Object.entries(rest).filter(([, value]) => value !== 0);
+  const shown = known.map(([name, value]) => [name, typeof value === 'number' ? toTimestamp(value) : value]);
+  return { ...Object.fromEntries(shown), ...(quantity !== undefined && { quantity }) };
 }
 
 /** Of those that an export tells of, the newest. */

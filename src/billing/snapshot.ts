@@ -28,13 +28,16 @@ export function timeIn(value: unknown): number | undefined {
 export type Snapshot = { [K in keyof SubscriptionTerms]?: SubscriptionTerms[K] | null };
 
 export function readSnapshot(subscription: Json, plans: Plans): Snapshot {
-  const item = boughtItem(subscription, plans);
+  const items = itemsIn(subscription);
+  const item = boughtItem(items, plans);
+  const priceId = idIn(item['price']) ?? idIn(item['plan']) ?? idIn(subscription['plan']);
   const moved = (field: string) => (field in item ? item[field] : subscription[field]);
   const snapshot = {
     status: nameIn(subscription['status']),
-    plan: planIn(subscription, item, plans),
+    plan: planIn(subscription, { item, priceId }, plans),
     customerId: idIn(subscription['customer']),
-    priceId: idIn(item['price']) ?? idIn(item['plan']) ?? idIn(subscription['plan']),
+    priceId,
+    otherPriceIds: otherPricesIn(items, priceId),
     // What is billed by use has none.
     quantity: emptied(
       item['quantity'] ?? subscription['quantity'] ?? ('price' in item ? null : undefined),
@@ -52,17 +55,30 @@ export function readSnapshot(subscription: Json, plans: Plans): Snapshot {
   return Object.fromEntries(Object.entries(snapshot).filter(([, value]) => value !== undefined)) as Snapshot;
 }
 
-/** Of several items the first that is on our list, else the first. */
-function boughtItem(subscription: Json, plans: Plans): Json {
+function itemsIn(subscription: Json): Json[] {
   const data = objectIn(subscription['items'])['data'];
-  const items = (Array.isArray(data) ? data : []).map(objectIn);
+  return (Array.isArray(data) ? data : []).map(objectIn);
+}
+
+function otherPricesIn(items: Json[], priceId: string | undefined): string[] | null | undefined {
+  if (items.length === 0) return undefined;
+  const all = new Set(items.flatMap((item) => idIn(item['price']) ?? idIn(item['plan']) ?? []));
+  const others = [...all].filter((id) => id !== priceId);
+  return others.length > 0 ? others : null;
+}
+
+/** Of several items the first that is on our list, else the first. */
+function boughtItem(items: Json[], plans: Plans): Json {
   const listed = items.find((item) => plans.configured?.has(idIn(item['price']) ?? ''));
   return listed ?? items[0] ?? {};
 }
 
-function planIn(subscription: Json, item: Json, plans: Plans): string | undefined {
+function planIn(
+  subscription: Json,
+  { item, priceId }: { item: Json; priceId: string | undefined },
+  plans: Plans,
+): string | undefined {
   const price = objectIn(item['price']);
-  const priceId = idIn(item['price']) ?? idIn(item['plan']) ?? idIn(subscription['plan']);
   const lookupKey = nameIn(price['lookup_key']);
   const metadataPlan =
     nameIn(objectIn(subscription['metadata'])['plan']) ?? nameIn(objectIn(price['metadata'])['plan']);

@@ -59,6 +59,8 @@ export interface SubscriptionTerms {
   plan: string;
   customerId?: string;
   priceId?: string;
+  /** What else is part of it. */
+  otherPriceIds?: string[];
   quantity?: number;
   currentPeriodStart?: number;
   currentPeriodEnd?: number;

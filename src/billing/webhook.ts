@@ -1,5 +1,6 @@
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, MINUTE } from '../kernel/clock.js';
 import type { Audit } from '../ops/audit.js';
+import { createRequestCount } from '../ops/throttle-requests.js';
 import type { Claims } from './claims.js';
 import { billingErrors } from './errors.js';
 import { readEvent } from './event.js';
@@ -27,9 +28,13 @@ export interface WebhookDependencies {
   clock: Clock;
 }
 
+/** What is recorded of the false signatures of one address: nobody is refused here, and nobody fills the disk. */
+const RECORDED = { most: 10, window: MINUTE, blocks: 10_000 };
+
 export function createWebhook(deps: WebhookDependencies): Webhook {
   const { secrets, claims, processor, audit, clock } = deps;
   const verifier = createSignatureVerifier(secrets);
+  const excessOf = createRequestCount(RECORDED, clock);
 
   return {
     async receive({ signature, body, ip }) {
@@ -37,7 +42,7 @@ export function createWebhook(deps: WebhookDependencies): Webhook {
       const matched = verifier.verify(signature, body, clock.now());
       if (!matched) {
         // Whoever signs nothing is noise of the internet and not worth a record.
-        if (signature !== undefined) await audit.record({ event: 'webhook.rejected', ip });
+        if (signature !== undefined && !excessOf(ip)) await audit.record({ event: 'webhook.rejected', ip });
         throw billingErrors.INVALID_SIGNATURE();
       }
       const payload = body.toString('utf8');

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { customerCollection } from '../../src/billing/store.js';
-import { PASSWORD, saasApp, storeOf } from '../kit/app.js';
-import { KEY, provider } from './kit.js';
+import { type Answer, PASSWORD, saasApp, storeOf } from '../kit/app.js';
+import { KEY, provider, shop } from './kit.js';
 
 t.test('without a key, checkout and portal answer 401, then 400, then 503', async (t) => {
   const app = await saasApp(t);
@@ -185,6 +185,10 @@ t.test('[101] faults of the provider are 502 and tell neither the key nor what i
     { status: 429, body: '{"error":{"message":"inside"}}' },
     { status: 500, body: '{"error":{"message":"inside"}}' },
     { status: 200, body: 'inside {' },
+    // Of something between us and the provider: no error as the provider words it, so the SDK takes it for success.
+    { status: 503, body: '{"message":"inside"}' },
+    { status: 200, body: '"inside"' },
+    { status: 200, body: '{"id":5}' },
   ];
   for (const fault of faults) {
     const { url } = await provider(t, () => fault);
@@ -198,6 +202,100 @@ t.test('[101] faults of the provider are 502 and tell neither the key nor what i
     t.equal(answer.body.error.code, 'PAYMENT_PROVIDER_ERROR');
     t.notMatch(answer.text, /inside|sk_test/);
   }
+});
+
+t.test('[101] an answer that is none is 502 at every call', async (t) => {
+  const api = await provider(t);
+  const app = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: api.url });
+  const { accessToken: token } = await app.signUp();
+  const post = (path: string, body: object) => app.request('POST', `/api/billing/${path}`, { token, body });
+  t.equal((await post('create-checkout-session', { mode: 'setup' })).status, 200);
+  const calls: [string, () => Promise<Answer>][] = [
+    ['checkout', () => post('create-checkout-session', { mode: 'setup' })],
+    ['portal', () => post('create-portal-session', {})],
+    ['sync', () => post('sync', {})],
+    ['sync of a session', () => post('sync', { sessionId: 'cs_1' })],
+    ['invoices', () => app.request('GET', '/api/billing/invoices', { token })],
+    ['plans', () => app.request('GET', '/api/billing/plans')],
+  ];
+  for (const fault of [
+    { status: 403, body: '{"message":"inside"}' },
+    { status: 302, body: '{}' },
+    { status: 200, body: '{}' },
+    { status: 200, body: '"inside"' },
+    { status: 200, body: '5' },
+    { status: 200, body: '{"id":5,"url":7,"data":7}' },
+    { status: 400, body: 'true' },
+  ]) {
+    api.fault = () => fault;
+    for (const [name, call] of calls) {
+      const answer = await call();
+      t.match(
+        [answer.status, answer.body.error?.code],
+        [502, 'PAYMENT_PROVIDER_ERROR'],
+        `${name}: ${fault.body}`,
+      );
+    }
+  }
+});
+
+t.test('nobody is deleted whose subscription may not have been cancelled', async (t) => {
+  const { app, api, buyer } = await shop(t);
+  const { accessToken: token, id, customer } = await buyer();
+  const subscription = Object.assign(api.world.subscribe(customer, id, true), { status: 'active' });
+  const leave = () => app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } });
+  // Of something between us and the provider, which words errors in its own way.
+  const fault = { status: 403, body: '{"message":"Forbidden"}' };
+  api.fault = ({ method }) => (method === 'DELETE' ? fault : undefined);
+  t.equal((await leave()).status, 502);
+  t.equal(subscription.status, 'active');
+});
+
+t.test('[98] a first purchase waits for its twin, whose key the provider refuses meanwhile', async (t) => {
+  const { app, api } = await shop(t);
+  const { accessToken: token } = await app.signUp();
+  const error = { type: 'idempotency_error', code: 'idempotency_key_in_use', message: 'in use' };
+  let refusals = 6;
+  let isTaken = false;
+  let release = () => {};
+  const enough = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  api.fault = async ({ path }) => {
+    if (path !== '/v1/customers' || refusals === 0) return undefined;
+    if (isTaken) {
+      if (--refusals === 0) release();
+      return { status: 409, body: JSON.stringify({ error }), headers: { 'stripe-should-retry': 'false' } };
+    }
+    isTaken = true;
+    await enough;
+    return undefined;
+  };
+  const buy = () =>
+    app.request('POST', '/api/billing/create-checkout-session', { token, body: { mode: 'setup' } });
+  const answers = await Promise.all([buy(), buy(), buy()]);
+  t.same(
+    answers.map(({ status }) => status),
+    [200, 200, 200],
+  );
+  t.equal(api.customers.size, 1);
+});
+
+t.test('a failure that the provider remembers with its key keeps nobody from buying', async (t) => {
+  const { app, api } = await shop(t);
+  const { accessToken: token } = await app.signUp();
+  let failed: unknown;
+  api.fault = ({ path, headers: { 'idempotency-key': key } }) => {
+    if (path !== '/v1/customers' || (failed !== undefined && key !== failed)) return undefined;
+    const isRepeated = failed !== undefined;
+    failed = key;
+    const headers = { 'original-request': 'req_1', ...(isRepeated && { 'idempotent-replayed': 'true' }) };
+    return { status: 500, body: '{"error":{"type":"api_error"}}', headers };
+  };
+  const buy = () =>
+    app.request('POST', '/api/billing/create-checkout-session', { token, body: { mode: 'setup' } });
+  t.equal((await buy()).status, 200);
+  t.equal(api.customers.size, 1);
 });
 
 t.test('[100] a portal needs a customer', async (t) => {

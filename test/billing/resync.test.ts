@@ -1,3 +1,5 @@
+import http from 'node:http';
+import { syncBuiltinESMExports } from 'node:module';
 import { mock } from 'node:test';
 import t from 'tap';
 import { createGateway } from '../../src/billing/gateway.js';
@@ -132,6 +134,29 @@ t.test('however much the provider has told, and however slowly it lists it', asy
   t.equal((await gateway.eventsSince(0, [])).length, 250);
 });
 
+t.test('of nobody is not of everybody', async (t) => {
+  const here = await shop(t);
+  await lostWebhooks(t, here);
+  const { resync } = await backstage(t, here);
+  t.match(await resync.run({ userId: 'usr_nobody' }), { customers: 0, changes: [] });
+  await t.rejects(resync.run({ userId: '' }));
+});
+
+t.test('the provider may have an address of IPv6', async (t) => {
+  const hosts: unknown[] = [];
+  mock.method(http, 'request', ({ host }: { host: string }) => {
+    hosts.push(host);
+    throw new Error('seen');
+  });
+  syncBuiltinESMExports();
+  t.teardown(() => {
+    mock.restoreAll();
+    syncBuiltinESMExports();
+  });
+  await t.rejects(createGateway(KEY, 'http://[::1]:12111').prices(), { code: 'PAYMENT_PROVIDER_ERROR' });
+  t.same(new Set(hosts), new Set(['::1']), 'as Node takes it: without brackets');
+});
+
 t.test('saas-backend billing resync', async (t) => {
   const here = await shop(t);
   const { known, ada } = await lostWebhooks(t, here);
@@ -154,7 +179,16 @@ t.test('saas-backend billing resync', async (t) => {
   t.equal(done.code, 0);
   const report = JSON.parse(done.text);
   t.match(inOrder(report.changes), [{ after: 'unpaid' }, { after: 'trialing' }]);
-  t.equal((await run('--since', 'yesterday')).code, 2);
+  const unclear = [
+    ['--since', 'yesterday'],
+    ['--since', '5'],
+    ['--since', '2999-01-01'],
+    ['--user', ''],
+  ];
+  const refused = await Promise.all(unclear.map((args) => run(...args)));
+  t.same(new Set(refused.map(({ code }) => code)), new Set([2]));
+  const nobody = await run('--user', 'usr_nobody');
+  t.match([nobody.code, nobody.text], [1, 'No user with the identifier usr_nobody']);
   here.api.fault = () => ({ status: 400, body: '{}' });
   t.equal((await run()).code, 1);
 });

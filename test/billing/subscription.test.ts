@@ -35,6 +35,25 @@ function ordersOf<T>(things: T[]): T[][] {
 const rowOf = async (t: Parameters<typeof storeOf>[0], app: SaasApp, id: string) =>
   subscriptionCollection(await storeOf(t, app)).findOne({ id });
 
+interface Mail {
+  id: string;
+  key: string;
+  to: string;
+  template: string;
+  values: Json;
+}
+
+/** The mails in the outbox, of one kind where it is named. */
+async function mailsOf(t: Parameters<typeof storeOf>[0], app: SaasApp, template?: string): Promise<Mail[]> {
+  const mails = (await storeOf(t, app)).collection<Mail>('mails', {
+    unique: ['key'],
+    indexes: [['dueAt' as never], ['endedAt' as never]],
+    fields: ['attempts' as never, 'status' as never],
+  });
+  const { items: all } = await mails.page({ sort: 'id', limit: 50 });
+  return all.filter((mail) => template === undefined || mail.template === template);
+}
+
 t.test('from checkout to the end of a subscription', async (t) => {
   const { app, api, deliver, buyer, subscription } = await shop(t);
   const { world } = api;
@@ -561,7 +580,13 @@ t.test('nobody subscribes to the same price twice', async (t) => {
   t.match([twice.status, twice.body.error.code], [409, 'ALREADY_SUBSCRIBED']);
   t.equal((await buy({ priceId: 'price_basic' })).status, 200);
   t.equal((await buy({ priceId: 'price_pro', mode: 'payment' })).status, 200);
-  await deliver(subscriptionEvent('deleted', 1, { ...object, status: 'canceled' }));
+  const both = { data: [...items().data, ...items('price_basic', 'basic').data] };
+  await deliver(subscriptionEvent('updated', 1, { ...object, status: 'active', items: both }));
+  t.equal((await buy({ priceId: 'price_basic' })).status, 409, 'as a part of the same subscription');
+  await deliver(subscriptionEvent('updated', 1, { id: 'sub_1', status: 'active' }));
+  await deliver(subscriptionEvent('updated', 2, { ...object, status: 'active' }));
+  t.equal((await buy({ priceId: 'price_basic' })).status, 200);
+  await deliver(subscriptionEvent('deleted', 3, { ...object, status: 'canceled' }));
   t.equal((await buy({ priceId: 'price_pro' })).status, 200);
 });
 
@@ -613,6 +638,22 @@ t.test('invoices and plans are as the provider has them', async (t) => {
     },
   ]);
   t.equal(api.calls.filter(({ path }) => path === '/v1/prices').length, 1, 'asked once for all');
+});
+
+t.test('what was archived is not for sale, although its prices stay active', async (t) => {
+  const { app, api } = await shop(t);
+  const price = (id: string, product: unknown) => ({ id, object: 'price', active: true, product });
+  const data = [
+    price('price_1', { id: 'prod_1', active: true }),
+    price('price_2', { id: 'prod_2', active: false }),
+    price('price_3', 'prod_3'),
+  ];
+  api.fault = () => ({ status: 200, body: JSON.stringify({ object: 'list', has_more: false, data }) });
+  const { body } = await app.request('GET', '/api/billing/plans');
+  t.same(
+    body.data.map(({ priceId }: Json) => priceId),
+    ['price_1', 'price_3'],
+  );
 });
 
 t.test('an unknown plan is warned of when somebody buys it, and not when somebody looks at it', async (t) => {
@@ -668,18 +709,7 @@ t.test('mails go out once for each fact, and listeners hear of it', async (t) =>
   ]) {
     await deliver(event);
   }
-  const mails = (await storeOf(t, app)).collection<{
-    id: string;
-    key: string;
-    to: string;
-    template: string;
-    values: Json;
-  }>('mails', {
-    unique: ['key'],
-    indexes: [['dueAt' as never], ['endedAt' as never]],
-    fields: ['attempts' as never, 'status' as never],
-  });
-  const { items: all } = await mails.page({ sort: 'id', limit: 10 });
+  const all = await mailsOf(t, app);
   const put = all.filter(({ template }) => template !== 'welcome').sort((a, b) => (a.key < b.key ? -1 : 1));
   t.same(
     put.map(({ template, to }) => [template, to]),
@@ -728,6 +758,49 @@ t.test('mails go out once for each fact, and listeners hear of it', async (t) =>
     amount: 2900,
     currency: 'eur',
   });
+});
+
+t.test('an export says times as all answers do', async (t) => {
+  const { app, api, deliver, buyer } = await shop(t);
+  const { accessToken: token, customer, id } = await buyer();
+  const truth = Object.assign(api.world.subscribe(customer, id, true), { status: 'active', quantity: 3 });
+  await deliver(subscriptionEvent('updated', 0, subscriptionObject(truth)));
+  const metadata = { userId: id };
+  await deliver({
+    type: 'customer.subscription.updated',
+    data: { object: { id: 'sub_2', status: 'active', metadata } },
+  });
+  const { billing } = (await app.request('GET', '/api/user/export', { token })).body.data;
+  const { subscriptions } = billing;
+  const whole = subscriptions.find((one: Json) => one['id'] === truth.id);
+  t.match(whole, { quantity: 3, status: 'active', currentPeriodEnd: '2040-01-31T00:00:00.000Z' });
+  const numbers = subscriptions.flatMap((one: Json) =>
+    Object.entries(one).filter(([, value]) => typeof value === 'number' || /^1970/.test(String(value))),
+  );
+  t.same(numbers, [['quantity', 3]]);
+});
+
+t.test('nobody who has cancelled reads that their trial goes on', async (t) => {
+  const { app, deliver, buyer } = await shop(t);
+  const ada = await buyer();
+  const end = 2_209_000_000;
+  const cases: [name: string, told: Json, isTold: boolean][] = [
+    ['goes_on', {}, true],
+    ['cancelled', { cancel_at_period_end: true }, false],
+    ['ends_with_it', { cancel_at: end }, false],
+    ['ends_later', { cancel_at: end + 86_400 }, true],
+  ];
+  for (const [id, told] of cases) {
+    const object = { id, customer: ada.customer, status: 'trialing', trial_end: end, items: items() };
+    await deliver(subscriptionEvent('created', 0, object));
+    t.equal(await deliver(subscriptionEvent('trial_will_end', 1, { ...object, ...told })), 'processed');
+  }
+  const mails = await mailsOf(t, app, 'trial-ending');
+  t.same(
+    mails.map(({ key }) => key.split(':')[1]).sort(),
+    cases.flatMap(([name, , isTold]) => (isTold ? [name] : [])).sort(),
+  );
+  t.same(new Set(mails.map(({ values }) => values['plan'])), new Set(['pro']));
 });
 
 t.test("a host's own routes for those who pay", async (t) => {

@@ -138,6 +138,27 @@ t.test('[104] headers that prove nothing are 400', async (t) => {
   t.match((await auditOf(store)).pop(), { event: 'webhook.rejected', ip: '127.0.0.1' });
 });
 
+t.test('whoever floods the webhook is never many records', async (t) => {
+  const app = await saasApp(t);
+  const flood = (from: string) =>
+    Promise.all(
+      Array.from({ length: 30 }, () => {
+        const headers = { 'payment-signature': 'garbage' };
+        return app.request('POST', PATH, { body: minimal(), headers, from });
+      }),
+    );
+  const answers = [...(await flood('192.0.2.1')), ...(await flood('192.0.2.2'))];
+  t.same(new Set(answers.map(({ status }) => status)), new Set([400]));
+  app.clock.advance(60_000);
+  await flood('192.0.2.1');
+  const records = await auditOf(await storeOf(t, app));
+  const ips = records.flatMap(({ event, ip }) => (event === 'webhook.rejected' ? [ip] : []));
+  t.same(
+    ['192.0.2.1', '192.0.2.2'].map((one) => ips.filter((ip) => ip === one).length),
+    [20, 10],
+  );
+});
+
 t.test('any of several signatures will do, by the current or the previous secret', async (t) => {
   const previous = 'webhook-previous-Vx3nTg8qKd5w';
   const app = await saasApp(t, { paymentWebhookSecretPrevious: previous });

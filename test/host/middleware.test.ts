@@ -134,6 +134,20 @@ t.test('a webhook whose bytes the host did not keep is our failure, not a false 
   t.notMatch(answer.text, /express|rawBody/);
 });
 
+t.test('an empty req.body on what the host did not read is nobody’s body', async (t) => {
+  const server = mountable(t);
+  // As the parsers of Express 4 do for what they do not read.
+  const leaveEmpty = (request: express.Request, _: unknown, next: () => void) => {
+    request.body = {};
+    next();
+  };
+  const base = await listen(
+    t,
+    express5((app) => app.use(leaveEmpty).use(server.middleware)),
+  );
+  t.equal((await call(`${base}/api/billing/webhook`, event, signed())).status, 200);
+});
+
 t.test('bare node:http', async (t) => {
   const server = mountable(t);
   const base = await listen(t, (request, response) =>

@@ -202,11 +202,12 @@ export function saasCases(folder: string): Record<string, Cases> {
     PAYMENT_API_URL: {
       valid: [['http://127.0.0.1:12111', 'http://127.0.0.1:12111']],
       invalid: ['127.0.0.1:12111', 'https://api.example/v1', 'https://user@api.example', 'ftp://api.example'],
+      unsafe: ['http://api.example', 'http://10.0.0.1:12111'],
     },
     BILLING_RETURN_URL_RELATIVE: path('/settings/billing'),
     BILLING_PRICES: {
       valid: [['price_1=pro, price_2=team plan', ['price_1=pro', 'price_2=team plan']]],
-      invalid: ['price_1', 'price_1=', '=pro', 'price_1=pro=max'],
+      invalid: ['price_1', 'price_1=', '=pro', 'price_1=pro=max', 'price_1=pro,price_1=team'],
     },
     BILLING_PAST_DUE: {
       default: 'entitled',

@@ -153,7 +153,7 @@ function wrongMails(world: World, people: readonly Person[], { mails }: Seen): s
     else if (type === 'invoice.payment_failed' && next === null) {
       expected.set(`payment-failed:${id}:last`, to);
     } else if (type === 'customer.subscription.deleted') expected.set(`subscription-canceled:${id}`, to);
-    else if (type === 'customer.subscription.trial_will_end') {
+    else if (type === 'customer.subscription.trial_will_end' && !data.object['cancel_at_period_end']) {
       expected.set(`trial-ending:${id}:${Number(trialEnd) * 1000}`, to);
     }
   }
