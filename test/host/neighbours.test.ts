@@ -163,6 +163,23 @@ t.test('a body that was read and not kept is our failure, and not an endless wai
   t.equal((await fetch(`${url}/api/auth/login`, empty)).status, 400);
 });
 
+t.test('a body that was empty is empty, whatever a parser makes of it', async (t) => {
+  const { middleware } = both(t);
+  const parsers: Record<string, Handler[]> = { ...PARSERS, 'JSON alone': [express.json()] };
+  for (const [name, handlers] of Object.entries(parsers)) {
+    const { url } = await listen(t, bare([...handlers, ...middleware]));
+    const person = { email: `${name.replace(/\W/g, '-')}@example.test`, password: PASSWORD };
+    const registered = await fetch(`${url}/api/auth/register`, {
+      method: 'POST',
+      headers: json,
+      body: JSON.stringify(person),
+    });
+    const { data } = (await registered.json()) as { data: { accessToken: string } };
+    const headers = { ...json, authorization: `Bearer ${data.accessToken}` };
+    t.equal((await fetch(`${url}/api/auth/logout`, { method: 'POST', headers, body: '' })).status, 200, name);
+  }
+});
+
 t.test('the host’s streams, connections and sockets run beside us, also after we have stopped', async (t) => {
   const { saas, idp, middleware } = both(t);
   const { url, server } = await listen(t, bare([...middleware, echo]));
