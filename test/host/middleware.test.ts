@@ -79,6 +79,12 @@ t.test('Express 5', async (t) => {
     ],
     ['under our own prefix', (app, { middleware }) => app.use('/api', middleware), '/api', '/api/admin'],
     [
+      'under both of our paths',
+      (app, { middleware }) => app.use(['/api', '/admin'], middleware),
+      '/api',
+      '/admin',
+    ],
+    [
       'in a router in a router',
       (app, { middleware }) => app.use('/my', express.Router().use('/prefix', middleware)),
       '/my/prefix',
