@@ -132,7 +132,7 @@ function createMiddleware(
       next();
       return;
     }
-    if (stripped !== null && inner !== originalUrl) onMount?.(stripped);
+    if (stripped !== null && !isSameMount(inner, originalUrl)) onMount?.(stripped);
     app.ready().then(() => {
       const restore = lifecycle.draining ? withoutGoodbye(response) : () => {};
       fallThrough.set(request, () => {
@@ -169,6 +169,11 @@ function strippedFrom(originalUrl: string, url: string): string | null {
   return isStripped ? originalUrl.slice(0, -url.length) : null;
 }
 
+/** Express and Connect take a mount in any case, and whoever asks first must not choose how links spell it. */
+function isSameMount(ours: string, asked: string): boolean {
+  return ours.toLowerCase() === asked.toLowerCase();
+}
+
 /** The address as our routes know it, or `null` when it is none of ours. */
 function innerUrl(
   url: string,
@@ -179,8 +184,9 @@ function innerUrl(
     /^([/?]|$)/.test(url.startsWith(mountPoint) ? url.slice(mountPoint.length) : '-');
   if (others.some(isBelow)) return url;
   // Mounted there, they replace nothing. Of an address that is the mount itself the slash is not its own.
-  const isMount = (path: string) => [path + url, path + url.slice(1)].includes(originalUrl);
-  if (others.some(isMount)) return originalUrl;
+  const whole = others.flatMap((path) => [path + url, path + url.slice(1)]);
+  const mounted = whole.find((address) => isSameMount(address, originalUrl));
+  if (mounted !== undefined) return mounted;
   if (isStripped) return first + url;
   return isBelow(first) ? url : null;
 }
