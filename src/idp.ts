@@ -88,7 +88,7 @@ export async function mountIdp(
 ): Promise<Store> {
   if (fastify.hasDecorator('idp')) {
     throw new Error(
-      'identityProvider is registered on this instance already. One registration serves one issuer.',
+      "identityProvider is registered on this instance already, or something else is called 'idp' there. One registration serves one issuer.",
     );
   }
   announce(fastify, config);

@@ -77,7 +77,7 @@ export async function mountSaas(
 ): Promise<Store> {
   if (fastify.hasDecorator('saas')) {
     throw new Error(
-      'saasBackend is registered on this instance already. One registration serves one prefix.',
+      "saasBackend is registered on this instance already, or something else is called 'saas' there. One registration serves one prefix.",
     );
   }
   announce(fastify, config);

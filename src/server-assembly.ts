@@ -125,13 +125,14 @@ function createMiddleware(
 ): Middleware {
   return (request, response, next = () => response.writeHead(404).end()) => {
     const outer = request.url ?? '/';
-    const stripped = strippedFrom(request);
-    const inner = innerUrl(outer, stripped !== null, mountPoints);
+    const { originalUrl = outer } = request as IncomingMessage & { originalUrl?: string };
+    const stripped = strippedFrom(originalUrl, outer);
+    const inner = innerUrl(outer, { originalUrl, isStripped: stripped !== null }, mountPoints);
     if (inner === null) {
       next();
       return;
     }
-    if (stripped !== null) onMount?.(stripped);
+    if (stripped !== null && !isSameMount(inner, originalUrl)) onMount?.(stripped);
     app.ready().then(() => {
       const restore = lifecycle.draining ? withoutGoodbye(response) : () => {};
       fallThrough.set(request, () => {
@@ -163,20 +164,29 @@ function withoutGoodbye(response: ServerResponse): () => void {
 }
 
 /** The path that Express and Connect mounted us at and took off the address, or `null` where they took nothing. */
-function strippedFrom({ originalUrl, url = '/' }: IncomingMessage & { originalUrl?: string }): string | null {
-  const isStripped = originalUrl !== undefined && originalUrl !== url && originalUrl.endsWith(url);
+function strippedFrom(originalUrl: string, url: string): string | null {
+  const isStripped = originalUrl !== url && originalUrl.endsWith(url);
   return isStripped ? originalUrl.slice(0, -url.length) : null;
+}
+
+/** Express and Connect take a mount in any case, and whoever asks first must not choose how links spell it. */
+function isSameMount(ours: string, asked: string): boolean {
+  return ours.toLowerCase() === asked.toLowerCase();
 }
 
 /** The address as our routes know it, or `null` when it is none of ours. */
 function innerUrl(
   url: string,
-  isStripped: boolean,
+  { originalUrl, isStripped }: { originalUrl: string; isStripped: boolean },
   [first, ...others]: [string, ...string[]],
 ): string | null {
   const isBelow = (mountPoint: string) =>
     /^([/?]|$)/.test(url.startsWith(mountPoint) ? url.slice(mountPoint.length) : '-');
   if (others.some(isBelow)) return url;
+  // Mounted there, they replace nothing. Of an address that is the mount itself the slash is not its own.
+  const whole = others.flatMap((path) => [path + url, path + url.slice(1)]);
+  const mounted = whole.find((address) => isSameMount(address, originalUrl));
+  if (mounted !== undefined) return mounted;
   if (isStripped) return first + url;
   return isBelow(first) ? url : null;
 }

@@ -98,9 +98,11 @@ export function sendError(
     request.log.info({ err, requestId }, 'refused for a reason that its client is not told');
   }
   const { type, body, headers } = rules.renderError(error, request, requestId);
+  // A host that sheds load has said when to come back.
+  const later = reply.getHeader('retry-after');
   return reply
     .code(error.statusCode)
-    .headers({ ...headers, ...error.headers })
+    .headers({ ...headers, ...error.headers, ...(later !== undefined && { 'retry-after': later }) })
     .type(type)
     .send(body);
 }

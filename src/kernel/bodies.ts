@@ -47,16 +47,17 @@ function replayReadBody(request: FastifyRequest, payload: RequestPayload): Reque
   const { body, rawBody } = request.raw as IncomingMessage & { body?: unknown; rawBody?: unknown };
   const {
     'content-type': type = '',
-    'content-length': length = '0',
+    'content-length': length,
     'transfer-encoding': coding,
   } = request.headers;
-  const empty = length === '0' && coding === undefined ? '' : undefined;
-  const read = [body, rawBody, empty].find((kept) => kept !== undefined);
+  const absent = length === undefined && coding === undefined ? '' : undefined;
+  // Of no bytes express.json() makes an object, and then there are more than the header says.
+  const read = length === '0' ? '' : [body, rawBody, absent].find((kept) => kept !== undefined);
   // Whoever waits for the end of what has ended waits for ever.
   if (read === undefined) throw new Error(UNKEPT);
   const replay: RequestPayload = Readable.from([serialize(read, type)]);
   // Its length is not that of the original, which Fastify compares with the header.
-  replay.receivedEncodedLength = Number(length);
+  replay.receivedEncodedLength = Number(length ?? 0);
   return replay;
 }
 

@@ -30,7 +30,8 @@ export function gatherProblems<Parts extends readonly unknown[]>(
       return undefined;
     }
   });
-  if (problems.length > 0) throw new ConfigurationError(program, problems);
+  // NODE_ENV is of several parts.
+  if (problems.length > 0) throw new ConfigurationError(program, [...new Set(problems)]);
   return resolved as unknown as Parts;
 }
 

@@ -75,6 +75,8 @@ interface FastifyLikeError {
   name?: string;
   code?: string;
   statusCode?: number;
+  status?: number;
+  headers?: Record<string, unknown>;
   validation?: { instancePath: string; message?: string; params?: { missingProperty?: string } }[];
   retryAfter?: number;
 }
@@ -83,8 +85,9 @@ interface FastifyLikeError {
 function translate(error: FastifyLikeError): AppError | null {
   if (error.validation) return httpErrors.VALIDATION_ERROR({ details: detailsOf(error.validation) });
   // The store, or a host that sheds load: whoever says 503 means it.
-  if (error.statusCode === 503) {
-    return httpErrors.NOT_READY({ headers: { 'retry-after': String(error.retryAfter ?? 5) }, cause: error });
+  if (statusOf(error) === 503) {
+    const headers = { 'retry-after': String(error.retryAfter ?? 5), ...headersOf(error) };
+    return httpErrors.NOT_READY({ headers, cause: error });
   }
   if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') return httpErrors.PAYLOAD_TOO_LARGE();
   if (error.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return httpErrors.UNSUPPORTED_MEDIA_TYPE();
@@ -99,10 +102,26 @@ function translate(error: FastifyLikeError): AppError | null {
 
 /** A refusal that a hook of the host or the framework threw keeps its status and loses its words; the host's go to the log. */
 function clientErrorOf(error: FastifyLikeError): AppError | null {
-  const { statusCode: status, code } = error;
-  if (status === undefined || status < 400 || status >= 500) return null;
-  const isFramework = code?.startsWith('FST_ERR_');
-  return httpErrors[REFUSALS[status] ?? 'VALIDATION_ERROR'](isFramework ? {} : { cause: error });
+  const status = statusOf(error);
+  if (status === undefined || status >= 500) return null;
+  const options = error.code?.startsWith('FST_ERR_') ? {} : { headers: headersOf(error), cause: error };
+  const refusal = REFUSALS[status];
+  if (refusal) return httpErrors[refusal](options);
+  const { code, message } = httpErrors.VALIDATION_ERROR();
+  return new AppError(code, status, message, options);
+}
+
+/** Where Fastify looks for it, too. */
+function statusOf({ statusCode, status }: FastifyLikeError): number | undefined {
+  return [statusCode, status].find((number = 0) => number >= 400 && number < 600);
+}
+
+/** When to come back and how to sign in. Whatever else an error carries may be about another answer. */
+function headersOf({ headers }: FastifyLikeError): Record<string, string> {
+  const entries = Object.entries(headers ?? {}).map(
+    ([name, value]) => [name.toLowerCase(), String(value)] as const,
+  );
+  return Object.fromEntries(entries.filter(([name]) => /^(retry-after|www-authenticate)$/.test(name)));
 }
 
 const REFUSALS: Record<number, keyof typeof httpErrors> = {

@@ -50,7 +50,10 @@ function malformation(text: string): string | undefined {
 
 /** What is wrong with a path to mount something at, as the end of a sentence, or `null`. */
 export function mountProblem(path: string): string | null {
-  return /^(\/[\w.~-]+)+$/.test(path) ? null : 'must be a path like /api, without a trailing slash.';
+  // A browser takes dots for a way back, and never asks for them.
+  return /^(\/(?!\.\.?(\/|$))[\w.~-]+)+$/.test(path)
+    ? null
+    : 'must be a path like /api, without a trailing slash.';
 }
 
 /** Whether a host name stays on this machine. */

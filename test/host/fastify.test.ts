@@ -192,6 +192,35 @@ t.test('hooks on a host’s root hold on our routes, too, and those beside us do
   t.equal(lines.filter((line) => line.includes('words of the host')).length, 2, 'which its log tells');
 });
 
+t.test('what a hook of a host refuses keeps its status, and says when to come back', async (t) => {
+  const host = fastify();
+  t.teardown(() => host.close());
+  await host.register(saasBackend, saasGuest(t));
+  await host.register(identityProvider, idpGuest(t));
+  host.addHook('onRequest', async ({ headers }, reply) => {
+    const { set, ...thrown } = JSON.parse(String(headers['x-throw']));
+    reply.headers(set ?? {});
+    throw Object.assign(new Error('words of the host'), thrown);
+  });
+  const refused = async (url: string, thrown: object) => {
+    const answer = await host.inject({ url, headers: { 'x-throw': JSON.stringify(thrown) } });
+    t.notMatch(answer.body, 'words of the host');
+    t.equal(answer.headers['x-other'], undefined, 'what is about another answer');
+    const { error } = answer.json();
+    return [answer.statusCode, error.code ?? error, answer.headers['retry-after']];
+  };
+  const [api, idp] = ['/api/settings/public', '/idp/jwks'];
+  t.same(await refused(api, { statusCode: 402 }), [402, 'VALIDATION_ERROR', undefined]);
+  t.same(await refused(idp, { statusCode: 451 }), [451, 'invalid_request', undefined]);
+  t.same(await refused(api, { status: 403 }), [403, 'FORBIDDEN', undefined]);
+  const later = { 'retry-after': '60', 'X-Other': '1' };
+  t.same(await refused(api, { status: 429, headers: later }), [429, 'RATE_LIMITED', '60']);
+  t.same(await refused(idp, { statusCode: 503, headers: later }), [503, 'temporarily_unavailable', '60']);
+  t.same(await refused(api, { statusCode: 503, set: { 'retry-after': '120' } }), [503, 'NOT_READY', '120']);
+  t.same(await refused(api, { statusCode: 503 }), [503, 'NOT_READY', '5']);
+  t.same(await refused(idp, { statusCode: 302 }), [500, 'server_error', undefined]);
+});
+
 t.test('two of each live in two scopes of one application', async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
@@ -253,8 +282,14 @@ t.test('what cannot be mounted does not boot', async (t) => {
     const options = idpGuest(t, { prefix: '/admin', publicUrl: 'http://app.test/admin' });
     await host.register(identityProvider, options);
   });
-  await refuses(/'prefix' must be a path/, async (host) => {
-    await host.register(saasBackend, saasGuest(t, { prefix: '/' }));
+  for (const prefix of ['/', '/..', '/a/./b']) {
+    await refuses(/'prefix' must be a path/, async (host) => {
+      await host.register(saasBackend, saasGuest(t, { prefix }));
+    });
+  }
+  await refuses(/or something else is called 'saas' there/, async (host) => {
+    host.decorate('saas' as string, null);
+    await host.register(saasBackend, saasGuest(t));
   });
 });
 

@@ -62,7 +62,7 @@ async function drive(t: Test, base: string, api: string, admin: string): Promise
   t.equal(me.body.data.user.email, person.email);
   t.equal((await call(`${base}${api}/auth/login`, { email: [person.email] })).status, 400);
   t.equal((await call(`${base}${api}/auth/login`, { ...person, x: 'x'.repeat(16 * 1024) })).status, 413);
-  t.equal((await call(`${base}${admin}`)).status, 401);
+  for (const query of ['', '?page=1']) t.equal((await call(`${base}${admin}${query}`)).status, 401);
   const overview = await call(`${base}${admin}`, undefined, { authorization: basic() });
   t.match(overview.text, '<!doctype html>');
   t.equal((await call(`${base}${api}/health`)).status, 200);
@@ -78,6 +78,12 @@ t.test('Express 5', async (t) => {
       '/my/prefix/admin',
     ],
     ['under our own prefix', (app, { middleware }) => app.use('/api', middleware), '/api', '/api/admin'],
+    [
+      'under both of our paths',
+      (app, { middleware }) => app.use(['/api', '/admin'], middleware),
+      '/api',
+      '/admin',
+    ],
     [
       'in a router in a router',
       (app, { middleware }) => app.use('/my', express.Router().use('/prefix', middleware)),

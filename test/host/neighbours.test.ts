@@ -163,6 +163,23 @@ t.test('a body that was read and not kept is our failure, and not an endless wai
   t.equal((await fetch(`${url}/api/auth/login`, empty)).status, 400);
 });
 
+t.test('a body that was empty is empty, whatever a parser makes of it', async (t) => {
+  const { middleware } = both(t);
+  const parsers: Record<string, Handler[]> = { ...PARSERS, 'JSON alone': [express.json()] };
+  for (const [name, handlers] of Object.entries(parsers)) {
+    const { url } = await listen(t, bare([...handlers, ...middleware]));
+    const person = { email: `${name.replace(/\W/g, '-')}@example.test`, password: PASSWORD };
+    const registered = await fetch(`${url}/api/auth/register`, {
+      method: 'POST',
+      headers: json,
+      body: JSON.stringify(person),
+    });
+    const { data } = (await registered.json()) as { data: { accessToken: string } };
+    const headers = { ...json, authorization: `Bearer ${data.accessToken}` };
+    t.equal((await fetch(`${url}/api/auth/logout`, { method: 'POST', headers, body: '' })).status, 200, name);
+  }
+});
+
 t.test('the host’s streams, connections and sockets run beside us, also after we have stopped', async (t) => {
   const { saas, idp, middleware } = both(t);
   const { url, server } = await listen(t, bare([...middleware, echo]));
@@ -245,8 +262,9 @@ t.test('links lead to where we are mounted', async (t) => {
     ['/api', '/api', (middleware) => express().use(middleware)],
     ['/api', '/my/prefix', (middleware) => express().use('/my/prefix', middleware)],
     ['/my/own', '/my/own', (middleware) => connect().use('/my/own', middleware)],
+    ['/api', '/api', (middleware) => express().use(['/api', '/admin'], middleware)],
     ['/api', '/my/prefix', (middleware) => express().use('/my', express.Router().use('/prefix', middleware))],
-    ['/v1', '/v1', (middleware) => bare([middleware])],
+    ['/v1', '/v1', (middleware) => bare([middleware, echo])],
   ];
   for (const [prefix, path, app] of mount) {
     const mail = await mailSink(t);
@@ -256,6 +274,9 @@ t.test('links lead to where we are mounted', async (t) => {
     const { url } = await listen(t, app(server.middleware));
     const post = (path: string, body: object) =>
       fetch(url + path, { method: 'POST', headers: json, body: JSON.stringify(body) });
+    // Express and Connect take any case of a mount, and clients would choose where links lead.
+    if (path === prefix)
+      for (const first of ['/ADMIN', path.toUpperCase()]) await fetch(`${url}${first}/health`);
     const email = 'ada@example.test';
     t.equal((await post(`${path}/auth/register`, { email, password: PASSWORD })).status, 201);
     await mail.next();

@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { type ConfigurationError, createServer } from '../../src/index.js';
+import { type ConfigurationError, createIdentityServer, createServer } from '../../src/index.js';
 import { keepDevelopmentSecrets } from '../../src/kernel/development-secrets.js';
 import { resolveSaas } from '../../src/saas-options.js';
 import type { CreateServerOptions } from '../../src/saas-server.js';
@@ -140,6 +140,13 @@ t.test('messages say what would be right', async (t) => {
   t.match(problemsOf(t, { LOG_LEVEL: 'loud' }).join(), /LOG_LEVEL .* must be one of trace, debug/);
   t.match(problemsOf(t, { ...PRODUCTION, ACCESS_TOKEN_TTL: '-1' }).join(), 'must be >= 1');
   t.match(problemsOf(t, { ...DEVELOPMENT, DATABASE_URI: 'x' }).join(), 'DATABASE_URI names no store');
+});
+
+t.test('[33] what is wrong with several parts of a server is said once', async (t) => {
+  const env = { NODE_ENV: 'Production' };
+  for (const create of [() => createServer({ env }), () => createIdentityServer({ env })]) {
+    t.throws(create, { message: /^.*\n {2}- NODE_ENV .*$/ });
+  }
 });
 
 t.test('a file of development secrets that is damaged, or cannot be, is named', async (t) => {
