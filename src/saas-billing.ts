@@ -15,6 +15,7 @@ import { createProjector, type ProjectionTarget } from './billing/project.js';
 import { createRecheck } from './billing/recheck.js';
 import { createRefresh } from './billing/refresh.js';
 import { createResync, type Resync } from './billing/resync.js';
+import { isLiveKey } from './billing/schemas.js';
 import { type Billing, createBilling } from './billing/service.js';
 import {
   customerCollection,
@@ -111,7 +112,7 @@ export function createBillingDomain(
       clock,
     }),
     emit,
-    isLive: /^(sk|rk)_live_/.test(key ?? ''),
+    isLive: isLiveKey(key),
     clock,
   });
   const refresh =

@@ -1,7 +1,7 @@
 import type { Static } from 'typebox';
 import { adminOptions } from './admin/schemas.js';
 import { authOptions } from './auth/schemas.js';
-import { billingOptions } from './billing/schemas.js';
+import { apiUrlProblem, billingOptions } from './billing/schemas.js';
 import { emailOptions } from './email/schemas.js';
 import { type Clock, systemClock } from './kernel/clock.js';
 import type { Report } from './kernel/configuration-error.js';
@@ -123,6 +123,8 @@ function checkTogether(values: SaasConfiguration, report: Report): void {
     const twin = set.slice(index + 1).find(([, other]) => other === secret);
     if (twin) report.unsafe(`${name} and ${twin[0]} are the same. Use a different secret for each.`);
   }
+  const problem = apiUrlProblem(values.paymentApiUrl, values.paymentSecretKey);
+  if (problem) report.unsafe(`PAYMENT_API_URL ${problem}`);
 }
 
 function originProblem(origin: string): string | undefined {

@@ -14,17 +14,12 @@ export const billingOptions = {
   }),
   paymentApiUrl: option(Type.Optional(Type.String()), {
     env: 'PAYMENT_API_URL',
-    doc: 'Another address for the API of the payment provider: a simulator or stripe-mock. https in production.',
+    doc: 'Another address for the API of the payment provider: a simulator or stripe-mock. https for a key of live mode.',
     shown: "the provider's own",
     check: (url) =>
       URL.canParse(url ?? '') && /^https?:\/\/[^/?#@]+\/?$/.test(url ?? '')
         ? undefined
         : 'must be an http or https address without a path.',
-    // It carries the key.
-    safe: (url) => {
-      const { protocol, hostname } = new URL(url ?? '');
-      return protocol === 'https:' || isLoopback(hostname) ? undefined : 'must be https.';
-    },
   }),
   billingReturnUrlRelative: option(Type.String({ default: '/settings/billing' }), {
     env: 'BILLING_RETURN_URL_RELATIVE',
@@ -67,6 +62,16 @@ export const billingOptions = {
     check: (secret) => (secret?.trim() === '' ? 'is blank.' : undefined),
   }),
 };
+
+/** Whether a key moves real money. */
+export const isLiveKey = (key: string | undefined): boolean => /^(sk|rk)_live_/.test(key ?? '');
+
+/** What is unsafe about an address that the key is sent to, or `undefined`. */
+export function apiUrlProblem(url: string | undefined, key: string | undefined): string | undefined {
+  if (url === undefined || !URL.canParse(url) || !isLiveKey(key)) return undefined;
+  const { protocol, hostname } = new URL(url);
+  return protocol === 'https:' || isLoopback(hostname) ? undefined : 'must be https: it is sent a live key.';
+}
 
 /** A path of the application: one leading slash (added where it lacks), and nothing that names another place. */
 export const returnPathProblem = (path: string): string | undefined => pathProblem(path, '/settings/billing');

@@ -202,7 +202,6 @@ export function saasCases(folder: string): Record<string, Cases> {
     PAYMENT_API_URL: {
       valid: [['http://127.0.0.1:12111', 'http://127.0.0.1:12111']],
       invalid: ['127.0.0.1:12111', 'https://api.example/v1', 'https://user@api.example', 'ftp://api.example'],
-      unsafe: ['http://api.example', 'http://10.0.0.1:12111'],
     },
     BILLING_RETURN_URL_RELATIVE: path('/settings/billing'),
     BILLING_PRICES: {

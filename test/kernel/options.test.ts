@@ -89,6 +89,29 @@ t.test(
   },
 );
 
+t.test('a key that moves real money is sent in the clear to this machine alone', async (t) => {
+  const keyed = (paymentSecretKey: string, url: string) => ({
+    PAYMENT_SECRET_KEY: paymentSecretKey,
+    PAYMENT_API_URL: url,
+  });
+  for (const url of ['http://api.example', 'http://10.0.0.1:12111']) {
+    t.same(problemsOf(t, { ...PRODUCTION, ...keyed('rk_live_1', url) }), [
+      'PAYMENT_API_URL must be https: it is sent a live key.',
+    ]);
+    const { config } = resolveSaas({ env: { ...DEVELOPMENT, ...keyed('sk_live_1', url) } });
+    t.equal(config.warnings.length, 1, 'elsewhere a warning');
+    t.same(
+      problemsOf(t, { ...PRODUCTION, ...keyed('sk_test_1', url) }),
+      [],
+      'a simulator has no name to prove',
+    );
+  }
+  for (const url of ['https://api.example', 'http://127.0.0.1:12111', 'http://[::1]:12111']) {
+    t.same(problemsOf(t, { ...PRODUCTION, ...keyed('sk_live_1', url) }), []);
+  }
+  t.equal(problemsOf(t, { ...PRODUCTION, ...keyed('sk_live_1', 'no address') }).length, 1);
+});
+
 t.test('what the environment says, as the types it should have', async (t) => {
   const { config } = resolveSaas({
     env: {
