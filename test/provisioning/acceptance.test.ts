@@ -18,7 +18,7 @@ import {
   idpStore,
   type RegisteredClient,
 } from '../kit/idp.js';
-import { compiled, startProgram } from '../kit/process.js';
+import { compiled, nodeCommand, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
 
@@ -82,7 +82,9 @@ function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly
         const { body } = await idp.admin('POST', '/v1/invites', { handle });
         const token = body.invite_url.split('/').at(-1);
         const args = [uri, token, PASSWORD, String(step), moment];
-        const child = spawn(process.execPath, [compiled('test/provisioning/accept-worker.js'), ...args], {
+        const [command, ...before] = nodeCommand();
+        const worker = compiled('test/provisioning/accept-worker.js');
+        const child = spawn(command, [...before, worker, ...args], {
           stdio: ['ignore', 'inherit', 'inherit'],
         });
         const [code, signal] = await once(child, 'exit');

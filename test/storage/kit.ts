@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import type { Test } from 'tap';
 import type { Collection, Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
+import { nodeCommand } from '../kit/process.js';
 
 /** Answers the URI of a new, empty database. */
 export type Fresh = (t: Test) => string;
@@ -37,7 +38,8 @@ export function thing(id: string, more: Partial<Thing> = {}): Thing {
 
 /** Starts `worker.js` and waits until it has opened the store. */
 export async function startWorker(t: Test, uri: string, task: string): Promise<ChildProcess> {
-  const child = fork(new URL('./worker.js', import.meta.url), [uri, task], { execArgv: [] });
+  const [execPath, ...execArgv] = nodeCommand();
+  const child = fork(new URL('./worker.js', import.meta.url), [uri, task], { execPath, execArgv });
   t.teardown(() => child.kill('SIGKILL'));
   await once(child, 'message');
   return child;
