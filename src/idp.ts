@@ -188,7 +188,7 @@ export async function mountIdp(
     own404: prefix !== '',
     inHost: server === undefined,
   };
-  const prepare = (headers: Record<string, string>) => preparedAnswer(rules, headers);
+  const prepare = preparedAnswer.bind(null, rules);
   await openScope(fastify, rules, async (scope) => {
     await scope.register(provisioningPlugin, {
       principals,

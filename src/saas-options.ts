@@ -6,7 +6,7 @@ import { emailOptions } from './email/schemas.js';
 import { type Clock, systemClock } from './kernel/clock.js';
 import type { Report } from './kernel/configuration-error.js';
 import { defineOptions, option, type Resolved, resolveOptions } from './kernel/options.js';
-import type { HashingCost } from './kernel/passwords.js';
+import type { HashingCost } from './kernel/passwords-argon2.js';
 import { mountProblem, publicUrlOption } from './kernel/public-url.js';
 import { type Random, systemRandom } from './kernel/secrets.js';
 import { Type } from './kernel/type.js';

@@ -27,7 +27,6 @@ import { createEvents, type Emit, type Subscription } from './ops/events.js';
 import { healthPlugin } from './ops/health.js';
 import { createJobs } from './ops/jobs.js';
 import { createThrottle } from './ops/throttle.js';
-import { meterRequests } from './ops/throttle-requests.js';
 import { profilePlugin } from './profile/plugin.js';
 import { createAccounts } from './saas-accounts.js';
 import {
@@ -203,8 +202,8 @@ export async function mountSaas(
   const pages = createPages({ name: () => new URL(publicUrl.get()).host });
   const renderError = saasErrors(pages);
 
-  await openScope(fastify, { ...rules, prefix, renderError: renderError.api }, async (api) => {
-    meterRequests(api, throttle.refusalOf);
+  const apiRules = { ...rules, prefix, renderError: renderError.api, meter: throttle.refusalOf };
+  await openScope(fastify, apiRules, async (api) => {
     closeForMaintenance(api, settings);
     await openToOrigins(api, values.corsOrigin ?? [], async (open) => {
       await open.register(authPlugin, { auth, exportOf, pages, home: publicUrl.get });

@@ -146,7 +146,8 @@ t.test('each service of somebody else is known to one place', async (t) => {
     mongodb: /^src\/storage\/mongodb/,
     '@fastify/mongodb': /^src\/storage\/mongodb/,
     nodemailer: /^src\/email\/transport\.ts$/,
-    argon2: /^src\/kernel\/passwords\.ts$/,
+    argon2: /^src\/kernel\/passwords-argon2\.ts$/,
+    '@node-rs/argon2': /^src\/kernel\/passwords-argon2\.ts$/,
     bcryptjs: /^src\/kernel\/passwords-bcrypt\.ts$/,
   };
   for (const [name, place] of Object.entries(KNOWN_TO)) {

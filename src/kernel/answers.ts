@@ -36,41 +36,50 @@ export function setCommonHeaders(
 }
 
 /** Answers with a text that is the same for everybody. */
-export type PreparedAnswer = (request: FastifyRequest, reply: FastifyReply, text: string) => void;
+export type PreparedAnswer = (request: FastifyRequest, reply: FastifyReply) => void;
 
 /**
  * Lays out beforehand what is asked for most often, with these headers beside the common ones. Goes past everything
  * that Fastify does between an answer and the wire, `onSend` hooks of a host included; headers that its other hooks have set stay.
+ *
+ * @param own headers
+ * @param text the answer, and the very same one for as long as it is good
  */
 export function preparedAnswer(
   { requestId, https }: AnswerRules,
   own: Record<string, string>,
+  text: () => string,
 ): PreparedAnswer {
-  const plain = laidOut({ ...COMMON_HEADERS, ...own });
-  const secure = laidOut({ ...COMMON_HEADERS, ...own, ...STRICT_TRANSPORT });
-  return (request, reply, text) => {
-    const { names, inTurn } = https() ? secure : plain;
-    const length = Buffer.byteLength(text);
-    const headers: OutgoingHttpHeader[] = [
-      ...inTurn,
-      'content-length',
-      length,
-      'x-request-id',
-      requestId(request),
-    ];
-    for (const [name, value] of Object.entries(reply.getHeaders())) {
-      if (value !== undefined && !names.has(name)) headers.push(name, value);
+  let laidOut = layOut(own, text(), https());
+  return (request, reply) => {
+    if (laidOut.text !== text() || laidOut.isSecure !== https()) laidOut = layOut(own, text(), https());
+    const { names, inTurn, encoding } = laidOut;
+    // Nobody keeps the array: the head is written at once.
+    inTurn[inTurn.length - 1] = requestId(request);
+    let headers = inTurn;
+    const set = reply.getHeaders();
+    for (const name in set) {
+      if (set[name] !== undefined && !names.has(name)) headers = [name, set[name], ...headers];
     }
     reply.hijack();
-    // As many bytes as characters is ASCII, which need not be encoded.
-    reply.raw.writeHead(200, headers).end(text, length === text.length ? 'latin1' : 'utf8');
+    reply.raw.writeHead(200, headers).end(laidOut.text, encoding);
   };
 }
 
-/** Headers as Node writes them fastest: names and values in turn. `names` has those of each answer, too. */
-function laidOut(headers: Record<string, string>) {
-  const names = new Set([...Object.keys(headers), 'content-length', 'x-request-id']);
-  return { names, inTurn: Object.entries(headers).flat() };
+/** An answer as Node writes it fastest: names and values in turn, the identifier of the request last. */
+function layOut(own: Record<string, string>, text: string, isSecure: boolean) {
+  const length = Buffer.byteLength(text);
+  const headers = {
+    ...COMMON_HEADERS,
+    ...(isSecure && STRICT_TRANSPORT),
+    ...own,
+    'content-length': length,
+    'x-request-id': '',
+  };
+  const inTurn: OutgoingHttpHeader[] = Object.entries(headers).flat();
+  // As many bytes as characters is ASCII, which need not be encoded.
+  const encoding = length === text.length ? 'latin1' : 'utf8';
+  return { text, isSecure, names: new Set(Object.keys(headers)), inTurn, encoding } as const;
 }
 
 /** Log lines name the route, not the address: queries and paths carry tokens, codes and invitations. */

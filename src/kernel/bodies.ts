@@ -1,7 +1,13 @@
 import type { IncomingMessage } from 'node:http';
 import querystring from 'node:querystring';
 import { Readable } from 'node:stream';
-import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify';
+import type {
+  FastifyInstance,
+  FastifyRequest,
+  preParsingHookHandler,
+  preValidationHookHandler,
+  RequestPayload,
+} from 'fastify';
 import { httpErrors } from './errors.js';
 
 /**
@@ -17,17 +23,21 @@ export function setBodyParser(scope: FastifyInstance): void {
     else if (text === '') done(null, {});
     else parse(request, text, done);
   });
-  scope.addHook('preParsing', (request, _reply, payload, done) => {
+}
+
+/** What runs on either side of the parser, at every route that takes a body. */
+export const readBody: { preParsing: preParsingHookHandler; preValidation: preValidationHookHandler } = {
+  preParsing(request, _reply, payload, done) {
     const encoding = request.headers['content-encoding'];
     // A decoder is attack surface that no client of ours needs.
     if (encoding !== undefined && encoding !== 'identity') done(httpErrors.UNSUPPORTED_MEDIA_TYPE());
     else done(null, replayReadBody(request, payload));
-  });
-  scope.addHook('preValidation', (request, _reply, done) => {
+  },
+  preValidation(request, _reply, done) {
     if (request.body === undefined) request.body = {};
     done();
-  });
-}
+  },
+};
 
 /** Bytes that are no UTF-8 would all become the same character, and different passwords the same password. */
 function decode(bytes: Buffer): string | null {

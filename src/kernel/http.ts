@@ -13,14 +13,11 @@ import type {
 } from 'fastify';
 import { plainAddress } from './addresses.js';
 import { type AnswerRules, describeRequest, sendError, setCommonHeaders } from './answers.js';
-import { setBodyParser } from './bodies.js';
+import { readBody, setBodyParser } from './bodies.js';
 import { setCompilers } from './compilers.js';
-import { httpErrors } from './errors.js';
+import { type AppError, httpErrors } from './errors.js';
 
-/**
- * The rules that hold for every route of ours and for none of the host's. Both plugins open their
- * scopes here; what a scope does not set itself it would inherit from the host.
- */
+/** The rules that hold for every route of ours and for none of the host's. Both plugins open their scopes here. */
 
 /** A Fastify scope whose routes take their types from TypeBox schemas. */
 export type Scope = FastifyInstance<
@@ -43,6 +40,8 @@ export interface ScopeRules extends AnswerRules {
   own404: boolean;
   /** Bytes of a body, where the route does not say. */
   bodyLimit: number;
+  /** Counts the requests of an address, and refuses it where there were too many; absent: they are not counted. */
+  meter?: (ip: string) => AppError | undefined;
   /** Whether the instance is a host's, whose log would name addresses, and whose description of its API our routes. */
   inHost: boolean;
 }
@@ -116,27 +115,39 @@ export async function openScope(
   rules: ScopeRules,
   build: (scope: Scope) => Promise<void>,
 ): Promise<void> {
-  if (rules.own404) claim(parent, parent.prefix + rules.prefix);
+  const { prefix, own404 } = rules;
+  if (own404) claim(parent, parent.prefix + prefix);
   await parent.register(
     async (instance) => {
-      const scope = instance.withTypeProvider<TypeBoxTypeProvider>();
-      setCompilers(scope);
-      setBodyParser(scope);
+      const scope = underRules(instance, rules);
       guardRoutes(scope, rules);
-      scope.addHook('onRequest', (request, reply, done) => {
-        if (!request.is404 || !handBack(request, reply)) done();
-      });
-      if (rules.inHost) nameRoutesInLog(scope);
-      scope.setErrorHandler((thrown, request, reply) => sendError(rules, thrown, request, reply));
-      if (rules.own404) {
-        scope.setNotFoundHandler((request, reply) =>
-          sendError(rules, httpErrors.NOT_FOUND(), request, reply),
-        );
-      }
       await build(scope);
     },
-    { prefix: rules.prefix },
+    { prefix },
   );
+  // A scope of its own: hooks for what is not there would run at every route, too.
+  if (own404)
+    await parent.register(async (instance) => answerUnknown(underRules(instance, rules), rules), { prefix });
+}
+
+/** What a scope does not set itself it would inherit from the host. */
+function underRules(instance: FastifyInstance, rules: ScopeRules): Scope {
+  const scope = instance.withTypeProvider<TypeBoxTypeProvider>();
+  setCompilers(scope);
+  setBodyParser(scope);
+  if (rules.inHost) nameRoutesInLog(scope);
+  scope.setErrorHandler((thrown, request, reply) => sendError(rules, thrown, request, reply));
+  return scope;
+}
+
+/** Below the prefix of the scope, where there is no route. */
+function answerUnknown(scope: Scope, rules: ScopeRules): void {
+  scope.addHook('onRequest', (request, reply, done) => {
+    if (!handBack(request, reply)) done();
+  });
+  if (rules.meter) scope.addHook('onRequest', metered(rules.meter));
+  scope.addHook('preParsing', readBody.preParsing);
+  scope.setNotFoundHandler((request, reply) => sendError(rules, httpErrors.NOT_FOUND(), request, reply));
 }
 
 /** What @fastify/swagger leaves out. It may take schemas for zod's, and then ours break the whole description. */
@@ -151,6 +162,10 @@ function claim({ server }: FastifyInstance, path: string): void {
   if (paths.has(path))
     throw new Error(`${path} is taken by another plugin of ours. Mount this one elsewhere.`);
   claimed.set(server, paths.add(path));
+}
+
+function metered(meter: NonNullable<ScopeRules['meter']>): onRequestHookHandler {
+  return (request, _reply, done) => done(meter(originOf(request).ip));
 }
 
 /** The first thing a route does: the headers that every answer carries, and no new work while the server stops. */
@@ -168,9 +183,9 @@ function beginAnswer(rules: AnswerRules, route: RouteOptions): onRequestHookHand
  * list of exposed routes cannot drift from what is enforced.
  */
 function guardRoutes(scope: Scope, rules: ScopeRules): void {
-  const { guards, bodyLimit, inHost } = rules;
+  const { guards, bodyLimit, inHost, meter } = rules;
   scope.addHook('onRoute', (route: RouteOptions) => {
-    const level = rulesOf(route).access;
+    const { access: level, unmetered } = rulesOf(route);
     if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
     route.bodyLimit ??= bodyLimit;
     if (inHost) route.schema = { ...route.schema, ...UNLISTED };
@@ -178,9 +193,16 @@ function guardRoutes(scope: Scope, rules: ScopeRules): void {
     if (!guard && level !== 'public') {
       throw new Error(`${route.method} ${route.url} asks for the unknown access level '${level}'.`);
     }
-    route.onRequest = [beginAnswer(rules, route), guard ?? [], route.onRequest ?? []].flat();
+    const counted = meter && !unmetered ? metered(meter) : [];
+    route.onRequest = [beginAnswer(rules, route), counted, guard ?? [], route.onRequest ?? []].flat();
+    if ([route.method].flat().every((method) => BODILESS.has(method))) return;
+    route.preParsing = [readBody.preParsing, route.preParsing ?? []].flat();
+    route.preValidation = [readBody.preValidation, route.preValidation ?? []].flat();
   });
 }
+
+/** Methods of whose requests Fastify reads no body. */
+const BODILESS = new Set(['GET', 'HEAD']);
 
 /** Fastify checks what such a factory makes at every request, so a server of our own sets its log up beforehand. */
 function nameRoutesInLog(scope: Scope): void {

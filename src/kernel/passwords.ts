@@ -1,24 +1,18 @@
 import { availableParallelism } from 'node:os';
-import argon2 from 'argon2';
 import { Gate, type IsGone } from './gate.js';
 import { threadPoolSize } from './options.js';
+import {
+  createArgon2Verify,
+  type HashingCost,
+  hashArgon2,
+  isAcceptableArgon2,
+  isAtOtherCost,
+  STANDARD_COST,
+} from './passwords-argon2.js';
 import { readForeignHash } from './passwords-foreign.js';
 import type { Random } from './secrets.js';
 
 /** Password hashing: argon2id behind one gate for the whole process, whoever asks. */
-
-/** Cost of one hash: memory in KiB, passes, lanes (RFC 9106). */
-export interface HashingCost {
-  memoryCost: number;
-  timeCost: number;
-  parallelism: number;
-}
-
-/** OWASP's first choice for argon2id: 19 MiB, two passes, one lane. */
-export const STANDARD_COST: HashingCost = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
-
-/** A stored hash may ask for at most this much work; more is a poisoned record, not a password. */
-const MOST: HashingCost = { memoryCost: 262_144, timeCost: 10, parallelism: 8 };
 
 export const PASSWORD_BYTES = { min: 8, max: 1024 };
 
@@ -51,8 +45,7 @@ const processGate = new Gate(Math.max(1, Math.min(availableParallelism(), thread
 
 /** Password hashing at `cost`. Both plugins of a process share the gate, whatever their cost. */
 export function createPasswords(random: Random, cost: HashingCost = STANDARD_COST): Passwords {
-  const digest = (password: string) =>
-    argon2.hash(password.normalize('NFC'), { type: argon2.argon2id, salt: random.bytes(16), ...cost });
+  const digest = (password: string) => hashArgon2(password.normalize('NFC'), random.bytes(16), cost);
   // Made at the cost in force, so that an unknown account takes as long as a known one; and made now, past the
   // gate, because a flood of logins must not decide whether there is one.
   const dummy = digest('the password of nobody');
@@ -62,7 +55,7 @@ export function createPasswords(random: Random, cost: HashingCost = STANDARD_COS
     problem: passwordProblem,
     ensureRoom: () => processGate.ensureRoom(),
     hash: (password, isGone) => processGate.run(() => digest(password), isGone),
-    accepts: (hash) => isAcceptableHash(hash) || readForeignHash(hash) !== null,
+    accepts: (hash) => isAcceptableArgon2(hash) || readForeignHash(hash) !== null,
     async verify(stored, password, isGone) {
       const foreign = stored === null ? null : readForeignHash(stored);
       if (foreign) {
@@ -70,13 +63,13 @@ export function createPasswords(random: Random, cost: HashingCost = STANDARD_COS
         const ok = await processGate.run(isRight, isGone);
         return { ok, outdated: ok };
       }
-      if (stored === null || !isAcceptableHash(stored)) {
+      if (stored === null || !isAcceptableArgon2(stored)) {
         const nobody = await dummy;
         await processGate.run(() => verifyQuietly(nobody, password), isGone);
         return { ok: false, outdated: false };
       }
       const ok = await processGate.run(() => verifyQuietly(stored, password), isGone);
-      return { ok, outdated: ok && argon2.needsRehash(stored, cost) };
+      return { ok, outdated: ok && isAtOtherCost(stored, cost) };
     },
   };
 }
@@ -92,20 +85,7 @@ function passwordProblem(password: string): string | null {
   return null;
 }
 
-/**
- * argon2 obeys the parameters inside a stored hash, and a planted one could ask for gigabytes. At what is below
- * the least of RFC 9106 it throws.
- */
-function isAcceptableHash(stored: string): boolean {
-  const parameters =
-    /^\$argon2(?:id|i|d)\$v=19\$m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,9})\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{16,}$/.exec(
-      stored,
-    );
-  if (!parameters) return false;
-  const [memory, time, lanes] = parameters.slice(1).map(Number) as [number, number, number];
-  const isEnough = lanes >= 1 && time >= 1 && memory >= 8 * lanes;
-  return isEnough && memory <= MOST.memoryCost && time <= MOST.timeCost && lanes <= MOST.parallelism;
-}
+const verifyArgon2 = createArgon2Verify();
 
 /** Whether it can be anybody's password at all. */
 function isTypable(password: string): boolean {
@@ -114,5 +94,5 @@ function isTypable(password: string): boolean {
 
 async function verifyQuietly(stored: string, password: string): Promise<boolean> {
   if (!isTypable(password)) return false;
-  return argon2.verify(stored, password.normalize('NFC'));
+  return verifyArgon2(stored, password.normalize('NFC'));
 }

@@ -18,7 +18,7 @@ export interface OidcPluginOptions
   directory: Directory;
   keys: Keys;
   /** Makes what answers with a text under these headers. */
-  prepare(headers: Record<string, string>): PreparedAnswer;
+  prepare(headers: Record<string, string>, text: () => string): PreparedAnswer;
 }
 
 /** Of what anybody may read and keep for a while. Other origins need no permission beforehand for a plain GET. */
@@ -48,36 +48,42 @@ function publishDocuments(
   scope: Scope,
   { keys, issuer, prepare }: Pick<OidcPluginOptions, 'keys' | 'issuer' | 'prepare'>,
 ): void {
-  const answer = prepare(PUBLISHED);
-  describeProvider(scope, ['/.well-known/openid-configuration', WELL_KNOWN], answer, issuer);
+  describeProvider(scope, ['/.well-known/openid-configuration', WELL_KNOWN], { issuer, prepare });
   const jwks = JSON.stringify(keys.jwks);
-  publish(scope, ['/.well-known/jwks.json', '/jwks'], answer, () => jwks);
+  publish(
+    scope,
+    ['/.well-known/jwks.json', '/jwks'],
+    prepare(PUBLISHED, () => jwks),
+  );
 }
 
 /** Where RFC 8414 §3.1 looks for an issuer with a path: before the path, and so outside of our prefix. */
 export async function insertedMetadataPlugin(
   scope: Scope,
-  { issuer, prepare }: Pick<OidcPluginOptions, 'issuer' | 'prepare'>,
+  options: Pick<OidcPluginOptions, 'issuer' | 'prepare'>,
 ): Promise<void> {
-  describeProvider(scope, [WELL_KNOWN + new URL(issuer()).pathname], prepare(PUBLISHED), issuer);
+  describeProvider(scope, [WELL_KNOWN + new URL(options.issuer()).pathname], options);
 }
 
-function describeProvider(scope: Scope, paths: string[], answer: PreparedAnswer, issuer: () => string): void {
+function describeProvider(
+  scope: Scope,
+  paths: string[],
+  { issuer, prepare }: Pick<OidcPluginOptions, 'issuer' | 'prepare'>,
+): void {
   // Development learns its issuer when the server listens.
   let known = { issuer: '', text: '' };
-  publish(scope, paths, answer, () => {
+  const text = () => {
     const current = issuer();
     if (known.issuer !== current)
       known = { issuer: current, text: JSON.stringify(providerMetadata(current)) };
     return known.text;
-  });
+  };
+  publish(scope, paths, prepare(PUBLISHED, text));
 }
 
 /** Documents that are asked for often: their text is at hand. */
-function publish(scope: Scope, paths: string[], answer: PreparedAnswer, text: () => string): void {
+function publish(scope: Scope, paths: string[], answer: PreparedAnswer): void {
   for (const path of paths) {
-    scope.get(path, { config: access('public', { cors: false, prepared: true }) }, (request, reply) =>
-      answer(request, reply, text()),
-    );
+    scope.get(path, { config: access('public', { cors: false, prepared: true }) }, answer);
   }
 }

@@ -1,8 +1,6 @@
-import type { onRequestHookHandler, RouteOptions } from 'fastify';
 import { addressBlock } from '../kernel/addresses.js';
 import type { Clock } from '../kernel/clock.js';
 import { type AppError, httpErrors } from '../kernel/errors.js';
-import { originOf, prependHook, rulesOf, type Scope } from '../kernel/http.js';
 
 /**
  * How many requests of any kind an address block may make. Kept in the memory of the process: it bounds volume and
@@ -48,17 +46,4 @@ export function createRequestCount(
     if (count > 1 || counts.size < blocks) counts.set(block, count);
     return undefined;
   };
-}
-
-/** Counts every request of a scope but those of routes that are `unmetered`. */
-export function meterRequests(scope: Scope, refusalOf: (ip: string) => AppError | undefined): void {
-  const meter: onRequestHookHandler = (request, _reply, done) => done(refusalOf(originOf(request).ip));
-  scope.addHook('onRoute', (route: RouteOptions) => {
-    if (!rulesOf(route).unmetered) prependHook(route, meter);
-  });
-  // What is not there counts, too.
-  scope.addHook('onRequest', (request, reply, done) => {
-    if (request.is404) meter.call(scope, request, reply, done);
-    else done();
-  });
 }

@@ -1,4 +1,4 @@
-import argon2 from 'argon2';
+import argon2 from '@node-rs/argon2';
 import t, { type Test } from 'tap';
 import { userCollection } from '../../src/auth/store.js';
 import { type Answer, basic, PASSWORD, type SaasApp, saasApp, storeOf, testOptions } from '../kit/app.js';

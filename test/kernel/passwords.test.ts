@@ -1,4 +1,4 @@
-import argon2 from 'argon2';
+import argon2 from '@node-rs/argon2';
 import t from 'tap';
 import { userCollection } from '../../src/auth/store.js';
 import { Gate } from '../../src/kernel/gate.js';
