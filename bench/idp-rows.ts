@@ -2,7 +2,7 @@
 import { ADMIN_TOKEN } from './lab.js';
 import { type Answer, type Client, drive, expectStatus, hammer, repeating, request } from './load.js';
 import type { Result } from './report.js';
-import { type Bench, compare, result } from './rounds.js';
+import { type Bench, compareAnew, result } from './rounds.js';
 import { jwtFloor } from './saas-rows.js';
 
 export const CALLBACK = 'https://app.example/callback';
@@ -13,25 +13,30 @@ export const discovery = published('/.well-known/openid-configuration');
 
 function published(path: string) {
   return async (bench: Bench): Promise<Result[]> => {
-    const { url } = await bench.lab.unbound('idp', bench.row);
-    const floor = await bench.lab.floor('hello', await (await fetch(url + path)).text());
-    const compared = await compare(
-      bench,
-      (seconds) => hammer(url + path, CLIENTS, seconds),
-      (seconds) => hammer(floor.url, CLIENTS, seconds),
-    );
+    const compared = await compareAnew(bench, async () => {
+      const { url } = await bench.lab.unbound('idp', bench.row);
+      const floor = await bench.lab.floor('hello', await (await fetch(url + path)).text());
+      return {
+        measure: (seconds) => hammer(url + path, CLIENTS, seconds),
+        floor: (seconds) => hammer(floor.url, CLIENTS, seconds),
+      };
+    });
     return [result(`GET ${path}`, 'hello', compared, 0.85)];
   };
 }
 
 /** Agents that sign in with two requests: Basic at /authorize, then the code for an id_token. */
 export async function code(bench: Bench): Promise<Result[]> {
-  const { url } = await bench.lab.unbound('idp', bench.row);
-  const agents = await signIns(url);
-  const floor = await jwtFloor(bench, '{"ok":true}');
-  const callers = agents.map(() => repeating(request('GET', '/', floor.headers), 200));
-  const flows = async (seconds: number) => (await drive(url, agents, seconds)) / 2;
-  const compared = await compare(bench, flows, (seconds) => drive(floor.url, callers, seconds));
+  const compared = await compareAnew(bench, async () => {
+    const { url } = await bench.lab.unbound('idp', bench.row);
+    const agents = await signIns(url);
+    const floor = await jwtFloor(bench, '{"ok":true}');
+    const callers = agents.map(() => repeating(request('GET', '/', floor.headers), 200));
+    return {
+      measure: async (seconds) => (await drive(url, agents, seconds)) / 2,
+      floor: (seconds) => drive(floor.url, callers, seconds),
+    };
+  });
   const signer = bench.lab.worker('floor-work');
   const signing = await signer.rate('sign', bench.seconds);
   return [

@@ -25,30 +25,66 @@ export interface Comparison {
 /** Short enough that a machine whose speed wavers has much the same for a row and its floor. */
 const TURN = 0.4;
 
-/**
- * Both, warmed up, in turns; each figure is the median of its turns, and the ratio that of the pairs.
- * @param turn seconds of one turn, where a short one has too little to count
- */
+/** Both, warmed up, in turns. @param turn seconds of one turn, where a short one has too little to count */
 export async function compare(
   bench: Bench,
   measure: Measure,
   floor: Measure,
   turn = TURN,
 ): Promise<Comparison> {
-  const { seconds, row, progress } = bench;
+  return summary(await inTurns(bench, { measure, floor }, turn));
+}
+
+/** What is compared, each in a process of its own. */
+export interface Pair {
+  measure: Measure;
+  floor: Measure;
+}
+
+/** Of one program, two processes may differ by a fifth in speed for as long as they live. */
+const STARTS = 3;
+
+/** The same, with both started several times. @param open starts both */
+export async function compareAnew(bench: Bench, open: () => Promise<Pair>, turn = TURN): Promise<Comparison> {
+  const starts = bench.quick ? 1 : STARTS;
+  const turns: Turn[] = [];
+  for (let start = 1; start <= starts; start++) {
+    const part = { ...bench, row: `${bench.row}, start ${start}`, seconds: bench.seconds / starts };
+    turns.push(...(await inTurns(part, await open(), turn)));
+    await bench.lab.clear();
+  }
+  return summary(turns);
+}
+
+/** What both did in one turn each. */
+interface Turn {
+  value: number;
+  floor: number;
+}
+
+async function inTurns(
+  { seconds, row, progress }: Bench,
+  { measure, floor }: Pair,
+  turn: number,
+): Promise<Turn[]> {
   progress(`${row}: warming up`);
   const warmUp = Math.min(2, seconds);
   await floor(warmUp);
   await measure(warmUp);
-  const pairs: { value: number; floor: number }[] = [];
+  const turns: Turn[] = [];
   for (let left = seconds; left > 0; left -= turn) {
     progress(`${row}: ${left.toFixed(1)} s left of each`);
-    pairs.push({ floor: await floor(turn), value: await measure(turn) });
+    turns.push({ floor: await floor(turn), value: await measure(turn) });
   }
+  return turns;
+}
+
+/** Each figure is the median of its turns, and the ratio that of the pairs. */
+function summary(turns: readonly Turn[]): Comparison {
   return {
-    value: median(pairs.map(({ value }) => value)),
-    floor: median(pairs.map((pair) => pair.floor)),
-    ratio: median(pairs.map((pair) => pair.value / pair.floor)),
+    value: median(turns.map(({ value }) => value)),
+    floor: median(turns.map(({ floor }) => floor)),
+    ratio: median(turns.map(({ value, floor }) => value / floor)),
   };
 }
 

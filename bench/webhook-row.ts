@@ -6,7 +6,7 @@ import { subscriptionObject, type WorldSubscription } from '../test/kit/stripe-w
 import { WEBHOOK_SECRET } from './lab.js';
 import { type Client, drive, expectStatus, hammer, request } from './load.js';
 import type { Result } from './report.js';
-import { type Bench, below, compare, quantile, result } from './rounds.js';
+import { type Bench, below, compareAnew, quantile, result } from './rounds.js';
 import { type Account, jwtFloor, LONG_TURN, register } from './saas-rows.js';
 
 const SENDERS = 128;
@@ -17,21 +17,28 @@ const CALM = 200;
 /** Signed events, each another one, each acknowledged once its subscription and its user's record are on disk. */
 export async function webhook(bench: Bench): Promise<Result[]> {
   const { lab, row, seconds, progress } = bench;
-  const { url } = await lab.unbound('saas-backend', row);
-  const senders = (await register(url, SENDERS)).map(sender);
-  const floor = await jwtFloor(bench, '{"success":true}');
-  const compared = await compare(
-    bench,
-    (seconds) => drive(url, senders, seconds),
-    (seconds) => hammer(floor.url, 64, seconds, [floor.headers]),
-    LONG_TURN,
-  );
+  const open = async () => {
+    const { url, senders } = await receiver(bench);
+    const floor = await jwtFloor(bench, '{"success":true}');
+    return {
+      measure: (seconds: number) => drive(url, senders, seconds),
+      floor: (seconds: number) => hammer(floor.url, 64, seconds, [floor.headers]),
+    };
+  };
+  const compared = await compareAnew(bench, open, LONG_TURN);
   progress(`${row}: ${CALM} a second`);
+  const { url, senders } = await receiver(bench);
   const latencies = await calmly(url, senders, seconds);
+  await lab.clear();
   return [
     result('events applied', 'jwt', compared, GOAL, ' (5,000 of 29,000)'),
     below(`p99 at ${CALM} events a second`, 'ms', quantile(latencies, 0.99), 500),
   ];
+}
+
+async function receiver({ lab, row }: Bench): Promise<{ url: string; senders: Client[] }> {
+  const { url } = await lab.unbound('saas-backend', row);
+  return { url, senders: (await register(url, SENDERS)).map(sender) };
 }
 
 /**
