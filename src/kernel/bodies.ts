@@ -39,10 +39,12 @@ export const readBody: { preParsing: preParsingHookHandler; preValidation: preVa
   },
 };
 
+const UTF_8 = new TextDecoder('utf-8', { fatal: true });
+
 /** Bytes that are no UTF-8 would all become the same character, and different passwords the same password. */
 function decode(bytes: Buffer): string | null {
   try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+    return UTF_8.decode(bytes);
   } catch {
     return null;
   }
