@@ -181,7 +181,8 @@ function beginAnswer(rules: AnswerRules, route: RouteOptions): onRequestHookHand
  * list of exposed routes cannot drift from what is enforced.
  */
 function guardRoutes(scope: Scope, rules: ScopeRules): void {
-  const { guards, bodyLimit, inHost, meter } = rules;
+  const { guards, bodyLimit, inHost } = rules;
+  const meter = rules.meter ? metered(rules.meter) : [];
   scope.addHook('onRoute', (route: RouteOptions) => {
     const { access: level, unmetered } = rulesOf(route);
     if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
@@ -191,7 +192,7 @@ function guardRoutes(scope: Scope, rules: ScopeRules): void {
     if (!guard && level !== 'public') {
       throw new Error(`${route.method} ${route.url} asks for the unknown access level '${level}'.`);
     }
-    const counted = meter && !unmetered ? metered(meter) : [];
+    const counted = unmetered ? [] : meter;
     route.onRequest = [beginAnswer(rules, route), counted, guard ?? [], route.onRequest ?? []].flat();
     if ([route.method].flat().every((method) => BODILESS.has(method))) return;
     route.preParsing = [readBody.preParsing, route.preParsing ?? []].flat();
