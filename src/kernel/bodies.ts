@@ -12,7 +12,7 @@ import { httpErrors } from './errors.js';
 
 /**
  * JSON and nothing else: `text/plain` would let foreign pages send requests without a preflight, and the
- * host's own parsers are no concern of ours. An absent body is `{}`; what is required is the schema's to say.
+ * host's own parsers are no concern of ours.
  */
 export function setBodyParser(scope: FastifyInstance): void {
   scope.removeAllContentTypeParsers();
@@ -25,7 +25,10 @@ export function setBodyParser(scope: FastifyInstance): void {
   });
 }
 
-/** What runs on either side of the parser, at every route that takes a body. */
+/**
+ * What runs on either side of the parser, at every route that takes a body: an absent one is `{}`, and what is
+ * required is the schema's to say.
+ */
 export const readBody: { preParsing: preParsingHookHandler; preValidation: preValidationHookHandler } = {
   preParsing(request, _reply, payload, done) {
     const encoding = request.headers['content-encoding'];

@@ -17,7 +17,10 @@ import { readBody, setBodyParser } from './bodies.js';
 import { setCompilers } from './compilers.js';
 import { type AppError, httpErrors } from './errors.js';
 
-/** The rules that hold for every route of ours and for none of the host's. Both plugins open their scopes here. */
+/**
+ * The rules that hold for every route of ours and for none of the host's. Both plugins open their
+ * scopes here; what a scope does not set itself it would inherit from the host.
+ */
 
 /** A Fastify scope whose routes take their types from TypeBox schemas. */
 export type Scope = FastifyInstance<
@@ -119,25 +122,20 @@ export async function openScope(
   if (own404) claim(parent, parent.prefix + prefix);
   await parent.register(
     async (instance) => {
-      const scope = underRules(instance, rules);
-      guardRoutes(scope, rules);
-      await build(scope);
+      const scope = instance.withTypeProvider<TypeBoxTypeProvider>();
+      setCompilers(scope);
+      setBodyParser(scope);
+      if (rules.inHost) nameRoutesInLog(scope);
+      scope.setErrorHandler((thrown, request, reply) => sendError(rules, thrown, request, reply));
+      await scope.register(async (routes: Scope) => {
+        guardRoutes(routes, rules);
+        await build(routes);
+      });
+      // Beside the routes: hooks for what is not there would run at every one of them, too.
+      if (own404) await scope.register(async (unknown: Scope) => answerUnknown(unknown, rules));
     },
     { prefix },
   );
-  // A scope of its own: hooks for what is not there would run at every route, too.
-  if (own404)
-    await parent.register(async (instance) => answerUnknown(underRules(instance, rules), rules), { prefix });
-}
-
-/** What a scope does not set itself it would inherit from the host. */
-function underRules(instance: FastifyInstance, rules: ScopeRules): Scope {
-  const scope = instance.withTypeProvider<TypeBoxTypeProvider>();
-  setCompilers(scope);
-  setBodyParser(scope);
-  if (rules.inHost) nameRoutesInLog(scope);
-  scope.setErrorHandler((thrown, request, reply) => sendError(rules, thrown, request, reply));
-  return scope;
 }
 
 /** Below the prefix of the scope, where there is no route. */
@@ -183,7 +181,8 @@ function beginAnswer(rules: AnswerRules, route: RouteOptions): onRequestHookHand
  * list of exposed routes cannot drift from what is enforced.
  */
 function guardRoutes(scope: Scope, rules: ScopeRules): void {
-  const { guards, bodyLimit, inHost, meter } = rules;
+  const { guards, bodyLimit, inHost } = rules;
+  const meter = rules.meter ? metered(rules.meter) : [];
   scope.addHook('onRoute', (route: RouteOptions) => {
     const { access: level, unmetered } = rulesOf(route);
     if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
@@ -193,7 +192,7 @@ function guardRoutes(scope: Scope, rules: ScopeRules): void {
     if (!guard && level !== 'public') {
       throw new Error(`${route.method} ${route.url} asks for the unknown access level '${level}'.`);
     }
-    const counted = meter && !unmetered ? metered(meter) : [];
+    const counted = unmetered ? [] : meter;
     route.onRequest = [beginAnswer(rules, route), counted, guard ?? [], route.onRequest ?? []].flat();
     if ([route.method].flat().every((method) => BODILESS.has(method))) return;
     route.preParsing = [readBody.preParsing, route.preParsing ?? []].flat();

@@ -21,9 +21,12 @@ export function hashArgon2(password: string, salt: Buffer, cost: HashingCost): P
   return argon2.hash(password, { type: argon2.argon2id, salt, ...cost });
 }
 
-/** Whether an acceptable hash was made at another cost. */
-export function isAtOtherCost(stored: string, cost: HashingCost): boolean {
-  return argon2.needsRehash(stored, cost);
+/** What `hashArgon2` makes, and in how many lanes. */
+const OURS = /^\$argon2id\$v=19\$m=\d+,t=\d+,p=(\d+)\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$/;
+
+/** Whether `hashArgon2` would make another hash than this acceptable one: then it takes longer or shorter to verify. */
+export function isOutdatedArgon2(stored: string, cost: HashingCost): boolean {
+  return !OURS.test(stored) || argon2.needsRehash(stored, cost);
 }
 
 /**
@@ -43,9 +46,6 @@ export function isAcceptableArgon2(stored: string): boolean {
 
 type Verify = (stored: string, password: string) => Promise<boolean>;
 
-/** What `hashArgon2` makes in one lane. Several would run one after the other in the fast library. */
-const OURS = /^\$argon2id\$v=19\$m=\d+,t=\d+,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$/;
-
 /**
  * Whether this is the password of an acceptable hash.
  *
@@ -61,7 +61,8 @@ export function createArgon2Verify(load: () => Promise<Verify> = loadFast): Veri
       return verifyAny;
     });
   return async (stored, password) => {
-    if (!OURS.test(stored)) return verifyAny(stored, password);
+    // Several lanes would run one after the other in the fast library.
+    if (OURS.exec(stored)?.[1] !== '1') return verifyAny(stored, password);
     fast ??= loadOnce();
     return (await fast)(stored, password);
   };

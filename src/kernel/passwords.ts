@@ -6,7 +6,7 @@ import {
   type HashingCost,
   hashArgon2,
   isAcceptableArgon2,
-  isAtOtherCost,
+  isOutdatedArgon2,
   STANDARD_COST,
 } from './passwords-argon2.js';
 import { readForeignHash } from './passwords-foreign.js';
@@ -69,7 +69,7 @@ export function createPasswords(random: Random, cost: HashingCost = STANDARD_COS
         return { ok: false, outdated: false };
       }
       const ok = await processGate.run(() => verifyQuietly(stored, password), isGone);
-      return { ok, outdated: ok && isAtOtherCost(stored, cost) };
+      return { ok, outdated: ok && isOutdatedArgon2(stored, cost) };
     },
   };
 }

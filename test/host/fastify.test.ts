@@ -221,6 +221,29 @@ t.test('what a hook of a host refuses keeps its status, and says when to come ba
   t.same(await refused(idp, { statusCode: 302 }), [500, 'server_error', undefined]);
 });
 
+t.test('what a hook of a host hides looks like what is not there', async (t) => {
+  const host = fastify();
+  t.teardown(() => host.close());
+  host.setNotFoundHandler((_request, reply) => void reply.code(404).send('host 404'));
+  host.addHook('onRequest', (request, reply, done) => {
+    if (request.is404) done();
+    else reply.callNotFound();
+  });
+  await host.register(saasBackend, saasGuest(t));
+  await host.register(identityProvider, idpGuest(t));
+  for (const [hidden, unknown] of [
+    ['/api/auth/me', '/api/nothing'],
+    ['/admin', '/admin/nothing'],
+    ['/idp/authorize', '/idp/nothing'],
+  ]) {
+    const [answer, missing] = [await host.inject(String(hidden)), await host.inject(String(unknown))];
+    t.equal(answer.statusCode, 404);
+    const shapeOf = ({ body }: { body: string }) => body.replace(/req_\w+/, '');
+    t.equal(shapeOf(answer), shapeOf(missing));
+    t.notMatch(answer.body, 'host 404');
+  }
+});
+
 t.test('two of each live in two scopes of one application', async (t) => {
   const host = fastify();
   t.teardown(() => host.close());

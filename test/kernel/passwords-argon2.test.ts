@@ -2,8 +2,10 @@ import { once } from 'node:events';
 import fast from '@node-rs/argon2';
 import argon2 from 'argon2';
 import t, { type Test } from 'tap';
+import { createPasswords } from '../../src/kernel/passwords.js';
 import { createArgon2Verify, type HashingCost, hashArgon2 } from '../../src/kernel/passwords-argon2.js';
 import { CHEAP, PASSWORD } from '../kit/app.js';
+import { countedRandom } from '../kit/random.js';
 
 const SALT = Buffer.alloc(16, 1);
 
@@ -46,6 +48,7 @@ t.test('the fast library verifies what the other one made', async (t) => {
 t.test('what was made elsewhere is left to the library that knows every kind', async (t) => {
   const calls = watch(t);
   const verify = createArgon2Verify();
+  const passwords = createPasswords(countedRandom(), CHEAP);
   const made = { ...CHEAP, salt: SALT };
   for (const [what, options] of Object.entries({
     'of another kind': { ...made, type: argon2.argon2i },
@@ -56,8 +59,14 @@ t.test('what was made elsewhere is left to the library that knows every kind', a
     const stored = await argon2.hash(PASSWORD, options);
     t.equal(await verify(stored, PASSWORD), true, what);
     t.equal(await verify(stored, 'wrong'), false, what);
+    const expected = { ok: true, outdated: true };
+    t.same(await passwords.verify(stored, PASSWORD), expected, 'until its owner signs in once');
   }
   t.same([...new Set(calls)], ['any']);
+  const severalLanes = { ...CHEAP, parallelism: 2, memoryCost: 16 };
+  const own = createPasswords(countedRandom(), severalLanes);
+  const stored = await own.hash(PASSWORD);
+  t.same(await own.verify(stored, PASSWORD), { ok: true, outdated: false }, 'unless we make such ourselves');
 });
 
 t.test('what the fast library is too strict to read, the other one reads', async (t) => {
