@@ -244,6 +244,17 @@ t.test('what a hook of a host hides looks like what is not there', async (t) => 
   }
 });
 
+t.test('a body that the host has read is no hindrance where there is nothing', async (t) => {
+  const host = fastify();
+  t.teardown(() => host.close());
+  host.addHook('onRequest', async ({ raw }) => void Object.assign(raw, { body: await raw.toArray() }));
+  await host.register(saasBackend, saasGuest(t));
+  const post = (headers: Record<string, string> = {}) =>
+    host.inject({ method: 'POST', url: '/api/nothing', headers, payload: {} });
+  t.equal((await post({ 'content-encoding': 'gzip' })).statusCode, 415);
+  t.equal((await post()).statusCode, 404);
+});
+
 t.test('two of each live in two scopes of one application', async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
