@@ -52,7 +52,8 @@ export function preparedAnswer(
 ): PreparedAnswer {
   let laidOut = layOut(own, text(), https());
   return (request, reply) => {
-    if (laidOut.text !== text() || laidOut.isSecure !== https()) laidOut = layOut(own, text(), https());
+    // In development the address is learnt late, and its scheme is known from the start.
+    if (laidOut.text !== text()) laidOut = layOut(own, text(), https());
     const { names, inTurn, encoding } = laidOut;
     // Nobody keeps the array: the head is written at once.
     inTurn[inTurn.length - 1] = requestId(request);
@@ -79,7 +80,7 @@ function layOut(own: Record<string, string>, text: string, isSecure: boolean) {
   const inTurn: OutgoingHttpHeader[] = Object.entries(headers).flat();
   // As many bytes as characters is ASCII, which need not be encoded.
   const encoding = length === text.length ? 'latin1' : 'utf8';
-  return { text, isSecure, names: new Set(Object.keys(headers)), inTurn, encoding } as const;
+  return { text, names: new Set(Object.keys(headers)), inTurn, encoding } as const;
 }
 
 /** Log lines name the route, not the address: queries and paths carry tokens, codes and invitations. */
