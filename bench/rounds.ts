@@ -25,6 +25,9 @@ export interface Comparison {
 /** Short enough that a machine whose speed wavers has much the same for a row and its floor. */
 const TURN = 0.4;
 
+/** Seconds until a program is as fast as it stays: so long it is being compiled while it runs. */
+const WARM_UP = 6;
+
 /** Both, warmed up, in turns. @param turn seconds of one turn, where a short one has too little to count */
 export async function compare(
   bench: Bench,
@@ -68,7 +71,7 @@ async function inTurns(
   turn: number,
 ): Promise<Turn[]> {
   progress(`${row}: warming up`);
-  const warmUp = Math.min(2, seconds);
+  const warmUp = Math.min(WARM_UP, seconds);
   await floor(warmUp);
   await measure(warmUp);
   const turns: Turn[] = [];

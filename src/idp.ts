@@ -117,7 +117,7 @@ export async function mountIdp(
     limits: seams.limits,
   });
   const attempt: Attempt = (guess, evaluate) =>
-    throttle.attempt({ ...guess, perAddress: FAILURES }, evaluate);
+    throttle.attempt({ perAddress: FAILURES, ...guess }, evaluate);
   const passwordPolicy = createPasswordPolicy(config.production, (message) => fastify.log.warn(message));
   const people = principalCollection(store);
   const hashing = { passwords, passwordPolicy, throttle };

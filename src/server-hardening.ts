@@ -14,6 +14,7 @@ import { requestIds } from './kernel/request-ids.js';
 import type { Random } from './kernel/secrets.js';
 import { createLogStream } from './server-log.js';
 import type { ServerConfiguration } from './server-options.js';
+import { logSparingly } from './server-request-log.js';
 import { refuseUnparsed } from './unparsed.js';
 
 /** A Fastify instance of our own, without a limit that is left open. */
@@ -64,6 +65,7 @@ export function createHardened(
       if (!handBack(request, reply)) sendError(rules, httpErrors.VALIDATION_ERROR(), request, reply);
     },
   });
+  if (logLevel !== 'silent') logSparingly(app.log);
   app.server.maxConnections = 16_384;
   app.server.maxHeadersCount = MOST_HEADERS;
   app.addHook('onRequest', refuseManyHeaders);

@@ -40,20 +40,20 @@ export function createApply({ subscriptions, writer, plans, fetch }: ApplyDepend
     const status = payload.status ?? undefined;
     const verdict = judgeSubscription(stored, event, status);
     if (verdict === 'known' || verdict === 'stale') return verdict;
-    const told = { ...dated(event), snapshot: payload, eventId: event.id };
+    const told = { snapshot: payload, eventId: event.id, ...dated(event) };
     if (verdict === 'apply' || !stored) {
       const isOlder = stored && event.created !== undefined && event.created < stored.statusAt;
       const keepsStatus = isOlder && event.type !== 'customer.subscription.deleted';
       // The status of an invoice that was believed without a look stays to be looked at.
       return keepsStatus
         ? { ...told, snapshot: without(payload, 'status'), inDoubt: 'still' }
-        : { ...told, snapshot: payload, inDoubt: false };
+        : { inDoubt: false, ...told };
     }
     const fetched = await newsFetched(event);
     if (fetched) return fetched;
     if (isOutrun(stored, event)) return 'mark';
     const isNewer = status === undefined || followsStored(stored, status, event.previous['status']);
-    return isNewer ? { ...told, inDoubt: true } : 'mark';
+    return isNewer ? { inDoubt: true, ...told } : 'mark';
   };
 
   const newsOfInvoice = async (

@@ -60,7 +60,7 @@ export function readEvent(payload: string, signature: string): BillingEvent {
     object,
     previous: objectIn(data['previous_attributes']),
   };
-  return { ...event, ...concerns(event) };
+  return Object.assign(event, concerns(event));
 }
 
 function concerns({ type, objectId, object }: { type: string; objectId: string; object: Json }) {

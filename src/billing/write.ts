@@ -46,10 +46,10 @@ export function createSubscriptionWriter(subscriptions: Subscriptions, clock: Cl
     async write(stored, key, news) {
       const document = rewritten(stored, key, news, clock.now());
       if (!stored) return subscriptions.insert(document).then(() => document, nullIfTaken);
-      const { id, rev, ...set } = document;
+      const { id, ...set } = document;
       const gone = Object.keys(stored).filter((field) => !(field in document));
       const unset = gone as OptionalField<SubscriptionDocument>[];
-      return subscriptions.updateOne({ id, rev: stored.rev }, { set: { ...set, rev }, unset });
+      return subscriptions.updateOne({ id, rev: stored.rev }, { set, unset });
     },
 
     mark: ({ id, rev }) =>
@@ -72,10 +72,9 @@ function rewritten(
 ): SubscriptionDocument {
   const at = Math.max(stored?.at ?? 0, times.at ?? 0);
   const statusAt = Math.max(stored?.statusAt ?? 0, times.statusAt ?? 0, at);
-  const terms = { ...FIRST_TERMS, startedAt: now, ...stored, ...snapshot };
+  const terms = Object.assign({ startedAt: now }, FIRST_TERMS, stored, snapshot);
   const isPastDue = terms.status === 'past_due';
-  const document = {
-    ...terms,
+  const document = Object.assign(terms, {
     id,
     userId: stored?.userId ?? userId,
     cancelAtPeriodEnd: terms.cancelAtPeriodEnd === true,
@@ -88,7 +87,7 @@ function rewritten(
     rev: (stored?.rev ?? 0) + 1,
     createdAt: stored?.createdAt ?? now,
     updatedAt: now,
-  };
+  });
   return Object.fromEntries(
     Object.entries(document).filter(([, value]) => value !== undefined && value !== null),
   ) as unknown as SubscriptionDocument;

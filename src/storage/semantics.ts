@@ -52,7 +52,8 @@ export function compare(a: Value, b: Value): number {
 
 /** The document after a (checked) change; the one given is left alone. */
 export function applyChange<T extends { id: string }>(doc: T, change: Change<T>): T {
-  const after: Record<string, unknown> = { ...doc, ...change.set };
+  // Node 20 takes ten times as long for a spread to which something is added.
+  const after: Record<string, unknown> = Object.assign({}, doc, change.set);
   for (const field of change.unset ?? []) delete after[field];
   for (const [field, amount] of Object.entries((change.inc ?? {}) as Record<string, number>)) {
     const before = after[field] ?? (Object.hasOwn(after, field) ? null : 0);

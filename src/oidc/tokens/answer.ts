@@ -55,9 +55,7 @@ function idToken(
   { keys, claimsOf, issuer, clock, random }: AnswerDependencies,
 ): string {
   const now = toSeconds(clock.now());
-  return keys.sign({
-    // What a principal chose comes first, so that nothing of it can stand in for a claim of the protocol.
-    ...claimsOf(principal, scope),
+  const claims = {
     iss: issuer(),
     aud: grant.clientId,
     iat: now,
@@ -69,7 +67,9 @@ function idToken(
     ...(grant.sid !== undefined && { sid: grant.sid }),
     ...(grant.acr !== undefined && { acr: grant.acr }),
     ...(nonce !== undefined && { nonce }),
-  });
+  };
+  // What a principal chose comes first, so that nothing of it can stand in for a claim of the protocol.
+  return keys.sign(Object.assign(claimsOf(principal, scope), claims));
 }
 
 /** `at_hash` for Ed25519: the left half of SHA-512 (OIDC Core §3.1.3.6). */
