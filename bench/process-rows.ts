@@ -37,7 +37,7 @@ export async function start(bench: Bench): Promise<Result[]> {
   for (const name of names) {
     const starts: Idle[] = [];
     const bare: Idle[] = [];
-    for (let round = 0; round < (bench.quick ? 1 : 5); round++) {
+    for (let round = 0; round < (bench.quick ? 1 : 9); round++) {
       bench.progress(`${bench.row}: ${name}, start ${round + 1}`);
       bare.push(await idle(bench, () => bench.lab.floor('hello')));
       starts.push(await idle(bench, () => bench.lab.program(name, bench.row)));

@@ -109,6 +109,7 @@ export async function mountIdp(
   const audit = createAudit(store, { clock, random, log: fastify.log });
   const tools = { audit, clock, random };
   const passwords = createPasswords(random, seams.hashing);
+  fastify.addHook('onListen', async () => passwords.prepare());
   const throttle = createThrottle(store, {
     clock,
     audit,
@@ -143,7 +144,7 @@ export async function mountIdp(
     (seed) => seed !== undefined,
   );
   const seeds = [values.ed25519Seed, ...otherSeeds] as const;
-  const keys = await createKeys(seeds);
+  const keys = createKeys(seeds);
   const readHint = createHintReader(keys, issuer);
   const claimsOf = createClaims(values.trustedEmailDomains ?? []);
   const tokens = createTokenService({ ...tools, grants, directory, keys, claimsOf, issuer, seeds });

@@ -100,6 +100,7 @@ export async function mountSaas(
   const settings = createSettings({ store, clock });
   const siteName = async () => (await settings.current()).siteName;
   const passwords = createPasswords(random, seams.hashing);
+  fastify.addHook('onListen', async () => passwords.prepare());
   const passwordPolicy = createPasswordPolicy(config.production, (message) => fastify.log.warn(message));
   const directory = createUserDirectory({ users, passwords, passwordPolicy, siteName, audit, clock, random });
 

@@ -32,11 +32,11 @@ export function logSparingly(log: FastifyBaseLogger): void {
   }
 
   for (const level of LEVELS) {
-    Object.defineProperty(RequestLog.prototype, level, {
-      value(this: RequestLog, ...line: unknown[]) {
-        this.write(level, line);
-      },
-    });
+    const value = function (this: RequestLog, ...line: unknown[]) {
+      this.write(level, line);
+    };
+    // Also hosts put methods of their own in their place.
+    Object.defineProperty(RequestLog.prototype, level, { value, writable: true });
   }
   // Whatever else somebody asks of a log.
   const others = new Proxy(log, {

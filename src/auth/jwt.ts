@@ -53,7 +53,7 @@ function claimsOf(key: JWT, token: string): Claimed | null {
   try {
     const claims: unknown = key.verify(token);
     return typeof claims === 'object' && claims !== null && !Array.isArray(claims)
-      ? Object.freeze({ ...claims })
+      ? (claims as Claimed)
       : null;
   } catch {
     return null;

@@ -1,7 +1,5 @@
-import { createPrivateKey, createPublicKey, type KeyObject, sign } from 'node:crypto';
+import { createPrivateKey, createPublicKey, hash, type KeyObject, sign } from 'node:crypto';
 import type { JWK } from 'jose';
-import { calculateJwkThumbprint } from 'jose/jwk/thumbprint';
-import { exportJWK } from 'jose/key/export';
 
 /** The Ed25519 keys: one signs, all are published. */
 export interface Keys {
@@ -14,8 +12,8 @@ export interface Keys {
 }
 
 /** @param seeds 64 hexadecimal characters each; the first signs */
-export async function createKeys(seeds: readonly [string, ...string[]]): Promise<Keys> {
-  const pairs = await Promise.all(seeds.map(loadPair));
+export function createKeys(seeds: readonly [string, ...string[]]): Keys {
+  const pairs = seeds.map(loadPair);
   const [{ privateKey, jwk }] = pairs as [Pair, ...Pair[]];
   const publicKeys = new Map(pairs.map((pair) => [pair.jwk.kid, createPublicKey(pair.privateKey)]));
   const header = base64url(JSON.stringify({ alg: 'EdDSA', typ: 'JWT', kid: jwk.kid }));
@@ -60,12 +58,12 @@ interface Pair {
 /** What DER puts before the 32 bytes of an Ed25519 private key (RFC 8410 §7). */
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex');
 
-async function loadPair(seed: string): Promise<Pair> {
+function loadPair(seed: string): Pair {
   const der = Buffer.concat([PKCS8_PREFIX, Buffer.from(seed, 'hex')]);
   const privateKey = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' });
-  const { kty, crv, x } = await exportJWK(privateKey);
-  const point = { kty, crv, x } as JWK;
-  // RFC 7638; `alg` is EdDSA and not Ed25519, which most clients do not know yet.
-  const kid = await calculateJwkThumbprint(point);
-  return { privateKey, jwk: { ...point, kid, use: 'sig', alg: 'EdDSA' } };
+  const { crv, kty, x } = createPublicKey(privateKey).export({ format: 'jwk' });
+  // The thumbprint of RFC 7638: exactly these members in this order. Making it with jose would load WebCrypto at every start.
+  const kid = hash('sha256', JSON.stringify({ crv, kty, x }), 'base64url');
+  // `alg` is EdDSA and not Ed25519, which most clients do not know yet.
+  return { privateKey, jwk: { kty, crv, x, kid, use: 'sig', alg: 'EdDSA' } as JWK };
 }

@@ -57,6 +57,7 @@ function serviceOn(
     sessions: sessionCollection(store),
     tokens: TOKENS,
     passwords: {
+      prepare: () => undefined,
       problem: () => null,
       ensureRoom: async () => undefined,
       accepts: () => true,

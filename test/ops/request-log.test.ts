@@ -25,6 +25,13 @@ const USES: Record<string, (log: FastifyRequest['log'] & Pino) => unknown> = {
     log.debug('heard');
     return [before, log.level, log.isLevelEnabled('debug')];
   },
+  replaced: (log) => {
+    const heard: unknown[] = [];
+    Object.assign(log, { info: (line: unknown) => heard.push(line), note: 'mine' });
+    log.info('to the host');
+    log.warn('to the log');
+    return [heard.length, (log as unknown as { note: string }).note];
+  },
   bindings: (log) => {
     log.setBindings({ tenant: 'b' });
     log.error('of a tenant');

@@ -67,7 +67,7 @@ function grantedScope(scope = ''): string {
 }
 
 /** What means something here. Everything else is ignored (RFC 6749 §3.1) and never stored. */
-const KNOWN = [
+const KNOWN = new Set([
   ...['client_id', 'redirect_uri', 'response_type', 'response_mode', 'scope', 'state', 'nonce'],
   ...[
     'code_challenge',
@@ -80,19 +80,23 @@ const KNOWN = [
     'request',
     'request_uri',
   ],
-];
+]);
 
-export const isParameter = (name: string): boolean => KNOWN.includes(name);
+export const isParameter = (name: string): boolean => KNOWN.has(name);
 
 /** What came with a value; the rest counts as omitted. @throws invalid_request when a parameter comes twice (RFC 6749 §3.1) */
 export function readParameters(search: URLSearchParams): Parameters {
   // What is ignored is so however often it comes: `resource` may (RFC 8707 §2).
-  const known = [...search].filter(([name]) => isParameter(name));
   const seen = new Set<string>();
-  const repeated = known.find(([name]) => seen.size === seen.add(name).size);
-  if (repeated !== undefined) {
-    const details = [{ path: repeated[0], message: 'must not come more than once' }];
-    throw oidcErrors.invalid_request({ details });
+  const parameters: Record<string, string> = {};
+  for (const [name, value] of search) {
+    if (!isParameter(name)) continue;
+    if (seen.has(name)) {
+      const details = [{ path: name, message: 'must not come more than once' }];
+      throw oidcErrors.invalid_request({ details });
+    }
+    seen.add(name);
+    if (value !== '') parameters[name] = value;
   }
-  return Object.freeze(Object.fromEntries(known.filter(([, value]) => value !== '')));
+  return parameters;
 }
