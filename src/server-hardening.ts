@@ -14,7 +14,7 @@ import { requestIds } from './kernel/request-ids.js';
 import type { Random } from './kernel/secrets.js';
 import { createLogStream } from './server-log.js';
 import type { ServerConfiguration } from './server-options.js';
-import { logSparingly } from './server-request-log.js';
+import { isHeard, logSparingly } from './server-request-log.js';
 import { refuseUnparsed } from './unparsed.js';
 
 /** A Fastify instance of our own, without a limit that is left open. */
@@ -86,7 +86,7 @@ class OneLineLog extends LogController {
   override incomingRequest(): void {}
 
   override requestCompleted(error: Error | null, request: FastifyRequest, reply: FastifyReply): void {
-    if (isHandedBack(request)) return;
+    if (!isHeard(reply.log, error ? 'error' : 'info') || isHandedBack(request)) return;
     const line = { req: request, statusCode: reply.statusCode, responseTime: reply.elapsedTime };
     if (error) reply.log.error({ ...line, err: error }, 'request errored');
     else reply.log.info(line, 'request completed');

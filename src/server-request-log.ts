@@ -5,12 +5,20 @@ type Level = (typeof LEVELS)[number];
 type Bindings = Parameters<FastifyBaseLogger['child']>[0];
 type Line = (...line: unknown[]) => void;
 
+/** What pino knows beyond what Fastify asks of a log, which may be another one. */
+interface Levelled {
+  isLevelEnabled(level: Level): boolean;
+}
+
+/** Whether a line of this level is written at all, so that it need not be laid out for nobody. */
+export const isHeard = (log: FastifyBaseLogger, level: Level): boolean =>
+  (log as Partial<Levelled>).isLevelEnabled?.(level) ?? true;
+
 /**
  * Lets the log of a request be made with its first line. Where `LOG_LEVEL` is above `info` hardly any request has one,
  * and making its log is a twentieth of what the shortest answers cost.
  */
 export function logSparingly(log: FastifyBaseLogger): void {
-  const { isLevelEnabled } = log as FastifyBaseLogger & { isLevelEnabled(level: Level): boolean };
   const make = log.child;
 
   class RequestLog {
@@ -26,8 +34,12 @@ export function logSparingly(log: FastifyBaseLogger): void {
       return this.#made;
     }
 
+    isLevelEnabled(level: Level): boolean {
+      return isHeard(this.#made ?? log, level);
+    }
+
     write(level: Level, line: unknown[]): void {
-      if (this.#made || isLevelEnabled.call(log, level)) (this.made as Record<Level, Line>)[level](...line);
+      if (this.isLevelEnabled(level)) (this.made as Record<Level, Line>)[level](...line);
     }
   }
 
