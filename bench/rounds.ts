@@ -66,12 +66,12 @@ interface Turn {
 }
 
 async function inTurns(
-  { seconds, row, progress }: Bench,
+  { seconds, row, quick, progress }: Bench,
   { measure, floor }: Pair,
   turn: number,
 ): Promise<Turn[]> {
   progress(`${row}: warming up`);
-  const warmUp = Math.min(WARM_UP, seconds);
+  const warmUp = quick ? Math.min(1, seconds) : WARM_UP;
   await floor(warmUp);
   await measure(warmUp);
   const turns: Turn[] = [];

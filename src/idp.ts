@@ -118,7 +118,7 @@ export async function mountIdp(
     limits: seams.limits,
   });
   const attempt: Attempt = (guess, evaluate) =>
-    throttle.attempt({ perAddress: FAILURES, ...guess }, evaluate);
+    throttle.attempt(Object.assign({}, guess, { perAddress: FAILURES }), evaluate);
   const passwordPolicy = createPasswordPolicy(config.production, (message) => fastify.log.warn(message));
   const people = principalCollection(store);
   const hashing = { passwords, passwordPolicy, throttle };

@@ -14,7 +14,6 @@ import { requestIds } from './kernel/request-ids.js';
 import type { Random } from './kernel/secrets.js';
 import { createLogStream } from './server-log.js';
 import type { ServerConfiguration } from './server-options.js';
-import { isHeard, logSparingly } from './server-request-log.js';
 import { refuseUnparsed } from './unparsed.js';
 
 /** A Fastify instance of our own, without a limit that is left open. */
@@ -65,7 +64,6 @@ export function createHardened(
       if (!handBack(request, reply)) sendError(rules, httpErrors.VALIDATION_ERROR(), request, reply);
     },
   });
-  if (logLevel !== 'silent') logSparingly(app.log);
   app.server.maxConnections = 16_384;
   app.server.maxHeadersCount = MOST_HEADERS;
   app.addHook('onRequest', refuseManyHeaders);
@@ -86,7 +84,7 @@ class OneLineLog extends LogController {
   override incomingRequest(): void {}
 
   override requestCompleted(error: Error | null, request: FastifyRequest, reply: FastifyReply): void {
-    if (!isHeard(reply.log, error ? 'error' : 'info') || isHandedBack(request)) return;
+    if (isHandedBack(request)) return;
     const line = { req: request, statusCode: reply.statusCode, responseTime: reply.elapsedTime };
     if (error) reply.log.error({ ...line, err: error }, 'request errored');
     else reply.log.info(line, 'request completed');

@@ -17,10 +17,7 @@ import type { Random } from './secrets.js';
 export const PASSWORD_BYTES = { min: 8, max: 1024 };
 
 export interface Passwords {
-  /**
-   * Makes what unknown accounts are compared with, which otherwise the first of them does, in twice the time. To be called
-   * once the server listens: it takes a while and nobody waits for it.
-   */
+  /** Makes what unknown accounts are compared with, for which the first verification waits otherwise. Nobody waits for it here. */
   prepare(): void;
   /** Says what is wrong with a new password (a sentence), or `null`. */
   problem(password: string): string | null;
@@ -55,7 +52,10 @@ export function createPasswords(random: Random, cost: HashingCost = STANDARD_COS
   // At the cost in force, so that an unknown account takes as long as a known one, and past the gate, because a flood of
   // logins must not decide whether there is one.
   const hashOfNobody = () => {
-    dummy ??= digest('the password of nobody');
+    dummy ??= digest('the password of nobody').catch((error: unknown) => {
+      dummy = undefined;
+      throw error;
+    });
     return dummy;
   };
 
@@ -66,6 +66,8 @@ export function createPasswords(random: Random, cost: HashingCost = STANDARD_COS
     hash: (password, isGone) => processGate.run(() => digest(password), isGone),
     accepts: (hash) => isAcceptableArgon2(hash) || readForeignHash(hash) !== null,
     async verify(stored, password, isGone) {
+      // Whoever is the first to be asked about waits for it, known or not.
+      const nobody = await hashOfNobody();
       const foreign = stored === null ? null : readForeignHash(stored);
       if (foreign) {
         const isRight = async () => isTypable(password) && (await foreign(password));
@@ -73,7 +75,6 @@ export function createPasswords(random: Random, cost: HashingCost = STANDARD_COS
         return { ok, outdated: ok };
       }
       if (stored === null || !isAcceptableArgon2(stored)) {
-        const nobody = await hashOfNobody();
         await processGate.run(() => verifyQuietly(nobody, password), isGone);
         return { ok: false, outdated: false };
       }
