@@ -75,7 +75,8 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
       );
     },
     async ready() {
-      await connection.call(() => Promise.all(declared.map((indexed) => indexed())));
+      // Each with a patience of its own: on a slow disk the collections of a new database take their time.
+      for (const indexed of declared) await connection.call(indexed);
       await connection.call(() => db.command({ ping: 1 }, { readPreference: 'primary' }));
     },
     close: () => connection.close(),
