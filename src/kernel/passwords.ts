@@ -47,7 +47,7 @@ const processGate = new Gate(Math.max(1, Math.min(availableParallelism(), thread
 
 /** Password hashing at `cost`. Both plugins of a process share the gate, whatever their cost. */
 export function createPasswords(random: Random, cost: HashingCost = STANDARD_COST): Passwords {
-  const digest = (password: string) => hashArgon2(password.normalize('NFC'), random.bytes(16), cost);
+  const digest = async (password: string) => hashArgon2(password.normalize('NFC'), random.bytes(16), cost);
   let dummy: Promise<string> | undefined;
   // At the cost in force, so that an unknown account takes as long as a known one, and past the gate, because a flood of
   // logins must not decide whether there is one.

@@ -22,6 +22,28 @@ t.test('a hash is argon2id at the cost asked for, with a salt of its own', async
   t.same(await make().verify(one, 'wrong'), { ok: false, outdated: false });
 });
 
+t.test('whoever comes first waits for the hash of nobody, known or not', async (t) => {
+  const known = await make().hash(PASSWORD);
+  for (const stored of [known, null]) {
+    let salts = 0;
+    const random = {
+      bytes(size: number) {
+        if (++salts === 1) throw new Error('on purpose');
+        return Buffer.alloc(size, salts);
+      },
+    };
+    const passwords = createPasswords(random, CHEAP);
+    t.equal(salts, 0);
+    passwords.prepare();
+    t.equal(salts, 1);
+    await t.rejects(passwords.verify(stored, PASSWORD), { message: 'on purpose' });
+    for (const _ of [1, 2]) {
+      t.same(await passwords.verify(stored, PASSWORD), { ok: stored !== null, outdated: false });
+      t.equal(salts, 2, 'made anew after a failure, and once');
+    }
+  }
+});
+
 t.test('one spelling of a character is as good as another, a broken one is refused', async (t) => {
   const passwords = make();
   const [composed, decomposed] = ['Fu\u00dfg\u00e4nger', 'Fu\u00dfga\u0308nger'];
