@@ -15,7 +15,7 @@ export interface Keys {
 export function createKeys(seeds: readonly [string, ...string[]]): Keys {
   const pairs = seeds.map(loadPair);
   const [{ privateKey, jwk }] = pairs as [Pair, ...Pair[]];
-  const publicKeys = new Map(pairs.map((pair) => [pair.jwk.kid, createPublicKey(pair.privateKey)]));
+  const publicKeys = new Map(pairs.map(({ jwk, publicKey }) => [jwk.kid, publicKey]));
   const header = base64url(JSON.stringify({ alg: 'EdDSA', typ: 'JWT', kid: jwk.kid }));
   return {
     jwks: { keys: pairs.map((pair) => pair.jwk) },
@@ -52,6 +52,7 @@ const base64url = (text: string): string => Buffer.from(text).toString('base64ur
 
 interface Pair {
   privateKey: KeyObject;
+  publicKey: KeyObject;
   jwk: JWK;
 }
 
@@ -61,9 +62,10 @@ const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex');
 function loadPair(seed: string): Pair {
   const der = Buffer.concat([PKCS8_PREFIX, Buffer.from(seed, 'hex')]);
   const privateKey = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' });
-  const { crv, kty, x } = createPublicKey(privateKey).export({ format: 'jwk' });
+  const publicKey = createPublicKey(privateKey);
+  const { crv, kty, x } = publicKey.export({ format: 'jwk' });
   // The thumbprint of RFC 7638: exactly these members in this order. Making it with jose would load WebCrypto at every start.
   const kid = hash('sha256', JSON.stringify({ crv, kty, x }), 'base64url');
   // `alg` is EdDSA and not Ed25519, which most clients do not know yet.
-  return { privateKey, jwk: { kty, crv, x, kid, use: 'sig', alg: 'EdDSA' } as JWK };
+  return { privateKey, publicKey, jwk: { kty, crv, x, kid, use: 'sig', alg: 'EdDSA' } as JWK };
 }
