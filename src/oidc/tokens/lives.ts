@@ -29,7 +29,8 @@ export function withAccessToken(
   now: number,
 ): IssuedToken[] {
   const alive = accessTokens.filter(({ expiresAt }) => expiresAt > now);
-  return [...alive.slice(1 - MOST_ACCESS_TOKENS), { expiresAt: now + TOKEN_LIFE * SECOND, ...token }];
+  const issued = Object.assign({}, token, { expiresAt: now + TOKEN_LIFE * SECOND });
+  return [...alive.slice(1 - MOST_ACCESS_TOKENS), issued];
 }
 
 /** From when on nothing that was issued from a grant lives, nor its code. */
