@@ -159,7 +159,8 @@ export class Lab {
     const child = fork(fileURLToPath(new URL(script, DIST)), args, {
       cwd,
       execArgv,
-      env: { PATH: process.env['PATH'], ...env },
+      // What the caller tells Node holds for all of them, floors included.
+      env: { PATH: process.env['PATH'], NODE_OPTIONS: process.env['NODE_OPTIONS'], ...env },
       stdio: ['ignore', log, 'inherit', 'ipc'],
     });
     closeSync(log);

@@ -45,7 +45,7 @@ export interface Pair {
 }
 
 /** Of one program, two processes may differ by a fifth in speed for as long as they live. */
-const STARTS = 3;
+const STARTS = 5;
 
 /** The same, with both started several times. @param open starts both */
 export async function compareAnew(bench: Bench, open: () => Promise<Pair>, turn = TURN): Promise<Comparison> {

@@ -30,19 +30,19 @@ export interface Issued {
 type AnswerDependencies = Pick<TokenDependencies, 'keys' | 'claimsOf' | 'issuer' | 'clock' | 'random'>;
 
 /** What /token answers (RFC 6749 §5.1, OIDC Core §3.1.3.3). */
-export function tokenAnswer(
+export async function tokenAnswer(
   grant: GrantDocument,
   principal: Principal,
   issued: Issued,
   deps: AnswerDependencies,
-): TokenResponse {
+): Promise<TokenResponse> {
   return {
     access_token: issued.accessToken,
     token_type: 'Bearer',
     expires_in: issued.expiresIn,
     scope: issued.scope,
     ...(issued.scope.split(' ').includes('openid') && {
-      id_token: idToken(grant, principal, issued, deps),
+      id_token: await idToken(grant, principal, issued, deps),
     }),
     ...(issued.refreshToken !== undefined && { refresh_token: issued.refreshToken }),
   };
@@ -53,7 +53,7 @@ function idToken(
   principal: Principal,
   { accessToken, scope, nonce }: Issued,
   { keys, claimsOf, issuer, clock, random }: AnswerDependencies,
-): string {
+): Promise<string> {
   const now = toSeconds(clock.now());
   const claims = {
     iss: issuer(),

@@ -84,12 +84,12 @@ async function findFamily(
 }
 
 /** The answer that the first of several got. @throws invalid_grant where it cannot be told here */
-function repeat(
+async function repeat(
   grant: GrantDocument,
   principal: Principal,
   token: string,
   deps: TokenDependencies,
-): TokenResponse {
+): Promise<TokenResponse> {
   const now = deps.clock.now();
   // The first may have come to where a seed is in use that is not known here yet. Nobody stole anything.
   const given = givenSuccessor(grant, token, { seeds: deps.seeds, now });
