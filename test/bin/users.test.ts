@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
@@ -178,6 +178,17 @@ t.test(
     t.match((await users.findOne({ email: 'ada@example.test' }))?.passwordHash, /^\$argon2id\$/);
   },
 );
+
+t.test('a dry run before there is a store makes none, and says what the import would say', async (t) => {
+  const cwd = temporaryFolder(t);
+  const line = '{"email":"ada@example.test"}\n';
+  const dry = await command(cwd, ['import', '-', '--dry-run'], line);
+  t.match(dry, { code: 0, out: '1 lines: 1 would be new, 0 already there, 0 refused.\n' });
+  t.match(dry.err, /^There is no file \/.*app\.db yet: the import makes it\.\n$/);
+  t.same(readdirSync(cwd), []);
+  const real = await command(cwd, ['import', '-'], line);
+  t.match(real, { code: 0, out: '1 lines: 1 new, 0 already there, 0 refused.\n', err: '' });
+});
 
 t.test(
   'an interrupted import ends after what has begun, and the same command imports the rest',
