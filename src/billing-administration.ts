@@ -17,7 +17,7 @@ import { defineOptions, resolveOptions } from './kernel/options.js';
 import { systemRandom as random } from './kernel/secrets.js';
 import { projectionOn } from './saas-billing.js';
 import { saasSchema } from './saas-options.js';
-import { openStore } from './storage/open.js';
+import { openExistingStore } from './storage/open.js';
 
 /** Billing, for whoever has the machine. What its events tell of is left to the program that serves. */
 export interface BillingAdministration extends Resync {
@@ -25,7 +25,7 @@ export interface BillingAdministration extends Resync {
 }
 
 /**
- * Opens the store that the environment names, also while the program runs.
+ * Opens the store that the environment names, also while the program runs. Where there is none, none is made.
  *
  * @param warn gets sentences about what went on although something is not as it should be
  * @throws ConfigurationError, StoreUnavailable
@@ -38,7 +38,7 @@ export async function openBillingAdministration(
     defineOptions({ databaseUri, paymentSecretKey, paymentApiUrl, billingPrices }),
     { program: 'saas-backend', given: {}, env: undefined, random },
   );
-  const store = await openStore(values.databaseUri);
+  const store = await openExistingStore(values.databaseUri);
   const customers = customerCollection(store);
   const subscriptions = subscriptionCollection(store);
   const users = userCollection(store);

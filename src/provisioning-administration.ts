@@ -13,7 +13,7 @@ import { createLinks, type Links } from './provisioning/links.js';
 import { createPrincipals, type Principals } from './provisioning/principals.js';
 import { clientCollection, principalCollection } from './provisioning/store.js';
 import { idpServerSchema } from './server-options.js';
-import { openStore } from './storage/open.js';
+import { openExistingStore, openStore } from './storage/open.js';
 
 /** Principals and clients, for whoever has the machine: by the services that HTTP uses, without its limits. */
 export interface ProvisioningAdministration {
@@ -31,15 +31,19 @@ export const ON_THE_HOST = { ip: 'cli', isGone: () => false };
  * Opens the store that the environment names, also while the program runs.
  *
  * @param warn gets sentences about what went on although something is not as it should be
+ * @param create whether a store that is not there is made
  * @throws ConfigurationError, StoreUnavailable
  */
-export async function openProvisioning(warn: (message: string) => void): Promise<ProvisioningAdministration> {
+export async function openProvisioning(
+  warn: (message: string) => void,
+  { create }: { create: boolean },
+): Promise<ProvisioningAdministration> {
   const { databaseUri, publicUrl } = idpSchema.properties;
   const { values, production } = resolveOptions(
     defineOptions({ databaseUri, publicUrl, port: idpServerSchema.properties.port }),
     { program: 'idp', given: {}, env: undefined, random: systemRandom },
   );
-  const store = await openStore(values.databaseUri);
+  const store = await (create ? openStore : openExistingStore)(values.databaseUri);
   const [clock, random] = [systemClock, systemRandom];
   const audit = createAudit(store, {
     clock,

@@ -11,6 +11,7 @@ import { systemRandom } from './kernel/secrets.js';
 import { createListedAudit } from './ops/audit.js';
 import { saasSchema } from './saas-options.js';
 import { createSettings } from './settings/service.js';
+import { missingFile } from './storage/existing.js';
 import { openStore } from './storage/open.js';
 
 /** Users, for whoever has the machine. The store is all it needs of a configuration. */
@@ -25,14 +26,20 @@ export interface UserAdministration {
  * Opens the store that the environment names, also while the program runs.
  *
  * @param warn gets sentences about what went on although something is not as it should be
+ * @param dryRun whether nothing will change: a store that is not there yet is then an empty one, and is not made
  * @throws ConfigurationError, StoreUnavailable
  */
-export async function openUserAdministration(warn: (message: string) => void): Promise<UserAdministration> {
+export async function openUserAdministration(
+  warn: (message: string) => void,
+  { dryRun }: { dryRun: boolean },
+): Promise<UserAdministration> {
   const { values, production } = resolveOptions(
     defineOptions({ databaseUri: saasSchema.properties.databaseUri }),
     { program: 'saas-backend', given: {}, env: undefined, random: systemRandom },
   );
-  const store = await openStore(values.databaseUri);
+  const missing = dryRun ? missingFile(values.databaseUri) : null;
+  if (missing !== null) warn(`There is no file ${missing} yet: the import makes it.`);
+  const store = await openStore(missing === null ? values.databaseUri : 'sqlite::memory:');
   const [clock, random] = [systemClock, systemRandom];
   const settings = createSettings({ store, clock });
   const deps = {

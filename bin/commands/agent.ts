@@ -1,7 +1,13 @@
 import { principalView } from '../../src/provisioning/views.js';
 import { ON_THE_HOST } from '../../src/provisioning-administration.js';
 import type { Call, Command } from '../command.js';
-import { answer, nameIn, principalNamed, withProvisioning } from '../store/provisioning.js';
+import {
+  answer,
+  beginProvisioning,
+  nameIn,
+  principalNamed,
+  withProvisioning,
+} from '../store/provisioning.js';
 import { fail } from '../terminal.js';
 
 const ONCE = 'The password is shown here and never again.';
@@ -28,7 +34,7 @@ export const commands = [mint, rotate];
 async function mintAgent(call: Call): Promise<void> {
   const [handle = ''] = call.args;
   const name = nameIn(call, mint);
-  await withProvisioning(call, async ({ principals }) => {
+  await beginProvisioning(call, async ({ principals }) => {
     const { agent, password } = await principals.mintAgent({ handle, ...name }, ON_THE_HOST);
     answer(call, { ...principalView(agent), password }, ONCE);
   });

@@ -3,7 +3,7 @@ import { KINDS, type Kind } from '../../src/provisioning/schemas.js';
 import { clientView } from '../../src/provisioning/views.js';
 import { ON_THE_HOST } from '../../src/provisioning-administration.js';
 import { type Call, type Command, type OptionDeclaration, UsageError } from '../command.js';
-import { answer, answerList, nameIn, withProvisioning } from '../store/provisioning.js';
+import { answer, answerList, beginProvisioning, nameIn, withProvisioning } from '../store/provisioning.js';
 import { fail } from '../terminal.js';
 
 const DESCRIPTION: Record<string, OptionDeclaration> = {
@@ -87,7 +87,7 @@ async function createClient(call: Call): Promise<void> {
     principalKinds: readKinds(call, create) ?? [...KINDS],
     trusted: call.isSet('trusted'),
   };
-  await withProvisioning(call, async ({ clients }) => {
+  await beginProvisioning(call, async ({ clients }) => {
     const { client, secret } = await clients.create(input, ON_THE_HOST);
     if (secret === null) return answer(call, clientView(client));
     answer(call, { ...clientView(client), client_secret: secret }, ONCE);

@@ -1,7 +1,7 @@
 import { toTimestamp } from '../../src/kernel/schemas.js';
 import { ON_THE_HOST } from '../../src/provisioning-administration.js';
 import { type Call, type Command, UsageError } from '../command.js';
-import { answer, nameIn, withProvisioning } from '../store/provisioning.js';
+import { answer, beginProvisioning, nameIn } from '../store/provisioning.js';
 
 const invite: Command = {
   name: 'invite',
@@ -25,7 +25,7 @@ async function invitePerson(call: Call): Promise<void> {
     throw new UsageError(`--days takes a number from 1 to 30, not '${days}'.`, invite);
   }
   const name = nameIn(call, invite);
-  await withProvisioning(call, async ({ links }) => {
+  await beginProvisioning(call, async ({ links }) => {
     const input = { handle, ...name, ...(days !== undefined && { days: Number(days) }) };
     const invitation = await links.invite(input, ON_THE_HOST);
     answer(call, {

@@ -100,5 +100,6 @@ function openInput(file: string): { input: ReadStream | typeof process.stdin; by
 }
 
 function withUsers(call: Call, work: (users: UserAdministration) => Promise<void>): Promise<void> {
-  return withStore(call, () => openUserAdministration(complain), work);
+  const dryRun = call.isSet('dry-run');
+  return withStore(call, () => openUserAdministration(complain, { dryRun }), work);
 }

@@ -7,15 +7,21 @@ import { withStore } from './with-store.js';
 
 /** What the commands about principals and clients have in common. */
 
-export function withProvisioning(
-  call: Call,
-  work: (administration: ProvisioningAdministration) => Promise<void>,
-): Promise<void> {
-  return withStore(
-    call,
-    async () => (await import('../../src/provisioning-administration.js')).openProvisioning(complain),
-    work,
-  );
+type Work = (administration: ProvisioningAdministration) => Promise<void>;
+
+/** Works on the store that is there; where there is none, the program ends. */
+export function withProvisioning(call: Call, work: Work): Promise<void> {
+  return withStore(call, () => open({ create: false }), work);
+}
+
+/** For whatever makes somebody or something: where there is no store yet, it is made, too. */
+export function beginProvisioning(call: Call, work: Work): Promise<void> {
+  return withStore(call, () => open({ create: true }), work);
+}
+
+async function open(options: { create: boolean }): Promise<ProvisioningAdministration> {
+  const { openProvisioning } = await import('../../src/provisioning-administration.js');
+  return openProvisioning(complain, options);
 }
 
 /** The display name. @throws UsageError when it could be read as something else */

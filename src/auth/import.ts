@@ -1,12 +1,14 @@
 import { AppError } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import { type Line, readLines } from './import-lines.js';
-import { insertUser, type NewUser, type NewUserDependencies, problemsOf } from './new-users.js';
+import { rehearse } from './import-rehearsal.js';
+import { insertUser, type NewUser, type NewUserDependencies } from './new-users.js';
+import type { Users } from './store.js';
 
 /** Users of another system, a line of JSON each. */
 
 export interface ImportOptions {
-  /** Look, and change nothing. */
+  /** Say what would come of it, and change nothing. */
   dryRun?: boolean;
   /** Called in the order of the lines. */
   onRefused?(line: number, reason: string): void;
@@ -26,7 +28,7 @@ export interface ImportReport {
   interrupted: boolean;
 }
 
-/** As many as share a commit; nothing of the input is kept beyond them. */
+/** As many as share a commit; of the input no line is kept beyond them. */
 const BATCH = 128;
 
 const LINE_BYTES = 16 * 1024;
@@ -43,12 +45,13 @@ const FIELDS = ['email', 'name', 'passwordHash', 'emailVerified', 'createdAt'];
 export async function importUsers(
   input: AsyncIterable<Uint8Array>,
   { dryRun = false, onRefused, onProgress, signal }: ImportOptions,
-  deps: NewUserDependencies & { audit: Audit },
+  deps: NewUserDependencies & { users: Users; audit: Audit },
 ): Promise<ImportReport> {
+  const makers = dryRun ? { ...deps, users: rehearse(deps.users) } : deps;
   const report: ImportReport = { lines: 0, created: 0, existing: 0, refused: 0, interrupted: false };
   let batch: Pick<Line, 'number' | 'text'>[] = [];
   const finish = async (bytes: number) => {
-    const outcomes = await Promise.all(batch.map(({ text }) => importLine(text, dryRun, deps)));
+    const outcomes = await Promise.all(batch.map(({ text }) => importLine(text, makers)));
     for (const [index, outcome] of outcomes.entries()) {
       report.lines++;
       if (outcome === 'created' || outcome === 'existing') report[outcome]++;
@@ -80,19 +83,13 @@ export async function importUsers(
 
 async function importLine(
   text: Line['text'],
-  dryRun: boolean,
   deps: NewUserDependencies,
 ): Promise<'created' | 'existing' | { reason: string }> {
   if (typeof text !== 'string') return text;
   const user = readUser(text);
   if ('reason' in user) return user;
   try {
-    if (!dryRun) await insertUser(user, deps);
-    else {
-      const [problem] = problemsOf(user, deps);
-      if (problem) return { reason: `${problem.path} ${problem.message}` };
-      if (await deps.users.findOne({ email: user.email.toLowerCase() })) return 'existing';
-    }
+    await insertUser(user, deps);
     return 'created';
   } catch (error) {
     if (!(error instanceof AppError)) throw error;

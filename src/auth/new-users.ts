@@ -24,7 +24,7 @@ export interface NewUser {
 }
 
 export interface NewUserDependencies {
-  users: Users;
+  users: Pick<Users, 'insert'>;
   passwords: Pick<Passwords, 'problem' | 'hash' | 'accepts'>;
   passwordPolicy: PasswordPolicy;
   siteName(): Promise<string>;
@@ -74,7 +74,7 @@ export function newUserDocument(
 }
 
 /** What is wrong with it. Code may not have been compiled against our types, and lines of a file never are. */
-export function problemsOf(
+function problemsOf(
   input: Partial<Record<keyof NewUser, unknown>>,
   { passwords, clock }: Pick<NewUserDependencies, 'passwords' | 'clock'>,
 ): ErrorDetail[] {

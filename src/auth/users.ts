@@ -3,7 +3,7 @@ import { httpErrors } from '../kernel/errors.js';
 import { Email, fits, toTimestamp, type User } from '../kernel/schemas.js';
 import type { Audit } from '../ops/audit.js';
 import { insertUser, type NewUser, type NewUserDependencies } from './new-users.js';
-import { userView } from './store.js';
+import { type Users, userView } from './store.js';
 
 /** What other domains and the host may know and change of users. */
 export interface UserDirectory {
@@ -22,7 +22,9 @@ export interface UserDirectory {
   registrations(days: number): Promise<{ date: string; count: number }[]>;
 }
 
-export function createUserDirectory(deps: NewUserDependencies & { audit: Audit }): UserDirectory {
+export function createUserDirectory(
+  deps: NewUserDependencies & { users: Users; audit: Audit },
+): UserDirectory {
   const { users, clock } = deps;
   return {
     async find(by) {

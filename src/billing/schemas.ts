@@ -2,6 +2,7 @@ import type { Static, TSchema } from 'typebox';
 import { option } from '../kernel/options.js';
 import { isLoopback, pathProblem } from '../kernel/public-url.js';
 import { Envelope, Timestamp } from '../kernel/schemas.js';
+import { secretWeakness } from '../kernel/secrets.js';
 import { Type } from '../kernel/type.js';
 
 export const billingOptions = {
@@ -51,17 +52,30 @@ export const billingOptions = {
   ),
   paymentWebhookSecret: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'PAYMENT_WEBHOOK_SECRET',
-    doc: 'Verifies the signature of webhooks. Without it the webhook answers 503.',
+    doc: 'Verifies the signature of webhooks. 32 characters or more in production. Without it the webhook answers 503.',
     secret: true,
-    check: (secret) => (secret?.trim() === '' ? 'is blank.' : undefined),
+    check: blankness,
+    safe: signingWeakness,
   }),
   paymentWebhookSecretPrevious: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'PAYMENT_WEBHOOK_SECRET_PREVIOUS',
     doc: 'Verifies as well: set it to the old secret while the provider rolls it.',
     secret: true,
-    check: (secret) => (secret?.trim() === '' ? 'is blank.' : undefined),
+    check: blankness,
+    safe: signingWeakness,
   }),
 };
+
+/** Refused in development, too: who writes blanks means that it is unset. */
+function blankness(secret = ''): string | undefined {
+  return secret.trim() === '' ? 'is blank.' : undefined;
+}
+
+/** The provider's own have 38 bytes or more. What they begin with does not make a secret of a placeholder. */
+function signingWeakness(secret = ''): string | undefined {
+  const remedy = 'Copy the one that the payment provider has made.';
+  return secretWeakness(secret, 32, remedy) ?? secretWeakness(secret.replace(/^whsec_/, ''), 0, remedy);
+}
 
 /** Whether a key moves real money. */
 export const isLiveKey = (key: string | undefined): boolean => /^(sk|rk)_live_/.test(key ?? '');

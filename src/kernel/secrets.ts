@@ -59,13 +59,21 @@ export function secretsEqual(left: string, right: string): boolean {
 
 /** What people leave in place of a secret, from READMEs, samples and the programs we learned from. */
 const PLACEHOLDERS =
-  /change[-_ ]?(me|this|it)|place[-_ ]?holder|^(your|my|the|some|super|default|access|refresh|jwt|admin|test|dev)?[-_ ]?(secret|password|passwd|token|key)([-_ ]?(key|here|value|\d+))?$|^(admin|example|insecure)/i;
+  /(change|replace)[-_ ]?(me|this|it)|place[-_ ]?holder|^([-_ ]?(your|my|the|some|super|default|access|refresh|jwt|admin|test|dev|webhook|signing))*[-_ ]?(secret|password|passwd|token|key)([-_ ]?(key|here|value|\d+))?$|^(admin|example|insecure)/i;
 
-/** Says why a secret must not protect anything real, or `undefined`. `minimum` is its least length in bytes. */
-export function secretWeakness(secret: string, minimum: number): string | undefined {
+/**
+ * Says why a secret must not protect anything real, or `undefined`.
+ *
+ * @param minimum its least length in bytes
+ * @param remedy where a better one comes from
+ */
+export function secretWeakness(
+  secret: string,
+  minimum: number,
+  remedy = 'Make one: openssl rand -base64 48',
+): string | undefined {
   if (secret.trim() === '') return 'is blank.';
-  if (PLACEHOLDERS.test(secret)) return 'is a placeholder from a sample. Make one: openssl rand -base64 48';
-  if (Buffer.byteLength(secret) < minimum)
-    return `is shorter than ${minimum} bytes. Make one: openssl rand -base64 48`;
-  return new Set(secret).size < 6 ? 'repeats a few characters. Make one: openssl rand -base64 48' : undefined;
+  if (PLACEHOLDERS.test(secret)) return `is a placeholder from a sample. ${remedy}`;
+  if (Buffer.byteLength(secret) < minimum) return `is shorter than ${minimum} bytes. ${remedy}`;
+  return new Set(secret).size < 6 ? `repeats a few characters. ${remedy}` : undefined;
 }

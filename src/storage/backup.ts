@@ -1,6 +1,7 @@
 /** From a store's URI to a copy of the store in one file. */
 import { resolve } from 'node:path';
 import { StoreUnavailable } from './collection.js';
+import { existingFile } from './existing.js';
 import { storeUriProblem } from './open.js';
 
 /** How far a copy is, in bytes. It becomes about as large as its source, less what is free there. */
@@ -15,14 +16,11 @@ export type BackupProgress = (written: number, source: number) => void;
 export async function backupStore(uri: string, file: string, onProgress: BackupProgress): Promise<void> {
   const problem = storeUriProblem(uri);
   if (problem) throw new TypeError(problem);
-  if (uri === 'sqlite::memory:') {
-    const remedy = 'Name a SQLite file.';
-    throw new StoreUnavailable('a store in memory ends with its program', { remedy });
-  }
   if (!uri.startsWith('sqlite:')) {
     const remedy = `Run: mongodump --uri=<URI> --gzip --archive=${file}`;
     throw new StoreUnavailable('MongoDB brings its own tool for backups', { remedy });
   }
+  const source = existingFile(uri);
   const { backupSqlite } = await import('./sqlite-backup.js');
-  await backupSqlite(resolve(uri.slice('sqlite:'.length)), resolve(file), onProgress);
+  await backupSqlite(source, resolve(file), onProgress);
 }

@@ -1,5 +1,6 @@
 /** From a store's URI to an open store. */
 import type { Store } from './collection.js';
+import { existingFile } from './existing.js';
 import type { HostDatabase } from './host-database.js';
 import { openSqlite } from './sqlite.js';
 
@@ -33,4 +34,10 @@ export async function openStore(source: string | HostDatabase): Promise<Store> {
     return openSqlite(source.slice('sqlite:'.length));
   }
   return (await import('./mongodb.js')).openMongodb(source);
+}
+
+/** Opens a store that is there already: where a SQLite URI names none, none is made. @throws StoreUnavailable */
+export async function openExistingStore(uri: string): Promise<Store> {
+  if (uri.startsWith('sqlite:')) existingFile(uri);
+  return openStore(uri);
 }

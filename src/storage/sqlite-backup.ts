@@ -22,9 +22,6 @@ export async function backupSqlite(
   target: string,
   onProgress: BackupProgress,
 ): Promise<void> {
-  if (!statSync(source, { throwIfNoEntry: false })?.isFile()) {
-    throw new StoreUnavailable(`there is no file ${source}`, { remedy: 'Name the file of a store.' });
-  }
   const partial = `${target}.partial`;
   reserve(partial);
   try {

@@ -1,6 +1,7 @@
-import { closeSync, openSync, writeFileSync, writeSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import type { CommandGroup } from '../../bin/command.js';
 import { openStore } from '../../src/storage/open.js';
 import { openDatabase } from '../../src/storage/sqlite.js';
 import { compiled, startProgram } from '../kit/process.js';
@@ -9,6 +10,7 @@ import { temporaryFolder } from '../kit/tmp.js';
 /** Stores that cannot be used, as whoever starts a program on them meets them. */
 
 const SAAS = compiled('package/bin/saas-backend.js');
+const IDP = compiled('package/bin/idp.js');
 
 async function says(t: Test, path: string, reason: RegExp): Promise<void> {
   const env = { DATABASE_URI: `sqlite:${path}`, LOG_LEVEL: 'silent' };
@@ -74,4 +76,88 @@ t.test('a file of a newer version, and one of another program', async (t) => {
   db.exec('PRAGMA user_version = 0; CREATE TABLE users (name)');
   await says(t, file, /is the database of another program: name another file/);
   db.close();
+});
+
+/** The commands of both programs that have nothing to do where there is no store yet, as somebody types them. */
+const OF_WHAT_EXISTS: Record<string, string[]> = {
+  backup: ['copy.db'],
+  'client list': [],
+  'client update': ['cid_x', '--name', 'x'],
+  'client rotate': ['cid_x'],
+  'client delete': ['cid_x'],
+  'agent rotate': ['scout'],
+  'principal list': [],
+  'principal disable': ['scout'],
+  'principal enable': ['scout'],
+  'principal reset': ['ada'],
+  'billing resync': [],
+};
+/** Those that begin one, or never make any. */
+const OTHERS = [
+  'serve',
+  'doctor',
+  'login',
+  'client create',
+  'agent mint',
+  'invite',
+  'user create',
+  'user import',
+];
+
+t.test('a mistyped file is named and not made, by any command that works on what exists', async (t) => {
+  const files = readdirSync(compiled('bin/commands')).filter((file) => file.endsWith('.js'));
+  const groups: CommandGroup[] = await Promise.all(
+    files.map((file) => import(compiled(`bin/commands/${file}`))),
+  );
+  const names = groups.flatMap(({ commands }) => commands.map(({ name }) => name));
+  t.same(names.sort(), [...Object.keys(OF_WHAT_EXISTS), ...OTHERS].sort(), 'no command is forgotten');
+
+  const cases = Object.entries(OF_WHAT_EXISTS).flatMap(([name, args]) => {
+    const typed = [...name.split(' '), ...args];
+    if (name === 'billing resync') return [[SAAS, typed] as const];
+    return name === 'backup' ? [[SAAS, typed] as const, [IDP, typed] as const] : [[IDP, typed] as const];
+  });
+  const stores = ['sqlite:typo/app.db', 'sqlite:typo.db', 'sqlite::memory:'];
+  await Promise.all(
+    cases.map(async ([script, args], index) => {
+      const uri = stores[index % stores.length] as string;
+      const cwd = temporaryFolder(t);
+      const program = startProgram(t, script, {
+        args,
+        cwd,
+        env: { DATABASE_URI: uri, IDP_DATABASE_URI: uri },
+      });
+      t.equal(await program.ended(), 1, `${args}`);
+      t.equal(program.lines.length, 1, 'one line');
+      const reason = uri.includes('typo')
+        ? /DATABASE_URI names: there is no file \/.*typo.*\.db\. Name the file of a store, or start/
+        : /DATABASE_URI names: a store in memory ends with its program\. Name a SQLite file\.$/;
+      t.match(program.lines[0], reason);
+      t.same(readdirSync(cwd), [], 'nothing is made');
+    }),
+  );
+});
+
+t.test('without a variable, development names where its store would be', async (t) => {
+  const cwd = temporaryFolder(t);
+  const program = startProgram(t, IDP, { args: ['principal', 'list'], cwd });
+  t.equal(await program.ended(), 1);
+  t.match(program.lines, [/there is no file \/.*\/data\/idp\.db\. Name/]);
+  t.same(readdirSync(cwd), []);
+});
+
+t.test('a name under which there can be no file', async (t) => {
+  const cwd = temporaryFolder(t);
+  writeFileSync(join(cwd, 'file'), '');
+  for (const [path, reason] of [
+    ['file/idp.db', /there is no file .*file\/idp\.db\. Name the file/],
+    ['.', /there is no file /],
+    ['x'.repeat(300), /there is no file .*x \(ENAMETOOLONG\)\. Name the file/],
+  ] as const) {
+    const env = { IDP_DATABASE_URI: `sqlite:${path}` };
+    const program = startProgram(t, IDP, { args: ['principal', 'list'], cwd, env });
+    t.equal(await program.ended(), 1);
+    t.equal(program.lines.length, 1, 'one line, and no stack');
+    t.match(program.lines[0], reason);
+  }
 });

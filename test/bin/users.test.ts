@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
@@ -135,7 +135,7 @@ t.test(
     ];
     writeFileSync(join(cwd, 'users.ndjson'), lines.join('\r\n'));
     const dry = await command(cwd, ['import', 'users.ndjson', '--dry-run', '--json']);
-    t.same(JSON.parse(dry.out), { lines: 11, created: 4, existing: 0, refused: 7, interrupted: false });
+    t.same(JSON.parse(dry.out), { lines: 11, created: 3, existing: 1, refused: 7, interrupted: false });
     const users = await usersIn(t, cwd);
     t.equal(await users.count(), 0, 'a dry run changes nothing');
 
@@ -178,6 +178,49 @@ t.test(
     t.match((await users.findOne({ email: 'ada@example.test' }))?.passwordHash, /^\$argon2id\$/);
   },
 );
+
+t.test('a dry run says of every line what the import says, however far apart its twin stands', async (t) => {
+  const cwd = temporaryFolder(t);
+  const line = (email: string, more = {}) => JSON.stringify({ email, ...more });
+  const known = ['known@example.test', 'u5@example.test'];
+  t.equal((await command(cwd, ['import', '-'], known.map((email) => line(email)).join('\n'))).code, 0);
+
+  const distinct = Array.from({ length: 3000 }, (_, index) => `u${index}@example.test`);
+  const lines = [
+    line('Late@example.test', { createdAt: 'yesterday' }),
+    ...distinct.flatMap((email, index) => (index % 10 === 0 ? [line(email), line(email)] : [line(email)])),
+    line('KNOWN@example.test'),
+    line('late@example.test'),
+    'nonsense',
+    line('LATE@example.test', { name: 'Somebody else' }),
+    ...distinct.filter((_, index) => index % 3 === 0).map((email) => line(email.toUpperCase())),
+  ];
+  const input = lines.join('\n');
+  const dry = await command(cwd, ['import', '-', '--dry-run', '--json'], input);
+  const real = await command(cwd, ['import', '-', '--json'], input);
+  t.same(dry, real);
+  t.same(JSON.parse(real.out), {
+    lines: lines.length,
+    created: 3000,
+    existing: lines.length - 3002,
+    refused: 2,
+    interrupted: false,
+  });
+  t.match(real.err, /^line 1: createdAt .*\nline 3304: is not JSON\n$/);
+  const again = await command(cwd, ['import', '-', '--dry-run', '--json'], input);
+  t.match(JSON.parse(again.out), { created: 0, existing: lines.length - 2 });
+});
+
+t.test('a dry run before there is a store makes none, and says what the import would say', async (t) => {
+  const cwd = temporaryFolder(t);
+  const line = '{"email":"ada@example.test"}\n';
+  const dry = await command(cwd, ['import', '-', '--dry-run'], line);
+  t.match(dry, { code: 0, out: '1 lines: 1 would be new, 0 already there, 0 refused.\n' });
+  t.match(dry.err, /^There is no file \/.*app\.db yet: the import makes it\.\n$/);
+  t.same(readdirSync(cwd), []);
+  const real = await command(cwd, ['import', '-'], line);
+  t.match(real, { code: 0, out: '1 lines: 1 new, 0 already there, 0 refused.\n', err: '' });
+});
 
 t.test(
   'an interrupted import ends after what has begun, and the same command imports the rest',

@@ -58,6 +58,21 @@ const weak = [
 ];
 const signing: Cases = { valid: [[strong, strong]], invalid: [], unsafe: weak };
 
+/** As the provider's dashboard and its command line make them, and what is left where one was meant to stand. */
+const webhookSigning: Cases = {
+  valid: [`whsec_${strong}`, `whsec_${'9d0c4b71e8a2f653'.repeat(4)}`, strong].map((text) => [text, text]),
+  invalid: ['   ', '\t', ' '.repeat(40)],
+  unsafe: [
+    `whsec_${CANARY}`,
+    `change-me-${CANARY}-${CANARY}-${CANARY}`,
+    `whsec_replace_me_${CANARY}-${CANARY}`,
+    'whsec_your_webhook_signing_secret_here',
+    `whsec_${'x'.repeat(32)}`,
+    `whsec_${' '.repeat(32)}`,
+    'ab'.repeat(32),
+  ],
+};
+
 const store = (file: string): Cases => ({
   default: `sqlite:./data/${file}.db`,
   required: true,
@@ -218,8 +233,8 @@ export function saasCases(folder: string): Record<string, Cases> {
       ],
       invalid: ['0', '367', 'never', '1.5'],
     },
-    PAYMENT_WEBHOOK_SECRET: { valid: [['whsec_9fJq2', 'whsec_9fJq2']], invalid: ['   ', '\t'] },
-    PAYMENT_WEBHOOK_SECRET_PREVIOUS: { valid: [['whsec_9fJq2', 'whsec_9fJq2']], invalid: ['   '] },
+    PAYMENT_WEBHOOK_SECRET: webhookSigning,
+    PAYMENT_WEBHOOK_SECRET_PREVIOUS: webhookSigning,
     ADMIN_USERNAME: {
       default: 'admin',
       valid: [['operator', 'operator']],

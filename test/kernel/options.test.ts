@@ -53,6 +53,12 @@ t.test('[33] production needs its secrets, and says all that is missing at once'
     t.equal(problems.filter((problem) => problem.startsWith(name)).length, 1, name);
   }
   t.equal(problems.length, 7);
+  const weak = { JWT_ACCESS_SECRET: 'secret', ADMIN_PASSWORD: 'admin', PAYMENT_WEBHOOK_SECRET: 'whsec_test' };
+  t.match(problemsOf(t, { ...PRODUCTION, ...weak }), [
+    /^JWT_ACCESS_SECRET is /,
+    /^PAYMENT_WEBHOOK_SECRET is shorter than 32 bytes\. Copy the one that the payment provider has made\.$/,
+    /^ADMIN_PASSWORD is /,
+  ]);
   for (const blank of ['', undefined]) {
     t.match(problemsOf(t, { ...PRODUCTION, JWT_ACCESS_SECRET: blank }), [/^JWT_ACCESS_SECRET is not set/]);
   }
@@ -75,6 +81,8 @@ t.test(
       ['ADMIN_PASSWORD', 'k3Y-8fJq2xZ'],
       ['ADMIN_PASSWORD', SECRETS.jwtAccessSecret],
       ['PAYMENT_WEBHOOK_SECRET', SECRETS.jwtAccessSecret],
+      ['PAYMENT_WEBHOOK_SECRET', 'whsec_k3Y-8fJq2'],
+      ['PAYMENT_WEBHOOK_SECRET_PREVIOUS', 'whsec_k3Y-8fJq2'],
       ['PUBLIC_URL', 'http://app.example.test'],
     ];
     for (const [name, value] of weak) {

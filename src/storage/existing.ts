@@ -1,0 +1,39 @@
+/** Whether the file of a store is there, for whoever has nothing to do where it is not, and must not make it by looking. */
+import { existsSync, statSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { StoreUnavailable } from './collection.js';
+
+const MEMORY = 'sqlite::memory:';
+
+/**
+ * The file that a SQLite URI names.
+ *
+ * @throws StoreUnavailable where there is none
+ */
+export function existingFile(uri: string): string {
+  if (uri === MEMORY) {
+    const remedy = 'Name a SQLite file.';
+    throw new StoreUnavailable('a store in memory ends with its program', { remedy });
+  }
+  const file = fileOf(uri);
+  const remedy = 'Name the file of a store, or start the program once, which makes it.';
+  try {
+    if (statSync(file).isFile()) return file;
+  } catch (cause) {
+    const { code = '' } = cause as NodeJS.ErrnoException;
+    const why = ['ENOENT', 'ENOTDIR'].includes(code) ? '' : ` (${code})`;
+    throw new StoreUnavailable(`there is no file ${file}${why}`, { cause, remedy });
+  }
+  throw new StoreUnavailable(`there is no file ${file}`, { remedy });
+}
+
+/** The file that a store's URI names and that opening it would make; `null`: nothing is yet to be made. */
+export function missingFile(uri: string): string | null {
+  if (uri === MEMORY || !uri.startsWith('sqlite:')) return null;
+  const file = fileOf(uri);
+  return existsSync(file) ? null : file;
+}
+
+function fileOf(uri: string): string {
+  return resolve(uri.slice('sqlite:'.length));
+}
