@@ -34,16 +34,17 @@ export async function openUserAdministration(warn: (message: string) => void): P
   );
   const store = await openStore(values.databaseUri);
   const [clock, random] = [systemClock, systemRandom];
-  const settings = createSettings({ store, clock });
+  const audit = createListedAudit(store, {
+    clock,
+    random,
+    log: { error: () => warn('An audit record was lost.') },
+  });
+  const settings = createSettings({ store, audit, clock });
   const deps = {
     users: userCollection(store),
     passwords: createPasswords(random),
     passwordPolicy: createPasswordPolicy(production, warn),
-    audit: createListedAudit(store, {
-      clock,
-      random,
-      log: { error: () => warn('An audit record was lost.') },
-    }),
+    audit,
     siteName: async () => (await settings.current()).siteName,
     clock,
     random,
