@@ -4,12 +4,13 @@ import { withLeadingSlash, withQuery } from '../kernel/public-url.js';
 import { toTimestamp, type User } from '../kernel/schemas.js';
 import { sha256 } from '../kernel/secrets.js';
 import { nullIfTaken } from '../storage/collection.js';
-import { billingErrors, isGone, isNotSold } from './errors.js';
+import { billingErrors, isGone, isNotSold, isUnanswered } from './errors.js';
 import type { ForgetGone } from './forget.js';
 import type { Checkout, Gateway } from './gateway.js';
 import type { Plans } from './plans.js';
 import type { Processor } from './process.js';
 import type { Projector } from './project.js';
+import type { Refresh } from './refresh.js';
 import { returnPathProblem } from './schemas.js';
 import { isTerminal } from './status.js';
 import type { Customers, Payments, SubscriptionDocument } from './store.js';
@@ -56,8 +57,9 @@ export interface BillingDependencies {
   /** Whether the account is open: neither gone nor about to go. */
   isOpen(userId: string): Promise<boolean>;
   forgetGone: ForgetGone;
-  /** Absent while no key is configured. */
+  /** Both absent while no key is configured. */
   gateway: Gateway | undefined;
+  refresh: Refresh | undefined;
   publicUrl(): string;
   returnPath: string;
   clock: Clock;
@@ -96,12 +98,23 @@ export function createBilling(deps: BillingDependencies): Billing {
     return new Set(known.flatMap((one) => one?.customerId ?? []));
   };
 
+  /** A subscription as the provider has it, or as it is stored where that cannot be asked. */
+  const lookAt = async (held: SubscriptionDocument): Promise<SubscriptionDocument> => {
+    try {
+      return (await deps.refresh?.one(held.id, held.userId))?.after ?? held;
+    } catch (error) {
+      if (isUnanswered(error)) return held;
+      throw error;
+    }
+  };
+
   const refuseTwice = async (userId: string, priceId: string): Promise<void> => {
-    const bought = await projector.all(userId);
-    const isHeld = bought.some(
-      (held) => !isTerminal(held.status) && [held.priceId, ...(held.otherPriceIds ?? [])].includes(priceId),
-    );
-    if (isHeld) throw billingErrors.ALREADY_SUBSCRIBED();
+    const holds = ({ status, priceId: first, otherPriceIds = [] }: SubscriptionDocument) =>
+      !isTerminal(status) && [first, ...otherPriceIds].includes(priceId);
+    for (const held of (await projector.all(userId)).filter(holds)) {
+      // Its end may never have been told, as where somebody has removed the customer. Only who would be refused waits.
+      if (holds(await lookAt(held))) throw billingErrors.ALREADY_SUBSCRIBED();
+    }
   };
 
   /** A quantity that nobody names is 1, unless the price is billed by use and has none, which only the provider knows. */
