@@ -4,6 +4,7 @@ import { withLeadingSlash, withQuery } from '../kernel/public-url.js';
 import { toTimestamp, type User } from '../kernel/schemas.js';
 import { sha256 } from '../kernel/secrets.js';
 import { nullIfTaken } from '../storage/collection.js';
+import { pagesOf } from '../storage/pages.js';
 import { billingErrors, isGone, isNotSold, isUnanswered } from './errors.js';
 import type { ForgetGone } from './forget.js';
 import type { Checkout, Gateway } from './gateway.js';
@@ -98,6 +99,15 @@ export function createBilling(deps: BillingDependencies): Billing {
     return new Set(known.flatMap((one) => one?.customerId ?? []));
   };
 
+  /** Every payment, the newest first, as clients see them. */
+  const paidBy = async (userId: string): Promise<Record<string, unknown>[]> => {
+    const paid: Record<string, unknown>[] = [];
+    for await (const page of pagesOf(payments, { where: { userId }, sort: 'at', desc: true })) {
+      paid.push(...page.map(({ at, ...told }) => ({ ...told, at: toTimestamp(at) })));
+    }
+    return paid;
+  };
+
   /** A subscription as the provider has it, or as it is stored where that cannot be asked. */
   const lookAt = async (held: SubscriptionDocument): Promise<SubscriptionDocument> => {
     try {
@@ -186,12 +196,12 @@ export function createBilling(deps: BillingDependencies): Billing {
       const [customer, bought, paid] = await Promise.all([
         customers.findOne({ id: userId }),
         projector.all(userId),
-        payments.page({ where: { userId }, sort: 'at', desc: true, limit: MOST_PAYMENTS }),
+        paidBy(userId),
       ]);
       return {
         customer: customer && { customerId: customer.customerId, createdAt: toTimestamp(customer.createdAt) },
         subscriptions: bought.map(({ rev, lastEvent, ...told }) => withTimestamps(told)),
-        payments: paid.items.map(({ at, ...told }) => ({ ...told, at: toTimestamp(at) })),
+        payments: paid,
       };
     },
   };
@@ -204,9 +214,6 @@ function withTimestamps(told: Partial<SubscriptionDocument>): Record<string, unk
   const shown = known.map(([name, value]) => [name, typeof value === 'number' ? toTimestamp(value) : value]);
   return { ...Object.fromEntries(shown), ...(quantity !== undefined && { quantity }) };
 }
-
-/** Of those that an export tells of, the newest. */
-const MOST_PAYMENTS = 1000;
 
 const NOT_CANCELLED =
   'The payment provider did not answer as expected. The account is closed, and deleted as soon as the subscription is cancelled.';
