@@ -131,6 +131,7 @@ export function createBillingDomain(
       },
       forgetGone,
       gateway,
+      refresh,
       publicUrl: publicUrl.get,
       returnPath,
       clock,

@@ -97,7 +97,7 @@ export async function mountSaas(
     production: config.production,
     limits: seams.limits,
   });
-  const settings = createSettings({ store, clock });
+  const settings = createSettings({ store, audit, clock });
   const siteName = async () => (await settings.current()).siteName;
   const passwords = createPasswords(random, seams.hashing);
   fastify.addHook('onListen', async () => passwords.prepare());
@@ -218,11 +218,11 @@ export async function mountSaas(
   if (adminPath !== false) {
     const adminRules = { ...rules, prefix: adminPath, renderError: renderError.admin };
     await openScope(fastify, adminRules, async (admin) => {
-      const { adminUsername, adminPassword = '' } = values;
-      const formTokens = createFormTokens({ secret: `${adminUsername}:${adminPassword}`, clock });
-      const shown = { users: directory, sessions, webhookEvents, settings };
+      const { adminUsername: operator, adminPassword = '' } = values;
+      const formTokens = createFormTokens({ secret: `${operator}:${adminPassword}`, clock });
+      const shown = { users: directory, sessions, webhookEvents, settings, operator };
       await admin.register(adminPlugin, { ...shown, formTokens, pages });
-      await admin.register(settingsAdminPlugin, { settings });
+      await admin.register(settingsAdminPlugin, { settings, operator });
     });
   }
   // Every collection is declared by now: what is wrong with the store stops the start.

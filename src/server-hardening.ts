@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import fastify, {
   type FastifyInstance,
   type FastifyReply,
@@ -57,7 +58,13 @@ export function createHardened(
     forceCloseConnections: 'idle',
     // Said by the scopes, in their own shape.
     return503OnClosing: false,
-    http: { headersTimeout: 8 * SECOND, connectionsCheckingInterval: SECOND, maxHeaderSize: 16 * 1024 },
+    http: {
+      headersTimeout: 8 * SECOND,
+      connectionsCheckingInterval: SECOND,
+      maxHeaderSize: 16 * 1024,
+      // Refused below, in the shape of every other error.
+      requireHostHeader: false,
+    },
     clientErrorHandler: (error, socket) => refuseUnparsed(error, socket, nextId(), renderPlainError),
     // What the router refuses before any scope is reached, a broken percent-encoding above all.
     frameworkErrors: (_error, request: FastifyRequest, reply: FastifyReply) => {
@@ -66,18 +73,37 @@ export function createHardened(
   });
   app.server.maxConnections = 16_384;
   app.server.maxHeadersCount = MOST_HEADERS;
-  app.addHook('onRequest', refuseManyHeaders);
+  app.addHook('onRequest', refuseUnclear);
   // Node would answer 417 past all of us; whoever expects what is not known may be served all the same (RFC 9110 §10.1.1).
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
   return app;
 }
 
-/** A header that is not read is no header that is absent: the address of the client, its credentials, its origin. */
-const refuseManyHeaders: onRequestHookHandler = ({ raw }, _reply, done) => {
+/**
+ * A header that is not read is no header that is absent: the address of the client, its credentials, its origin. And
+ * whom it asks must be as plain to a proxy in front as to us, although nothing here goes by it.
+ */
+const refuseUnclear: onRequestHookHandler = ({ raw }, _reply, done) => {
   // Names and values in turn, also of those that are dropped.
   const isTooMany = raw.rawHeaders.length > 2 * MOST_HEADERS;
-  done(isTooMany ? httpErrors.VALIDATION_ERROR({ headers: { connection: 'close' } }) : undefined);
+  const isUnclear = isTooMany || !namesItsHost(raw);
+  done(isUnclear ? httpErrors.VALIDATION_ERROR({ headers: { connection: 'close' } }) : undefined);
 };
+
+/** A name or an address, perhaps with a port. Nothing at all is what a client says that knows neither (RFC 9112 §3.2). */
+const HOST = /^(?:[\w.~!$&'()*+,;=-]*(?:%[\da-f]{2}[\w.~!$&'()*+,;=-]*)*|\[[\da-f:.]+\])(?::\d*)?$/i;
+
+/** Whether a request has one Host header, and a sound one. HTTP/1.0 and HTTP/2 may go without. */
+function namesItsHost({ rawHeaders, headers: { host }, httpVersion }: IncomingMessage): boolean {
+  if (host === undefined) return httpVersion !== '1.1';
+  // Of several, Node keeps the first and says nothing. One pass, and most names are told apart by their length.
+  let hosts = 0;
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index] as string;
+    if (name.length === 4 && name.toLowerCase() === 'host') hosts++;
+  }
+  return hosts < 2 && HOST.test(host);
+}
 
 /** One log line for each request, at its end. The scopes decide what it says of the address. */
 class OneLineLog extends LogController {

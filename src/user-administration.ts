@@ -41,16 +41,17 @@ export async function openUserAdministration(
   if (missing !== null) warn(`There is no file ${missing} yet: the import makes it.`);
   const store = await openStore(missing === null ? values.databaseUri : 'sqlite::memory:');
   const [clock, random] = [systemClock, systemRandom];
-  const settings = createSettings({ store, clock });
+  const audit = createListedAudit(store, {
+    clock,
+    random,
+    log: { error: () => warn('An audit record was lost.') },
+  });
+  const settings = createSettings({ store, audit, clock });
   const deps = {
     users: userCollection(store),
     passwords: createPasswords(random),
     passwordPolicy: createPasswordPolicy(production, warn),
-    audit: createListedAudit(store, {
-      clock,
-      random,
-      log: { error: () => warn('An audit record was lost.') },
-    }),
+    audit,
     siteName: async () => (await settings.current()).siteName,
     clock,
     random,

@@ -1,5 +1,5 @@
 import { AppError } from '../kernel/errors.js';
-import { access, type Scope } from '../kernel/http.js';
+import { access, originOf, type Scope } from '../kernel/http.js';
 import type { Pages, View } from '../kernel/pages.js';
 import type { User } from '../kernel/schemas.js';
 import { Type } from '../kernel/type.js';
@@ -18,8 +18,10 @@ export interface AdminPluginOptions {
   settings: {
     current(): Promise<Settings>;
     /** @throws VERSION_CONFLICT */
-    update(settings: Settings): Promise<unknown>;
+    update(settings: Settings, by: { name: string; ip: string }): Promise<unknown>;
   };
+  /** The name of the one who is let in. */
+  operator: string;
   formTokens: FormTokens;
   pages: Pages;
 }
@@ -51,15 +53,18 @@ export async function adminPlugin(scope: Scope, deps: AdminPluginOptions): Promi
     forms.post(
       '/settings',
       { config: access('admin'), schema: { body: SettingsForm } },
-      async ({ body }, reply) => {
+      async (request, reply) => {
+        const { body } = request;
+        const by = { name: deps.operator, ip: originOf(request).ip };
         try {
-          await deps.settings.update({
+          const settings = {
             siteName: body.siteName,
             allowRegistration: body.allowRegistration !== undefined,
             maintenanceMode: body.maintenanceMode !== undefined,
             emailNotifications: body.emailNotifications !== undefined,
             version: Number(body.version),
-          });
+          };
+          await deps.settings.update(settings, by);
         } catch (error) {
           if (!(error instanceof AppError && error.code === 'VERSION_CONFLICT')) throw error;
           // With what the other one has written, so that the next attempt is about that.

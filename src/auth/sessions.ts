@@ -39,7 +39,11 @@ export interface SessionService {
   refresh(refreshToken: string, origin: Origin): Promise<Tokens>;
   /** Who sends this Authorization header, as the store has it now. @throws UNAUTHENTICATED, TOKEN_EXPIRED */
   authenticate(authorization: string | undefined): Promise<Identity>;
-  /** Ends the session of a token, the user's others or all of them; nothing when it has ended already. */
+  /**
+   * Ends the session of each token, its user's others or all of them; nothing when it has ended already. People come
+   * back after a token has expired: it still ends its own session, and nothing more.
+   * @throws UNAUTHENTICATED, TOKEN_EXPIRED
+   */
   logout(
     input: { authorization?: string; refreshToken?: string; scope: LogoutScope },
     origin: Pick<Origin, 'ip'>,
@@ -109,7 +113,20 @@ export function createSessionService(deps: SessionDependencies): SessionService 
     return ended !== null;
   };
 
-  const service: SessionService = {
+  /** What logout does for one token; nothing where its session has ended already. */
+  const endFor = async (claims: Claims, scope: LogoutScope, ip: string): Promise<void> => {
+    const alive = await findAlive(claims);
+    if (!alive) return;
+    const { user, session } = alive;
+    const isEnded = await end(user, session, scope);
+    // Meanwhile another epoch has begun, perhaps without this session: what was to be spared may be dead.
+    if (!isEnded && scope === 'others') return endFor(claims, scope, ip);
+    await audit.record({ event: 'logout', subject: user.id, ip, detail: scope });
+    const sessionId = scope === 'global' ? {} : { sessionId: session.id };
+    if (isEnded) emit('session.revoked', { userId: user.id, scope, ...sessionId });
+  };
+
+  return {
     async begin(user) {
       const now = clock.now();
       const refreshId = tokens.firstId();
@@ -175,33 +192,27 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       return { user: userView(alive.user), session: sessionView(alive.session) };
     },
 
-    async logout(input, { ip }) {
-      const { authorization, refreshToken, scope } = input;
-      const verdicts = [
+    async logout({ authorization, refreshToken, scope }, { ip }) {
+      const [first, second] = [
         authorization === undefined ? null : tokens.verifyBearer(authorization),
         refreshToken === undefined ? null : tokens.verifyRefresh(refreshToken),
-      ].filter((verdict) => verdict !== null);
-      const verdict = verdicts.find(({ isExpired }) => !isExpired) ?? verdicts[0];
-      if (!verdict) {
+      ]
+        .filter((verdict) => verdict !== null)
+        .sort((one, other) => Number(one.isExpired) - Number(other.isExpired));
+      if (!first) {
         const isAnonymous = (authorization ?? refreshToken) === undefined;
         throw httpErrors.UNAUTHENTICATED({ headers: isAnonymous ? bearer() : bearer('invalid_token') });
       }
-      // People come back after the access token has expired. It still ends its own session, and nothing more.
-      if (verdict.isExpired && scope !== 'local') {
+      if (first.isExpired && scope !== 'local') {
         throw authErrors.TOKEN_EXPIRED({ headers: bearer('invalid_token') });
       }
-      const alive = await findAlive(verdict.claims);
-      if (!alive) return;
-      const { user, session } = alive;
-      const isEnded = await end(user, session, scope);
-      // Meanwhile another epoch has begun, perhaps without this session: what was to be spared may be dead.
-      if (!isEnded && scope === 'others') return service.logout(input, { ip });
-      await audit.record({ event: 'logout', subject: user.id, ip, detail: scope });
-      const sessionId = scope === 'global' ? {} : { sessionId: session.id };
-      if (isEnded) emit('session.revoked', { userId: user.id, scope, ...sessionId });
+      await endFor(first.claims, scope, ip);
+      if (!second || second.claims.sid === first.claims.sid) return;
+      // Of another session, perhaps of another user: each token does what it would do alone.
+      if (!second.isExpired) await endFor(second.claims, scope, ip);
+      else if (scope !== 'others') await endFor(second.claims, 'local', ip);
     },
   };
-  return service;
 }
 
 /** Whether a session may be used. One of an ended epoch may not, unless the user's document spares it. */

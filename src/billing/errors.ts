@@ -15,6 +15,11 @@ export function isNotSold(error: unknown): boolean {
   return error instanceof AppError && error.code === 'PRICE_NOT_ALLOWED';
 }
 
+/** Whether the provider could not be asked, or not about this. */
+export function isUnanswered(error: unknown): boolean {
+  return error instanceof AppError && error.code === 'PAYMENT_PROVIDER_ERROR';
+}
+
 /** Whether it is about a customer whom the provider knows no more. */
 export function isGone(error: unknown): boolean {
   return error instanceof AppError && error.code === 'CUSTOMER_NOT_FOUND';

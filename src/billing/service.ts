@@ -4,12 +4,14 @@ import { withLeadingSlash, withQuery } from '../kernel/public-url.js';
 import { toTimestamp, type User } from '../kernel/schemas.js';
 import { sha256 } from '../kernel/secrets.js';
 import { nullIfTaken } from '../storage/collection.js';
-import { billingErrors, isGone, isNotSold } from './errors.js';
+import { pagesOf } from '../storage/pages.js';
+import { billingErrors, isGone, isNotSold, isUnanswered } from './errors.js';
 import type { ForgetGone } from './forget.js';
 import type { Checkout, Gateway } from './gateway.js';
 import type { Plans } from './plans.js';
 import type { Processor } from './process.js';
 import type { Projector } from './project.js';
+import type { Refresh } from './refresh.js';
 import { returnPathProblem } from './schemas.js';
 import { isTerminal } from './status.js';
 import type { Customers, Payments, SubscriptionDocument } from './store.js';
@@ -56,8 +58,9 @@ export interface BillingDependencies {
   /** Whether the account is open: neither gone nor about to go. */
   isOpen(userId: string): Promise<boolean>;
   forgetGone: ForgetGone;
-  /** Absent while no key is configured. */
+  /** Both absent while no key is configured. */
   gateway: Gateway | undefined;
+  refresh: Refresh | undefined;
   publicUrl(): string;
   returnPath: string;
   clock: Clock;
@@ -96,12 +99,32 @@ export function createBilling(deps: BillingDependencies): Billing {
     return new Set(known.flatMap((one) => one?.customerId ?? []));
   };
 
+  /** Every payment, the newest first, as clients see them. */
+  const paidBy = async (userId: string): Promise<Record<string, unknown>[]> => {
+    const paid: Record<string, unknown>[] = [];
+    for await (const page of pagesOf(payments, { where: { userId }, sort: 'at', desc: true })) {
+      paid.push(...page.map(({ at, ...told }) => ({ ...told, at: toTimestamp(at) })));
+    }
+    return paid;
+  };
+
+  /** A subscription as the provider has it, or as it is stored where that cannot be asked. */
+  const lookAt = async (held: SubscriptionDocument): Promise<SubscriptionDocument> => {
+    try {
+      return (await deps.refresh?.one(held.id, held.userId))?.after ?? held;
+    } catch (error) {
+      if (isUnanswered(error)) return held;
+      throw error;
+    }
+  };
+
   const refuseTwice = async (userId: string, priceId: string): Promise<void> => {
-    const bought = await projector.all(userId);
-    const isHeld = bought.some(
-      (held) => !isTerminal(held.status) && [held.priceId, ...(held.otherPriceIds ?? [])].includes(priceId),
-    );
-    if (isHeld) throw billingErrors.ALREADY_SUBSCRIBED();
+    const holds = ({ status, priceId: first, otherPriceIds = [] }: SubscriptionDocument) =>
+      !isTerminal(status) && [first, ...otherPriceIds].includes(priceId);
+    for (const held of (await projector.all(userId)).filter(holds)) {
+      // Its end may never have been told, as where somebody has removed the customer. Only who would be refused waits.
+      if (holds(await lookAt(held))) throw billingErrors.ALREADY_SUBSCRIBED();
+    }
   };
 
   /** A quantity that nobody names is 1, unless the price is billed by use and has none, which only the provider knows. */
@@ -173,12 +196,12 @@ export function createBilling(deps: BillingDependencies): Billing {
       const [customer, bought, paid] = await Promise.all([
         customers.findOne({ id: userId }),
         projector.all(userId),
-        payments.page({ where: { userId }, sort: 'at', desc: true, limit: MOST_PAYMENTS }),
+        paidBy(userId),
       ]);
       return {
         customer: customer && { customerId: customer.customerId, createdAt: toTimestamp(customer.createdAt) },
         subscriptions: bought.map(({ rev, lastEvent, ...told }) => withTimestamps(told)),
-        payments: paid.items.map(({ at, ...told }) => ({ ...told, at: toTimestamp(at) })),
+        payments: paid,
       };
     },
   };
@@ -191,9 +214,6 @@ function withTimestamps(told: Partial<SubscriptionDocument>): Record<string, unk
   const shown = known.map(([name, value]) => [name, typeof value === 'number' ? toTimestamp(value) : value]);
   return { ...Object.fromEntries(shown), ...(quantity !== undefined && { quantity }) };
 }
-
-/** Of those that an export tells of, the newest. */
-const MOST_PAYMENTS = 1000;
 
 const NOT_CANCELLED =
   'The payment provider did not answer as expected. The account is closed, and deleted as soon as the subscription is cancelled.';

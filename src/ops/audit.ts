@@ -11,10 +11,10 @@ export interface AuditRecord {
   at: number;
   /** `login.succeeded`, `refresh.reused`, `admin.refused`, … */
   event: string;
-  /** The user, principal or client concerned; absent where nobody is known. */
+  /** The user, principal or client concerned, else the operator who acted; absent where nobody is known. */
   subject?: string;
   ip: string;
-  /** One more word on the circumstances, chosen by us and never by a client. */
+  /** One more word on the circumstances, chosen by us or by the operator and never by a client. */
   detail?: string;
 }
 

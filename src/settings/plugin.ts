@@ -1,4 +1,4 @@
-import { access, prependHook, rulesOf, type Scope } from '../kernel/http.js';
+import { access, originOf, prependHook, rulesOf, type Scope } from '../kernel/http.js';
 import { Envelope, ok } from '../kernel/schemas.js';
 import { GlobalSettings, PublicSettings, SettingsPatch, VersionedSettings } from './schemas.js';
 import { type SettingsService, settingsErrors } from './service.js';
@@ -29,7 +29,10 @@ export async function settingsPlugin(scope: Scope, { settings }: SettingsPluginO
 }
 
 /** Reading and writing, for the admin area. */
-export async function settingsAdminPlugin(scope: Scope, { settings }: SettingsPluginOptions): Promise<void> {
+export async function settingsAdminPlugin(
+  scope: Scope,
+  { settings, operator }: SettingsPluginOptions & { operator: string },
+): Promise<void> {
   scope.get(
     '/api/settings',
     { config: access('admin'), schema: { response: { 200: Envelope(VersionedSettings) } } },
@@ -42,7 +45,7 @@ export async function settingsAdminPlugin(scope: Scope, { settings }: SettingsPl
       config: access('admin'),
       schema: { body: SettingsPatch, response: { 200: Envelope(VersionedSettings) } },
     },
-    async (request) => ok(await settings.update(request.body)),
+    async (request) => ok(await settings.update(request.body, { name: operator, ip: originOf(request).ip })),
   );
 }
 

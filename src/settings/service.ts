@@ -1,5 +1,6 @@
 import type { Clock } from '../kernel/clock.js';
 import { defineErrors } from '../kernel/errors.js';
+import type { Audit } from '../ops/audit.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
 import type { SettingsPatch, VersionedSettings } from './schemas.js';
 import { settingsCollection } from './store.js';
@@ -12,6 +13,12 @@ export const settingsErrors = defineErrors({
   MAINTENANCE: [503, 'The service is under maintenance. Try again later.'],
 });
 
+/** Who changes settings, and from where. */
+export interface Operator {
+  name: string;
+  ip: string;
+}
+
 /** The settings of the whole installation. */
 export interface SettingsService {
   /** At most one second old, so that a change holds in every process within two. */
@@ -19,7 +26,7 @@ export interface SettingsService {
   /** The same where it needs no look into the store. */
   known(): VersionedSettings | undefined;
   /** Writes the named settings over the version that `patch` has read. @throws VERSION_CONFLICT */
-  update(patch: SettingsPatch): Promise<VersionedSettings>;
+  update(patch: SettingsPatch, by: Operator): Promise<VersionedSettings>;
 }
 
 const DEFAULTS: VersionedSettings = {
@@ -32,7 +39,13 @@ const DEFAULTS: VersionedSettings = {
 
 const MAX_AGE = 1_000;
 
-export function createSettings({ store, clock }: { store: Store; clock: Clock }): SettingsService {
+export interface SettingsDependencies {
+  store: Store;
+  audit: Audit;
+  clock: Clock;
+}
+
+export function createSettings({ store, audit, clock }: SettingsDependencies): SettingsService {
   const documents = settingsCollection(store);
   let latest: { settings: VersionedSettings; at: number } | undefined;
 
@@ -47,16 +60,20 @@ export function createSettings({ store, clock }: { store: Store; clock: Clock })
     latest = { settings, at: clock.now() };
     return settings;
   };
+  const stored = async (): Promise<VersionedSettings> =>
+    (await documents.findOne({ id: 'global' })) ?? DEFAULTS;
   const known = () => (latest && Math.abs(clock.now() - latest.at) < MAX_AGE ? latest.settings : undefined);
 
   return {
     known,
 
     async current() {
-      return known() ?? remember((await documents.findOne({ id: 'global' })) ?? DEFAULTS);
+      return known() ?? remember(await stored());
     },
 
-    async update({ version, ...changes }) {
+    async update({ version, ...changes }, { name, ip }) {
+      const before = await stored();
+      if (before.version !== version) throw settingsErrors.VERSION_CONFLICT();
       // Version 0 is the defaults, which nobody has stored yet.
       const first = { id: 'global', ...DEFAULTS, ...changes, version: 1 } as const;
       const updated =
@@ -64,6 +81,13 @@ export function createSettings({ store, clock }: { store: Store; clock: Clock })
           ? await documents.insert(first).then(() => first, nullIfTaken)
           : await documents.updateOne({ id: 'global', version }, { set: changes, inc: { version: 1 } });
       if (!updated) throw settingsErrors.VERSION_CONFLICT();
+      const changed = Object.entries(changes).filter(
+        ([setting, value]) => before[setting as keyof typeof changes] !== value,
+      );
+      if (changed.length > 0) {
+        const detail = JSON.stringify(Object.fromEntries(changed));
+        await audit.record({ event: 'settings.changed', subject: name, ip, detail });
+      }
       return remember(updated);
     },
   };

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { basic, type SaasApp, saasApp } from '../kit/app.js';
+import { auditOf, basic, type SaasApp, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
@@ -70,6 +70,13 @@ t.test('the operator changes the settings by a form', async (t) => {
     maintenanceMode: true,
     emailNotifications: true,
     version: 1,
+  });
+  const [record] = await auditOf(await storeOf(t, app));
+  t.match(record, { event: 'settings.changed', subject: SECRETS.adminUsername, ip: '127.0.0.1' });
+  t.same(JSON.parse(record?.detail ?? ''), {
+    siteName: 'Caf\u00e9 <&>',
+    allowRegistration: false,
+    maintenanceMode: true,
   });
 });
 

@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
 import { sessionCollection, userCollection } from '../../src/auth/store.js';
-import { customerCollection } from '../../src/billing/store.js';
+import { customerCollection, paymentCollection } from '../../src/billing/store.js';
 import { mailCollection } from '../../src/email/store.js';
 import { openStore } from '../../src/storage/open.js';
 import { auditOf, basic, CHEAP, PASSWORD, SECRETS, storeOf } from '../kit/app.js';
@@ -398,6 +398,26 @@ t.test('an export holds everything about the caller and no secret', async (t) =>
   });
   t.notMatch(answer.text, /argon2|passwordHash|Hash|currentId|token=|link/);
   t.notMatch(answer.text, other.id);
+});
+
+t.test('an export holds every payment, however many there are', async (t) => {
+  const app = await mailedApp(t);
+  const [{ id, accessToken: token }, other] = [await app.signUp(), await app.signUp()];
+  const payments = paymentCollection(await storeOf(t, app));
+  const payment = (userId: string, index: number) => {
+    // Several of one second, and the newest of them not the last to be stored.
+    const at = app.clock.now() - (index % 400) * 1000;
+    return { id: `in_${index}`, userId, status: 'paid' as const, amount: index + 1, at };
+  };
+  const theirs = Array.from({ length: 1201 }, (_, index) => payment(id, index));
+  await Promise.all([...theirs, payment(other.id, 9999)].map((one) => payments.insert(one)));
+  const { status, body } = await app.request('GET', '/api/user/export', { token });
+  t.equal(status, 200);
+  const told: { id: string; at: string }[] = body.data.billing.payments;
+  t.equal(told.length, theirs.length);
+  t.same(new Set(told.map((one) => one.id)), new Set(theirs.map((one) => one.id)), 'each once');
+  const times = told.map(({ at }) => at);
+  t.same(times, times.toSorted().reverse(), 'the newest first');
 });
 
 t.test('an address changes hands, and the mails of who had it stay theirs', async (t) => {

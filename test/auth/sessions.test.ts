@@ -492,6 +492,77 @@ t.test('logout ends this session, the others or all, from the next request on', 
   t.equal((await logout(await login(), { scope: 'everything' })).status, 400);
 });
 
+t.test('logout with tokens of two sessions does what each of them would do alone', async (t) => {
+  const app = await saasApp(t);
+  const login = async ({ email }: { email: string }) =>
+    (await app.request('POST', '/api/auth/login', { body: { email, password: PASSWORD } })).body.data;
+  const alive = async (...of: { accessToken: string }[]) => {
+    const answers = await Promise.all(
+      of.map(({ accessToken: token }) => app.request('GET', '/api/auth/me', { token })),
+    );
+    return answers.map(({ status }) => status === 200);
+  };
+  const logout = async (
+    header: { accessToken: string },
+    { refreshToken }: { refreshToken: string },
+    scope: 'local' | 'others' | 'global' = 'local',
+  ) => {
+    const body = { refreshToken, scope };
+    const answer = await app.request('POST', '/api/auth/logout', { token: header.accessToken, body });
+    t.strictSame([answer.status, answer.body], [200, { success: true }], scope);
+  };
+
+  const [ada, bob] = [await app.signUp(), await app.signUp()];
+  const [a, b, c] = [await login(ada), await login(ada), await login(ada)];
+  await logout(a, b);
+  t.same(await alive(a, b, c), [false, false, true], 'both of one user end');
+  await logout(a, b);
+  await logout(c, bob);
+  t.same(await alive(c, bob, ada), [false, false, true], 'both of two users end');
+
+  const [d, e] = [await login(ada), await login(bob)];
+  await logout(d, e, 'global');
+  t.same(await alive(ada, d, e), [false, false, false], 'everything of both users ends');
+
+  const [f, g, h] = [await login(ada), await login(ada), await login(ada)];
+  await logout(f, g, 'others');
+  t.same(await alive(f, g, h), [true, false, false], 'the session of the header goes on, and no other');
+  const [i, j, k] = [await login(ada), await login(bob), await login(bob)];
+  await logout(i, j, 'others');
+  t.same(await alive(f, i, j, k), [false, true, true, false], 'one goes on for each user');
+
+  app.clock.advance(16 * MINUTE);
+  const l = await login(bob);
+  const refresh = async ({ refreshToken }: { refreshToken: string }) =>
+    (await app.request('POST', '/api/auth/refresh', { body: { refreshToken } })).status;
+  await logout(i, l);
+  t.same([await refresh(i), ...(await alive(l))], [401, false], 'an expired one still ends its own session');
+  const [m, n] = [await login(ada), await login(bob)];
+  app.clock.advance(16 * MINUTE);
+  await logout(m, n, 'global');
+  t.same([await refresh(m), await refresh(n)], [401, 401], 'also beside one that ends everything');
+});
+
+t.test('logout with both tokens of a session happens once', async (t) => {
+  const app = await saasApp(t);
+  const account = await app.signUp();
+  const logout = (scope: string) => {
+    const { accessToken: token, refreshToken } = account;
+    return app.request('POST', '/api/auth/logout', { token, body: { refreshToken, scope } });
+  };
+  t.equal((await logout('others')).status, 200);
+  app.clock.advance(16 * MINUTE);
+  t.equal((await logout('others')).status, 200, 'the refresh token speaks where the other one has expired');
+  const body = { refreshToken: account.refreshToken };
+  const refreshed = await app.request('POST', '/api/auth/refresh', { body });
+  t.equal(refreshed.status, 200, 'this session goes on');
+  t.equal((await logout('global')).status, 200);
+  const details = (await auditOf(await storeOf(t, app)))
+    .filter(({ event }) => event === 'logout')
+    .map(({ detail }) => detail);
+  t.same(details, ['others', 'others', 'global']);
+});
+
 t.test('suspension and deletion act on the very next request', async (t) => {
   const app = await saasApp(t);
   const users = userCollection(await storeOf(t, app));

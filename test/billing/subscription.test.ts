@@ -590,6 +590,47 @@ t.test('nobody subscribes to the same price twice', async (t) => {
   t.equal((await buy({ priceId: 'price_pro' })).status, 200);
 });
 
+t.test('nobody is turned away for a subscription that has ended unheard', async (t) => {
+  const { app, api, deliver, buyer, subscription } = await shop(t);
+  const ada = await buyer();
+  const buy = async (priceId: string) => {
+    const { accessToken: token } = ada;
+    const path = '/api/billing/create-checkout-session';
+    const { status, body } = await app.request('POST', path, { token, body: { priceId } });
+    return body.error?.code ?? status;
+  };
+  const looks = () => api.calls.filter(({ path }) => path.startsWith('/v1/subscriptions')).length;
+  const truth = api.world.subscribe(ada.customer, ada.id, true);
+  Object.assign(truth, { status: 'active', price: 'price_pro' });
+  await deliver(subscriptionEvent('created', 0, subscriptionObject(truth)));
+
+  const before = looks();
+  t.equal(await buy('price_basic'), 200);
+  t.equal(looks(), before, 'whoever may buy costs no look at the provider');
+  t.equal(await buy('price_pro'), 'ALREADY_SUBSCRIBED');
+  t.equal(looks(), before + 1);
+
+  // As when somebody removes the customer there, and the event of it is lost.
+  Object.assign(truth, { status: 'canceled', canceledAt: api.world.now, endedAt: api.world.now });
+  const unknown = { type: 'invalid_request_error', code: 'resource_missing', param: 'customer' };
+  const ofCustomer: typeof api.fault = ({ form, query }) =>
+    [form.get('customer'), query.get('customer')].includes(ada.customer)
+      ? { status: 400, body: JSON.stringify({ error: unknown }) }
+      : undefined;
+  api.fault = (call) =>
+    call.path.startsWith('/v1/subscriptions/') ? { status: 500, body: '{}' } : ofCustomer(call);
+  t.equal(
+    await buy('price_pro'),
+    'ALREADY_SUBSCRIBED',
+    'while the provider cannot be asked, what is stored holds',
+  );
+  t.match(await subscription(ada), { status: 'active' });
+  api.fault = ofCustomer;
+  t.equal(await buy('price_pro'), 200);
+  t.match(await subscription(ada), { status: 'canceled', entitled: false });
+  t.not(api.calls.at(-1)?.form.get('customer'), ada.customer, 'with another customer');
+});
+
 t.test('invoices and plans are as the provider has them', async (t) => {
   const { app, api, buyer } = await shop(t, { billingPrices: ['price_pro=gold'] });
   const ada = await buyer();

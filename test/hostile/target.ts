@@ -40,11 +40,15 @@ const ENVIRONMENT: Record<ProgramName, Record<string, string>> = {
 };
 
 /** In development, where this machine may ask as often as it likes. */
-export async function startTarget(t: Test, name: ProgramName): Promise<Target> {
+export async function startTarget(
+  t: Test,
+  name: ProgramName,
+  more: Record<string, string> = {},
+): Promise<Target> {
   const program = startProgram(t, compiled(`package/bin/${name}.js`), {
     args: ['serve', '-p', '0', '--log-level', 'error', '--json'],
     cwd: temporaryFolder(t),
-    env: { ...ENVIRONMENT[name], NODE_OPTIONS: `--import=${compiled('test/hostile/probe.js')}` },
+    env: { ...ENVIRONMENT[name], ...more, NODE_OPTIONS: `--import=${compiled('test/hostile/probe.js')}` },
   });
   const port = Number((await program.printed(/"port":(\d+)/))[1]);
   let probes = 0;

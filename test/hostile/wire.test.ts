@@ -63,6 +63,43 @@ function post(path: string, type: string, body: string): string {
 /** What would be answered with 200 if anybody took it for a request of its own. */
 const SMUGGLED = 'GET /health HTTP/1.1\r\nhost: smuggled\r\n\r\n';
 
+/** Host headers, and how a request with them is answered (RFC 9112 §3.2). */
+const HOSTS: readonly [status: number, ...lines: string[]][] = [
+  [400],
+  [400, 'host: a.example', 'host: b.example'],
+  [400, 'Host: a.example', 'x: y', 'HOST: a.example'],
+  [400, 'host:', 'host: a.example'],
+  ...[
+    'a.example, b.example',
+    'a.example b.example',
+    'a.example/',
+    'a.example?',
+    'a.example#',
+    'user@a.example',
+    'https://a.example',
+    'a.example:https',
+    'a.example:80:80',
+    '::1',
+    '[::1',
+    '[a.example]',
+    'a%2.example',
+    'a\\b.example',
+    'a"b.example',
+    'b\xfccher.example',
+    'a\tb',
+  ].map((value): [number, string] => [400, `host: ${value}`]),
+  ...[
+    '',
+    'a.example',
+    'a.example:',
+    'a_b.example:8080',
+    '127.0.0.1:80',
+    '[::1]:80',
+    'a%2Db.example',
+    'localhost.',
+  ].map((value): [number, string] => [200, `host: ${value}`]),
+];
+
 /** Heads and bodies about whose end a proxy and a server may differ. */
 function ambiguous(path: string): Record<string, string> {
   const head = (...lines: string[]) =>
@@ -163,6 +200,32 @@ for (const name of PROGRAMS) {
         'a second answer is seen',
       );
       await isAlive(t, 'smuggling');
+    });
+
+    await t.test('[21] a request says once whom it asks', async (t) => {
+      // As from a proxy that is believed: what it lets through is judged all the same.
+      const trusting = { TRUST_PROXY: '127.0.0.1', IDP_TRUST_PROXY: '127.0.0.1' };
+      for (const asked of [target, await startTarget(t, name, trusting)]) {
+        for (const [status, ...lines] of HOSTS) {
+          const forwarded = ['x-forwarded-for: 203.0.113.9', 'x-forwarded-host: a.example'];
+          for (const [path, expected] of [
+            ['/health', status],
+            // Where there is no route, and an address that no router takes.
+            ['/nothing-there', status === 200 ? 404 : 400],
+            ['/%zz', 400],
+          ] as const) {
+            const head = [`GET ${path} HTTP/1.1`, ...lines, ...forwarded, '', ''].join('\r\n');
+            const text = await asked.tell(Buffer.from(head + SMUGGLED, 'latin1'));
+            t.match(
+              text,
+              new RegExp(`^HTTP/1\\.1 ${expected} [\\s\\S]*x-request-id: `, 'i'),
+              `${path} ${lines}`,
+            );
+            if (status === 400 && path !== '/%zz') t.match(text, /^connection: close\r$/im);
+          }
+        }
+        t.match(await asked.tell('GET /health HTTP/1.0\r\n\r\n'), /^HTTP\/1\.1 200 /, 'HTTP/1.0 has no Host');
+      }
     });
 
     await t.test('[21] headers have an end', async (t) => {

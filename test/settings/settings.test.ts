@@ -1,5 +1,5 @@
 import t from 'tap';
-import { basic, PASSWORD, SECRETS, saasApp } from '../kit/app.js';
+import { auditOf, basic, PASSWORD, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { countedRandom } from '../kit/random.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { temporaryFolder } from '../kit/tmp.js';
@@ -47,6 +47,26 @@ t.test('the operator changes them, one version after the other', async (t) => {
   }
   const { accessToken: token } = await app.signUp();
   t.equal((await app.request('GET', '/api/global-settings', { token })).body.data.siteName, 'Umbrella');
+});
+
+t.test('[27] who changed which of them to what is audited, and from where', async (t) => {
+  const app = await saasApp(t);
+  const patch = (body: object, headers = ADMIN) =>
+    app.request('PATCH', '/admin/api/settings', { body, headers, from: '203.0.113.9' });
+  await patch({ siteName: 'Say "hi"', maintenanceMode: true, emailNotifications: true, version: 0 });
+  t.equal((await patch({ siteName: 'Hydra', version: 0 })).status, 409);
+  t.equal((await patch({ siteName: '', version: 1 })).status, 400);
+  t.equal((await patch({ maintenanceMode: true, version: 1 })).status, 200, 'changes nothing');
+  await patch({ maintenanceMode: false, version: 2 });
+  const by = { event: 'settings.changed', subject: SECRETS.adminUsername, ip: '203.0.113.9' };
+  const records = await auditOf(await storeOf(t, app));
+  t.strictSame(
+    records.map(({ id: _, at: __, ...record }) => record),
+    [
+      { ...by, detail: '{"siteName":"Say \\"hi\\"","maintenanceMode":true}' },
+      { ...by, detail: '{"maintenanceMode":false}' },
+    ],
+  );
 });
 
 t.test('20 writes of one version at once: one holds', async (t) => {
