@@ -115,6 +115,7 @@ function readAnswer(text: string): Answer | undefined {
   const start = headEnd + HEAD_END.length;
   const head = text.slice(0, start);
   const length = Number.parseInt(text.slice(text.indexOf(LENGTH) + LENGTH.length), 10);
+  if (Number.isNaN(length)) throw new Error(`no length in ${head}`);
   const body = text.slice(start);
   if (body.length < length) return undefined;
   return { status: Number(text.slice(9, 12)), head, body, isLast: head.includes(CLOSE) };

@@ -9,7 +9,7 @@ import fastify, {
 import { type AnswerRules, describeRequest, sendError } from './kernel/answers.js';
 import { SECOND } from './kernel/clock.js';
 import { type AppError, httpErrors, type Rendered } from './kernel/errors.js';
-import { handBack, isHandedBack } from './kernel/http.js';
+import { fallThrough, handBack, isHandedBack } from './kernel/http.js';
 import type { Resolved } from './kernel/options.js';
 import { requestIds } from './kernel/request-ids.js';
 import type { Random } from './kernel/secrets.js';
@@ -86,12 +86,14 @@ export function createHardened(
 const refuseUnclear: onRequestHookHandler = ({ raw }, _reply, done) => {
   // Names and values in turn, also of those that are dropped.
   const isTooMany = raw.rawHeaders.length > 2 * MOST_HEADERS;
-  const isUnclear = isTooMany || !namesItsHost(raw);
+  // What comes by way of a host's middleware may be the host's own, and whom it asks its own server has judged.
+  const isUnclear = isTooMany || (!namesItsHost(raw) && !fallThrough.has(raw));
   done(isUnclear ? httpErrors.VALIDATION_ERROR({ headers: { connection: 'close' } }) : undefined);
 };
 
 /** A name or an address, perhaps with a port. Nothing at all is what a client says that knows neither (RFC 9112 §3.2). */
-const HOST = /^(?:[\w.~!$&'()*+,;=-]*(?:%[\da-f]{2}[\w.~!$&'()*+,;=-]*)*|\[[\da-f:.]+\])(?::\d*)?$/i;
+const HOST =
+  /^(?:[\w.~!$&'()*+,;=-]*(?:%[\da-f]{2}[\w.~!$&'()*+,;=-]*)*|\[[\da-f:.]+(?:%[\w.~-]+)?\])(?::\d*)?$/i;
 
 /** Whether a request has one Host header, and a sound one. HTTP/1.0 and HTTP/2 may go without. */
 function namesItsHost({ rawHeaders, headers: { host }, httpVersion }: IncomingMessage): boolean {

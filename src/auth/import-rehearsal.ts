@@ -16,8 +16,8 @@ export function rehearse(users: Pick<Users, 'findOne'>): Pick<Users, 'insert'> {
 const LEAST = 1024;
 
 /**
- * Texts, of each of which 64 bits are kept: a file may have millions of lines. A million take 16 MiB, and the chance
- * that two of them are held for one is below one in thirty million.
+ * Texts, of each of which 64 bits are kept: a file may have millions of lines. A million take 16 MiB, a seventh of a
+ * `Set`, and the chance that two of them are held for one is below one in thirty million.
  */
 class Digests {
   #slots = new BigUint64Array(LEAST);

@@ -59,7 +59,7 @@ export const billingOptions = {
   }),
   paymentWebhookSecretPrevious: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'PAYMENT_WEBHOOK_SECRET_PREVIOUS',
-    doc: 'Verifies as well: set it to the old secret while the provider rolls it.',
+    doc: 'Verifies as well: set it to the old secret while the provider rolls it. The same holds for its length.',
     secret: true,
     check: blankness,
     safe: signingWeakness,

@@ -81,6 +81,8 @@ export function createSettings({ store, audit, clock }: SettingsDependencies): S
           ? await documents.insert(first).then(() => first, nullIfTaken)
           : await documents.updateOne({ id: 'global', version }, { set: changes, inc: { version: 1 } });
       if (!updated) throw settingsErrors.VERSION_CONFLICT();
+      // Before anything is waited for, or a later change could be forgotten for this one.
+      remember(updated);
       const changed = Object.entries(changes).filter(
         ([setting, value]) => before[setting as keyof typeof changes] !== value,
       );
@@ -88,7 +90,7 @@ export function createSettings({ store, audit, clock }: SettingsDependencies): S
         const detail = JSON.stringify(Object.fromEntries(changed));
         await audit.record({ event: 'settings.changed', subject: name, ip, detail });
       }
-      return remember(updated);
+      return updated;
     },
   };
 }

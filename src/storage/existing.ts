@@ -1,5 +1,5 @@
 /** Whether the file of a store is there, for whoever has nothing to do where it is not, and must not make it by looking. */
-import { existsSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { StoreUnavailable } from './collection.js';
 
@@ -31,7 +31,13 @@ export function existingFile(uri: string): string {
 export function missingFile(uri: string): string | null {
   if (uri === MEMORY || !uri.startsWith('sqlite:')) return null;
   const file = fileOf(uri);
-  return existsSync(file) ? null : file;
+  try {
+    statSync(file);
+    return null;
+  } catch (error) {
+    // Whatever else is wrong with it says the store itself.
+    return (error as NodeJS.ErrnoException).code === 'ENOENT' ? file : null;
+  }
 }
 
 function fileOf(uri: string): string {

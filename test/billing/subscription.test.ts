@@ -610,6 +610,10 @@ t.test('nobody is turned away for a subscription that has ended unheard', async 
   t.equal(await buy('price_pro'), 'ALREADY_SUBSCRIBED');
   t.equal(looks(), before + 1);
 
+  const refused = await Promise.all(Array.from({ length: 20 }, () => buy('price_pro')));
+  t.same(new Set(refused), new Set(['ALREADY_SUBSCRIBED']));
+  t.ok(looks() <= before + 21, `${looks() - before - 1} looks for twenty clicks`);
+
   // As when somebody removes the customer there, and the event of it is lost.
   Object.assign(truth, { status: 'canceled', canceledAt: api.world.now, endedAt: api.world.now });
   const unknown = { type: 'invalid_request_error', code: 'resource_missing', param: 'customer' };

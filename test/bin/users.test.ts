@@ -19,8 +19,8 @@ const PASSWORD = 'correct horse battery staple';
 const BCRYPT = '$2a$04$XTuyIS99hkwY2e8/7K7RlefGboJb28bSlZlN.9r6HA6faaFfv0H06';
 
 /** Runs a command on the store of a folder. */
-async function command(cwd: string, args: string[], input = '') {
-  const env = { PATH: process.env['PATH'], DATABASE_URI: 'sqlite:app.db' };
+async function command(cwd: string, args: string[], input = '', uri = 'sqlite:app.db') {
+  const env = { PATH: process.env['PATH'], DATABASE_URI: uri };
   const [node, ...before] = nodeCommand();
   const child = spawn(node, [...before, SAAS, 'user', ...args], { cwd, env });
   const [out, err, [code]] = await Promise.all([
@@ -220,6 +220,8 @@ t.test('a dry run before there is a store makes none, and says what the import w
   t.same(readdirSync(cwd), []);
   const real = await command(cwd, ['import', '-'], line);
   t.match(real, { code: 0, out: '1 lines: 1 new, 0 already there, 0 refused.\n', err: '' });
+  const nowhere = await command(cwd, ['import', '-', '--dry-run'], line, 'sqlite:app.db/app.db');
+  t.match(nowhere, { code: 1, out: '' }, 'where no file can be made');
 });
 
 t.test(

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer as createHttpServer, type RequestListener } from 'node:http';
+import { createServer as createHttpServer, get, type IncomingMessage, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import express, { type Express } from 'express';
 import t, { type Test } from 'tap';
@@ -163,6 +163,9 @@ t.test('bare node:http', async (t) => {
   t.equal((await call(`${base}/api/billing/webhook`, event, signed())).status, 200);
   t.equal((await call(`${base}/api/nothing`)).text, 'host 404 /api/nothing');
   t.equal((await call(`${base}/`)).text, 'host 404 /');
+  // Whom a request may ask is for the host's own server to judge.
+  const [answer] = await once(get(`${base}/api/nothing`, { headers: { host: 'a b' } }), 'response');
+  t.equal((await (answer as IncomingMessage).toArray()).join(''), 'host 404 /api/nothing');
 
   const alone = mountable(t, { prefix: '/v1' });
   const second = await listen(t, (request, response) => alone.middleware(request, response));

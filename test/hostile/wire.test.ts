@@ -95,6 +95,7 @@ const HOSTS: readonly [status: number, ...lines: string[]][] = [
     'a_b.example:8080',
     '127.0.0.1:80',
     '[::1]:80',
+    '[fe80::1%eth0]:80',
     'a%2Db.example',
     'localhost.',
   ].map((value): [number, string] => [200, `host: ${value}`]),
