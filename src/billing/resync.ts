@@ -1,3 +1,4 @@
+import { pagesOf } from '../storage/pages.js';
 import { billingErrors } from './errors.js';
 import { HANDLED, readEvent } from './event.js';
 import type { Gateway } from './gateway.js';
@@ -50,8 +51,6 @@ export interface ResyncDependencies {
   replay?: (customerId: string) => Promise<void>;
 }
 
-const PAGE = 100;
-
 export function createResync({ customers, gateway, refresh, replay }: ResyncDependencies): Resync {
   const listed = async (where: {
     customerIds?: Set<string>;
@@ -59,13 +58,11 @@ export function createResync({ customers, gateway, refresh, replay }: ResyncDepe
   }): Promise<CustomerDocument[]> => {
     const found: CustomerDocument[] = [];
     const { userId: id } = where;
-    const query = { sort: 'id', limit: PAGE, ...(id !== undefined && { where: { id } }) } as const;
-    for (let after: { after?: string } = {}; ; ) {
-      const page = await customers.page({ ...query, ...after });
-      found.push(...page.items.filter(({ customerId }) => where.customerIds?.has(customerId) ?? true));
-      if (page.next === null) return found;
-      after = { after: page.next };
+    const query = { sort: 'id', ...(id !== undefined && { where: { id } }) } as const;
+    for await (const page of pagesOf(customers, query)) {
+      found.push(...page.filter(({ customerId }) => where.customerIds?.has(customerId) ?? true));
     }
+    return found;
   };
 
   return {
