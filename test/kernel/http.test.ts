@@ -415,7 +415,7 @@ t.test('[16] addresses are never taken from the request', async (t) => {
   const { email } = await app.signUp();
   for (const headers of [
     { host: 'evil.test' },
-    { host: 'app.example.test:80@evil.test' },
+    { host: 'app.example.test.evil.test:80' },
     { 'x-forwarded-host': 'evil.test', 'x-forwarded-proto': 'https' },
     { 'x-original-host': 'evil.test' },
     { forwarded: 'host=evil.test;proto=https' },
@@ -425,6 +425,10 @@ t.test('[16] addresses are never taken from the request', async (t) => {
     t.equal(issuerOf(answer.body.data.accessToken), 'http://app.example.test');
     t.notMatch(JSON.stringify([answer.headers, answer.text]), 'evil');
   }
+  const headers = { host: 'app.example.test:80@evil.test' };
+  const refused = await app.request('POST', LOGIN, { body: { email, password: PASSWORD }, headers });
+  t.equal(refused.status, 400, 'what is no host at all');
+  t.notMatch(JSON.stringify([refused.headers, refused.text]), 'evil');
   const raw = await exchange(
     await app.listen(),
     'GET http://evil.test/admin HTTP/1.1\r\nHost: evil.test\r\n',

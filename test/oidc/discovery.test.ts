@@ -141,7 +141,7 @@ t.test(
     const honest = (await idp.request('GET', OPENID_CONFIGURATION)).text;
     const lies: Record<string, string>[] = [
       { host: 'evil.test' },
-      { host: 'id.example.test:80@evil.test' },
+      { host: 'id.example.test.evil.test:80' },
       { 'x-forwarded-host': 'evil.test', 'x-forwarded-proto': 'http', 'x-forwarded-port': '1' },
       { 'x-original-host': 'evil.test', 'x-original-url': 'https://evil.test/' },
       { 'x-forwarded-prefix': '/evil', forwarded: 'host=evil.test;proto=http' },
@@ -164,6 +164,10 @@ t.test(
       const claims = JSON.parse(Buffer.from(tokens.body.id_token.split('.')[1], 'base64url').toString());
       t.equal(claims.iss, ISSUER);
     }
+    const headers = { host: 'id.example.test:80@evil.test' };
+    const refused = await idp.request('GET', OPENID_CONFIGURATION, { headers });
+    t.equal(refused.status, 400, 'what is no host at all');
+    t.notMatch(JSON.stringify([refused.headers, refused.text]), 'evil');
 
     const { hostname, port } = new URL(await idp.listen());
     const socket = connect(Number(port), hostname);
