@@ -253,6 +253,14 @@ for (const name of PROGRAMS) {
     });
 
     await t.test('[11] nesting, numbers and fields without end', async (t) => {
+      // Who still sends when it is refused may find the connection reset before it has read why.
+      const answerTo = async (request: string, isTooLarge: boolean): Promise<number> => {
+        for (let attempts = isTooLarge ? 5 : 1; ; ) {
+          const [status = 0] = statusesOf(await target.tell(request));
+          attempts--;
+          if (status !== 0 || attempts === 0) return status;
+        }
+      };
       for (const [path, kibibytes] of JSON_PATHS[name]) {
         const most = kibibytes * 1024;
         const deep = (levels: number) => `{"email":${'['.repeat(levels)}${']'.repeat(levels)}}`;
@@ -270,7 +278,7 @@ for (const name of PROGRAMS) {
           `{"email":"${'\\u0000'.repeat(most / 6 - 5)}"}`,
           `"${'\\'.repeat(most - 2)}"`,
         ]) {
-          const [status = 0] = statusesOf(await target.tell(post(path, 'application/json', body)));
+          const status = await answerTo(post(path, 'application/json', body), body.length > most);
           const isRefused = body.length > most ? status === 413 : status >= 200 && status < 500;
           t.ok(isRefused, `${path} ${body.slice(0, 20)} of ${body.length}: ${status}`);
         }
@@ -285,7 +293,7 @@ for (const name of PROGRAMS) {
           Array.from({ length: most / 8 }, (_, index) => index.toString(36)).join('&'),
           `a${'[b]'.repeat(most / 3 - 4)}=c`,
         ]) {
-          const [status = 0] = statusesOf(await target.tell(post(path, FORM, body)));
+          const status = await answerTo(post(path, FORM, body), body.length > most);
           // What reads no forms says so first.
           const isRefused = body.length > most ? [413, 415].includes(status) : status >= 200 && status < 500;
           t.ok(isRefused, `${path} ${body.slice(0, 10)} of ${body.length}: ${status}`);
