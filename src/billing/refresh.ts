@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../kernel/clock.js';
+import { createCoalescer } from './coalesce.js';
 import { billingErrors, isGone } from './errors.js';
 import type { ForgetGone } from './forget.js';
 import type { Gateway } from './gateway.js';
@@ -11,7 +12,10 @@ import { isTerminal } from './status.js';
 import type { SubscriptionDocument, Subscriptions } from './store.js';
 import type { SubscriptionWriter } from './write.js';
 
-/** Learning from the provider what no event told. */
+/**
+ * Learning from the provider what no event told. Those who ask about the same at once share what is learnt, or each answer
+ * would outdate what the others have read, and all of them would ask anew.
+ */
 export interface Refresh {
   /** Asks about one subscription. @throws PAYMENT_PROVIDER_ERROR */
   one(id: string, userId: string): Promise<Learnt>;
@@ -109,7 +113,7 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
     return found;
   };
 
-  const one: Refresh['one'] = async (id, userId) => {
+  const learnOne = async (id: string, userId: string): Promise<Learnt> => {
     for (;;) {
       const stored = await subscriptions.findOne({ id });
       if (stored && isTerminal(stored.status)) {
@@ -122,23 +126,30 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
     }
   };
 
+  const learnAll = async (customerId: string, userId: string, dryRun: boolean): Promise<Learnt[]> => {
+    const known = new Map((await projector.all(userId)).map((stored) => [stored.id, stored]));
+    const learnt: Learnt[] = [];
+    for (const found of await foundAll(customerId, known.values())) {
+      const id = idIn(found.object);
+      const stored = known.get(id ?? '') ?? null;
+      if (id === undefined || (stored && isTerminal(stored.status))) continue;
+      const key = { id, userId };
+      if (dryRun) learnt.push(foreseen(stored, key, found));
+      else learnt.push((await learn(stored, key, found)) ?? (await one(id, userId)));
+    }
+    if (!dryRun) await projector.project(userId);
+    return learnt;
+  };
+
+  const ofOne = createCoalescer<Learnt>();
+  const ofAll = createCoalescer<Learnt[]>();
+  const one: Refresh['one'] = (id, userId) => ofOne(id, () => learnOne(id, userId));
+
   return {
     one,
 
-    async allOf(customerId, userId, { dryRun = false } = {}) {
-      const known = new Map((await projector.all(userId)).map((stored) => [stored.id, stored]));
-      const learnt: Learnt[] = [];
-      for (const found of await foundAll(customerId, known.values())) {
-        const id = idIn(found.object);
-        const stored = known.get(id ?? '') ?? null;
-        if (id === undefined || (stored && isTerminal(stored.status))) continue;
-        const key = { id, userId };
-        if (dryRun) learnt.push(foreseen(stored, key, found));
-        else learnt.push((await learn(stored, key, found)) ?? (await one(id, userId)));
-      }
-      if (!dryRun) await projector.project(userId);
-      return learnt;
-    },
+    allOf: (customerId, userId, { dryRun = false } = {}) =>
+      ofAll(`${userId} ${customerId} ${dryRun}`, () => learnAll(customerId, userId, dryRun)),
   };
 }
 

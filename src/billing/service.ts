@@ -109,22 +109,13 @@ export function createBilling(deps: BillingDependencies): Billing {
   };
 
   /** A subscription as the provider has it, or as it is stored where that does not say. */
-  const askAbout = async (held: SubscriptionDocument): Promise<SubscriptionDocument> => {
+  const lookAt = async (held: SubscriptionDocument): Promise<SubscriptionDocument> => {
     try {
       return (await deps.refresh?.one(held.id, held.userId))?.after ?? held;
     } catch (error) {
       if (isUnanswered(error)) return held;
       throw error;
     }
-  };
-
-  const underWay = new Map<string, Promise<SubscriptionDocument>>();
-
-  /** The same, asked once for all who want to know meanwhile: each answer outdates those that others wait for. */
-  const lookAt = (held: SubscriptionDocument): Promise<SubscriptionDocument> => {
-    const look = underWay.get(held.id) ?? askAbout(held).finally(() => underWay.delete(held.id));
-    underWay.set(held.id, look);
-    return look;
   };
 
   const refuseTwice = async (userId: string, priceId: string): Promise<void> => {

@@ -2,6 +2,7 @@ import type { Clock } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
 import { toTimestamp, type User } from '../kernel/schemas.js';
 import { nullIfTaken } from '../storage/collection.js';
+import { createCoalescer } from './coalesce.js';
 import { isEntitled, type PastDue } from './entitlement.js';
 import { billingErrors } from './errors.js';
 import type { ForgetGone } from './forget.js';
@@ -63,13 +64,16 @@ export function createSubscriptionService(deps: SubscriptionDependencies): Subsc
     return idIn(session['customer']);
   };
 
+  const sessionOnce = createCoalescer<Json | null>();
+
   return {
     current,
 
     async sync(user, sessionId) {
       if (!gateway || !refresh) throw billingErrors.BILLING_NOT_CONFIGURED();
       if (sessionId !== undefined) {
-        const customerId = customerIn(await gateway.checkoutSession(sessionId), user);
+        const session = await sessionOnce(sessionId, () => gateway.checkoutSession(sessionId));
+        const customerId = customerIn(session, user);
         if (customerId !== undefined) {
           await customers.insert({ id: user.id, customerId, createdAt: clock.now() }).catch(nullIfTaken);
           await deps.forgetGone(user.id);

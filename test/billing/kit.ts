@@ -5,7 +5,7 @@ import { type BillingDomain, createBillingDomain } from '../../src/saas-billing.
 import { type Account, type Answer, type SaasApp, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { countedRandom } from '../kit/random.js';
 import { signWebhook } from '../kit/sign-webhook.js';
-import { type StripeApi, stripeApi } from '../kit/stripe.js';
+import { type ProviderCall, type StripeApi, stripeApi } from '../kit/stripe.js';
 import { World } from '../kit/stripe-world.js';
 
 export const KEY = 'sk_test_51Qm7vLd0mXw4RkT9cYb2NfHs6';
@@ -62,6 +62,29 @@ export function deliver(app: SaasApp, event: Json | string): Promise<Answer> {
 }
 
 export const outcomeOf = ({ body }: Answer): string => body.data?.outcome ?? body.error.code;
+
+/** Gives the next question of a kind an answer that was made when it came and that arrives when it is let go. */
+export function holdNext(
+  api: StripeApi,
+  isMeant: (call: ProviderCall) => boolean,
+  answer: () => Json,
+): { asked: Promise<void>; letGo(): void } {
+  let letGo = () => {};
+  const isFree = new Promise<void>((resolve) => {
+    letGo = resolve;
+  });
+  const asked = new Promise<void>((resolve) => {
+    api.fault = async (call) => {
+      if (!isMeant(call)) return undefined;
+      api.fault = () => undefined;
+      const body = JSON.stringify(answer());
+      resolve();
+      await isFree;
+      return { status: 200, body };
+    };
+  });
+  return { asked, letGo };
+}
 
 let events = 0;
 

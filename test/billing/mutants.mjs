@@ -92,6 +92,30 @@ const mutants = [
     replacement: 'of []',
     tests: [['crashes', '[108] a kill at any step']],
   },
+  {
+    name: 'each of those who ask at once asks for themselves',
+    file: 'coalesce.js',
+    text: 'if (!round)',
+    replacement: 'if (true)',
+    tests: [['resync', 'fifty syncs']],
+  },
+  {
+    name: 'whoever comes while the provider is asked is told what it answers to those before',
+    file: 'coalesce.js',
+    text: 'return round.next;',
+    replacement: 'return round.answer;',
+    tests: [
+      ['resync', 'fifty syncs'],
+      ['subscription', 'nobody is turned away by a look'],
+    ],
+  },
+  {
+    name: 'a failure is passed on to those who wait',
+    file: 'coalesce.js',
+    text: 'round.answer.then(beginNext, beginNext)',
+    replacement: 'round.answer.then(beginNext)',
+    tests: [['resync', 'a sync that fails']],
+  },
 ];
 
 runMutants('billing', mutants);

@@ -4,11 +4,13 @@ import { mock } from 'node:test';
 import t from 'tap';
 import { createGateway } from '../../src/billing/gateway.js';
 import type { ResyncChange } from '../../src/billing/resync.js';
+import type { Json } from '../../src/billing/snapshot.js';
 import { subscriptionCollection } from '../../src/billing/store.js';
 import { storeOf } from '../kit/app.js';
 import { compiled, startProgram } from '../kit/process.js';
+import type { ProviderCall } from '../kit/stripe.js';
 import { subscriptionObject, type WorldSubscription } from '../kit/stripe-world.js';
-import { backstage, KEY, provider, type Shop, shop, subscriptionEvent } from './kit.js';
+import { backstage, holdNext, KEY, provider, type Shop, shop, subscriptionEvent } from './kit.js';
 
 /** Two buyers whose subscriptions have moved on without a word: one is unknown, one is said to be active. */
 async function lostWebhooks(t: Parameters<typeof shop>[0], { app, api, deliver, buyer }: Shop) {
@@ -110,6 +112,63 @@ t.test(
     t.match(await resync.run(), { failures: [{ userId: ada.id }] });
   },
 );
+
+t.test('fifty syncs of one user at once ask a few times, and none is told what is older', async (t) => {
+  const { app, api, buyer } = await shop(t);
+  const [ada, eve] = [await buyer(), await buyer()];
+  const truth = api.world.subscribe(ada.customer, ada.id, true);
+  const session = { id: 'cs_done', customer: ada.customer, client_reference_id: ada.id };
+  api.sessions.set(session.id, { ...session, metadata: { userId: ada.id } });
+  const sync = ({ accessToken: token }: typeof ada, body = {}) =>
+    app.request('POST', '/api/billing/sync', { token, body });
+  const isAboutAda = ({ path, query }: ProviderCall) =>
+    [session.id, truth.id].some((id) => path.endsWith(id)) || query.get('customer') === ada.customer;
+  const list = () => ({ object: 'list', has_more: false, data: [subscriptionObject(truth)] });
+  const ways: [body: object, answer: () => Json, then: string][] = [
+    [{}, list, 'unpaid'],
+    [{ sessionId: session.id }, () => api.sessions.get(session.id) as Json, 'paused'],
+  ];
+  for (const [body, answer, status] of ways) {
+    const held = holdNext(api, isAboutAda, answer);
+    const before = api.calls.length;
+    const first = sync(ada, body);
+    await held.asked;
+    truth.status = status;
+    const others = Array.from({ length: 49 }, () => sync(ada, body));
+    t.equal((await sync(eve)).status, 200, 'another user waits for none of them');
+    held.letGo();
+    t.equal((await first).status, 200);
+    const told = (await Promise.all(others)).map(({ body }) => body.data?.status ?? body.error.code);
+    t.same(new Set(told), new Set([status]));
+    const asked = api.calls.slice(before).filter(isAboutAda).length;
+    // Two rounds of each question, and before each an attempt that a busy machine gave up.
+    t.ok(asked <= 8, `${asked} questions`);
+  }
+});
+
+t.test('a sync that fails is the failure of those who share it alone', async (t) => {
+  const { app, api, buyer } = await shop(t);
+  const [ada, eve] = [await buyer(), await buyer()];
+  const sync = async ({ accessToken: token }: typeof ada) => {
+    const { status, body } = await app.request('POST', '/api/billing/sync', { token });
+    return body.error?.code ?? status;
+  };
+  const isAboutAda = ({ query }: ProviderCall) => query.get('customer') === ada.customer;
+  const held = holdNext(api, isAboutAda, () => ({ object: 'nonsense' }));
+  const first = sync(ada);
+  await held.asked;
+  const others = Array.from({ length: 9 }, () => sync(ada));
+  t.equal(await sync(eve), 200);
+  held.letGo();
+  t.equal(await first, 'PAYMENT_PROVIDER_ERROR');
+  t.same(new Set(await Promise.all(others)), new Set([200]), 'whoever came later asks anew');
+
+  api.fault = () => ({ status: 400, body: '{}' });
+  const failed = await Promise.all(Array.from({ length: 9 }, () => sync(ada)));
+  t.same(new Set(failed), new Set(['PAYMENT_PROVIDER_ERROR']));
+  api.fault = () => undefined;
+  t.equal(await sync(ada), 200);
+});
 
 t.test('since a date: only those of whom the provider has told', async (t) => {
   const here = await shop(t);

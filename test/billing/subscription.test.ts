@@ -15,9 +15,10 @@ import {
 import { saasBackend } from '../../src/index.js';
 import { basic, PASSWORD, type SaasApp, SECRETS, storeOf, testOptions } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
+import type { ProviderCall } from '../kit/stripe.js';
 import { subscriptionObject } from '../kit/stripe-world.js';
 import { temporaryFolder } from '../kit/tmp.js';
-import { backstage, inBackground, invoiceEvent, KEY, shop, subscriptionEvent } from './kit.js';
+import { backstage, holdNext, inBackground, invoiceEvent, KEY, shop, subscriptionEvent } from './kit.js';
 
 /** Items as the provider lists them. */
 const items = (price = 'price_pro', lookup_key: string | null = 'pro') => ({
@@ -633,6 +634,31 @@ t.test('nobody is turned away for a subscription that has ended unheard', async 
   t.equal(await buy('price_pro'), 200);
   t.match(await subscription(ada), { status: 'canceled', entitled: false });
   t.not(api.calls.at(-1)?.form.get('customer'), ada.customer, 'with another customer');
+});
+
+t.test('nobody is turned away by a look at the provider that began before they came', async (t) => {
+  const { app, api, deliver, buyer } = await shop(t);
+  const [ada, eve] = [await buyer(), await buyer()];
+  const buy = async ({ accessToken: token }: typeof ada) => {
+    const path = '/api/billing/create-checkout-session';
+    const { status, body } = await app.request('POST', path, { token, body: { priceId: 'price_pro' } });
+    return body.error?.code ?? status;
+  };
+  const truth = api.world.subscribe(ada.customer, ada.id, true);
+  Object.assign(truth, { status: 'active', price: 'price_pro' });
+  await deliver(subscriptionEvent('created', 0, subscriptionObject(truth)));
+  const isLook = ({ path }: ProviderCall) => path === `/v1/subscriptions/${truth.id}`;
+
+  const held = holdNext(api, isLook, () => subscriptionObject(truth));
+  const early = buy(ada);
+  await held.asked;
+  Object.assign(truth, { status: 'canceled', canceledAt: api.world.now, endedAt: api.world.now });
+  const late = Array.from({ length: 20 }, () => buy(ada));
+  t.equal(await buy(eve), 200, 'another user waits for none of them');
+  held.letGo();
+  t.equal(await early, 'ALREADY_SUBSCRIBED');
+  t.same(new Set(await Promise.all(late)), new Set([200]));
+  t.equal(api.calls.filter(isLook).length, 2, 'one for all of them');
 });
 
 t.test('invoices and plans are as the provider has them', async (t) => {
