@@ -1,6 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { type AppError, httpErrors, type Rendered } from './kernel/errors.js';
+import { hangUp } from './server-connections.js';
 
 /** Node's name for what was wrong → the status that says so; everything else is 400. */
 const STATUSES: Record<string, number> = {
@@ -31,5 +32,5 @@ export function refuseUnparsed(
     'x-content-type-options: nosniff',
     'connection: close',
   ];
-  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
+  hangUp(socket, `${head.join('\r\n')}\r\n\r\n${body}`);
 }

@@ -105,8 +105,7 @@ async function drive(url: string, routes: Route[], credentials: Record<string, s
           ...credentials,
         },
         ...(body !== undefined && { body }),
-      }).catch((error: unknown) => unheard(error, body));
-      if (!response) continue;
+      });
       const headers = [...response.headers].map((pair) => pair.join(': ')).join('\n');
       // A page hands what it was opened with on to its own form.
       const text = (await response.text()).replace(/<input type="hidden" name="token" value="[^"]*">/g, '');
@@ -114,14 +113,6 @@ async function drive(url: string, routes: Route[], credentials: Record<string, s
     }
   }
   return answers;
-}
-
-/** Who is refused while it still sends may find the connection closed before it has read why. */
-function unheard(error: unknown, body = ''): null {
-  const { code } = ((error as Error).cause ?? {}) as { code?: string };
-  if (body.length > 1024 * 1024 && ['EPIPE', 'ECONNRESET', 'UND_ERR_SOCKET'].includes(code ?? ''))
-    return null;
-  throw error;
 }
 
 /** Where any of the canaries is: in an answer, the log, or the files of the store while it is open and after. */

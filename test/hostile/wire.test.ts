@@ -63,6 +63,8 @@ function post(path: string, type: string, body: string): string {
 /** What would be answered with 200 if anybody took it for a request of its own. */
 const SMUGGLED = 'GET /health HTTP/1.1\r\nhost: smuggled\r\n\r\n';
 
+const LAST = SMUGGLED.replace('host:', 'connection: close\r\nhost:');
+
 /** Host headers, and how a request with them is answered (RFC 9112 §3.2). */
 const HOSTS: readonly [status: number, ...lines: string[]][] = [
   [400],
@@ -253,14 +255,6 @@ for (const name of PROGRAMS) {
     });
 
     await t.test('[11] nesting, numbers and fields without end', async (t) => {
-      // Who still sends when it is refused may find the connection reset before it has read why.
-      const answerTo = async (request: string, isTooLarge: boolean): Promise<number> => {
-        for (let attempts = isTooLarge ? 5 : 1; ; ) {
-          const [status = 0] = statusesOf(await target.tell(request));
-          attempts--;
-          if (status !== 0 || attempts === 0) return status;
-        }
-      };
       for (const [path, kibibytes] of JSON_PATHS[name]) {
         const most = kibibytes * 1024;
         const deep = (levels: number) => `{"email":${'['.repeat(levels)}${']'.repeat(levels)}}`;
@@ -278,7 +272,7 @@ for (const name of PROGRAMS) {
           `{"email":"${'\\u0000'.repeat(most / 6 - 5)}"}`,
           `"${'\\'.repeat(most - 2)}"`,
         ]) {
-          const status = await answerTo(post(path, 'application/json', body), body.length > most);
+          const [status = 0] = statusesOf(await target.tell(post(path, 'application/json', body)));
           const isRefused = body.length > most ? status === 413 : status >= 200 && status < 500;
           t.ok(isRefused, `${path} ${body.slice(0, 20)} of ${body.length}: ${status}`);
         }
@@ -293,13 +287,53 @@ for (const name of PROGRAMS) {
           Array.from({ length: most / 8 }, (_, index) => index.toString(36)).join('&'),
           `a${'[b]'.repeat(most / 3 - 4)}=c`,
         ]) {
-          const status = await answerTo(post(path, FORM, body), body.length > most);
+          const [status = 0] = statusesOf(await target.tell(post(path, FORM, body)));
           // What reads no forms says so first.
           const isRefused = body.length > most ? [413, 415].includes(status) : status >= 200 && status < 500;
           t.ok(isRefused, `${path} ${body.slice(0, 10)} of ${body.length}: ${status}`);
         }
       }
       await isAlive(t, 'bodies');
+    });
+
+    await t.test('whoever is refused while still sending hears why, and nothing more', async (t) => {
+      // One of its own for each: what a program discards within a few seconds has a limit.
+      const [small, large] = await Promise.all([startTarget(t, name), startTarget(t, name)]);
+      const [[path]] = JSON_PATHS[name] as [[string, number]];
+      const piece = 'x'.repeat(2 ** 16);
+      const chunk = `${piece.length.toString(16)}\r\n${piece}\r\n`;
+      const json = 'content-type: application/json\r\n';
+      const chunked = 'transfer-encoding: chunked\r\n\r\n';
+      const length = (count: number) => `content-length: ${piece.length * count}\r\n\r\n`;
+      for (const [statuses, begin, more = piece] of [
+        [[413], `POST ${path} HTTP/1.1\r\nhost: x\r\n${json}${length(8)}`],
+        [[413], `POST ${path} HTTP/1.1\r\nhost: x\r\n${json}${chunked}${chunk}`, chunk],
+        [[413], `POST ${path} HTTP/1.0\r\n${json}${length(8)}`],
+        [[404], `POST /nothing-there HTTP/1.1\r\nhost: x\r\nconnection: close\r\n${length(8)}`],
+        [[400], `POST ${path} HTTP/1.1\r\nhost: x\r\nhost: y\r\n${length(8)}`],
+        [[400], 'GET / HTTP/1.1\r\nhost x\r\n'],
+        [[431], `GET / HTTP/1.1\r\nhost: x\r\nx: ${piece}`],
+        // Here the connection stays, and the body is read to its end.
+        [[404, 200], `POST /nothing-there HTTP/1.1\r\nhost: x\r\n${length(8)}`],
+      ] as const) {
+        const text = await persist(small, begin, [...Array<string>(8).fill(more), LAST]);
+        t.same(statusesOf(text), statuses, begin.slice(0, 80));
+      }
+      // More than the kernels of both sides hold.
+      const begin = `POST ${path} HTTP/1.1\r\nhost: x\r\n${json}${length(63)}`;
+      t.same(statusesOf(await persist(large, begin + piece, Array<string>(62).fill(piece))), [413], '4 MB');
+
+      const socket = large.open();
+      const closed = closing(socket);
+      socket.write(`POST ${path} HTTP/1.1\r\nhost: x\r\n${json}${length(2 ** 30)}`);
+      const sendOn = () => void socket.write(piece, (error) => error ?? sendOn());
+      sendOn();
+      await closed;
+      t.ok(
+        socket.bytesWritten < 2 ** 26,
+        `whoever sends on for ever is cut off, after ${socket.bytesWritten}`,
+      );
+      t.match(await large.tell(SMUGGLED), /^HTTP\/1\.1 200 /, 'others are served');
     });
 
     await t.test('[3] thousands of requests with keys of prototypes', async (t) => {
@@ -398,6 +432,18 @@ for (const name of IN_FULL ? PROGRAMS : []) {
     await Promise.all(ends);
     t.match(await target.tell(SMUGGLED), /^HTTP\/1\.1 200 /);
   });
+}
+
+/** What a client hears that has been answered, sends all of this and only then reads. Nothing, if it could not send it. */
+async function persist(target: Target, begin: string, pieces: string[]): Promise<string> {
+  const socket = target.open().setEncoding('latin1');
+  socket.write(begin);
+  await once(socket, 'readable');
+  // Whoever comes later is answered later: whatever the program does to the connection at once is done by then.
+  await target.tell(SMUGGLED);
+  for (const piece of pieces) await new Promise((resolve) => socket.write(piece, resolve));
+  const heard: string[] = await socket.toArray().catch(() => []);
+  return heard.join('');
 }
 
 /** All answers to bytes that should bring one at most, and the end of the connection. */

@@ -225,8 +225,17 @@ t.test('[24] nobody who is silent holds up a stop', { buffered: true }, async (t
     },
   );
   const sockets = await Promise.all(ends);
+  // Nor does who was refused and sends on.
+  const deaf = connect({ port, host: '127.0.0.1', allowHalfOpen: true }).on('error', () => undefined);
+  t.teardown(() => deaf.destroy());
+  const head = 'POST /api/auth/login HTTP/1.1\r\nhost: x\r\ncontent-type: application/json';
+  deaf.write(`${head}\r\ncontent-length: ${2 ** 40}\r\n\r\n`);
+  t.match(String(await once(deaf, 'data')), /^HTTP\/1.1 413 /);
+  const sendOn = () => void deaf.write('x', (error) => error ?? setImmediate(sendOn));
+  sendOn();
+  const deafened = new Promise((resolve) => deaf.once('close', resolve));
   await server.stop();
-  await Promise.all(sockets.map(({ closed }) => closed));
+  await Promise.all([...sockets.map(({ closed }) => closed), deafened]);
   t.pass('all of them are closed');
 });
 
