@@ -8,7 +8,7 @@ import { createProgress } from '../../bin/progress.js';
 import { userCollection } from '../../src/auth/store.js';
 import { openStore } from '../../src/storage/open.js';
 import { openDatabase } from '../../src/storage/sqlite.js';
-import { compiled, nodeCommand, startProgram } from '../kit/process.js';
+import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
 /** Users by command: one, and all of another system. */
@@ -21,8 +21,7 @@ const BCRYPT = '$2a$04$XTuyIS99hkwY2e8/7K7RlefGboJb28bSlZlN.9r6HA6faaFfv0H06';
 /** Runs a command on the store of a folder. */
 async function command(cwd: string, args: string[], input = '', uri = 'sqlite:app.db') {
   const env = { PATH: process.env['PATH'], DATABASE_URI: uri };
-  const [node, ...before] = nodeCommand();
-  const child = spawn(node, [...before, SAAS, 'user', ...args], { cwd, env });
+  const child = spawn(process.execPath, [SAAS, 'user', ...args], { cwd, env });
   const [out, err, [code]] = await Promise.all([
     text(child.stdout),
     text(child.stderr),

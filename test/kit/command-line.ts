@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import type { Test } from 'tap';
-import { compiled, nodeCommand } from './process.js';
+import { compiled } from './process.js';
 import { temporaryFolder } from './tmp.js';
 
 /** What a command came to. */
@@ -23,8 +23,7 @@ export function commandLine(t: Test, env: Record<string, string> = {}) {
     cwd,
     file,
     async type(args: string[], { stdin = '', more = {} as Record<string, string> } = {}): Promise<Typed> {
-      const [command, ...before] = nodeCommand();
-      const child = spawn(command, [...before, compiled('package/bin/idp.js'), ...args], {
+      const child = spawn(process.execPath, [compiled('package/bin/idp.js'), ...args], {
         cwd,
         env: { PATH: process.env['PATH'], ...env, ...more },
       });

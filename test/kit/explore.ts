@@ -169,7 +169,8 @@ function memoryStore(
     collection: <T extends { id: string }>(name: string, { unique = [] }: Declaration<T> = {}) => {
       if (!documents.has(name)) documents.set(name, new Map());
       const docs = documents.get(name) as unknown as Map<string, T>;
-      const all = () => structuredClone([...docs.values()]);
+      /** As they are stored: what is handed out is a copy. */
+      const all = () => [...docs.values()];
       const put = (doc: T): void => {
         for (const field of unique) {
           const twin = all().find((other) => other.id !== doc.id && other[field] === doc[field]);
@@ -182,7 +183,7 @@ function memoryStore(
           if (docs.has(doc.id)) throw new UniqueViolation(name, 'id');
           put(doc);
         },
-        findOne: (where: never) => all().find((doc) => matches(doc, where)) ?? null,
+        findOne: (where: never) => structuredClone(all().find((doc) => matches(doc, where)) ?? null),
         updateOne(where: never, change: never) {
           const found = all().find((doc) => matches(doc, where));
           if (!found) return null;
@@ -208,7 +209,7 @@ function memoryStore(
         page({ where = {}, sort, limit }: { where?: object; sort: string; limit: number }) {
           const found = all().filter((doc) => matches(doc, where as never));
           found.sort((a, b) => compare((a as never)[sort], (b as never)[sort]));
-          return { items: found.slice(0, limit), next: null };
+          return { items: structuredClone(found.slice(0, limit)), next: null };
         },
         count: (where: never = {} as never) => all().filter((doc) => matches(doc, where)).length,
       };

@@ -37,20 +37,9 @@ export function compiled(path: string): string {
   return fileURLToPath(new URL(path, DIST));
 }
 
-/**
- * What to put before a script and its arguments, so that Node runs it without what the test runner loads into every
- * Node below it, which doubles the time that a program takes to start.
- */
-export const nodeCommand = (nodeOptions = ''): [command: string, ...args: string[]] => [
-  '/usr/bin/env',
-  `NODE_OPTIONS=${nodeOptions}`,
-  process.execPath,
-];
-
 /** Starts `node <script>`; the process never outlives the test. */
 export function startProgram(t: Test, script: string, options: ProgramOptions = {}): Program {
-  const [command, ...before] = nodeCommand(options.env?.['NODE_OPTIONS']);
-  return startCommand(t, command, { ...options, args: [...before, script, ...(options.args ?? [])] });
+  return startCommand(t, process.execPath, { ...options, args: [script, ...(options.args ?? [])] });
 }
 
 /** Starts any program; the process never outlives the test. */

@@ -18,7 +18,7 @@ import {
   idpStore,
   type RegisteredClient,
 } from '../kit/idp.js';
-import { compiled, nodeCommand, startProgram } from '../kit/process.js';
+import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
 
@@ -82,11 +82,8 @@ function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly
         const { body } = await idp.admin('POST', '/v1/invites', { handle });
         const token = body.invite_url.split('/').at(-1);
         const args = [uri, token, PASSWORD, String(step), moment];
-        const [command, ...before] = nodeCommand();
         const worker = compiled('test/provisioning/accept-worker.js');
-        const child = spawn(command, [...before, worker, ...args], {
-          stdio: ['ignore', 'inherit', 'inherit'],
-        });
+        const child = spawn(process.execPath, [worker, ...args], { stdio: ['ignore', 'inherit', 'inherit'] });
         const [code, signal] = await once(child, 'exit');
         hasEnded = code === 0;
         if (!hasEnded) t.equal(signal, 'SIGKILL');

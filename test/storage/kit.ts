@@ -4,7 +4,6 @@ import { once } from 'node:events';
 import type { Test } from 'tap';
 import type { Collection, Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
-import { nodeCommand } from '../kit/process.js';
 
 /** Answers the URI of a new, empty database. */
 export type Fresh = (t: Test) => string;
@@ -38,8 +37,8 @@ export function thing(id: string, more: Partial<Thing> = {}): Thing {
 
 /** Starts `worker.js` and waits until it has opened the store. */
 export async function startWorker(t: Test, uri: string, task: string): Promise<ChildProcess> {
-  const [execPath, ...execArgv] = nodeCommand();
-  const child = fork(new URL('./worker.js', import.meta.url), [uri, task], { execPath, execArgv });
+  // Without what the test runner has put before its own file.
+  const child = fork(new URL('./worker.js', import.meta.url), [uri, task], { execArgv: [] });
   t.teardown(() => child.kill('SIGKILL'));
   await once(child, 'message');
   return child;
