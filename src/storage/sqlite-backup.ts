@@ -6,7 +6,7 @@ import { Worker } from 'node:worker_threads';
 import type { BackupProgress } from './backup.js';
 import { StoreUnavailable } from './collection.js';
 import { loadDriver } from './sqlite.js';
-import { failure } from './sqlite-connection.js';
+import { failure } from './sqlite-errors.js';
 
 const THREAD = `
   const { workerData: [module, source, target] } = require('node:worker_threads');

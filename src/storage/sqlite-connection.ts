@@ -3,8 +3,9 @@
  * per turn of the event loop, and patience with other processes that never blocks the loop.
  */
 import { performance } from 'node:perf_hooks';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { StoreUnavailable } from './collection.js';
+import { failure, isBusy, whileBusy } from './sqlite-errors.js';
+import { Gathering } from './sqlite-gathering.js';
 
 /** What is used of `DatabaseSync`, which `node:sqlite` and its drop-in have in common. */
 export interface Database {
@@ -29,24 +30,6 @@ interface Write {
 /** Writes in one transaction: more would hold up the loop (and other processes) for too long. */
 const MAX_BATCH = 512;
 
-// https://www.sqlite.org/rescode.html, primary codes.
-const BUSY = 5;
-const PERMISSION = 'Let this user write the file and its folder.';
-const LOCKED = 'End the process that holds it locked.';
-/** What is not the statement's fault, and what to do about it. */
-const REMEDIES = new Map([
-  [3, PERMISSION],
-  [BUSY, LOCKED],
-  [7, 'Give the process more memory.'],
-  [8, PERMISSION],
-  [10, 'Check the disk.'],
-  [11, 'It is damaged: restore the last backup.'],
-  [13, 'Free some space on the disk.'],
-  [14, PERMISSION],
-  [15, LOCKED],
-  [26, 'Name another file, or restore the last backup.'],
-]);
-
 /** Commits of all connections of this process, so that no snapshot is older than what its own process has said. */
 let commits = 0;
 
@@ -57,6 +40,7 @@ export class Connection {
   readonly #db: Database;
   readonly #patience: number;
   readonly #statements = new Map<string, Statement<unknown>>();
+  readonly #gathering = new Gathering();
   #queue: Write[] = [];
   #turnEnd: NodeJS.Immediate | undefined;
   #flushing = false;
@@ -154,12 +138,14 @@ export class Connection {
     this.#turnEnd ??= setImmediate(() => {
       this.#turnEnd = undefined;
       this.#endRead();
-      if (this.#queue.length > 0) void this.#flush();
+      const queued = this.#queue.length;
+      if (queued === 0 || this.#flushing) return;
+      if (this.#gathering.isOver(queued)) void this.#flush();
+      else this.#scheduleTurnEnd();
     });
   }
 
   async #flush(): Promise<void> {
-    if (this.#flushing) return;
     this.#flushing = true;
     try {
       await whileBusy(() => this.#commitBatch(), this.#patience);
@@ -212,36 +198,6 @@ export class Connection {
       // SQLite has rolled back by itself.
     }
   }
-}
-
-/** Tries a step again, by timer and with jitter, while another process holds the lock. */
-export async function whileBusy<T>(step: () => T, patience: number): Promise<T> {
-  const since = performance.now();
-  for (let pause = 2; ; pause = Math.min(2 * pause, 64)) {
-    try {
-      return step();
-    } catch (error) {
-      if (!isBusy(error) || performance.now() - since > patience) throw failure(error);
-    }
-    await sleep(pause * (0.5 + Math.random()));
-  }
-}
-
-/** The error to throw: StoreUnavailable for what the caller cannot help, else the error itself. */
-export function failure(error: unknown): unknown {
-  const remedy = REMEDIES.get(primaryCode(error) ?? 0);
-  if (remedy === undefined) return error;
-  return new StoreUnavailable(`SQLite: ${(error as Error).message}`, { cause: error, remedy });
-}
-
-/** Whether another connection held the lock. */
-export function isBusy(error: unknown): boolean {
-  return primaryCode(error) === BUSY;
-}
-
-function primaryCode(error: unknown): number | undefined {
-  const code = (error as { errcode?: unknown } | null)?.errcode;
-  return typeof code === 'number' ? code & 0xff : undefined;
 }
 
 function closed(): StoreUnavailable {

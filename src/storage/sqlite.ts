@@ -5,7 +5,8 @@ import type { Shape } from './checks.js';
 import { type Store, StoreUnavailable } from './collection.js';
 import { guarded } from './guarded.js';
 import { createTable, hasTable, sqliteCollection } from './sqlite-collection.js';
-import { Connection, type Database, isBusy, whileBusy } from './sqlite-connection.js';
+import { Connection, type Database } from './sqlite-connection.js';
+import { isBusy, whileBusy } from './sqlite-errors.js';
 
 /** The layout of the file. Raise it when a file written so can no longer be read by what came before. */
 export const SCHEMA = 1;

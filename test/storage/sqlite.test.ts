@@ -125,23 +125,30 @@ t.test('a full disk rejects, keeps what it acknowledged, and heals', async (t) =
   await store.close();
 });
 
-t.test('when the commit fails, every write of it is refused', async (t) => {
-  const db = await openDatabase(fresh(t));
-  let failing = false;
-  const flaky: Database = {
+/** Calls `onCommit` before each commit. */
+function observed(db: Database, onCommit: () => void): Database {
+  return {
     exec: (sql) => db.exec(sql),
     close: () => db.close(),
     prepare(sql) {
       const statement = db.prepare(sql);
       if (sql !== 'COMMIT') return statement;
       const run = (): unknown => {
-        if (failing) throw Object.assign(new Error('disk I/O error'), { errcode: 1034 });
+        onCommit();
         return statement.run();
       };
       return { run, get: () => undefined, all: () => [] };
     },
   };
-  const store = storeOn(flaky);
+}
+
+t.test('when the commit fails, every write of it is refused', async (t) => {
+  let failing = false;
+  const store = storeOn(
+    observed(await openDatabase(fresh(t)), () => {
+      if (failing) throw Object.assign(new Error('disk I/O error'), { errcode: 1034 });
+    }),
+  );
   const all = things(store);
   await all.insert(thing('1'));
   failing = true;
@@ -154,6 +161,34 @@ t.test('when the commit fails, every write of it is refused', async (t) => {
   failing = false;
   await t.rejects(all.insert(thing('1')), UniqueViolation);
   t.strictSame((await all.page({ sort: 'id', limit: 9 })).items, [thing('1')]);
+  await store.close();
+});
+
+t.test('writes that come turn after turn share a commit, for which none waits long', async (t) => {
+  let commits = 0;
+  const store = storeOn(observed(await openDatabase(fresh(t)), () => commits++));
+  const all = things(store);
+  await store.ready();
+  let number = 0;
+  /** Writes some in each of so many turns of the loop. How often was committed meanwhile, and how often in all? */
+  const write = async (some: number, turns: number) => {
+    const before = commits;
+    const writes: Promise<void>[] = [];
+    for (let left = turns; left > 0; left--) {
+      for (let each = 0; each < some; each++) writes.push(all.insert(thing(`${number++}`)));
+      await turn();
+    }
+    const meanwhile = commits - before;
+    await Promise.all(writes);
+    return { meanwhile, inAll: commits - before };
+  };
+  t.strictSame(await write(1, 3), { meanwhile: 3, inAll: 3 }, 'one that is alone waits for nobody');
+  t.strictSame(await write(2, 10), { meanwhile: 0, inAll: 1 });
+  const { meanwhile } = await write(2, 100);
+  t.ok(meanwhile >= 4 && meanwhile <= 8, `${meanwhile} commits while it never pauses`);
+  t.strictSame(await write(1, 1), { meanwhile: 0, inAll: 1 }, 'after many, one waits for more');
+  t.strictSame(await write(1, 3), { meanwhile: 3, inAll: 3 }, 'but the next does not');
+  t.equal(await all.count(), number);
   await store.close();
 });
 
