@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
+import { hangUp } from './hang-up.js';
 import { type AppError, httpErrors, type Rendered } from './kernel/errors.js';
-import { hangUp } from './server-connections.js';
 
 /** Node's name for what was wrong → the status that says so; everything else is 400. */
 const STATUSES: Record<string, number> = {

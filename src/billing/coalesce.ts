@@ -15,7 +15,8 @@ export function createCoalescer<T>(): Coalesce<T> {
   const underWay = new Map<string, Round<T>>();
 
   const begin: Coalesce<T> = (key, ask) => {
-    const round: Round<T> = { answer: ask() };
+    // One that throws at once fails like any other, or its key would be taken for ever.
+    const round: Round<T> = { answer: (async () => ask())() };
     underWay.set(key, round);
     const end = () => {
       if (!round.next) underWay.delete(key);

@@ -5,7 +5,7 @@
 import { performance } from 'node:perf_hooks';
 import { StoreUnavailable } from './collection.js';
 import { failure, isBusy, whileBusy } from './sqlite-errors.js';
-import { Gathering } from './sqlite-gathering.js';
+import { Gathering, MAX_BATCH } from './sqlite-gathering.js';
 
 /** What is used of `DatabaseSync`, which `node:sqlite` and its drop-in have in common. */
 export interface Database {
@@ -27,9 +27,6 @@ interface Write {
   reject: (error: unknown) => void;
 }
 
-/** Writes in one transaction: more would hold up the loop (and other processes) for too long. */
-const MAX_BATCH = 512;
-
 /** Commits of all connections of this process, so that no snapshot is older than what its own process has said. */
 let commits = 0;
 
@@ -40,7 +37,7 @@ export class Connection {
   readonly #db: Database;
   readonly #patience: number;
   readonly #statements = new Map<string, Statement<unknown>>();
-  readonly #gathering = new Gathering();
+  readonly #gathering: Gathering;
   #queue: Write[] = [];
   #turnEnd: NodeJS.Immediate | undefined;
   #flushing = false;
@@ -50,9 +47,10 @@ export class Connection {
   #closed = false;
   #closing: Promise<void> | undefined;
 
-  constructor(db: Database, patience: number) {
+  constructor(db: Database, patience: number, now: () => number) {
     this.#db = db;
     this.#patience = patience;
+    this.#gathering = new Gathering(now);
   }
 
   /** The prepared statement of an SQL text; texts are finite, values are bound. */
@@ -76,7 +74,7 @@ export class Connection {
     }
   }
 
-  /** Runs a writing step under the write lock with all others of this turn; settles after the commit. */
+  /** Runs a writing step under the write lock, with others that come at about the same time; settles after the commit. */
   write<T>(step: () => T): Promise<T> {
     if (this.#closed) return Promise.reject(closed());
     return new Promise<T>((resolve, reject) => {

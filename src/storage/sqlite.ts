@@ -1,6 +1,7 @@
 /** The embedded engine: one SQLite file (or memory), shared safely by any number of processes. */
 import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
+import { performance } from 'node:perf_hooks';
 import type { Shape } from './checks.js';
 import { type Store, StoreUnavailable } from './collection.js';
 import { guarded } from './guarded.js';
@@ -43,9 +44,14 @@ export async function openDatabase(path: string): Promise<Database> {
   return db;
 }
 
-/** The store on an open database, which is its own from now on. `patience` is how long to wait for a lock. */
-export function storeOn(db: Database, patience = PATIENCE): Store {
-  const connection = new Connection(db, patience);
+/**
+ * The store on an open database, which is its own from now on.
+ *
+ * @param patience milliseconds to wait for a lock
+ * @param now milliseconds that only go forward
+ */
+export function storeOn(db: Database, patience = PATIENCE, now = () => performance.now()): Store {
+  const connection = new Connection(db, patience, now);
   const tables: (() => Promise<void> | undefined)[] = [];
   const writable = writableAgain(connection);
   return guarded({

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -111,6 +112,11 @@ t.test('programs tell their address, end on request and are killed', async (t) =
   await killed.url();
   await killed.kill();
   await t.rejects(killed.printed(/never/), /ended with null/);
+});
+
+t.test('what a test starts is what it is anywhere else', async (t) => {
+  // lean.mjs keeps tap from loading itself into it, by a word that tap does not document.
+  t.equal(execFileSync(process.execPath, ['-p', 'process.env.NODE_OPTIONS']).toString().trim(), 'undefined');
 });
 
 t.test('an application in one call', async (t) => {

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import t, { type Test } from 'tap';
+import type { Clock } from '../../src/kernel/clock.js';
 import { createConsentService } from '../../src/oidc/consents.js';
 import { createPurges } from '../../src/oidc/purge.js';
 import {
@@ -14,6 +15,7 @@ import {
 import { purgeExpired } from '../../src/ops/purge.js';
 import type { Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
+import { fakeClock } from '../kit/clock.js';
 import { explore } from '../kit/explore.js';
 import {
   ADMIN_TOKEN,
@@ -48,14 +50,16 @@ function collectionsOf(store: Store) {
 }
 
 /** The purge of another process on the store of `idp`, which looks at the same clock. */
-async function purgerOf(t: Test, idp: IdpApp) {
-  const collections = collectionsOf(await idpStore(t, idp));
+const purgerOf = async (t: Test, idp: IdpApp) => purgerOn(await idpStore(t, idp), idp.clock);
+
+function purgerOn(store: Store, clock: Clock) {
+  const collections = collectionsOf(store);
   const gone = { clients: new Set<string>(), principals: new Set<string>() };
   const directory = {
     findClient: async (id: string) => (gone.clients.has(id) ? null : ({ id } as never)),
     isGone: async (sub: string) => gone.principals.has(sub),
   };
-  const jobs = createPurges({ ...collections, directory, clock: idp.clock });
+  const jobs = createPurges({ ...collections, directory, clock });
   const purge = async (signal = NEVER) => {
     for (const job of Object.values(jobs)) await job.run({ term: 1, signal });
   };
@@ -243,9 +247,12 @@ t.test('forms and sessions go when they are over, and not before', async (t) => 
 });
 
 t.test('consents go with the application, or the person, and no others', async (t) => {
-  const idp = await idpApp(t);
-  const { consents, gone, purge } = await purgerOf(t, idp);
-  const service = createConsentService(consents, idp.clock);
+  // Without a provider, whose own purge would find neither these people nor these applications.
+  const store = await openStore('sqlite::memory:');
+  t.teardown(() => store.close());
+  const clock = fakeClock();
+  const { consents, gone, purge } = purgerOn(store, clock);
+  const service = createConsentService(consents, clock);
   const people = Array.from({ length: 150 }, (_, person) => `u_${person}`);
   for (const client of ['cid_old', 'cid_new', 'cid_other']) {
     await Promise.all(people.map((sub) => service.remember(sub, client, 'openid')));

@@ -165,18 +165,20 @@ t.test('when the commit fails, every write of it is refused', async (t) => {
 });
 
 t.test('writes that come turn after turn share a commit, for which none waits long', async (t) => {
-  let commits = 0;
-  const store = storeOn(observed(await openDatabase(fresh(t)), () => commits++));
+  let [commits, now] = [0, 0];
+  const db = observed(await openDatabase(fresh(t)), () => commits++);
+  const store = storeOn(db, 5000, () => now);
   const all = things(store);
   await store.ready();
   let number = 0;
   /** Writes some in each of so many turns of the loop. How often was committed meanwhile, and how often in all? */
-  const write = async (some: number, turns: number) => {
+  const write = async (some: number, turns: number, milliseconds = 0) => {
     const before = commits;
     const writes: Promise<void>[] = [];
     for (let left = turns; left > 0; left--) {
       for (let each = 0; each < some; each++) writes.push(all.insert(thing(`${number++}`)));
       await turn();
+      now += milliseconds;
     }
     const meanwhile = commits - before;
     await Promise.all(writes);
@@ -188,6 +190,9 @@ t.test('writes that come turn after turn share a commit, for which none waits lo
   t.ok(meanwhile >= 4 && meanwhile <= 8, `${meanwhile} commits while it never pauses`);
   t.strictSame(await write(1, 1), { meanwhile: 0, inAll: 1 }, 'after many, one waits for more');
   t.strictSame(await write(1, 3), { meanwhile: 3, inAll: 3 }, 'but the next does not');
+  const slow = await write(3, 10, 10);
+  t.ok(slow.meanwhile >= 4, `${slow.meanwhile} commits in ten turns of 10 ms`);
+  t.strictSame(await write(1024, 3), { meanwhile: 3, inAll: 6 }, 'a full transaction waits for nothing');
   t.equal(await all.count(), number);
   await store.close();
 });
