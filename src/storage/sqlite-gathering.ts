@@ -7,7 +7,7 @@ export const MAX_BATCH = 512;
 const MAX_TURNS = 16;
 
 /** Milliseconds, for a loop whose turns are long. */
-const MAX_WAIT = 2;
+const MAX_WAIT = 5;
 
 /**
  * Clients that were answered together ask again together, but what they ask is read over several turns of the loop.
