@@ -145,29 +145,31 @@ export function createSessionService(deps: SessionDependencies): SessionService 
 
     async refresh(refreshToken, { ip }) {
       const verdict = tokens.verifyRefresh(refreshToken);
-      const alive = verdict && !verdict.isExpired ? await findAlive(verdict.claims) : null;
-      if (!verdict || !alive) throw authErrors.INVALID_REFRESH_TOKEN();
-      const { claims } = verdict;
-      const { id, createdAt } = alive.session;
-      const presented = sha256(claims.jti);
-      const successors = tokens.successorsOf(id, claims.jti);
+      const user = verdict && !verdict.isExpired ? await users.findOne({ id: verdict.claims.sub }) : null;
+      if (!verdict || !user || isClosed(user)) throw authErrors.INVALID_REFRESH_TOKEN();
+      const { sid: id, jti } = verdict.claims;
+      const presented = sha256(jti);
+      const successors = tokens.successorsOf(id, jti);
       const [nextId] = successors;
+      const now = clock.now();
+      // The token says when the session began, so that one that goes on is read and written in one step. What has ended
+      // with its epoch is rotated like any other and then refused: it stays dead.
       const rotated = await sessions.updateOne(
-        { id, currentId: presented, revokedAt: null },
+        { id, userId: user.id, currentId: presented, revokedAt: null, expiresAt: { gt: now } },
         {
           set: {
             previousId: presented,
             currentId: sha256(nextId),
-            rotatedAt: clock.now(),
-            expiresAt: expiry(createdAt),
+            rotatedAt: now,
+            expiresAt: expiry(verdict.beganAt),
           },
         },
       );
+      const session = rotated ?? (await sessions.findOne({ id }));
+      if (!session || !isAlive(user, session, now)) throw authErrors.INVALID_REFRESH_TOKEN();
       if (rotated) return issue(rotated, nextId);
 
       // Somebody was first. Inside the window everybody gets what that one got; later it is a stolen token.
-      const session = await sessions.findOne({ id, revokedAt: null });
-      if (!session) throw authErrors.INVALID_REFRESH_TOKEN();
       const isPrevious = session.previousId === presented;
       const inWindow = isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: REUSE_WINDOW });
       if (inWindow) {

@@ -18,6 +18,11 @@ export interface Verdict {
   isExpired: boolean;
 }
 
+export interface RefreshVerdict extends Verdict {
+  /** When its session began, in milliseconds. */
+  beganAt: number;
+}
+
 export interface SessionTokens {
   /** Seconds an access token lives. */
   readonly accessTtl: number;
@@ -34,7 +39,7 @@ export interface SessionTokens {
   refresh(session: SessionDocument, id: string): string;
   /** The access token of an Authorization header (RFC 6750 §2.1); `null` for whatever we have not signed as such. */
   verifyBearer(authorization: string): Verdict | null;
-  verifyRefresh(token: string): Verdict | null;
+  verifyRefresh(token: string): RefreshVerdict | null;
 }
 
 interface TokenOptions {
@@ -97,12 +102,17 @@ export function createSessionTokens(options: TokenOptions): SessionTokens {
         jti: id,
         iat: toSeconds(session.rotatedAt),
         exp: toSeconds(session.expiresAt),
+        auth_time: toSeconds(session.createdAt),
         token_use: 'refresh',
       });
     },
 
     verifyBearer: (authorization) => judge(readBearer(authorization)),
-    verifyRefresh: (token) => judge(readClaims(refresh, 'refresh', token)),
+    verifyRefresh(text) {
+      const token = readClaims(refresh, 'refresh', text);
+      const verdict = judge(token);
+      return verdict && { ...verdict, beganAt: (token?.authTime as number) * 1000 };
+    },
   };
 }
 
@@ -116,11 +126,13 @@ interface Token {
   iss: string;
   iat: number;
   exp: number;
+  /** Seconds; of refresh tokens only. */
+  authTime: number | undefined;
 }
 
 /** A well signed token for this use. RFC 8725: every claim is required, and of one type and value only. */
 function readClaims(kind: TokenKind, use: Use, token: string): Token | null {
-  const { iss, aud, sub, sid, jti, iat, exp, nbf, token_use } = kind.verify(token) ?? {};
+  const { iss, aud, sub, sid, jti, iat, exp, nbf, auth_time, token_use } = kind.verify(token) ?? {};
   const isOurs =
     typeof iss === 'string' &&
     aud === AUDIENCE[use] &&
@@ -130,8 +142,16 @@ function readClaims(kind: TokenKind, use: Use, token: string): Token | null {
     isIdentifier(jti) &&
     Number.isSafeInteger(iat) &&
     Number.isSafeInteger(exp) &&
-    nbf === undefined;
-  return isOurs ? { claims: { sub, sid, jti }, iss, iat: iat as number, exp: exp as number } : null;
+    nbf === undefined &&
+    (use === 'access' || Number.isSafeInteger(auth_time));
+  if (!isOurs) return null;
+  return {
+    claims: { sub, sid, jti },
+    iss,
+    iat: iat as number,
+    exp: exp as number,
+    authTime: auth_time as number | undefined,
+  };
 }
 
 /** What may be otherwise the next time. */

@@ -35,7 +35,7 @@ const TOKENS: SessionTokens = {
 
 function readClaims(text: string) {
   const [sub = '', sid = '', jti = ''] = text.split(' ');
-  return { claims: { sub, sid, jti }, isExpired: false };
+  return { claims: { sub, sid, jti }, isExpired: false, beganAt: NOW };
 }
 
 interface Mail {

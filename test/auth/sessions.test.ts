@@ -72,7 +72,17 @@ t.test('[13][14] register answers 201 with the user and its first tokens', async
     token_use: 'access',
   });
   const refresh = claimsOf(refreshToken);
-  t.match(refresh, { aud: 'saas-refresh', sid: access.sid, exp: now + 604_800, token_use: 'refresh' });
+  t.strictSame(refresh, {
+    iss: 'http://app.example.test',
+    aud: 'saas-refresh',
+    sub: user.id,
+    sid: access.sid,
+    jti: refresh.jti,
+    iat: now,
+    exp: now + 604_800,
+    auth_time: now,
+    token_use: 'refresh',
+  });
 });
 
 t.test('login answers 200 with the same data, whatever the letters of the address', async (t) => {
@@ -365,6 +375,32 @@ t.test('a session ends after 30 days however often it was refreshed, and after 7
   t.equal(last.status, 200);
   app.clock.advance(SECOND);
   t.equal((await refresh(last.token)).status, 401);
+});
+
+t.test('a session that has ended stays dead, whatever its tokens say', async (t) => {
+  const app = await saasApp(t);
+  const sessions = sessionCollection(await storeOf(t, app));
+  const refresh = async (refreshToken: string) => {
+    const answer = await app.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+    return { code: `${answer.status} ${answer.body.error?.code}`, ...answer.body.data };
+  };
+
+  const cut = await app.signUp();
+  const { sid } = claimsOf(cut.refreshToken);
+  await sessions.updateOne({ id: sid }, { set: { expiresAt: app.clock.now() } });
+  const before = await sessions.findOne({ id: sid });
+  t.equal((await refresh(cut.refreshToken)).code, '401 INVALID_REFRESH_TOKEN');
+  t.same(await sessions.findOne({ id: sid }), before, 'its end does not move');
+
+  const person = await app.signUp();
+  const body = { email: person.email, password: PASSWORD };
+  const other = (await app.request('POST', '/api/auth/login', { body })).body.data;
+  const { refreshToken: newest } = await refresh(other.refreshToken);
+  await app.request('POST', '/api/auth/logout', { token: person.accessToken, body: { scope: 'others' } });
+  t.equal((await refresh(other.refreshToken)).code, '401 INVALID_REFRESH_TOKEN', 'inside the window');
+  t.equal((await refresh(newest)).code, '401 INVALID_REFRESH_TOKEN');
+  t.equal((await refresh(newest)).code, '401 INVALID_REFRESH_TOKEN');
+  t.equal((await refresh(person.refreshToken)).code, '200 undefined');
 });
 
 t.test('a session outlives a restart, and its end does, too', async (t) => {

@@ -187,6 +187,22 @@ t.test('[68] the session of one user is no session of another', async (t) => {
   await refuseAll(t, app, { swapped: forge(HEADER, { ...claims, sub: id }) });
 });
 
+t.test('[69] a refresh token says when its session began', async (t) => {
+  const { app, person } = await begin(t);
+  const header = { alg: 'HS256', typ: 'rt+jwt' };
+  const claims = claimsOf(person.refreshToken);
+  const refresh = (auth_time: unknown) => {
+    const refreshToken = forge(header, { ...claims, auth_time }, SECRETS.jwtRefreshSecret);
+    return app.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+  };
+  for (const wrong of [undefined, null, String(claims['auth_time']), 1.5, 1e308]) {
+    const { status, body } = await refresh(wrong);
+    t.equal(status, 401, String(wrong));
+    t.equal(body.error.code, 'INVALID_REFRESH_TOKEN');
+  }
+  t.equal((await refresh(claims['auth_time'])).status, 200);
+});
+
 t.test('[61] the two kinds of token are never taken for each other', async (t) => {
   // Even where an operator made one secret of both.
   for (const jwtRefreshSecret of [SECRETS.jwtRefreshSecret, SECRETS.jwtAccessSecret]) {
