@@ -1,5 +1,5 @@
 /** Where measurements are made: a temporary folder, and processes that end with the row that started them. */
-import { type ChildProcess, fork } from 'node:child_process';
+import { type ChildProcess, fork, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
@@ -104,6 +104,26 @@ export class Lab {
     });
   }
 
+  /**
+   * A server that is not ours: a program, or else a script beside this one. What it says of itself goes to its log.
+   *
+   * @param args what it is called with, by its port and a folder of its own
+   */
+  async peer(program: string, args: (port: number, folder: string) => string[]): Promise<Served> {
+    const [port, cwd] = [await freePort(), this.folder()];
+    const log = openSync(join(cwd, 'log'), 'a');
+    const [file, first] = program.endsWith('.js')
+      ? [process.execPath, [fileURLToPath(new URL(program, DIST))]]
+      : [program, []];
+    const env = { PATH: process.env['PATH'], NODE_ENV: 'production' };
+    const child = spawn(file, [...first, ...args(port, cwd)], { cwd, env, stdio: ['ignore', log, log] });
+    closeSync(log);
+    const since = performance.now();
+    this.#keep(child);
+    await listening(port, child);
+    return served(port, child, since);
+  }
+
   worker(script: 'floor-work' | 'port-work', ...args: string[]): Worker {
     const child = this.#fork(`bench/${script}.js`, args, [], { NODE_ENV: 'production' });
     return {
@@ -148,8 +168,7 @@ export class Lab {
     const since = performance.now();
     const child = this.#fork(script, args, execArgv, env);
     await listening(port, child);
-    const startedIn = performance.now() - since;
-    return { url: `http://127.0.0.1:${port}`, pid: child.pid as number, startedIn };
+    return served(port, child, since);
   }
 
   #fork(script: string, args: string[], execArgv: string[], env: Record<string, string>): ChildProcess {
@@ -164,15 +183,24 @@ export class Lab {
       stdio: ['ignore', log, 'inherit', 'ipc'],
     });
     closeSync(log);
+    this.#keep(child);
+    return child;
+  }
+
+  #keep(child: ChildProcess): void {
     this.#children.add(child);
     child.once('close', () => this.#children.delete(child));
-    return child;
   }
 
   #removeFolders(): void {
     for (const folder of this.#folders) rmSync(folder, { recursive: true, force: true });
     this.#folders = [];
   }
+}
+
+/** @param since when the process was started */
+function served(port: number, { pid }: ChildProcess, since: number): Served {
+  return { url: `http://127.0.0.1:${port}`, pid: pid as number, startedIn: performance.now() - since };
 }
 
 /** 256 random bits. */

@@ -59,10 +59,7 @@ export async function createAccounts(
   const { users, sessions, audit, throttle, settings, billing, email, jobs, publicUrl, mountedAt } = parts;
   const { forgetPurchases } = parts;
   const listed = (secret: string | undefined) => (secret === undefined ? [] : [secret]);
-  const refreshSecrets: [string, ...string[]] = [
-    values.jwtRefreshSecret,
-    ...listed(values.jwtRefreshSecretPrevious),
-  ];
+  const refreshSecrets = [values.jwtRefreshSecret, ...listed(values.jwtRefreshSecretPrevious)];
   const accessSecrets = [values.jwtAccessSecret, ...listed(values.jwtAccessSecretPrevious)];
   const pageAt = (configured: string | undefined, own: string) => () =>
     publicUrl.get() + (configured === undefined ? `${mountedAt()}${own}` : withLeadingSlash(configured));
@@ -72,7 +69,6 @@ export async function createAccounts(
     tokens: createSessionTokens({
       access: await createTokenKind('at+jwt', accessSecrets),
       refresh: await createTokenKind('rt+jwt', refreshSecrets),
-      refreshSecrets,
       accessTtl: values.accessTokenTtl,
       issuer: publicUrl.get,
       clock,

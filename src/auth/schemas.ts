@@ -1,7 +1,16 @@
 import type { Static } from 'typebox';
 import { option } from '../kernel/options.js';
 import { pathProblem } from '../kernel/public-url.js';
-import { DisplayName, Email, Envelope, PasswordInput, Session, Timestamp, User } from '../kernel/schemas.js';
+import {
+  DisplayName,
+  Email,
+  Envelope,
+  PasswordInput,
+  Session,
+  Timestamp,
+  Token,
+  User,
+} from '../kernel/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
 import { Type } from '../kernel/type.js';
 
@@ -91,8 +100,8 @@ export const LogoutBody = Type.Object(
 );
 
 const tokens = {
-  accessToken: Type.String(),
-  refreshToken: Type.String(),
+  accessToken: Token,
+  refreshToken: Token,
   expiresIn: Type.Integer({ description: 'Seconds until the access token expires.' }),
 };
 

@@ -149,8 +149,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       if (!verdict || !user || isClosed(user)) throw authErrors.INVALID_REFRESH_TOKEN();
       const { sid: id, jti } = verdict.claims;
       const presented = sha256(jti);
-      const successors = tokens.successorsOf(id, jti);
-      const [nextId] = successors;
+      const nextId = tokens.successorOf(id, jti);
       const now = clock.now();
       // The token says when the session began, so that one that goes on is read and written in one step. What has ended
       // with its epoch is rotated like any other and then refused: it stays dead.
@@ -172,12 +171,8 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       // Somebody was first. Inside the window everybody gets what that one got; later it is a stolen token.
       const isPrevious = session.previousId === presented;
       const inWindow = isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: REUSE_WINDOW });
-      if (inWindow) {
-        const same = successors.find((successor) => sha256(successor) === session.currentId);
-        if (same) return issue(session, same);
-        // The first one refreshed where a secret was in use that is not known here yet. Nobody stole anything.
-        throw authErrors.INVALID_REFRESH_TOKEN();
-      }
+      if (inWindow) return issue(session, nextId);
+
       const ended = await sessions.updateOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
       if (ended) emit('session.revoked', { userId: session.userId, scope: 'local', sessionId: id });
       await audit.record({ event: 'refresh.reused', subject: session.userId, ip });

@@ -1,6 +1,5 @@
-import { createHmac, createSecretKey, type KeyObject } from 'node:crypto';
 import { type Clock, toSeconds } from '../kernel/clock.js';
-import { newToken, type Random } from '../kernel/secrets.js';
+import { newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { TokenKind } from './jwt.js';
 import type { SessionDocument } from './store.js';
 
@@ -28,11 +27,8 @@ export interface SessionTokens {
   readonly accessTtl: number;
   /** The identifier of a session's first refresh token. */
   firstId(): string;
-  /**
-   * The identifier that follows `id`, one for each refresh secret, the signing one's first: the same for
-   * everybody who may ask, and unknown to readers of the store.
-   */
-  successorsOf(sid: string, id: string): [string, ...string[]];
+  /** The identifier that follows `id`: the same for everybody who may ask, and unknown to readers of the store. */
+  successorOf(sid: string, id: string): string;
   /** An access token of the session as of now. */
   access(session: SessionDocument): string;
   /** The refresh token `id` of the session; the same bytes each time. */
@@ -45,8 +41,6 @@ export interface SessionTokens {
 interface TokenOptions {
   access: TokenKind;
   refresh: TokenKind;
-  /** Key the succession of refresh tokens; the signing one first. */
-  refreshSecrets: [string, ...string[]];
   accessTtl: number;
   /** PUBLIC_URL, which in development is known when the server listens. */
   issuer(): string;
@@ -59,10 +53,6 @@ const CLOCK_SKEW = 60;
 
 export function createSessionTokens(options: TokenOptions): SessionTokens {
   const { access, refresh, clock, random } = options;
-  const keyOf = (secret: string) => createSecretKey(Buffer.from(`refresh-succession:${secret}`));
-  const [current, ...previous] = options.refreshSecrets;
-  const keys: [KeyObject, ...KeyObject[]] = [keyOf(current), ...previous.map(keyOf)];
-
   const readBearer = remembering((authorization) => {
     const token = /^bearer +([\w.~+/-]+=*) *$/i.exec(authorization)?.[1];
     return token === undefined ? null : readClaims(access, 'access', token);
@@ -73,11 +63,8 @@ export function createSessionTokens(options: TokenOptions): SessionTokens {
   return {
     accessTtl: options.accessTtl,
     firstId: () => newToken(random),
-    successorsOf(sid, id) {
-      const after = (key: KeyObject) => createHmac('sha256', key).update(`${sid}.${id}`).digest('base64url');
-      const [signing, ...older] = keys;
-      return [after(signing), ...older.map(after)];
-    },
+    // Readers of the store have `sha256(id)`. An identifier opens nothing by itself: what names it must be signed.
+    successorOf: (sid, id) => sha256(`${sid} after ${id}`),
 
     access(session) {
       const iat = toSeconds(clock.now());
@@ -111,7 +98,9 @@ export function createSessionTokens(options: TokenOptions): SessionTokens {
     verifyRefresh(text) {
       const token = readClaims(refresh, 'refresh', text);
       const verdict = judge(token);
-      return verdict && { ...verdict, beganAt: (token?.authTime as number) * 1000 };
+      if (!token || !verdict) return null;
+      const { claims, isExpired } = verdict;
+      return { claims, isExpired, beganAt: (token.authTime as number) * 1000 };
     },
   };
 }

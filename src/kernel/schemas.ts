@@ -16,14 +16,22 @@ export const DisplayName = Type.String({
   pattern: '^[^\\p{Cc}\\p{Cs}\\u202a-\\u202e\\u2066-\\u2069]*$',
 });
 
+/** What JSON Schema counts: code points. */
+export const charactersIn = (text: string): number => [...text].length;
+
 /** Whether a text fits a schema of strings, where there is no validator. */
 export function fits(text: string, schema: TSchema & { pattern?: string; maxLength?: number }): boolean {
   const { pattern = '', maxLength = 0 } = schema;
-  return [...text].length <= maxLength && new RegExp(pattern, 'u').test(text);
+  return charactersIn(text) <= maxLength && new RegExp(pattern, 'u').test(text);
 }
 
 /** As the client sends it; `Passwords.problem` has the rules for a new one. */
 export const PasswordInput = Type.String({ minLength: 1 });
+
+/** A token of ours in an answer: base64url, dots and underscores, in which JSON has nothing to escape. */
+export const Token = Type.String({ format: 'token' });
+export const isToken = (schema: unknown): boolean =>
+  (schema as { format?: unknown } | null)?.format === 'token';
 
 /** ISO 8601, UTC, milliseconds. */
 export const Timestamp = Type.String();

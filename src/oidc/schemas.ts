@@ -1,4 +1,5 @@
 import { option } from '../kernel/options.js';
+import { Token } from '../kernel/schemas.js';
 import { Type } from '../kernel/type.js';
 import { emailDomainProblem } from './email-domains.js';
 
@@ -79,12 +80,12 @@ export const PasswordBody = Type.Object(
 );
 
 export const TokenAnswer = Type.Object({
-  access_token: Type.String(),
+  access_token: Token,
   token_type: Type.Literal('Bearer'),
   expires_in: Type.Integer(),
   scope: Type.String(),
-  id_token: Type.Optional(Type.String()),
-  refresh_token: Type.Optional(Type.String()),
+  id_token: Type.Optional(Token),
+  refresh_token: Type.Optional(Token),
 });
 
 /** Of a token that is not active, only that. */

@@ -25,8 +25,8 @@ export function sqliteCollection<T extends { id: string }>(
 ): Collection<T> {
   const table = quoted(shape.name);
   const copied = copiedFields(shape);
-  const copiesOf = (doc: T): (string | number | null)[] =>
-    copied.map((field) => bound((doc as Record<string, Value | null>)[field] ?? null));
+  const copyOf = (doc: T, field: string): string | number | null =>
+    bound((doc as Record<string, Value | null>)[field] ?? null);
   const columns = ['id', 'doc', ...copied].map(quoted);
   const insert = `INSERT INTO ${table} (${columns}) VALUES (${columns.map(() => '?')})`;
   const remove = `DELETE FROM ${table} WHERE id = ?`;
@@ -37,25 +37,31 @@ export function sqliteCollection<T extends { id: string }>(
   const write = <R>(step: () => R): Promise<R> =>
     ready(() => connection.write(() => namingTheField(shape.name, step)));
   // No field can be called `_rowid_`.
-  const selectOne = texts((where) => `SELECT doc, _rowid_ AS row FROM ${table} WHERE ${where} LIMIT 1`);
+  const selectOne = texts(
+    (where: string) => `SELECT doc, _rowid_ AS row FROM ${table} WHERE ${where} LIMIT 1`,
+  );
   const find = ({ text, values }: Clause): Found<T> | null => {
     const found = connection.sql<{ doc: string; row: number }>(selectOne(text)).get(...values);
     return found ? { doc: JSON.parse(found.doc), row: found.row } : null;
   };
   // A second column makes reading a row a fifth dearer.
-  const selectDoc = texts((where) => `SELECT doc FROM ${table} WHERE ${where} LIMIT 1`);
+  const selectDoc = texts((where: string) => `SELECT doc FROM ${table} WHERE ${where} LIMIT 1`);
   const first = ({ text, values }: Clause): T | null => {
     const found = connection.sql<{ doc: string }>(selectDoc(text)).get(...values);
     return found ? JSON.parse(found.doc) : null;
   };
+  const update = texts((assignments: string) => `UPDATE ${table} SET ${assignments} WHERE _rowid_ = ?`);
   const put = ({ doc, row }: Found<T>, after: T): void => {
-    const [held, wanted] = [copiesOf(doc), copiesOf(after)];
-    // What stays the same is left out, and so SQLite leaves its indexes alone.
-    const changed = copied.filter((_, index) => held[index] !== wanted[index]);
-    const assignments = ['doc', ...changed].map((field) => `${quoted(field)} = ?`);
-    connection
-      .sql(`UPDATE ${table} SET ${assignments} WHERE _rowid_ = ?`)
-      .run(JSON.stringify(after), ...wanted.filter((value, index) => held[index] !== value), row);
+    let assignments = 'doc = ?';
+    const values: (string | number | null)[] = [JSON.stringify(after)];
+    for (const field of copied) {
+      const copy = copyOf(after, field);
+      // What stays the same is left out, and so SQLite leaves its indexes alone.
+      if (copy === copyOf(doc, field)) continue;
+      assignments += `, ${quoted(field)} = ?`;
+      values.push(copy);
+    }
+    connection.sql(update(assignments)).run(...values, row);
   };
   const idsOf = ({ text, values }: Clause, limit: number): string[] => {
     const rows = connection
@@ -67,7 +73,9 @@ export function sqliteCollection<T extends { id: string }>(
   return {
     insert(doc) {
       const json = JSON.stringify(doc);
-      return write(() => void connection.sql(insert).run(doc.id, json, ...copiesOf(doc)));
+      return write(
+        () => void connection.sql(insert).run(doc.id, json, ...copied.map((field) => copyOf(doc, field))),
+      );
     },
 
     findOne(where) {

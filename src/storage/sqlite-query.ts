@@ -23,35 +23,45 @@ export function clauseOf<T>(where: Where<T>): Clause {
  * Makes each text once. They are few, and the statement of the very same string is found at once, where an equal one
  * has to be read first.
  */
-export function texts(make: (key: string) => string): (key: string) => string {
-  const known = new Map<string, string>();
+export function texts<K>(make: (key: K) => string): (key: K) => string {
+  return once(make);
+}
+
+function once<K, V>(make: (key: K) => V): (key: K) => V {
+  const known = new Map<K, V>();
   return (key) => {
-    const text = known.get(key) ?? make(key);
-    known.set(key, text);
-    return text;
+    const before = known.get(key);
+    if (before !== undefined) return before;
+    const made = make(key);
+    known.set(key, made);
+    return made;
   };
 }
 
 /** What most filters are. */
-const equality = texts((field) => `${quoted(field)} = ?`);
+const equality = texts((field: string) => `${quoted(field)} = ?`);
+const absence = texts((field: string) => `${quoted(field)} IS NULL`);
+const comparisons = once((operator: keyof typeof COMPARISON) =>
+  texts((field: string) => `${quoted(field)} ${COMPARISON[operator]} ?`),
+);
+const conjunctions = once((a: string) => texts((b: string) => `${a} AND ${b}`));
 
 function conditionClause([field, condition]: ReturnType<typeof conditionsOf>[number]): Clause {
   if (condition !== null && typeof condition !== 'object') {
     return { text: equality(field), values: [bound(condition)] };
   }
-  const column = quoted(field);
-  if (condition === null) return { text: `${column} IS NULL`, values: [] };
+  if (condition === null) return { text: absence(field), values: [] };
   if (condition.in) {
     // One parameter for any number of values, so that the statement stays the same.
-    return { text: `${column} IN (SELECT value FROM json_each(?))`, values: [JSON.stringify(condition.in)] };
+    const text = `${quoted(field)} IN (SELECT value FROM json_each(?))`;
+    return { text, values: [JSON.stringify(condition.in)] };
   }
   return Object.entries(condition)
-    .map(([operator, value]) => comparison(column, COMPARISON[operator as keyof typeof COMPARISON], value))
+    .map(([operator, value]) => ({
+      text: comparisons(operator as keyof typeof COMPARISON)(field),
+      values: [bound(value)],
+    }))
     .reduce(and);
-}
-
-function comparison(column: string, operator: string, value: Value): Clause {
-  return { text: `${column} ${operator} ?`, values: [bound(value)] };
 }
 
 /** What follows a position, in order. NULL stands before every value and compares with none. */
@@ -67,7 +77,7 @@ export function spansAfter(sort: string, desc: boolean, { value, id }: Position)
 
 /** Both. */
 export function and(a: Clause, b: Clause): Clause {
-  return { text: `${a.text} AND ${b.text}`, values: [...a.values, ...b.values] };
+  return { text: conjunctions(a.text)(b.text), values: a.values.concat(b.values) };
 }
 
 /** A value in SQL, which has no booleans: `json_extract`, too, gives 1 and 0. */
