@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -112,15 +112,26 @@ export class Lab {
   async peer(program: string, args: (port: number, folder: string) => string[]): Promise<Served> {
     const [port, cwd] = [await freePort(), this.folder()];
     const log = openSync(join(cwd, 'log'), 'a');
-    const [file, first] = program.endsWith('.js')
-      ? [process.execPath, [fileURLToPath(new URL(program, DIST))]]
-      : [program, []];
-    const env = { PATH: process.env['PATH'], NODE_ENV: 'production' };
-    const child = spawn(file, [...first, ...args(port, cwd)], { cwd, env, stdio: ['ignore', log, log] });
-    closeSync(log);
     const since = performance.now();
+    const [file, ...first] = program.endsWith('.js')
+      ? [process.execPath, fileURLToPath(new URL(program, DIST))]
+      : [resolve(program)];
+    const env = {
+      PATH: process.env['PATH'],
+      NODE_OPTIONS: process.env['NODE_OPTIONS'],
+      NODE_ENV: 'production',
+    };
+    const child = spawn(file as string, [...first, ...args(port, cwd)], {
+      cwd,
+      env,
+      stdio: ['ignore', log, log],
+    });
+    closeSync(log);
     this.#keep(child);
-    await listening(port, child);
+    await Promise.race([
+      listening(port, child),
+      once(child, 'error').then(([error]) => Promise.reject(error)),
+    ]);
     return served(port, child, since);
   }
 

@@ -5,7 +5,7 @@
 import type { Lab } from './lab.js';
 import { type Client, expectStatus, request } from './load.js';
 
-export const POCKETBASE = process.env['POCKETBASE'];
+export const POCKETBASE = process.env['POCKETBASE'] || undefined;
 
 const PASSWORD = 'a sentence is fine';
 const USERS = '/api/collections/users';

@@ -59,16 +59,18 @@ export async function createAccounts(
   const { users, sessions, audit, throttle, settings, billing, email, jobs, publicUrl, mountedAt } = parts;
   const { forgetPurchases } = parts;
   const listed = (secret: string | undefined) => (secret === undefined ? [] : [secret]);
-  const refreshSecrets = [values.jwtRefreshSecret, ...listed(values.jwtRefreshSecretPrevious)];
-  const accessSecrets = [values.jwtAccessSecret, ...listed(values.jwtAccessSecretPrevious)];
   const pageAt = (configured: string | undefined, own: string) => () =>
     publicUrl.get() + (configured === undefined ? `${mountedAt()}${own}` : withLeadingSlash(configured));
 
   const dependencies: AuthDependencies = {
     ...parts,
     tokens: createSessionTokens({
-      access: await createTokenKind('at+jwt', accessSecrets),
-      refresh: await createTokenKind('rt+jwt', refreshSecrets),
+      access: await createTokenKind('at+jwt', values.jwtAccessSecret, listed(values.jwtAccessSecretPrevious)),
+      refresh: await createTokenKind(
+        'rt+jwt',
+        values.jwtRefreshSecret,
+        listed(values.jwtRefreshSecretPrevious),
+      ),
       accessTtl: values.accessTokenTtl,
       issuer: publicUrl.get,
       clock,

@@ -171,7 +171,9 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       // Somebody was first. Inside the window everybody gets what that one got; later it is a stolen token.
       const isPrevious = session.previousId === presented;
       const inWindow = isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: REUSE_WINDOW });
-      if (inWindow) return issue(session, nextId);
+      if (inWindow && session.currentId === sha256(nextId)) return issue(session, nextId);
+      // Derived otherwise, as another version of ours may do. Nobody stole anything.
+      if (inWindow) throw authErrors.INVALID_REFRESH_TOKEN();
 
       const ended = await sessions.updateOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
       if (ended) emit('session.revoked', { userId: session.userId, scope: 'local', sessionId: id });

@@ -98,9 +98,9 @@ export function createSessionTokens(options: TokenOptions): SessionTokens {
     verifyRefresh(text) {
       const token = readClaims(refresh, 'refresh', text);
       const verdict = judge(token);
-      if (!token || !verdict) return null;
+      if (!token || !verdict || !isTime(token.authTime)) return null;
       const { claims, isExpired } = verdict;
-      return { claims, isExpired, beganAt: (token.authTime as number) * 1000 };
+      return { claims, isExpired, beganAt: token.authTime * 1000 };
     },
   };
 }
@@ -115,8 +115,8 @@ interface Token {
   iss: string;
   iat: number;
   exp: number;
-  /** Seconds; of refresh tokens only. */
-  authTime: number | undefined;
+  /** Seconds, in tokens that need it; not looked at yet. */
+  authTime: unknown;
 }
 
 /** A well signed token for this use. RFC 8725: every claim is required, and of one type and value only. */
@@ -131,15 +131,14 @@ function readClaims(kind: TokenKind, use: Use, token: string): Token | null {
     isIdentifier(jti) &&
     Number.isSafeInteger(iat) &&
     Number.isSafeInteger(exp) &&
-    nbf === undefined &&
-    (use === 'access' || Number.isSafeInteger(auth_time));
+    nbf === undefined;
   if (!isOurs) return null;
   return {
     claims: { sub, sid, jti },
     iss,
     iat: iat as number,
     exp: exp as number,
-    authTime: auth_time as number | undefined,
+    authTime: auth_time,
   };
 }
 
@@ -167,6 +166,8 @@ function remembering(read: (authorization: string) => Token | null): typeof read
     return token;
   };
 }
+
+const isTime = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
 
 /** The store refuses to look for anything else, and a refusal would be our failure instead of the token's. */
 const isIdentifier = (value: unknown): value is string =>

@@ -1,4 +1,4 @@
-import type { Static, TSchema } from 'typebox';
+import type { Static, TSchema, TString } from 'typebox';
 import { Type } from './type.js';
 
 /** Shapes that several domains put on the wire. */
@@ -28,10 +28,14 @@ export function fits(text: string, schema: TSchema & { pattern?: string; maxLeng
 /** As the client sends it; `Passwords.problem` has the rules for a new one. */
 export const PasswordInput = Type.String({ minLength: 1 });
 
+const TOKEN = Symbol('token');
+
 /** A token of ours in an answer: base64url, dots and underscores, in which JSON has nothing to escape. */
-export const Token = Type.String({ format: 'token' });
+export const Token: TString = Object.assign(Type.String(), { [TOKEN]: true });
+
+/** Whether a schema is that of a token, which nobody sees who reads it as JSON. */
 export const isToken = (schema: unknown): boolean =>
-  (schema as { format?: unknown } | null)?.format === 'token';
+  typeof schema === 'object' && schema !== null && TOKEN in schema;
 
 /** ISO 8601, UTC, milliseconds. */
 export const Timestamp = Type.String();

@@ -6,7 +6,7 @@ import type { Shape } from './checks.js';
 import { type Collection, UniqueViolation, type Value } from './collection.js';
 import { applyChange, cursorAfter, positionOf } from './semantics.js';
 import type { Connection } from './sqlite-connection.js';
-import { ALL, and, bound, type Clause, clauseOf, quoted, spansAfter, texts } from './sqlite-query.js';
+import { ALL, and, bound, type Clause, clauseOf, once, quoted, spansAfter } from './sqlite-query.js';
 
 /** Documents that one write step of a `Many` handles, so that other calls get their turn between. */
 const MANY = 256;
@@ -37,7 +37,7 @@ export function sqliteCollection<T extends { id: string }>(
   const write = <R>(step: () => R): Promise<R> =>
     ready(() => connection.write(() => namingTheField(shape.name, step)));
   // No field can be called `_rowid_`.
-  const selectOne = texts(
+  const selectOne = once(
     (where: string) => `SELECT doc, _rowid_ AS row FROM ${table} WHERE ${where} LIMIT 1`,
   );
   const find = ({ text, values }: Clause): Found<T> | null => {
@@ -45,12 +45,12 @@ export function sqliteCollection<T extends { id: string }>(
     return found ? { doc: JSON.parse(found.doc), row: found.row } : null;
   };
   // A second column makes reading a row a fifth dearer.
-  const selectDoc = texts((where: string) => `SELECT doc FROM ${table} WHERE ${where} LIMIT 1`);
+  const selectDoc = once((where) => `SELECT doc FROM ${table} WHERE ${where} LIMIT 1`);
   const first = ({ text, values }: Clause): T | null => {
     const found = connection.sql<{ doc: string }>(selectDoc(text)).get(...values);
     return found ? JSON.parse(found.doc) : null;
   };
-  const update = texts((assignments: string) => `UPDATE ${table} SET ${assignments} WHERE _rowid_ = ?`);
+  const update = once((assignments) => `UPDATE ${table} SET ${assignments} WHERE _rowid_ = ?`);
   const put = ({ doc, row }: Found<T>, after: T): void => {
     let assignments = 'doc = ?';
     const values: (string | number | null)[] = [JSON.stringify(after)];

@@ -20,15 +20,11 @@ export function clauseOf<T>(where: Where<T>): Clause {
 }
 
 /**
- * Makes each text once. They are few, and the statement of the very same string is found at once, where an equal one
- * has to be read first.
+ * Makes each thing once, texts above all. They are few, and the statement of the very same string is found at once, where
+ * an equal one has to be read first.
  */
-export function texts<K>(make: (key: K) => string): (key: K) => string {
-  return once(make);
-}
-
-function once<K, V>(make: (key: K) => V): (key: K) => V {
-  const known = new Map<K, V>();
+export function once<V>(make: (key: string) => V): (key: string) => V {
+  const known = new Map<string, V>();
   return (key) => {
     const before = known.get(key);
     if (before !== undefined) return before;
@@ -39,12 +35,12 @@ function once<K, V>(make: (key: K) => V): (key: K) => V {
 }
 
 /** What most filters are. */
-const equality = texts((field: string) => `${quoted(field)} = ?`);
-const absence = texts((field: string) => `${quoted(field)} IS NULL`);
-const comparisons = once((operator: keyof typeof COMPARISON) =>
-  texts((field: string) => `${quoted(field)} ${COMPARISON[operator]} ?`),
+const equality = once((field) => `${quoted(field)} = ?`);
+const absence = once((field) => `${quoted(field)} IS NULL`);
+const comparisons = once((operator) =>
+  once((field) => `${quoted(field)} ${COMPARISON[operator as keyof typeof COMPARISON]} ?`),
 );
-const conjunctions = once((a: string) => texts((b: string) => `${a} AND ${b}`));
+const conjunctions = once((a) => once((b) => `${a} AND ${b}`));
 
 function conditionClause([field, condition]: ReturnType<typeof conditionsOf>[number]): Clause {
   if (condition !== null && typeof condition !== 'object') {
@@ -58,7 +54,7 @@ function conditionClause([field, condition]: ReturnType<typeof conditionsOf>[num
   }
   return Object.entries(condition)
     .map(([operator, value]) => ({
-      text: comparisons(operator as keyof typeof COMPARISON)(field),
+      text: comparisons(operator)(field),
       values: [bound(value)],
     }))
     .reduce(and);

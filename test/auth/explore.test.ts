@@ -203,11 +203,7 @@ t.test('[63][65] refresh: one successor, whoever is first and whoever is gone', 
     return (store: Store) => serviceOn(store, seed, { tokens }).refresh(`${ADA} ses_${ADA} first`, ORIGIN);
   };
   const wrong = await explore({ ...scenario, actors: [fresh('a'), fresh('b')] });
-  t.equal(
-    wrong.failure?.reason,
-    'two successors',
-    'successors that are drawn instead of derived are found out',
-  );
+  t.match(wrong.failure?.reason, /refused/, 'successors that are drawn instead of derived are found out');
 });
 
 t.test('[70][79] reset, login and refresh at once: no way in by the old password survives', async (t) => {

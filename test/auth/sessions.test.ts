@@ -58,6 +58,7 @@ t.test('[13][14] register answers 201 with the user and its first tokens', async
   t.equal(answer.headers['cache-control'], 'no-store');
   t.equal(answer.headers['x-content-type-options'], 'nosniff');
   t.match(answer.headers['x-request-id'], /^req_/, 'the client does not choose it');
+  for (const token of [accessToken, refreshToken]) t.match(token, /^[\w.-]+$/, 'nothing that JSON escapes');
 
   const now = app.clock.now() / 1000;
   const access = claimsOf(accessToken);
@@ -270,6 +271,20 @@ t.test('a refresh token has one successor', async (t) => {
   t.equal((await refresh(first.refreshToken)).status, 401);
 });
 
+t.test(
+  'where another version has derived the successor, its twin is refused and nobody signed out',
+  async (t) => {
+    const app = await saasApp(t);
+    const sessions = sessionCollection(await storeOf(t, app));
+    const { refreshToken, accessToken } = await app.signUp();
+    const refresh = () => app.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+    t.equal((await refresh()).status, 200);
+    await sessions.updateOne({ id: claimsOf(refreshToken).sid }, { set: { currentId: 'derived otherwise' } });
+    t.match(await refresh(), { status: 401, body: { error: { code: 'INVALID_REFRESH_TOKEN' } } });
+    t.equal((await app.request('GET', '/api/auth/me', { token: accessToken })).status, 200);
+  },
+);
+
 t.test('the window after a rotation does not slide', async (t) => {
   const app = await saasApp(t);
   const { refreshToken } = await app.signUp();
@@ -318,8 +333,8 @@ t.test('a refresh that is overtaken between its look and its write changes nothi
       },
     },
     tokens: createSessionTokens({
-      access: await createTokenKind('at+jwt', [secret]),
-      refresh: await createTokenKind('rt+jwt', [secret]),
+      access: await createTokenKind('at+jwt', secret),
+      refresh: await createTokenKind('rt+jwt', secret),
       accessTtl: 900,
       issuer: () => 'http://app.example.test',
       clock,

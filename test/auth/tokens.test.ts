@@ -1,6 +1,9 @@
 import { createHmac, generateKeyPairSync, sign } from 'node:crypto';
+import jwt from '@fastify/jwt';
+import fastify from 'fastify';
 import t, { type Test } from 'tap';
-import { type Account, type SaasApp, SECRETS, saasApp } from '../kit/app.js';
+import { sessionCollection } from '../../src/auth/store.js';
+import { type Account, type SaasApp, SECRETS, saasApp, storeOf } from '../kit/app.js';
 
 type Json = Record<string, unknown>;
 
@@ -131,6 +134,20 @@ t.test('[68] keys named in the header are not looked up', async (t) => {
   }
 });
 
+t.test('what is signed here is what the library would have signed', async (t) => {
+  const { person } = await begin(t);
+  const kinds = [
+    { token: person.accessToken, typ: 'at+jwt', secret: SECRETS.jwtAccessSecret },
+    { token: person.refreshToken, typ: 'rt+jwt', secret: SECRETS.jwtRefreshSecret },
+  ];
+  for (const { token, typ, secret } of kinds) {
+    const vault = fastify();
+    await vault.register(jwt, { secret, sign: { algorithm: 'HS256', header: { alg: 'HS256', typ } } });
+    await vault.ready();
+    t.equal(token, vault.jwt.sign(claimsOf(token)));
+  }
+});
+
 t.test('[69] claims that do not hold are 401', async (t) => {
   const { app, claims } = await begin(t);
   const now = app.clock.now() / 1000;
@@ -195,12 +212,27 @@ t.test('[69] a refresh token says when its session began', async (t) => {
     const refreshToken = forge(header, { ...claims, auth_time }, SECRETS.jwtRefreshSecret);
     return app.request('POST', '/api/auth/refresh', { body: { refreshToken } });
   };
-  for (const wrong of [undefined, null, String(claims['auth_time']), 1.5, 1e308]) {
+  for (const wrong of [undefined, null, String(claims['auth_time']), 1.5, -1, 1e308]) {
     const { status, body } = await refresh(wrong);
     t.equal(status, 401, String(wrong));
     t.equal(body.error.code, 'INVALID_REFRESH_TOKEN');
   }
   t.equal((await refresh(claims['auth_time'])).status, 200);
+});
+
+t.test('[68] the refresh token of one user is none of another, and changes nothing', async (t) => {
+  const { app, person } = await begin(t);
+  const sessions = sessionCollection(await storeOf(t, app));
+  const { id } = await app.signUp();
+  const claims = claimsOf(person.refreshToken);
+  const of = { id: String(claims['sid']) };
+  const before = await sessions.findOne(of);
+  const header = { alg: 'HS256', typ: 'rt+jwt' };
+  const refreshToken = forge(header, { ...claims, sub: id }, SECRETS.jwtRefreshSecret);
+  const { status, body } = await app.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+  t.equal(status, 401);
+  t.equal(body.error.code, 'INVALID_REFRESH_TOKEN');
+  t.same(await sessions.findOne(of), before);
 });
 
 t.test('[61] the two kinds of token are never taken for each other', async (t) => {

@@ -40,18 +40,30 @@ t.test('lengths are counted in code points, and said as Ajv says them', async (t
   t.equal((await post('/ours', { text: ['a', 'b'] })).statusCode, 400, 'an array has no characters');
 });
 
+t.test('what is told of a text begins with its length', async (t) => {
+  const text = Type.Object({ text: Type.String({ pattern: '^b+$', maxLength: 4 }) });
+  const post = await routes(t, text, Type.Object({}), {});
+  const [ours, theirs] = [await post('/ours', { text: 'aaaaa' }), await post('/theirs', { text: 'aaaaa' })];
+  t.match(ours.json().message, /more than 4 characters.*pattern/);
+  t.same(ours.json(), theirs.json());
+});
+
 t.test('a token is written as it is, and other texts are escaped', async (t) => {
   const answer = {
-    token: 'eyJh.'.repeat(20),
     texts: ['"\u2028\\'.repeat(20), '"'],
-    maybe: 'a-b_c.~'.repeat(20),
+    token: 'eyJh.'.repeat(20),
+    maybe: 'a-b_c.'.repeat(20),
   };
   const response = Type.Object({
-    token: Token,
     texts: Type.Array(Type.String()),
+    token: Token,
     maybe: Type.Optional(Token),
   });
   const post = await routes(t, Type.Object({}), response, answer);
   t.same((await post('/ours', {})).json(), answer);
-  t.match(JSON.stringify(response), '"format":"token"', 'the schema is left alone');
+  t.equal(JSON.stringify(Token), '{"type":"string"}', 'nobody sees of a schema that it is of a token');
+
+  const unlike = '"'.repeat(50);
+  const wrong = await routes(t, Type.Object({}), response, { ...answer, token: unlike, maybe: unlike });
+  t.ok((await wrong('/ours', {})).payload.endsWith(`"token":"${unlike}","maybe":"${unlike}"}`));
 });
