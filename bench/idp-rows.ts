@@ -1,4 +1,5 @@
 /** Rows of idp. */
+import { fileURLToPath } from 'node:url';
 import { ADMIN_TOKEN } from './lab.js';
 import { type Answer, type Client, drive, expectStatus, hammer, request } from './load.js';
 import { PEER_STEPS, peerSignIn } from './peer-flow.js';
@@ -7,6 +8,7 @@ import { type Bench, compareAnew, result } from './rounds.js';
 
 export const CALLBACK = 'https://app.example/callback';
 const CLIENTS = 32;
+const PEER_SERVER = fileURLToPath(new URL('peer-server.js', import.meta.url));
 
 export const jwks = published('/.well-known/jwks.json');
 export const discovery = published('/.well-known/openid-configuration');
@@ -33,7 +35,7 @@ export async function code(bench: Bench): Promise<Result[]> {
   const compared = await compareAnew(bench, async () => {
     const { url } = await bench.lab.unbound('idp', bench.row);
     const agents = await signIns(url);
-    const peer = await bench.lab.peer('bench/peer-server.js', (port) => [String(port)]);
+    const peer = await bench.lab.peer(process.execPath, (port) => [PEER_SERVER, String(port)]);
     const peers = agents.map((_, number) => peerSignIn(handleOf(number)));
     return {
       measure: async (seconds) => (await drive(url, agents, seconds)) / 2,

@@ -105,33 +105,18 @@ export class Lab {
   }
 
   /**
-   * A server that is not ours: a program, or else a script beside this one. What it says of itself goes to its log.
+   * A server that is not ours. What it says of itself goes to its log.
    *
    * @param args what it is called with, by its port and a folder of its own
    */
   async peer(program: string, args: (port: number, folder: string) => string[]): Promise<Served> {
-    const [port, cwd] = [await freePort(), this.folder()];
-    const log = openSync(join(cwd, 'log'), 'a');
+    const port = await freePort();
     const since = performance.now();
-    const [file, ...first] = program.endsWith('.js')
-      ? [process.execPath, fileURLToPath(new URL(program, DIST))]
-      : [resolve(program)];
-    const env = {
-      PATH: process.env['PATH'],
-      NODE_OPTIONS: process.env['NODE_OPTIONS'],
-      NODE_ENV: 'production',
-    };
-    const child = spawn(file as string, [...first, ...args(port, cwd)], {
-      cwd,
-      env,
-      stdio: ['ignore', log, log],
-    });
-    closeSync(log);
-    this.#keep(child);
-    await Promise.race([
-      listening(port, child),
-      once(child, 'error').then(([error]) => Promise.reject(error)),
-    ]);
+    const child = this.#launch({ NODE_ENV: 'production' }, (cwd, env, log) =>
+      spawn(resolve(program), args(port, cwd), { cwd, env, stdio: ['ignore', log, log] }),
+    );
+    await once(child, 'spawn');
+    await listening(port, child);
     return served(port, child, since);
   }
 
@@ -183,24 +168,31 @@ export class Lab {
   }
 
   #fork(script: string, args: string[], execArgv: string[], env: Record<string, string>): ChildProcess {
+    return this.#launch(env, (cwd, env, log) =>
+      fork(fileURLToPath(new URL(script, DIST)), args, {
+        cwd,
+        execArgv,
+        env,
+        stdio: ['ignore', log, 'inherit', 'ipc'],
+      }),
+    );
+  }
+
+  /** @param start begins a process in its folder, with its environment and the file of its log */
+  #launch(
+    more: Record<string, string>,
+    start: (cwd: string, env: NodeJS.ProcessEnv, log: number) => ChildProcess,
+  ): ChildProcess {
     const cwd = this.folder();
     // To a file, as a service manager would have it: a terminal would slow down whoever logs.
     const log = openSync(join(cwd, 'log'), 'a');
-    const child = fork(fileURLToPath(new URL(script, DIST)), args, {
-      cwd,
-      execArgv,
-      // What the caller tells Node holds for all of them, floors included.
-      env: { PATH: process.env['PATH'], NODE_OPTIONS: process.env['NODE_OPTIONS'], ...env },
-      stdio: ['ignore', log, 'inherit', 'ipc'],
-    });
+    // What the caller tells Node holds for all of them, floors and peers included.
+    const env = { PATH: process.env['PATH'], NODE_OPTIONS: process.env['NODE_OPTIONS'], ...more };
+    const child = start(cwd, env, log);
     closeSync(log);
-    this.#keep(child);
-    return child;
-  }
-
-  #keep(child: ChildProcess): void {
     this.#children.add(child);
     child.once('close', () => this.#children.delete(child));
+    return child;
   }
 
   #removeFolders(): void {

@@ -1,11 +1,6 @@
-/**
- * PocketBase as a peer, where POCKETBASE names its program: npm has no package of it. One is made by `go install
- * github.com/pocketbase/pocketbase/examples/base@v0.38.0`.
- */
+/** PocketBase as a peer. npm has no package of it; the help of the bench says how its program is made. */
 import type { Lab } from './lab.js';
 import { type Client, expectStatus, request } from './load.js';
-
-export const POCKETBASE = process.env['POCKETBASE'] || undefined;
 
 const PASSWORD = 'a sentence is fine';
 const USERS = '/api/collections/users';
