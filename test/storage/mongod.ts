@@ -7,6 +7,9 @@ import { withOrSkip } from '../kit/skip.js';
 
 const { MongoClient } = mongodbPlugin.mongodb;
 
+/** How a mongod of our own is started. Its first write takes longer than ten seconds on a disk that others keep busy. */
+export const INSTANCE = { storageEngine: 'wiredTiger', launchTimeout: 120_000 } as const;
+
 /** A running replica set of one. */
 export interface Mongod {
   /** The URI of a new database, which is dropped after the test. */
@@ -32,7 +35,11 @@ export async function onMongod(tests: (server: Mongod) => void): Promise<void> {
 async function startOwn(): Promise<Mongod> {
   // Whatever mongod is named is the one to test on.
   process.env['MONGOMS_SYSTEM_BINARY_VERSION_CHECK'] ??= 'false';
-  const set = await MongoMemoryReplSet.create({ replSet: { storageEngine: 'wiredTiger' } });
+  const { storageEngine, launchTimeout } = INSTANCE;
+  const set = await MongoMemoryReplSet.create({
+    replSet: { storageEngine },
+    instanceOpts: [{ launchTimeout }],
+  });
   t.teardown(() => set.stop());
   const [server] = set.servers;
   const child = server?.instanceInfo?.instance.mongodProcess;

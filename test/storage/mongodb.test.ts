@@ -8,7 +8,7 @@ import { Connection } from '../../src/storage/mongodb-connection.js';
 import { openStore } from '../../src/storage/open.js';
 import { contract } from './contract.js';
 import { begin, type Thing, thing, things } from './kit.js';
-import { type Mongod, onMongod } from './mongod.js';
+import { INSTANCE, type Mongod, onMongod } from './mongod.js';
 
 /** Begun here, because it takes as long as the patience lasts. */
 const away = openStore('mongodb://user:hidden@127.0.0.1:1/x').catch((error: unknown) => error);
@@ -112,7 +112,7 @@ async function refusedServers(t: Test, server: Mongod): Promise<void> {
   t.match(unknown, { message: 'MongoDB: Authentication failed.', remedy: /^Correct the user, the password/ });
   t.notMatch(inspect(unknown, { depth: 9 }), /hidden/);
   if (server.process) {
-    const single = await MongoMemoryServer.create({ instance: { storageEngine: 'wiredTiger' } });
+    const single = await MongoMemoryServer.create({ instance: INSTANCE });
     t.teardown(() => single.stop());
     await t.rejects(openStore(single.getUri('x')), /make it a replica set, one member is enough/);
   }
