@@ -9,35 +9,33 @@ import { hangUp } from './hang-up.js';
  * @returns ends the connections without a request at once, and the others after `grace` milliseconds
  */
 export function trackConnections(server: Server): (grace: number) => void {
-  const open = new Set<Socket>();
-  // Answers leave a connection in the order of their requests, so the latest tells for all.
-  const latest = new WeakMap<Socket, ServerResponse>();
+  // By connection the latest answer: they leave in the order of their requests, so it tells for all.
+  const open = new Map<Socket, ServerResponse | null>();
   let isEnding = false;
 
   const endAfter = (response: ServerResponse, socket: Socket) =>
     response.once('close', () => {
       // The answer to a request that came behind it may be under way.
-      if (latest.get(socket) === response) socket.end();
+      if (open.get(socket) === response) socket.end();
     });
   server.on('connection', (socket: Socket) => {
-    open.add(socket);
+    open.set(socket, null);
     socket.on('close', () => open.delete(socket));
     // With this, Node closes a connection behind its last answer.
     const { destroySoon } = socket;
     socket.destroySoon = () => {
-      if (latest.get(socket)?.req.complete === false) hangUp(socket);
+      if (open.get(socket)?.req.complete === false) hangUp(socket);
       else destroySoon.call(socket);
     };
   });
   server.on('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
-    latest.set(socket, response);
+    open.set(socket, response);
     if (isEnding) endAfter(response, socket);
   });
 
   return (grace) => {
     isEnding = true;
-    for (const socket of open) {
-      const response = latest.get(socket);
+    for (const [socket, response] of open) {
       if (!response || response.closed) socket.destroy();
       else endAfter(response, socket);
     }

@@ -7,7 +7,7 @@ import fastify, {
   type onRequestHookHandler,
 } from 'fastify';
 import { type AnswerRules, describeRequest, sendError } from './kernel/answers.js';
-import { SECOND } from './kernel/clock.js';
+import { MINUTE, SECOND } from './kernel/clock.js';
 import { type AppError, httpErrors, type Rendered } from './kernel/errors.js';
 import { fallThrough, handBack, isHandedBack } from './kernel/http.js';
 import type { Resolved } from './kernel/options.js';
@@ -51,6 +51,8 @@ export function createHardened(
     genReqId: nextId,
     trustProxy,
     bodyLimit: BODY_LIMIT,
+    // A store on a slow disk, or one that makes an index of much, takes longer than the ten seconds of Fastify.
+    pluginTimeout: MINUTE,
     connectionTimeout: 15 * SECOND,
     requestTimeout: 10 * SECOND,
     keepAliveTimeout: 72 * SECOND,

@@ -63,7 +63,12 @@ export function preparedAnswer(
       if (set[name] !== undefined && !names.has(name)) headers = [name, set[name], ...headers];
     }
     reply.hijack();
-    reply.raw.writeHead(200, headers).end(laidOut.text, encoding);
+    const { raw } = reply;
+    // Head and text leave in one write. `end(text)` would put an empty one behind it, and both into a slower `writev`.
+    raw.writeHead(200, headers).cork();
+    raw.write(laidOut.text, encoding);
+    raw.uncork();
+    raw.end();
   };
 }
 

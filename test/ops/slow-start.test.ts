@@ -1,0 +1,15 @@
+import { mock } from 'node:test';
+import t from 'tap';
+import { createServer } from '../../src/index.js';
+import { testOptions } from '../kit/app.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+t.test('a start that takes long is waited for', async (t) => {
+  mock.timers.enable({ apis: ['setTimeout'] });
+  t.teardown(() => mock.timers.reset());
+  const server = createServer(testOptions(temporaryFolder(t)));
+  t.teardown(() => server.stop());
+  server.fastify.register(async () => mock.timers.tick(50_000));
+  await server.fastify.ready();
+  t.equal((await server.fastify.inject('/ready')).statusCode, 200);
+});
