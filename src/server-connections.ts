@@ -29,7 +29,8 @@ export function trackConnections(server: Server): (grace: number) => void {
     };
   });
   server.on('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
-    open.set(socket, response);
+    // Of a request that a host brings from a server of its own, nobody says when its connection closes.
+    if (open.has(socket)) open.set(socket, response);
     if (isEnding) endAfter(response, socket);
   });
 

@@ -51,7 +51,7 @@ export function createHardened(
     genReqId: nextId,
     trustProxy,
     bodyLimit: BODY_LIMIT,
-    // A store on a slow disk, or one that makes an index of much, takes longer than the ten seconds of Fastify.
+    // On a slow disk the store's collections, each with a limit of its own, take longer than the ten seconds of Fastify.
     pluginTimeout: MINUTE,
     connectionTimeout: 15 * SECOND,
     requestTimeout: 10 * SECOND,

@@ -106,7 +106,7 @@ for (const name of PROGRAMS) {
     { buffered: true, skip: !KNOWS_MEMORY && 'the memory of a process cannot be asked for' },
     async (t) => {
       const target = await startTarget(t, name);
-      const count = sizeOf(1000, 10_000);
+      const count = sizeOf(3000, 10_000);
       const sockets: Socket[] = [];
       t.teardown(() => {
         for (const socket of sockets) socket.destroy();

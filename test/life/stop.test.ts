@@ -1,7 +1,7 @@
 /** The end of both programs: by a signal under load, with work in the background, and with a log that is full. */
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
-import { Agent, request } from 'node:http';
+import { Agent, createServer as createHttpServer, request } from 'node:http';
 import { type AddressInfo, connect, createServer as createListener, type Socket } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
@@ -189,6 +189,26 @@ t.test('requests in a pipeline are all answered, also the ones behind the stop',
   const text = await answers;
   t.match(text, /^HTTP\/1.1 200 [\s\S]*one[\s\S]*HTTP\/1.1 200 [\s\S]*two/);
   await stopped;
+});
+
+t.test('a stop leaves the connections of a server in front alone', async (t) => {
+  const server = createServer(testOptions(temporaryFolder(t)));
+  await server.fastify.ready();
+  // As Fastify's guide for serverless platforms hands requests on.
+  const front = createHttpServer((request, response) => {
+    server.fastify.server.emit('request', request, response);
+  });
+  t.teardown(() => front.close());
+  const accepted = once(front, 'connection');
+  front.listen(0, '127.0.0.1');
+  await once(front, 'listening');
+  const socket = connect((front.address() as AddressInfo).port, '127.0.0.1');
+  t.teardown(() => socket.destroy());
+  socket.write('GET /health HTTP/1.1\r\nhost: x\r\n\r\n');
+  const [answer] = await once(socket, 'data');
+  t.match(String(answer), /^HTTP\/1\.1 200 /);
+  await server.stop();
+  t.notOk((await accepted)[0].destroyed);
 });
 
 const isLinux = process.platform === 'linux';

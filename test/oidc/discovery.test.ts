@@ -189,7 +189,7 @@ t.test('documents keep their place among the answers of a connection, and HEAD h
   const ask = (method: string, path: string, more = '') =>
     `${method} ${path} HTTP/1.1\r\nHost: x\r\n${more}\r\n`;
   const socket = connect(Number(port), hostname);
-  socket.end(
+  socket.write(
     ask('GET', '/ready') +
       ask('HEAD', '/jwks') +
       ask('GET', OPENID_CONFIGURATION) +

@@ -5,11 +5,14 @@ import { testOptions } from '../kit/app.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
 t.test('a start that takes long is waited for', async (t) => {
-  mock.timers.enable({ apis: ['setTimeout'] });
-  t.teardown(() => mock.timers.reset());
   const server = createServer(testOptions(temporaryFolder(t)));
   t.teardown(() => server.stop());
+  mock.timers.enable({ apis: ['setTimeout'] });
   server.fastify.register(async () => mock.timers.tick(50_000));
-  await server.fastify.ready();
+  try {
+    await server.fastify.ready();
+  } finally {
+    mock.timers.reset();
+  }
   t.equal((await server.fastify.inject('/ready')).statusCode, 200);
 });
