@@ -4,6 +4,7 @@ import t from 'tap';
 import {
   closing,
   growthOf,
+  HEALTH,
   KNOWS_MEMORY,
   PROGRAMS,
   type ProgramName,
@@ -19,7 +20,6 @@ import {
 t.jobs = sizeOf(2, 1);
 
 const MEBIBYTE = 2 ** 20;
-const HEALTH = 'GET /health HTTP/1.1\r\nhost: x\r\n\r\n';
 const UPLOAD: Record<ProgramName, string> = { 'saas-backend': '/api/auth/login', idp: '/token' };
 
 /** Others who are served beside a crowd. Each takes memory that the next collection frees, so they are few. */
@@ -79,7 +79,7 @@ for (const name of PROGRAMS) {
       ] as const) {
         let answers: string[] = [];
         let served = 0;
-        const growth = await growthOf(target.pid, async () => {
+        const growth = await growthOf(target, async () => {
           const uploads = Promise.all(
             Array.from({ length: count }, () => upload(target, `${head}${line}\r\n\r\n`, bytes, isChunked)),
           ).then((texts) => {
@@ -121,7 +121,7 @@ for (const name of PROGRAMS) {
         if (sockets.length % 2 === 0) socket.write('GET /health HTTP/1.1\r\nhost: ');
       };
       let served = 0;
-      const growth = await growthOf(target.pid, async () => {
+      const growth = await growthOf(target, async () => {
         const all = async () => {
           for (let opened = 0; opened < count; opened += 100) {
             await Promise.all(Array.from({ length: Math.min(100, count - opened) }, open));

@@ -103,8 +103,15 @@ export const sizeOf = (usual: number, full: number): number =>
 /** Whether the memory of another process can be asked for. */
 export const KNOWS_MEMORY = process.platform === 'linux';
 
-/** The most memory that `work` made a process hold beyond what it held before, in bytes. */
-export async function growthOf(pid: number, work: () => Promise<void>): Promise<number> {
+/** Anybody may ask for it, as often as they like. */
+export const HEALTH = 'GET /health HTTP/1.1\r\nhost: x\r\n\r\n';
+
+/**
+ * The most memory that `work` made a process hold beyond what it held before, in bytes. Before, it has served for a
+ * while: what it compiles at its first requests, and the room it takes for what is short-lived, are not of the work.
+ */
+export async function growthOf({ pid, tell }: Target, work: () => Promise<void>): Promise<number> {
+  await tell(HEALTH.repeat(5000), 5000);
   // Forgets the peak (proc(5)).
   writeFileSync(`/proc/${pid}/clear_refs`, '5');
   const before = memoryOf(pid, 'VmRSS');
