@@ -1,9 +1,9 @@
 import { createRemoteJWKSet, jwtVerify } from 'jose';
+import { Type } from 'typebox';
 import type { Clock } from './kernel/clock.js';
 import { defineOptions, option } from './kernel/options.js';
 import { isLoopback } from './kernel/public-url.js';
 import { newToken, type Random, sha256 } from './kernel/secrets.js';
-import { Type } from './kernel/type.js';
 
 /**
  * The authorization code flow as an agent goes through it: no browser, and nobody who listens at the redirect URI,

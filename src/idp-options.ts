@@ -1,4 +1,5 @@
 import type { Static } from 'typebox';
+import { Type } from 'typebox';
 import { brandOptions } from './kernel/brand.js';
 import { type Clock, systemClock } from './kernel/clock.js';
 import type { Report } from './kernel/configuration-error.js';
@@ -6,8 +7,8 @@ import { defineOptions, option, type Resolved, resolveOptions } from './kernel/o
 import type { HashingCost } from './kernel/passwords-argon2.js';
 import { mountProblem, publicUrlOption } from './kernel/public-url.js';
 import { type Random, systemRandom } from './kernel/secrets.js';
-import { Type } from './kernel/type.js';
 import { oidcOptions } from './oidc/schemas.js';
+import { auditRetentionOption } from './ops/audit.js';
 import { provisioningOptions } from './provisioning/schemas.js';
 import { type HostMongo, LENT, lendingProblem } from './storage/host-database.js';
 import { unusableStore } from './storage/open.js';
@@ -30,6 +31,7 @@ export const idpSchema = defineOptions({
   ...oidcOptions,
   ...provisioningOptions,
   ...brandOptions,
+  auditRetentionDays: auditRetentionOption('IDP_AUDIT_RETENTION_DAYS'),
 });
 export type IdpConfiguration = Static<typeof idpSchema>;
 

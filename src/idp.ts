@@ -15,6 +15,7 @@ import { type Guard, openScope, rulesOf, type ScopeRules } from './kernel/http.j
 import { createPages, type Pages, wantsPage } from './kernel/pages.js';
 import { createPasswords } from './kernel/passwords.js';
 import { createPasswordPolicy } from './kernel/passwords-common.js';
+import { createInteractionTokens } from './oidc/authorize/interaction-token.js';
 import { createAuthorization } from './oidc/authorize/service.js';
 import { createClaims } from './oidc/claims.js';
 import { createConsentService } from './oidc/consents.js';
@@ -25,12 +26,7 @@ import type { Directory } from './oidc/model.js';
 import { insertedMetadataPlugin, oidcPlugin } from './oidc/plugin.js';
 import { createPurges } from './oidc/purge.js';
 import { createSessionService } from './oidc/sessions.js';
-import {
-  consentCollection,
-  grantCollection,
-  interactionCollection,
-  sessionCollection,
-} from './oidc/store.js';
+import { consentCollection, grantCollection, sessionCollection } from './oidc/store.js';
 import { createTokenService } from './oidc/tokens/service.js';
 import { createAudit } from './ops/audit.js';
 import { healthPlugin } from './ops/health.js';
@@ -148,11 +144,17 @@ export async function mountIdp(
   const readHint = createHintReader(keys, issuer);
   const claimsOf = createClaims(values.trustedEmailDomains ?? []);
   const tokens = createTokenService({ ...tools, grants, directory, keys, claimsOf, issuer, seeds });
-  const interactions = interactionCollection(store);
-  const authorization = createAuthorization({ ...tools, grants, interactions, directory, readHint, issuer });
+  const interactionTokens = createInteractionTokens(seeds, { clock });
+  const authorization = createAuthorization({
+    ...tools,
+    grants,
+    interactionTokens,
+    directory,
+    readHint,
+    issuer,
+  });
   const kept = {
     grants,
-    interactions,
     sessions: sessionCollection(store),
     consents: consentCollection(store),
   };
@@ -165,11 +167,18 @@ export async function mountIdp(
     everySeconds: HOUR / SECOND,
     run: async ({ signal }) => void (await throttle.purge(signal)),
   });
+  jobs.add('audit-purge', {
+    everySeconds: HOUR / SECOND,
+    run: async ({ signal }) => void (await audit.purge(values.auditRetentionDays, signal)),
+  });
   // Whoever listens, we or the host: nothing is served before this.
   fastify.addHook('onReady', async () => jobs.start());
   // While the last requests are answered; the end of what runs is waited for after them.
   fastify.addHook('preClose', async () => void jobs.stop());
-  fastify.addHook('onClose', () => jobs.stop());
+  fastify.addHook('onClose', async () => {
+    await jobs.stop();
+    await audit.close();
+  });
 
   fastify.decorate('idp', Object.freeze({ issuer }));
   const rules: ScopeRules = {
@@ -184,6 +193,7 @@ export async function mountIdp(
       agent: judgedByEndpoint,
     },
     renderError: idpErrors(pages),
+    meter: throttle.refusalOf,
     bodyLimit: 16 * 1024,
     // At the root of a host, unknown paths are the host's.
     own404: prefix !== '',
@@ -216,6 +226,7 @@ export async function mountIdp(
       audit,
       attempt,
       issuer,
+      meter: throttle.refusalOf,
       humansUseBasic: values.basicLogin === 'all',
     });
     if (prefix !== '') await scope.register(healthPlugin, { store, wrap: (state) => state });

@@ -1,4 +1,4 @@
-import type { Static } from 'typebox';
+import { type Static, Type } from 'typebox';
 import { adminOptions } from './admin/schemas.js';
 import { authOptions } from './auth/schemas.js';
 import { apiUrlProblem, billingOptions } from './billing/schemas.js';
@@ -9,7 +9,7 @@ import { defineOptions, option, type Resolved, resolveOptions } from './kernel/o
 import type { HashingCost } from './kernel/passwords-argon2.js';
 import { mountProblem, publicUrlOption } from './kernel/public-url.js';
 import { type Random, systemRandom } from './kernel/secrets.js';
-import { Type } from './kernel/type.js';
+import { auditRetentionOption } from './ops/audit.js';
 import { type HostMongo, LENT, lendingProblem } from './storage/host-database.js';
 import { unusableStore } from './storage/open.js';
 
@@ -37,6 +37,7 @@ export const saasSchema = defineOptions({
   ...billingOptions,
   ...adminOptions,
   ...emailOptions,
+  auditRetentionDays: auditRetentionOption('AUDIT_RETENTION_DAYS'),
 });
 export type SaasConfiguration = Static<typeof saasSchema>;
 

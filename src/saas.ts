@@ -15,6 +15,7 @@ import { openTransport } from './email/outlet.js';
 import { createEmail } from './email/service.js';
 import { mailCollection } from './email/store.js';
 import { loadTemplates } from './email/templates.js';
+import { HOUR, SECOND } from './kernel/clock.js';
 import { openToOrigins } from './kernel/cors.js';
 import { openScope } from './kernel/http.js';
 import { createPages } from './kernel/pages.js';
@@ -135,6 +136,7 @@ export async function mountSaas(
     await afterwards.settled();
     await jobs.stop();
     await email.close();
+    await audit.close();
   });
 
   const { emit: emitAny, events } = createEvents<SaasEvents>({ clock, random, log: fastify.log });
@@ -154,6 +156,10 @@ export async function mountSaas(
     },
   );
   jobs.add('billing-recheck', recheck);
+  jobs.add('audit-purge', {
+    everySeconds: HOUR / SECOND,
+    run: async ({ signal }) => void (await audit.purge(values.auditRetentionDays, signal)),
+  });
   const { auth, exportOf } = await createAccounts(
     { config, seams },
     {

@@ -1,8 +1,8 @@
 import { BlockList, isIP } from 'node:net';
 import type { Static } from 'typebox';
+import { Type } from 'typebox';
 import { defineOptions, option, parseList, type Resolved, resolveOptions } from './kernel/options.js';
 import { type Random, systemRandom } from './kernel/secrets.js';
-import { Type } from './kernel/type.js';
 
 /** What a program can be told about its own server; in a host these are the host's affairs. */
 

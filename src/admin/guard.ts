@@ -47,7 +47,7 @@ export async function createAdminGuard(options: AdminGuardOptions): Promise<Guar
           () => true,
           () => null,
         );
-        if (!isRight) await audit.record({ event: 'admin.refused', ip });
+        if (!isRight) await audit.recordFailure({ event: 'admin.refused', ip });
         return isRight;
       }));
     if (!isOperator) throw httpErrors.UNAUTHENTICATED({ headers: CHALLENGE });

@@ -1,7 +1,7 @@
+import { Type } from 'typebox';
 import { option } from '../kernel/options.js';
 import { DisplayName } from '../kernel/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
-import { Type } from '../kernel/type.js';
 
 const ADMIN_PASSWORD_BYTES = 12;
 

@@ -44,7 +44,7 @@ export function createCredentials({
         const user = await users.findOne({ email: account });
         const { ok, outdated } = await passwords.verify(user?.passwordHash ?? null, password, isGone);
         if (user && ok && (id ?? user.id) === user.id) return { user, outdated };
-        await audit.record({ event: refusal, ip, ...(user && { subject: user.id }) });
+        await audit.recordFailure({ event: refusal, ip, ...(user && { subject: user.id }) });
         return null;
       });
       if (!proven) throw authErrors.INVALID_CREDENTIALS();

@@ -60,7 +60,7 @@ export function createRecovery(
       deps.afterwards.run('password reset', async () => {
         if (!(await throttle.countFor(authLimits.mailTo.reset, address, ip))) return;
         const user = await users.findOne({ email: address });
-        await audit.record({ event: 'password.forgotten', ip, ...(user && { subject: user.id }) });
+        await audit.recordFailure({ event: 'password.forgotten', ip, ...(user && { subject: user.id }) });
         if (user && !isClosed(user)) await sendReset(user);
       });
     },

@@ -52,7 +52,7 @@ export function createRegistration(deps: RegistrationDependencies): Registration
   /** One look-up and one commit before the answer, whether or not the address is known; the rest after it. */
   const registerUnseen = async (user: UserDocument, { ip }: Origin): Promise<void> => {
     const repeated = (known: UserDocument) =>
-      audit.record({ event: 'registration.repeated', subject: known.id, ip });
+      audit.recordFailure({ event: 'registration.repeated', subject: known.id, ip });
     let known = await users.findOne({ email: user.email });
     if (known) await repeated(known);
     else if ((await users.insert(user).then(() => user, nullIfTaken)) === null) {

@@ -1,4 +1,5 @@
 import type { Static } from 'typebox';
+import { Type } from 'typebox';
 import { option } from '../kernel/options.js';
 import { pathProblem } from '../kernel/public-url.js';
 import {
@@ -12,7 +13,6 @@ import {
   User,
 } from '../kernel/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
-import { Type } from '../kernel/type.js';
 
 const strong = (secret: string) => secretWeakness(secret, 32);
 

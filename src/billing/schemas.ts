@@ -1,9 +1,9 @@
 import type { Static, TSchema } from 'typebox';
+import { Type } from 'typebox';
 import { option } from '../kernel/options.js';
 import { isLoopback, pathProblem } from '../kernel/public-url.js';
 import { Envelope, Timestamp } from '../kernel/schemas.js';
 import { secretWeakness } from '../kernel/secrets.js';
-import { Type } from '../kernel/type.js';
 
 export const billingOptions = {
   paymentSecretKey: option(Type.Optional(Type.String({ minLength: 1 })), {

@@ -1,6 +1,5 @@
-import { type Clock, MINUTE } from '../kernel/clock.js';
+import type { Clock } from '../kernel/clock.js';
 import type { Audit } from '../ops/audit.js';
-import { createRequestCount } from '../ops/throttle-requests.js';
 import type { Claims } from './claims.js';
 import { billingErrors } from './errors.js';
 import { readEvent } from './event.js';
@@ -28,21 +27,17 @@ export interface WebhookDependencies {
   clock: Clock;
 }
 
-/** What is recorded of the false signatures of one address: nobody is refused here, and nobody fills the disk. */
-const RECORDED = { most: 10, window: MINUTE, blocks: 10_000 };
-
 export function createWebhook(deps: WebhookDependencies): Webhook {
   const { secrets, claims, processor, audit, clock } = deps;
   const verifier = createSignatureVerifier(secrets);
-  const excessOf = createRequestCount(RECORDED, clock);
 
   return {
     async receive({ signature, body, ip }) {
       if (secrets.length === 0) throw billingErrors.BILLING_NOT_CONFIGURED();
       const matched = verifier.verify(signature, body, clock.now());
       if (!matched) {
-        // Whoever signs nothing is noise of the internet and not worth a record.
-        if (signature !== undefined && !excessOf(ip)) await audit.record({ event: 'webhook.rejected', ip });
+        // Requests without a signature are background noise and get no record.
+        if (signature !== undefined) await audit.recordFailure({ event: 'webhook.rejected', ip });
         throw billingErrors.INVALID_SIGNATURE();
       }
       const payload = body.toString('utf8');

@@ -1,7 +1,7 @@
 import type { Static, TObject } from 'typebox';
+import { Type } from 'typebox';
 import { option } from '../kernel/options.js';
 import { DisplayName, Email, fits } from '../kernel/schemas.js';
-import { Type } from '../kernel/type.js';
 import { templateProblems } from './templates.js';
 import { DEFAULT_SERVICE, isKnownService } from './transport.js';
 

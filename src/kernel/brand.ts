@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
+import { Type } from 'typebox';
 import { HEX, legibleOn, textOn } from './colours.js';
 import { option } from './options.js';
-import { Type } from './type.js';
 
 /** Whose pages they look like. */
 export interface Brand {

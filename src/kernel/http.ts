@@ -60,8 +60,8 @@ export interface RouteRules {
   duringMaintenance?: boolean;
   /** Whether it answers while the server stops. */
   whileDraining?: boolean;
-  /** Whether its requests are not counted against the limit of all requests. */
-  unmetered?: boolean;
+  /** Which of its requests do not count towards the request limit: `true` for all of them. */
+  unmetered?: boolean | ((request: FastifyRequest) => boolean);
   /** Whether its errors are pages for those who look at them. */
   page?: boolean;
 }
@@ -162,6 +162,16 @@ function claim({ server }: FastifyInstance, path: string): void {
   claimed.set(server, paths.add(path));
 }
 
+function meterOf({ meter }: ScopeRules, unmetered: RouteRules['unmetered']): onRequestHookHandler | never[] {
+  if (!meter || unmetered === true) return [];
+  const count = metered(meter);
+  if (!unmetered) return count;
+  return function (this: FastifyInstance, request, reply, done) {
+    if (unmetered(request)) done();
+    else count.call(this, request, reply, done);
+  };
+}
+
 function metered(meter: NonNullable<ScopeRules['meter']>): onRequestHookHandler {
   return (request, _reply, done) => done(meter(originOf(request).ip));
 }
@@ -182,7 +192,6 @@ function beginAnswer(rules: AnswerRules, route: RouteOptions): onRequestHookHand
  */
 function guardRoutes(scope: Scope, rules: ScopeRules): void {
   const { guards, bodyLimit, inHost } = rules;
-  const meter = rules.meter ? metered(rules.meter) : [];
   scope.addHook('onRoute', (route: RouteOptions) => {
     const { access: level, unmetered } = rulesOf(route);
     if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
@@ -192,7 +201,7 @@ function guardRoutes(scope: Scope, rules: ScopeRules): void {
     if (!guard && level !== 'public') {
       throw new Error(`${route.method} ${route.url} asks for the unknown access level '${level}'.`);
     }
-    const counted = unmetered ? [] : meter;
+    const counted = meterOf(rules, unmetered);
     route.onRequest = [beginAnswer(rules, route), counted, guard ?? [], route.onRequest ?? []].flat();
     if ([route.method].flat().every((method) => BODILESS.has(method))) return;
     route.preParsing = [readBody.preParsing, route.preParsing ?? []].flat();

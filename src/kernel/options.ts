@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { Ajv, type ErrorObject } from 'ajv';
 import type { Static, TObject, TProperties, TSchema } from 'typebox';
+import { Type } from 'typebox';
 import { ConfigurationError, Report } from './configuration-error.js';
 import { keepDevelopmentSecrets } from './development-secrets.js';
 import type { Random } from './secrets.js';
-import { Type } from './type.js';
 
 /**
  * Configuration. Each domain declares its options once, as an annotated schema that is at the same time

@@ -1,5 +1,5 @@
+import { Type } from 'typebox';
 import { type Annotation, option } from './options.js';
-import { Type } from './type.js';
 
 /** The public address of a service: the base of every link it emits. Never read from a request. */
 export interface PublicUrl {

@@ -1,5 +1,5 @@
 import type { Static, TSchema, TString } from 'typebox';
-import { Type } from './type.js';
+import { Type } from 'typebox';
 
 /** Shapes that several domains put on the wire. */
 

@@ -65,7 +65,7 @@ export async function accountPlugin(scope: Scope, options: AccountPluginOptions)
       const details = (error.details ?? []).map(({ message }) => `The new password ${message}.`);
       return showForm(reply.code(422), visit, { isNewWrong: true, problems: [error.message, ...details] });
     }
-    await audit.record({ event: 'login.failed', subject: visit.principal.id, ip: origin.ip });
+    await audit.recordFailure({ event: 'login.failed', subject: visit.principal.id, ip: origin.ip });
     return showForm(reply.code(401), visit, {
       isCurrentWrong: true,
       problems: ['The current password is wrong.'],

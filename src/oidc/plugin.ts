@@ -84,6 +84,6 @@ function describeProvider(
 /** Documents that are asked for often: their text is at hand. */
 function publish(scope: Scope, paths: string[], answer: PreparedAnswer): void {
   for (const path of paths) {
-    scope.get(path, { config: access('public', { cors: false, prepared: true }) }, answer);
+    scope.get(path, { config: access('public', { cors: false, prepared: true, unmetered: true }) }, answer);
   }
 }

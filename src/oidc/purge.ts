@@ -4,14 +4,13 @@ import type { Job, Lease } from '../ops/jobs.js';
 import { type Expiring, MARGIN, purgeExpired } from '../ops/purge.js';
 import { partiesOf } from './consents.js';
 import type { Directory } from './model.js';
-import { type Consents, GRANT, type Grants, type Interactions, type Sessions } from './store.js';
+import { type Consents, GRANT, type Grants, type Sessions } from './store.js';
 import { endOf, LONGEST_WITHOUT_REFRESH } from './tokens/lives.js';
 
 /** What is over is removed. Nothing depends on it: whatever is read is judged by its own time. */
 
 export interface PurgeDependencies {
   grants: Grants;
-  interactions: Interactions;
   sessions: Sessions;
   consents: Consents;
   directory: Pick<Directory, 'findClient' | 'isGone'>;
@@ -26,7 +25,7 @@ type Run = (lease: Pick<Lease, 'signal'>) => Promise<void>;
 
 /** Its jobs by their names. */
 export function createPurges(deps: PurgeDependencies): Record<string, Job> {
-  const { grants, interactions, sessions, consents, directory, clock } = deps;
+  const { grants, sessions, consents, directory, clock } = deps;
   const expired = (documents: Expiring): Job => ({
     everySeconds: HOUR / SECOND,
     run: async ({ signal }) => void (await purgeExpired(documents, { now: clock.now(), signal })),
@@ -34,7 +33,6 @@ export function createPurges(deps: PurgeDependencies): Record<string, Job> {
   return {
     // Every sign-in leaves one, so they are removed as evenly as they come.
     'grant-purge': { everySeconds: MINUTE / SECOND, run: createGrantPurge(grants, clock) },
-    'interaction-purge': expired(interactions),
     'session-purge': expired(sessions),
     'consent-purge': { everySeconds: HOUR / SECOND, run: createConsentPurge(consents, directory) },
   };

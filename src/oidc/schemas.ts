@@ -1,6 +1,7 @@
+import { Type } from 'typebox';
 import { option } from '../kernel/options.js';
 import { Token } from '../kernel/schemas.js';
-import { Type } from '../kernel/type.js';
+import { MAX_TOKEN_LENGTH } from './authorize/interaction-token.js';
 import { emailDomainProblem } from './email-domains.js';
 
 /** Seeds that stand in RFC 8037 and in samples: everybody has their private keys. */
@@ -57,7 +58,7 @@ export const AnyForm = Type.Record(Type.String(), Type.Union([Type.String(), Typ
 /** A form as OAuth sends it. Repeated fields arrive as lists, which no field may be. */
 export const LoginBody = Type.Object(
   {
-    interaction: Type.String({ maxLength: 128 }),
+    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH }),
     handle: Type.String({ maxLength: 1024 }),
     password: Type.String({ maxLength: 4096 }),
   },
@@ -65,7 +66,7 @@ export const LoginBody = Type.Object(
 );
 
 export const ConsentBody = Type.Object(
-  { interaction: Type.String({ maxLength: 128 }), decision: Type.Enum(['allow', 'deny']) },
+  { interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH }), decision: Type.Enum(['allow', 'deny']) },
   { additionalProperties: false },
 );
 

@@ -52,22 +52,6 @@ export interface IssuedToken {
   scope?: string;
 }
 
-/** A form that was shown: what the client asked for, and the browser it was shown to. */
-export interface InteractionDocument {
-  id: string;
-  /** SHA-256 of the token in the form. */
-  tokenHash: string;
-  /** SHA-256 of the cookie. */
-  cookieHash: string;
-  /** The parameters as they came, judged anew when the form returns. */
-  parameters: Record<string, string>;
-  /** Whom the client's `id_token_hint` means; the token itself is not kept. */
-  hintedSub?: string;
-  /** Whose consent it asks for. */
-  sid?: string;
-  expiresAt: number;
-}
-
 /** A person who has signed in, in one browser. */
 export interface SessionDocument {
   /** `sid` in the id_tokens. */
@@ -97,20 +81,12 @@ export const GRANT = 'gr_';
 export const SESSION = 'sid_';
 
 export type Grants = Collection<GrantDocument>;
-export type Interactions = Collection<InteractionDocument>;
 export type Sessions = Collection<SessionDocument>;
 export type Consents = Collection<ConsentDocument>;
 
 export function grantCollection(store: Store): Grants {
   return store.collection<GrantDocument>('grants', {
     fields: ['codeExpiresAt', 'consumedAt', 'revokedAt', 'revision'],
-  });
-}
-
-export function interactionCollection(store: Store): Interactions {
-  return store.collection<InteractionDocument>('interactions', {
-    unique: ['tokenHash'],
-    indexes: [['expiresAt']],
   });
 }
 

@@ -1,8 +1,12 @@
 import type { FastifyBaseLogger } from 'fastify';
-import type { Clock } from '../kernel/clock.js';
+import { Type } from 'typebox';
+import { type Clock, DAY, MINUTE } from '../kernel/clock.js';
+import { option } from '../kernel/options.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import type { Collection, Store } from '../storage/collection.js';
 import { firstOf } from '../storage/pages.js';
+import { type FailedAttempt, FailureLog } from './failure-log.js';
+import { purgeCreatedBefore } from './purge.js';
 
 /** Who did what, when, from where and with what result. Never a secret. */
 export interface AuditRecord {
@@ -16,6 +20,8 @@ export interface AuditRecord {
   ip: string;
   /** One more word on the circumstances, chosen by us or by the operator and never by a client. */
   detail?: string;
+  /** In a summary of failed attempts: how many. `ip` is then their address block, or `several`. */
+  count?: number;
 }
 
 export interface Audit {
@@ -24,15 +30,39 @@ export interface Audit {
    * not make it look undone. Then the log says what was lost.
    */
   record(entry: Omit<AuditRecord, 'id' | 'at'>): Promise<void>;
+  /**
+   * Records an attempt that was refused. The first attempts of an address block are recorded like any other event, the
+   * others are counted and summarised once an hour, so that clients without credentials cannot fill the store.
+   */
+  recordFailure(attempt: FailedAttempt): Promise<void>;
+}
+
+/** The audit as its owner sees it: what records it, and what looks after its records. */
+export interface AuditLog extends Audit {
+  /** Records the summaries of failed attempts that are still open. Called when the process stops. */
+  close(): Promise<void>;
+  /** Removes records that are older than the retention. Returns how many. */
+  purge(retentionDays: number, signal: AbortSignal): Promise<number>;
 }
 
 /** An audit whose records are found again. */
-export interface ListedAudit extends Audit {
+export interface ListedAudit extends AuditLog {
   /** What concerns a user, principal or client, the newest first. */
   listOf(subject: string): Promise<AuditRecord[]>;
 }
 
+/** The option of both products that says how long audit records are kept. */
+export function auditRetentionOption(env: string) {
+  return option(Type.Integer({ minimum: 1, maximum: 36_500, default: 365 }), {
+    env,
+    doc: 'Days after which audit records are removed.',
+  });
+}
+
 const MOST_LISTED = 10_000;
+
+/** Begins the identifier of every record. */
+const AUDIT = 'aud_';
 
 interface Dependencies {
   clock: Clock;
@@ -44,7 +74,7 @@ interface Dependencies {
  * Without an index: the records of a busy minute are of as many subjects, each with a place of its own in an index, so
  * that it would be more than half of what a sign-in writes to the disk.
  */
-export function createAudit(store: Store, deps: Dependencies): Audit {
+export function createAudit(store: Store, deps: Dependencies): AuditLog {
   return recordingIn(store.collection<AuditRecord>('audit'), deps);
 }
 
@@ -56,13 +86,38 @@ export function createListedAudit(store: Store, deps: Dependencies): ListedAudit
   };
 }
 
-function recordingIn(records: Collection<AuditRecord>, { clock, random, log }: Dependencies): Audit {
+function recordingIn(records: Collection<AuditRecord>, { clock, random, log }: Dependencies): AuditLog {
+  const failures = new FailureLog(clock);
+  let timer: NodeJS.Timeout | undefined;
+
+  const record: Audit['record'] = async (entry) => {
+    const record = { id: newId(AUDIT, clock, random), at: clock.now(), ...entry };
+    await records
+      .insert(record)
+      .catch((err: unknown) => log.error({ err, record }, 'an audit record was lost'));
+  };
+
+  const recordSummaries = async (force?: boolean): Promise<void> => {
+    const due = failures.takeSummaries(force);
+    await Promise.all(due.map(record));
+  };
+
   return {
-    async record(entry) {
-      const record = { id: newId('aud_', clock, random), at: clock.now(), ...entry };
-      await records
-        .insert(record)
-        .catch((err: unknown) => log.error({ err, record }, 'an audit record was lost'));
+    record,
+
+    async recordFailure(attempt) {
+      await recordSummaries();
+      if (failures.admits(attempt)) return record(attempt);
+      // Started by the first failure that is only counted, so that a quiet process has no timer.
+      timer ??= setInterval(() => void recordSummaries(), MINUTE).unref();
     },
+
+    async close() {
+      clearInterval(timer);
+      await recordSummaries(true);
+    },
+
+    purge: (retentionDays, signal) =>
+      purgeCreatedBefore(records, AUDIT, { time: clock.now() - retentionDays * DAY, signal }),
   };
 }

@@ -1,4 +1,5 @@
 import { SKEW } from '../kernel/clock.js';
+import { idsUntil } from '../kernel/secrets.js';
 import type { Collection } from '../storage/collection.js';
 
 /** Documents that end at a time of their own. */
@@ -25,6 +26,28 @@ export async function purgeExpired(
     if (items.length === 0) break;
     // Asked again, because what was prolonged since it was read lives on.
     removed += await documents.deleteMany({ id: { in: items.map(({ id }) => id) }, expiresAt });
+  }
+  return removed;
+}
+
+/** Documents whose identifier, made by `newId`, tells when they were created. */
+export type Timestamped = Pick<Collection<{ id: string }>, 'page' | 'deleteMany'>;
+
+/**
+ * Removes documents created until `time`, in small steps, until none is left or `signal` ends it. It needs no index of
+ * its own, because identifiers sort by creation.
+ */
+export async function purgeCreatedBefore(
+  documents: Timestamped,
+  prefix: string,
+  { time, signal }: { time: number; signal: AbortSignal },
+): Promise<number> {
+  const where = { id: { lt: idsUntil(prefix, time) } };
+  let removed = 0;
+  while (removed < ROUND && !signal.aborted) {
+    const { items } = await documents.page({ where, sort: 'id', limit: BATCH });
+    if (items.length === 0) break;
+    removed += await documents.deleteMany({ id: { in: items.map(({ id }) => id) } });
   }
   return removed;
 }

@@ -1,5 +1,5 @@
+import { Type } from 'typebox';
 import { DisplayName, Envelope, User } from '../kernel/schemas.js';
-import { Type } from '../kernel/type.js';
 
 export const ProfileAnswer = Envelope(User);
 

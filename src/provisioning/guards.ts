@@ -26,7 +26,7 @@ export function adminGuard(
     const { ip } = originOf(request);
     const isOperator = await throttle.attemptAsOperator(ip, async () => {
       if (presented !== undefined && secretsEqual(presented, token)) return true;
-      await audit.record({ event: 'admin.refused', ip });
+      await audit.recordFailure({ event: 'admin.refused', ip });
       return null;
     });
     if (!isOperator) throw adminTokenErrors.invalid_token(challenge(', error="invalid_token"'));

@@ -1,7 +1,7 @@
+import { Type } from 'typebox';
 import { option } from '../kernel/options.js';
 import { DisplayName, PasswordInput, Timestamp } from '../kernel/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
-import { Type } from '../kernel/type.js';
 
 export const provisioningOptions = {
   disableSignup: option(Type.Boolean({ default: false }), {

@@ -21,6 +21,6 @@ export async function backupStore(uri: string, file: string, onProgress: BackupP
     throw new StoreUnavailable('MongoDB brings its own tool for backups', { remedy });
   }
   const source = existingFile(uri);
-  const { backupSqlite } = await import('./sqlite-backup.js');
+  const { backupSqlite } = await import('./sqlite/backup.js');
   await backupSqlite(source, resolve(file), onProgress);
 }

@@ -2,7 +2,7 @@
 import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { StoreUnavailable } from './collection.js';
-import { SCHEMA } from './sqlite.js';
+import { SCHEMA_VERSION } from './sqlite/store.js';
 
 /** Of a SQLite file: its first 16 bytes, and where the layout stands (https://sqlite.org/fileformat2.html). */
 const MAGIC = 'SQLite format 3\0';
@@ -18,7 +18,7 @@ const USER_VERSION = 60;
 export async function inspectStore(uri: string): Promise<string> {
   if (uri === 'sqlite::memory:') return 'is kept in memory and ends with the program';
   if (uri.startsWith('sqlite:')) return inspectSqlite(resolve(uri.slice('sqlite:'.length)));
-  await (await import('./mongodb.js')).inspectMongodb(uri);
+  await (await import('./mongodb/store.js')).inspectMongodb(uri);
   return 'answers';
 }
 
@@ -50,7 +50,7 @@ function checkHeader(file: string): void {
     throw new StoreUnavailable(`${file} is not a SQLite database`, { remedy });
   }
   const version = header.readUInt32BE(USER_VERSION);
-  if (version > SCHEMA) {
+  if (version > SCHEMA_VERSION) {
     const remedy = 'Install that version again, or restore the backup made before it.';
     throw new StoreUnavailable(`${file} was written by a newer version`, { remedy });
   }

@@ -2,7 +2,7 @@
 import type { Store } from './collection.js';
 import { existingFile } from './existing.js';
 import type { HostDatabase } from './host-database.js';
-import { openSqlite } from './sqlite.js';
+import { openSqlite } from './sqlite/store.js';
 
 const MONGODB = /^mongodb(?:\+srv)?:\/\/[^/?#\s]+\/[^/?#\s]+/;
 
@@ -33,7 +33,7 @@ export async function openStore(source: string | HostDatabase): Promise<Store> {
   if (typeof source === 'string' && source.startsWith('sqlite:')) {
     return openSqlite(source.slice('sqlite:'.length));
   }
-  return (await import('./mongodb.js')).openMongodb(source);
+  return (await import('./mongodb/store.js')).openMongodb(source);
 }
 
 /** Opens a store that is there already: where a SQLite URI names none, none is made. @throws StoreUnavailable */

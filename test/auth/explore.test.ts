@@ -71,7 +71,7 @@ function serviceOn(
       attempt: (_guess, evaluate) => evaluate(),
       trust: async () => undefined,
     },
-    audit: { record: async () => undefined },
+    audit: { record: async () => undefined, recordFailure: async () => undefined },
     mails: silentMails,
     afterwards: { run: () => undefined },
     farewell: {

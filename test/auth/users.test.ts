@@ -115,7 +115,7 @@ t.test('an import takes a byte order mark, and guesses at no other encoding', as
       passwords: createPasswords(countedRandom(), CHEAP),
       passwordPolicy: { judge: async () => {} },
       siteName: async () => 'SaaS',
-      audit: { record: async () => {} },
+      audit: { record: async () => {}, recordFailure: async () => {} },
       clock: fakeClock(),
       random: countedRandom(),
     },

@@ -144,7 +144,7 @@ export async function backstage(t: Test, { app, api }: Pick<Shop, 'app' | 'api'>
     {
       store,
       users: userCollection(store),
-      audit: { record: async () => {} } as never,
+      audit: { record: async () => {}, recordFailure: async () => {} },
       outbox: { put: async () => {} },
       emit: () => {},
       publicUrl: { get: () => 'http://app.example.test' },

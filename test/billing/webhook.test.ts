@@ -138,7 +138,7 @@ t.test('[104] headers that prove nothing are 400', async (t) => {
   t.match((await auditOf(store)).pop(), { event: 'webhook.rejected', ip: '127.0.0.1' });
 });
 
-t.test('whoever floods the webhook is never many records', async (t) => {
+t.test('a flood of forged events leads to few audit records', async (t) => {
   const app = await saasApp(t);
   const flood = (from: string) =>
     Promise.all(
@@ -149,13 +149,14 @@ t.test('whoever floods the webhook is never many records', async (t) => {
     );
   const answers = [...(await flood('192.0.2.1')), ...(await flood('192.0.2.2'))];
   t.same(new Set(answers.map(({ status }) => status)), new Set([400]));
-  app.clock.advance(60_000);
+  app.clock.advance(3_600_000);
   await flood('192.0.2.1');
   const records = await auditOf(await storeOf(t, app));
   const ips = records.flatMap(({ event, ip }) => (event === 'webhook.rejected' ? [ip] : []));
   t.same(
     ['192.0.2.1', '192.0.2.2'].map((one) => ips.filter((ip) => ip === one).length),
-    [20, 10],
+    // Ten in each hour, and a summary of the first.
+    [21, 11],
   );
 });
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { CommandGroup } from '../../bin/command.js';
 import { openStore } from '../../src/storage/open.js';
-import { openDatabase } from '../../src/storage/sqlite.js';
+import { openDatabase } from '../../src/storage/sqlite/store.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 

@@ -7,7 +7,7 @@ import t, { type Test } from 'tap';
 import { createProgress } from '../../bin/progress.js';
 import { userCollection } from '../../src/auth/store.js';
 import { openStore } from '../../src/storage/open.js';
-import { openDatabase } from '../../src/storage/sqlite.js';
+import { openDatabase } from '../../src/storage/sqlite/store.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 

@@ -1,8 +1,8 @@
 import fastify from 'fastify';
 import t, { type Test } from 'tap';
+import { Type } from 'typebox';
 import { setCompilers } from '../../src/kernel/compilers.js';
 import { Token } from '../../src/kernel/schemas.js';
-import { Type } from '../../src/kernel/type.js';
 
 /** What a route makes of a body, with our compilers and with those of Fastify. */
 async function routes(t: Test, body: object, response: object, answer: unknown) {

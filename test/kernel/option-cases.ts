@@ -198,6 +198,7 @@ export function saasCases(folder: string): Record<string, Cases> {
     ACCESS_TOKEN_TTL: seconds(900, 86_400),
     REFRESH_TOKEN_TTL: seconds(604_800, 31_536_000),
     SESSION_MAX_AGE: seconds(2_592_000, 157_680_000),
+    AUDIT_RETENTION_DAYS: seconds(365, 36_500),
     REQUIRE_EMAIL_VERIFICATION: {
       default: false,
       valid: [
@@ -316,6 +317,7 @@ export function idpCases(folder: string): Record<string, Cases> {
     IDP_ED25519_SEED: { ...nextSeed, required: true },
     IDP_ED25519_SEED_NEXT: nextSeed,
     IDP_ED25519_SEED_PREVIOUS: nextSeed,
+    IDP_AUDIT_RETENTION_DAYS: seconds(365, 36_500),
     IDP_BASIC_LOGIN: {
       default: 'all',
       valid: [

@@ -223,7 +223,7 @@ export function boot(
     {
       store: mine,
       users: userCollection(mine),
-      audit: { record: async () => {} } as never,
+      audit: { record: async () => {}, recordFailure: async () => {} },
       outbox: {
         async put(mail) {
           if (life.isOver) throw new Killed();

@@ -7,7 +7,7 @@ import { webhookEventCollection } from '../../src/billing/store.js';
 import { DAY, HOUR, MINUTE } from '../../src/kernel/clock.js';
 import { createJobs } from '../../src/ops/jobs.js';
 import { openStore } from '../../src/storage/open.js';
-import { openDatabase } from '../../src/storage/sqlite.js';
+import { openDatabase } from '../../src/storage/sqlite/store.js';
 import { outbox } from '../email/kit.js';
 import { type Answer, basic, PASSWORD, parseJson, saasApp } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';

@@ -67,8 +67,9 @@ const mutants = [
   {
     name: 'jobs outlive their server',
     file: '../idp.js',
-    text: "fastify.addHook('onClose', () => jobs.stop());",
-    replacement: '',
+    text: `fastify.addHook('onClose', async () => {
+        await jobs.stop();`,
+    replacement: "fastify.addHook('onClose', async () => {",
     tests: [['purge', '[169] the program serves']],
   },
   {
@@ -133,6 +134,34 @@ const mutants = [
     text: '...(grant.sid !== undefined && { sid: grant.sid })',
     replacement: "sid: grant.sid ?? 'sid_'.padEnd(36, '0')",
     tests: [['sessions', 'a person who uses Basic']],
+  },
+  {
+    name: 'the tag of a form is not compared',
+    file: 'authorize/interaction-token.js',
+    text: 'presented.length === expected.length && timingSafeEqual(presented, expected)',
+    replacement: 'presented.length === expected.length',
+    tests: [['sign-in', '[148] a form counts only']],
+  },
+  {
+    name: 'a form is not bound to its cookie',
+    file: 'authorize/interaction-token.js',
+    text: 'sha256(cookie)',
+    replacement: "sha256('')",
+    tests: [['sign-in', '[148] a form counts only']],
+  },
+  {
+    name: 'a form never expires',
+    file: 'authorize/interaction-token.js',
+    text: 'return stillHolds(expiresAt, { now: clock.now(), life: LIFETIME_MS }) ? interaction : null;',
+    replacement: 'return interaction;',
+    tests: [['sign-in', '[148] a form counts only']],
+  },
+  {
+    name: 'forms of other keys are refused during a rotation',
+    file: 'authorize/interaction-token.js',
+    text: 'seeds.map(deriveKey)',
+    replacement: 'seeds.slice(0, 1).map(deriveKey)',
+    tests: [['interactions', 'a form shown by one process']],
   },
 ];
 

@@ -1,17 +1,11 @@
 /** Another process that removes what is over: `node purge-worker.js <uri of the store>`. */
 import { createPurges } from '../../src/oidc/purge.js';
-import {
-  consentCollection,
-  grantCollection,
-  interactionCollection,
-  sessionCollection,
-} from '../../src/oidc/store.js';
+import { consentCollection, grantCollection, sessionCollection } from '../../src/oidc/store.js';
 import { openStore } from '../../src/storage/open.js';
 
 const store = await openStore(process.argv[2] ?? '');
 const { 'grant-purge': purge } = createPurges({
   grants: grantCollection(store),
-  interactions: interactionCollection(store),
   sessions: sessionCollection(store),
   consents: consentCollection(store),
   directory: { findClient: async () => null, isGone: async () => true },

@@ -24,8 +24,16 @@ interface Shown {
 
 async function show(idp: IdpApp, client: RegisteredClient): Promise<Shown> {
   const { text, headers } = await idp.authorize(client);
-  const interaction = /name="interaction" value="([\w-]{43})"/.exec(text)?.[1] ?? '';
+  const interaction = /name="interaction" value="([\w.-]+)"/.exec(text)?.[1] ?? '';
   return { interaction, cookie: String(headers['set-cookie']).split(';', 1)[0] as string };
+}
+
+/** The same token with one parameter changed, under the tag of the original. */
+function withOtherState(interaction: string): string {
+  const [encoded = '', tag] = interaction.split('.');
+  const payload = JSON.parse(Buffer.from(encoded, 'base64url').toString());
+  payload.parameters.state = 'another';
+  return `${Buffer.from(JSON.stringify(payload)).toString('base64url')}.${tag}`;
 }
 
 const submit = (
@@ -204,6 +212,10 @@ t.test('[148] a form counts only in the browser it was shown to', async (t) => {
     await submit(idp, { interaction: mine.interaction, cookie: mine.cookie.replace('__Host-', '') }, human),
     await submit(idp, { interaction: 'x'.repeat(43), cookie: mine.cookie }, human),
     await submit(idp, { interaction: '', cookie: mine.cookie }, human),
+    await submit(idp, { interaction: mine.interaction.slice(0, -1), cookie: mine.cookie }, human),
+    await submit(idp, { interaction: `${mine.interaction}.x`, cookie: mine.cookie }, human),
+    await submit(idp, { interaction: mine.interaction.replace(/\..*/, ''), cookie: mine.cookie }, human),
+    await submit(idp, { interaction: withOtherState(mine.interaction), cookie: mine.cookie }, human),
     await submit(idp, mine, human, { headers: { 'sec-fetch-site': 'cross-site' } }),
   ];
   for (const answer of refused) {

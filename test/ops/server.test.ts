@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { createServer } from '../../src/index.js';
-import { openDatabase } from '../../src/storage/sqlite.js';
+import { openDatabase } from '../../src/storage/sqlite/store.js';
 import { basic, parseJson, SECRETS, saasApp, testOptions } from '../kit/app.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { signWebhook } from '../kit/sign-webhook.js';

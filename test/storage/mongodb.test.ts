@@ -4,7 +4,7 @@ import type { mongodb } from '@fastify/mongodb';
 import { MongoMemoryServer } from 'mongodb-memory-server-core';
 import t, { type Test } from 'tap';
 import { type Collection, StoreUnavailable } from '../../src/storage/collection.js';
-import { Connection } from '../../src/storage/mongodb-connection.js';
+import { Connection } from '../../src/storage/mongodb/connection.js';
 import { openStore } from '../../src/storage/open.js';
 import { contract } from './contract.js';
 import { begin, type Thing, thing, things } from './kit.js';

@@ -10,7 +10,7 @@ const MONGODB = { races: ['mongodb', 'mongodb: races'], refusals: ['mongodb', 'm
 const mutants = [
   {
     name: 'SQLite: updateOne reads, and then writes under the lock what it has read',
-    file: 'sqlite-collection.js',
+    file: 'sqlite/collection.js',
     text: `updateOne(where, change) {
             const clause = clauseOf(where);
             return write(() => {
@@ -23,27 +23,27 @@ const mutants = [
   },
   {
     name: 'SQLite: a transaction takes the write lock only when it writes',
-    file: 'sqlite-connection.js',
+    file: 'sqlite/connection.js',
     text: "'BEGIN IMMEDIATE'",
     replacement: "'BEGIN'",
     tests: [SQLITE.races],
   },
   {
     name: 'SQLite: commits are not synced',
-    file: 'sqlite.js',
+    file: 'sqlite/store.js',
     text: 'synchronous = FULL',
     replacement: 'synchronous = OFF',
     tests: [['sqlite', 'the file is whole after a kill, and commits are synced']],
   },
   {
     name: 'SQLite: writes are acknowledged before their commit',
-    file: 'sqlite-connection.js',
+    file: 'sqlite/connection.js',
     text: `this.sql('COMMIT').run();
             commits++;
-            for (const tell of settle)
-                tell();`,
-    replacement: `for (const tell of settle)
-                tell();
+            for (const resolveWrite of settle)
+                resolveWrite();`,
+    replacement: `for (const resolveWrite of settle)
+                resolveWrite();
             this.sql('COMMIT').run();`,
     tests: [['sqlite', 'when the commit fails, every write of it is refused']],
   },
@@ -58,15 +58,15 @@ const mutants = [
   },
   {
     name: 'MongoDB: updateOne reads, and then writes what it has read',
-    file: 'mongodb-collection.js',
-    text: 'await collection.findOneAndUpdate(allOf(filter, ...guards), ',
+    file: 'mongodb/collection.js',
+    text: 'await collection.findOneAndUpdate(and(filter, ...guards), ',
     replacement: `await collection.findOneAndUpdate(
-                        { _id: (await collection.findOne(allOf(filter, ...guards)))?._id ?? '' }, `,
+                        { _id: (await collection.findOne(and(filter, ...guards)))?._id ?? '' }, `,
     tests: [MONGODB.races],
   },
   {
-    name: 'MongoDB: writes are acknowledged before the majority has them in its journal',
-    file: 'mongodb.js',
+    name: 'MongoDB: writes are acknowledged before a majority has journalled them',
+    file: 'mongodb/store.js',
     text: "w: 'majority', j: true,",
     replacement: 'w: 1, j: false,',
     tests: [['mongodb', "a host's client is used and left open"]],

@@ -1,8 +1,8 @@
 /** SQLite files that fail under running programs, as their clients see it. MongoDB: `mongodb-products.test.ts`. */
 import { closeSync, openSync, statSync, writeSync } from 'node:fs';
 import t, { type Test } from 'tap';
-import { openDatabase } from '../../src/storage/sqlite.js';
-import { Connection, type Statement } from '../../src/storage/sqlite-connection.js';
+import { Connection, type Statement } from '../../src/storage/sqlite/connection.js';
+import { openDatabase } from '../../src/storage/sqlite/store.js';
 import { type Answer, saasApp } from '../kit/app.js';
 import { idpApp } from '../kit/idp.js';
 import { temporaryFolder } from '../kit/tmp.js';

@@ -5,8 +5,8 @@ import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap';
 import { StoreUnavailable, UniqueViolation } from '../../src/storage/collection.js';
 import { openStore, storeUriProblem } from '../../src/storage/open.js';
-import { openDatabase, storeOn } from '../../src/storage/sqlite.js';
-import type { Database } from '../../src/storage/sqlite-connection.js';
+import type { Database } from '../../src/storage/sqlite/connection.js';
+import { createSqliteStore, openDatabase } from '../../src/storage/sqlite/store.js';
 import { contract } from './contract.js';
 import { startWorker, type Thing, thing, things } from './kit.js';
 
@@ -98,7 +98,7 @@ t.test('the file is whole after a kill, and commits are synced', async (t) => {
 
 t.test('a full disk rejects, keeps what it acknowledged, and heals', async (t) => {
   const db = await openDatabase(fresh(t));
-  const store = storeOn(db);
+  const store = createSqliteStore(db);
   const all = things(store);
   await store.ready();
   db.exec('PRAGMA max_page_count = 60');
@@ -144,7 +144,7 @@ function observed(db: Database, onCommit: () => void): Database {
 
 t.test('when the commit fails, every write of it is refused', async (t) => {
   let failing = false;
-  const store = storeOn(
+  const store = createSqliteStore(
     observed(await openDatabase(fresh(t)), () => {
       if (failing) throw Object.assign(new Error('disk I/O error'), { errcode: 1034 });
     }),
@@ -167,7 +167,7 @@ t.test('when the commit fails, every write of it is refused', async (t) => {
 t.test('writes that come turn after turn share a commit, for which none waits long', async (t) => {
   let [commits, now] = [0, 0];
   const db = observed(await openDatabase(fresh(t)), () => commits++);
-  const store = storeOn(db, 5000, () => now);
+  const store = createSqliteStore(db, 5000, () => now);
   const all = things(store);
   await store.ready();
   let number = 0;
@@ -200,7 +200,7 @@ t.test('writes that come turn after turn share a commit, for which none waits lo
 t.test('a lock held elsewhere delays writes without holding up the loop', async (t) => {
   const file = fresh(t);
   const holder = await openDatabase(file);
-  const store = storeOn(await openDatabase(file));
+  const store = createSqliteStore(await openDatabase(file));
   const all = things(store);
   await all.insert(thing('1'));
   holder.exec('BEGIN IMMEDIATE');
@@ -216,7 +216,7 @@ t.test('a lock held elsewhere delays writes without holding up the loop', async 
   await write;
   await store.close();
 
-  const impatient = storeOn(await openDatabase(file), 30);
+  const impatient = createSqliteStore(await openDatabase(file), 30);
   await impatient.ready();
   holder.exec('BEGIN IMMEDIATE');
   const error = await t.rejects(things(impatient).insert(thing('3')), StoreUnavailable);
@@ -276,7 +276,7 @@ t.test('a process that knows fewer fields writes what others find', async (t) =>
 
 t.test('reads of one turn agree; those of the next see what others committed before it', async (t) => {
   const file = fresh(t);
-  const store = storeOn(await openDatabase(file));
+  const store = createSqliteStore(await openDatabase(file));
   const all = things(store);
   await all.insert(thing('1'));
   const other = await openDatabase(file);

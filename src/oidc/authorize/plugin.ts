@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parseBasic } from '../../kernel/authorization.js';
 import { isBrowser } from '../../kernel/browser.js';
 import type { Clock } from '../../kernel/clock.js';
+import type { AppError } from '../../kernel/errors.js';
 import { access, originOf, type Scope } from '../../kernel/http.js';
 import type { Pages } from '../../kernel/pages.js';
 import type { Audit } from '../../ops/audit.js';
@@ -12,6 +13,7 @@ import type { Directory, Principal } from '../model.js';
 import { AnyForm, ConsentBody, LoginBody } from '../schemas.js';
 import type { SessionService, Visitor } from '../sessions.js';
 import { FORBIDDEN_PAGES, type Interaction, neededInteraction, promptsOf } from './interaction.js';
+import { MAX_TOKEN_LENGTH } from './interaction-token.js';
 import { showConsent, showSignIn } from './pages.js';
 import { type AuthorizationRequest, isParameter, readParameters } from './request.js';
 import type { Authorization, Resumed } from './service.js';
@@ -26,11 +28,13 @@ export interface AuthorizePluginOptions {
   audit: Audit;
   issuer(): string;
   clock: Clock;
+  /** Counts a request of an address block; returns the refusal when there were too many. */
+  meter(ip: string): AppError | undefined;
   /** Whether people may use HTTP Basic, too. */
   humansUseBasic: boolean;
 }
 
-/** Bytes of an address; what it says is stored with the form. */
+/** Longest request target in bytes; the form carries its parameters. */
 const MOST_ADDRESS = 8 * 1024;
 
 /** The authorization endpoint: agents authenticate in the request itself, people in a form, once for all applications. */
@@ -38,6 +42,9 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   const { authorization, directory, sessions, consents, cookies, pages, audit, issuer, humansUseBasic } =
     options;
   const config = access('public', { page: true });
+  // A fleet of agents may share an address: only their failures count (see `approveBasic`).
+  const hasCredentials = ({ headers }: FastifyRequest) => headers.authorization !== undefined;
+  const authorizeConfig = access('public', { page: true, unmetered: hasCredentials });
 
   scope.addHook('onRequest', (_request, reply, done) => {
     reply.header('vary', 'Authorization, Cookie, Accept');
@@ -45,7 +52,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   });
 
   // No HEAD: it would run the handler and mint a code.
-  scope.get('/authorize', { config, exposeHeadRoute: false }, async (request, reply) => {
+  scope.get('/authorize', { config: authorizeConfig, exposeHeadRoute: false }, async (request, reply) => {
     if (request.url.length > MOST_ADDRESS) throw oidcErrors.uri_too_long();
     const judged = await authorization.judge(readParameters(queryOf(request.url)));
     if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 302);
@@ -136,9 +143,10 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     reply: FastifyReply,
   ): Promise<FastifyReply> {
     const sid = page === 'consent' ? visitor?.session.id : undefined;
-    const begun = await authorization.beginInteraction(judged, cookies.form.of(request), sid);
+    const begun = authorization.beginInteraction(judged, cookies.form.of(request), sid);
     cookies.form.set(reply, begun.cookie);
     const { token } = begun;
+    if (token.length > MAX_TOKEN_LENGTH) throw oidcErrors.uri_too_long();
     if (page === 'consent' && visitor) return showConsent(pages, reply, judged, issuer(), { token, visitor });
     return showSignIn(pages, reply, judged, issuer(), {
       token,
@@ -181,7 +189,11 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
       credentials &&
       (await directory.authenticate(credentials.username, credentials.password, origin, judge));
     if (!principal) {
-      await audit.record({ event: 'login.failed', ip: origin.ip, ...(rejected && { subject: rejected }) });
+      await audit.recordFailure({
+        event: 'login.failed',
+        ip: origin.ip,
+        ...(rejected && { subject: rejected }),
+      });
     }
     return principal;
   }
@@ -195,6 +207,8 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const mayUseBasic = ({ kind }: Principal) => kind === 'agent' || humansUseBasic;
     const principal = await signIn(request, credentials, mayUseBasic);
     if (principal) return authorization.approve(judged, { principal }, originOf(request).ip);
+    const excess = options.meter(originOf(request).ip);
+    if (excess) throw excess;
     throw oidcErrors.invalid_credentials({
       headers: { 'www-authenticate': 'Basic realm="idp", charset="UTF-8"' },
     });

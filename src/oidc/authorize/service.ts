@@ -1,12 +1,13 @@
-import { type Clock, stillHolds } from '../../kernel/clock.js';
+import type { Clock } from '../../kernel/clock.js';
 import { newId, newToken, type Random, sha256 } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
 import { ACR_VALUES } from '../claims.js';
 import { newGrantToken } from '../grant-tokens.js';
 import type { ReadHint } from '../hints.js';
 import type { Directory, Principal } from '../model.js';
-import { GRANT, type Grants, type Interactions, type SessionDocument } from '../store.js';
+import { GRANT, type Grants, type SessionDocument } from '../store.js';
 import { CODE_LIFE } from '../tokens/lives.js';
+import type { InteractionTokens } from './interaction-token.js';
 import { withAnswer } from './redirect-uri.js';
 import { type AuthorizationRequest, type Judgement, judgeRequest, type Refusal } from './request.js';
 import type { Parameters, RuleViolation } from './rule.js';
@@ -21,15 +22,16 @@ export interface Authorization {
   objection(request: AuthorizationRequest, principal: Principal): RuleViolation | null;
   /** The address that brings the application its code, or the objection to whom it would be for. */
   approve(request: AuthorizationRequest, who: Approved, ip: string): Promise<string>;
-  /** Remembers a form that is about to be shown to the browser with this cookie, or a fresh one. */
+  /** Issues the token of a form that is about to be shown to the browser with this cookie, or with a new one. */
   beginInteraction(
     request: AuthorizationRequest,
     cookie: string | undefined,
     sid?: string,
-  ): Promise<{ token: string; cookie: string }>;
+  ): { token: string; cookie: string };
   /**
-   * What this form was shown for, judged anew, if it was shown to this browser and is still fresh. Using it does not
-   * end it: whoever clicks twice cancels the first answer, and must be led to the application by the second.
+   * The request that a form was shown for, validated again; `null` when the form is invalid, expired, or was shown to
+   * another browser. A form may be submitted twice: a double click cancels the first answer, and the second must still
+   * lead to the application.
    *
    * @throws invalid_request
    */
@@ -51,7 +53,7 @@ export interface Resumed {
 
 export interface AuthorizationDependencies {
   grants: Grants;
-  interactions: Interactions;
+  interactionTokens: InteractionTokens;
   directory: Directory;
   readHint: ReadHint;
   issuer(): string;
@@ -59,8 +61,6 @@ export interface AuthorizationDependencies {
   clock: Clock;
   random: Random;
 }
-
-const INTERACTION_LIFE = 15 * 60_000;
 
 const WRONG_KIND: RuleViolation = {
   error: 'access_denied',
@@ -72,7 +72,7 @@ const SOMEBODY_ELSE: RuleViolation = {
 };
 
 export function createAuthorization(deps: AuthorizationDependencies): Authorization {
-  const { grants, interactions, issuer, audit, clock, random } = deps;
+  const { grants, interactionTokens, issuer, audit, clock, random } = deps;
 
   const refuse = ({ redirectUri, parameters, violation }: Refusal): string =>
     withAnswer(redirectUri, {
@@ -125,28 +125,20 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       return withAnswer(redirectUri, { code, state: parameters['state'], iss: issuer() });
     },
 
-    async beginInteraction({ parameters: { id_token_hint: _, ...parameters }, hintedSub }, known, sid) {
-      const token = newToken(random);
+    beginInteraction({ parameters: { id_token_hint: _, ...parameters }, hintedSub }, known, sid) {
       const cookie = known !== undefined && isCookie(known) ? known : newToken(random);
-      await interactions.insert({
-        id: newId('int_', clock, random),
-        tokenHash: sha256(token),
-        cookieHash: sha256(cookie),
+      const interaction = {
         parameters,
         ...(hintedSub !== undefined && { hintedSub }),
         ...(sid !== undefined && { sid }),
-        expiresAt: clock.now() + INTERACTION_LIFE,
-      });
-      return { token, cookie };
+      };
+      return { token: interactionTokens.issue(interaction, cookie), cookie };
     },
 
     async resume(token, cookie) {
       if (cookie === undefined) return null;
-      const interaction = await interactions.findOne({ tokenHash: sha256(token) });
-      const isTheirs =
-        interaction?.cookieHash === sha256(cookie) &&
-        stillHolds(interaction.expiresAt, { now: clock.now(), life: INTERACTION_LIFE });
-      if (!interaction || !isTheirs) return null;
+      const interaction = interactionTokens.verify(token, cookie);
+      if (!interaction) return null;
       const { parameters, hintedSub, sid } = interaction;
       const judged = await judgeRequest(parameters, deps);
       if ('request' in judged && hintedSub !== undefined) judged.request.hintedSub = hintedSub;

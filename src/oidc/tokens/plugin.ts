@@ -23,7 +23,8 @@ type ClientRequest = FastifyRequest<{ Body: Static<typeof AnyForm> }>;
 /** What applications do with codes and tokens, from servers and from pages. */
 export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): Promise<void> {
   const { tokens } = options;
-  const config = access('client');
+  // One address redeems the codes of all users of an application: the volume of these requests is not limited.
+  const config = access('client', { unmetered: true });
 
   scope.post(
     '/token',
@@ -48,7 +49,7 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
   scope.route({
     method: ['GET', 'POST'],
     url: '/userinfo',
-    config: access('bearer'),
+    config: access('bearer', { unmetered: true }),
     handler: async (request) => {
       const token = bearerOf(request);
       if (token === undefined) {
@@ -67,7 +68,10 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
 export async function introspectionPlugin(scope: Scope, options: TokensPluginOptions): Promise<void> {
   scope.post(
     '/introspect',
-    { config: access('client'), schema: { body: AnyForm, response: { 200: IntrospectionAnswer } } },
+    {
+      config: access('client', { unmetered: true }),
+      schema: { body: AnyForm, response: { 200: IntrospectionAnswer } },
+    },
     async (request) => {
       const { client, fields } = await readRequest(request, options);
       // Whoever knows its name is a public client, so there is nobody to tell.

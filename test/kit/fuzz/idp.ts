@@ -20,7 +20,7 @@ const KINDS = {
   access: /\bat_[0-9a-f]{32}[\w-]{43}/g,
   refresh: /\brt_[0-9a-f]{32}[\w-]{43}/g,
   idToken: /\beyJ[\w-]+\.[\w-]+\.[\w-]+/g,
-  interaction: /name="interaction" value="([\w-]+)"/g,
+  interaction: /name="interaction" value="([\w.-]+)"/g,
   form: /name="form" value="([\w-]+)"/g,
   confirm: /name="confirm" value="([\w-]+)"/g,
   link: /\/invite\/([\w-]{70,})/g,

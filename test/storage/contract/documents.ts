@@ -105,7 +105,11 @@ export function documents(t: Test, fresh: Fresh): void {
     await before.insert(thing('1', { at: 5 }));
     await t.rejects(before.findOne({ at: 5 }), RefusedSelector);
     t.equal(store.collection<Thing>('later'), before);
-    t.throws(() => store.collection<Thing>('later', DECLARATION), /two ways/);
+    t.throws(() => store.collection<Thing>('later', DECLARATION), /already declared with other/);
+    t.throws(
+      () => store.collection<Thing>('later', { fields: ['at'] }),
+      /already declared with other fields/,
+    );
     const last = before.insert(thing('2', { at: 6 }));
     await store.close();
     await last;

@@ -1,13 +1,13 @@
-/** What SQLite's refusals mean: to try again, to tell the operator, or none of its own. */
+/** Classifies SQLite's errors: retry, report to the operator, or rethrow. */
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { StoreUnavailable } from './collection.js';
+import { StoreUnavailable } from '../collection.js';
 
 // https://www.sqlite.org/rescode.html, primary codes.
 const BUSY = 5;
 const PERMISSION = 'Let this user write the file and its folder.';
 const LOCKED = 'End the process that holds it locked.';
-/** What is not the statement's fault, and what to do about it. */
+/** Errors that the statement did not cause, and what the operator can do. */
 const REMEDIES = new Map([
   [3, PERMISSION],
   [BUSY, LOCKED],
@@ -21,21 +21,21 @@ const REMEDIES = new Map([
   [26, 'Name another file, or restore the last backup.'],
 ]);
 
-/** Tries a step again, by timer and with jitter, while another process holds the lock. */
-export async function whileBusy<T>(step: () => T, patience: number): Promise<T> {
+/** Retries a step by timer, with jitter, while another process holds the lock. */
+export async function retryWhileBusy<T>(step: () => T, lockTimeoutMs: number): Promise<T> {
   const since = performance.now();
   for (let pause = 2; ; pause = Math.min(2 * pause, 64)) {
     try {
       return step();
     } catch (error) {
-      if (!isBusy(error) || performance.now() - since > patience) throw failure(error);
+      if (!isBusy(error) || performance.now() - since > lockTimeoutMs) throw toStoreError(error);
     }
     await sleep(pause * (0.5 + Math.random()));
   }
 }
 
-/** The error to throw: StoreUnavailable for what the caller cannot help, else the error itself. */
-export function failure(error: unknown): unknown {
+/** Converts errors that the caller did not cause to StoreUnavailable; returns other errors unchanged. */
+export function toStoreError(error: unknown): unknown {
   const remedy = REMEDIES.get(primaryCode(error) ?? 0);
   if (remedy === undefined) return error;
   return new StoreUnavailable(`SQLite: ${(error as Error).message}`, { cause: error, remedy });

@@ -3,10 +3,10 @@ import { once } from 'node:events';
 import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { Worker } from 'node:worker_threads';
-import type { BackupProgress } from './backup.js';
-import { StoreUnavailable } from './collection.js';
-import { loadDriver } from './sqlite.js';
-import { failure } from './sqlite-errors.js';
+import type { BackupProgress } from '../backup.js';
+import { StoreUnavailable } from '../collection.js';
+import { toStoreError } from './errors.js';
+import { loadDriver } from './store.js';
 
 const THREAD = `
   const { workerData: [module, source, target] } = require('node:worker_threads');
@@ -37,7 +37,7 @@ export async function backupSqlite(
     sync(dirname(target));
   } catch (error) {
     rmSync(partial, { force: true });
-    throw failure(error);
+    throw toStoreError(error);
   }
 }
 

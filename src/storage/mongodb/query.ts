@@ -1,6 +1,6 @@
-/** Documents, filters and changes in the language of MongoDB. */
-import type { Change, Value, Where } from './collection.js';
-import { conditionsOf, type Operators, type Position } from './semantics.js';
+/** Translates documents, filters and changes to BSON. */
+import type { Change, Value, Where } from '../collection.js';
+import { conditionsOf, type Operators, type Position } from '../semantics.js';
 
 /** A document or filter as the driver takes it. */
 export type Bson = Record<string, unknown>;
@@ -8,18 +8,18 @@ export type Bson = Record<string, unknown>;
 /** A stored document. */
 export type Stored = Bson & { _id: string };
 
-/** The name of a field in MongoDB. */
-export function keyOf(field: string): string {
+/** A field's name in MongoDB. */
+export function mongoField(field: string): string {
   return field === 'id' ? '_id' : field;
 }
 
-/** A checked document as it is stored. */
-export function storedOf<T extends { id: string }>({ id, ...fields }: T): Stored {
+/** Encodes a checked document. */
+export function toStored<T extends { id: string }>({ id, ...fields }: T): Stored {
   return { _id: id, ...encoded(fields) };
 }
 
-/** The document that was stored. */
-export function documentOf<T extends { id: string }>({ _id, ...fields }: Stored): T {
+/** Decodes a stored document. */
+export function toDocument<T extends { id: string }>({ _id, ...fields }: Stored): T {
   const entries = Object.entries(fields).map(([field, value]) => [
     field,
     isNested(value) ? JSON.parse((value as { json: string }).json) : value,
@@ -28,8 +28,8 @@ export function documentOf<T extends { id: string }>({ _id, ...fields }: Stored)
 }
 
 /**
- * Nested values as JSON: BSON takes some keys (`$ref`, `_bsontype`) for types of its own and cannot hold others,
- * and keys may be a stranger's. Nothing asks for what is in there.
+ * Encodes nested values as JSON: BSON interprets some keys (`$ref`, `_bsontype`) and cannot store others, and keys may
+ * come from untrusted input. Nested values are never queried.
  */
 function encoded(fields: Bson): Bson {
   const entries = Object.entries(fields).map(([field, value]) => [
@@ -43,10 +43,10 @@ function isNested(value: unknown): boolean {
   return typeof value === 'object' && value !== null;
 }
 
-/** A checked filter. Comparisons are those of one type, and equality with null includes absence, as in the port. */
-export function filterOf<T>(where: Where<T>): Bson {
+/** Translates a checked filter. MongoDB compares within one type, and equality with null includes absence, as the port requires. */
+export function toFilter<T>(where: Where<T>): Bson {
   return Object.fromEntries(
-    conditionsOf(where).map(([field, condition]) => [keyOf(field), operatorsOf(condition)]),
+    conditionsOf(where).map(([field, condition]) => [mongoField(field), operatorsOf(condition)]),
   );
 }
 
@@ -55,13 +55,13 @@ function operatorsOf(condition: Value | null | Operators): unknown {
   return Object.fromEntries(Object.entries(condition).map(([operator, value]) => [`$${operator}`, value]));
 }
 
-/** A checked change. */
-export function updateOf<T>({ set = {}, unset = [], inc = {} }: Change<T>): Bson {
+/** Translates a checked change. */
+export function toUpdate<T>({ set = {}, unset = [], inc = {} }: Change<T>): Bson {
   return { $set: encoded(set), $unset: Object.fromEntries(unset.map((field) => [field, true])), $inc: inc };
 }
 
-/** That every field of `inc` can be counted, as `applyChange` sees it: MongoDB goes on beyond safe integers. */
-export function countable<T>({ inc = {} }: Change<T>): Bson[] {
+/** Conditions under which `applyChange` accepts `inc`: MongoDB itself counts beyond safe integers. */
+export function countableConditions<T>({ inc = {} }: Change<T>): Bson[] {
   return Object.entries(inc as Record<string, number>).map(([field, amount]) => ({
     $or: [
       { [field]: { $exists: false } },
@@ -71,11 +71,11 @@ export function countable<T>({ inc = {} }: Change<T>): Bson[] {
 }
 
 /**
- * What follows a position. Null and absent stand before every value; `$not` includes them. The outer condition is
- * where an index starts, the inner one leaves out what shares the value and stands before.
+ * The condition that selects what follows a position. Null and absent sort before every value; `$not` includes them.
+ * The outer condition bounds the index scan, the inner one breaks ties by id.
  */
-export function after(sort: string, desc: boolean, { value, id }: Position): Bson {
-  const key = keyOf(sort);
+export function conditionAfter(sort: string, desc: boolean, { value, id }: Position): Bson {
+  const key = mongoField(sort);
   if (value === null) {
     return desc
       ? { [key]: null, _id: { $lt: id } }

@@ -1,4 +1,4 @@
-/** The store as domains see it: the checks of the port in front of an engine. */
+/** The store that domains use: the port's argument checks in front of an engine. */
 import {
   checkChange,
   checkConditions,
@@ -10,21 +10,22 @@ import {
 } from './checks.js';
 import type { Collection, Declaration, Store } from './collection.js';
 
-/** What an engine provides. Its collections receive checked arguments only. */
+/** Implemented by each engine. Its collections receive checked arguments only. */
 export interface Engine extends Pick<Store, 'ready' | 'close'> {
   collection<T extends { id: string }>(shape: Shape): Collection<T>;
 }
 
 /** Puts the checks in front of an engine. */
-export function guarded(engine: Engine): Store {
+export function checkedStore(engine: Engine): Store {
   const known = new Map<string, { declaration: string; collection: unknown }>();
   return {
     collection<T extends { id: string }>(name: string, declaration: Declaration<T> = {}): Collection<T> {
-      const written = JSON.stringify([declaration.unique ?? [], declaration.indexes ?? []]);
+      const written = JSON.stringify(declarationKey(declaration));
       const before = known.get(name);
-      if (before && before.declaration !== written) throw new TypeError(`${name} is declared in two ways`);
+      if (before && before.declaration !== written)
+        throw new TypeError(`${name} is already declared with other fields, unique fields or indexes`);
       const shape = shapeOf(name, declaration);
-      const collection = before?.collection ?? guardedCollection(shape, engine.collection<T>(shape));
+      const collection = before?.collection ?? checkedCollection(shape, engine.collection<T>(shape));
       known.set(name, { declaration: written, collection });
       return collection as Collection<T>;
     },
@@ -33,8 +34,13 @@ export function guarded(engine: Engine): Store {
   };
 }
 
-// All are async, so that a refusal is a rejection like any other failure of the call.
-function guardedCollection<T extends { id: string }>(shape: Shape, inner: Collection<T>): Collection<T> {
+/** What two declarations of one collection must agree on; the order of `fields` and `unique` does not matter. */
+function declarationKey<T>({ fields = [], unique = [], indexes = [] }: Declaration<T>): unknown[] {
+  return [[...fields].sort(), [...unique].sort(), indexes];
+}
+
+// All methods are async, so that a refused argument rejects like any other failure.
+function checkedCollection<T extends { id: string }>(shape: Shape, inner: Collection<T>): Collection<T> {
   return {
     async insert(doc) {
       checkDocument(shape, doc);

@@ -1,21 +1,21 @@
-/** The embedded engine: one SQLite file (or memory), shared safely by any number of processes. */
+/** The embedded engine: one SQLite file (or memory) that any number of processes can share. */
 import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import type { Shape } from './checks.js';
-import { type Store, StoreUnavailable } from './collection.js';
-import { guarded } from './guarded.js';
-import { createTable, hasTable, sqliteCollection } from './sqlite-collection.js';
-import { Connection, type Database } from './sqlite-connection.js';
-import { isBusy, whileBusy } from './sqlite-errors.js';
+import { checkedStore } from '../checked-store.js';
+import type { Shape } from '../checks.js';
+import { type Store, StoreUnavailable } from '../collection.js';
+import { createTable, hasTable, sqliteCollection } from './collection.js';
+import { Connection, type Database } from './connection.js';
+import { isBusy, retryWhileBusy } from './errors.js';
 
-/** The layout of the file. Raise it when a file written so can no longer be read by what came before. */
-export const SCHEMA = 1;
+/** Version of the file layout. Raise it when older versions can no longer read the file. */
+export const SCHEMA_VERSION = 1;
 
-/** Milliseconds to wait for a lock before a call is refused. */
-const PATIENCE = 5000;
+/** How long a call waits for a lock before it is refused. */
+const LOCK_TIMEOUT_MS = 5000;
 
-/** SQLite's own wait blocks the event loop, hence 5 ms; the rest of the patience is spent on timers. */
+/** SQLite's own busy timeout blocks the event loop, so it is 5 ms; longer waits use timers. */
 const PRAGMAS = `
   PRAGMA busy_timeout = 5;
   PRAGMA cache_size = -65536;
@@ -26,17 +26,17 @@ type Driver = new (path: string, options?: { readOnly?: boolean }) => Database;
 
 /** Opens (and creates) a database file, or `:memory:`. */
 export async function openSqlite(path: string): Promise<Store> {
-  return storeOn(await openDatabase(path));
+  return createSqliteStore(await openDatabase(path));
 }
 
-/** A file (or memory) as this version lays it out, on a connection set up for it. */
+/** Opens a file (or memory) in this version's layout and configures the connection. */
 export async function openDatabase(path: string): Promise<Database> {
   const file = path === ':memory:' ? path : resolve(path);
   const DatabaseSync = await loadDriver();
-  if (file !== ':memory:') createPrivately(file);
-  const db = await whileBusy(() => new DatabaseSync(file), PATIENCE);
+  if (file !== ':memory:') createDatabaseFile(file);
+  const db = await retryWhileBusy(() => new DatabaseSync(file), LOCK_TIMEOUT_MS);
   try {
-    await whileBusy(() => setUp(db, file), PATIENCE);
+    await retryWhileBusy(() => configure(db, file), LOCK_TIMEOUT_MS);
   } catch (error) {
     db.close();
     throw error;
@@ -45,16 +45,20 @@ export async function openDatabase(path: string): Promise<Database> {
 }
 
 /**
- * The store on an open database, which is its own from now on.
+ * Creates the store on an open database and takes ownership of it.
  *
- * @param patience milliseconds to wait for a lock
- * @param now milliseconds that only go forward
+ * @param lockTimeoutMs how long a call waits for a lock
+ * @param now a monotonic clock, in milliseconds
  */
-export function storeOn(db: Database, patience = PATIENCE, now = () => performance.now()): Store {
-  const connection = new Connection(db, patience, now);
+export function createSqliteStore(
+  db: Database,
+  lockTimeoutMs = LOCK_TIMEOUT_MS,
+  now = () => performance.now(),
+): Store {
+  const connection = new Connection(db, lockTimeoutMs, now);
   const tables: (() => Promise<void> | undefined)[] = [];
-  const writable = writableAgain(connection);
-  return guarded({
+  const writable = createWriteProbe(connection);
+  return checkedStore({
     collection(shape) {
       const exists = tableOf(connection, shape);
       tables.push(exists);
@@ -69,7 +73,7 @@ export function storeOn(db: Database, patience = PATIENCE, now = () => performan
   });
 }
 
-/** Creates the table at the first use, once; a failure is tried again by the next use. */
+/** Creates the table once, at its first use; after a failure, the next use tries again. */
 function tableOf(connection: Connection, shape: Shape): () => Promise<void> | undefined {
   let created = false;
   let creating: Promise<void> | undefined;
@@ -77,7 +81,7 @@ function tableOf(connection: Connection, shape: Shape): () => Promise<void> | un
     if (created) return undefined;
     creating ??= connection
       .read(() => hasTable(connection, shape))
-      // Where others write to the file already, nobody need wait for their lock.
+      // An existing table needs no write lock, which other processes may hold.
       .then((isThere) => (isThere ? undefined : connection.write(() => createTable(connection, shape))))
       .then(() => {
         created = true;
@@ -89,40 +93,40 @@ function tableOf(connection: Connection, shape: Shape): () => Promise<void> | un
   };
 }
 
-/** Bytes for which there must be room before a file that has refused a write counts as writable. */
-const ROOM = 65_536;
+/** Free bytes required before a file that refused a write counts as writable again. */
+const PROBE_BYTES = 65_536;
 
 /**
- * Once a write was refused: tries whether the file takes one again, with room to spare, because what is only written over
- * may still fit where nothing new does. A file that refuses nothing is not written to.
+ * After a refused write, probes whether the file is writable again. The probe needs free space, because overwriting a page
+ * may succeed where adding one does not. A file that refused nothing is not written to.
  */
-function writableAgain(connection: Connection): () => Promise<void> {
+function createWriteProbe(connection: Connection): () => Promise<void> {
   const run = (text: string): void => void connection.sql(text).run();
-  let forgiven = 0;
+  let probedRefusals = 0;
   let trying: Promise<void> | undefined;
-  const tryToWrite = async (): Promise<void> => {
+  const probe = async (): Promise<void> => {
     const { refusals } = connection;
-    // No collection can have this name. In two commits: what is freed in the one that took it never reaches the disk.
+    // Collection names contain no space. Two commits: pages freed in their own transaction never reach the disk.
     await connection.write(() => {
       run('CREATE TABLE IF NOT EXISTS "room to write" (filler)');
-      run(`INSERT INTO "room to write" VALUES (zeroblob(${ROOM}))`);
+      run(`INSERT INTO "room to write" VALUES (zeroblob(${PROBE_BYTES}))`);
     });
     await connection.write(() => run('DROP TABLE IF EXISTS "room to write"'));
-    forgiven = refusals;
+    probedRefusals = refusals;
   };
   return async () => {
-    if (connection.refusals === forgiven) return;
-    trying ??= tryToWrite().finally(() => {
+    if (connection.refusals === probedRefusals) return;
+    trying ??= probe().finally(() => {
       trying = undefined;
     });
     await trying;
   };
 }
 
-/** Node's own SQLite where it needs no flag (22.13 and later), else its drop-in. */
+/** Loads Node's own SQLite where it needs no flag (22.13 and later), else its drop-in. */
 export async function loadDriver(): Promise<Driver> {
   const emit = process.emitWarning;
-  // Node calls its SQLite experimental on each start; whoever runs the server can do nothing about it.
+  // Node warns on each start that its SQLite is experimental, which the operator cannot change.
   process.emitWarning = (warning: string | Error, ...rest: unknown[]): void => {
     const ours = rest[0] === 'ExperimentalWarning' && String(warning).startsWith('SQLite');
     if (!ours) Reflect.apply(emit, process, [warning, ...rest]);
@@ -136,11 +140,11 @@ export async function loadDriver(): Promise<Driver> {
   return (await import('@photostructure/sqlite')).DatabaseSync as unknown as Driver;
 }
 
-/** SQLite gives its log and shared memory the mode of the database file. */
-function createPrivately(file: string): void {
+/** Creates the file with mode 0600, which SQLite copies to its log and shared memory. */
+function createDatabaseFile(file: string): void {
   try {
     createFolder(dirname(file));
-    // Only where there is none yet: to close any descriptor of a file drops all locks we hold on it.
+    // Exclusive creation only: closing any descriptor of a file drops all POSIX locks that this process holds on it.
     closeSync(openSync(file, 'ax', 0o600));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
@@ -150,7 +154,7 @@ function createPrivately(file: string): void {
   }
 }
 
-/** Node's `recursive` tries for ever where a folder is refused with ENOENT although its parent exists: in /proc. */
+/** Node's `recursive` option never returns where mkdir fails with ENOENT although the parent exists, as in /proc. */
 function createFolder(folder: string): void {
   if (existsSync(folder)) return;
   createFolder(dirname(folder));
@@ -162,43 +166,43 @@ function createFolder(folder: string): void {
   }
 }
 
-function setUp(db: Database, file: string): void {
+function configure(db: Database, file: string): void {
   db.exec(PRAGMAS);
   try {
-    layOut(db, file);
+    writeSchemaVersion(db, file);
   } catch (error) {
-    // Who writes to a file that is laid out may do so for long, and has shown that it can be written.
-    if (!isBusy(error) || layoutOf(db, file) !== SCHEMA) throw error;
+    // A busy file in the current layout is writable: another process is writing to it.
+    if (!isBusy(error) || readSchemaVersion(db, file) !== SCHEMA_VERSION) throw error;
   }
   db.exec('PRAGMA journal_mode = WAL');
 }
 
-/** Writes also where nothing changes, so that a file that cannot be written is found at the start. */
-function layOut(db: Database, file: string): void {
+/** Writes the version even where it is unchanged, so that a read-only file is detected at start. */
+function writeSchemaVersion(db: Database, file: string): void {
   db.exec('BEGIN IMMEDIATE');
   try {
-    layoutOf(db, file);
-    db.exec(`PRAGMA user_version = ${SCHEMA}; COMMIT`);
+    readSchemaVersion(db, file);
+    db.exec(`PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);
   } catch (error) {
     try {
       db.exec('ROLLBACK');
     } catch {
-      // SQLite has rolled back by itself; the first error is the one to tell.
+      // SQLite has rolled back by itself; the first error is the one to report.
     }
     throw error;
   }
 }
 
-/** The layout of a file, 0 where it is empty. @throws where it is none of ours */
-function layoutOf(db: Database, file: string): number {
+/** The layout version of a file; 0 when it is empty. @throws for files of newer versions or other programs */
+function readSchemaVersion(db: Database, file: string): number {
   const { version, tables } = db
     .prepare(
       'SELECT user_version AS version, (SELECT count(*) FROM sqlite_schema) AS tables FROM pragma_user_version',
     )
     .get() as { version: number; tables: number };
-  if (version > SCHEMA) {
+  if (version > SCHEMA_VERSION) {
     throw new Error(
-      `${file} was written by a newer version (layout ${version}, this one reads ${SCHEMA}): ` +
+      `${file} was written by a newer version (layout ${version}, this one reads ${SCHEMA_VERSION}): ` +
         'install that version again, or restore the backup made before it',
     );
   }

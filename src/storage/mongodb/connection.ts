@@ -1,46 +1,46 @@
-/** Calls on one MongoDB deployment: bounded in time, counted until they end, their errors told in our words. */
-import { StoreUnavailable, UniqueViolation } from './collection.js';
+/** Calls to one MongoDB deployment: with a timeout, tracked until they end, with translated errors. */
+import { StoreUnavailable, UniqueViolation } from '../collection.js';
 
-/** Milliseconds after which a call is refused, whatever the driver still tries. */
-export const PATIENCE = 5000;
+/** A call is refused after this time, even if the driver is still trying. */
+export const CALL_TIMEOUT_MS = 5000;
 
-/** The calls that are under way, and the end of the connection after them. */
+/** Tracks running calls and releases the connection after the last one. */
 export class Connection {
   readonly #release: () => Promise<void>;
   readonly #calls = new Set<Promise<unknown>>();
   #closing: Promise<void> | undefined;
 
-  /** @param release what to do when the last call has ended */
+  /** @param release called after the last call has ended */
   constructor(release: () => Promise<void>) {
     this.#release = release;
   }
 
-  /** Runs a step and answers within the patience. */
+  /** Runs a step with the call timeout. */
   async call<R>(step: () => Promise<R>): Promise<R> {
     if (this.#closing) throw new StoreUnavailable('the store is closed');
-    const call = inTime(step());
+    const call = withTimeout(step());
     this.#calls.add(call);
     try {
       return await call;
     } catch (error) {
-      throw failure(error);
+      throw toStoreError(error);
     } finally {
       this.#calls.delete(call);
     }
   }
 
-  /** Lets what was begun end, then releases the connection. */
+  /** Waits for running calls, then releases the connection. */
   close(): Promise<void> {
     this.#closing ??= Promise.allSettled(this.#calls).then(this.#release);
     return this.#closing;
   }
 }
 
-async function inTime<R>(result: Promise<R>): Promise<R> {
+async function withTimeout<R>(result: Promise<R>): Promise<R> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    const error = new StoreUnavailable(`MongoDB: no answer within ${PATIENCE / 1000} seconds`);
-    timer = setTimeout(reject, PATIENCE, error);
+    const error = new StoreUnavailable(`MongoDB: no answer within ${CALL_TIMEOUT_MS / 1000} seconds`);
+    timer = setTimeout(reject, CALL_TIMEOUT_MS, error);
   });
   try {
     return await Promise.race([result, late]);
@@ -50,18 +50,18 @@ async function inTime<R>(result: Promise<R>): Promise<R> {
 }
 
 /**
- * The error to throw: StoreUnavailable for whatever the driver says, by name, because a host's driver may be another
- * copy than ours; and for what a socket says (`EPIPE` where the server has just hung up), which it passes on as it is.
+ * Converts driver errors to StoreUnavailable, recognised by name because a host's driver may be another copy; and socket
+ * errors (such as `EPIPE` when the server has just closed the connection), which the driver passes on unchanged.
  */
-function failure(error: unknown): unknown {
+function toStoreError(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
   const isOfTheSystem = /^E[A-Z]+$/.test(String((error as NodeJS.ErrnoException).code));
   if (!isOfTheSystem && !error.name.startsWith('Mongo')) return error;
   return new StoreUnavailable(`MongoDB: ${error.message}`, { cause: error });
 }
 
-/** Tells a taken value by its field. Without the cause, because its message holds the value. */
-export async function namingTheField<R>(collection: string, result: Promise<R>): Promise<R> {
+/** Converts duplicate key errors. Without the cause, because its message contains the value. */
+export async function translateUniqueViolation<R>(collection: string, result: Promise<R>): Promise<R> {
   try {
     return await result;
   } catch (error) {

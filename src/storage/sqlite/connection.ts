@@ -1,13 +1,13 @@
 /**
  * One SQLite connection, shared by all calls of a process: group commit for writes, one read transaction
- * per turn of the event loop, and patience with other processes that never blocks the loop.
+ * per turn of the event loop, and waits for other processes' locks that never block the loop.
  */
 import { performance } from 'node:perf_hooks';
-import { StoreUnavailable } from './collection.js';
-import { failure, isBusy, whileBusy } from './sqlite-errors.js';
-import { Gathering, MAX_BATCH } from './sqlite-gathering.js';
+import { StoreUnavailable } from '../collection.js';
+import { CommitBatcher, MAX_BATCH } from './commit-batcher.js';
+import { isBusy, retryWhileBusy, toStoreError } from './errors.js';
 
-/** What is used of `DatabaseSync`, which `node:sqlite` and its drop-in have in common. */
+/** The part of `DatabaseSync` that `node:sqlite` and its drop-in share. */
 export interface Database {
   exec(sql: string): void;
   prepare(sql: string): Statement<unknown>;
@@ -27,17 +27,17 @@ interface Write {
   reject: (error: unknown) => void;
 }
 
-/** Commits of all connections of this process, so that no snapshot is older than what its own process has said. */
+/** Commits of all connections in this process, so that no read snapshot predates a commit that was acknowledged here. */
 let commits = 0;
 
 /** The queue of writes and the transactions of one open database. */
 export class Connection {
-  /** How often the file has refused to be written: it is full, read-only, locked, damaged. */
+  /** Number of refused writes: disk full, read-only, locked or damaged file. */
   refusals = 0;
   readonly #db: Database;
-  readonly #patience: number;
+  readonly #lockTimeoutMs: number;
   readonly #statements = new Map<string, Statement<unknown>>();
-  readonly #gathering: Gathering;
+  readonly #batcher: CommitBatcher;
   #queue: Write[] = [];
   #turnEnd: NodeJS.Immediate | undefined;
   #flushing = false;
@@ -47,13 +47,13 @@ export class Connection {
   #closed = false;
   #closing: Promise<void> | undefined;
 
-  constructor(db: Database, patience: number, now: () => number) {
+  constructor(db: Database, lockTimeoutMs: number, now: () => number) {
     this.#db = db;
-    this.#patience = patience;
-    this.#gathering = new Gathering(now);
+    this.#lockTimeoutMs = lockTimeoutMs;
+    this.#batcher = new CommitBatcher(now);
   }
 
-  /** The prepared statement of an SQL text; texts are finite, values are bound. */
+  /** The prepared statement of an SQL text. The number of texts is finite; values are bound. */
   sql<R = unknown>(text: string): Statement<R> {
     let statement = this.#statements.get(text);
     if (!statement) {
@@ -63,18 +63,18 @@ export class Connection {
     return statement as Statement<R>;
   }
 
-  /** Runs a reading step now, on the snapshot that all reads of this turn of the loop share. */
+  /** Runs a read step now, on the snapshot shared by all reads of this event-loop turn. */
   read<T>(step: () => T): Promise<T> {
     try {
       return Promise.resolve(this.#readNow(step));
     } catch (error) {
       return isBusy(error)
-        ? whileBusy(() => this.#readNow(step), this.#patience)
-        : Promise.reject(failure(error));
+        ? retryWhileBusy(() => this.#readNow(step), this.#lockTimeoutMs)
+        : Promise.reject(toStoreError(error));
     }
   }
 
-  /** Runs a writing step under the write lock, with others that come at about the same time; settles after the commit. */
+  /** Queues a write step; steps that arrive together share one transaction. Settles after its commit. */
   write<T>(step: () => T): Promise<T> {
     if (this.#closed) return Promise.reject(closed());
     return new Promise<T>((resolve, reject) => {
@@ -92,14 +92,14 @@ export class Connection {
   async #close(): Promise<void> {
     const last = this.write(() => undefined);
     this.#closed = true;
-    // The others in the queue have been told themselves why they failed.
+    // Other queued writes have already been rejected with their own error.
     await last.catch(() => undefined);
     clearImmediate(this.#turnEnd);
     this.#endRead();
     try {
       this.#db.exec('PRAGMA wal_checkpoint(TRUNCATE)');
     } catch {
-      // Another process is at it, or the disk is full: the log is as durable as the file.
+      // Another process is checkpointing, or the disk is full: the log is as durable as the file.
     }
     this.#db.close();
     // Node finalises statements in `close`; its drop-in keeps the file open until they are collected.
@@ -138,7 +138,7 @@ export class Connection {
       this.#endRead();
       const queued = this.#queue.length;
       if (queued === 0 || this.#flushing) return;
-      if (this.#gathering.isOver(queued)) void this.#flush();
+      if (this.#batcher.shouldCommit(queued)) void this.#flush();
       else this.#scheduleTurnEnd();
     });
   }
@@ -146,7 +146,7 @@ export class Connection {
   async #flush(): Promise<void> {
     this.#flushing = true;
     try {
-      await whileBusy(() => this.#commitBatch(), this.#patience);
+      await retryWhileBusy(() => this.#commitBatch(), this.#lockTimeoutMs);
     } catch (error) {
       this.#count(error);
       for (const { reject } of this.#queue.splice(0)) reject(error);
@@ -164,10 +164,10 @@ export class Connection {
       const settle = batch.map((write) => this.#attempt(write));
       this.sql('COMMIT').run();
       commits++;
-      for (const tell of settle) tell();
+      for (const resolveWrite of settle) resolveWrite();
     } catch (error) {
       this.#rollback();
-      const reason = failure(error);
+      const reason = toStoreError(error);
       this.#count(reason);
       for (const { reject } of batch) reject(reason);
     }
@@ -177,14 +177,14 @@ export class Connection {
     if (reason instanceof StoreUnavailable) this.refusals++;
   }
 
-  /** A step that fails alone (SQLite has undone its statement) does not concern the rest of the batch. */
+  /** A step that fails alone (SQLite has undone its statement) does not affect the rest of the batch. */
   #attempt({ step, resolve, reject }: Write): () => void {
     try {
       const result = step();
       return () => resolve(result);
     } catch (error) {
-      // These may have rolled the transaction back; what follows would be committed one by one.
-      if (failure(error) instanceof StoreUnavailable) throw error;
+      // Such errors may have rolled the transaction back; later steps would then commit one by one.
+      if (toStoreError(error) instanceof StoreUnavailable) throw error;
       return () => reject(error);
     }
   }

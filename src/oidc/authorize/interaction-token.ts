@@ -1,0 +1,79 @@
+import { createHmac, createSecretKey, hkdfSync, type KeyObject, timingSafeEqual } from 'node:crypto';
+import { type Clock, MINUTE, stillHolds } from '../../kernel/clock.js';
+import { sha256 } from '../../kernel/secrets.js';
+import type { Parameters } from './rule.js';
+
+/**
+ * The state of a sign-in or consent form, carried by the form itself: a request without credentials stores nothing.
+ * The token is authenticated, expires, and is bound to the cookie of the browser that got the form.
+ */
+export interface Interaction {
+  /** The authorization request's parameters, validated again when the form returns. */
+  parameters: Parameters;
+  /** The principal named by the client's `id_token_hint`; the hint itself is not carried. */
+  hintedSub?: string;
+  /** The session that the consent page was shown to. */
+  sid?: string;
+}
+
+export interface InteractionTokens {
+  /** Issues the token of a form for the browser with this cookie. */
+  issue(interaction: Interaction, cookie: string): string;
+  /** The interaction of a token, or `null` when it is invalid, expired, or bound to another cookie. */
+  verify(token: string, cookie: string): Interaction | null;
+}
+
+const LIFETIME_MS = 15 * MINUTE;
+
+/**
+ * Longest token of a form. A percent-encoded request of 8 KiB leads to less, and a form of 16 KiB has room for it beside
+ * the longest user name and password.
+ */
+export const MAX_TOKEN_LENGTH = 12 * 1024;
+
+type Payload = Interaction & { expiresAt: number };
+
+/**
+ * @param seeds signing seeds in hexadecimal: the first authenticates, all verify, so that a form which is open during a
+ * key rotation, or was issued by a process with the other key, stays valid
+ */
+export function createInteractionTokens(
+  seeds: readonly [string, ...string[]],
+  { clock }: { clock: Clock },
+): InteractionTokens {
+  const keys = seeds.map(deriveKey);
+  const [current] = keys as [KeyObject, ...KeyObject[]];
+  return {
+    issue(interaction, cookie) {
+      const payload: Payload = { ...interaction, expiresAt: clock.now() + LIFETIME_MS };
+      const encoded = Buffer.from(JSON.stringify(payload)).toString('base64url');
+      return `${encoded}.${authenticate(current, encoded, cookie).toString('base64url')}`;
+    },
+
+    verify(token, cookie) {
+      const [encoded = '', tag = '', ...rest] = token.split('.');
+      const presented = Buffer.from(tag, 'base64url');
+      const isAuthentic = keys.some((key) => {
+        const expected = authenticate(key, encoded, cookie);
+        return presented.length === expected.length && timingSafeEqual(presented, expected);
+      });
+      if (!isAuthentic || rest.length > 0) return null;
+      const { expiresAt, ...interaction } = JSON.parse(
+        Buffer.from(encoded, 'base64url').toString(),
+      ) as Payload;
+      return stillHolds(expiresAt, { now: clock.now(), life: LIFETIME_MS }) ? interaction : null;
+    },
+  };
+}
+
+/** A key of its own, so that no other use of the seed can produce an interaction token (RFC 5869). */
+function deriveKey(seed: string): KeyObject {
+  const bytes = hkdfSync('sha256', Buffer.from(seed, 'hex'), '', 'idp interaction token', 32);
+  return createSecretKey(Buffer.from(bytes));
+}
+
+function authenticate(key: KeyObject, encoded: string, cookie: string): Buffer {
+  return createHmac('sha256', key)
+    .update(`${encoded}.${sha256(cookie)}`)
+    .digest();
+}

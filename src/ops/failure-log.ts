@@ -1,0 +1,75 @@
+import { addressBlock } from '../kernel/addresses.js';
+import { type Clock, HOUR } from '../kernel/clock.js';
+import type { AuditRecord } from './audit.js';
+
+/**
+ * Decides which refused attempts get an audit record of their own. Clients that have not authenticated must not make
+ * the store grow: the first failures of an address block are recorded one by one, the others are counted and summarised
+ * once an hour. All numbers are per process.
+ */
+
+/** Failures per address block and hour that are recorded one by one. */
+const PER_BLOCK = 10;
+
+/** Failures per hour that are recorded one by one, from all address blocks together. */
+const IN_ALL = 500;
+
+/** Summaries per hour. Failures beyond are summarised by event, for `several` addresses. */
+const SUMMARIES = 100;
+
+const WINDOW_MS = HOUR;
+
+export type FailedAttempt = Omit<AuditRecord, 'id' | 'at' | 'count'>;
+
+/** Several failures of one event. `ip` is an address block, or `several`. */
+export type FailureSummary = Pick<AuditRecord, 'event' | 'ip' | 'count'>;
+
+export class FailureLog {
+  readonly #clock: Clock;
+  #startedAt: number;
+  #recorded = 0;
+  readonly #recordedByBlock = new Map<string, number>();
+  readonly #summaries = new Map<string, { event: string; ip: string; count: number }>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#startedAt = clock.now();
+  }
+
+  /** Whether this failure gets a record of its own; otherwise it is counted. */
+  admits({ event, ip }: FailedAttempt): boolean {
+    const block = addressBlock(ip);
+    const recorded = this.#recordedByBlock.get(block) ?? 0;
+    if (recorded < PER_BLOCK && this.#recorded < IN_ALL) {
+      this.#recorded++;
+      this.#recordedByBlock.set(block, recorded + 1);
+      return true;
+    }
+    this.#count(event, block);
+    return false;
+  }
+
+  /** The summaries that are due: of a window that has ended, or with `force` of the current one. */
+  takeSummaries(force = false): FailureSummary[] {
+    const now = this.#clock.now();
+    const hasEnded = now >= this.#startedAt + WINDOW_MS || now < this.#startedAt;
+    if (!hasEnded && !force) return [];
+    const due = [...this.#summaries.values()];
+    this.#summaries.clear();
+    if (hasEnded) {
+      this.#startedAt = now;
+      this.#recorded = 0;
+      this.#recordedByBlock.clear();
+    }
+    return due;
+  }
+
+  #count(event: string, block: string): void {
+    const isKnown = this.#summaries.has(`${event} ${block}`);
+    const ip = isKnown || this.#summaries.size < SUMMARIES ? block : 'several';
+    const key = `${event} ${ip}`;
+    const summary = this.#summaries.get(key) ?? { event, ip, count: 0 };
+    summary.count++;
+    this.#summaries.set(key, summary);
+  }
+}

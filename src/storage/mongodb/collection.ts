@@ -1,0 +1,136 @@
+/** A collection of the storage port on MongoDB. */
+import type { mongodb } from '@fastify/mongodb';
+import type { Shape } from '../checks.js';
+import type { Collection } from '../collection.js';
+import { applyChange, cursorAfter, positionOf } from '../semantics.js';
+import {
+  type Bson,
+  conditionAfter,
+  countableConditions,
+  mongoField,
+  type Stored,
+  toDocument,
+  toFilter,
+  toStored,
+  toUpdate,
+} from './query.js';
+
+/** The driver's collection type. */
+export type MongoCollection = mongodb.Collection<Stored>;
+
+/** Runs one call of the port on a collection that has its indexes. */
+export type Call = <R>(step: (collection: MongoCollection) => Promise<R>) => Promise<R>;
+
+/** Documents per step of `updateMany` and `deleteMany`. */
+const STEP_SIZE = 256;
+
+/** Implements the port on one collection. */
+export function mongodbCollection<T extends { id: string }>(shape: Shape, call: Call): Collection<T> {
+  return {
+    insert(doc) {
+      return call(async (collection) => void (await collection.insertOne(toStored(doc))));
+    },
+
+    findOne(where) {
+      return call(async (collection) => toDocumentOrNull<T>(await collection.findOne(toFilter(where))));
+    },
+
+    updateOne(where, change) {
+      const filter = toFilter(where);
+      const guards = countableConditions(change);
+      return call(async (collection) => {
+        for (;;) {
+          const stored = await collection.findOneAndUpdate(and(filter, ...guards), toUpdate(change), {
+            returnDocument: 'after',
+          });
+          if (stored || guards.length === 0) return toDocumentOrNull<T>(stored);
+          const uncounted = await collection.findOne(filter);
+          if (!uncounted) return null;
+          // Throws unless the document has changed in between.
+          applyChange(toDocument<T>(uncounted), change);
+        }
+      });
+    },
+
+    deleteOne(where) {
+      return call(async (collection) =>
+        toDocumentOrNull<T>(await collection.findOneAndDelete(toFilter(where))),
+      );
+    },
+
+    updateMany(where, change) {
+      const guards = countableConditions(change);
+      return forEachStep(toFilter(where), call, async (collection, some) => {
+        if (guards.length > 0) {
+          const uncounted = await collection.findOne(and(some, { $nor: [{ $and: guards }] }));
+          if (uncounted) applyChange(toDocument<T>(uncounted), change);
+        }
+        return (await collection.updateMany(and(some, ...guards), toUpdate(change))).matchedCount;
+      });
+    },
+
+    deleteMany(where) {
+      return forEachStep(
+        toFilter(where),
+        call,
+        async (collection, some) => (await collection.deleteMany(some)).deletedCount,
+      );
+    },
+
+    async page({ where, sort, desc = false, after: cursor, limit }) {
+      const filter = toFilter(where ?? {});
+      const spans =
+        cursor === undefined ? [] : [conditionAfter(sort, desc, positionOf(shape, sort, desc, cursor))];
+      // Required fields are unique: a tie-breaker would keep MongoDB from using their index.
+      const order = shape.required.has(sort) ? [sort] : [sort, 'id'];
+      // One more document than requested shows whether there is a next page.
+      const options = { sort: keys(order, desc ? -1 : 1), limit: limit + 1, batchSize: limit + 1 };
+      const stored = await call((collection) => collection.find(and(filter, ...spans), options).toArray());
+      const items = stored.slice(0, limit).map((one) => toDocument<T>(one));
+      const last = items.at(-1);
+      return { items, next: last && stored.length > limit ? cursorAfter(sort, desc, last) : null };
+    },
+
+    count(where = {}) {
+      return call((collection) => collection.countDocuments(toFilter(where)));
+    },
+  };
+}
+
+/** Creates missing indexes, under MongoDB's default names, so that an operator can create them beforehand. */
+export async function createIndexes(collection: MongoCollection, { unique, indexes }: Shape): Promise<void> {
+  const wanted = [
+    ...unique.map((field) => ({ key: keys([field]), unique: true })),
+    // With the id at the end, the index has the order of `page`.
+    ...indexes.map((fields) => ({ key: keys([...fields, 'id']) })),
+  ];
+  if (wanted.length > 0) await collection.createIndexes(wanted);
+}
+
+/** Collects the ids first, because a changed document may match again. Each step is a separate call with its own timeout. */
+async function forEachStep(
+  filter: Bson,
+  call: Call,
+  step: (collection: MongoCollection, some: Bson) => Promise<number>,
+): Promise<number> {
+  const found = await call((collection) => collection.find(filter, { projection: { _id: 1 } }).toArray());
+  let handled = 0;
+  for (let from = 0; from < found.length; from += STEP_SIZE) {
+    const ids = found.slice(from, from + STEP_SIZE).map(({ _id }) => _id);
+    handled += await call((collection) => step(collection, and({ _id: { $in: ids } }, filter)));
+  }
+  return handled;
+}
+
+/** A single condition stays unwrapped, because MongoDB has a fast path for filters by `_id`. */
+function and(first: Bson, ...others: Bson[]): Bson {
+  return others.length === 0 ? first : { $and: [first, ...others] };
+}
+
+function keys(fields: readonly string[], direction: 1 | -1 = 1): Record<string, 1 | -1> {
+  return Object.fromEntries(fields.map((field) => [mongoField(field), direction]));
+}
+
+function toDocumentOrNull<T extends { id: string }>(stored: Stored | null): T | null {
+  return stored && toDocument<T>(stored);
+}

@@ -1,0 +1,173 @@
+/** The engine for several machines: a MongoDB replica set or sharded cluster, through an own client or the host's. */
+import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
+import fastify from 'fastify';
+import { checkedStore } from '../checked-store.js';
+import type { Shape } from '../checks.js';
+import { type Store, StoreUnavailable } from '../collection.js';
+import type { HostDatabase } from '../host-database.js';
+import { createIndexes, type MongoCollection, mongodbCollection } from './collection.js';
+import { CALL_TIMEOUT_MS, Connection, translateUniqueViolation } from './connection.js';
+import type { Stored } from './query.js';
+
+/** Version of the document layout. Raise it when older versions can no longer read the documents. */
+const SCHEMA_VERSION = 1;
+
+/** The wire protocol version of MongoDB 6.0. */
+const MIN_WIRE_VERSION = 17;
+
+/** https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml */
+const AUTHENTICATION_FAILED = 18;
+
+/** Shorter than the call timeout, so that the driver's own error is reported. */
+const DRIVER_TIMEOUT_MS = CALL_TIMEOUT_MS - 500;
+
+/**
+ * No socketTimeoutMS: it would interrupt index builds. The driver's monitor detects a server that hangs and closes its
+ * sockets.
+ */
+const CLIENT_OPTIONS: mongodb.MongoClientOptions = {
+  serverSelectionTimeoutMS: DRIVER_TIMEOUT_MS,
+  connectTimeoutMS: DRIVER_TIMEOUT_MS,
+  // Otherwise, writes of requests that have timed out would be sent once the server is back.
+  waitQueueTimeoutMS: DRIVER_TIMEOUT_MS,
+};
+
+/** Set for each collection, so that neither the URI nor a host's client weakens them. */
+const COLLECTION_OPTIONS: mongodb.CollectionOptions = {
+  writeConcern: { w: 'majority', j: true, wtimeoutMS: DRIVER_TIMEOUT_MS },
+  readConcern: { level: 'majority' },
+  readPreference: 'primary',
+  ignoreUndefined: false,
+  promoteValues: true,
+  promoteLongs: true,
+  useBigInt64: false,
+};
+
+interface OpenDatabase {
+  db: mongodb.Db;
+  release: () => Promise<void>;
+}
+
+/** Opens the database that a URI names, or a host's database, where collection names get a prefix. */
+export async function openMongodb(source: string | HostDatabase): Promise<Store> {
+  const isOurs = typeof source === 'string';
+  const { db, release } = isOurs ? await connect(source) : useHostDatabase(source);
+  const prefix = isOurs ? '' : source.prefix;
+  const connection = new Connection(release);
+  try {
+    await connection.call(() => checkDeployment(db));
+    await connection.call(() => writeSchemaVersion(db, prefix));
+  } catch (error) {
+    await connection.close();
+    throw error;
+  }
+  const declared: (() => Promise<void>)[] = [];
+  return checkedStore({
+    collection(shape) {
+      const collection = db.collection<Stored>(prefix + shape.name, COLLECTION_OPTIONS);
+      const indexed = indexBuilder(collection, shape);
+      declared.push(indexed);
+      return mongodbCollection(shape, (step) =>
+        connection.call(async () => {
+          await indexed();
+          return translateUniqueViolation(shape.name, step(collection));
+        }),
+      );
+    },
+    async ready() {
+      // One timeout per collection: creating them in a new database is slow on a slow disk.
+      for (const indexed of declared) await connection.call(indexed);
+      await connection.call(() => db.command({ ping: 1 }, { readPreference: 'primary' }));
+    },
+    close: () => connection.close(),
+  });
+}
+
+/** Checks without writing whether a database can be opened. @throws the error that opening it would throw */
+export async function inspectMongodb(uri: string): Promise<void> {
+  const { db, release } = await connect(uri);
+  const connection = new Connection(release);
+  try {
+    await connection.call(() => checkDeployment(db));
+    const stored = await connection.call(() => schemaVersions(db, '').findOne({ _id: 'layout' }));
+    checkSchemaVersion(db, stored?.version ?? SCHEMA_VERSION);
+  } finally {
+    await connection.close();
+  }
+}
+
+/** @fastify/mongodb decorates its instance, and the host may have registered it, too: an own instance avoids the collision. */
+async function connect(uri: string): Promise<OpenDatabase> {
+  const instance = fastify();
+  try {
+    await instance.register(mongodbPlugin, { url: uri, ...CLIENT_OPTIONS });
+    await instance.ready();
+  } catch (error) {
+    await instance.close();
+    throw toOpenError(error as Error);
+  }
+  return { db: instance.mongo.client.db(), release: () => instance.close() };
+}
+
+/** Errors of a server or the DNS are safe to print; others describe the URI and may contain part of its password. */
+function toOpenError(error: Error): Error {
+  if (/^Mongo(?:Server|Network)/.test(error.name) || 'syscall' in error) {
+    const isRefusal = (error as { code?: unknown }).code === AUTHENTICATION_FAILED;
+    const remedy = isRefusal
+      ? 'Correct the user, the password or authSource in its URI.'
+      : 'Start it, or correct the hosts in its URI.';
+    return new StoreUnavailable(`MongoDB: ${error.message}`, { cause: error, remedy });
+  }
+  return new TypeError(
+    'the MongoDB URI cannot be read: check its hosts and options, and percent-encode what is special in its password',
+  );
+}
+
+function useHostDatabase({ mongo }: HostDatabase): OpenDatabase {
+  return { db: (mongo.db ?? mongo.client.db()) as mongodb.Db, release: async () => {} };
+}
+
+async function checkDeployment(db: mongodb.Db): Promise<void> {
+  const { setName, msg, maxWireVersion } = await db.command({ hello: 1 }, { readPreference: 'primary' });
+  if (maxWireVersion < MIN_WIRE_VERSION) throw new Error('MongoDB 6.0 or later is needed');
+  if (setName === undefined && msg !== 'isdbgrid') {
+    throw new Error(
+      'MongoDB runs as a single server, where a write cannot be repeated safely: make it a replica set, ' +
+        'one member is enough (mongod --replSet rs0, then rs.initiate())',
+    );
+  }
+}
+
+async function writeSchemaVersion(db: mongodb.Db, prefix: string): Promise<void> {
+  const stored = await schemaVersions(db, prefix).findOneAndUpdate(
+    { _id: 'layout' },
+    { $max: { version: SCHEMA_VERSION } },
+    { upsert: true, returnDocument: 'after' },
+  );
+  checkSchemaVersion(db, stored?.version ?? SCHEMA_VERSION);
+}
+
+function schemaVersions(db: mongodb.Db, prefix: string) {
+  // Declared collection names cannot begin with an underscore.
+  return db.collection<{ _id: string; version: number }>(`${prefix}_layout`, COLLECTION_OPTIONS);
+}
+
+function checkSchemaVersion(db: mongodb.Db, version: number): void {
+  if (version <= SCHEMA_VERSION) return;
+  throw new Error(
+    `${db.databaseName} was written by a newer version (layout ${version}, this one reads ${SCHEMA_VERSION}): ` +
+      'install that version again, or restore the backup made before it',
+  );
+}
+
+/** Creates the indexes once, at the first use; after a failure, the next use tries again. */
+function indexBuilder(collection: MongoCollection, shape: Shape): () => Promise<void> {
+  let creating: Promise<void> | undefined;
+  return () => {
+    creating ??= translateUniqueViolation(shape.name, createIndexes(collection, shape)).catch((error) => {
+      creating = undefined;
+      throw error;
+    });
+    return creating;
+  };
+}

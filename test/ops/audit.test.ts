@@ -1,0 +1,102 @@
+import t, { type Test } from 'tap';
+import { type AuditRecord, createAudit } from '../../src/ops/audit.js';
+import { openStore } from '../../src/storage/open.js';
+import { auditOf, saasApp, storeOf } from '../kit/app.js';
+import { fakeClock } from '../kit/clock.js';
+import { countedRandom } from '../kit/random.js';
+import { onMongod } from '../storage/mongod.js';
+
+/** The audit stays readable and bounded: failures are summarised, and old records are removed. */
+
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
+
+async function auditOn(t: Test, uri = 'sqlite::memory:') {
+  const store = await openStore(uri);
+  t.teardown(() => store.close());
+  const clock = fakeClock();
+  const log = { error: (problem: unknown) => t.fail(String(problem)) };
+  const audit = createAudit(store, { clock, random: countedRandom(), log });
+  const records = store.collection<AuditRecord>('audit');
+  const list = async () => (await records.page({ sort: 'id', limit: 1000 })).items;
+  return { audit, clock, list };
+}
+
+const failure = (ip: string) => ({ event: 'login.failed', ip });
+
+t.test('ten failures an hour of one address block are recorded, the others are summarised', async (t) => {
+  const { audit, clock, list } = await auditOn(t);
+  for (let attempt = 0; attempt < 1000; attempt++) await audit.recordFailure(failure('2001:db8::1'));
+  t.equal((await list()).length, 10);
+  for (let attempt = 0; attempt < 7; attempt++) await audit.recordFailure(failure('2001:db8::2'));
+  t.equal((await list()).length, 10, 'another address of the block changes nothing');
+  await audit.recordFailure(failure('203.0.113.7'));
+  t.equal((await list()).length, 11, 'another block has records of its own');
+  clock.advance(HOUR);
+  await audit.recordFailure(failure('203.0.113.7'));
+  const added = (await list()).slice(11);
+  t.equal(added.length, 2);
+  t.match(
+    added.find(({ count }) => count !== undefined),
+    { event: 'login.failed', ip: '2001:db8:0:0::/64', count: 997 },
+  );
+  t.ok(
+    added.some(({ ip, count }) => ip === '203.0.113.7' && count === undefined),
+    'the next failure has a record of its own again',
+  );
+});
+
+t.test('failures from many address blocks lead to a bounded number of records', async (t) => {
+  const { audit, list } = await auditOn(t);
+  for (let block = 0; block < 2000; block++)
+    await audit.recordFailure(failure(`2001:db8:0:${block.toString(16)}::1`));
+  t.equal((await list()).length, 500);
+  await audit.close();
+  const summaries = (await list()).filter(({ count }) => count !== undefined);
+  t.equal(summaries.length, 101);
+  t.equal(
+    summaries.reduce((sum, { count = 0 }) => sum + count, 0),
+    1500,
+    'no failure is lost',
+  );
+  t.match(
+    summaries.find(({ ip }) => ip === 'several'),
+    { count: 1400 },
+  );
+});
+
+t.test('a process that stops records its open summaries', async (t) => {
+  const saas = await saasApp(t, { limits: false });
+  const failures = async () =>
+    (await auditOf(await storeOf(t, saas))).filter(({ event }) => event === 'login.failed');
+  for (let attempt = 0; attempt < 30; attempt++) {
+    await saas.request('POST', '/api/auth/login', {
+      body: { email: 'user@example.test', password: `wrong ${attempt}` },
+    });
+  }
+  t.equal((await failures()).length, 10);
+  await saas.server.stop();
+  t.ok((await failures()).some(({ count }) => count === 20));
+});
+
+async function oldRecordsAreRemoved(t: Test, uri?: string) {
+  const { audit, clock, list } = await auditOn(t, uri);
+  for (let record = 0; record < 450; record++) await audit.record({ event: 'logout', ip: '203.0.113.7' });
+  clock.advance(DAY);
+  await audit.record({ event: 'password.changed', ip: '203.0.113.7' });
+  const signal = new AbortController().signal;
+  clock.advance(29 * DAY - 1);
+  t.equal(await audit.purge(30, signal), 0, 'not before their time');
+  clock.advance(1);
+  t.equal(await audit.purge(30, signal), 450);
+  t.match(await list(), [{ event: 'password.changed' }]);
+  t.equal(await audit.purge(30, AbortSignal.abort()), 0, 'a process that stops removes nothing more');
+}
+
+t.test('records are removed after their retention', (t) => oldRecordsAreRemoved(t));
+
+await onMongod((server) => {
+  t.test('records are removed after their retention on MongoDB', (t) =>
+    oldRecordsAreRemoved(t, server.fresh(t)),
+  );
+});
