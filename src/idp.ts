@@ -7,7 +7,6 @@ import {
   resolveIdp,
 } from './idp-options.js';
 import { createPasswordChange } from './idp-password-change.js';
-import { preparedAnswer } from './kernel/answers.js';
 import { createBrand } from './kernel/brand.js';
 import { HOUR, MINUTE, SECOND } from './kernel/clock.js';
 import { renderOAuth } from './kernel/errors.js';
@@ -199,7 +198,6 @@ export async function mountIdp(
     own404: prefix !== '',
     inHost: server === undefined,
   };
-  const prepare = preparedAnswer.bind(null, rules);
   await openScope(fastify, rules, async (scope) => {
     await scope.register(provisioningPlugin, {
       principals,
@@ -222,7 +220,6 @@ export async function mountIdp(
       directory,
       tokens,
       keys,
-      prepare,
       audit,
       attempt,
       issuer,
@@ -234,7 +231,7 @@ export async function mountIdp(
   // Elsewhere than at the root there is no such place.
   if (new URL(issuer()).pathname !== '/' && fastify.prefix === '') {
     await openScope(fastify, { ...rules, prefix: '', own404: false }, async (scope) => {
-      await scope.register(insertedMetadataPlugin, { issuer, prepare });
+      await scope.register(insertedMetadataPlugin, { issuer });
     });
   }
   // Every collection is declared by now: what is wrong with the store stops the start.

@@ -1,4 +1,3 @@
-import type { OutgoingHttpHeader } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { plainAddress } from './addresses.js';
 import { type AppError, type Rendered, toAppError } from './errors.js';
@@ -33,59 +32,6 @@ export function setCommonHeaders(
 ): void {
   reply.headers(COMMON_HEADERS).header('x-request-id', requestId(request));
   if (https()) reply.headers(STRICT_TRANSPORT);
-}
-
-/** Answers with a text that is the same for everybody. */
-export type PreparedAnswer = (request: FastifyRequest, reply: FastifyReply) => void;
-
-/**
- * Lays out beforehand what is asked for most often, with these headers beside the common ones. Goes past everything
- * that Fastify does between an answer and the wire, `onSend` hooks of a host included; headers that its other hooks have set stay.
- *
- * @param own headers
- * @param text the answer, and the very same one for as long as it is good
- */
-export function preparedAnswer(
-  { requestId, https }: AnswerRules,
-  own: Record<string, string>,
-  text: () => string,
-): PreparedAnswer {
-  let laidOut = layOut(own, text(), https());
-  return (request, reply) => {
-    // In development the address is learnt late, and its scheme is known from the start.
-    if (laidOut.text !== text()) laidOut = layOut(own, text(), https());
-    const { names, inTurn, encoding } = laidOut;
-    // Nobody keeps the array: the head is written at once.
-    inTurn[inTurn.length - 1] = requestId(request);
-    let headers = inTurn;
-    const set = reply.getHeaders();
-    for (const name in set) {
-      if (set[name] !== undefined && !names.has(name)) headers = [name, set[name], ...headers];
-    }
-    reply.hijack();
-    const { raw } = reply;
-    // Head and text leave in one write. Before Node 24, `end(text)` puts an empty one behind it and both into a `writev`.
-    raw.writeHead(200, headers).cork();
-    raw.write(laidOut.text, encoding);
-    raw.uncork();
-    raw.end();
-  };
-}
-
-/** An answer as Node writes it fastest: names and values in turn, the identifier of the request last. */
-function layOut(own: Record<string, string>, text: string, isSecure: boolean) {
-  const length = Buffer.byteLength(text);
-  const headers = {
-    ...COMMON_HEADERS,
-    ...(isSecure && STRICT_TRANSPORT),
-    ...own,
-    'content-length': length,
-    'x-request-id': '',
-  };
-  const inTurn: OutgoingHttpHeader[] = Object.entries(headers).flat();
-  // As many bytes as characters is ASCII, which need not be encoded.
-  const encoding = length === text.length ? 'latin1' : 'utf8';
-  return { text, names: new Set(Object.keys(headers)), inTurn, encoding } as const;
 }
 
 /** Log lines name the route, not the address: queries and paths carry tokens, codes and invitations. */

@@ -54,8 +54,6 @@ export interface RouteRules {
   access: string;
   /** `false` where an answer says itself which origins may read it. */
   cors?: false;
-  /** Whether the handler answers with `preparedAnswer`, which brings all headers itself. */
-  prepared?: true;
   /** Whether it works while the operator keeps users out. */
   duringMaintenance?: boolean;
   /** Whether it answers while the server stops. */
@@ -178,9 +176,9 @@ function metered(meter: NonNullable<ScopeRules['meter']>): onRequestHookHandler 
 
 /** The first thing a route does: the headers that every answer carries, and no new work while the server stops. */
 function beginAnswer(rules: AnswerRules, route: RouteOptions): onRequestHookHandler {
-  const { whileDraining, prepared } = rulesOf(route);
+  const { whileDraining } = rulesOf(route);
   return (request, reply, done) => {
-    if (!prepared) setCommonHeaders(rules, request, reply);
+    setCommonHeaders(rules, request, reply);
     const isTooLate = rules.isDraining() && !whileDraining;
     done(isTooLate ? httpErrors.NOT_READY({ headers: { connection: 'close' } }) : undefined);
   };

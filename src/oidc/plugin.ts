@@ -1,5 +1,4 @@
 import formbody from '@fastify/formbody';
-import type { PreparedAnswer } from '../kernel/answers.js';
 import { openToOrigins } from '../kernel/cors.js';
 import { access, type Scope } from '../kernel/http.js';
 import { type AccountPluginOptions, accountPlugin } from './account.js';
@@ -17,11 +16,9 @@ export interface OidcPluginOptions
     TokensPluginOptions {
   directory: Directory;
   keys: Keys;
-  /** Makes what answers with a text under these headers. */
-  prepare(headers: Record<string, string>, text: () => string): PreparedAnswer;
 }
 
-/** Of what anybody may read and keep for a while. Other origins need no permission beforehand for a plain GET. */
+/** Of documents that every origin may read and cache. A plain GET needs no preflight. */
 const PUBLISHED = {
   'access-control-allow-origin': '*',
   'cache-control': 'public, max-age=300',
@@ -44,33 +41,22 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
   });
 }
 
-function publishDocuments(
-  scope: Scope,
-  { keys, issuer, prepare }: Pick<OidcPluginOptions, 'keys' | 'issuer' | 'prepare'>,
-): void {
-  describeProvider(scope, ['/.well-known/openid-configuration', WELL_KNOWN], { issuer, prepare });
+function publishDocuments(scope: Scope, { keys, issuer }: Pick<OidcPluginOptions, 'keys' | 'issuer'>): void {
+  publishMetadata(scope, ['/.well-known/openid-configuration', WELL_KNOWN], issuer);
   const jwks = JSON.stringify(keys.jwks);
-  publish(
-    scope,
-    ['/.well-known/jwks.json', '/jwks'],
-    prepare(PUBLISHED, () => jwks),
-  );
+  publish(scope, ['/.well-known/jwks.json', '/jwks'], () => jwks);
 }
 
 /** Where RFC 8414 §3.1 looks for an issuer with a path: before the path, and so outside of our prefix. */
 export async function insertedMetadataPlugin(
   scope: Scope,
-  options: Pick<OidcPluginOptions, 'issuer' | 'prepare'>,
+  { issuer }: Pick<OidcPluginOptions, 'issuer'>,
 ): Promise<void> {
-  describeProvider(scope, [WELL_KNOWN + new URL(options.issuer()).pathname], options);
+  publishMetadata(scope, [WELL_KNOWN + new URL(issuer()).pathname], issuer);
 }
 
-function describeProvider(
-  scope: Scope,
-  paths: string[],
-  { issuer, prepare }: Pick<OidcPluginOptions, 'issuer' | 'prepare'>,
-): void {
-  // Development learns its issuer when the server listens.
+function publishMetadata(scope: Scope, paths: string[], issuer: OidcPluginOptions['issuer']): void {
+  // In development the issuer is known only once the server listens.
   let known = { issuer: '', text: '' };
   const text = () => {
     const current = issuer();
@@ -78,12 +64,14 @@ function describeProvider(
       known = { issuer: current, text: JSON.stringify(providerMetadata(current)) };
     return known.text;
   };
-  publish(scope, paths, prepare(PUBLISHED, text));
+  publish(scope, paths, text);
 }
 
-/** Documents that are asked for often: their text is at hand. */
-function publish(scope: Scope, paths: string[], answer: PreparedAnswer): void {
+/** Documents that are requested often, so their text is serialized once. */
+function publish(scope: Scope, paths: string[], text: () => string): void {
   for (const path of paths) {
-    scope.get(path, { config: access('public', { cors: false, prepared: true, unmetered: true }) }, answer);
+    scope.get(path, { config: access('public', { cors: false, unmetered: true }) }, (_request, reply) =>
+      reply.headers(PUBLISHED).send(text()),
+    );
   }
 }
