@@ -152,8 +152,13 @@ async function errorsPage() {
     }
   }
   const byStatus = (a, b) => a.statusCode - b.statusCode || (a.code < b.code ? -1 : 1);
-  const rows = (errors) =>
-    errors.sort(byStatus).map(({ code, statusCode, message }) => [statusCode, `\`${code}\``, message]);
+  // Two domains of a product may answer with the same error.
+  const rows = (errors) => {
+    const all = errors
+      .sort(byStatus)
+      .map(({ code, statusCode, message }) => [statusCode, `\`${code}\``, message]);
+    return [...new Map(all.map((row) => [row.join(), row])).values()];
+  };
   const head = ['Status', 'Code', 'Message'];
   const inOAuth = (error) => `\`${JSON.parse(renderOAuth(error).body).error}\``;
   const both = tables.both
