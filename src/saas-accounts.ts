@@ -1,6 +1,6 @@
 import type { AuthDependencies } from './auth/dependencies.js';
 import type { AuthEvents } from './auth/events.js';
-import { createTokenKind } from './auth/jwt.js';
+import type { TokenKind } from './auth/jwt.js';
 import { createAccountMails } from './auth/mails.js';
 import { createAccountRecords } from './auth/records.js';
 import { type AuthService, createAuth } from './auth/service.js';
@@ -37,6 +37,8 @@ export interface AccountParts {
   forgetPurchases: Forget;
   email: EmailService;
   jobs: Jobs;
+  accessTokens: TokenKind;
+  refreshTokens: TokenKind;
   afterwards: Afterwards;
   emit: Emit<AuthEvents>;
   publicUrl: PublicUrl;
@@ -58,19 +60,14 @@ export async function createAccounts(
 ): Promise<Accounts> {
   const { users, sessions, audit, throttle, settings, billing, email, jobs, publicUrl, mountedAt } = parts;
   const { forgetPurchases } = parts;
-  const listed = (secret: string | undefined) => (secret === undefined ? [] : [secret]);
   const pageAt = (configured: string | undefined, own: string) => () =>
     publicUrl.get() + (configured === undefined ? `${mountedAt()}${own}` : withLeadingSlash(configured));
 
   const dependencies: AuthDependencies = {
     ...parts,
     tokens: createSessionTokens({
-      access: await createTokenKind('at+jwt', values.jwtAccessSecret, listed(values.jwtAccessSecretPrevious)),
-      refresh: await createTokenKind(
-        'rt+jwt',
-        values.jwtRefreshSecret,
-        listed(values.jwtRefreshSecretPrevious),
-      ),
+      access: parts.accessTokens,
+      refresh: parts.refreshTokens,
       accessTtl: values.accessTokenTtl,
       issuer: publicUrl.get,
       clock,

@@ -5,6 +5,7 @@ import { createFormTokens } from './admin/forms.js';
 import { createAdminGuard } from './admin/guard.js';
 import { adminPlugin } from './admin/plugin.js';
 import type { AuthEvents } from './auth/events.js';
+import { registerTokenKind } from './auth/jwt.js';
 import { authPlugin } from './auth/plugin/index.js';
 import type { Identity } from './auth/sessions.js';
 import { sessionCollection, userCollection } from './auth/store.js';
@@ -160,9 +161,24 @@ export async function mountSaas(
     everySeconds: HOUR / SECOND,
     run: async ({ signal }) => void (await audit.purge(values.auditRetentionDays, signal)),
   });
+  const mount = `saas-backend ${fastify.prefix}${prefix}`;
+  const accessTokens = await registerTokenKind(fastify, {
+    namespace: `${mount} access`,
+    typ: 'at+jwt',
+    secret: values.jwtAccessSecret,
+    previous: values.jwtAccessSecretPrevious,
+  });
+  const refreshTokens = await registerTokenKind(fastify, {
+    namespace: `${mount} refresh`,
+    typ: 'rt+jwt',
+    secret: values.jwtRefreshSecret,
+    previous: values.jwtRefreshSecretPrevious,
+  });
   const { auth, exportOf } = await createAccounts(
     { config, seams },
     {
+      accessTokens,
+      refreshTokens,
       users,
       sessions,
       passwords,
@@ -185,7 +201,7 @@ export async function mountSaas(
   const requireUser = async (request: UserRequest): Promise<void> => {
     request.saas = await auth.authenticate(request.headers.authorization);
   };
-  const requireAdmin = await createAdminGuard({
+  const requireAdmin = await createAdminGuard(fastify, {
     username: values.adminUsername,
     password: values.adminPassword,
     audit,

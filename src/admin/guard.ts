@@ -1,5 +1,5 @@
-import basicAuth, { type FastifyBasicAuthOptions } from '@fastify/basic-auth';
-import fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
+import basicAuth from '@fastify/basic-auth';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { defineErrors, httpErrors } from '../kernel/errors.js';
 import { type Guard, originOf } from '../kernel/http.js';
 import { secretsEqual } from '../kernel/secrets.js';
@@ -28,9 +28,9 @@ export interface AdminGuardOptions {
  * HTTP Basic for the admin area. Browsers send Basic by themselves, also for a foreign page, so everything
  * but reading needs a header that such a page cannot set without asking first.
  */
-export async function createAdminGuard(options: AdminGuardOptions): Promise<Guard> {
+export async function createAdminGuard(parent: FastifyInstance, options: AdminGuardOptions): Promise<Guard> {
   const { username, password, audit, throttle } = options;
-  const authenticate = await loadBasicAuth(async (givenName, givenPassword) => {
+  const authenticate = await registerBasicAuth(parent, async (givenName, givenPassword) => {
     // Both are compared whatever the first says.
     const matches = [secretsEqual(givenName, username), secretsEqual(givenPassword, password ?? '')];
     if (matches.includes(false)) throw httpErrors.UNAUTHENTICATED();
@@ -65,17 +65,18 @@ function refuseForeign({ headers }: FastifyRequest): void {
 
 type Authenticate = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
-/** @fastify/basic-auth decorates the instance it gets. A host may use it too, so ours gets one that never listens. */
-async function loadBasicAuth(
+/** Registers @fastify/basic-auth in an encapsulated scope of its own: a host may have registered it with its own users. */
+async function registerBasicAuth(
+  parent: FastifyInstance,
   validate: (username: string, password: string) => Promise<void>,
 ): Promise<Authenticate> {
-  const vault = fastify();
-  const options: FastifyBasicAuthOptions = { validate, utf8: true, strictCredentials: false };
-  await vault.register(basicAuth, options);
-  await vault.ready();
-  const { basicAuth: run } = vault;
-  return (request, reply) =>
-    new Promise((resolve, reject) => {
-      run.call(vault, request, reply, (error) => (error ? reject(error) : resolve()));
-    });
+  let authenticate: Authenticate | undefined;
+  await parent.register(async (scope) => {
+    await scope.register(basicAuth, { validate, utf8: true, strictCredentials: false });
+    authenticate = (request, reply) =>
+      new Promise((resolve, reject) => {
+        scope.basicAuth(request, reply, (error) => (error ? reject(error) : resolve()));
+      });
+  });
+  return authenticate as Authenticate;
 }

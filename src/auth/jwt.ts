@@ -1,30 +1,43 @@
-import { createHmac, createSecretKey } from 'node:crypto';
 import jwt, { type FastifyJWTOptions, type JWT } from '@fastify/jwt';
-import fastify from 'fastify';
+import type { FastifyInstance } from 'fastify';
 
 /** One kind of token: signed with the first of its secrets, verified with each. */
 export interface TokenKind {
-  sign(claims: Record<string, unknown>): string;
-  /** The claims of a token with a valid signature and type, or `null`. Whether they hold now is the caller's to judge. */
-  verify(token: string): Claimed | null;
+  sign(claims: Claims): string;
+  /** The claims of a token with a valid signature and type, or `null`. Its times are for the caller to validate. */
+  verify(token: string): Claims | null;
 }
 
-type Claimed = Readonly<Record<string, unknown>>;
+type Claims = Readonly<Record<string, unknown>>;
 
-/**
- * A kind of token of media type `typ` (RFC 8725 §3.11), HS256.
- *
- * @param secret signs
- * @param previous still verify, as the first one does
- */
-export async function createTokenKind(
-  typ: string,
-  secret: string,
-  previous: readonly string[] = [],
+export interface TokenKindOptions {
+  /** Prefix of the namespaces in @fastify/jwt. A host that registers the plugin sees them, so it names the mount. */
+  namespace: string;
+  /** Media type of the token (RFC 8725 §3.11). */
+  typ: string;
+  /** Signs and verifies, HS256. */
+  secret: string;
+  /** Verifies only, during a change of secrets. */
+  previous?: string | undefined;
+}
+
+/** Registers @fastify/jwt in an encapsulated scope of `parent`, under one namespace for each secret. */
+export async function registerTokenKind(
+  parent: FastifyInstance,
+  { namespace, typ, secret, previous }: TokenKindOptions,
 ): Promise<TokenKind> {
-  const keys = await Promise.all([secret, ...previous].map((each) => loadKey(typ, each)));
+  const secrets = previous === undefined ? [secret] : [secret, previous];
+  const keys: JWT[] = [];
+  await parent.register(async (scope) => {
+    for (const [index, each] of secrets.entries()) {
+      const name = `${namespace} ${index}`;
+      await scope.register(jwt, { namespace: name, ...keyOptions(typ, each) });
+      keys.push((scope.jwt as unknown as Record<string, JWT>)[name] as JWT);
+    }
+  });
+  const [signing] = keys as [JWT, ...JWT[]];
   return {
-    sign: signer(typ, secret),
+    sign: (claims) => signing.sign(claims),
     verify(token) {
       for (const key of keys) {
         const claims = claimsOf(key, token);
@@ -35,44 +48,19 @@ export async function createTokenKind(
   };
 }
 
-/**
- * The compact serialization (RFC 7515 §7.1) of claims under a header that never changes: the very bytes of the library,
- * which takes two and a half times as long for them. Whatever can be got wrong is in verifying.
- */
-function signer(typ: string, secret: string): TokenKind['sign'] {
-  const key = createSecretKey(Buffer.from(secret));
-  const base64url = (part: object) => Buffer.from(JSON.stringify(part)).toString('base64url');
-  const header = base64url({ alg: 'HS256', typ });
-  return (claims) => {
-    const input = `${header}.${base64url(claims)}`;
-    return `${input}.${createHmac('sha256', key).update(input).digest('base64url')}`;
-  };
-}
+const keyOptions = (typ: string, secret: string): FastifyJWTOptions => ({
+  secret,
+  sign: { algorithm: 'HS256', header: { alg: 'HS256', typ } },
+  // Times are validated against the injected clock.
+  verify: { algorithms: ['HS256'], checkTyp: typ, ignoreExpiration: true, ignoreNotBefore: true },
+});
 
-/** @fastify/jwt decorates the instance it gets. A host may use it too, so ours gets one that never listens. */
-async function loadKey(typ: string, secret: string): Promise<JWT> {
-  const vault = fastify();
-  const options: FastifyJWTOptions = {
-    secret,
-    // Time is judged by our own clock.
-    verify: {
-      algorithms: ['HS256'],
-      checkTyp: typ,
-      ignoreExpiration: true,
-      ignoreNotBefore: true,
-    },
-  };
-  await vault.register(jwt, options);
-  await vault.ready();
-  return vault.jwt;
-}
-
-/** The library throws in a dozen ways at garbage; each of them means: not a token of ours. */
-function claimsOf(key: JWT, token: string): Claimed | null {
+/** The library throws in a dozen ways at garbage; each of them means that the token is not one of this kind. */
+function claimsOf(key: JWT, token: string): Claims | null {
   try {
     const claims: unknown = key.verify(token);
     return typeof claims === 'object' && claims !== null && !Array.isArray(claims)
-      ? (claims as Claimed)
+      ? (claims as Claims)
       : null;
   } catch {
     return null;

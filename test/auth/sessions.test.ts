@@ -1,5 +1,6 @@
+import fastify from 'fastify';
 import t, { type Test } from 'tap';
-import { createTokenKind } from '../../src/auth/jwt.js';
+import { registerTokenKind } from '../../src/auth/jwt.js';
 import { createSessionService } from '../../src/auth/sessions.js';
 import { sessionCollection, userCollection } from '../../src/auth/store.js';
 import { createSessionTokens } from '../../src/auth/tokens.js';
@@ -318,6 +319,8 @@ t.test('a refresh that is overtaken between its look and its write changes nothi
   const store = await openStore('sqlite::memory:');
   t.teardown(() => store.close());
   const [clock, random, secret] = [fakeClock(), countedRandom(), SECRETS.jwtRefreshSecret];
+  const instance = fastify();
+  t.teardown(() => instance.close());
   const [users, sessions] = [userCollection(store), sessionCollection(store)];
   const audit = createAudit(store, { clock, random, log: { error: () => undefined } });
   let overtake: (() => Promise<void>) | undefined;
@@ -333,8 +336,8 @@ t.test('a refresh that is overtaken between its look and its write changes nothi
       },
     },
     tokens: createSessionTokens({
-      access: await createTokenKind('at+jwt', secret),
-      refresh: await createTokenKind('rt+jwt', secret),
+      access: await registerTokenKind(instance, { namespace: 'access', typ: 'at+jwt', secret }),
+      refresh: await registerTokenKind(instance, { namespace: 'refresh', typ: 'rt+jwt', secret }),
       accessTtl: 900,
       issuer: () => 'http://app.example.test',
       clock,
