@@ -1,10 +1,10 @@
-import cors, { type FastifyCorsOptions } from '@fastify/cors';
-import type { FastifyInstance, onRequestHookHandler, RouteHandlerMethod, RouteOptions } from 'fastify';
-import { access, prependHook, rulesOf, type Scope } from './http.js';
+import cors from '@fastify/cors';
+import type { FastifyInstance } from 'fastify';
+import { type AddedRoute, access, isPreflightOfNoRoute, type Scope } from './http.js';
 
 /**
- * A scope whose routes pages of other origins may call, with their errors; unknown paths and all other routes stay
- * closed. A host that has @fastify/cors itself keeps its own rules.
+ * Opens a scope whose routes pages of other origins may call, with their errors. Unknown paths and all other routes stay
+ * closed. A host that has registered @fastify/cors keeps its own rules.
  *
  * @param origins exact origins, or `*`; none: pages of our own origin only
  */
@@ -22,46 +22,29 @@ export async function openToOrigins(
 }
 
 async function allowOrigins(scope: Scope, origins: readonly string[]): Promise<void> {
-  const { judge, answerPreflight } = await loadCors(scope, {
+  answerPreflightsByRoute(scope);
+  await scope.register(cors, {
     origin: origins.includes('*') ? '*' : [...origins],
     methods: 'GET, HEAD, POST, PATCH, DELETE',
     exposedHeaders: 'Retry-After, X-Request-Id, WWW-Authenticate',
+    // Preflights reach their route, which answers with the headers that every answer has.
+    preflightContinue: true,
   });
-  const asked = new Set<string>();
-  scope.addHook('onRoute', function (this: FastifyInstance, route: RouteOptions & { routePath: string }) {
-    if (rulesOf(route).cors !== false) prependHook(route, judge);
-    if (route.method === 'OPTIONS' || asked.has(route.url)) return;
-    asked.add(route.url);
-    this.options(route.routePath, { config: access('public') }, answerPreflight);
-  });
-}
-
-interface Cors {
-  judge: onRequestHookHandler;
-  answerPreflight: RouteHandlerMethod;
 }
 
 /**
- * @fastify/cors answers preflights with a route for every path, which at the root would be the host's, too. So it
- * gets the scope with an `options` and an `addHook` of ours, and what it would add for all goes to single routes.
+ * Adds an OPTIONS route for each open path. The route for `*` that @fastify/cors adds would answer for closed paths as
+ * well, and at the root of a host for the host's; it is moved to a path that no preflight asks for.
  */
-async function loadCors(scope: Scope, options: FastifyCorsOptions): Promise<Cors> {
-  const found: Partial<Cors> = {};
-  const withoutRoutes = Object.create(scope, {
-    addHook: {
-      value: (_name: string, judge: Cors['judge']) => {
-        found.judge = judge;
-      },
-    },
-    options: {
-      value: (_path: string, _options: unknown, answerPreflight: Cors['answerPreflight']) => {
-        found.answerPreflight = answerPreflight;
-      },
-    },
+function answerPreflightsByRoute(scope: Scope): void {
+  const paths = new Set<string>();
+  scope.addHook('onRoute', function (this: FastifyInstance, route: AddedRoute) {
+    if (isPreflightOfNoRoute(route)) route.url = `${this.prefix}/.well-known/preflight-of-no-route`;
+    if (route.method === 'OPTIONS') return;
+    if (paths.has(route.url)) return;
+    paths.add(route.url);
+    this.options(route.routePath, { config: access('public') }, (_request, reply) =>
+      reply.code(204).header('content-length', '0').send(),
+    );
   });
-  await new Promise<void>((resolve, reject) => {
-    cors(withoutRoutes, options, (error) => (error ? reject(error) : resolve()));
-  });
-  if (!found.judge || !found.answerPreflight) throw new Error('@fastify/cors has changed what it registers.');
-  return found as Cors;
 }

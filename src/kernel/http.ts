@@ -74,6 +74,13 @@ export function rulesOf(route: { config?: unknown }): Partial<RouteRules> {
   return (route.config ?? {}) as Partial<RouteRules>;
 }
 
+/** A route as `onRoute` hooks get it. */
+export type AddedRoute = RouteOptions & { routePath: string };
+
+/** Whether it is the route for `*` that @fastify/cors adds, which states no access level. */
+export const isPreflightOfNoRoute = ({ method, routePath }: AddedRoute): boolean =>
+  method === 'OPTIONS' && routePath === '*';
+
 /** Makes a route run a hook before those it has, and after what begins every answer. */
 export function prependHook(route: RouteOptions, hook: onRequestHookHandler | Guard): void {
   const [begin = [], ...others] = [route.onRequest ?? []].flat();
@@ -190,7 +197,8 @@ function beginAnswer(rules: AnswerRules, route: RouteOptions): onRequestHookHand
  */
 function guardRoutes(scope: Scope, rules: ScopeRules): void {
   const { guards, bodyLimit, inHost } = rules;
-  scope.addHook('onRoute', (route: RouteOptions) => {
+  scope.addHook('onRoute', (route: AddedRoute) => {
+    if (isPreflightOfNoRoute(route)) return;
     const { access: level, unmetered } = rulesOf(route);
     if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
     route.bodyLimit ??= bodyLimit;
