@@ -31,7 +31,7 @@ import { createTokenService } from './oidc/tokens/service.js';
 import { createAudit } from './ops/audit.js';
 import { healthPlugin } from './ops/health.js';
 import { createJobs } from './ops/jobs.js';
-import { type Attempt, atMost, createThrottle } from './ops/throttle.js';
+import { type Attempt, atMost, createThrottle, type Limit, type SecretKind } from './ops/throttle.js';
 import { createClients } from './provisioning/clients.js';
 import { createDirectory } from './provisioning/directory.js';
 import { adminGuard, signupGuard } from './provisioning/guards.js';
@@ -61,8 +61,12 @@ declare module 'fastify' {
 /** Clients and agents prove themselves in the body as often as in the header, or by a password, so their endpoints judge them. */
 const judgedByEndpoint: Guard = async () => {};
 
-/** Wrong passwords and client secrets from one address block, however they are presented. */
-const FAILURES = atMost('failures', 60, MINUTE);
+/** Wrong secrets from one address block, however they are presented. One kind never uses up the limit of another. */
+const FAILURES: Record<SecretKind, Limit> = {
+  password: atMost('failures', 60, MINUTE),
+  agent: atMost('failures.agent', 60, MINUTE),
+  client: atMost('failures.client', 60, MINUTE),
+};
 
 /** Errors as OAuth knows them, or as a page for whoever looks at one. */
 export const idpErrors =
@@ -114,7 +118,7 @@ export async function mountIdp(
     limits: seams.limits,
   });
   const attempt: Attempt = (guess, evaluate) =>
-    throttle.attempt(Object.assign({}, guess, { perAddress: FAILURES }), evaluate);
+    throttle.attempt(Object.assign({}, guess, { perAddress: FAILURES[guess.kind ?? 'password'] }), evaluate);
   const passwordPolicy = createPasswordPolicy(config.production, (message) => fastify.log.warn(message));
   const people = principalCollection(store);
   const hashing = { passwords, passwordPolicy, throttle };
