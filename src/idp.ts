@@ -9,6 +9,7 @@ import {
 import { createPasswordChange } from './idp-password-change.js';
 import { preparedAnswer } from './kernel/answers.js';
 import { createBrand } from './kernel/brand.js';
+import { isSimpleCrossSite } from './kernel/browser.js';
 import { HOUR, MINUTE, SECOND } from './kernel/clock.js';
 import { renderOAuth } from './kernel/errors.js';
 import { type Guard, openScope, rulesOf, type ScopeRules } from './kernel/http.js';
@@ -20,6 +21,7 @@ import { createAuthorization } from './oidc/authorize/service.js';
 import { createClaims } from './oidc/claims.js';
 import { createConsentService } from './oidc/consents.js';
 import { createCookies } from './oidc/cookies.js';
+import { oidcErrors } from './oidc/errors.js';
 import { createHintReader } from './oidc/hints.js';
 import { createKeys } from './oidc/keys.js';
 import type { Directory } from './oidc/model.js';
@@ -57,6 +59,14 @@ declare module 'fastify' {
     idp: IdpDecorator;
   }
 }
+
+/** Before anything is read or counted: forms of other sites must not use up the limits of their visitors' addresses. */
+const refuseForms: Guard = async ({ headers }) => {
+  if (isSimpleCrossSite(headers)) throw oidcErrors.invalid_request({ message: FORM_OF_ANOTHER_SITE });
+};
+
+const FORM_OF_ANOTHER_SITE =
+  'A page of another site sent this as a form. Send it with fetch in the mode cors, or from a server.';
 
 /** Clients and agents prove themselves in the body as often as in the header, or by a password, so their endpoints judge them. */
 const judgedByEndpoint: Guard = async () => {};
@@ -192,7 +202,7 @@ export async function mountIdp(
       admin: adminGuard(values.adminToken, { audit, throttle }),
       inviter: adminGuard(values.inviteToken ?? values.adminToken, { audit, throttle }),
       signup: signupGuard(values.disableSignup),
-      client: judgedByEndpoint,
+      client: refuseForms,
       bearer: judgedByEndpoint,
       agent: judgedByEndpoint,
     },

@@ -2,19 +2,8 @@ import argon2 from '@node-rs/argon2';
 import t, { type Test } from 'tap';
 import { userCollection } from '../../src/auth/store.js';
 import { mailCollection } from '../../src/email/store.js';
-import {
-  type Answer,
-  auditOf,
-  basic,
-  PASSWORD,
-  type SaasApp,
-  saasApp,
-  storeOf,
-  testOptions,
-} from '../kit/app.js';
+import { type Answer, auditOf, basic, PASSWORD, type SaasApp, saasApp, storeOf } from '../kit/app.js';
 import { comparable } from '../kit/idp.js';
-import { compiled, startProgram } from '../kit/process.js';
-import { temporaryFolder } from '../kit/tmp.js';
 import { mailedApp, UNLOCK, WELCOME } from './kit.js';
 
 const MINUTE = 60_000;
@@ -268,30 +257,6 @@ t.test('[91] ten wrong credentials a minute close the admin area to that address
   t.equal((await visit(basic(), '192.0.2.1')).status, 200, 'and to no other');
   app.clock.advance(MINUTE);
   t.same(await tally(50, () => visit(basic())), { 200: 50 });
-});
-
-t.test('[55][58] four processes on one store share the count, and a restart does not lose it', async (t) => {
-  const options = { ...testOptions(temporaryFolder(t)), logLevel: 'info' };
-  const start = () =>
-    startProgram(t, compiled('test/kit/saas-server.js'), { args: [JSON.stringify(options)] });
-  const programs = Array.from({ length: 4 }, start);
-  const urls = await Promise.all(programs.map((program) => program.url()));
-  const guess = async (url: string) => {
-    const body = JSON.stringify({ email: 'victim@example.test', password: WRONG });
-    const headers = { 'content-type': 'application/json' };
-    return (await fetch(`${url}/api/auth/login`, { method: 'POST', headers, body })).status;
-  };
-  const statuses = await Promise.all(
-    Array.from({ length: 200 }, (_, index) => guess(urls[index % 4] as string)),
-  );
-  const [first] = programs;
-  await first?.kill();
-  const again = await start().url();
-  statuses.push(...(await Promise.all(Array.from({ length: 20 }, () => guess(again)))));
-  const evaluated = statuses.filter((status) => status === 401).length;
-  // The eleventh comes after a minute, should the machine take so long.
-  t.ok(evaluated === 10 || evaluated === 11, `${evaluated} evaluated`);
-  t.equal(statuses.filter((status) => status === 429).length, statuses.length - evaluated);
 });
 
 t.test(
