@@ -146,14 +146,14 @@ t.test('at most 100 guesses in any 24 hours are evaluated, from however many add
   let processes = [first.throttle, (await newProcess(t, uri, { clock })).throttle];
   const evaluatedAt: number[] = [];
   let [sources, visits] = [0, 0];
-  while (clock.now() - started < 2 * DAY) {
+  while (clock.now() - started < 2 * DAY && evaluatedAt.length < 200) {
     const outcomes = await many(10, () => guess(processes[sources % 2] as Throttle, address(sources++)));
     evaluatedAt.push(...Array(countOf(outcomes, 'wrong')).fill(clock.now()));
-    const owner = await many(5, () => guess(processes[visits++ % 2] as Throttle, HOME, true));
-    t.equal(countOf(owner, 'right'), 5);
+    const owner = await guess(processes[visits++ % 2] as Throttle, HOME, true);
+    t.equal(owner, 'right');
     const waits = outcomes.filter((outcome) => typeof outcome === 'number');
     if (waits.length > 0) clock.advance(Math.min(...waits) * SECOND);
-    if (visits % 100 === 0)
+    if (visits % 20 === 0)
       processes = [processes[1] as Throttle, (await newProcess(t, uri, { clock })).throttle];
   }
   t.comment(`${sources} guesses, ${evaluatedAt.length} evaluated, ${visits} visits of the owner`);
@@ -184,7 +184,7 @@ t.test('right guesses at once from a new address are never refused', async (t) =
   await rightOnes(t, () => `sqlite:${join(temporaryFolder(t), 'right.db')}`);
 });
 
-t.test('[58] guesses at once are counted before any is evaluated', async (t) => {
+t.test('guesses at once are counted before any is evaluated', async (t) => {
   await bursts(t, () => `sqlite:${join(temporaryFolder(t), 'burst.db')}`);
 });
 
