@@ -100,8 +100,8 @@ const mutants = [
   {
     name: 'all addresses share one counter',
     file: 'throttle-guesses.js',
-    text: 'key: `${account}\\n${addressBlock(ip)}`, ip }',
-    replacement: 'key: account, ip }',
+    text: '{addressBlock(ip)}`, ip }',
+    replacement: '{0}`, ip }',
     tests: [ONE_BLOCK],
   },
   {

@@ -8,6 +8,7 @@ import {
 } from '../../src/kernel/addresses.js';
 import { HOUR, MINUTE } from '../../src/kernel/clock.js';
 import type { AppError } from '../../src/kernel/errors.js';
+import { sha256 } from '../../src/kernel/secrets.js';
 import { createAudit } from '../../src/ops/audit.js';
 import { atMost, createThrottle, type Throttle } from '../../src/ops/throttle.js';
 import { createRequestCount } from '../../src/ops/throttle-requests.js';
@@ -349,6 +350,22 @@ t.test(
     t.equal(await guess(other, HOME, true), 'right');
   },
 );
+
+t.test('counters that an earlier version stored are read on', async (t) => {
+  const uri = `sqlite:${join(temporaryFolder(t), 'old.db')}`;
+  const clock = fakeClock();
+  const store = await openStore(uri);
+  t.teardown(() => store.close());
+  const old = { fields: ['count', 'until', 'told'], indexes: [['expiresAt']] } as never;
+  await store.collection('throttles', old).insert({
+    id: `guesses.source:${sha256(`${VICTIM}\n${HOME}`)}`,
+    ...{ count: 9, until: 0, expiresAt: clock.now() + DAY, told: true },
+  });
+  const { throttle } = await newProcess(t, uri, { clock });
+  t.equal(await guess(throttle, HOME, true), 'right');
+  t.equal(await guess(throttle, HOME), 'wrong');
+  t.equal(await guess(throttle, HOME, true), 60, 'that was the tenth');
+});
 
 t.test('a refusal says when to come back, is audited, and no clock makes it longer', async (t) => {
   const { throttle, clock, store } = await newProcess(t, 'sqlite::memory:');

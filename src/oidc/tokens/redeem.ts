@@ -78,8 +78,11 @@ async function punishReplay(
 ): Promise<void> {
   const grant = await grants.findOne({ id: grantId });
   if (grant?.consumedAt === undefined || grant.revokedAt !== undefined) return;
-  await grants.updateOne({ id: grantId, revokedAt: null }, { set: { revokedAt: clock.now() } });
-  await audit.record({ event: 'code.replayed', subject: grant.sub, ip, detail: grant.clientId });
+  const revoked = await grants.updateOne(
+    { id: grantId, revokedAt: null },
+    { set: { revokedAt: clock.now() } },
+  );
+  if (revoked) await audit.record({ event: 'code.replayed', subject: grant.sub, ip, detail: grant.clientId });
 }
 
 /** RFC 7636 §4.6. A verifier without a challenge is an injected code (RFC 9700 §2.1.1). */
