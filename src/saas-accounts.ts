@@ -81,6 +81,7 @@ export async function createAccounts(
       pages: {
         reset: pageAt(values.resetUrlRelative, '/auth/reset-password'),
         verify: pageAt(values.verifyUrlRelative, '/auth/verify-email'),
+        unlock: pageAt(undefined, '/auth/unlock'),
       },
       clock,
     }),

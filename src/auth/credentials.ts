@@ -5,6 +5,7 @@ import type { Throttle } from '../ops/throttle.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
 import type { UserDocument, Users } from './store.js';
+import type { Unlock } from './unlock.js';
 
 /** Who knows the password of an account. Whoever asks, the same counters hold guesses back. */
 export interface Credentials {
@@ -26,6 +27,7 @@ export interface CredentialDependencies {
   passwords: Passwords;
   throttle: Pick<Throttle, 'count' | 'attempt'>;
   audit: Audit;
+  offerUnlock: Unlock['offerUnlock'];
 }
 
 export function createCredentials({
@@ -33,14 +35,17 @@ export function createCredentials({
   passwords,
   throttle,
   audit,
+  offerUnlock,
 }: CredentialDependencies): Credentials {
   return {
-    async prove({ id, email, password }, { ip, isGone }, refusal) {
+    async prove({ id, email, password }, origin, refusal) {
+      const { ip, isGone } = origin;
       // Before anything is read or counted: a flood costs the less the less is done for whom it turns away.
       await passwords.ensureRoom();
       await throttle.count(authLimits.login, ip);
       const account = email.toLowerCase();
-      const proven = await throttle.attempt({ account, ip }, async () => {
+      const onBudgetSpent = () => offerUnlock(account, origin);
+      const proven = await throttle.attempt({ account, ip, onBudgetSpent }, async () => {
         const user = await users.findOne({ email: account });
         const { ok, outdated } = await passwords.verify(user?.passwordHash ?? null, password, isGone);
         if (user && ok && (id ?? user.id) === user.id) return { user, outdated };

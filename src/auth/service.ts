@@ -11,6 +11,7 @@ import { createRecovery, type Recovery } from './recovery.js';
 import { createRegistration, type Registration } from './registration.js';
 import { createSessionService, type SessionService, type Tokens } from './sessions.js';
 import { isClosed } from './store.js';
+import { createUnlock, type Unlock } from './unlock.js';
 import { createVerification, type Verification } from './verification.js';
 
 /** Accounts: who may begin a session, and everything owners do with what is theirs. One rule, one file. */
@@ -20,6 +21,7 @@ export interface AuthService
     Recovery,
     Pick<Verification, 'verifyEmail' | 'resendVerification'>,
     Pick<EmailChange, 'changeEmail'>,
+    Pick<Unlock, 'unlock'>,
     Account,
     Deletion {
   /** @throws INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, RATE_LIMITED, OVERLOADED */
@@ -29,7 +31,8 @@ export interface AuthService
 export function createAuth(deps: AuthDependencies): AuthService {
   const { users, passwords, audit } = deps;
   const { begin, ...sessions } = createSessionService(deps);
-  const credentials = createCredentials(deps);
+  const { unlock, offerUnlock } = createUnlock(deps);
+  const credentials = createCredentials({ ...deps, offerUnlock });
   const newPasswords = createNewPasswords(deps);
   const { changeEmail, confirmChange } = createEmailChange({ ...deps, credentials });
   const verification = createVerification({ ...deps, confirmChange });
@@ -50,6 +53,7 @@ export function createAuth(deps: AuthDependencies): AuthService {
     verifyEmail,
     resendVerification,
     changeEmail,
+    unlock,
 
     async login(input, origin) {
       const { user, outdated } = await credentials.prove(input, origin, 'login.failed');

@@ -176,8 +176,10 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       if (inWindow) throw authErrors.INVALID_REFRESH_TOKEN();
 
       const ended = await sessions.updateOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
-      if (ended) emit('session.revoked', { userId: session.userId, scope: 'local', sessionId: id });
-      await audit.record({ event: 'refresh.reused', subject: session.userId, ip });
+      if (ended) {
+        emit('session.revoked', { userId: session.userId, scope: 'local', sessionId: id });
+        await audit.record({ event: 'refresh.reused', subject: session.userId, ip });
+      }
       throw authErrors.REFRESH_TOKEN_REUSED();
     },
 

@@ -29,6 +29,9 @@ export interface UserDocument {
   changeHash?: string;
   changeExpiresAt?: number;
   newEmail?: string;
+  /** The same of the link that lets its reader sign in from a new place while the account is throttled. */
+  unlockHash?: string;
+  unlockExpiresAt?: number;
   /** Since when the account is being deleted. Nothing brings it back. */
   deletingAt?: number;
   /** What billing last found to be the best subscription. */
@@ -71,6 +74,7 @@ export function userCollection(store: Store): Users {
       'resetHash',
       'verifyHash',
       'changeHash',
+      'unlockHash',
     ],
   });
 }
@@ -82,6 +86,8 @@ export const RECOVERY_LINKS = [
   'changeHash',
   'changeExpiresAt',
   'newEmail',
+  'unlockHash',
+  'unlockExpiresAt',
 ] as const;
 export const ALL_LINKS = [...RECOVERY_LINKS, 'verifyHash', 'verifyExpiresAt'] as const;
 

@@ -17,6 +17,10 @@ const GENERATED = 'agp_';
 /** A hash that no generated password has: unknown handles cost the same work as known ones. */
 const NOBODY = sha256('the generated password of nobody');
 
+/** The refusal of a new place when the guesses of many others have used up what an account has. */
+const BUDGET_SPENT =
+  'Too many wrong passwords for this account have come from many places. Sign in from where you have signed in before, try again later, or ask the operator for a link to set a new password: it lets you in from here.';
+
 /** How many principals an address block may make. */
 const REGISTRATIONS = atMost('accounts', 30, HOUR);
 /** Agents and invitations together. */
@@ -138,7 +142,8 @@ export function createPrincipals(
       const account = canonicalForm(handle);
       const isUnguessable = password.startsWith(GENERATED);
       if (!isUnguessable) await passwords.ensureRoom();
-      return attempt({ account, ip, isUnguessable }, async () => {
+      const kind = isUnguessable ? 'agent' : 'password';
+      return attempt({ account, ip, kind, onBudgetSpent: () => BUDGET_SPENT }, async () => {
         const candidate = handleProblem(handle) ? null : await principals.findOne({ handle: account });
         const ok = isUnguessable
           ? isSecretOf(password, candidate?.secretHash ?? NOBODY)

@@ -91,7 +91,11 @@ function serviceOn(
   });
 }
 
-const pages = { reset: () => 'http://app.example.test/r', verify: () => 'http://app.example.test/v' };
+const pages = {
+  reset: () => 'http://app.example.test/r',
+  verify: () => 'http://app.example.test/v',
+  unlock: () => 'http://app.example.test/u',
+};
 const silentMails = createAccountMails({ outbox: { put: async () => undefined }, pages, clock: fakeClock() });
 
 /** Mails that tell of a change stand in the store as those of the outbox do. */

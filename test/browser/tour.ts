@@ -87,6 +87,8 @@ async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
     stop('done', 200, send({ 'New password': `${PASSWORD}!` })),
     stop('verify-email', 200, open(`${origin}/api/auth/verify-email?token=${token}`)),
     stop('verify-email-dead', 400, send()),
+    stop('unlock', 200, open(`${origin}/api/auth/unlock?token=${token}`)),
+    stop('unlock-dead', 400, send()),
     stop('admin', 200, open(`${operator}/admin/`)),
     stop('admin-saved', 200, send()),
   ];

@@ -56,6 +56,7 @@ export async function linksPlugin(scope: Scope, options: LinksPluginOptions): Pr
     await pages.register(formbody, { bodyLimit: BODY_LIMIT });
     await pages.register(resetPages, options);
     await pages.register(verifyPages, options);
+    await pages.register(unlockPages, options);
   });
 }
 
@@ -101,6 +102,21 @@ async function verifyPages(scope: Scope, { auth, pages, home }: LinksPluginOptio
     async (request, reply) => {
       await auth.verifyEmail(request.body.token, originOf(request));
       return done({ pages, home }, request, reply, 'The address is confirmed.');
+    },
+  );
+}
+
+async function unlockPages(scope: Scope, { auth, pages, home }: LinksPluginOptions): Promise<void> {
+  scope.get('/auth/unlock', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
+    pages.send(reply, 'unlock', { title: 'Sign in from here', ...request.query }),
+  );
+
+  scope.post(
+    '/auth/unlock',
+    { config: PAGE, bodyLimit: BODY_LIMIT, schema: { body: VerifyBody, response: { 200: Acknowledgement } } },
+    async (request, reply) => {
+      await auth.unlock(request.body.token, originOf(request));
+      return done({ pages, home }, request, reply, 'You can sign in from here now.');
     },
   );
 }
