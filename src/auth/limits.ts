@@ -19,6 +19,8 @@ export const authLimits = {
     /** Nobody asks for these links, and each is valid until the next one may be sent. */
     unlock: atMost('mail.unlock', 1, UNLOCK_LIFE),
   },
+  /** Exports of one account. */
+  export: atMost('export', 10, HOUR),
   /** Presenting such a link. */
   link: atMost('link', 30, MINUTE),
 };
