@@ -88,7 +88,7 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
     },
 
     async countOf(limit, key, ip) {
-      if (binds(ip)) await counters.pay({ limit, key, ip });
+      if (binds(ip)) await counters.count({ limit, key, ip });
     },
 
     async countFor(limit, key, ip) {
