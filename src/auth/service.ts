@@ -1,6 +1,7 @@
 import type { Origin } from '../kernel/http.js';
 import type { User } from '../kernel/schemas.js';
 import { type Account, createAccount } from './account.js';
+import { createConfirmation } from './confirmation.js';
 import { createCredentials } from './credentials.js';
 import { createDeletion, type Deletion } from './deletion.js';
 import type { AuthDependencies } from './dependencies.js';
@@ -31,8 +32,10 @@ export function createAuth(deps: AuthDependencies): AuthService {
   const { begin, ...sessions } = createSessionService(deps);
   const credentials = createCredentials(deps);
   const newPasswords = createNewPasswords(deps);
-  const { changeEmail, confirmChange } = createEmailChange({ ...deps, credentials });
-  const verification = createVerification({ ...deps, confirmChange });
+  const { authenticate } = sessions;
+  const confirmAddress = createConfirmation({ ...deps, newPasswords, authenticate });
+  const { changeEmail, confirmChange } = createEmailChange({ ...deps, credentials, confirmAddress });
+  const verification = createVerification({ ...deps, confirmAddress, confirmChange });
   const { sendVerification, markVerified, verifyEmail, resendVerification } = verification;
   const { sendReset, forgotPassword, resetPassword } = createRecovery({
     ...deps,

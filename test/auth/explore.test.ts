@@ -329,7 +329,8 @@ t.test('[67] deletion while the provider tells of what was bought: nothing of it
 });
 
 t.test('[46][84] one address, two changes and a registration: one has it, the others are told', async (t) => {
-  const confirm = (id: string) => (store: Store) => serviceOn(store, id).verifyEmail(linkOf(id), ORIGIN);
+  const confirm = (id: string) => (store: Store) =>
+    serviceOn(store, id).verifyEmail({ token: linkOf(id), password: 'old' }, ORIGIN);
   const scenario: Scenario = {
     setup,
     actors: [confirm(ADA), confirm(EVE), register],
