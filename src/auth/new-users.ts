@@ -83,7 +83,7 @@ function problemsOf(
     email: !(typeof email === 'string' && fits(email, Email)) && 'must be one e-mail address',
     name:
       !(name === undefined || (typeof name === 'string' && fits(name, DisplayName))) &&
-      'must be a text of at most 200 characters without control characters',
+      'must be a text of at most 200 characters, one of them visible, without control or stray invisible characters',
     password:
       password !== undefined &&
       (typeof password === 'string' ? passwords.problem(password) : 'must be a text'),
