@@ -40,7 +40,7 @@ export type ConfirmAddress = (
 ) => Promise<{ user: UserDocument; passwordChanged: boolean } | null>;
 
 export interface ConfirmationDependencies
-  extends Pick<AuthDependencies, 'users' | 'passwords' | 'mails' | 'emit'> {
+  extends Pick<AuthDependencies, 'users' | 'passwords' | 'foreignHashes' | 'mails' | 'emit'> {
   newPasswords: NewPasswords;
   audit: Audit;
   authenticate: SessionService['authenticate'];
@@ -90,6 +90,7 @@ export function createConfirmation(deps: ConfirmationDependencies): ConfirmAddre
       inc: { ...inc, passwordVersion: 1, sessionEpoch: 1 },
     });
     if (!confirmed) return null;
+    await deps.foreignHashes.remove(user);
     await audit.record({ event: 'password.reset', subject: user.id, ip: origin.ip });
     emit('session.revoked', { userId: user.id, scope: 'global' });
     return { user: confirmed, passwordChanged: true };

@@ -61,10 +61,11 @@ export function createAuth(deps: AuthDependencies): AuthService {
       if (outdated) {
         const passwordHash = await passwords.hash(input.password, origin.isGone);
         // Lost against a new password: then the new one stays.
-        await users.updateOne(
+        const rehashed = await users.updateOne(
           { id: user.id, passwordVersion: user.passwordVersion },
           { set: { passwordHash } },
         );
+        if (rehashed) await deps.foreignHashes.remove(user);
       }
       // Both writes share one commit.
       const record = { event: 'login.succeeded', subject: user.id, ip: origin.ip };

@@ -61,10 +61,12 @@ function serviceOn(
       problem: () => null,
       ensureRoom: async () => undefined,
       accepts: () => true,
+      foreignWork: () => null,
       hash: async (password) => `hash of ${password}`,
       verify: async (stored, password) => ({ ok: stored === `hash of ${password}`, outdated: false }),
     },
     passwordPolicy: { judge: async () => undefined },
+    foreignHashes: { decoys: async () => [], remove: async () => undefined },
     throttle: {
       count: async () => undefined,
       countFor: async () => true,
