@@ -1,5 +1,6 @@
 import type { AuthDependencies } from './auth/dependencies.js';
 import type { AuthEvents } from './auth/events.js';
+import type { ForeignHashes } from './auth/foreign-hashes.js';
 import { createTokenKind } from './auth/jwt.js';
 import { createAccountMails } from './auth/mails.js';
 import { createAccountRecords } from './auth/records.js';
@@ -30,6 +31,7 @@ export interface AccountParts {
   sessions: Sessions;
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
+  foreignHashes: ForeignHashes;
   siteName(): Promise<string>;
   audit: ListedAudit;
   throttle: Throttle;
@@ -104,6 +106,7 @@ export async function createAccounts(
   const { recordsOf } = createAccountRecords({ users, sessions });
 
   jobs.add('account-deletion', auth.deletionJob);
+  jobs.add('foreign-hashes', parts.foreignHashes.recount);
   jobs.add('session-purge', {
     everySeconds: HOURLY,
     run: async ({ signal }) => void (await purgeExpired(sessions, { now: clock.now(), signal })),

@@ -1,12 +1,14 @@
 import { type Advice, examine, type Finding } from './doctor.js';
 import { gatherProblems } from './kernel/configuration-error.js';
 import type { Resolved } from './kernel/options.js';
+import { examineHashes } from './saas-doctor-hashes.js';
 import { resolveSaas, type SaasConfiguration, saasSchema } from './saas-options.js';
 import { resolveServer, type ServerConfiguration, saasServerSchema } from './server-options.js';
 
 /** What a start of saas-backend would meet. */
-export function examineSaas(): Promise<Finding[]> {
-  return examine({
+export async function examineSaas(): Promise<Finding[]> {
+  let databaseUri: string | undefined;
+  const findings = await examine({
     schemas: [saasSchema, saasServerSchema],
     resolve() {
       const [server, saas] = gatherProblems(
@@ -14,6 +16,7 @@ export function examineSaas(): Promise<Finding[]> {
         () => resolveServer('saas-backend', saasServerSchema, {}, {}),
         () => resolveSaas({}, false),
       );
+      databaseUri = saas.config.values.databaseUri;
       return [server, saas.config];
     },
     storeVariable: 'DATABASE_URI',
@@ -21,6 +24,8 @@ export function examineSaas(): Promise<Finding[]> {
     proxyVariable: 'TRUST_PROXY',
     unwise,
   });
+  const opens = findings.every(({ level, about }) => level !== 'problem' || about !== 'DATABASE_URI');
+  return databaseUri !== undefined && opens ? [...findings, ...(await examineHashes(databaseUri))] : findings;
 }
 
 function unwise(

@@ -5,6 +5,7 @@ import { createFormTokens } from './admin/forms.js';
 import { createAdminGuard } from './admin/guard.js';
 import { adminPlugin } from './admin/plugin.js';
 import type { AuthEvents } from './auth/events.js';
+import { createForeignHashes, foreignHashCollection } from './auth/foreign-hashes.js';
 import { authPlugin } from './auth/plugin/index.js';
 import type { Identity } from './auth/sessions.js';
 import { sessionCollection, userCollection } from './auth/store.js';
@@ -103,7 +104,10 @@ export async function mountSaas(
   const passwords = createPasswords(random, seams.hashing);
   fastify.addHook('onListen', async () => passwords.prepare());
   const passwordPolicy = createPasswordPolicy(config.production, (message) => fastify.log.warn(message));
-  const directory = createUserDirectory({ users, passwords, passwordPolicy, siteName, audit, clock, random });
+  const documents = foreignHashCollection(store);
+  const foreignHashes = createForeignHashes({ documents, users, passwords, clock });
+  const hashing = { passwords, passwordPolicy, foreignHashes };
+  const directory = createUserDirectory({ ...hashing, users, siteName, audit, clock, random });
 
   const jobs = createJobs(store, { clock, random, log: fastify.log });
   const email = createEmail({
@@ -174,8 +178,7 @@ export async function mountSaas(
     {
       users,
       sessions,
-      passwords,
-      passwordPolicy,
+      ...hashing,
       siteName,
       audit,
       throttle,

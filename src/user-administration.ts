@@ -1,3 +1,4 @@
+import { createForeignHashes, foreignHashCollection } from './auth/foreign-hashes.js';
 import { type ImportOptions, type ImportReport, importUsers } from './auth/import.js';
 import type { NewUser } from './auth/new-users.js';
 import { userCollection } from './auth/store.js';
@@ -47,9 +48,13 @@ export async function openUserAdministration(
     log: { error: () => warn('An audit record was lost.') },
   });
   const settings = createSettings({ store, audit, clock });
+  const users = userCollection(store);
+  const passwords = createPasswords(random);
+  const documents = foreignHashCollection(store);
   const deps = {
-    users: userCollection(store),
-    passwords: createPasswords(random),
+    users,
+    passwords,
+    foreignHashes: createForeignHashes({ documents, users, passwords, clock }),
     passwordPolicy: createPasswordPolicy(production, warn),
     audit,
     siteName: async () => (await settings.current()).siteName,

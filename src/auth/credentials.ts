@@ -3,6 +3,7 @@ import type { Passwords } from '../kernel/passwords.js';
 import type { Audit } from '../ops/audit.js';
 import type { Throttle } from '../ops/throttle.js';
 import { authErrors } from './errors.js';
+import type { ForeignHashes } from './foreign-hashes.js';
 import { authLimits } from './limits.js';
 import type { UserDocument, Users } from './store.js';
 import type { Unlock } from './unlock.js';
@@ -25,6 +26,7 @@ export interface Credentials {
 export interface CredentialDependencies {
   users: Users;
   passwords: Passwords;
+  foreignHashes: Pick<ForeignHashes, 'decoys'>;
   throttle: Pick<Throttle, 'count' | 'attempt'>;
   audit: Audit;
   offerUnlock: Unlock['offerUnlock'];
@@ -33,6 +35,7 @@ export interface CredentialDependencies {
 export function createCredentials({
   users,
   passwords,
+  foreignHashes,
   throttle,
   audit,
   offerUnlock,
@@ -47,7 +50,10 @@ export function createCredentials({
       const onBudgetSpent = () => offerUnlock(account, origin);
       const proven = await throttle.attempt({ account, ip, onBudgetSpent }, async () => {
         const user = await users.findOne({ email: account });
-        const { ok, outdated } = await passwords.verify(user?.passwordHash ?? null, password, isGone);
+        // Users who are signed in learn nothing from the time that their own password takes.
+        const decoys = id === undefined ? await foreignHashes.decoys() : [];
+        const stored = user?.passwordHash ?? null;
+        const { ok, outdated } = await passwords.verify(stored, password, isGone, decoys);
         if (user && ok && (id ?? user.id) === user.id) return { user, outdated };
         await audit.recordFailure({ event: refusal, ip, ...(user && { subject: user.id }) });
         return null;

@@ -6,6 +6,7 @@ import { DisplayName, Email, fits } from '../kernel/schemas.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import { UniqueViolation } from '../storage/collection.js';
 import { authErrors } from './errors.js';
+import type { ForeignHashes } from './foreign-hashes.js';
 import type { UserDocument, Users } from './store.js';
 
 /** Accounts that the operator's own code makes. */
@@ -26,6 +27,7 @@ export interface NewUser {
 export interface NewUserDependencies {
   users: Pick<Users, 'insert'>;
   passwords: Pick<Passwords, 'problem' | 'hash' | 'accepts'>;
+  foreignHashes: Pick<ForeignHashes, 'add' | 'remove'>;
   passwordPolicy: PasswordPolicy;
   siteName(): Promise<string>;
   clock: Clock;
@@ -41,7 +43,9 @@ export async function insertUser(input: NewUser, deps: NewUserDependencies): Pro
   if (password !== undefined) await deps.passwordPolicy.judge(password, [email, await deps.siteName()]);
   const passwordHash = password === undefined ? input.passwordHash : await passwords.hash(password);
   const user = newUserDocument({ email, name, passwordHash, emailVerified }, createdAt, { clock, random });
-  await deps.users.insert(user).catch((error: unknown) => {
+  await deps.foreignHashes.add(user);
+  await deps.users.insert(user).catch(async (error: unknown) => {
+    await deps.foreignHashes.remove(user);
     throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
   });
   return user;
@@ -83,7 +87,7 @@ function problemsOf(
     email: !(typeof email === 'string' && fits(email, Email)) && 'must be one e-mail address',
     name:
       !(name === undefined || (typeof name === 'string' && fits(name, DisplayName))) &&
-      'must be a text of at most 200 characters without control characters',
+      'must be a text of at most 200 characters, one of them visible, without control or stray invisible characters',
     password:
       password !== undefined &&
       (typeof password === 'string' ? passwords.problem(password) : 'must be a text'),

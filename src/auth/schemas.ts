@@ -115,7 +115,19 @@ const LinkToken = Type.String({ minLength: 1, maxLength: 512 });
 
 export const LinkQuery = Type.Object({ token: LinkToken });
 
-export const VerifyBody = Type.Object({ token: LinkToken }, { additionalProperties: false });
+export const VerifyBody = Type.Object(
+  {
+    token: LinkToken,
+    password: Type.Optional(
+      Type.String({
+        minLength: 1,
+        description:
+          'The current password of the account, or a new one, which ends every session. Required unless the request bears an access token of the account.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
 
 export const ResetBody = Type.Object(
   { token: LinkToken, password: PasswordInput },

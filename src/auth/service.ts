@@ -1,6 +1,7 @@
 import type { Origin } from '../kernel/http.js';
 import type { User } from '../kernel/schemas.js';
 import { type Account, createAccount } from './account.js';
+import { createConfirmation } from './confirmation.js';
 import { createCredentials } from './credentials.js';
 import { createDeletion, type Deletion } from './deletion.js';
 import type { AuthDependencies } from './dependencies.js';
@@ -34,8 +35,10 @@ export function createAuth(deps: AuthDependencies): AuthService {
   const { unlock, offerUnlock } = createUnlock(deps);
   const credentials = createCredentials({ ...deps, offerUnlock });
   const newPasswords = createNewPasswords(deps);
-  const { changeEmail, confirmChange } = createEmailChange({ ...deps, credentials });
-  const verification = createVerification({ ...deps, confirmChange });
+  const { authenticate } = sessions;
+  const confirmAddress = createConfirmation({ ...deps, newPasswords, authenticate });
+  const { changeEmail, confirmChange } = createEmailChange({ ...deps, credentials, confirmAddress });
+  const verification = createVerification({ ...deps, confirmAddress, confirmChange });
   const { sendVerification, markVerified, verifyEmail, resendVerification } = verification;
   const { sendReset, forgotPassword, resetPassword } = createRecovery({
     ...deps,
@@ -62,10 +65,11 @@ export function createAuth(deps: AuthDependencies): AuthService {
       if (outdated) {
         const passwordHash = await passwords.hash(input.password, origin.isGone);
         // Lost against a new password: then the new one stays.
-        await users.updateOne(
+        const rehashed = await users.updateOne(
           { id: user.id, passwordVersion: user.passwordVersion },
           { set: { passwordHash } },
         );
+        if (rehashed) await deps.foreignHashes.remove(user);
       }
       // Both writes share one commit.
       const record = { event: 'login.succeeded', subject: user.id, ip: origin.ip };

@@ -50,7 +50,7 @@ export const emailOptions = {
     check: (name) =>
       fits(name ?? '', DisplayName)
         ? undefined
-        : 'must be at most 200 characters without control characters.',
+        : 'must be at most 200 characters, one of them visible, without control or stray invisible characters.',
   }),
   emailTemplateDir: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'EMAIL_TEMPLATE_DIR',

@@ -10,10 +10,24 @@ export const Email = Type.String({
     "^(?=.{1,64}@)[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\\.)+[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$",
 });
 
-/** A display name: no control characters, no lone surrogates, nothing that reverses the text after it. */
+/** Of the invisible components of emoji, those behind a flag name its region. */
+const TAG = '(?:(?=\\p{Emoji_Component})\\p{Default_Ignorable_Code_Point})';
+
+/**
+ * A display name, empty or with a visible character: no control characters, no lone surrogates, nothing that reverses
+ * the text after it, and other invisible characters only where they shape what stands before them.
+ */
 export const DisplayName = Type.String({
   maxLength: 200,
-  pattern: '^[^\\p{Cc}\\p{Cs}\\u202a-\\u202e\\u2066-\\u2069]*$',
+  pattern: [
+    '^(?:$|(?=.*[^\\p{Z}\\p{C}\\p{Default_Ignorable_Code_Point}\\u2800]))',
+    '(?:[^\\p{Cc}\\p{Cs}\\p{Default_Ignorable_Code_Point}]',
+    // Joiners in words of Arabic and Indic scripts, and in emoji.
+    '|(?<=[\\p{Script=Arabic}\\p{Script=Syriac}\\p{M}\\p{Extended_Pictographic}\\p{Emoji_Modifier}])[\\u200c\\u200d]',
+    // Variants of Han characters and of emoji, keys, and the flags of regions.
+    '|(?<=[\\p{Script=Han}\\p{Extended_Pictographic}])\\p{Variation_Selector}|(?<=[0-9#*])\\ufe0f(?=\\u20e3)',
+    `|(?<=\u{1f3f4}${TAG}*)${TAG})*$`,
+  ].join(''),
 });
 
 /** What JSON Schema counts: code points. */

@@ -7,7 +7,7 @@ import type { Audit } from '../ops/audit.js';
 import { type Attempt, atMost, type Limit, type Throttle } from '../ops/throttle.js';
 import { UniqueViolation } from '../storage/collection.js';
 import { invalid, provisioningErrors } from './errors.js';
-import { canonicalForm, canonicalHandle, handleProblem } from './handles.js';
+import { canonicalForm, canonicalHandle, isPossibleHandle } from './handles.js';
 import { KINDS, type Kind } from './schemas.js';
 import type { PrincipalCollection, PrincipalDocument } from './store.js';
 
@@ -144,7 +144,7 @@ export function createPrincipals(
       if (!isUnguessable) await passwords.ensureRoom();
       const kind = isUnguessable ? 'agent' : 'password';
       return attempt({ account, ip, kind, onBudgetSpent: () => BUDGET_SPENT }, async () => {
-        const candidate = handleProblem(handle) ? null : await principals.findOne({ handle: account });
+        const candidate = isPossibleHandle(handle) ? await principals.findOne({ handle: account }) : null;
         const ok = isUnguessable
           ? isSecretOf(password, candidate?.secretHash ?? NOBODY)
           : (await passwords.verify(candidate?.passwordHash ?? null, password, isGone)).ok;

@@ -61,10 +61,12 @@ function serviceOn(
       problem: () => null,
       ensureRoom: async () => undefined,
       accepts: () => true,
+      foreignWork: () => null,
       hash: async (password) => `hash of ${password}`,
       verify: async (stored, password) => ({ ok: stored === `hash of ${password}`, outdated: false }),
     },
     passwordPolicy: { judge: async () => undefined },
+    foreignHashes: { decoys: async () => [], remove: async () => undefined },
     throttle: {
       count: async () => undefined,
       countFor: async () => true,
@@ -333,7 +335,8 @@ t.test('[67] deletion while the provider tells of what was bought: nothing of it
 });
 
 t.test('[46][84] one address, two changes and a registration: one has it, the others are told', async (t) => {
-  const confirm = (id: string) => (store: Store) => serviceOn(store, id).verifyEmail(linkOf(id), ORIGIN);
+  const confirm = (id: string) => (store: Store) =>
+    serviceOn(store, id).verifyEmail({ token: linkOf(id), password: 'old' }, ORIGIN);
   const scenario: Scenario = {
     setup,
     actors: [confirm(ADA), confirm(EVE), register],

@@ -113,6 +113,7 @@ t.test('an import takes a byte order mark, and guesses at no other encoding', as
     {
       users,
       passwords: createPasswords(countedRandom(), CHEAP),
+      foreignHashes: { add: async () => {}, remove: async () => {} },
       passwordPolicy: { judge: async () => {} },
       siteName: async () => 'SaaS',
       audit: { record: async () => {}, recordFailure: async () => {} },

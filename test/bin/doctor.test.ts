@@ -196,3 +196,28 @@ t.test('people read it as lines', async (t) => {
   t.match(text, /^1 problem, 1 warning\.$/m);
   t.notMatch(text, '\x1b');
 });
+
+t.test('foreign password hashes are counted by kind until their owners sign in', async (t) => {
+  const cwd = temporaryFolder(t);
+  const env = { ...SAAS_PRODUCTION, DATABASE_URI: 'sqlite:app.db', ADMIN_PASSWORD: 'b7d1f0c25e8a4396' };
+  const lines = [
+    { email: 'a@example.test', passwordHash: `$2b$10$${'a'.repeat(53)}` },
+    { email: 'b@example.test', passwordHash: `$2a$12$${'a'.repeat(53)}` },
+    { email: 'c@example.test', passwordHash: `$pbkdf2-sha256$1000$${'a'.repeat(22)}$${'a'.repeat(43)}` },
+    { email: 'd@example.test' },
+  ];
+  const run = (args: string[]) => startProgram(t, SAAS, { args, cwd, env }).ended();
+  const write = (some: object[]) =>
+    writeFileSync(join(cwd, 'users.ndjson'), some.map((line) => JSON.stringify(line)).join('\n'));
+  write(lines.slice(3));
+  t.equal(await run(['user', 'import', 'users.ndjson']), 0);
+  t.notOk((await doctor(t, SAAS, env, cwd)).warnings.includes('imported passwords'));
+  write(lines);
+  t.equal(await run(['user', 'import', 'users.ndjson']), 0);
+  const { healthy, findings } = await doctor(t, SAAS, env, cwd);
+  t.ok(healthy);
+  t.match(
+    findings.find(({ about }) => about === 'imported passwords'),
+    { level: 'warning', message: /\(bcrypt: 2; PBKDF2 sha256, 32 bytes: 1\)/, remedy: /login/ },
+  );
+});
