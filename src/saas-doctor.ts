@@ -1,12 +1,14 @@
-import { type Advice, examine, type Finding } from './doctor.js';
+import { examine, type Finding } from './doctor.js';
+import type { Advice } from './kernel/advice.js';
 import { gatherProblems } from './kernel/configuration-error.js';
 import type { Resolved } from './kernel/options.js';
-import { resolveSaas, type SaasConfiguration, saasSchema } from './saas-options.js';
+import { adviseSaas, resolveSaas, type SaasConfiguration, saasSchema } from './saas-options.js';
 import { resolveServer, type ServerConfiguration, saasServerSchema } from './server-options.js';
 
 /** What a start of saas-backend would meet. */
 export function examineSaas(): Promise<Finding[]> {
   return examine({
+    product: 'saas-backend',
     schemas: [saasSchema, saasServerSchema],
     resolve() {
       const [server, saas] = gatherProblems(
@@ -18,8 +20,10 @@ export function examineSaas(): Promise<Finding[]> {
     },
     storeVariable: 'DATABASE_URI',
     portVariable: 'PORT',
+    hostVariable: 'HOST',
     proxyVariable: 'TRUST_PROXY',
     unwise,
+    unwrapHealth: (answer) => (answer as { data?: unknown } | null)?.data,
   });
 }
 
@@ -28,6 +32,7 @@ function unwise(
   server: Resolved<ServerConfiguration>,
 ): Advice[] {
   return [
+    ...adviseSaas({ values, production }),
     [
       production && values.databaseUri === 'sqlite::memory:',
       'DATABASE_URI',
@@ -55,7 +60,7 @@ function unwise(
     [
       values.paymentSecretKey !== undefined && values.paymentWebhookSecret === undefined,
       'PAYMENT_WEBHOOK_SECRET',
-      'is not set: payments are made and never heard of',
+      'is not set: payments will not be recorded',
       'Set it to the signing secret of the webhook endpoint.',
     ],
     [

@@ -5,15 +5,34 @@ import { Type } from 'typebox';
 
 /** One ASCII address (RFC 5321 without quoting, comments or IDN): nothing that a mail program could read as two. */
 export const Email = Type.String({
+  accepts: 'one e-mail address of at most 254 ASCII characters',
+  examples: ['ada@example.com'],
   maxLength: 254,
   pattern:
     "^(?=.{1,64}@)[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\\.)+[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$",
 });
 
-/** A display name: no control characters, no lone surrogates, nothing that reverses the text after it. */
-export const DisplayName = Type.String({
+/** No control characters, no lone surrogates, nothing that reverses the text after it. */
+const LEGIBLE = '[^\\p{Cc}\\p{Cs}\\u202a-\\u202e\\u2066-\\u2069]*';
+
+/** Something to see: no space, format character or other character without a glyph; U+2800 is a braille cell without dots. */
+const VISIBLE = '[^\\p{Z}\\p{Cc}\\p{Cf}\\p{Default_Ignorable_Code_Point}\\u2800]';
+
+const NAME = {
+  accepts: 'a name of 1 to 200 characters that is not blank and holds no control characters',
+  examples: ['Ada Lovelace'],
   maxLength: 200,
-  pattern: '^[^\\p{Cc}\\p{Cs}\\u202a-\\u202e\\u2066-\\u2069]*$',
+  pattern: `^(?=.*${VISIBLE})${LEGIBLE}$`,
+};
+
+/** A display name: one line that shows something. */
+export const DisplayName = Type.String(NAME);
+
+/** The display name of a person, who may go without one: `""` says so. */
+export const OptionalName = Type.String({
+  ...NAME,
+  accepts: 'a name of at most 200 characters that is empty or not blank and holds no control characters',
+  pattern: `^$|${NAME.pattern}`,
 });
 
 /** What JSON Schema counts: code points. */
@@ -26,7 +45,7 @@ export function fits(text: string, schema: TSchema & { pattern?: string; maxLeng
 }
 
 /** As the client sends it; `Passwords.problem` has the rules for a new one. */
-export const PasswordInput = Type.String({ minLength: 1 });
+export const PasswordInput = Type.String({ minLength: 1, accepts: 'a password', writeOnly: true });
 
 const TOKEN = Symbol('token');
 
