@@ -6,7 +6,7 @@ import { newToken, secretWeakness } from '../kernel/secrets.js';
 export const provisioningOptions = {
   disableSignup: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
     env: 'IDP_DISABLE_SIGNUP',
-    doc: '1 closes /v1/accounts, 0 leaves it open, and nothing else is taken; the endpoints of the administrator stay open.',
+    doc: '1 closes sign-up at /v1/accounts, 0 leaves it open to anybody; the endpoints of the administrator stay open.',
     shown: '0',
     // Anything but 0 and 1 stops the start: a "true" must not leave the door open.
     parse: (text) => ({ 0: false, 1: true })[text] ?? text,
