@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
 import {
+  adviseIdp,
   type IdentityProviderOptions,
   type IdpConfiguration,
   type ResolvedIdp,
@@ -101,7 +102,7 @@ export async function mountIdp(
       "identityProvider is registered on this instance already, or something else is called 'idp' there. One registration serves one issuer.",
     );
   }
-  announce(fastify, config);
+  announce(fastify, config, adviseIdp(config));
   const { values } = config;
   const { clock, random, prefix } = seams;
   const around =

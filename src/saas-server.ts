@@ -40,6 +40,7 @@ export function createServer(
   };
   return assemble({
     server,
+    product: 'saas-backend',
     proxyVariable: 'TRUST_PROXY',
     configuration: saas.config,
     random: saas.seams.random,

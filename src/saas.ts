@@ -38,7 +38,7 @@ import {
   type UserRequest,
 } from './saas-billing.js';
 import { saasErrors } from './saas-errors.js';
-import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './saas-options.js';
+import { adviseSaas, type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './saas-options.js';
 import { closeForMaintenance, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
 import { createSettings } from './settings/service.js';
 import type { Store } from './storage/collection.js';
@@ -81,7 +81,7 @@ export async function mountSaas(
       "saasBackend is registered on this instance already, or something else is called 'saas' there. One registration serves one prefix.",
     );
   }
-  announce(fastify, config);
+  announce(fastify, config, adviseSaas(config));
   const { values } = config;
   const { clock, random, prefix, adminPath } = seams;
   const around = surroundings ?? inHost(fastify, { configured: values.publicUrl, port: 3000 }, random);

@@ -6,10 +6,11 @@ import type { AnswerRules } from './kernel/answers.js';
 import { SECOND } from './kernel/clock.js';
 import { fallThrough, openScope } from './kernel/http.js';
 import type { Resolved } from './kernel/options.js';
-import { type Health, healthPlugin } from './ops/health.js';
+import { type Health, healthPlugin, type Product } from './ops/health.js';
 import { trackConnections } from './server-connections.js';
 import { affordableConnections } from './server-descriptors.js';
 import { BODY_LIMIT, createHardened, type Hardening } from './server-hardening.js';
+import { listeningAt, urlHost } from './server-listening.js';
 import { isAskedHere, listedProxies, watchForProxies } from './server-proxies.js';
 import type { Store } from './storage/collection.js';
 import { answerRules, learnPort, type Surroundings } from './surroundings.js';
@@ -43,6 +44,8 @@ export interface MiddlewareServer<Values = unknown> extends Server<Values> {
 
 export interface Assembly<Values> extends Hardening {
   configuration: Resolved<Values>;
+  /** What `/health` names the program to those who ask on this machine. */
+  product: Product;
   /** The variable that lists the proxies in front. */
   proxyVariable: string;
   surroundings: Surroundings;
@@ -78,7 +81,8 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
       root,
       { ...rules, prefix: '', guards: {}, own404: true, bodyLimit: BODY_LIMIT, inHost: false },
       async (scope) => {
-        const remarks = (request: FastifyRequest) => (isAskedHere(request) ? unlistedProxy() : {});
+        const remarks = (request: FastifyRequest) =>
+          isAskedHere(request) ? { product: assembly.product, ...unlistedProxy() } : {};
         await scope.register(healthPlugin, { store, wrap: assembly.wrapHealth, remarks });
       },
     );
@@ -109,19 +113,13 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     return listening;
   };
   const listen = async () => {
-    const host = server.values.host ?? (server.production ? '0.0.0.0' : '127.0.0.1');
-    await app.listen({ host, port: server.values.port });
+    const { host, port: wanted } = listeningAt(server);
+    await app.listen({ host, port: wanted });
     const { port } = app.server.address() as AddressInfo;
     return { url: `http://${urlHost(host)}:${port}`, port };
   };
   const base = { fastify: app, configuration, start, stop, close: stop };
   return mountPoints ? { ...base, middleware: createMiddleware(app, mountPoints, assembly) } : base;
-}
-
-/** A host name as an address to connect to. */
-export function urlHost(host: string): string {
-  if (host === '0.0.0.0' || host === '::') return 'localhost';
-  return host.includes(':') ? `[${host}]` : host;
 }
 
 function createMiddleware(

@@ -2,6 +2,7 @@ import { createReadStream, type ReadStream, statSync } from 'node:fs';
 import { addAbortSignal } from 'node:stream';
 import { openUserAdministration, type UserAdministration } from '../../src/user-administration.js';
 import { type Call, type Command, UsageError } from '../command.js';
+import { nameIn } from '../name.js';
 import { askPassword, readPassword } from '../password.js';
 import { createProgress } from '../progress.js';
 import { withStore } from '../store/with-store.js';
@@ -41,7 +42,7 @@ export const commands = [create, importing];
 
 async function createUser(call: Call): Promise<void> {
   const [email = ''] = call.args;
-  const name = call.text('name');
+  const { name } = nameIn(call, create);
   const password = await passwordFor(call);
   await withUsers(call, async (users) => {
     const user = await users.create({
@@ -95,7 +96,8 @@ async function importFile(call: Call): Promise<void> {
 function openInput(file: string): { input: ReadStream | typeof process.stdin; bytes: number | undefined } {
   if (file === '-') return { input: process.stdin, bytes: undefined };
   const state = statSync(file, { throwIfNoEntry: false });
-  if (!state || state.isDirectory()) fail(1, `there is no file ${file}.`);
+  if (!state) fail(1, `there is no file ${file}.`);
+  if (state.isDirectory()) fail(1, `${file} is a folder. Name a file of lines of JSON, like users.ndjson.`);
   return { input: createReadStream(file), bytes: state.isFile() ? state.size : undefined };
 }
 

@@ -12,6 +12,8 @@ import { charactersIn, isToken } from './schemas.js';
  */
 const ajv = new Ajv({
   allErrors: true,
+  // Errors bring the schema and the value, of which messages are made.
+  verbose: true,
   coerceTypes: false,
   removeAdditional: true,
   useDefaults: true,

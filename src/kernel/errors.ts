@@ -4,6 +4,8 @@
  * table is a bug or a broken dependency and leaves as a fixed 500 that says nothing of the inside.
  */
 
+import { describeErrors, type SchemaError } from './validation-messages.js';
+
 export interface ErrorDetail {
   /** The field, as the client wrote it: `email`, `redirect_uris.0`. */
   path: string;
@@ -77,7 +79,7 @@ interface FastifyLikeError {
   statusCode?: number;
   status?: number;
   headers?: Record<string, unknown>;
-  validation?: { instancePath: string; message?: string; params?: { missingProperty?: string } }[];
+  validation?: SchemaError[];
   retryAfter?: number;
 }
 
@@ -133,13 +135,8 @@ const REFUSALS: Record<number, keyof typeof httpErrors> = {
   429: 'RATE_LIMITED',
 };
 
-function detailsOf(problems: NonNullable<FastifyLikeError['validation']>): ErrorDetail[] {
-  return problems.slice(0, 20).map((problem) => {
-    const parent = problem.instancePath.slice(1).replaceAll('/', '.');
-    const missing = problem.params?.missingProperty;
-    if (!missing) return { path: parent, message: problem.message ?? 'is not valid' };
-    return { path: parent ? `${parent}.${missing}` : missing, message: 'is required' };
-  });
+function detailsOf(errors: readonly SchemaError[]): ErrorDetail[] {
+  return describeErrors(errors.slice(0, 100)).slice(0, 20);
 }
 
 /** Any thrown value as the error a client may see. The unknown becomes `INTERNAL` with the cause kept for the log. */

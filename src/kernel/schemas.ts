@@ -5,6 +5,8 @@ import { Type } from 'typebox';
 
 /** One ASCII address (RFC 5321 without quoting, comments or IDN): nothing that a mail program could read as two. */
 export const Email = Type.String({
+  accepts: 'one e-mail address of at most 254 ASCII characters',
+  examples: ['ada@example.com'],
   maxLength: 254,
   pattern:
     "^(?=.{1,64}@)[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\\.)+[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$",
@@ -14,20 +16,36 @@ export const Email = Type.String({
 const TAG = '(?:(?=\\p{Emoji_Component})\\p{Default_Ignorable_Code_Point})';
 
 /**
- * A display name, empty or with a visible character: no control characters, no lone surrogates, nothing that reverses
- * the text after it, and other invisible characters only where they shape what stands before them.
+ * No control characters, no lone surrogates, nothing that reverses the text after it, and other invisible characters only
+ * where they shape what stands before them.
  */
-export const DisplayName = Type.String({
+const LEGIBLE = [
+  '(?:[^\\p{Cc}\\p{Cs}\\p{Default_Ignorable_Code_Point}]',
+  // Joiners in words of Arabic and Indic scripts, and in emoji.
+  '|(?<=[\\p{Script=Arabic}\\p{Script=Syriac}\\p{M}\\p{Extended_Pictographic}\\p{Emoji_Modifier}])[\\u200c\\u200d]',
+  // Variants of Han characters and of emoji, keys, and the flags of regions.
+  '|(?<=[\\p{Script=Han}\\p{Extended_Pictographic}])\\p{Variation_Selector}|(?<=[0-9#*])\\ufe0f(?=\\u20e3)',
+  `|(?<=\u{1f3f4}${TAG}*)${TAG})*`,
+].join('');
+
+/** A character with a glyph; U+2800 is a braille cell without dots. */
+const VISIBLE = '[^\\p{Z}\\p{C}\\p{Default_Ignorable_Code_Point}\\u2800]';
+
+const NAME = {
+  accepts: 'a name of 1 to 200 characters that is not blank and holds no control characters',
+  examples: ['Ada Lovelace'],
   maxLength: 200,
-  pattern: [
-    '^(?:$|(?=.*[^\\p{Z}\\p{C}\\p{Default_Ignorable_Code_Point}\\u2800]))',
-    '(?:[^\\p{Cc}\\p{Cs}\\p{Default_Ignorable_Code_Point}]',
-    // Joiners in words of Arabic and Indic scripts, and in emoji.
-    '|(?<=[\\p{Script=Arabic}\\p{Script=Syriac}\\p{M}\\p{Extended_Pictographic}\\p{Emoji_Modifier}])[\\u200c\\u200d]',
-    // Variants of Han characters and of emoji, keys, and the flags of regions.
-    '|(?<=[\\p{Script=Han}\\p{Extended_Pictographic}])\\p{Variation_Selector}|(?<=[0-9#*])\\ufe0f(?=\\u20e3)',
-    `|(?<=\u{1f3f4}${TAG}*)${TAG})*$`,
-  ].join(''),
+  pattern: `^(?=.*${VISIBLE})${LEGIBLE}$`,
+};
+
+/** A display name: one line that shows something. */
+export const DisplayName = Type.String(NAME);
+
+/** The display name of a person, who may go without one: `""` says so. */
+export const OptionalName = Type.String({
+  ...NAME,
+  accepts: 'a name of at most 200 characters that is empty or not blank and holds no control characters',
+  pattern: `^$|${NAME.pattern}`,
 });
 
 /** What JSON Schema counts: code points. */
@@ -40,7 +58,7 @@ export function fits(text: string, schema: TSchema & { pattern?: string; maxLeng
 }
 
 /** As the client sends it; `Passwords.problem` has the rules for a new one. */
-export const PasswordInput = Type.String({ minLength: 1 });
+export const PasswordInput = Type.String({ minLength: 1, accepts: 'a password', writeOnly: true });
 
 const TOKEN = Symbol('token');
 

@@ -13,6 +13,7 @@ import {
   webhookEventCollection,
 } from '../../src/billing/store.js';
 import { saasBackend } from '../../src/index.js';
+import { SECOND } from '../../src/kernel/clock.js';
 import { basic, PASSWORD, type SaasApp, SECRETS, storeOf, testOptions } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import type { ProviderCall } from '../kit/stripe.js';
@@ -709,6 +710,48 @@ t.test('invoices and plans are as the provider has them', async (t) => {
     },
   ]);
   t.equal(api.calls.filter(({ path }) => path === '/v1/prices').length, 1, 'asked once for all');
+});
+
+t.test('a provider that fails is not asked again at once, and is asked again soon', async (t) => {
+  const { app, api } = await shop(t);
+  const plans = () => app.request('GET', '/api/billing/plans');
+  const asked = () => api.calls.filter(({ path }) => path === '/v1/prices').length;
+  api.fault = () => ({ status: 403, body: '{}' });
+  t.equal((await plans()).status, 502);
+  const first = asked();
+  t.ok(first > 0);
+  for (let times = 0; times < 5; times++) t.equal((await plans()).body.error.code, 'PAYMENT_PROVIDER_ERROR');
+  app.clock.advance(10 * SECOND - 1);
+  t.equal((await plans()).status, 502);
+  t.equal(asked(), first, 'the failure is remembered');
+  app.clock.advance(1);
+  t.equal((await plans()).status, 502);
+  t.ok(asked() > first, 'asked again after ten seconds');
+  api.fault = () => undefined;
+  app.clock.advance(10 * SECOND);
+  t.equal((await plans()).status, 200);
+  const known = asked();
+  app.clock.advance(59 * SECOND);
+  api.fault = () => ({ status: 403, body: '{}' });
+  t.equal((await plans()).status, 200);
+  t.equal(asked(), known, 'a list is remembered for a minute');
+});
+
+t.test('the age of a failure counts from its end, however long it took', async (t) => {
+  const clock = fakeClock();
+  let asked = 0;
+  const gateway = {
+    async prices() {
+      asked++;
+      await Promise.resolve();
+      clock.advance(30 * SECOND);
+      throw new Error('timed out');
+    },
+  };
+  const parts = { plans: createPlans(undefined, () => {}), gateway, clock, customers: {} } as object;
+  const catalog = createCatalog(parts as Parameters<typeof createCatalog>[0]);
+  for (let times = 0; times < 3; times++) await t.rejects(catalog.plans());
+  t.equal(asked, 1);
 });
 
 t.test('what was archived is not for sale, although its prices stay active', async (t) => {

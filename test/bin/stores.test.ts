@@ -50,7 +50,7 @@ t.test('a full disk', { skip: process.platform !== 'linux' }, async (t) => {
 
 t.test('a folder, a text, a damaged file', async (t) => {
   const folder = temporaryFolder(t);
-  await says(t, folder, /unable to open database file\. Let this user write/);
+  await says(t, folder, /is a folder\. Name a file in it, like sqlite:.*\/app\.db\./);
 
   const text = join(folder, 'notes.txt');
   writeFileSync(text, 'these are my notes, and no database at all');
@@ -72,9 +72,9 @@ t.test('a file of a newer version, and one of another program', async (t) => {
   const file = join(temporaryFolder(t), 'app.db');
   const db = await openDatabase(file);
   db.exec('PRAGMA user_version = 999');
-  await says(t, file, /written by a newer version .* install that version again, or restore the backup/);
+  await says(t, file, /written by a newer version .*\. Install that version again, or restore the backup/);
   db.exec('PRAGMA user_version = 0; CREATE TABLE users (name)');
-  await says(t, file, /is the database of another program: name another file/);
+  await says(t, file, /is the database of another program\. Name another file/);
   db.close();
 });
 
