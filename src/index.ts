@@ -6,7 +6,7 @@ export { type CreateIdentityServerOptions, createIdentityServer } from './idp-se
 export { type Clock, systemClock } from './kernel/clock.js';
 export { ConfigurationError } from './kernel/configuration-error.js';
 export { AppError } from './kernel/errors.js';
-export type { Session, User } from './kernel/schemas.js';
+export type { Session, SubscriptionStatus, SubscriptionSummary, User } from './kernel/schemas.js';
 export type { Random } from './kernel/secrets.js';
 export { type SaasDecorator, type SaasEvents, saasBackend } from './saas.js';
 export type { SaasBackendOptions } from './saas-options.js';

@@ -4,7 +4,7 @@ import { createTokenKind } from './auth/jwt.js';
 import { createAccountMails } from './auth/mails.js';
 import { createAccountRecords } from './auth/records.js';
 import { type AuthService, createAuth } from './auth/service.js';
-import type { Sessions, Users } from './auth/store.js';
+import type { Sessions, Users, ViewOf } from './auth/store.js';
 import { createSessionTokens } from './auth/tokens.js';
 import type { Forget } from './billing/forget.js';
 import type { Billing } from './billing/service.js';
@@ -39,6 +39,7 @@ export interface AccountParts {
   jobs: Jobs;
   afterwards: Afterwards;
   emit: Emit<AuthEvents>;
+  viewOf: ViewOf;
   publicUrl: PublicUrl;
   /** The path below which our own pages are, as people reach them. */
   mountedAt(): string;
@@ -99,7 +100,7 @@ export async function createAccounts(
     sessionMaxAge: values.sessionMaxAge,
   };
   const auth = createAuth(dependencies);
-  const { recordsOf } = createAccountRecords({ users, sessions });
+  const { recordsOf } = createAccountRecords({ users, sessions, viewOf: parts.viewOf });
 
   jobs.add('account-deletion', auth.deletionJob);
   jobs.add('session-purge', {

@@ -25,6 +25,7 @@ import {
   webhookEventCollection,
 } from './billing/store.js';
 import { createSubscriptionService, type SubscriptionService } from './billing/subscription.js';
+import { createSummaryOf, type SummaryOf } from './billing/summary.js';
 import { createWebhook, type Webhook } from './billing/webhook.js';
 import { createSubscriptionWriter } from './billing/write.js';
 import type { Outbox } from './email/service.js';
@@ -53,6 +54,7 @@ export interface BillingDomain {
   billing: Billing;
   forget: Forget;
   subscription: SubscriptionService;
+  summaryOf: SummaryOf;
   catalog: Catalog;
   webhook: Webhook;
   webhookEvents: WebhookEvents;
@@ -142,11 +144,13 @@ export function createBillingDomain(
       projector,
       processor,
       forgetGone,
+      grantOf: async (id) => (await findUser(id))?.grant,
       gateway,
       refresh,
       pastDue,
       clock,
     }),
+    summaryOf: createSummaryOf({ all: projector.all, pastDue, clock }),
     catalog: createCatalog({ customers, plans, gateway, clock }),
     webhook: createWebhook({
       secrets: [values.paymentWebhookSecret, values.paymentWebhookSecretPrevious].filter(
@@ -174,10 +178,17 @@ export function projectionOn(users: Users): ProjectionTarget {
       const user = await users.findOne({ id: userId });
       return user && (user.subscriptionRev ?? 0);
     },
-    async write(userId, revision, { status, plan }) {
+    async write(userId, revision, { status, plan, held }) {
       const written = await users.updateOne(
         { id: userId, subscriptionRev: revision === 0 ? null : revision },
-        { set: { subscriptionStatus: status, subscriptionPlan: plan }, inc: { subscriptionRev: 1 } },
+        {
+          set: {
+            subscriptionStatus: status,
+            subscriptionPlan: plan,
+            subscriptionsHeld: { rev: revision + 1, terms: held },
+          },
+          inc: { subscriptionRev: 1 },
+        },
       );
       return written !== null;
     },

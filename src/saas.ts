@@ -7,7 +7,7 @@ import { adminPlugin } from './admin/plugin.js';
 import type { AuthEvents } from './auth/events.js';
 import { authPlugin } from './auth/plugin/index.js';
 import type { Identity } from './auth/sessions.js';
-import { sessionCollection, userCollection } from './auth/store.js';
+import { sessionCollection, userCollection, userView, type ViewOf } from './auth/store.js';
 import { createUserDirectory, type UserDirectory } from './auth/users.js';
 import type { BillingNotices } from './billing/notices.js';
 import { billingPlugin, webhookPlugin } from './billing/plugin.js';
@@ -52,6 +52,11 @@ export interface SaasDecorator {
   readonly requireUser: UserGuard;
   /** The same for those whose subscription entitles them, to `plan` where one is named; else it throws a 403. */
   readonly requireEntitled: (plan?: string) => UserGuard;
+  /**
+   * Whether the user may use what needs a subscription, to `plan` where one is named. False for unknown users; it
+   * rejects only when the store is unavailable. A suspended account keeps what it has: `requireUser` refuses it.
+   */
+  readonly entitles: (userId: string, plan?: string) => Promise<boolean>;
   readonly users: Readonly<Pick<UserDirectory, 'find' | 'create'>>;
   /** What has happened, told once, after its commit, in the process that committed it. */
   readonly events: Readonly<Subscription<SaasEvents>>;
@@ -103,7 +108,6 @@ export async function mountSaas(
   const passwords = createPasswords(random, seams.hashing);
   fastify.addHook('onListen', async () => passwords.prepare());
   const passwordPolicy = createPasswordPolicy(config.production, (message) => fastify.log.warn(message));
-  const directory = createUserDirectory({ users, passwords, passwordPolicy, siteName, audit, clock, random });
 
   const jobs = createJobs(store, { clock, random, log: fastify.log });
   const email = createEmail({
@@ -142,20 +146,32 @@ export async function mountSaas(
   const { emit: emitAny, events } = createEvents<SaasEvents>({ clock, random, log: fastify.log });
   // Whoever may tell of everything may tell of a part, which the compiler does not see by itself.
   const emit = emitAny as Emit<AuthEvents> & Emit<BillingNotices>;
-  const { billing, forget, subscription, catalog, webhook, webhookEvents, recheck } = createBillingDomain(
-    { config, seams },
-    {
-      store,
-      users,
-      audit,
-      outbox: email,
-      emit,
-      publicUrl,
-      log: fastify.log,
-      pause: sleep,
-    },
-  );
+  const { billing, forget, subscription, summaryOf, catalog, webhook, webhookEvents, recheck } =
+    createBillingDomain(
+      { config, seams },
+      {
+        store,
+        users,
+        audit,
+        outbox: email,
+        emit,
+        publicUrl,
+        log: fastify.log,
+        pause: sleep,
+      },
+    );
   jobs.add('billing-recheck', recheck);
+  const viewOf: ViewOf = async (user) => userView(user, await summaryOf(user));
+  const directory = createUserDirectory({
+    users,
+    viewOf,
+    passwords,
+    passwordPolicy,
+    siteName,
+    audit,
+    clock,
+    random,
+  });
   jobs.add('audit-purge', {
     everySeconds: HOUR / SECOND,
     run: async ({ signal }) => void (await audit.purge(values.auditRetentionDays, signal)),
@@ -177,6 +193,7 @@ export async function mountSaas(
       jobs,
       afterwards,
       emit,
+      viewOf,
       publicUrl,
       mountedAt,
     },
@@ -195,7 +212,13 @@ export async function mountSaas(
   const requireEntitled = createEntitlementGuard(requireUser, subscription);
   fastify.decorate(
     'saas',
-    Object.freeze({ requireUser, requireEntitled, users: Object.freeze({ find, create }), events }),
+    Object.freeze({
+      requireUser,
+      requireEntitled,
+      entitles: subscription.entitles,
+      users: Object.freeze({ find, create }),
+      events,
+    }),
   );
   fastify.decorateRequest('saas');
 

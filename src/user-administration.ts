@@ -1,7 +1,10 @@
 import { type ImportOptions, type ImportReport, importUsers } from './auth/import.js';
 import type { NewUser } from './auth/new-users.js';
-import { userCollection } from './auth/store.js';
+import { type UserDocument, userCollection, userView } from './auth/store.js';
 import { createUserDirectory } from './auth/users.js';
+import { allOf } from './billing/project.js';
+import { subscriptionCollection } from './billing/store.js';
+import { createSummaryOf } from './billing/summary.js';
 import { systemClock } from './kernel/clock.js';
 import { defineOptions, resolveOptions } from './kernel/options.js';
 import { createPasswords } from './kernel/passwords.js';
@@ -33,10 +36,13 @@ export async function openUserAdministration(
   warn: (message: string) => void,
   { dryRun }: { dryRun: boolean },
 ): Promise<UserAdministration> {
-  const { values, production } = resolveOptions(
-    defineOptions({ databaseUri: saasSchema.properties.databaseUri }),
-    { program: 'saas-backend', given: {}, env: undefined, random: systemRandom },
-  );
+  const { databaseUri, pastDue } = saasSchema.properties;
+  const { values, production } = resolveOptions(defineOptions({ databaseUri, pastDue }), {
+    program: 'saas-backend',
+    given: {},
+    env: undefined,
+    random: systemRandom,
+  });
   const missing = dryRun ? missingFile(values.databaseUri) : null;
   if (missing !== null) warn(`There is no file ${missing} yet: the import makes it.`);
   const store = await openStore(missing === null ? values.databaseUri : 'sqlite::memory:');
@@ -46,9 +52,16 @@ export async function openUserAdministration(
     random,
     log: { error: () => warn('An audit record was lost.') },
   });
+  const subscriptions = subscriptionCollection(store);
+  const summaryOf = createSummaryOf({
+    all: (userId) => allOf(subscriptions, userId),
+    pastDue: values.pastDue,
+    clock,
+  });
   const settings = createSettings({ store, audit, clock });
   const deps = {
     users: userCollection(store),
+    viewOf: async (user: UserDocument) => userView(user, await summaryOf(user)),
     passwords: createPasswords(random),
     passwordPolicy: createPasswordPolicy(production, warn),
     audit,

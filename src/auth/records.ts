@@ -1,6 +1,6 @@
 import { toTimestamp } from '../kernel/schemas.js';
 import { firstOf } from '../storage/pages.js';
-import { type Sessions, type Users, userView } from './store.js';
+import type { Sessions, Users, ViewOf } from './store.js';
 
 /** What is stored of an account, for its owner: everything but secrets, hashes and the counters that guard them. */
 export interface AccountRecords {
@@ -12,9 +12,11 @@ const MOST_SESSIONS = 10_000;
 export function createAccountRecords({
   users,
   sessions,
+  viewOf,
 }: {
   users: Users;
   sessions: Sessions;
+  viewOf: ViewOf;
 }): AccountRecords {
   return {
     async recordsOf(userId) {
@@ -23,7 +25,10 @@ export function createAccountRecords({
         firstOf(sessions, { where: { userId }, sort: 'createdAt', desc: true }, MOST_SESSIONS),
       ]);
       return {
-        user: user && { ...userView(user), ...(user.newEmail !== undefined && { newEmail: user.newEmail }) },
+        user: user && {
+          ...(await viewOf(user)),
+          ...(user.newEmail !== undefined && { newEmail: user.newEmail }),
+        },
         sessions: items.map(({ id, createdAt, rotatedAt, expiresAt, revokedAt }) => ({
           id,
           createdAt: toTimestamp(createdAt),

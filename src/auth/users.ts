@@ -3,7 +3,7 @@ import { httpErrors } from '../kernel/errors.js';
 import { Email, fits, toTimestamp, type User } from '../kernel/schemas.js';
 import type { Audit } from '../ops/audit.js';
 import { insertUser, type NewUser, type NewUserDependencies } from './new-users.js';
-import { type Users, userView } from './store.js';
+import type { Users, ViewOf } from './store.js';
 
 /** What other domains and the host may know and change of users. */
 export interface UserDirectory {
@@ -23,30 +23,30 @@ export interface UserDirectory {
 }
 
 export function createUserDirectory(
-  deps: NewUserDependencies & { users: Users; audit: Audit },
+  deps: NewUserDependencies & { users: Users; audit: Audit; viewOf: ViewOf },
 ): UserDirectory {
-  const { users, clock } = deps;
+  const { users, viewOf, clock } = deps;
   return {
     async find(by) {
       // Other letters have lower cases of these: a Kelvin sign would find whoever has a k.
       if ('email' in by && !fits(by.email, Email)) return null;
       const user = await users.findOne('id' in by ? { id: by.id } : { email: by.email.toLowerCase() });
-      return user && userView(user);
+      return user && viewOf(user);
     },
     async create(input) {
       const user = await insertUser(input, deps);
       await deps.audit.record({ event: 'user.created', subject: user.id, ip: 'local' });
-      return userView(user);
+      return viewOf(user);
     },
     async rename(id, name) {
       const user = await users.updateOne({ id }, name === '' ? { unset: ['name'] } : { set: { name } });
       if (!user) throw httpErrors.UNAUTHENTICATED();
-      return userView(user);
+      return viewOf(user);
     },
     count: () => users.count(),
     async newest(limit) {
       const { items } = await users.page({ sort: 'createdAt', desc: true, limit });
-      return items.map(userView);
+      return Promise.all(items.map(viewOf));
     },
     async registrations(days) {
       const today = Math.floor(clock.now() / DAY);

@@ -1,10 +1,10 @@
-import { toTimestamp } from '../kernel/schemas.js';
+import { type SubscriptionStatus, toTimestamp } from '../kernel/schemas.js';
 import type { BillingEvent } from './event.js';
 import type { SubscriptionDocument } from './store.js';
 
 /** What integrators are told, once what it tells of is stored. */
 export interface BillingNotices {
-  'subscription.updated': Notice & { subscriptionId: string; status: string; plan: string };
+  'subscription.updated': Notice & { subscriptionId: string; status: SubscriptionStatus; plan: string };
   'invoice.paid': Notice & InvoiceNotice;
   'payment.failed': Notice & InvoiceNotice & { attempt: number; isLastAttempt: boolean };
 }
@@ -32,9 +32,10 @@ export type Telling = (emit: Emit) => void;
 
 export function subscriptionUpdated(
   eventId: string,
-  { id: subscriptionId, userId, status, plan }: SubscriptionDocument,
+  { id: subscriptionId, userId, plan, ...subscription }: SubscriptionDocument,
   at: number,
 ): Telling {
+  const status = subscription.status as SubscriptionStatus;
   return (emit) =>
     emit('subscription.updated', { id: eventId, at: toTimestamp(at), userId, subscriptionId, status, plan });
 }

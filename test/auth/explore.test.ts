@@ -12,6 +12,7 @@ import { type Exploration, explore, type Scenario } from '../kit/explore.js';
 import { countedRandom } from '../kit/random.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { boot, STORM_SECRET } from '../kit/stripe-storm.js';
+import { viewUnsubscribed } from '../kit/users.js';
 
 /** The real services in every order of their calls of the port; passwords, tokens and counters are stand-ins. */
 
@@ -72,6 +73,7 @@ function serviceOn(
       trust: async () => undefined,
     },
     audit: { record: async () => undefined, recordFailure: async () => undefined },
+    viewOf: viewUnsubscribed,
     mails: silentMails,
     afterwards: { run: () => undefined },
     farewell: {

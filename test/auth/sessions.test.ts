@@ -9,6 +9,7 @@ import { auditOf, PASSWORD, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
+import { viewUnsubscribed } from '../kit/users.js';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -342,6 +343,7 @@ t.test('a refresh that is overtaken between its look and its write changes nothi
     }),
     audit,
     emit: () => undefined,
+    viewOf: viewUnsubscribed,
     clock,
     random,
     refreshTtl: 604_800,
