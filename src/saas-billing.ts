@@ -6,6 +6,7 @@ import { createClaims, type Pause } from './billing/claims.js';
 import { createFetch } from './billing/fetch.js';
 import { createForget, createForgetGone, type Forget } from './billing/forget.js';
 import { createGateway } from './billing/gateway.js';
+import { createGrants, type Grants, type GrantTarget } from './billing/grants.js';
 import { createMailFor } from './billing/mails.js';
 import type { BillingNotices } from './billing/notices.js';
 import { createOwnerLookup } from './billing/owner.js';
@@ -55,6 +56,7 @@ export interface BillingDomain {
   forget: Forget;
   subscription: SubscriptionService;
   summaryOf: SummaryOf;
+  grants: Grants;
   catalog: Catalog;
   webhook: Webhook;
   webhookEvents: WebhookEvents;
@@ -150,6 +152,7 @@ export function createBillingDomain(
       pastDue,
       clock,
     }),
+    grants: createGrants({ target: grantsOn(users), audit, clock }),
     summaryOf: createSummaryOf({ all: projector.all, pastDue, clock }),
     catalog: createCatalog({ customers, plans, gateway, clock }),
     webhook: createWebhook({
@@ -191,6 +194,18 @@ export function projectionOn(users: Users): ProjectionTarget {
         },
       );
       return written !== null;
+    },
+  };
+}
+
+/** Where grants stand: on the record of a user, which a deletion removes. */
+export function grantsOn(users: Users): GrantTarget {
+  return {
+    async write(id, grant) {
+      const before = await users.findOne({ id });
+      const change = grant ? { set: { grant } } : { unset: ['grant' as const] };
+      const written = before && (await users.updateOne({ id, deletingAt: null }, change));
+      return written && { before: before.grant };
     },
   };
 }

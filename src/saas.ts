@@ -8,7 +8,7 @@ import type { AuthEvents } from './auth/events.js';
 import { authPlugin } from './auth/plugin/index.js';
 import type { Identity } from './auth/sessions.js';
 import { sessionCollection, userCollection, userView, type ViewOf } from './auth/store.js';
-import { createUserDirectory, type UserDirectory } from './auth/users.js';
+import { createUserDirectory } from './auth/users.js';
 import type { BillingNotices } from './billing/notices.js';
 import { billingPlugin, webhookPlugin } from './billing/plugin.js';
 import { openTransport } from './email/outlet.js';
@@ -38,6 +38,7 @@ import {
 } from './saas-billing.js';
 import { saasErrors } from './saas-errors.js';
 import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './saas-options.js';
+import { createUserApi, type UserApi } from './saas-users.js';
 import { closeForMaintenance, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
 import { createSettings } from './settings/service.js';
 import type { Store } from './storage/collection.js';
@@ -57,7 +58,7 @@ export interface SaasDecorator {
    * rejects only when the store is unavailable. A suspended account keeps what it has: `requireUser` refuses it.
    */
   readonly entitles: (userId: string, plan?: string) => Promise<boolean>;
-  readonly users: Readonly<Pick<UserDirectory, 'find' | 'create'>>;
+  readonly users: Readonly<UserApi>;
   /** What has happened, told once, after its commit, in the process that committed it. */
   readonly events: Readonly<Subscription<SaasEvents>>;
 }
@@ -146,7 +147,7 @@ export async function mountSaas(
   const { emit: emitAny, events } = createEvents<SaasEvents>({ clock, random, log: fastify.log });
   // Whoever may tell of everything may tell of a part, which the compiler does not see by itself.
   const emit = emitAny as Emit<AuthEvents> & Emit<BillingNotices>;
-  const { billing, forget, subscription, summaryOf, catalog, webhook, webhookEvents, recheck } =
+  const { billing, forget, subscription, summaryOf, grants, catalog, webhook, webhookEvents, recheck } =
     createBillingDomain(
       { config, seams },
       {
@@ -208,7 +209,7 @@ export async function mountSaas(
     audit,
     throttle,
   });
-  const { find, create } = directory;
+  const userApi = createUserApi({ users, directory, grants, audit, emit, clock });
   const requireEntitled = createEntitlementGuard(requireUser, subscription);
   fastify.decorate(
     'saas',
@@ -216,7 +217,7 @@ export async function mountSaas(
       requireUser,
       requireEntitled,
       entitles: subscription.entitles,
-      users: Object.freeze({ find, create }),
+      users: userApi,
       events,
     }),
   );

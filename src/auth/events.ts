@@ -5,6 +5,9 @@ export interface AuthEvents {
   'user.registered': { userId: string; user: User };
   /** The address is theirs: they followed a link that was sent to it. */
   'user.verified': { userId: string; user: User };
+  /** The operator has closed the account, or opened it again. */
+  'user.suspended': { userId: string };
+  'user.unsuspended': { userId: string };
   'user.deleted': { userId: string };
   /** One session has ended (`local`), all but one (`others`), or all of them (`global`). */
   'session.revoked': { userId: string; scope: 'local' | 'others' | 'global'; sessionId?: string };

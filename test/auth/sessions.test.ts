@@ -49,7 +49,7 @@ t.test('[13][14] register answers 201 with the user and its first tokens', async
         name: 'Ada',
         createdAt: '2040-01-01T00:00:00.000Z',
         emailVerified: false,
-        subscription: { status: 'none', plan: 'free' },
+        subscription: { status: 'none', plan: 'free', entitled: false },
       },
       accessToken,
       refreshToken,
@@ -204,7 +204,7 @@ t.test('me and profile', async (t) => {
     name: '',
     createdAt: '2040-01-01T00:00:00.000Z',
     emailVerified: false,
-    subscription: { status: 'none', plan: 'free' },
+    subscription: { status: 'none', plan: 'free', entitled: false },
   };
   const me = await app.request('GET', '/api/auth/me', { token });
   t.equal(me.status, 200);
