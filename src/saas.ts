@@ -4,12 +4,12 @@ import fp from 'fastify-plugin';
 import { createFormTokens } from './admin/forms.js';
 import { createAdminGuard } from './admin/guard.js';
 import { adminPlugin } from './admin/plugin.js';
-import type { AuthEvents } from './auth/events.js';
+import { AUTH_EVENTS, type AuthEvents } from './auth/events.js';
 import { authPlugin } from './auth/plugin/index.js';
 import type { Identity } from './auth/sessions.js';
 import { sessionCollection, userCollection, userView, type ViewOf } from './auth/store.js';
 import { createUserDirectory } from './auth/users.js';
-import type { BillingNotices } from './billing/notices.js';
+import { BILLING_EVENTS, type BillingNotices } from './billing/notices.js';
 import { billingPlugin, webhookPlugin } from './billing/plugin.js';
 import { openTransport } from './email/outlet.js';
 import { createEmail } from './email/service.js';
@@ -144,7 +144,12 @@ export async function mountSaas(
     await audit.close();
   });
 
-  const { emit: emitAny, events } = createEvents<SaasEvents>({ clock, random, log: fastify.log });
+  const { emit: emitAny, events } = createEvents<SaasEvents>({
+    names: { ...AUTH_EVENTS, ...BILLING_EVENTS },
+    clock,
+    random,
+    log: fastify.log,
+  });
   // Whoever may tell of everything may tell of a part, which the compiler does not see by itself.
   const emit = emitAny as Emit<AuthEvents> & Emit<BillingNotices>;
   const { billing, forget, subscription, summaryOf, grants, catalog, webhook, webhookEvents, recheck } =
@@ -233,7 +238,13 @@ export async function mountSaas(
   const pages = createPages({ name: () => new URL(publicUrl.get()).host });
   const renderError = saasErrors(pages);
 
-  const apiRules = { ...rules, prefix, renderError: renderError.api, meter: throttle.refusalOf };
+  const apiRules = {
+    ...rules,
+    prefix,
+    conflictRemedy: 'Mount the API elsewhere with the option prefix.',
+    renderError: renderError.api,
+    meter: throttle.refusalOf,
+  };
   await openScope(fastify, apiRules, async (api) => {
     closeForMaintenance(api, settings);
     await openToOrigins(api, values.corsOrigin ?? [], async (open) => {
@@ -246,7 +257,13 @@ export async function mountSaas(
     await api.register(webhookPlugin, { webhook });
   });
   if (adminPath !== false) {
-    const adminRules = { ...rules, prefix: adminPath, renderError: renderError.admin };
+    const adminRules = {
+      ...rules,
+      prefix: adminPath,
+      conflictRemedy:
+        'Mount the admin area elsewhere with the option adminPath, or leave it out: adminPath: false.',
+      renderError: renderError.admin,
+    };
     await openScope(fastify, adminRules, async (admin) => {
       const { adminUsername: operator, adminPassword = '' } = values;
       const formTokens = createFormTokens({ secret: `${operator}:${adminPassword}`, clock });

@@ -75,7 +75,15 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     const store = await assembly.mount(root);
     await openScope(
       root,
-      { ...rules, prefix: '', guards: {}, own404: true, bodyLimit: BODY_LIMIT, inHost: false },
+      {
+        ...rules,
+        prefix: '',
+        conflictRemedy: 'Choose another path.',
+        guards: {},
+        own404: true,
+        bodyLimit: BODY_LIMIT,
+        inHost: false,
+      },
       async (scope) => {
         const remarks = (request: FastifyRequest) => (isAskedHere(request) ? unlistedProxy() : {});
         await scope.register(healthPlugin, { store, wrap: assembly.wrapHealth, remarks });
@@ -121,7 +129,7 @@ export function urlHost(host: string): string {
 function createMiddleware(
   app: FastifyInstance,
   mountPoints: [string, ...string[]],
-  { surroundings: { lifecycle }, onMount }: Assembly<unknown>,
+  { surroundings: { lifecycle, publicUrl }, onMount }: Assembly<unknown>,
 ): Middleware {
   return (request, response, next = () => response.writeHead(404).end()) => {
     const outer = request.url ?? '/';
@@ -132,6 +140,7 @@ function createMiddleware(
       next();
       return;
     }
+    publicUrl.observePort(request.socket.localPort);
     if (stripped !== null && !isSameMount(inner, originalUrl)) onMount?.(stripped);
     app.ready().then(() => {
       const restore = lifecycle.draining ? withoutGoodbye(response) : () => {};

@@ -12,3 +12,12 @@ export interface AuthEvents {
   /** One session has ended (`local`), all but one (`others`), or all of them (`global`). */
   'session.revoked': { userId: string; scope: 'local' | 'others' | 'global'; sessionId?: string };
 }
+
+export const AUTH_EVENTS: Record<keyof AuthEvents, true> = {
+  'user.registered': true,
+  'user.verified': true,
+  'user.suspended': true,
+  'user.unsuspended': true,
+  'user.deleted': true,
+  'session.revoked': true,
+};

@@ -9,6 +9,12 @@ export interface BillingNotices {
   'payment.failed': Notice & InvoiceNotice & { attempt: number; isLastAttempt: boolean };
 }
 
+export const BILLING_EVENTS: Record<keyof BillingNotices, true> = {
+  'subscription.updated': true,
+  'invoice.paid': true,
+  'payment.failed': true,
+};
+
 interface Notice {
   /** The same for whatever is told twice. */
   id: string;

@@ -220,6 +220,17 @@ t.test('me and profile', async (t) => {
   const renamed = await app.request('PATCH', '/api/user/profile', { token, body: { name: 'Grace <b>' } });
   t.strictSame(renamed.body, { success: true, data: { ...user, name: 'Grace <b>' } });
   t.match(renamed.headers['content-type'], 'application/json');
+  for (const [body, fields] of [
+    [{ nickname: 'Ada' }, ['name', 'nickname']],
+    [{ name: 'Ada', nickname: 'x', email: 'x@example.test' }, ['nickname', 'email']],
+    [{ name: 'Ada', ['x'.repeat(200)]: 1 }, ['x'.repeat(100)]],
+  ] as const) {
+    const refused = await app.request('PATCH', '/api/user/profile', { token, body });
+    t.equal(refused.status, 400);
+    t.same(new Set(refused.body.error.details.map(({ path }: { path: string }) => path)), new Set(fields));
+  }
+  const after = await app.request('GET', '/api/user/profile', { token });
+  t.equal(after.body.data.name, 'Grace <b>', 'nothing of it is stored');
   const emptied = await app.request('PATCH', '/api/user/profile', { token, body: { name: '' } });
   t.strictSame(emptied.body.data, user);
 });
