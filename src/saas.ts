@@ -15,6 +15,7 @@ import { openTransport } from './email/outlet.js';
 import { createEmail } from './email/service.js';
 import { mailCollection } from './email/store.js';
 import { loadTemplates } from './email/templates.js';
+import { authorizationIn, type RequestHeaders } from './kernel/authorization.js';
 import { HOUR, SECOND } from './kernel/clock.js';
 import { openToOrigins } from './kernel/cors.js';
 import { openScope } from './kernel/http.js';
@@ -53,6 +54,11 @@ export interface SaasDecorator {
   readonly requireUser: UserGuard;
   /** The same for those whose subscription entitles them, to `plan` where one is named; else it throws a 403. */
   readonly requireEntitled: (plan?: string) => UserGuard;
+  /**
+   * The user and session behind an `Authorization: Bearer` header, where there is no route to guard.
+   * @throws AppError with `statusCode`, `code` and `headers`: UNAUTHENTICATED, TOKEN_EXPIRED
+   */
+  readonly authenticate: (headers: RequestHeaders) => Promise<Identity>;
   /**
    * Whether the user may use what needs a subscription, to `plan` where one is named. False for unknown users; it
    * rejects only when the store is unavailable. A suspended account keeps what it has: `requireUser` refuses it.
@@ -221,6 +227,7 @@ export async function mountSaas(
     Object.freeze({
       requireUser,
       requireEntitled,
+      authenticate: async (headers: RequestHeaders) => auth.authenticate(authorizationIn(headers)),
       entitles: subscription.entitles,
       users: userApi,
       events,

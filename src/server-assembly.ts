@@ -132,6 +132,7 @@ function createMiddleware(
   { surroundings: { lifecycle, publicUrl }, onMount }: Assembly<unknown>,
 ): Middleware {
   return (request, response, next = () => response.writeHead(404).end()) => {
+    publicUrl.observePort(request.socket?.localPort);
     const outer = request.url ?? '/';
     const { originalUrl = outer } = request as IncomingMessage & { originalUrl?: string };
     const stripped = strippedFrom(originalUrl, outer);
@@ -140,7 +141,6 @@ function createMiddleware(
       next();
       return;
     }
-    publicUrl.observePort(request.socket.localPort);
     if (stripped !== null && !isSameMount(inner, originalUrl)) onMount?.(stripped);
     app.ready().then(() => {
       const restore = lifecycle.draining ? withoutGoodbye(response) : () => {};
