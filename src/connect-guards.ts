@@ -56,7 +56,7 @@ export interface ConnectGuardDependencies {
 
 export function createConnectGuards({ app, surroundings, random }: ConnectGuardDependencies): ConnectGuards {
   const { lifecycle, publicUrl } = surroundings;
-  const nextId = requestIds(random);
+  let nextId: (() => string) | undefined;
 
   const ready = async (): Promise<SaasDecorator> => {
     if (lifecycle.draining) throw httpErrors.NOT_READY();
@@ -66,6 +66,7 @@ export function createConnectGuards({ app, surroundings, random }: ConnectGuardD
 
   const refuse = (thrown: unknown, response: ServerResponse): void => {
     const error = toAppError(thrown);
+    nextId ??= requestIds(random);
     const requestId = nextId();
     logFailure(app.log, error, { requestId });
     const { type, body } = renderEnvelope(error, requestId);

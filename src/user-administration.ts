@@ -78,7 +78,7 @@ export async function openUserAdministration(
     directory: createUserDirectory(deps),
     grants,
     audit,
-    // Nobody in this process listens.
+    // The process of a command has no listeners.
     emit: () => undefined,
     clock,
   });

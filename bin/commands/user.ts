@@ -53,7 +53,7 @@ const show: Command = {
 const suspend: Command = {
   name: 'user suspend',
   takes: ['<email>'],
-  summary: 'closes an account at once: its sessions, tokens and mailed links end for good',
+  summary: 'suspends an account at once and ends its sessions, tokens and mailed links',
   about: `${NAMED}
 A subscription goes on and is charged: cancel it at the payment provider.`,
   examples: ['user suspend ada@example.com'],
@@ -63,7 +63,7 @@ A subscription goes on and is charged: cancel it at the payment provider.`,
 const unsuspend: Command = {
   name: 'user unsuspend',
   takes: ['<email>'],
-  summary: 'opens a suspended account: its owner signs in with the same password',
+  summary: 'lifts a suspension; the user signs in with the same password',
   about: NAMED,
   examples: ['user unsuspend ada@example.com'],
   run: (call) => withUser(call, (users, by) => users.unsuspend(by)),
@@ -72,14 +72,14 @@ const unsuspend: Command = {
 const grant: Command = {
   name: 'user grant',
   takes: ['<email>', '<plan>'],
-  summary: 'gives a user a plan without a payment; the plan free takes it back',
+  summary: 'grants a plan without a payment; the plan free revokes the grant',
   about: `${NAMED}
-It works without a payment provider, too. Subscriptions that the user has stay as they are: each entitles to its plan,
-and the newer of both is shown.`,
+It works without a payment provider, too. Subscriptions of the user stay as they are: either entitles to its plan, and the
+newer one is shown.`,
   options: {
     until: {
       value: '<date>',
-      doc: 'the last day (UTC), as 2030-01-31, or a time, as 2030-01-31T12:00:00Z; else for good',
+      doc: 'last day (UTC), as 2030-01-31, or a time, as 2030-01-31T12:00:00Z; default: until revoked',
     },
   },
   examples: ['user grant ada@example.com pro --until 2030-01-31', 'user grant ada@example.com free'],
@@ -152,7 +152,7 @@ async function grantPlan(call: Call): Promise<void> {
   const [, plan = ''] = call.args;
   const until = untilOf(call);
   if (plan === 'free' && until !== undefined) {
-    throw new UsageError('free takes a plan back at once: it has no --until.', grant);
+    throw new UsageError('free revokes a grant at once and takes no --until.', grant);
   }
   await withUser(call, (users, by) =>
     plan === 'free'
@@ -210,7 +210,9 @@ function described(user: ManagedUser): string {
     created: createdAt,
     state: suspendedAt === null ? 'open' : `suspended since ${suspendedAt}`,
     subscription: entitled ? `${plan} (${status})` : `not entitled (${status})`,
-    ...(granted && { granted: `${granted.plan}, ${granted.until ? `until ${granted.until}` : 'for good'}` }),
+    ...(granted && {
+      granted: `${granted.plan}, ${granted.until ? `until ${granted.until}` : 'until revoked'}`,
+    }),
   };
   return Object.entries(rows)
     .map(([title, value]) => `${title.padEnd(14)}${value}`)

@@ -5,7 +5,7 @@ export interface AuthEvents {
   'user.registered': { userId: string; user: User };
   /** The address is theirs: they followed a link that was sent to it. */
   'user.verified': { userId: string; user: User };
-  /** The operator has closed the account, or opened it again. */
+  /** The operator has suspended the account, or lifted the suspension. */
   'user.suspended': { userId: string };
   'user.unsuspended': { userId: string };
   'user.deleted': { userId: string };

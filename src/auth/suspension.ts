@@ -6,16 +6,16 @@ import type { AuthEvents } from './events.js';
 import { ALL_LINKS, type UserDocument, type Users } from './store.js';
 import { findUser, type ManagedUser, noSuchUser, type UserKey } from './users.js';
 
-/** Accounts that the operator has closed for the time being. */
+/** Suspension of accounts by the operator. */
 export interface Suspension {
   /**
-   * Closes an account: from its next request on, in every process, its access tokens and refresh tokens are refused, and
-   * a login with the right password is answered with ACCOUNT_SUSPENDED. Its sessions and mailed links have ended for
-   * good, so that none of them works again after `unsuspend`. A second call changes nothing.
+   * Suspends an account: from its next request on, in every process, its access and refresh tokens are refused, and a
+   * login with the right password is answered with ACCOUNT_SUSPENDED. Its sessions and mailed links end, and none of
+   * them works again after `unsuspend`. A second call changes nothing.
    * @throws NOT_FOUND
    */
   suspend(by: UserKey): Promise<ManagedUser>;
-  /** Opens a suspended account: its owner signs in with the same password. @throws NOT_FOUND, also during a deletion */
+  /** Lifts a suspension: the user signs in with the same password. @throws NOT_FOUND, also during a deletion */
   unsuspend(by: UserKey): Promise<ManagedUser>;
 }
 

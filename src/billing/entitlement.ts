@@ -16,7 +16,7 @@ export type SubscriptionTerms = Pick<
 export interface Grant {
   plan: string;
   since: number;
-  /** Absent: until it is revoked. */
+  /** Absent: until the grant is revoked. */
   until?: number;
 }
 

@@ -12,6 +12,7 @@ import fastify from 'fastify';
 import t, { type Test } from 'tap';
 import {
   AppError,
+  createIdentityServer,
   createServer,
   type SaasMiddlewareServer,
   type SaasRequest,
@@ -20,6 +21,7 @@ import {
 import { type Answer, PASSWORD, parseJson, SECRETS, testOptions } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { saasGuest } from '../kit/host.js';
+import { idpOptions } from '../kit/idp.js';
 import { mailSink, readMail } from '../kit/mail.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { temporaryFolder } from '../kit/tmp.js';
@@ -281,3 +283,15 @@ t.test('in development, mails link to the port of the server that mounts the mid
   const other = await listen(t, app);
   t.equal((await call(`${other}/mine`, accessToken)).text, ADA.email);
 });
+
+t.test(
+  'in development, the issuer of a mounted provider has the port of the server that mounts it',
+  async (t) => {
+    const { publicUrl: _, ...options } = idpOptions(temporaryFolder(t));
+    const idp = createIdentityServer({ ...options, middleware: true });
+    t.teardown(() => idp.stop());
+    const base = await listen(t, express().use(idp.middleware));
+    const { body } = await call(`${base}/.well-known/openid-configuration`);
+    t.equal(body.issuer, `http://localhost:${new URL(base).port}`);
+  },
+);
