@@ -117,10 +117,12 @@ export function createBillingDomain(
     }),
     emit,
     isLive: isLiveKey(key),
+    pastDue,
     clock,
   });
   const refresh =
-    gateway && createRefresh({ gateway, subscriptions, writer, plans, projector, forgetGone, emit, clock });
+    gateway &&
+    createRefresh({ gateway, subscriptions, writer, plans, projector, forgetGone, emit, pastDue, clock });
 
   return {
     billing: createBilling({

@@ -57,7 +57,7 @@ const suspend: Command = {
   about: `${NAMED}
 A subscription goes on and is charged: cancel it at the payment provider.`,
   examples: ['user suspend ada@example.com'],
-  run: (call) => withUser(call, (users, by) => users.suspend(by)),
+  run: suspendUser,
 };
 
 const unsuspend: Command = {
@@ -146,6 +146,16 @@ function openInput(file: string): { input: ReadStream | typeof process.stdin; by
   const state = statSync(file, { throwIfNoEntry: false });
   if (!state || state.isDirectory()) fail(1, `there is no file ${file}.`);
   return { input: createReadStream(file), bytes: state.isFile() ? state.size : undefined };
+}
+
+async function suspendUser(call: Call): Promise<void> {
+  await withUser(call, async (users, by) => {
+    const user = await users.suspend(by);
+    if (['active', 'trialing', 'past_due'].includes(user.subscription.status)) {
+      complain('The subscription goes on and is charged: cancel it at the payment provider.');
+    }
+    return user;
+  });
 }
 
 async function grantPlan(call: Call): Promise<void> {

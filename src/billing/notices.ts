@@ -4,7 +4,13 @@ import type { SubscriptionDocument } from './store.js';
 
 /** What integrators are told, once what it tells of is stored. */
 export interface BillingNotices {
-  'subscription.updated': Notice & { subscriptionId: string; status: SubscriptionStatus; plan: string };
+  'subscription.updated': Notice & {
+    subscriptionId: string;
+    status: SubscriptionStatus;
+    plan: string;
+    /** Whether this subscription gives access to its plan now; the user may have another one, or a grant. */
+    entitled: boolean;
+  };
   'invoice.paid': Notice & InvoiceNotice;
   'payment.failed': Notice & InvoiceNotice & { attempt: number; isLastAttempt: boolean };
 }
@@ -39,11 +45,11 @@ export type Telling = (emit: Emit) => void;
 export function subscriptionUpdated(
   eventId: string,
   { id: subscriptionId, userId, plan, ...subscription }: SubscriptionDocument,
-  at: number,
+  { at, entitled }: { at: number; entitled: boolean },
 ): Telling {
   const status = subscription.status as SubscriptionStatus;
-  return (emit) =>
-    emit('subscription.updated', { id: eventId, at: toTimestamp(at), userId, subscriptionId, status, plan });
+  const notice = { id: eventId, at: toTimestamp(at), userId, subscriptionId, status, plan, entitled };
+  return (emit) => emit('subscription.updated', notice);
 }
 
 export function invoiceTold(

@@ -77,13 +77,7 @@ interface FastifyLikeError {
   statusCode?: number;
   status?: number;
   headers?: Record<string, unknown>;
-  validation?: {
-    instancePath: string;
-    message?: string;
-    params?: { missingProperty?: string; propertyName?: string };
-    /** Set by Ajv on what is wrong with a name. */
-    propertyName?: string;
-  }[];
+  validation?: { instancePath: string; message?: string; params?: { missingProperty?: string } }[];
   retryAfter?: number;
 }
 
@@ -140,20 +134,13 @@ const REFUSALS: Record<number, keyof typeof httpErrors> = {
 };
 
 function detailsOf(problems: NonNullable<FastifyLikeError['validation']>): ErrorDetail[] {
-  // Of a refused name Ajv also reports the rule that it broke.
-  const listed = problems.filter(({ propertyName }) => propertyName === undefined).slice(0, 20);
-  return listed.map((problem) => {
+  return problems.slice(0, 20).map((problem) => {
     const parent = problem.instancePath.slice(1).replaceAll('/', '.');
-    const { missingProperty, propertyName } = problem.params ?? {};
-    const name = missingProperty ?? propertyName?.slice(0, MAX_NAME);
-    if (name === undefined) return { path: parent, message: problem.message ?? 'is not valid' };
-    const message = missingProperty === undefined ? 'is not a field that can be changed here' : 'is required';
-    return { path: parent ? `${parent}.${name}` : name, message };
+    const missing = problem.params?.missingProperty;
+    if (!missing) return { path: parent, message: problem.message ?? 'is not valid' };
+    return { path: parent ? `${parent}.${missing}` : missing, message: 'is required' };
   });
 }
-
-/** Characters of a name that a client chose. */
-const MAX_NAME = 100;
 
 /** Any thrown value as the error a client may see. The unknown becomes `INTERNAL` with the cause kept for the log. */
 export function toAppError(thrown: unknown): AppError {

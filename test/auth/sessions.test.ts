@@ -221,7 +221,8 @@ t.test('me and profile', async (t) => {
   t.strictSame(renamed.body, { success: true, data: { ...user, name: 'Grace <b>' } });
   t.match(renamed.headers['content-type'], 'application/json');
   for (const [body, fields] of [
-    [{ nickname: 'Ada' }, ['name', 'nickname']],
+    [{ nickname: 'Ada' }, ['nickname']],
+    [{ name: 'Ada', toString: 'x' }, ['toString']],
     [{ name: 'Ada', nickname: 'x', email: 'x@example.test' }, ['nickname', 'email']],
     [{ name: 'Ada', ['x'.repeat(200)]: 1 }, ['x'.repeat(100)]],
   ] as const) {

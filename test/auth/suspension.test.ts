@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
 import { userCollection } from '../../src/auth/store.js';
+import { openStore } from '../../src/storage/open.js';
 import { auditOf, PASSWORD, parseJson, type SaasApp, saasApp, storeOf, testOptions } from '../kit/app.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
@@ -162,8 +163,13 @@ t.test('saas-backend user suspend holds in every process at once', async (t) => 
   // Both processes have read and remembered the token.
   t.same((await statuses()).slice(0, 2), [200, 200]);
 
+  const store = await openStore(options.databaseUri);
+  t.teardown(() => store.close());
+  const paid = { subscriptionStatus: 'past_due' };
+  await userCollection(store).updateOne({ email: person.email }, { set: paid });
   const done = await command('suspend', person.email, '--json');
   t.equal(done.code, 0, done.err);
+  t.match(done.err, /The subscription goes on and is charged/);
   t.match(JSON.parse(done.out), { email: person.email, suspendedAt: /Z$/ });
   t.same(await statuses(), [401, 401, 401, 403]);
   t.match(await command('show', person.email), { code: 0, out: /state +suspended since \d{4}-/ });

@@ -823,8 +823,10 @@ t.test('mails go out once for each fact, and listeners hear of it', async (t) =>
       subscriptionId: 'sub_1',
       status: 'trialing',
       plan: 'pro',
+      entitled: true,
     },
   ]);
+  t.match(heard.at(-1)?.[1], { status: 'canceled', plan: 'pro', entitled: false });
   t.match(heard[4]?.[1], {
     invoiceId: 'in_1',
     attempt: 3,
