@@ -199,6 +199,7 @@ export async function mountIdp(
   const rules: ScopeRules = {
     ...answerRules(around),
     prefix,
+    conflictRemedy: 'Mount the identity provider elsewhere with the option prefix.',
     guards: {
       admin: adminGuard(values.adminToken, { audit, throttle }),
       inviter: adminGuard(values.inviteToken ?? values.adminToken, { audit, throttle }),

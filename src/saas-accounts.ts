@@ -5,7 +5,7 @@ import { createTokenKind } from './auth/jwt.js';
 import { createAccountMails } from './auth/mails.js';
 import { createAccountRecords } from './auth/records.js';
 import { type AuthService, createAuth } from './auth/service.js';
-import type { Sessions, Users } from './auth/store.js';
+import type { Sessions, Users, ViewOf } from './auth/store.js';
 import { createSessionTokens } from './auth/tokens.js';
 import type { Forget } from './billing/forget.js';
 import type { Billing } from './billing/service.js';
@@ -42,6 +42,7 @@ export interface AccountParts {
   jobs: Jobs;
   afterwards: Afterwards;
   emit: Emit<AuthEvents>;
+  viewOf: ViewOf;
   publicUrl: PublicUrl;
   /** The path below which our own pages are, as people reach them. */
   mountedAt(): string;
@@ -103,7 +104,7 @@ export async function createAccounts(
     sessionMaxAge: values.sessionMaxAge,
   };
   const auth = createAuth(dependencies);
-  const { recordsOf } = createAccountRecords({ users, sessions });
+  const { recordsOf } = createAccountRecords({ users, sessions, viewOf: parts.viewOf });
 
   jobs.add('account-deletion', auth.deletionJob);
   jobs.add('foreign-hashes', parts.foreignHashes.recount);

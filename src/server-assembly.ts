@@ -79,7 +79,15 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     const store = await assembly.mount(root);
     await openScope(
       root,
-      { ...rules, prefix: '', guards: {}, own404: true, bodyLimit: BODY_LIMIT, inHost: false },
+      {
+        ...rules,
+        prefix: '',
+        conflictRemedy: 'Choose another path.',
+        guards: {},
+        own404: true,
+        bodyLimit: BODY_LIMIT,
+        inHost: false,
+      },
       async (scope) => {
         const remarks = (request: FastifyRequest) =>
           isAskedHere(request) ? { product: assembly.product, ...unlistedProxy() } : {};
@@ -125,9 +133,10 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
 function createMiddleware(
   app: FastifyInstance,
   mountPoints: [string, ...string[]],
-  { surroundings: { lifecycle }, onMount }: Assembly<unknown>,
+  { surroundings: { lifecycle, publicUrl }, onMount }: Assembly<unknown>,
 ): Middleware {
   return (request, response, next = () => response.writeHead(404).end()) => {
+    publicUrl.observePort(request.socket?.localPort);
     const outer = request.url ?? '/';
     const { originalUrl = outer } = request as IncomingMessage & { originalUrl?: string };
     const stripped = strippedFrom(originalUrl, outer);

@@ -11,7 +11,7 @@ import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
 import { newLinkToken, VERIFY_LIFE } from './links.js';
 import type { Identity } from './sessions.js';
-import { ALL_LINKS, type UserDocument, userView } from './store.js';
+import { ALL_LINKS, type UserDocument } from './store.js';
 
 /** Another address for an account: it holds once a link that was sent to the new one is followed. */
 export interface EmailChange {
@@ -32,7 +32,7 @@ export interface EmailChange {
 export interface EmailChangeDependencies
   extends Pick<
     AuthDependencies,
-    'users' | 'mails' | 'emit' | 'afterwards' | 'clock' | 'random' | 'verificationRequired'
+    'users' | 'mails' | 'emit' | 'viewOf' | 'afterwards' | 'clock' | 'random' | 'verificationRequired'
   > {
   credentials: Credentials;
   throttle: Pick<Throttle, 'count' | 'countFor' | 'trust'>;
@@ -94,7 +94,8 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
         audit.record({ event: 'email.changed', subject: userId, ip: origin.ip }),
         throttle.trust(newEmail, origin.ip),
       ]);
-      if (!user.emailVerified) deps.emit('user.verified', { userId, user: userView(confirmed.user) });
+      if (!user.emailVerified)
+        deps.emit('user.verified', { userId, user: await deps.viewOf(confirmed.user) });
       return { passwordChanged: confirmed.passwordChanged };
     },
   };

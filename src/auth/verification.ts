@@ -9,7 +9,7 @@ import type { EmailChange } from './email-change.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
 import { newLinkToken, readLinkToken, VERIFY_LIFE } from './links.js';
-import { isClosed, type UserDocument, userView } from './store.js';
+import { isClosed, type UserDocument } from './store.js';
 
 /** Whether an address is its user's: proved by a link that was sent to it. */
 export interface Verification {
@@ -33,7 +33,7 @@ export interface Verification {
 export interface VerificationDependencies
   extends Pick<
     AuthDependencies,
-    'users' | 'mails' | 'emit' | 'afterwards' | 'clock' | 'random' | 'verificationRequired'
+    'users' | 'mails' | 'emit' | 'viewOf' | 'afterwards' | 'clock' | 'random' | 'verificationRequired'
   > {
   throttle: Pick<Throttle, 'count' | 'countFor' | 'trust'>;
   audit: Audit;
@@ -55,7 +55,7 @@ export function createVerification(deps: VerificationDependencies): Verification
       // Where the link is the way in, this is the moment to be welcome.
       deps.verificationRequired ? mails.welcome(user) : undefined,
     ]);
-    deps.emit('user.verified', { userId: user.id, user: userView(user) });
+    deps.emit('user.verified', { userId: user.id, user: await deps.viewOf(user) });
   };
 
   const sendVerification: Verification['sendVerification'] = async ({ id, email }) => {

@@ -2,7 +2,7 @@ import type { Static, TSchema } from 'typebox';
 import { Type } from 'typebox';
 import { option } from '../kernel/options.js';
 import { isLoopback, pathProblem } from '../kernel/public-url.js';
-import { Envelope, Timestamp } from '../kernel/schemas.js';
+import { Envelope, SubscriptionStatus, Timestamp } from '../kernel/schemas.js';
 import { secretWeakness } from '../kernel/secrets.js';
 import { shown } from '../kernel/validation-messages.js';
 
@@ -135,9 +135,12 @@ export const PortalAnswer = Envelope(Type.Object({ url: Type.String() }));
 const nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 const Time = nullable(Timestamp);
 
-/** What a user has, and whether it entitles them. Without a subscription `none`, `free`, and nothing else. */
+/**
+ * What a user has, and whether it entitles them. Without a subscription `none`, `free`, and nothing else. Unlike
+ * `User.subscription`, `plan` is also that of a subscription which has ended.
+ */
 export const Subscription = Type.Object({
-  status: Type.String(),
+  status: SubscriptionStatus,
   plan: Type.String(),
   entitled: Type.Boolean(),
   priceId: nullable(Type.String()),
@@ -150,6 +153,8 @@ export const Subscription = Type.Object({
   canceledAt: Time,
   endedAt: Time,
   updatedAt: Time,
+  /** The plan that the operator gave to the user, while it holds. */
+  granted: nullable(Type.Object({ plan: Type.String(), since: Timestamp, until: Time })),
 });
 export type Subscription = Static<typeof Subscription>;
 

@@ -6,18 +6,27 @@ import { shown } from './validation-messages.js';
 export interface PublicUrl {
   /** Absolute, without a trailing slash. */
   get(): string;
-  /** Development without a configured address: it is known when the server listens. */
+  /** Development without a configured address: the port at which this server listens. */
   assumePort(port: number): void;
+  /** The port at which a request has arrived. The first one counts, where the server does not listen itself. */
+  observePort(port: number | undefined): void;
 }
 
 /** @param path what an address made up for development ends with */
 export function createPublicUrl(configured: string | undefined, defaultPort: number, path = ''): PublicUrl {
   const local = (port: number) => `http://localhost:${port}${path}`;
   let url = configured?.replace(/\/$/, '') ?? local(defaultPort);
+  let isKnown = configured !== undefined;
+  const assumePort = (port: number) => {
+    if (configured === undefined) url = local(port);
+    isKnown = true;
+  };
   return {
     get: () => url,
-    assumePort(port) {
-      if (configured === undefined) url = local(port);
+    assumePort,
+    observePort(port) {
+      // A Unix socket has none.
+      if (!isKnown && port !== undefined) assumePort(port);
     },
   };
 }

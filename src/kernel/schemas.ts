@@ -85,7 +85,34 @@ export const Acknowledgement = Type.Object({
   message: Type.Optional(Type.String()),
 });
 
-const SubscriptionSummary = Type.Object({ status: Type.String(), plan: Type.String() });
+/**
+ * Every status of a subscription: `none` without one, `granted` for a plan that the operator gave, and the eight of the
+ * payment provider. A status that the provider introduces later is passed on as it is and grants no access.
+ */
+const SUBSCRIPTION_STATUSES = [
+  'none',
+  'granted',
+  'incomplete',
+  'incomplete_expired',
+  'trialing',
+  'active',
+  'past_due',
+  'unpaid',
+  'paused',
+  'canceled',
+] as const;
+export type SubscriptionStatus = (typeof SUBSCRIPTION_STATUSES)[number];
+
+/** On the wire any string: see `SubscriptionStatus`. */
+export const SubscriptionStatus = Type.Enum(SUBSCRIPTION_STATUSES);
+
+/** `entitled` alone decides on access; `plan` is `free` for a user who is not entitled. */
+export const SubscriptionSummary = Type.Object({
+  status: SubscriptionStatus,
+  plan: Type.String(),
+  entitled: Type.Boolean(),
+});
+export type SubscriptionSummary = Static<typeof SubscriptionSummary>;
 
 /** The user as clients see it. */
 export const User = Type.Object({

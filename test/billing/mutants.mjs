@@ -89,9 +89,30 @@ const mutants = [
   {
     name: 'a new status is taken for no news to the projection',
     file: 'project.js',
-    text: 'before.status === after.status && ',
-    replacement: '',
+    text: 'termsOf(before), termsOf(after)',
+    replacement: "{ ...termsOf(before), status: '' }, { ...termsOf(after), status: '' }",
     tests: [['crashes', '[108] a kill at any step'], STORM],
+  },
+  {
+    name: 'the end of a trial does not reach the record of its user',
+    file: 'project.js',
+    text: '...(trialEnd !== undefined && { trialEnd }),',
+    replacement: '',
+    tests: [['entitlement', 'a trial and a grace period']],
+  },
+  {
+    name: 'a record that an earlier version wrote last is believed',
+    file: 'summary.js',
+    text: 'subscriptionsHeld.rev === subscriptionRev',
+    replacement: 'true',
+    tests: [['entitlement', 'records of earlier versions']],
+  },
+  {
+    name: 'a grant outlives its end',
+    file: 'entitlement.js',
+    text: 'until === undefined || now < until',
+    replacement: 'true',
+    tests: [['grants', 'a granted plan entitles until']],
   },
   {
     name: 'a subscription is written over whatever was written meanwhile',

@@ -69,6 +69,7 @@ t.test('from checkout to the end of a subscription', async (t) => {
         .split(' ')
         .map((name) => [name, null]),
     ),
+    granted: null,
   });
   for (const version of ['2026-10-28.endive', '2024-06-20'] as const) {
     const bought = world.subscribe(ada.customer, ada.id, false);
@@ -89,9 +90,10 @@ t.test('from checkout to the end of a subscription', async (t) => {
       canceledAt: null,
       endedAt: null,
       updatedAt: '2040-01-01T00:00:00.000Z',
+      granted: null,
     });
-    const { body } = await app.request('GET', '/api/auth/me', { token: ada.accessToken });
-    t.same(body.data.user.subscription, { status: 'active', plan: 'pro' });
+    const me = async () => (await app.request('GET', '/api/auth/me', { token: ada.accessToken })).body.data;
+    t.same((await me()).user.subscription, { status: 'active', plan: 'pro', entitled: true });
     const ended = { ...object, status: 'canceled', ended_at: world.now + 5, canceled_at: world.now + 5 };
     t.equal(await deliver(subscriptionEvent('deleted', 5, ended)), 'processed');
     t.match(await subscription(ada), {
@@ -100,6 +102,7 @@ t.test('from checkout to the end of a subscription', async (t) => {
       entitled: false,
       endedAt: '2040-01-01T00:00:05.000Z',
     });
+    t.same((await me()).user.subscription, { status: 'canceled', plan: 'free', entitled: false });
   }
 });
 
@@ -507,7 +510,7 @@ t.test('the best subscription speaks for its user', async (t) => {
   await give('sub_f', 'from_the_future', 10, 'strange');
   t.match(await subscription(ada), { status: 'active', plan: 'newer' });
   const { body } = await app.request('GET', '/api/user/profile', { token: ada.accessToken });
-  t.same(body.data.subscription, { status: 'active', plan: 'newer' });
+  t.same(body.data.subscription, { status: 'active', plan: 'newer', entitled: true });
 });
 
 t.test('what a status entitles to', async (t) => {
@@ -863,8 +866,10 @@ t.test('mails go out once for each fact, and listeners hear of it', async (t) =>
       subscriptionId: 'sub_1',
       status: 'trialing',
       plan: 'pro',
+      entitled: true,
     },
   ]);
+  t.match(heard.at(-1)?.[1], { status: 'canceled', plan: 'pro', entitled: false });
   t.match(heard[4]?.[1], {
     invoiceId: 'in_1',
     attempt: 3,
@@ -947,7 +952,7 @@ t.test("a host's own routes for those who pay", async (t) => {
   t.equal((await get('/any')).statusCode, 403, 'of a plan that nobody knows');
   t.match(await told(), { status: 'active', plan: 'unknown', entitled: false });
   await give('sub_2', 'past_due', { plan: 'basic' });
-  t.match(await told(), { status: 'active', entitled: true }, 'as the guard has it');
+  t.match(await told(), { status: 'past_due', plan: 'basic', entitled: true }, 'as the guard has it');
   t.equal((await get('/any')).body, 'ada@example.test');
   t.equal((await get('/pro')).statusCode, 403);
 });

@@ -91,6 +91,10 @@ const OF_WHAT_EXISTS: Record<string, string[]> = {
   'principal enable': ['scout'],
   'principal reset': ['ada'],
   'billing resync': [],
+  'user show': ['ada@example.test'],
+  'user suspend': ['ada@example.test'],
+  'user unsuspend': ['ada@example.test'],
+  'user grant': ['ada@example.test', 'pro'],
 };
 /** Those that begin one, or never make any. */
 const OTHERS = [
@@ -114,7 +118,7 @@ t.test('a mistyped file is named and not made, by any command that works on what
 
   const cases = Object.entries(OF_WHAT_EXISTS).flatMap(([name, args]) => {
     const typed = [...name.split(' '), ...args];
-    if (name === 'billing resync') return [[SAAS, typed] as const];
+    if (/^(billing|user) /.test(name)) return [[SAAS, typed] as const];
     return name === 'backup' ? [[SAAS, typed] as const, [IDP, typed] as const] : [[IDP, typed] as const];
   });
   const stores = ['sqlite:typo/app.db', 'sqlite:typo.db', 'sqlite::memory:'];

@@ -327,6 +327,76 @@ t.test('what cannot be mounted does not boot', async (t) => {
   });
 });
 
+t.test('a route that the host declares as well is named with the option that moves ours', async (t) => {
+  const admin = /^GET \/admin is declared twice.*option adminPath.*adminPath: false/;
+  const cases: [declare: (host: FastifyInstance) => unknown, reason: RegExp][] = [
+    [(host) => host.get('/admin', async () => 'mine'), admin],
+    [(host) => host.all('/admin', async () => 'mine'), admin],
+    [(host) => host.get('/admin/', async () => 'mine'), /^GET \/admin\/ is declared twice.*adminPath/],
+    [(host) => host.post('/api/auth/login', async () => 'mine'), /^POST \/api\/auth\/login .*option prefix/],
+    [(host) => host.get('/idp/jwks', async () => 'mine'), /^GET \/idp\/jwks .*provider.*option prefix/],
+  ];
+  for (const [declare, reason] of cases) {
+    for (const isFirst of [true, false]) {
+      const host = fastify();
+      t.teardown(() => host.close());
+      const mount = async () => {
+        if (isFirst) declare(host);
+        await host.register(saasBackend, saasGuest(t));
+        await host.register(identityProvider, idpGuest(t));
+        if (!isFirst) declare(host);
+        await host.ready();
+      };
+      const order = isFirst ? 'first' : 'last';
+      await t.rejects(mount, { message: reason, code: 'FST_ERR_DUPLICATED_ROUTE' }, `${reason} ${order}`);
+    }
+  }
+  const host = fastify();
+  t.teardown(() => host.close());
+  host.head('/admin', async () => '');
+  host.get('/admin/other', async () => 'mine');
+  await host.register(saasBackend, saasGuest(t));
+  host.get('/api/mine', async () => 'mine');
+  for (const url of ['/admin/other', '/api/mine']) t.equal((await host.inject(url)).body, 'mine');
+});
+
+t.test('in development, mails link to the port that the host listens at', async (t) => {
+  const { url: emailSmtpUrl, next } = await mailSink(t);
+  const host = fastify();
+  t.teardown(() => host.close());
+  const { publicUrl: _, ...options } = saasGuest(t, { emailSmtpUrl });
+  await host.register(saasBackend, options);
+  const base = await host.listen({ port: 0, host: '127.0.0.1' });
+  const headers = json;
+  const post = (path: string, body: object) =>
+    fetch(`${base}/api/auth/${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
+  await post('register', { email: 'ada@example.test', password: PASSWORD });
+  await next();
+  await post('forgot-password', { email: 'ada@example.test' });
+  const { port } = new URL(base);
+  t.match(readMail(await next()).text, `http://localhost:${port}/api/auth/reset-password?token=`);
+});
+
+t.test('a listener for an event that is never emitted is refused, with the nearest name', async (t) => {
+  const host = fastify();
+  t.teardown(() => host.close());
+  await host.register(saasBackend, saasGuest(t));
+  const { events } = host.saas;
+  const wrong: [name: unknown, says: RegExp][] = [
+    ['user.registred', /no event 'user\.registred'\. Did you mean 'user\.registered'\?/],
+    ['subscription.update', /Did you mean 'subscription\.updated'\?/],
+    ['invoice_paid', /Did you mean 'invoice\.paid'\?/],
+    ['toString', /no event 'toString'\. The events are: user\.registered, /],
+    [undefined, /no event 'undefined'/],
+  ];
+  for (const method of ['on', 'once', 'off'] as const) {
+    for (const [name, message] of wrong) {
+      t.throws(() => events[method](name as 'user.registered', () => {}), { name: 'TypeError', message });
+    }
+    t.doesNotThrow(() => events[method]('user.registered', () => {}));
+  }
+});
+
 await onMongod((server) => {
   t.test('@fastify/mongodb of a host boots beside our own connection, before and after', async (t) => {
     for (const isFirst of [true, false]) {

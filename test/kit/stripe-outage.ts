@@ -1,4 +1,4 @@
-import { userCollection, userView } from '../../src/auth/store.js';
+import { userCollection } from '../../src/auth/store.js';
 import { AppError } from '../../src/kernel/errors.js';
 import type { BillingDomain } from '../../src/saas-billing.js';
 import type { Store } from '../../src/storage/collection.js';
@@ -9,6 +9,7 @@ import { type Fault, stripeApi } from './stripe.js';
 import { boot, STORM_SECRET, UNSUBSCRIBED } from './stripe-storm.js';
 import { type Person, type Seen, wrongProjections, wrongSubscriptions } from './stripe-truth.js';
 import { World } from './stripe-world.js';
+import { viewUnsubscribed } from './users.js';
 
 /**
  * An outage of the payment provider's API while it goes on to deliver events, many of them of the same second and in any
@@ -149,7 +150,7 @@ async function register(
     const id = `usr_${String(number).padStart(5, '0')}`;
     const user = { id, email: `person${number}@example.test`, ...UNSUBSCRIBED, createdAt: world.now * 1000 };
     await userCollection(store).insert(user);
-    const { sessionId } = await domain.billing.checkout(userView(user), { mode: 'setup' });
+    const { sessionId } = await domain.billing.checkout(await viewUnsubscribed(user), { mode: 'setup' });
     const customer = String(sessions.get(sessionId)?.['customer']);
     people.push({ user, customer, isSigned: world.dice.happens(0.5), sessionId, isLate: false });
   }
