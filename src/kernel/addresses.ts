@@ -28,6 +28,15 @@ export function addressBlock(address: string | undefined): string {
 }
 
 /**
+ * The /48 of an IPv6 address: the largest network that one customer usually gets, with 65,536 blocks to choose from.
+ * `undefined` for an IPv4 address, which is a block of its own.
+ */
+export function addressNetwork(address: string): string | undefined {
+  const block = addressBlock(address);
+  return block.endsWith('::/64') ? `${block.split(':').slice(0, 3).join(':')}::/48` : undefined;
+}
+
+/**
  * An address as everything of ours names it: without the port that some proxies put behind it, and an IPv4 address
  * inside an IPv6 one as itself. `203.0.113.7`, `2001:db8::7`, `unknown`.
  */

@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import { addressBlock } from '../kernel/addresses.js';
+import { addressBlock, addressNetwork } from '../kernel/addresses.js';
 import { type Clock, DAY, HOUR, isRecent, MINUTE, SECOND } from '../kernel/clock.js';
 import { AppError } from '../kernel/errors.js';
 import { Gates } from '../kernel/gate.js';
@@ -17,12 +17,15 @@ import { growingDelay, type Limit, leakyBucket } from './throttle-limits.js';
  * elsewhere.
  *
  * Blocks from which nobody has signed in to the account share its budget: 60 guesses at once and one more every 36
- * minutes, at most 60 + 24 · 60 / 36 = 100 in any 24 hours from however many addresses. One block never spends it. A
- * block from which the account has been signed in to does not need it.
+ * minutes, at most 60 + 24 · 60 / 36 = 100 in any 24 hours from however many addresses. One block never spends it, nor
+ * does one IPv6 network. A block from which the account has been signed in to does not need it.
  */
 
 const DELAY = { free: 10, first: MINUTE, longest: 4 * HOUR };
 const BUDGET = leakyBucket('guesses.account', { burst: 60, interval: 36 * MINUTE });
+
+/** What the blocks of one IPv6 /48 may spend of it, so that one customer with many blocks does not spend it either. */
+const NETWORK = leakyBucket('guesses.network', { burst: 20, interval: 2 * HOUR });
 
 /** What is guessed at. Secrets of agents and clients are 256 random bits; nobody guesses one. */
 export type SecretKind = 'password' | 'agent' | 'client';
@@ -44,7 +47,7 @@ export interface Guess {
   kind?: SecretKind;
   /** What bounds failures at all accounts together. */
   perAddress?: Counted | undefined;
-  /** Called where only the account's budget refuses the guess. Returns the message of the refusal. */
+  /** Called where only a budget refuses the guess. Returns the message of the refusal. */
   onBudgetSpent?(): string;
 }
 
@@ -117,7 +120,7 @@ export function createGuesses(
   const stakeFor = async (
     id: string,
     failures: readonly Counted[],
-    budget: Counted | undefined,
+    budgets: readonly Counted[],
     onBudgetSpent: Guess['onBudgetSpent'],
   ): Promise<Stake> => {
     const taken = takeSpare(id);
@@ -127,13 +130,13 @@ export function createGuesses(
       throw isSpent && onBudgetSpent ? withMessage(error, onBudgetSpent()) : error;
     };
     // First without writing: a flood from many addresses must not cost two writes for each refusal.
-    if (budget || failures.length > 1) await counters.check(failures);
-    if (budget) await counters.check([budget]).catch(explain);
+    if (budgets.length + failures.length > 1) await counters.check(failures);
+    await counters.check(budgets).catch(explain);
     const madeAt = clock.now();
     const reservations: Reservation[] = [];
     try {
       for (const one of failures) reservations.push(await counters.reserve(one));
-      if (budget) reservations.push(await counters.reserve(budget).catch(explain));
+      for (const one of budgets) reservations.push(await counters.reserve(one).catch(explain));
     } catch (error) {
       await Promise.all(reservations.map((reservation) => reservation.release()));
       throw error;
@@ -174,8 +177,8 @@ export function createGuesses(
       return lanes.run(id, async () => {
         const until = await knownUntil(id);
         const failures = perAddress ? [source, perAddress] : [source];
-        const budget = until > 0 ? undefined : { limit: BUDGET, key: account, ip };
-        const stake = await stakeFor(id, failures, budget, guess.onBudgetSpent);
+        const budgets = until > 0 ? [] : budgetsOf(account, ip);
+        const stake = await stakeFor(id, failures, budgets, guess.onBudgetSpent);
         let isWrong = false;
         try {
           const found = await evaluate();
@@ -192,6 +195,15 @@ export function createGuesses(
     trust: (account, ip) => trust(sourceId(account, ip)),
     sources,
   };
+}
+
+/** What a guess from a block that the account does not know spends beside its own counter. */
+function budgetsOf(account: string, ip: string): Counted[] {
+  const network = addressNetwork(ip);
+  const ofAccount = { limit: BUDGET, key: account, ip };
+  return network === undefined
+    ? [ofAccount]
+    : [{ limit: NETWORK, key: `${account}\n${network}`, ip }, ofAccount];
 }
 
 const withMessage = ({ code, statusCode, headers }: AppError, message: string): AppError =>

@@ -72,8 +72,8 @@ const mutants = [
   {
     name: 'the account has no budget',
     file: 'throttle-guesses.js',
-    text: 'const budget = until > 0 ? undefined : { limit: BUDGET, key: account, ip };',
-    replacement: 'const budget = undefined;',
+    text: 'const budgets = until > 0 ? [] : budgetsOf(account, ip);',
+    replacement: 'const budgets = [];',
     tests: [DAY],
   },
   {
@@ -86,9 +86,16 @@ const mutants = [
   {
     name: 'known places use up the budget',
     file: 'throttle-guesses.js',
-    text: 'const budget = until > 0 ? undefined : {',
-    replacement: 'const budget = {',
+    text: 'const budgets = until > 0 ? [] : budgetsOf(account, ip);',
+    replacement: 'const budgets = budgetsOf(account, ip);',
     tests: [['throttle', 'a known source is held up']],
+  },
+  {
+    name: 'each block of an IPv6 network has a share of its own',
+    file: 'throttle-guesses.js',
+    text: 'return network === undefined',
+    replacement: 'return network !== null',
+    tests: [['throttle', 'nor does one IPv6 network']],
   },
   {
     name: 'the delay of one address does not grow',

@@ -181,6 +181,21 @@ t.test('one address block keeps nobody out elsewhere, however long it guesses', 
   t.same(evaluated, [22, 6, 6]);
 });
 
+t.test('nor does one IPv6 network, whatever blocks of it guess', async (t) => {
+  const { throttle, clock } = await newProcess(t, 'sqlite::memory:');
+  const started = clock.now();
+  let [evaluated, blocks, fresh] = [0, 0, 0];
+  while (clock.now() - started < DAY) {
+    const outcomes = await many(10, () => guess(throttle, `2001:db8:1:${(blocks++).toString(16)}::1`));
+    evaluated += countOf(outcomes, 'wrong');
+    t.equal(await guess(throttle, `2001:db8:2:${(fresh++).toString(16)}::1`, true), 'right');
+    const waits = outcomes.filter((outcome) => typeof outcome === 'number');
+    if (waits.length > 0) clock.advance(Math.min(...waits) * SECOND);
+  }
+  t.equal(evaluated, 20 + 11);
+  t.equal(await guess(throttle, address(1), true), 'right');
+});
+
 t.test('right guesses at once from a new address are never refused', async (t) => {
   await rightOnes(t, () => `sqlite:${join(temporaryFolder(t), 'right.db')}`);
 });
