@@ -46,6 +46,27 @@ const mutants = [
     replacement: "unset: ['verifyHash', 'verifyExpiresAt', 'keptSession']",
     tests: [['confirmation', 'a later confirmation from elsewhere']],
   },
+  {
+    name: 'only the hash of the account itself is verified',
+    file: 'credentials.js',
+    text: 'await foreignHashes.decoys()',
+    replacement: '[]',
+    tests: [['foreign-hashes', 'a wrong password costs the same work']],
+  },
+  {
+    name: 'a bcrypt hash is not filled up to the most costly one',
+    file: '../kernel/passwords-foreign.js',
+    text: 'Math.log2(target) - log',
+    replacement: '0',
+    tests: [['foreign-hashes', 'a wrong password costs the same work']],
+  },
+  {
+    name: 'a recount forgets users that are about to be stored',
+    file: 'foreign-hashes.js',
+    text: '!user && isRecent(',
+    replacement: 'false && isRecent(',
+    tests: [['foreign-hashes', 'a recount finds what']],
+  },
 ];
 
 runMutants('auth', mutants);
