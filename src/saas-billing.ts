@@ -12,7 +12,7 @@ import { createOwnerLookup } from './billing/owner.js';
 import { createPlans } from './billing/plans.js';
 import { createProcessor, type Processor } from './billing/process.js';
 import { createProjector, type ProjectionTarget } from './billing/project.js';
-import { createRecheck } from './billing/recheck.js';
+import { type BillingJobs, createBillingJobs } from './billing/recheck.js';
 import { createRefresh } from './billing/refresh.js';
 import { createResync, type Resync } from './billing/resync.js';
 import { isLiveKey } from './billing/schemas.js';
@@ -32,7 +32,7 @@ import { httpErrors } from './kernel/errors.js';
 import { type PublicUrl, withLeadingSlash } from './kernel/public-url.js';
 import type { Audit } from './ops/audit.js';
 import type { Emit } from './ops/events.js';
-import type { Job, JobLog } from './ops/jobs.js';
+import type { JobLog } from './ops/jobs.js';
 import type { ResolvedSaas } from './saas-options.js';
 import type { Store } from './storage/collection.js';
 
@@ -58,11 +58,8 @@ export interface BillingDomain {
   webhookEvents: WebhookEvents;
   processor: Processor;
   resync: Resync;
-  /** What no event settles. */
-  recheck: Job;
+  jobs: BillingJobs;
 }
-
-const RECHECK_EVERY = 300;
 
 export function createBillingDomain(
   {
@@ -160,10 +157,7 @@ export function createBillingDomain(
     webhookEvents: events,
     processor,
     resync: createResync({ customers, gateway, refresh, replay: processor.replay }),
-    recheck: {
-      everySeconds: RECHECK_EVERY,
-      run: createRecheck({ events, subscriptions, processor, refresh, clock, log }),
-    },
+    jobs: createBillingJobs({ events, subscriptions, processor, refresh, clock, log }),
   };
 }
 

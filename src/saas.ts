@@ -142,7 +142,15 @@ export async function mountSaas(
   const { emit: emitAny, events } = createEvents<SaasEvents>({ clock, random, log: fastify.log });
   // Whoever may tell of everything may tell of a part, which the compiler does not see by itself.
   const emit = emitAny as Emit<AuthEvents> & Emit<BillingNotices>;
-  const { billing, forget, subscription, catalog, webhook, webhookEvents, recheck } = createBillingDomain(
+  const {
+    billing,
+    forget,
+    subscription,
+    catalog,
+    webhook,
+    webhookEvents,
+    jobs: billingJobs,
+  } = createBillingDomain(
     { config, seams },
     {
       store,
@@ -155,7 +163,8 @@ export async function mountSaas(
       pause: sleep,
     },
   );
-  jobs.add('billing-recheck', recheck);
+  jobs.add('billing-settle', billingJobs.settle);
+  jobs.add('billing-recheck', billingJobs.recheck);
   jobs.add('audit-purge', {
     everySeconds: HOUR / SECOND,
     run: async ({ signal }) => void (await audit.purge(values.auditRetentionDays, signal)),

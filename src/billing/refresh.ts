@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../kernel/clock.js';
 import { createCoalescer } from './coalesce.js';
-import { billingErrors, isGone } from './errors.js';
+import { isGone, unknownSubscription } from './errors.js';
 import type { ForgetGone } from './forget.js';
 import type { Gateway } from './gateway.js';
 import { type Emit, subscriptionUpdated } from './notices.js';
@@ -90,9 +90,7 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
   const foundOne = async (id: string): Promise<Found> => {
     const found = await gateway.subscription(id);
     if (found) return found;
-    throw billingErrors.PAYMENT_PROVIDER_ERROR({
-      cause: new Error('The provider has no such subscription.'),
-    });
+    throw unknownSubscription();
   };
 
   /** What the customer has, and what else is known and not over. */

@@ -16,7 +16,7 @@ import { compiled, startProgram } from '../kit/process.js';
 import { countedRandom } from '../kit/random.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { Killed } from '../kit/stripe-mortal.js';
-import { boot, STORM_SECRET, storm, UNSUBSCRIBED } from '../kit/stripe-storm.js';
+import { boot, runJobs, STORM_SECRET, storm, UNSUBSCRIBED } from '../kit/stripe-storm.js';
 import type { Seen } from '../kit/stripe-truth.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
@@ -153,7 +153,7 @@ t.test('what was learnt from the provider is repaired, wherever it was cut off',
       const second = start();
       for (const event of more) await receive(second, JSON.stringify(event));
       clock.advance(1000);
-      await second.domain.recheck.run({ term: 1, signal: new AbortController().signal });
+      await runJobs(second.domain);
       const stored = await subscriptionCollection(store).findOne({ id: truth.id });
       const user = await userCollection(store).findOne({ id: 'usr_1' });
       t.equal(user?.subscriptionStatus, stored?.status, `${status}: killed after step ${fuse}`);

@@ -98,7 +98,11 @@ function shownTruth(truth: WorldSubscription): string {
 /** The best first, written down here once more: the truth must not come from the code under test. */
 const WORTH = 'active trialing past_due unpaid paused incomplete canceled incomplete_expired'.split(' ');
 
-async function wrongProjections(world: World, store: Store, people: readonly Person[]): Promise<string[]> {
+export async function wrongProjections(
+  world: World,
+  store: Store,
+  people: readonly Person[],
+): Promise<string[]> {
   const users = userCollection(store);
   const problems: string[] = [];
   for (const { user } of people) {
