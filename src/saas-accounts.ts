@@ -21,6 +21,7 @@ import { purgeExpired } from './ops/purge.js';
 import type { Throttle } from './ops/throttle.js';
 import type { ResolvedSaas } from './saas-options.js';
 import type { SettingsService } from './settings/service.js';
+import { mapPages } from './storage/pages.js';
 
 /** The accounts put together: what they are given of the other domains, and what these are asked when somebody leaves. */
 
@@ -46,7 +47,7 @@ export interface AccountParts {
 
 export interface Accounts {
   auth: AuthService;
-  /** Everything that is stored about a user, by the name of what it is. */
+  /** Everything that is stored about a user. Long lists are async iterables of their pages. */
   exportOf(userId: string): Promise<Record<string, unknown>>;
 }
 
@@ -114,23 +115,18 @@ export async function createAccounts(
   return {
     auth,
     async exportOf(id) {
-      const [records, purchases, trail, mails] = await Promise.all([
-        recordsOf(id),
-        billing.recordsOf(id),
-        audit.listOf(id),
-        email.listOf(id),
-      ]);
+      const [records, purchases] = await Promise.all([recordsOf(id), billing.recordsOf(id)]);
       return {
         exportedAt: toTimestamp(clock.now()),
         ...records,
         billing: purchases,
-        audit: trail.map(({ at, event, ip, detail }) => ({
+        audit: mapPages(audit.listOf(id), ({ at, event, ip, detail }) => ({
           at: toTimestamp(at),
           event,
           ip,
           ...(detail && { detail }),
         })),
-        mails,
+        mails: email.listOf(id),
       };
     },
   };

@@ -222,7 +222,7 @@ export async function mountSaas(
   await openScope(fastify, apiRules, async (api) => {
     closeForMaintenance(api, settings);
     await openToOrigins(api, values.corsOrigin ?? [], async (open) => {
-      await open.register(authPlugin, { auth, exportOf, pages, home: publicUrl.get });
+      await open.register(authPlugin, { auth, exportOf, throttle, pages, home: publicUrl.get });
       await open.register(profilePlugin, { rename: directory.rename });
       await open.register(settingsPlugin, { settings });
       await open.register(billingPlugin, { billing, subscription, catalog });

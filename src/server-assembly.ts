@@ -8,8 +8,9 @@ import { fallThrough, openScope } from './kernel/http.js';
 import type { Resolved } from './kernel/options.js';
 import { type Health, healthPlugin } from './ops/health.js';
 import { trackConnections } from './server-connections.js';
+import { affordableConnections } from './server-descriptors.js';
 import { BODY_LIMIT, createHardened, type Hardening } from './server-hardening.js';
-import { isAskedHere, watchForProxies } from './server-proxies.js';
+import { isAskedHere, listedProxies, watchForProxies } from './server-proxies.js';
 import type { Store } from './storage/collection.js';
 import { answerRules, learnPort, type Surroundings } from './surroundings.js';
 
@@ -84,7 +85,12 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
   });
   app.register(unwrapped);
 
-  const endConnections = trackConnections(app.server);
+  const { maxConnections, maxConnectionsPerAddress, trustProxy } = server.values;
+  const endConnections = trackConnections(app.server, {
+    total: affordableConnections(maxConnections),
+    perAddress: maxConnectionsPerAddress,
+    isProxy: listedProxies(trustProxy),
+  });
   let stopping: Promise<void> | undefined;
   let starting: Promise<unknown> = Promise.resolve();
   const stop = (): Promise<void> => {

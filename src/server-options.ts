@@ -14,6 +14,8 @@ function serverSchema(names: {
   port: string;
   otherPort?: string;
   trustProxy: string;
+  maxConnections: string;
+  maxConnectionsPerAddress: string;
   defaultPort: number;
 }) {
   return defineOptions({
@@ -39,6 +41,14 @@ function serverSchema(names: {
         proxies !== false && proxies.some((proxy) => !isNetwork(proxy))
           ? 'must list IP addresses or CIDR ranges. Numbers and true would trust whoever connects.'
           : undefined,
+    }),
+    maxConnections: option(Type.Integer({ minimum: 16, maximum: 1_000_000, default: 16_384 }), {
+      env: names.maxConnections,
+      doc: 'Connections open at once, at most 256 less than the process may have descriptors (`ulimit -n`). Beyond, the one idle for longest is closed.',
+    }),
+    maxConnectionsPerAddress: option(Type.Integer({ minimum: 4, maximum: 1_000_000, default: 1024 }), {
+      env: names.maxConnectionsPerAddress,
+      doc: 'Connections open at once from one address (IPv6: one /64); proxies listed as trusted are exempt.',
     }),
   });
 }
@@ -100,6 +110,8 @@ export const saasServerSchema = serverSchema({
   host: 'HOST',
   port: 'PORT',
   trustProxy: 'TRUST_PROXY',
+  maxConnections: 'MAX_CONNECTIONS',
+  maxConnectionsPerAddress: 'MAX_CONNECTIONS_PER_ADDRESS',
   defaultPort: 3000,
 });
 
@@ -108,5 +120,7 @@ export const idpServerSchema = serverSchema({
   port: 'IDP_PORT',
   otherPort: 'PORT',
   trustProxy: 'IDP_TRUST_PROXY',
+  maxConnections: 'IDP_MAX_CONNECTIONS',
+  maxConnectionsPerAddress: 'IDP_MAX_CONNECTIONS_PER_ADDRESS',
   defaultPort: 8080,
 });

@@ -12,6 +12,8 @@ export const authLimits = {
   mail: atMost('mail', 10, HOUR),
   /** One for each kind: nobody uses up somebody's links to a new password by asking for others. */
   mailTo: { reset: mailTo('reset'), verify: mailTo('verify'), change: mailTo('change') },
+  /** Exports of one account. */
+  export: atMost('export', 10, HOUR),
   /** Presenting such a link. */
   link: atMost('link', 30, MINUTE),
 };

@@ -1,10 +1,10 @@
 import { toTimestamp } from '../kernel/schemas.js';
-import { firstOf } from '../storage/pages.js';
+import { firstPagesOf, mapPages } from '../storage/pages.js';
 import { type Sessions, type Users, userView } from './store.js';
 
 /** What is stored of an account, for its owner: everything but secrets, hashes and the counters that guard them. */
 export interface AccountRecords {
-  recordsOf(userId: string): Promise<{ user: object | null; sessions: object[] }>;
+  recordsOf(userId: string): Promise<{ user: object | null; sessions: AsyncIterable<object[]> }>;
 }
 
 const MOST_SESSIONS = 10_000;
@@ -18,18 +18,16 @@ export function createAccountRecords({
 }): AccountRecords {
   return {
     async recordsOf(userId) {
-      const [user, items] = await Promise.all([
-        users.findOne({ id: userId }),
-        firstOf(sessions, { where: { userId }, sort: 'createdAt', desc: true }, MOST_SESSIONS),
-      ]);
+      const user = await users.findOne({ id: userId });
+      const newestFirst = { where: { userId }, sort: 'createdAt', desc: true } as const;
       return {
         user: user && { ...userView(user), ...(user.newEmail !== undefined && { newEmail: user.newEmail }) },
-        sessions: items.map(({ id, createdAt, rotatedAt, expiresAt, revokedAt }) => ({
-          id,
-          createdAt: toTimestamp(createdAt),
-          refreshedAt: toTimestamp(rotatedAt),
-          expiresAt: toTimestamp(expiresAt),
-          ...(revokedAt !== undefined && { revokedAt: toTimestamp(revokedAt) }),
+        sessions: mapPages(firstPagesOf(sessions, newestFirst, MOST_SESSIONS), (session) => ({
+          id: session.id,
+          createdAt: toTimestamp(session.createdAt),
+          refreshedAt: toTimestamp(session.rotatedAt),
+          expiresAt: toTimestamp(session.expiresAt),
+          ...(session.revokedAt !== undefined && { revokedAt: toTimestamp(session.revokedAt) }),
         })),
       };
     },

@@ -146,5 +146,3 @@ export type ListedSession = Static<typeof ListedSession>;
 export const SessionsAnswer = Envelope(Type.Object({ sessions: Type.Array(ListedSession) }));
 
 export const SessionParams = Type.Object({ id: Type.String({ pattern: '^[\\w-]{1,100}$' }) });
-
-export const ExportAnswer = Envelope(Type.Record(Type.String(), Type.Unknown()));

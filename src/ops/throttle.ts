@@ -17,6 +17,8 @@ export interface Throttle {
   refusalOf(ip: string): AppError | undefined;
   /** Counts something that the address block of `ip` may do so often. @throws RATE_LIMITED */
   count(limit: Limit, ip: string): Promise<void>;
+  /** Counts something that `key` may do so often, from whatever address. @throws RATE_LIMITED */
+  countOf(limit: Limit, key: string, ip: string): Promise<void>;
   /** Counts something that may happen to `key` so often, wherever it is asked for. `false`: too often. */
   countFor(limit: Limit, key: string, ip: string): Promise<boolean>;
   /**
@@ -83,6 +85,10 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
       if (binds(ip)) await counters.pay(byBlock(limit, ip));
     },
 
+    async countOf(limit, key, ip) {
+      if (binds(ip)) await counters.pay({ limit, key, ip });
+    },
+
     async countFor(limit, key, ip) {
       if (!binds(ip)) return true;
       return counters.pay({ limit, key, ip }).then(
@@ -117,6 +123,7 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
 const UNBOUND: Omit<Throttle, 'purge'> = {
   refusalOf: () => undefined,
   count: async () => undefined,
+  countOf: async () => undefined,
   countFor: async () => true,
   attempt: (_guess, evaluate) => evaluate(),
   attemptAsOperator: (_ip, evaluate) => evaluate(),
