@@ -16,6 +16,7 @@ import { compiled, startProgram } from '../kit/process.js';
 import { countedRandom } from '../kit/random.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { Killed } from '../kit/stripe-mortal.js';
+import { outage } from '../kit/stripe-outage.js';
 import { boot, runJobs, STORM_SECRET, storm, UNSUBSCRIBED } from '../kit/stripe-storm.js';
 import type { Seen } from '../kit/stripe-truth.js';
 import { temporaryFolder } from '../kit/tmp.js';
@@ -272,5 +273,11 @@ await onMongod((server) => {
   t.test('a storm on MongoDB', async (t) => {
     const { problems } = await storm(7, { subscriptions: 10, events: 70 }, server.fresh(t));
     t.same(problems, []);
+  });
+
+  t.test("on MongoDB, too, every user is right within a minute of the provider's return", async (t) => {
+    const { problems, wrongAtReturn } = await outage(5, server.fresh(t));
+    t.same(problems, []);
+    t.ok(wrongAtReturn > 0, `${wrongAtReturn} were wrong before`);
   });
 });

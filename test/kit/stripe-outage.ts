@@ -83,7 +83,7 @@ export async function outage(seed: number, databaseUri = 'sqlite::memory:'): Pro
     api.fault = () => dice.one(DOWN);
     const [callsBefore, eventsBefore, downAt] = [api.calls.length, world.events.length, world.now];
     people.slice(early).forEach(subscribe);
-    const duration = dice.one([5, 30, 120, 900, 7200]);
+    const duration = dice.one([5, 30, 120, 900, 3600]);
     for (let bursts = 1 + dice.whole(4); bursts > 0; bursts--) {
       const alive = [...world.subscriptions.values()];
       for (const subscription of alive)
