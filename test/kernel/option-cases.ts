@@ -130,6 +130,15 @@ const port = (standard: number): Cases => ({
   invalid: ['-1', '65536', '0x50', '80.5', 'eighty'],
 });
 
+const connections = (standard: number, least: number): Cases => ({
+  default: standard,
+  valid: [
+    [String(least), least],
+    ['1000000', 1_000_000],
+  ],
+  invalid: [String(least - 1), '-1', '1000001', '1e3', '80.5', 'many'],
+});
+
 const host: Cases = {
   valid: [
     ['0.0.0.0', '0.0.0.0'],
@@ -287,6 +296,8 @@ export function saasCases(folder: string): Record<string, Cases> {
     PORT: port(3000),
     LOG_LEVEL: logLevel,
     TRUST_PROXY: trustProxy,
+    MAX_CONNECTIONS: connections(16_384, 16),
+    MAX_CONNECTIONS_PER_ADDRESS: connections(1024, 4),
   };
 }
 
@@ -363,6 +374,8 @@ export function idpCases(folder: string): Record<string, Cases> {
     IDP_PORT: port(8080),
     LOG_LEVEL: logLevel,
     IDP_TRUST_PROXY: trustProxy,
+    IDP_MAX_CONNECTIONS: connections(16_384, 16),
+    IDP_MAX_CONNECTIONS_PER_ADDRESS: connections(1024, 4),
   };
 }
 
