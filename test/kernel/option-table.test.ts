@@ -47,7 +47,7 @@ const outcomeOf = (...parts: (() => Resolved<unknown>)[]): Outcome => {
   return outcome;
 };
 
-const serverNames = ['host', 'port', 'logLevel', 'trustProxy'];
+const serverNames = Object.keys(saasServerSchema.properties);
 const pick = (given: object, own: boolean) =>
   Object.fromEntries(Object.entries(given).filter(([name]) => serverNames.includes(name) === own));
 
