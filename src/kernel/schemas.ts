@@ -32,7 +32,8 @@ const LEGIBLE = [
 const VISIBLE = '[^\\p{Z}\\p{C}\\p{Default_Ignorable_Code_Point}\\u2800]';
 
 const NAME = {
-  accepts: 'a name of 1 to 200 characters that is not blank and holds no control characters',
+  accepts:
+    'a name of 1 to 200 characters that is not blank and holds no control or stray invisible characters',
   examples: ['Ada Lovelace'],
   maxLength: 200,
   pattern: `^(?=.*${VISIBLE})${LEGIBLE}$`,
@@ -44,7 +45,8 @@ export const DisplayName = Type.String(NAME);
 /** The display name of a person, who may go without one: `""` says so. */
 export const OptionalName = Type.String({
   ...NAME,
-  accepts: 'a name of at most 200 characters that is empty or not blank and holds no control characters',
+  accepts:
+    'a name of at most 200 characters that is empty or not blank and holds no control or stray invisible characters',
   pattern: `^$|${NAME.pattern}`,
 });
 
