@@ -1,5 +1,7 @@
 /**
  * Breaks the compiled product on purpose, one defect at a time and in a copy, and runs the tests that must notice.
+ * `MUTANT=text` tries only the defects with that text in their names, `MUTANT_ROUNDS=20` each of them as many times: a
+ * test that notices a defect only sometimes counts as one that does not.
  *
  * @typedef {{ name: string, file: string, text: string, replacement: string, tests: [file: string, name: string][] }} Mutant
  */
@@ -16,6 +18,8 @@ import { fileURLToPath } from 'node:url';
  * @param {Mutant[]} mutants
  */
 export function runMutants(room, mutants) {
+  const rounds = Number(process.env.MUTANT_ROUNDS ?? 1);
+  const tried = mutants.filter(({ name }) => name.includes(process.env.MUTANT ?? ''));
   const root = fileURLToPath(new URL('..', import.meta.url));
   const copy = mkdtempSync(join(tmpdir(), 'saas-backend-mutants-'));
   process.once('exit', () => rmSync(copy, { recursive: true, force: true }));
@@ -23,17 +27,18 @@ export function runMutants(room, mutants) {
   for (const name of ['dist', 'lists', 'templates', 'package.json'])
     cpSync(join(root, name), join(copy, name), { recursive: true });
   symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
-  const run = (test) => firstFailure(copy, room, test);
+  /** What failed in each round, null where nothing did. */
+  const run = (test) => Array.from({ length: rounds }, () => firstFailure(copy, room, test));
 
-  const wanted = new Map(mutants.flatMap(({ tests }) => tests).map((test) => [test.join(), test]));
+  const wanted = new Map(tried.flatMap(({ tests }) => tests).map((test) => [test.join(), test]));
   for (const test of wanted.values()) {
-    const failure = run(test);
+    const failure = run(test).find((failure) => failure !== null);
     if (failure) fail(`Without any mutant '${test[1]}' fails: ${failure}`);
   }
   const hasMongod = !existsSync(join(copy, 'dist/skipped/mongodb.txt'));
 
   let survivors = 0;
-  for (const mutant of mutants) {
+  for (const mutant of tried) {
     console.log(mutant.name);
     const module = join(copy, 'dist/src', room, mutant.file);
     const original = readFileSync(module, 'utf8');
@@ -48,9 +53,12 @@ export function runMutants(room, mutants) {
         console.log('  not tried on MongoDB: there is no mongod (docs/storage.md)');
         continue;
       }
-      const failure = run(test);
-      if (!failure) survivors++;
-      console.log(failure ? `  caught by: ${failure}` : `  SURVIVED '${test[1]}'`);
+      const failures = run(test).filter((failure) => failure !== null);
+      if (failures.length < rounds) survivors++;
+      const share = rounds > 1 ? ` (${rounds - failures.length} of ${rounds} times)` : '';
+      console.log(
+        failures.length < rounds ? `  SURVIVED '${test[1]}'${share}` : `  caught by: ${failures[0]}`,
+      );
     }
     writeFileSync(module, original);
   }

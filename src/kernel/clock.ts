@@ -1,7 +1,12 @@
-/** The only source of the current time. Tests pass a clock that they move by hand. */
+/** The only source of the current time, and of what is done periodically. Tests pass a clock that they move by hand. */
 export interface Clock {
   /** Milliseconds since 1970-01-01T00:00:00Z. */
   now(): number;
+  /**
+   * Calls `run` each time a period in milliseconds has passed, until the function that is returned is called. It does not keep the process
+   * alive. Default: the timers of Node.js.
+   */
+  every?(period: number, run: () => void): () => void;
 }
 
 /** Spans of time in milliseconds. */
@@ -35,6 +40,12 @@ export function stillHolds(expiresAt: number, { now, life }: { now: number; life
 /** Whether something happened at most `within` milliseconds ago. What happens in the future only, happened long ago. */
 export function isRecent(time: number, { now, within }: { now: number; within: number }): boolean {
   return now - time <= within && time - now <= MINUTE;
+}
+
+export function every(clock: Clock, period: number, run: () => void): () => void {
+  if (clock.every) return clock.every(period, run);
+  const timer = setInterval(run, period).unref();
+  return () => clearInterval(timer);
 }
 
 export const systemClock: Clock = { now: () => Date.now() };

@@ -1,6 +1,6 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { Type } from 'typebox';
-import { type Clock, DAY, MINUTE } from '../kernel/clock.js';
+import { type Clock, DAY, every, MINUTE } from '../kernel/clock.js';
 import { option } from '../kernel/options.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import type { Collection, Store } from '../storage/collection.js';
@@ -88,7 +88,7 @@ export function createListedAudit(store: Store, deps: Dependencies): ListedAudit
 
 function recordingIn(records: Collection<AuditRecord>, { clock, random, log }: Dependencies): AuditLog {
   const failures = new FailureLog(clock);
-  let timer: NodeJS.Timeout | undefined;
+  let stopTimer: (() => void) | undefined;
 
   const record: Audit['record'] = async (entry) => {
     const record = { id: newId(AUDIT, clock, random), at: clock.now(), ...entry };
@@ -109,11 +109,11 @@ function recordingIn(records: Collection<AuditRecord>, { clock, random, log }: D
       await recordSummaries();
       if (failures.admits(attempt)) return record(attempt);
       // Started by the first failure that is only counted, so that a quiet process has no timer.
-      timer ??= setInterval(() => void recordSummaries(), MINUTE).unref();
+      stopTimer ??= every(clock, MINUTE, () => void recordSummaries());
     },
 
     async close() {
-      clearInterval(timer);
+      stopTimer?.();
       await recordSummaries(true);
     },
 

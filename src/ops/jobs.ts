@@ -1,5 +1,5 @@
 import type { FastifyBaseLogger } from 'fastify';
-import { type Clock, hasCome, SECOND } from '../kernel/clock.js';
+import { type Clock, every, hasCome, SECOND } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
 
@@ -58,7 +58,8 @@ interface Entry {
   running?: Promise<void> | undefined;
   /** The run after that one. */
   next?: Promise<void> | undefined;
-  timer?: NodeJS.Timeout;
+  /** Ends its timer. */
+  stop?: () => void;
   /** Whether the last run failed, and the log has said so. */
   isFailing: boolean;
 }
@@ -158,7 +159,7 @@ export function createJobs(
 
   const tickAlways = (entry: Entry) => {
     tick(entry);
-    entry.timer = setInterval(() => tick(entry), entry.job.everySeconds * SECOND).unref();
+    entry.stop = every(clock, entry.job.everySeconds * SECOND, () => tick(entry));
   };
 
   return {
@@ -189,7 +190,7 @@ export function createJobs(
     async stop() {
       isStopping = true;
       for (const end of held) end.abort();
-      for (const { timer } of entries.values()) clearInterval(timer);
+      for (const entry of entries.values()) entry.stop?.();
       await Promise.all([...entries.values()].map(({ running, next }) => next ?? running));
     },
   };

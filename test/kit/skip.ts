@@ -1,7 +1,7 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import t from 'tap';
 
-/** A file for each thing that is missing; `test/storage/skipped.mjs` prints them after `npm test`. */
+/** A file for each thing that is missing; `test/reporter.mjs` prints them after `npm test`. */
 const FOLDER = new URL('../../skipped/', import.meta.url);
 
 export interface Missing {

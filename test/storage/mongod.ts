@@ -36,9 +36,14 @@ async function startOwn(): Promise<Mongod> {
   // Whatever mongod is named is the one to test on.
   process.env['MONGOMS_SYSTEM_BINARY_VERSION_CHECK'] ??= 'false';
   const { storageEngine, launchTimeout } = INSTANCE;
+  // It prints each error that it throws as well, twice; skipped tests and failed ones tell it once.
+  const warn = console.warn;
+  console.warn = () => {};
   const set = await MongoMemoryReplSet.create({
     replSet: { storageEngine },
     instanceOpts: [{ launchTimeout }],
+  }).finally(() => {
+    console.warn = warn;
   });
   t.teardown(() => set.stop());
   const [server] = set.servers;

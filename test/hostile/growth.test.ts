@@ -1,0 +1,108 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { FastifyInstance } from 'fastify';
+import t from 'tap';
+import { createIdentityServer } from '../../src/idp-server.js';
+import { createServer } from '../../src/saas-server.js';
+import type { Server } from '../../src/server-assembly.js';
+import { openStore } from '../../src/storage/open.js';
+import { basic, PASSWORD, testOptions } from '../kit/app.js';
+import { fakeClock } from '../kit/clock.js';
+import { collectRoutes } from '../kit/fuzz/engine.js';
+import { idpOptions } from '../kit/idp.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+/**
+ * Whoever has not authenticated cannot make the store grow with each request. The routes are Fastify's own list, so a
+ * new one is covered by being there; no limit on requests is in force.
+ */
+
+const PRODUCTS: Record<string, { file: string; open(folder: string): Server; collections: string[] }> = {
+  'saas-backend': {
+    file: 'saas.db',
+    open: (folder) =>
+      createServer({
+        ...testOptions(folder),
+        clock: fakeClock(),
+        limits: false,
+      }),
+    collections: ['audit', 'throttles', 'users', 'sessions', 'mails', 'settings'],
+  },
+  idp: {
+    file: 'idp.db',
+    open: (folder) => createIdentityServer({ ...idpOptions(folder), clock: fakeClock(), limits: false }),
+    collections: ['audit', 'throttles', 'grants', 'sessions', 'consents', 'principals', 'clients', 'links'],
+  },
+};
+
+const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
+
+/** Bodies and headers of clients that know nothing, or that an outsider makes up. */
+const ATTEMPTS: readonly { headers?: Record<string, string>; payload?: string | object }[] = [
+  {},
+  { headers: { authorization: 'Basic' } },
+  { headers: { authorization: basic('nobody@example.test', PASSWORD) } },
+  { headers: { authorization: 'Bearer made.up.token' } },
+  { payload: {} },
+  {
+    payload: {
+      email: 'nobody@example.test',
+      password: PASSWORD,
+      token: 'x'.repeat(43),
+      refreshToken: 'rt_x',
+    },
+  },
+  { headers: FORM, payload: 'grant_type=authorization_code&code=ac_x&client_id=cid_x&client_secret=x' },
+  { headers: { 'stripe-signature': 't=1,v1=00' }, payload: { id: 'evt_1' } },
+];
+
+const ROUNDS = 30;
+
+for (const [name, { file, open, collections }] of Object.entries(PRODUCTS)) {
+  t.test(`${name}: refused requests of one address add a bounded number of documents`, async (t) => {
+    const folder = temporaryFolder(t);
+    const server = open(folder);
+    t.teardown(() => server.stop());
+    const collected = collectRoutes(server.fastify);
+    await server.fastify.ready();
+    // Whoever registers makes an account by right.
+    const routes = collected.filter(({ url }) => !url.endsWith('/register'));
+    t.ok(routes.length > 20);
+    const store = await openStore(`sqlite:${join(folder, file)}`);
+    t.teardown(() => store.close());
+    const size = async () => {
+      const counts = await Promise.all(collections.map((each) => store.collection(each).count()));
+      return counts.reduce((sum, count) => sum + count, 0);
+    };
+    await everyRoute(server.fastify, routes, 1);
+    const before = await size();
+    const answers = await everyRoute(server.fastify, routes, ROUNDS);
+    t.equal(answers.get(500), undefined);
+    // Ten records for each event of an address block, and no more.
+    t.ok((await size()) - before < 60, `${(await size()) - before} more after ${ROUNDS} rounds`);
+    t.ok(readFileSync(join(folder, file)).length < 2 ** 20);
+  });
+}
+
+/** Sends each attempt to each route. Returns how often each status was answered. */
+async function everyRoute(
+  fastify: FastifyInstance,
+  routes: readonly { method: string; url: string }[],
+  rounds: number,
+): Promise<Map<number, number>> {
+  const counts = new Map<number, number>();
+  for (let round = 0; round < rounds; round++) {
+    for (const { method, url } of routes) {
+      for (const { headers, payload } of ATTEMPTS) {
+        const { statusCode } = await fastify.inject({
+          method: method as 'GET',
+          url: url.replace(/:\w+|\*/g, 'x'),
+          ...(headers && { headers }),
+          ...(payload !== undefined && method !== 'GET' && { payload }),
+        });
+        counts.set(statusCode, (counts.get(statusCode) ?? 0) + 1);
+      }
+    }
+  }
+  return counts;
+}

@@ -1,0 +1,116 @@
+// What `npm test` prints: a line for each test file, what failed with the reason, and how many passed. Loaded by tap
+// (`reporter` in .taprc), for a terminal and for a file alike.
+import { readdirSync, readFileSync } from 'node:fs';
+import { Transform } from 'node:stream';
+import { inspect, stripVTControlCharacters, styleText } from 'node:util';
+import { Parser } from 'tap-parser';
+
+const isTerminal = process.stdout.isTTY && !process.env.NO_COLOR;
+const paint = (style, text) => (isTerminal ? styleText(style, text) : text);
+
+/** What remains of a text from a test that a terminal or a file can show. */
+const printable = (text) =>
+  stripVTControlCharacters(text).replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, '\u{fffd}');
+
+const indented = (text) => printable(text).trimEnd().replace(/^/gm, '    ');
+
+/** Longest text of one failure: some tests compare documents of megabytes. */
+const MOST_SHOWN = 5000;
+
+/** The name of a test file's source, of which tap sees what was compiled. */
+const sourceOf = (name) => name.replaceAll('\\', '/').replace(/^dist\/(.*)\.js$/, '$1.ts');
+
+function explanationOf({ diag = {} }) {
+  const { message, diff, found, wanted, at, stack, reason, exitCode, signal } = diag;
+  const parts = [message, reason, diff];
+  if (exitCode) parts.push(`ended with exit code ${exitCode}`);
+  if (signal) parts.push(`ended by ${signal}`);
+  if (!diff && 'wanted' in diag) parts.push(`wanted ${inspect(wanted)}`, `found ${inspect(found)}`);
+  if (at?.fileName) parts.push(`at ${at.fileName}:${at.lineNumber}`);
+  else if (typeof stack === 'string') parts.push(stack);
+  const text = parts.filter((part) => typeof part === 'string' && part !== '').join('\n');
+  return text.length > MOST_SHOWN
+    ? `${text.slice(0, MOST_SHOWN)}\n… (${text.length} characters in all)`
+    : text;
+}
+
+/** Tests that this machine lacks something for, and the remedy (test/kit/skip.ts). */
+function omitted() {
+  const folder = new URL('../dist/skipped/', import.meta.url);
+  try {
+    return readdirSync(folder).map((name) => readFileSync(new URL(name, folder), 'utf8'));
+  } catch (error) {
+    if (error.code === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+export default class Reporter extends Transform {
+  #parser = new Parser();
+  #counts = { passed: 0, failed: 0, skipped: 0 };
+  #failures = [];
+  #startedAt = Date.now();
+
+  constructor() {
+    super({ decodeStrings: false, encoding: 'utf8' });
+    this.#follow(this.#parser, []);
+  }
+
+  _transform(chunk, _encoding, done) {
+    this.#parser.write(chunk);
+    done();
+  }
+
+  _flush(done) {
+    this.#parser.once('complete', () => {
+      this.#summarise();
+      done();
+    });
+    this.#parser.end();
+  }
+
+  /** Counts what a group of this path reports. Returns how many of it failed, which grows as the group goes on. */
+  #follow(parser, names) {
+    const here = { failed: 0 };
+    let group;
+    parser.on('child', (child) => {
+      group = this.#follow(child, [...names, child.name]);
+    });
+    parser.on('assert', (result) => {
+      const path = [...names, result.name];
+      // A group that fails because of what is in it has been reported already.
+      const inGroup = group?.failed ?? 0;
+      if (result.skip || result.todo) this.#counts.skipped++;
+      else if (!result.ok && inGroup === 0) this.#fail(path, result);
+      else if (result.ok && !group) this.#counts.passed++;
+      here.failed += result.ok ? 0 : Math.max(1, inGroup);
+      group = undefined;
+      if (names.length === 0) this.#file(result);
+    });
+    return here;
+  }
+
+  #file({ ok, name, time }) {
+    const mark = ok ? paint('green', 'ok    ') : paint('red', 'FAILED');
+    const seconds = `${((time ?? 0) / 1000).toFixed(1)} s`;
+    this.push(`${mark} ${seconds.padStart(8)}  ${sourceOf(printable(name))}\n`);
+  }
+
+  #fail(names, result) {
+    this.#counts.failed++;
+    const [file = '', ...tests] = names.map(printable);
+    const title = [sourceOf(file), ...tests].join(' > ');
+    this.#failures.push(title);
+    this.push(`${paint('red', `not ok ${title}`)}\n${indented(explanationOf(result))}\n`);
+  }
+
+  #summarise() {
+    const { passed, failed, skipped } = this.#counts;
+    if (failed > 0) this.push(`\n${this.#failures.map((title) => `not ok ${title}\n`).join('')}`);
+    for (const text of omitted()) this.push(`\n${text}`);
+    const seconds = Math.round((Date.now() - this.#startedAt) / 1000);
+    const rest = skipped > 0 ? `, ${skipped} skipped` : '';
+    const summary = `${passed} passed, ${failed} failed${rest} (${seconds} s)`;
+    this.push(`\n${paint(failed > 0 ? 'red' : 'green', summary)}\n`);
+  }
+}
