@@ -3,11 +3,11 @@ import { createRequire } from 'node:module';
 import { parseEnv } from 'node:util';
 import type { Finding } from '../src/doctor.js';
 import { ConfigurationError } from '../src/kernel/configuration-error.js';
+import { suggestion } from '../src/kernel/suggestion.js';
 import type { Server } from '../src/server-assembly.js';
 import type { ServerConfiguration } from '../src/server-options.js';
 import { type Command, type CommandGroup, readCall, UsageError } from './command.js';
 import { commandHelp, programHelp } from './help.js';
-import { suggestion } from './suggestion.js';
 import { expectDeafEars, fail, say } from './terminal.js';
 
 /** From what somebody typed to the command that was meant. */

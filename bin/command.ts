@@ -1,6 +1,6 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util';
+import { suggestion } from '../src/kernel/suggestion.js';
 import type { Program } from './cli.js';
-import { suggestion } from './suggestion.js';
 
 /** What a command declares of itself, and how what somebody typed is read by it. */
 

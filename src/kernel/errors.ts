@@ -4,8 +4,6 @@
  * table is a bug or a broken dependency and leaves as a fixed 500 that says nothing of the inside.
  */
 
-import { describeErrors, type SchemaError } from './validation-messages.js';
-
 export interface ErrorDetail {
   /** The field, as the client wrote it: `email`, `redirect_uris.0`. */
   path: string;
@@ -79,7 +77,8 @@ interface FastifyLikeError {
   statusCode?: number;
   status?: number;
   headers?: Record<string, unknown>;
-  validation?: SchemaError[];
+  /** As our compilers word them. */
+  validation?: { instancePath: string; message?: string }[];
   retryAfter?: number;
 }
 
@@ -135,8 +134,11 @@ const REFUSALS: Record<number, keyof typeof httpErrors> = {
   429: 'RATE_LIMITED',
 };
 
-function detailsOf(errors: readonly SchemaError[]): ErrorDetail[] {
-  return describeErrors(errors.slice(0, 100)).slice(0, 20);
+function detailsOf(problems: NonNullable<FastifyLikeError['validation']>): ErrorDetail[] {
+  return problems.slice(0, 20).map(({ instancePath, message = 'is not valid' }) => ({
+    path: instancePath.slice(1).replaceAll('/', '.'),
+    message,
+  }));
 }
 
 /** Any thrown value as the error a client may see. The unknown becomes `INTERNAL` with the cause kept for the log. */

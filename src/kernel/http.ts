@@ -14,7 +14,7 @@ import type {
 import { plainAddress } from './addresses.js';
 import { type AnswerRules, describeRequest, sendError, setCommonHeaders } from './answers.js';
 import { readBody, setBodyParser } from './bodies.js';
-import { setCompilers } from './compilers.js';
+import { keepCompilers, setCompilers } from './compilers.js';
 import { type AppError, httpErrors } from './errors.js';
 import { type RouteConflicts, watchRouteConflicts } from './route-conflicts.js';
 
@@ -201,6 +201,7 @@ function guardRoutes(scope: Scope, rules: ScopeRules, conflicts: RouteConflicts)
     if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
     conflicts.claim(route);
     route.bodyLimit ??= bodyLimit;
+    keepCompilers(route);
     if (inHost) route.schema = { ...route.schema, ...UNLISTED };
     const guard = guards[level];
     if (!guard && level !== 'public') {

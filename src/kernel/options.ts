@@ -5,7 +5,8 @@ import { Type } from 'typebox';
 import { ConfigurationError, type Problem, Report } from './configuration-error.js';
 import { keepDevelopmentSecrets } from './development-secrets.js';
 import type { Random } from './secrets.js';
-import { type Describable, mustBe } from './validation-messages.js';
+import { suggestion } from './suggestion.js';
+import { type Describable, mustBe, shown } from './validation-messages.js';
 
 /**
  * Configuration. Each domain declares its options once, as an annotated schema that is at the same time
@@ -93,7 +94,7 @@ export function resolveOptions<P extends TProperties>(
   // Quotes, too: some that read a list of variables leave them in.
   if (/^\W*prod/i.test(mode) && !production) {
     report.refuse(
-      "NODE_ENV must be spelt 'production'. Anything else is development.",
+      `NODE_ENV must be spelt 'production'; given: ${shown(mode)}. Anything else is development.`,
       'Set NODE_ENV=production.',
     );
   }
@@ -102,7 +103,8 @@ export function resolveOptions<P extends TProperties>(
   const toGenerate: [name: string, env: string, make: (random: Random) => string][] = [];
 
   for (const name of Object.keys(source.given)) {
-    if (!Object.hasOwn(schema.properties, name)) report.refuse(`'${name}' is not an option.`);
+    if (!Object.hasOwn(schema.properties, name))
+      report.refuse(`'${name}' is not an option.${suggestion(name, Object.keys(schema.properties))}`);
   }
   for (const [name, property] of properties) {
     const annotation = property.option;

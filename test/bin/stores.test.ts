@@ -155,7 +155,7 @@ t.test('a name under which there can be no file', async (t) => {
   writeFileSync(join(cwd, 'file'), '');
   for (const [path, reason] of [
     ['file/idp.db', /there is no file .*file\/idp\.db\. Name the file/],
-    ['.', /there is no file /],
+    ['.', / is a folder\. Name a file in it, like sqlite:/],
     ['x'.repeat(300), /there is no file .*x \(ENAMETOOLONG\)\. Name the file/],
   ] as const) {
     const env = { IDP_DATABASE_URI: `sqlite:${path}` };

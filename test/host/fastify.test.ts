@@ -72,6 +72,17 @@ for (const [name, together] of Object.entries(WAYS)) {
   });
 }
 
+t.test('a schema that a host adds after us does not change how our requests are validated', async (t) => {
+  const host = fastify();
+  t.teardown(() => host.close());
+  await saasFirst(t)(host);
+  host.addSchema({ $id: 'User', type: 'object', properties: { nick: { type: 'string' } } });
+  const payload = { email: 'ada@example.test', password: 'a sentence is fine', name: 5, extra: true };
+  const refused = await host.inject({ method: 'POST', url: '/api/auth/register', payload });
+  t.equal(refused.statusCode, 400, 'nothing is converted');
+  t.match(refused.json().error.details, [{ path: 'name', message: /; given: 5$/ }]);
+});
+
 /** One request of each kind to the backend in a host. */
 async function driveSaas(t: Test, host: FastifyInstance): Promise<void> {
   const send = (method: 'GET' | 'POST', url: string, more: InjectOptions = {}) =>

@@ -261,7 +261,7 @@ t.test('a file of development secrets that is damaged, or cannot be, is named', 
 
 t.test('an unknown option is a typing error, not a silent default', async (t) => {
   t.match(problemsOf(t, DEVELOPMENT, { acessTokenTtl: 60 } as CreateServerOptions), [
-    "'acessTokenTtl' is not an option.",
+    "'acessTokenTtl' is not an option. Did you mean 'accessTokenTtl'?",
   ]);
   t.match(problemsOf(t, DEVELOPMENT, { accessTokenTtl: '60' as never }), [
     /^ACCESS_TOKEN_TTL \(option 'accessTokenTtl'\)/,

@@ -1,9 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { inspect } from 'node:util';
 import t, { type Test } from 'tap';
 import type { ErrorDetail } from '../../src/kernel/errors.js';
-import { type Answer, basic, PASSWORD, saasApp } from '../kit/app.js';
+import { createServer } from '../../src/saas-server.js';
+import { type Answer, basic, PASSWORD, saasApp, testOptions } from '../kit/app.js';
 import { CALLBACK, idpApp } from '../kit/idp.js';
+import { temporaryFolder } from '../kit/tmp.js';
 
 /** What clients are told about values that are refused, and which names are. */
 
@@ -257,6 +260,17 @@ t.test('the identity provider tells it, too', async (t) => {
     t.equal(details.length, expected.length, JSON.stringify(details));
     t.match(details, expected);
   }
+});
+
+t.test('what a host sees of a refused request holds no password', async (t) => {
+  const server = createServer(testOptions(temporaryFolder(t)));
+  t.teardown(() => server.stop());
+  const seen: unknown[] = [];
+  server.fastify.addHook('onError', async (_request, _reply, error) => void seen.push(error));
+  const payload = { email: 'hidden-in-the-wrong-field', password: { deep: 'hidden' }, name: 'hidden\0' };
+  const { statusCode } = await server.fastify.inject({ method: 'POST', url: '/api/auth/register', payload });
+  t.same([statusCode, seen.length], [400, 1]);
+  t.notMatch(inspect(seen, { depth: 9, showHidden: true }), /hidden-|deep|'hidden/);
 });
 
 t.test('no schema of a request leaves a pattern without words for it', async (t) => {

@@ -50,8 +50,8 @@ function createFolder(folder: string): void {
   }
 }
 
-/** SQLite would only say that it cannot open it. */
-function refuseFolder(file: string): void {
+/** SQLite would only say that it cannot open it. @throws StoreUnavailable */
+export function refuseFolder(file: string): void {
   if (!isFolder(file)) return;
   const remedy = `Name a file in it, like sqlite:${join(file, 'app.db')}.`;
   throw new StoreUnavailable(`${file} is a folder`, { remedy });
