@@ -179,5 +179,5 @@ t.test('saas-backend user suspend holds in every process at once', async (t) => 
 
   t.match(await command('suspend', 'nobody@example.test'), { code: 1, err: 'There is no such user.\n' });
   t.match(await command('show', 'nobody@example.test'), { code: 1, err: /no user nobody@example\.test/ });
-  t.match(await command('suspend'), { code: 2, err: /say <email>/ });
+  t.match(await command('suspend'), { code: 2, err: /<email> is missing/ });
 });
