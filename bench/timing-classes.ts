@@ -2,8 +2,10 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { principalCollection } from '../src/provisioning/store.js';
 import { openStore } from '../src/storage/open.js';
+import { openUserAdministration } from '../src/user-administration.js';
 import { basic, CALLBACK, create } from './idp-rows.js';
 import type { Lab } from './lab.js';
 import { request } from './load.js';
@@ -33,8 +35,26 @@ export const TIMING_ROWS: Record<string, (lab: Lab) => Promise<TimingRow[]>> = {
   links,
 };
 
+/** Hashes of no password, as bcrypt and argon2 make them by default elsewhere. */
+const FOREIGN = {
+  'imported bcrypt': `$2b$10$${'a'.repeat(53)}`,
+  'imported argon2id': `$argon2id$v=19$m=65536,t=3,p=4$${'a'.repeat(22)}$${'a'.repeat(42)}Q`,
+};
+
 async function login(lab: Lab): Promise<TimingRow[]> {
-  const { url } = await lab.unbound('saas-backend', 'login');
+  const name = 'POST /api/auth/login';
+  return [await loginAt(lab, name, {}), await loginAt(lab, `${name}, imported accounts`, FOREIGN)];
+}
+
+/** @param foreign the hash of the imported accounts of each further class */
+async function loginAt(lab: Lab, name: string, foreign: Record<string, string>): Promise<TimingRow> {
+  const file = join(lab.folder(), 'saas.db');
+  const imported = Object.keys(foreign).map((label) => [
+    label,
+    Array.from({ length: ACCOUNTS }, (_, number) => `${label.replace(' ', '-')}-${number}@example.com`),
+  ]) as [string, string[]][];
+  for (const [label, emails] of imported) await importAccounts(file, emails, foreign[label] as string);
+  const { url } = await lab.unbound('saas-backend', 'login', file);
   const known = await times(ACCOUNTS, async (number) => {
     const email = `known-${number}@example.com`;
     await post(`${url}/api/auth/register`, { email, password: PASSWORD });
@@ -47,14 +67,22 @@ async function login(lab: Lab): Promise<TimingRow[]> {
         request('POST', '/api/auth/login', JSON_BODY, JSON.stringify({ email, password: WRONG })),
       ),
     );
-  return [
-    {
-      name: 'POST /api/auth/login',
-      url,
-      expected: 401,
-      classes: { known: wrong(known), unknown: wrong(unknown) },
-    },
-  ];
+  const classes = {
+    known: wrong(known),
+    unknown: wrong(unknown),
+    ...Object.fromEntries(imported.map(([label, emails]) => [label, wrong(emails)])),
+  };
+  return { name, url, expected: 401, classes };
+}
+
+/** As `saas-backend user import` does. */
+async function importAccounts(file: string, emails: string[], passwordHash: string): Promise<void> {
+  const lines = emails.map((email) => Buffer.from(`${JSON.stringify({ email, passwordHash })}\n`));
+  process.env['DATABASE_URI'] = `sqlite:${file}`;
+  const administration = await openUserAdministration(() => undefined, { dryRun: false });
+  await administration.import(Readable.from(lines), {});
+  await administration.close();
+  delete process.env['DATABASE_URI'];
 }
 
 async function forgot(lab: Lab): Promise<TimingRow[]> {

@@ -3,6 +3,7 @@ import { createRequire } from 'node:module';
 import { parseEnv } from 'node:util';
 import type { Finding } from '../src/doctor.js';
 import { ConfigurationError } from '../src/kernel/configuration-error.js';
+import { suggestion } from '../src/kernel/suggestion.js';
 import type { Server } from '../src/server-assembly.js';
 import type { ServerConfiguration } from '../src/server-options.js';
 import { type Command, type CommandGroup, readCall, UsageError } from './command.js';
@@ -83,18 +84,21 @@ async function findCommand(program: Program, argv: readonly string[]): Promise<F
   const isNamed = argv[0] !== undefined && !argv[0].startsWith('-');
   const word = isNamed ? argv[0] : program.standard;
   const rest = isNamed ? argv.slice(1) : argv;
-  if (word === undefined) throw new UsageError(`say what to do: ${program.name} serve`);
+  if (word === undefined) throw new UsageError(`a command is missing: ${program.name} serve`);
   const load = Object.hasOwn(program.groups, word) ? program.groups[word] : undefined;
-  if (!load) throw new UsageError(`'${word}' is not a command.`);
+  if (!load) {
+    throw new UsageError(`'${word}' is not a command.${suggestion(word, Object.keys(program.groups))}`);
+  }
   const { commands } = await load();
   const [second = ''] = rest;
   const command = commands.find(({ name }) => name === word || name === `${word} ${second}`);
   if (command) return { commands, command, rest: command.name === word ? rest : rest.slice(1) };
   if (HELP.test(second)) return { commands, rest };
-  const wrong = second === '' || second.startsWith('-') ? '' : `'${word} ${second}' is not a command. `;
-  throw new UsageError(
-    `${wrong}Say one of: ${commands.map(({ name }) => `${program.name} ${name}`).join(', ')}`,
-  );
+  const names = commands.map(({ name }) => name);
+  const meant = suggestion(`${word} ${second}`, names);
+  const wrong =
+    second === '' || second.startsWith('-') ? '' : `'${word} ${second}' is not a command.${meant} `;
+  throw new UsageError(`${wrong}Use one of: ${names.map((name) => `${program.name} ${name}`).join(', ')}`);
 }
 
 async function wholeHelp(program: Program): Promise<string> {

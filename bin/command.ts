@@ -1,4 +1,5 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util';
+import { suggestion } from '../src/kernel/suggestion.js';
 import type { Program } from './cli.js';
 
 /** What a command declares of itself, and how what somebody typed is read by it. */
@@ -64,7 +65,7 @@ export const COMMON: Record<string, OptionDeclaration> = {
 /** @throws UsageError */
 export function readCall(program: Program, command: Command, argv: readonly string[]): Call {
   const options = { ...command.options, ...COMMON };
-  const { positionals, values } = parse(command, options, withDoubleDashes(argv, options));
+  const { positionals, values } = parse(command, options, withDoubleDashes(argv, { command, options }));
   const call: Call = {
     program,
     args: positionals,
@@ -85,27 +86,57 @@ function parse(command: Command, options: Record<string, OptionDeclaration>, arg
   try {
     return parseArgs(config);
   } catch (error) {
-    // The first sentence; the others are about the library.
-    throw new UsageError((error as Error).message.replace(/\. To specify .*$/s, '.'), command);
+    throw new UsageError(explain(error as NodeJS.ErrnoException, options), command);
   }
 }
 
-/** `-port 8080` as `--port 8080`; parseArgs would read it as `-p ort`. */
-function withDoubleDashes(argv: readonly string[], options: object): string[] {
+/** What parseArgs found wrong. Its own sentences go on about the library. */
+function explain(
+  { code, message }: NodeJS.ErrnoException,
+  options: Record<string, OptionDeclaration>,
+): string {
+  const name = /'(?:-\w, )?--?([\w-]+)/.exec(message)?.[1] ?? '';
+  const known = Object.hasOwn(options, name) ? options[name] : undefined;
+  if (code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION') return unknownOption(`--${name}`, options);
+  if (known?.value !== undefined) return `'--${name}' needs a value: --${name} ${known.value}`;
+  return known ? `'--${name}' takes no value.` : message.replace(/\..*$/s, '.');
+}
+
+function unknownOption(option: string, options: Record<string, OptionDeclaration>): string {
+  const name = option.replace(/^-+/, '');
+  return `Unknown option '${option}'.${suggestion(name, Object.keys(options), '--')}`;
+}
+
+/**
+ * `-port 8080` as `--port 8080`; parseArgs would read it as `-p ort`, and `-prot 8080` as `-p rot`.
+ *
+ * @throws UsageError for words with one dash that are no option
+ */
+function withDoubleDashes(
+  argv: readonly string[],
+  { command, options }: { command: Command; options: Record<string, OptionDeclaration> },
+): string[] {
   const end = argv.indexOf('--');
   return argv.map((argument, index) => {
     const name = /^-([a-z][\w-]+)(=|$)/.exec(argument)?.[1];
-    const isOption = name !== undefined && name in options && (end === -1 || index < end);
-    return isOption ? `-${argument}` : argument;
+    if (name === undefined || (end !== -1 && index > end)) return argument;
+    if (Object.hasOwn(options, name)) return `-${argument}`;
+    const short = Object.values(options).find((option) => option.short === name.charAt(0));
+    // `-p8080`: values that follow their option at once are numbers.
+    if (short?.value !== undefined && /^.\d+$/.test(name)) return argument;
+    throw new UsageError(unknownOption(`-${name}`, options), command);
   });
 }
 
 function checkArguments(program: Program, command: Command, args: readonly string[]): void {
-  const { takes = [], name } = command;
+  const { takes = [], name, options = {} } = command;
   const missing = takes.find((wanted, index) => wanted.startsWith('<') && args[index] === undefined);
   if (missing !== undefined) {
-    throw new UsageError(`say ${missing}: ${[program.name, name, ...takes].join(' ')}`, command);
+    throw new UsageError(`${missing} is missing: ${[program.name, name, ...takes].join(' ')}`, command);
   }
   const stray = args[takes.length];
-  if (stray !== undefined) throw new UsageError(`'${name}' does not take '${stray}'.`, command);
+  if (stray === undefined) return;
+  // Where a password is read, the stray argument may be one.
+  const shown = 'password-stdin' in options ? 'another argument' : `'${stray}'`;
+  throw new UsageError(`'${name}' does not take ${shown}.`, command);
 }

@@ -170,7 +170,8 @@ async function errorsPage() {
 Codes are stable, messages are for people. saas-backend answers
 \`{ "success": false, "message", "error": { "code", "details"?, "requestId" } }\`, idp answers
 \`{ "error", "error_description", "details"? }\` as OAuth does, and pages to browsers. A 503 says in \`Retry-After\`
-when to come back.
+when to come back. \`details\` has one \`{ "path", "message" }\` for each field that is refused: what is accepted, an
+example, and what was given. Free text is described there (\`text of 12 characters\`); passwords and tokens never appear.
 
 ## Both
 

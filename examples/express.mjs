@@ -6,6 +6,11 @@ const backend = createServer({ middleware: true });
 const app = express();
 // Before any body parser: the payment webhook is verified byte by byte.
 app.use(backend.middleware);
+// Your own routes ask for a signed-in user, and for one who is entitled to a plan, with the same guards.
+app.get('/notes', backend.requireUser, (request, response) => {
+  response.json({ owner: request.saas.user.email });
+});
+app.get('/reports', backend.requireEntitled('pro'), (_request, response) => response.send('For subscribers'));
 app.get('/', (_request, response) => response.send('My own page'));
 
 const server = app.listen(Number(process.env.PORT ?? 3000), () => {

@@ -33,9 +33,9 @@ export interface BillingAdministration extends Resync {
 export async function openBillingAdministration(
   warn: (message: string) => void,
 ): Promise<BillingAdministration> {
-  const { databaseUri, paymentSecretKey, paymentApiUrl, billingPrices } = saasSchema.properties;
+  const { databaseUri, paymentSecretKey, paymentApiUrl, billingPrices, pastDue } = saasSchema.properties;
   const { values } = resolveOptions(
-    defineOptions({ databaseUri, paymentSecretKey, paymentApiUrl, billingPrices }),
+    defineOptions({ databaseUri, paymentSecretKey, paymentApiUrl, billingPrices, pastDue }),
     { program: 'saas-backend', given: {}, env: undefined, random },
   );
   const store = await openExistingStore(values.databaseUri);
@@ -65,6 +65,7 @@ export async function openBillingAdministration(
       projector,
       forgetGone: createForgetGone(forget, async (id) => (await users.findOne({ id })) !== null),
       emit: () => undefined,
+      pastDue: values.pastDue,
       clock,
     });
   const { run } = createResync({ customers, gateway, refresh });

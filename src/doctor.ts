@@ -1,17 +1,18 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import type { TObject } from 'typebox';
-import { ConfigurationError } from './kernel/configuration-error.js';
+import { type Advice, applicable } from './kernel/advice.js';
+import { ConfigurationError, type Problem } from './kernel/configuration-error.js';
 import { keepingProblem } from './kernel/development-secrets.js';
 import { describeOptions } from './kernel/option-rows.js';
 import type { Resolved } from './kernel/options.js';
-import type { Health } from './ops/health.js';
-import { urlHost } from './server-assembly.js';
+import type { Health, Product } from './ops/health.js';
+import { type ListeningError, listeningAt, listeningProblem, urlHost } from './server-listening.js';
 import type { ServerConfiguration } from './server-options.js';
 import { adviceOn } from './server-proxies.js';
 import { inspectStore } from './storage/inspect.js';
 
-/** Looks at what a program would start with, and changes nothing. */
+/** Tries what the start of a program tries, and undoes it. */
 
 export interface Finding {
   /** A `problem` keeps the program from starting; a `warning` lets it work and is unwise. */
@@ -23,10 +24,9 @@ export interface Finding {
   remedy?: string;
 }
 
-/** Whether it applies, to which variable, what is unwise about that, and what would be wiser. */
-export type Advice = [applies: boolean, about: string, message: string, remedy: string];
-
 export interface Patient<Values extends { databaseUri: string }> {
+  /** What `/health` names a running server of this program. */
+  product: Product;
   /** The options of the plugin and of its server. */
   schemas: readonly TObject[];
   /** @throws ConfigurationError */
@@ -34,9 +34,12 @@ export interface Patient<Values extends { databaseUri: string }> {
   /** The variable of the store. */
   storeVariable: string;
   portVariable: string;
+  hostVariable: string;
   proxyVariable: string;
   /** What works and is unwise. Never holds a secret. */
   unwise(plugin: Resolved<Values>, server: Resolved<ServerConfiguration>): Advice[];
+  /** Takes the state out of an answer of `/health`. */
+  unwrapHealth(answer: unknown): unknown;
 }
 
 /** Everything at once: configuration, store, port. */
@@ -48,41 +51,45 @@ export async function examine<Values extends { databaseUri: string }>(
     resolved = patient.resolve();
   } catch (error) {
     if (!(error instanceof ConfigurationError)) throw error;
-    return error.problems.map((problem) => explain('problem', problem, patient.schemas));
+    return error.details.map((problem) => explain('problem', problem, patient.schemas));
   }
   const [server, plugin] = resolved;
   const mode = plugin.production ? 'production' : 'development';
   return [
     { level: 'ok', about: 'configuration', message: `is complete for ${mode}` },
-    ...[...plugin.warnings, ...server.warnings].map((text) => explain('warning', text, patient.schemas)),
+    ...[...plugin.warnings, ...server.warnings].map((problem) =>
+      explain('warning', problem, patient.schemas),
+    ),
     ...madeUp(plugin),
-    ...patient.unwise(plugin, server).flatMap(warn),
+    ...applicable(patient.unwise(plugin, server)).map((advice) => ({ level: 'warning' as const, ...advice })),
     await examineStore(plugin.values.databaseUri, patient.storeVariable),
     ...(await examinePort(server, patient)),
   ];
 }
 
-function warn([applies, about, message, remedy]: Advice): Finding[] {
-  return applies ? [{ level: 'warning', about, message, remedy }] : [];
-}
-
-/** A sentence of the configuration that begins with its variable. */
-function explain(level: Finding['level'], sentence: string, schemas: readonly TObject[]): Finding {
+/** A problem of the configuration, whose message begins with its variable. */
+function explain(
+  level: Finding['level'],
+  { message: sentence, remedy: own }: Problem,
+  schemas: readonly TObject[],
+): Finding {
   const [, about = 'configuration', message = sentence] = /^([A-Z][A-Z0-9_]+)\s(.*)$/s.exec(sentence) ?? [];
+  // A problem that brings a remedy has no other: "unset it" and "set it" must not stand together.
+  if (own !== undefined) return { level, about, message, remedy: own };
   const variable = about.replace(/_FILE$/, '');
   const rows = schemas.flatMap(describeOptions);
   const row = rows.find(({ env, fallbackEnv }) => [env, fallbackEnv].includes(variable));
   if (!row) return { level, about, message };
   const file = row.secret ? `, or ${row.env}_FILE to a file that holds it` : '';
   // Where the sentence repeats what the variable is for, the remedy says how to set it.
-  const remedy = sentence.includes(row.doc) ? '' : ` ${row.doc}`;
-  return { level, about, message, remedy: `Set ${row.env}${file}.${remedy}` };
+  const doc = sentence.includes(row.doc) ? '' : ` ${row.doc}`;
+  return { level, about, message, remedy: `Set ${row.env}${file}.${doc}` };
 }
 
 function madeUp({ generated: { names, file } }: Resolved<unknown>): Finding[] {
   if (names.length === 0) return [];
   const about = names.join(', ');
-  const problem = keepingProblem(file);
+  const problem = keepingProblem(file, names);
   if (problem !== null) {
     const message = `made up for development cannot be kept: ${problem}`;
     return [{ level: 'problem', about, message, remedy: 'Set them, or let this user write there.' }];
@@ -101,27 +108,29 @@ async function examineStore(uri: string, about: string): Promise<Finding> {
   }
 }
 
-async function examinePort(
-  { values, production }: Resolved<ServerConfiguration>,
-  { portVariable: about, proxyVariable }: Pick<Patient<never>, 'portVariable' | 'proxyVariable'>,
+async function examinePort<Values extends { databaseUri: string }>(
+  server: Resolved<ServerConfiguration>,
+  patient: Patient<Values>,
 ): Promise<Finding[]> {
-  const { port, host = production ? '0.0.0.0' : '127.0.0.1' } = values;
-  if (port === 0) return [{ level: 'ok', about, message: 'is 0: any free port' }];
+  const { host, port } = listeningAt(server);
+  const names = { port: patient.portVariable, host: patient.hostVariable };
   const probe = createServer();
   try {
     probe.listen(port, host);
     await once(probe, 'listening');
-    return [{ level: 'ok', about, message: `${port} is free` }];
+    const message = port === 0 ? 'is 0: any free port' : `${port} is free`;
+    return [{ level: 'ok', about: names.port, message }];
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    const health = code === 'EADDRINUSE' ? await askServer(host, port) : null;
+    const problem = listeningProblem(error as ListeningError, names);
+    const isInUse = problem?.about === 'port' && (error as ListeningError).code === 'EADDRINUSE';
+    const health = isInUse ? await askServer(`http://${urlHost(host)}:${port}/health`, patient) : null;
     if (health) {
-      const message = `${port} is in use by a server that answers /health: it runs already`;
-      return [{ level: 'ok', about, message }, ...unlistedProxy(health, proxyVariable, values.trustProxy)];
+      const message = `${port} is in use by ${patient.product} itself: it runs already`;
+      const running: Finding = { level: 'ok', about: names.port, message };
+      return [running, ...unlistedProxy(health, patient.proxyVariable, server.values.trustProxy)];
     }
-    const inUse = code === 'EADDRINUSE' ? 'is in use' : `cannot be listened at (${code})`;
-    const remedy = 'Choose another one, or stop what listens there.';
-    return [{ level: 'problem', about, message: `${port} ${inUse}`, remedy }];
+    if (!problem) throw error;
+    return [{ level: 'problem', ...problem, about: names[problem.about] }];
   } finally {
     probe.close();
   }
@@ -136,18 +145,17 @@ function unlistedProxy(
   return address === undefined ? [] : [{ level: 'warning', about, ...adviceOn(address, about, trusted) }];
 }
 
-/** What the server that listens there says of itself; `null` when it is none of ours. */
-async function askServer(host: string, port: number): Promise<Health | null> {
+/** What the server that listens there says of itself; `null` when it is not the program that would start. */
+async function askServer(
+  address: string,
+  { product, unwrapHealth }: Pick<Patient<never>, 'product' | 'unwrapHealth'>,
+): Promise<Health | null> {
   try {
-    const answer = await fetch(`http://${urlHost(host)}:${port}/health`, {
-      signal: AbortSignal.timeout(2000),
-    });
-    // One of the two programs wraps what it says.
-    const { data, ...bare } = (await answer.json()) as Partial<Health> & { data?: Partial<Health> };
-    const health = data ?? bare;
-    return answer.ok && health.status === 'ok' ? (health as Health) : null;
+    const answer = await fetch(address, { redirect: 'error', signal: AbortSignal.timeout(2000) });
+    const health = unwrapHealth(await answer.json()) as Partial<Health> | null | undefined;
+    return answer.ok && health?.status === 'ok' && health.product === product ? (health as Health) : null;
   } catch {
-    // Whatever listens, it is no server of ours.
+    // Not every program that listens speaks HTTP and JSON.
     return null;
   }
 }

@@ -1,5 +1,6 @@
-import { type Advice, examine, type Finding } from './doctor.js';
-import { type IdpConfiguration, idpSchema, resolveIdp } from './idp-options.js';
+import { examine, type Finding } from './doctor.js';
+import { adviseIdp, type IdpConfiguration, idpSchema, resolveIdp } from './idp-options.js';
+import type { Advice } from './kernel/advice.js';
 import { gatherProblems } from './kernel/configuration-error.js';
 import type { Resolved } from './kernel/options.js';
 import { idpServerSchema, resolveServer, type ServerConfiguration } from './server-options.js';
@@ -7,6 +8,7 @@ import { idpServerSchema, resolveServer, type ServerConfiguration } from './serv
 /** What a start of idp would meet. */
 export function examineIdp(): Promise<Finding[]> {
   return examine({
+    product: 'idp',
     schemas: [idpSchema, idpServerSchema],
     resolve() {
       const [server, idp] = gatherProblems(
@@ -18,8 +20,10 @@ export function examineIdp(): Promise<Finding[]> {
     },
     storeVariable: 'IDP_DATABASE_URI',
     portVariable: 'IDP_PORT',
+    hostVariable: 'IDP_HOST',
     proxyVariable: 'IDP_TRUST_PROXY',
     unwise,
+    unwrapHealth: (answer) => answer,
   });
 }
 
@@ -28,17 +32,12 @@ function unwise(
   server: Resolved<ServerConfiguration>,
 ): Advice[] {
   return [
+    ...adviseIdp({ values, production }),
     [
       production && values.databaseUri === 'sqlite::memory:',
       'IDP_DATABASE_URI',
       'keeps everything in memory: a restart forgets all principals and clients',
       'Name a file (sqlite:/var/lib/idp.db) or a MongoDB.',
-    ],
-    [
-      production && values.disableSignup !== true,
-      'IDP_DISABLE_SIGNUP',
-      'is not set: whoever reaches the service can make an account',
-      'Set it to 1 unless that is meant.',
     ],
     [
       production && values.adminToken === undefined,

@@ -1,12 +1,13 @@
 import type { Static } from 'typebox';
 import { Type } from 'typebox';
+import type { Advice } from './kernel/advice.js';
 import { brandOptions } from './kernel/brand.js';
 import { type Clock, systemClock } from './kernel/clock.js';
 import type { Report } from './kernel/configuration-error.js';
 import { defineOptions, option, type Resolved, resolveOptions } from './kernel/options.js';
 import type { HashingCost } from './kernel/passwords-argon2.js';
 import { mountProblem, publicUrlOption } from './kernel/public-url.js';
-import { type Random, systemRandom } from './kernel/secrets.js';
+import { equalSecrets, type Random, systemRandom } from './kernel/secrets.js';
 import { oidcOptions } from './oidc/schemas.js';
 import { auditRetentionOption } from './ops/audit.js';
 import { provisioningOptions } from './provisioning/schemas.js';
@@ -62,24 +63,51 @@ export interface ResolvedIdp {
     Pick<IdpSeams, 'hashing' | 'limits' | 'mongo'>;
 }
 
-/** Two names for one key: a step of a rotation that was taken by half. */
-function judgeSeeds(values: IdpConfiguration, report: Report): void {
-  const [current, next, previous] = [
-    values.ed25519Seed,
-    values.ed25519SeedNext,
-    values.ed25519SeedPrevious,
-  ].map((seed) => seed?.toLowerCase());
-  if (next !== undefined && next === current) {
-    report.refuse('IDP_ED25519_SEED_NEXT is the key of IDP_ED25519_SEED, which signs already. Unset it.');
-  }
-  if (previous !== undefined && previous === current) {
+/** Secrets that stand under two names: one of them was copied, or a step of a rotation was left out. */
+function refuseEqualSecrets(values: IdpConfiguration, report: Report): void {
+  const secrets = {
+    IDP_ED25519_SEED: values.ed25519Seed,
+    IDP_ED25519_SEED_NEXT: values.ed25519SeedNext,
+    IDP_ED25519_SEED_PREVIOUS: values.ed25519SeedPrevious,
+    IDP_ADMIN_TOKEN: values.adminToken,
+    IDP_INVITE_TOKEN: values.inviteToken,
+  };
+  for (const [name, twin] of equalSecrets(secrets)) {
     report.refuse(
-      'IDP_ED25519_SEED_PREVIOUS is the key of IDP_ED25519_SEED, which still signs. Unset it, or make NEXT the seed.',
+      `${twin} is the same as ${name}.`,
+      EQUAL_SECRETS[twin]?.[name] ?? 'Use a different secret for each.',
     );
   }
-  if (next !== undefined && next === previous) {
-    report.refuse('IDP_ED25519_SEED_NEXT is the key of IDP_ED25519_SEED_PREVIOUS. Make a new one.');
-  }
+}
+
+/** What to do about a secret that is the same as another, where that is not to make one of them anew. */
+const EQUAL_SECRETS: Record<string, Record<string, string>> = {
+  IDP_ED25519_SEED_NEXT: {
+    IDP_ED25519_SEED: 'Unset IDP_ED25519_SEED_NEXT: its key signs already.',
+  },
+  IDP_ED25519_SEED_PREVIOUS: {
+    IDP_ED25519_SEED: 'Unset IDP_ED25519_SEED_PREVIOUS: its key still signs.',
+    IDP_ED25519_SEED_NEXT: 'Set IDP_ED25519_SEED_NEXT to a new key: openssl rand -hex 32',
+  },
+  IDP_INVITE_TOKEN: {
+    IDP_ADMIN_TOKEN:
+      'Set IDP_INVITE_TOKEN to a different secret, or unset it: as it is, it restricts nobody.',
+  },
+};
+
+/** What works and is unwise, so that the start log and `doctor` both say it. */
+export function adviseIdp({
+  values,
+  production,
+}: Pick<Resolved<IdpConfiguration>, 'values' | 'production'>): Advice[] {
+  return [
+    [
+      production && !values.disableSignup,
+      'IDP_DISABLE_SIGNUP',
+      'is not 1: anybody who reaches the service can create an account',
+      'Set IDP_DISABLE_SIGNUP=1 unless sign-up is meant to be open.',
+    ],
+  ];
 }
 
 /**
@@ -109,10 +137,7 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
         `IDP_PUBLIC_URL must end with the prefix ${prefix}: the issuer is the address of the provider.`,
       );
     }
-    if (values.inviteToken !== undefined && values.inviteToken === values.adminToken) {
-      report.refuse('IDP_INVITE_TOKEN must differ from IDP_ADMIN_TOKEN, or it keeps nobody from inviting.');
-    }
-    judgeSeeds(values, report);
+    refuseEqualSecrets(values, report);
   };
   const asked = mongo ? { ...given, databaseUri: given.databaseUri ?? LENT } : given;
   const config = resolveOptions(idpSchema, { program: 'idp', given: asked, env, random, generate }, rules);

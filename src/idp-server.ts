@@ -38,6 +38,7 @@ export function createIdentityServer(
   const outside = prefix === '' ? [] : [`/.well-known/oauth-authorization-server${pathname}`];
   return assemble({
     server,
+    product: 'idp',
     proxyVariable: 'IDP_TRUST_PROXY',
     configuration: idp.config,
     random,

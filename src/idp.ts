@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
 import {
+  adviseIdp,
   type IdentityProviderOptions,
   type IdpConfiguration,
   type ResolvedIdp,
@@ -8,6 +9,7 @@ import {
 } from './idp-options.js';
 import { createPasswordChange } from './idp-password-change.js';
 import { createBrand } from './kernel/brand.js';
+import { isSimpleCrossSite } from './kernel/browser.js';
 import { HOUR, MINUTE, SECOND } from './kernel/clock.js';
 import { renderOAuth } from './kernel/errors.js';
 import { type Guard, openScope, rulesOf, type ScopeRules } from './kernel/http.js';
@@ -19,6 +21,7 @@ import { createAuthorization } from './oidc/authorize/service.js';
 import { createClaims } from './oidc/claims.js';
 import { createConsentService } from './oidc/consents.js';
 import { createCookies } from './oidc/cookies.js';
+import { oidcErrors } from './oidc/errors.js';
 import { createHintReader } from './oidc/hints.js';
 import { createKeys } from './oidc/keys.js';
 import type { Directory } from './oidc/model.js';
@@ -30,7 +33,7 @@ import { createTokenService } from './oidc/tokens/service.js';
 import { createAudit } from './ops/audit.js';
 import { healthPlugin } from './ops/health.js';
 import { createJobs } from './ops/jobs.js';
-import { type Attempt, atMost, createThrottle } from './ops/throttle.js';
+import { type Attempt, atMost, createThrottle, type Limit, type SecretKind } from './ops/throttle.js';
 import { createClients } from './provisioning/clients.js';
 import { createDirectory } from './provisioning/directory.js';
 import { adminGuard, signupGuard } from './provisioning/guards.js';
@@ -57,11 +60,23 @@ declare module 'fastify' {
   }
 }
 
+/** Before anything is read or counted: forms of other sites must not use up the limits of their visitors' addresses. */
+const refuseForms: Guard = async ({ headers }) => {
+  if (isSimpleCrossSite(headers)) throw oidcErrors.invalid_request({ message: FORM_OF_ANOTHER_SITE });
+};
+
+const FORM_OF_ANOTHER_SITE =
+  'A page of another site sent this as a form. Send it with fetch in the mode cors, or from a server.';
+
 /** Clients and agents prove themselves in the body as often as in the header, or by a password, so their endpoints judge them. */
 const judgedByEndpoint: Guard = async () => {};
 
-/** Wrong passwords and client secrets from one address block, however they are presented. */
-const FAILURES = atMost('failures', 60, MINUTE);
+/** Wrong secrets from one address block, however they are presented. One kind never uses up the limit of another. */
+const FAILURES: Record<SecretKind, Limit> = {
+  password: atMost('failures', 60, MINUTE),
+  agent: atMost('failures.agent', 60, MINUTE),
+  client: atMost('failures.client', 60, MINUTE),
+};
 
 /** Errors as OAuth knows them, or as a page for whoever looks at one. */
 export const idpErrors =
@@ -86,7 +101,7 @@ export async function mountIdp(
       "identityProvider is registered on this instance already, or something else is called 'idp' there. One registration serves one issuer.",
     );
   }
-  announce(fastify, config);
+  announce(fastify, config, adviseIdp(config));
   const { values } = config;
   const { clock, random, prefix } = seams;
   const around =
@@ -113,7 +128,7 @@ export async function mountIdp(
     limits: seams.limits,
   });
   const attempt: Attempt = (guess, evaluate) =>
-    throttle.attempt(Object.assign({}, guess, { perAddress: FAILURES }), evaluate);
+    throttle.attempt(Object.assign({}, guess, { perAddress: FAILURES[guess.kind ?? 'password'] }), evaluate);
   const passwordPolicy = createPasswordPolicy(config.production, (message) => fastify.log.warn(message));
   const people = principalCollection(store);
   const hashing = { passwords, passwordPolicy, throttle };
@@ -183,11 +198,12 @@ export async function mountIdp(
   const rules: ScopeRules = {
     ...answerRules(around),
     prefix,
+    conflictRemedy: 'Mount the identity provider elsewhere with the option prefix.',
     guards: {
       admin: adminGuard(values.adminToken, { audit, throttle }),
       inviter: adminGuard(values.inviteToken ?? values.adminToken, { audit, throttle }),
       signup: signupGuard(values.disableSignup),
-      client: judgedByEndpoint,
+      client: refuseForms,
       bearer: judgedByEndpoint,
       agent: judgedByEndpoint,
     },

@@ -1,10 +1,11 @@
 import type { AuthDependencies } from './auth/dependencies.js';
 import type { AuthEvents } from './auth/events.js';
+import type { ForeignHashes } from './auth/foreign-hashes.js';
 import type { TokenKind } from './auth/jwt.js';
 import { createAccountMails } from './auth/mails.js';
 import { createAccountRecords } from './auth/records.js';
 import { type AuthService, createAuth } from './auth/service.js';
-import type { Sessions, Users } from './auth/store.js';
+import type { Sessions, Users, ViewOf } from './auth/store.js';
 import { createSessionTokens } from './auth/tokens.js';
 import type { Forget } from './billing/forget.js';
 import type { Billing } from './billing/service.js';
@@ -21,6 +22,7 @@ import { purgeExpired } from './ops/purge.js';
 import type { Throttle } from './ops/throttle.js';
 import type { ResolvedSaas } from './saas-options.js';
 import type { SettingsService } from './settings/service.js';
+import { mapPages } from './storage/pages.js';
 
 /** The accounts put together: what they are given of the other domains, and what these are asked when somebody leaves. */
 
@@ -29,6 +31,7 @@ export interface AccountParts {
   sessions: Sessions;
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
+  foreignHashes: ForeignHashes;
   siteName(): Promise<string>;
   audit: ListedAudit;
   throttle: Throttle;
@@ -41,6 +44,7 @@ export interface AccountParts {
   refreshTokens: TokenKind;
   afterwards: Afterwards;
   emit: Emit<AuthEvents>;
+  viewOf: ViewOf;
   publicUrl: PublicUrl;
   /** The path below which our own pages are, as people reach them. */
   mountedAt(): string;
@@ -48,7 +52,7 @@ export interface AccountParts {
 
 export interface Accounts {
   auth: AuthService;
-  /** Everything that is stored about a user, by the name of what it is. */
+  /** Everything that is stored about a user. Long lists are async iterables of their pages. */
   exportOf(userId: string): Promise<Record<string, unknown>>;
 }
 
@@ -78,6 +82,7 @@ export async function createAccounts(
       pages: {
         reset: pageAt(values.resetUrlRelative, '/auth/reset-password'),
         verify: pageAt(values.verifyUrlRelative, '/auth/verify-email'),
+        unlock: pageAt(undefined, '/auth/unlock'),
       },
       clock,
     }),
@@ -96,9 +101,10 @@ export async function createAccounts(
     sessionMaxAge: values.sessionMaxAge,
   };
   const auth = createAuth(dependencies);
-  const { recordsOf } = createAccountRecords({ users, sessions });
+  const { recordsOf } = createAccountRecords({ users, sessions, viewOf: parts.viewOf });
 
   jobs.add('account-deletion', auth.deletionJob);
+  jobs.add('foreign-hashes', parts.foreignHashes.recount);
   jobs.add('session-purge', {
     everySeconds: HOURLY,
     run: async ({ signal }) => void (await purgeExpired(sessions, { now: clock.now(), signal })),
@@ -111,23 +117,18 @@ export async function createAccounts(
   return {
     auth,
     async exportOf(id) {
-      const [records, purchases, trail, mails] = await Promise.all([
-        recordsOf(id),
-        billing.recordsOf(id),
-        audit.listOf(id),
-        email.listOf(id),
-      ]);
+      const [records, purchases] = await Promise.all([recordsOf(id), billing.recordsOf(id)]);
       return {
         exportedAt: toTimestamp(clock.now()),
         ...records,
         billing: purchases,
-        audit: trail.map(({ at, event, ip, detail }) => ({
+        audit: mapPages(audit.listOf(id), ({ at, event, ip, detail }) => ({
           at: toTimestamp(at),
           event,
           ip,
           ...(detail && { detail }),
         })),
-        mails,
+        mails: email.listOf(id),
       };
     },
   };

@@ -6,13 +6,14 @@ import { createClaims, type Pause } from './billing/claims.js';
 import { createFetch } from './billing/fetch.js';
 import { createForget, createForgetGone, type Forget } from './billing/forget.js';
 import { createGateway } from './billing/gateway.js';
+import { createGrants, type Grants, type GrantTarget } from './billing/grants.js';
 import { createMailFor } from './billing/mails.js';
 import type { BillingNotices } from './billing/notices.js';
 import { createOwnerLookup } from './billing/owner.js';
 import { createPlans } from './billing/plans.js';
 import { createProcessor, type Processor } from './billing/process.js';
 import { createProjector, type ProjectionTarget } from './billing/project.js';
-import { createRecheck } from './billing/recheck.js';
+import { type BillingJobs, createBillingJobs } from './billing/recheck.js';
 import { createRefresh } from './billing/refresh.js';
 import { createResync, type Resync } from './billing/resync.js';
 import { isLiveKey } from './billing/schemas.js';
@@ -25,6 +26,7 @@ import {
   webhookEventCollection,
 } from './billing/store.js';
 import { createSubscriptionService, type SubscriptionService } from './billing/subscription.js';
+import { createSummaryOf, type SummaryOf } from './billing/summary.js';
 import { createWebhook, type Webhook } from './billing/webhook.js';
 import { createSubscriptionWriter } from './billing/write.js';
 import type { Outbox } from './email/service.js';
@@ -32,7 +34,7 @@ import { httpErrors } from './kernel/errors.js';
 import { type PublicUrl, withLeadingSlash } from './kernel/public-url.js';
 import type { Audit } from './ops/audit.js';
 import type { Emit } from './ops/events.js';
-import type { Job, JobLog } from './ops/jobs.js';
+import type { JobLog } from './ops/jobs.js';
 import type { ResolvedSaas } from './saas-options.js';
 import type { Store } from './storage/collection.js';
 
@@ -53,16 +55,15 @@ export interface BillingDomain {
   billing: Billing;
   forget: Forget;
   subscription: SubscriptionService;
+  summaryOf: SummaryOf;
+  grants: Grants;
   catalog: Catalog;
   webhook: Webhook;
   webhookEvents: WebhookEvents;
   processor: Processor;
   resync: Resync;
-  /** What no event settles. */
-  recheck: Job;
+  jobs: BillingJobs;
 }
-
-const RECHECK_EVERY = 300;
 
 export function createBillingDomain(
   {
@@ -113,10 +114,12 @@ export function createBillingDomain(
     }),
     emit,
     isLive: isLiveKey(key),
+    pastDue,
     clock,
   });
   const refresh =
-    gateway && createRefresh({ gateway, subscriptions, writer, plans, projector, forgetGone, emit, clock });
+    gateway &&
+    createRefresh({ gateway, subscriptions, writer, plans, projector, forgetGone, emit, pastDue, clock });
 
   return {
     billing: createBilling({
@@ -142,11 +145,14 @@ export function createBillingDomain(
       projector,
       processor,
       forgetGone,
+      grantOf: async (id) => (await findUser(id))?.grant,
       gateway,
       refresh,
       pastDue,
       clock,
     }),
+    grants: createGrants({ target: grantsOn(users), audit, clock }),
+    summaryOf: createSummaryOf({ all: projector.all, pastDue, clock }),
     catalog: createCatalog({ customers, plans, gateway, clock }),
     webhook: createWebhook({
       secrets: [values.paymentWebhookSecret, values.paymentWebhookSecretPrevious].filter(
@@ -160,10 +166,7 @@ export function createBillingDomain(
     webhookEvents: events,
     processor,
     resync: createResync({ customers, gateway, refresh, replay: processor.replay }),
-    recheck: {
-      everySeconds: RECHECK_EVERY,
-      run: createRecheck({ events, subscriptions, processor, refresh, clock, log }),
-    },
+    jobs: createBillingJobs({ events, subscriptions, processor, refresh, clock, log }),
   };
 }
 
@@ -174,12 +177,31 @@ export function projectionOn(users: Users): ProjectionTarget {
       const user = await users.findOne({ id: userId });
       return user && (user.subscriptionRev ?? 0);
     },
-    async write(userId, revision, { status, plan }) {
+    async write(userId, revision, { status, plan, held }) {
       const written = await users.updateOne(
         { id: userId, subscriptionRev: revision === 0 ? null : revision },
-        { set: { subscriptionStatus: status, subscriptionPlan: plan }, inc: { subscriptionRev: 1 } },
+        {
+          set: {
+            subscriptionStatus: status,
+            subscriptionPlan: plan,
+            subscriptionsHeld: { rev: revision + 1, terms: held },
+          },
+          inc: { subscriptionRev: 1 },
+        },
       );
       return written !== null;
+    },
+  };
+}
+
+/** Where grants stand: on the record of a user, which a deletion removes. */
+export function grantsOn(users: Users): GrantTarget {
+  return {
+    async write(id, grant) {
+      const before = await users.findOne({ id });
+      const change = grant ? { set: { grant } } : { unset: ['grant' as const] };
+      const written = before && (await users.updateOne({ id, deletingAt: null }, change));
+      return written && { before: before.grant };
     },
   };
 }

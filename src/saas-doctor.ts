@@ -1,12 +1,16 @@
-import { type Advice, examine, type Finding } from './doctor.js';
+import { examine, type Finding } from './doctor.js';
+import type { Advice } from './kernel/advice.js';
 import { gatherProblems } from './kernel/configuration-error.js';
 import type { Resolved } from './kernel/options.js';
-import { resolveSaas, type SaasConfiguration, saasSchema } from './saas-options.js';
+import { examineHashes } from './saas-doctor-hashes.js';
+import { adviseSaas, resolveSaas, type SaasConfiguration, saasSchema } from './saas-options.js';
 import { resolveServer, type ServerConfiguration, saasServerSchema } from './server-options.js';
 
 /** What a start of saas-backend would meet. */
-export function examineSaas(): Promise<Finding[]> {
-  return examine({
+export async function examineSaas(): Promise<Finding[]> {
+  let databaseUri: string | undefined;
+  const findings = await examine({
+    product: 'saas-backend',
     schemas: [saasSchema, saasServerSchema],
     resolve() {
       const [server, saas] = gatherProblems(
@@ -14,13 +18,18 @@ export function examineSaas(): Promise<Finding[]> {
         () => resolveServer('saas-backend', saasServerSchema, {}, {}),
         () => resolveSaas({}, false),
       );
+      databaseUri = saas.config.values.databaseUri;
       return [server, saas.config];
     },
     storeVariable: 'DATABASE_URI',
     portVariable: 'PORT',
+    hostVariable: 'HOST',
     proxyVariable: 'TRUST_PROXY',
     unwise,
+    unwrapHealth: (answer) => (answer as { data?: unknown } | null)?.data,
   });
+  const opens = findings.every(({ level, about }) => level !== 'problem' || about !== 'DATABASE_URI');
+  return databaseUri !== undefined && opens ? [...findings, ...(await examineHashes(databaseUri))] : findings;
 }
 
 function unwise(
@@ -28,6 +37,7 @@ function unwise(
   server: Resolved<ServerConfiguration>,
 ): Advice[] {
   return [
+    ...adviseSaas({ values, production }),
     [
       production && values.databaseUri === 'sqlite::memory:',
       'DATABASE_URI',
@@ -55,7 +65,7 @@ function unwise(
     [
       values.paymentSecretKey !== undefined && values.paymentWebhookSecret === undefined,
       'PAYMENT_WEBHOOK_SECRET',
-      'is not set: payments are made and never heard of',
+      'is not set: payments will not be recorded',
       'Set it to the signing secret of the webhook endpoint.',
     ],
     [

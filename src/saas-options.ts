@@ -3,12 +3,14 @@ import { adminOptions } from './admin/schemas.js';
 import { authOptions } from './auth/schemas.js';
 import { apiUrlProblem, billingOptions } from './billing/schemas.js';
 import { emailOptions } from './email/schemas.js';
+import type { Advice } from './kernel/advice.js';
 import { type Clock, systemClock } from './kernel/clock.js';
 import type { Report } from './kernel/configuration-error.js';
 import { defineOptions, option, type Resolved, resolveOptions } from './kernel/options.js';
 import type { HashingCost } from './kernel/passwords-argon2.js';
 import { mountProblem, publicUrlOption } from './kernel/public-url.js';
-import { type Random, systemRandom } from './kernel/secrets.js';
+import { equalSecrets, type Random, systemRandom } from './kernel/secrets.js';
+import { shown } from './kernel/validation-messages.js';
 import { auditRetentionOption } from './ops/audit.js';
 import { type HostMongo, LENT, lendingProblem } from './storage/host-database.js';
 import { unusableStore } from './storage/open.js';
@@ -70,6 +72,18 @@ export interface ResolvedSaas {
     Pick<SaasSeams, 'hashing' | 'limits' | 'mongo'>;
 }
 
+/** What works and is unwise, so that the start log and `doctor` both say it. */
+export function adviseSaas({ values }: Pick<Resolved<SaasConfiguration>, 'values' | 'production'>): Advice[] {
+  return [
+    [
+      values.paymentSecretKey !== undefined && values.billingPrices === undefined,
+      'BILLING_PRICES',
+      "is not set: any active price of the payment provider's account can be bought",
+      'List what is sold, like BILLING_PRICES=price_1Pro=pro,price_1Team=team.',
+    ],
+  ];
+}
+
 /**
  * @param generate whether development may make secrets up and keep them
  * @throws ConfigurationError naming every problem
@@ -109,20 +123,27 @@ function checkMounts(prefix: string, adminPath: string | false, report: Report):
     const problem = mountProblem(path);
     if (problem) report.refuse(`'${name}' ${problem}`);
   }
-  if (adminPath === prefix) report.refuse("'prefix' and 'adminPath' must differ.");
+  if (adminPath === prefix) report.refuse("'prefix' and 'adminPath' must differ, like /api and /admin.");
 }
 
 function checkTogether(values: SaasConfiguration, report: Report): void {
   const secrets = {
     JWT_ACCESS_SECRET: values.jwtAccessSecret,
+    JWT_ACCESS_SECRET_PREVIOUS: values.jwtAccessSecretPrevious,
     JWT_REFRESH_SECRET: values.jwtRefreshSecret,
+    JWT_REFRESH_SECRET_PREVIOUS: values.jwtRefreshSecretPrevious,
+    PAYMENT_SECRET_KEY: values.paymentSecretKey,
     PAYMENT_WEBHOOK_SECRET: values.paymentWebhookSecret,
+    PAYMENT_WEBHOOK_SECRET_PREVIOUS: values.paymentWebhookSecretPrevious,
+    EMAIL_API_KEY: values.emailApiKey,
     ADMIN_PASSWORD: values.adminPassword,
   };
-  const set = Object.entries(secrets).filter(([, secret]) => secret !== undefined);
-  for (const [index, [name, secret]] of set.entries()) {
-    const twin = set.slice(index + 1).find(([, other]) => other === secret);
-    if (twin) report.unsafe(`${name} and ${twin[0]} are the same. Use a different secret for each.`);
+  for (const [name, twin] of equalSecrets(secrets)) {
+    const isRotation = twin === `${name}_PREVIOUS`;
+    report.unsafe(
+      `${twin} is the same as ${name}.`,
+      isRotation ? `Set ${twin} to the secret before it, or unset it.` : 'Use a different secret for each.',
+    );
   }
   const problem = apiUrlProblem(values.paymentApiUrl, values.paymentSecretKey);
   if (problem) report.unsafe(`PAYMENT_API_URL ${problem}`);
@@ -135,5 +156,5 @@ function originProblem(origin: string): string | undefined {
   const isOrigin = isExact && URL.canParse(origin) && new URL(origin).origin === origin;
   return isOrigin
     ? undefined
-    : 'must list origins as browsers send them: https://app.example, without a path or a pattern.';
+    : `must list origins as browsers send them, like https://app.example.com, without a path or a pattern; given: ${shown(origin)}.`;
 }

@@ -1,3 +1,4 @@
+import { type ConnectGuards, createConnectGuards } from './connect-guards.js';
 import { gatherProblems } from './kernel/configuration-error.js';
 import { renderEnvelope } from './kernel/errors.js';
 import { mountProblem } from './kernel/public-url.js';
@@ -13,18 +14,20 @@ export interface CreateServerOptions extends SaasBackendOptions, ServerOptions {
   middleware?: boolean;
 }
 
+/** The SaaS backend, and what the other routes of an application ask it. */
+export interface SaasServer extends Server<SaasConfiguration>, ConnectGuards {}
+
+/** The same with a `middleware`. */
+export interface SaasMiddlewareServer extends MiddlewareServer<SaasConfiguration>, ConnectGuards {}
+
 /**
  * The SaaS backend as a server.
  *
  * @throws ConfigurationError naming every problem of the configuration
  */
-export function createServer(
-  options: CreateServerOptions & { middleware: true },
-): MiddlewareServer<SaasConfiguration>;
-export function createServer(options?: CreateServerOptions): Server<SaasConfiguration>;
-export function createServer(
-  options: CreateServerOptions = {},
-): Server<SaasConfiguration> | MiddlewareServer<SaasConfiguration> {
+export function createServer(options: CreateServerOptions & { middleware: true }): SaasMiddlewareServer;
+export function createServer(options?: CreateServerOptions): SaasServer;
+export function createServer(options: CreateServerOptions = {}): SaasServer | SaasMiddlewareServer {
   const { middleware = false, ...rest } = options;
   const [own, given] = splitOptions(saasServerSchema, rest);
   const [server, saas] = gatherProblems(
@@ -38,8 +41,9 @@ export function createServer(
     ...inServer(saas.config.values.publicUrl, server.values.port),
     mountedAt: () => mountedAt ?? prefix,
   };
-  return assemble({
+  const assembled = assemble({
     server,
+    product: 'saas-backend',
     proxyVariable: 'TRUST_PROXY',
     configuration: saas.config,
     random: saas.seams.random,
@@ -54,4 +58,6 @@ export function createServer(
     },
     mountPoints: middleware ? [prefix, ...(adminPath === false ? [] : [adminPath])] : undefined,
   });
+  const { random } = saas.seams;
+  return { ...assembled, ...createConnectGuards({ app: assembled.fastify, surroundings, random }) };
 }

@@ -4,18 +4,20 @@ import fp from 'fastify-plugin';
 import { createFormTokens } from './admin/forms.js';
 import { createAdminGuard } from './admin/guard.js';
 import { adminPlugin } from './admin/plugin.js';
-import type { AuthEvents } from './auth/events.js';
+import { AUTH_EVENTS, type AuthEvents } from './auth/events.js';
+import { createForeignHashes, foreignHashCollection } from './auth/foreign-hashes.js';
 import { registerTokenKind } from './auth/jwt.js';
 import { authPlugin } from './auth/plugin/index.js';
 import type { Identity } from './auth/sessions.js';
-import { sessionCollection, userCollection } from './auth/store.js';
-import { createUserDirectory, type UserDirectory } from './auth/users.js';
-import type { BillingNotices } from './billing/notices.js';
+import { sessionCollection, userCollection, userView, type ViewOf } from './auth/store.js';
+import { createUserDirectory } from './auth/users.js';
+import { BILLING_EVENTS, type BillingNotices } from './billing/notices.js';
 import { billingPlugin, webhookPlugin } from './billing/plugin.js';
 import { openTransport } from './email/outlet.js';
 import { createEmail } from './email/service.js';
 import { mailCollection } from './email/store.js';
 import { loadTemplates } from './email/templates.js';
+import { authorizationIn, type RequestHeaders } from './kernel/authorization.js';
 import { HOUR, SECOND } from './kernel/clock.js';
 import { openToOrigins } from './kernel/cors.js';
 import { openScope } from './kernel/http.js';
@@ -38,7 +40,8 @@ import {
   type UserRequest,
 } from './saas-billing.js';
 import { saasErrors } from './saas-errors.js';
-import { type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './saas-options.js';
+import { adviseSaas, type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './saas-options.js';
+import { createUserApi, type UserApi } from './saas-users.js';
 import { closeForMaintenance, settingsAdminPlugin, settingsPlugin } from './settings/plugin.js';
 import { createSettings } from './settings/service.js';
 import type { Store } from './storage/collection.js';
@@ -53,7 +56,17 @@ export interface SaasDecorator {
   readonly requireUser: UserGuard;
   /** The same for those whose subscription entitles them, to `plan` where one is named; else it throws a 403. */
   readonly requireEntitled: (plan?: string) => UserGuard;
-  readonly users: Readonly<Pick<UserDirectory, 'find' | 'create'>>;
+  /**
+   * The user and session behind an `Authorization: Bearer` header, where there is no route to guard.
+   * @throws AppError with `statusCode`, `code` and `headers`: UNAUTHENTICATED, TOKEN_EXPIRED
+   */
+  readonly authenticate: (headers: RequestHeaders) => Promise<Identity>;
+  /**
+   * Whether the user may use what needs a subscription, to `plan` where one is named. False for unknown users; it
+   * rejects only when the store is unavailable. A suspended account keeps what it has: `requireUser` refuses it.
+   */
+  readonly entitles: (userId: string, plan?: string) => Promise<boolean>;
+  readonly users: Readonly<UserApi>;
   /** What has happened, told once, after its commit, in the process that committed it. */
   readonly events: Readonly<Subscription<SaasEvents>>;
 }
@@ -81,7 +94,7 @@ export async function mountSaas(
       "saasBackend is registered on this instance already, or something else is called 'saas' there. One registration serves one prefix.",
     );
   }
-  announce(fastify, config);
+  announce(fastify, config, adviseSaas(config));
   const { values } = config;
   const { clock, random, prefix, adminPath } = seams;
   const around = surroundings ?? inHost(fastify, { configured: values.publicUrl, port: 3000 }, random);
@@ -104,7 +117,9 @@ export async function mountSaas(
   const passwords = createPasswords(random, seams.hashing);
   fastify.addHook('onListen', async () => passwords.prepare());
   const passwordPolicy = createPasswordPolicy(config.production, (message) => fastify.log.warn(message));
-  const directory = createUserDirectory({ users, passwords, passwordPolicy, siteName, audit, clock, random });
+  const documents = foreignHashCollection(store);
+  const foreignHashes = createForeignHashes({ documents, users, passwords, clock });
+  const hashing = { passwords, passwordPolicy, foreignHashes };
 
   const jobs = createJobs(store, { clock, random, log: fastify.log });
   const email = createEmail({
@@ -140,10 +155,25 @@ export async function mountSaas(
     await audit.close();
   });
 
-  const { emit: emitAny, events } = createEvents<SaasEvents>({ clock, random, log: fastify.log });
+  const { emit: emitAny, events } = createEvents<SaasEvents>({
+    names: { ...AUTH_EVENTS, ...BILLING_EVENTS },
+    clock,
+    random,
+    log: fastify.log,
+  });
   // Whoever may tell of everything may tell of a part, which the compiler does not see by itself.
   const emit = emitAny as Emit<AuthEvents> & Emit<BillingNotices>;
-  const { billing, forget, subscription, catalog, webhook, webhookEvents, recheck } = createBillingDomain(
+  const {
+    billing,
+    forget,
+    subscription,
+    summaryOf,
+    grants,
+    catalog,
+    webhook,
+    webhookEvents,
+    jobs: billingJobs,
+  } = createBillingDomain(
     { config, seams },
     {
       store,
@@ -156,7 +186,10 @@ export async function mountSaas(
       pause: sleep,
     },
   );
-  jobs.add('billing-recheck', recheck);
+  jobs.add('billing-settle', billingJobs.settle);
+  jobs.add('billing-recheck', billingJobs.recheck);
+  const viewOf: ViewOf = async (user) => userView(user, await summaryOf(user));
+  const directory = createUserDirectory({ ...hashing, users, viewOf, siteName, audit, clock, random });
   jobs.add('audit-purge', {
     everySeconds: HOUR / SECOND,
     run: async ({ signal }) => void (await audit.purge(values.auditRetentionDays, signal)),
@@ -181,8 +214,7 @@ export async function mountSaas(
       refreshTokens,
       users,
       sessions,
-      passwords,
-      passwordPolicy,
+      ...hashing,
       siteName,
       audit,
       throttle,
@@ -193,6 +225,7 @@ export async function mountSaas(
       jobs,
       afterwards,
       emit,
+      viewOf,
       publicUrl,
       mountedAt,
     },
@@ -207,11 +240,18 @@ export async function mountSaas(
     audit,
     throttle,
   });
-  const { find, create } = directory;
+  const userApi = createUserApi({ users, directory, grants, audit, emit, clock });
   const requireEntitled = createEntitlementGuard(requireUser, subscription);
   fastify.decorate(
     'saas',
-    Object.freeze({ requireUser, requireEntitled, users: Object.freeze({ find, create }), events }),
+    Object.freeze({
+      requireUser,
+      requireEntitled,
+      authenticate: async (headers: RequestHeaders) => auth.authenticate(authorizationIn(headers)),
+      entitles: subscription.entitles,
+      users: userApi,
+      events,
+    }),
   );
   fastify.decorateRequest('saas');
 
@@ -225,11 +265,17 @@ export async function mountSaas(
   const pages = createPages({ name: () => new URL(publicUrl.get()).host });
   const renderError = saasErrors(pages);
 
-  const apiRules = { ...rules, prefix, renderError: renderError.api, meter: throttle.refusalOf };
+  const apiRules = {
+    ...rules,
+    prefix,
+    conflictRemedy: 'Mount the API elsewhere with the option prefix.',
+    renderError: renderError.api,
+    meter: throttle.refusalOf,
+  };
   await openScope(fastify, apiRules, async (api) => {
     closeForMaintenance(api, settings);
     await openToOrigins(api, values.corsOrigin ?? [], async (open) => {
-      await open.register(authPlugin, { auth, exportOf, pages, home: publicUrl.get });
+      await open.register(authPlugin, { auth, exportOf, throttle, pages, home: publicUrl.get });
       await open.register(profilePlugin, { rename: directory.rename });
       await open.register(settingsPlugin, { settings });
       await open.register(billingPlugin, { billing, subscription, catalog });
@@ -238,7 +284,13 @@ export async function mountSaas(
     await api.register(webhookPlugin, { webhook });
   });
   if (adminPath !== false) {
-    const adminRules = { ...rules, prefix: adminPath, renderError: renderError.admin };
+    const adminRules = {
+      ...rules,
+      prefix: adminPath,
+      conflictRemedy:
+        'Mount the admin area elsewhere with the option adminPath, or leave it out: adminPath: false.',
+      renderError: renderError.admin,
+    };
     await openScope(fastify, adminRules, async (admin) => {
       const { adminUsername: operator, adminPassword = '' } = values;
       const formTokens = createFormTokens({ secret: `${operator}:${adminPassword}`, clock });

@@ -6,10 +6,12 @@ import type { AnswerRules } from './kernel/answers.js';
 import { SECOND } from './kernel/clock.js';
 import { fallThrough, openScope } from './kernel/http.js';
 import type { Resolved } from './kernel/options.js';
-import { type Health, healthPlugin } from './ops/health.js';
+import { type Health, healthPlugin, type Product } from './ops/health.js';
 import { trackConnections } from './server-connections.js';
+import { affordableConnections } from './server-descriptors.js';
 import { BODY_LIMIT, createHardened, type Hardening } from './server-hardening.js';
-import { isAskedHere, watchForProxies } from './server-proxies.js';
+import { listeningAt, urlHost } from './server-listening.js';
+import { isAskedHere, listedProxies, watchForProxies } from './server-proxies.js';
 import type { Store } from './storage/collection.js';
 import { answerRules, learnPort, type Surroundings } from './surroundings.js';
 
@@ -42,6 +44,8 @@ export interface MiddlewareServer<Values = unknown> extends Server<Values> {
 
 export interface Assembly<Values> extends Hardening {
   configuration: Resolved<Values>;
+  /** What `/health` names the program to those who ask on this machine. */
+  product: Product;
   /** The variable that lists the proxies in front. */
   proxyVariable: string;
   surroundings: Surroundings;
@@ -75,16 +79,30 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     const store = await assembly.mount(root);
     await openScope(
       root,
-      { ...rules, prefix: '', guards: {}, own404: true, bodyLimit: BODY_LIMIT, inHost: false },
+      {
+        ...rules,
+        prefix: '',
+        conflictRemedy: 'Choose another path.',
+        guards: {},
+        own404: true,
+        bodyLimit: BODY_LIMIT,
+        inHost: false,
+      },
       async (scope) => {
-        const remarks = (request: FastifyRequest) => (isAskedHere(request) ? unlistedProxy() : {});
+        const remarks = (request: FastifyRequest) =>
+          isAskedHere(request) ? { product: assembly.product, ...unlistedProxy() } : {};
         await scope.register(healthPlugin, { store, wrap: assembly.wrapHealth, remarks });
       },
     );
   });
   app.register(unwrapped);
 
-  const endConnections = trackConnections(app.server);
+  const { maxConnections, maxConnectionsPerAddress, trustProxy } = server.values;
+  const endConnections = trackConnections(app.server, {
+    total: affordableConnections(maxConnections),
+    perAddress: maxConnectionsPerAddress,
+    isProxy: listedProxies(trustProxy),
+  });
   let stopping: Promise<void> | undefined;
   let starting: Promise<unknown> = Promise.resolve();
   const stop = (): Promise<void> => {
@@ -103,8 +121,8 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     return listening;
   };
   const listen = async () => {
-    const host = server.values.host ?? (server.production ? '0.0.0.0' : '127.0.0.1');
-    await app.listen({ host, port: server.values.port });
+    const { host, port: wanted } = listeningAt(server);
+    await app.listen({ host, port: wanted });
     const { port } = app.server.address() as AddressInfo;
     return { url: `http://${urlHost(host)}:${port}`, port };
   };
@@ -112,18 +130,13 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
   return mountPoints ? { ...base, middleware: createMiddleware(app, mountPoints, assembly) } : base;
 }
 
-/** A host name as an address to connect to. */
-export function urlHost(host: string): string {
-  if (host === '0.0.0.0' || host === '::') return 'localhost';
-  return host.includes(':') ? `[${host}]` : host;
-}
-
 function createMiddleware(
   app: FastifyInstance,
   mountPoints: [string, ...string[]],
-  { surroundings: { lifecycle }, onMount }: Assembly<unknown>,
+  { surroundings: { lifecycle, publicUrl }, onMount }: Assembly<unknown>,
 ): Middleware {
   return (request, response, next = () => response.writeHead(404).end()) => {
+    publicUrl.observePort(request.socket?.localPort);
     const outer = request.url ?? '/';
     const { originalUrl = outer } = request as IncomingMessage & { originalUrl?: string };
     const stripped = strippedFrom(originalUrl, outer);

@@ -73,7 +73,6 @@ export function createHardened(
       if (!handBack(request, reply)) sendError(rules, httpErrors.VALIDATION_ERROR(), request, reply);
     },
   });
-  app.server.maxConnections = 16_384;
   app.server.maxHeadersCount = MOST_HEADERS;
   app.addHook('onRequest', refuseUnclear);
   // Node would answer 417 past all of us; whoever expects what is not known may be served all the same (RFC 9110 §10.1.1).

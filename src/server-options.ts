@@ -1,8 +1,9 @@
-import { BlockList, isIP } from 'node:net';
 import type { Static } from 'typebox';
 import { Type } from 'typebox';
+import { coverEveryone, isNetwork } from './kernel/networks.js';
 import { defineOptions, option, parseList, type Resolved, resolveOptions } from './kernel/options.js';
 import { type Random, systemRandom } from './kernel/secrets.js';
+import { shown } from './kernel/validation-messages.js';
 
 /** What a program can be told about its own server; in a host these are the host's affairs. */
 
@@ -14,6 +15,8 @@ function serverSchema(names: {
   port: string;
   otherPort?: string;
   trustProxy: string;
+  maxConnections: string;
+  maxConnectionsPerAddress: string;
   defaultPort: number;
 }) {
   return defineOptions({
@@ -35,12 +38,28 @@ function serverSchema(names: {
       env: names.trustProxy,
       doc: 'Addresses (IP or CIDR, separated by commas) of the proxies in front, whose X-Forwarded-For is believed: docs/proxy.md.',
       parse: (text) => (text === 'false' ? false : parseList(text)),
-      check: (proxies) =>
-        proxies !== false && proxies.some((proxy) => !isNetwork(proxy))
-          ? 'must list IP addresses or CIDR ranges. Numbers and true would trust whoever connects.'
-          : undefined,
+      check: trustProblem,
+    }),
+    maxConnections: option(Type.Integer({ minimum: 16, maximum: 1_000_000, default: 16_384 }), {
+      env: names.maxConnections,
+      doc: 'Connections open at once, at most 256 less than the process may have descriptors (`ulimit -n`). Beyond, the one idle for longest is closed.',
+    }),
+    maxConnectionsPerAddress: option(Type.Integer({ minimum: 4, maximum: 1_000_000, default: 1024 }), {
+      env: names.maxConnectionsPerAddress,
+      doc: 'Connections open at once from one address (IPv6: one /64); proxies listed as trusted are exempt.',
     }),
   });
+}
+
+function trustProblem(proxies: false | string[]): string | undefined {
+  if (proxies === false) return undefined;
+  const wrong = proxies.find((proxy) => !isNetwork(proxy));
+  if (wrong !== undefined) {
+    return `must list IP addresses or CIDR ranges, like 10.0.0.7,10.0.1.0/24; given: ${shown(wrong)}. Numbers and true are refused: they would trust every client.`;
+  }
+  return coverEveryone(proxies)
+    ? 'must list your proxies only, like 10.0.0.7,10.0.1.0/24; given: networks that together hold every address, so that every client could choose the address it is counted by.'
+    : undefined;
 }
 
 export type ServerConfiguration = Static<ReturnType<typeof serverSchema>>;
@@ -77,29 +96,12 @@ export function resolveServer(
   return resolveOptions(schema, { program, given, env, random });
 }
 
-function isNetwork(text: string): boolean {
-  const [address = '', length, ...rest] = text.split('/');
-  const family = isIP(address);
-  if (family === 0 || rest.length > 0) return false;
-  if (length === undefined) return true;
-  // Everybody is no proxy.
-  if (Number(length) === 0) return false;
-  try {
-    new BlockList().addSubnet(
-      address,
-      /^\d{1,3}$/.test(length) ? Number(length) : -1,
-      family === 4 ? 'ipv4' : 'ipv6',
-    );
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 export const saasServerSchema = serverSchema({
   host: 'HOST',
   port: 'PORT',
   trustProxy: 'TRUST_PROXY',
+  maxConnections: 'MAX_CONNECTIONS',
+  maxConnectionsPerAddress: 'MAX_CONNECTIONS_PER_ADDRESS',
   defaultPort: 3000,
 });
 
@@ -108,5 +110,7 @@ export const idpServerSchema = serverSchema({
   port: 'IDP_PORT',
   otherPort: 'PORT',
   trustProxy: 'IDP_TRUST_PROXY',
+  maxConnections: 'IDP_MAX_CONNECTIONS',
+  maxConnectionsPerAddress: 'IDP_MAX_CONNECTIONS_PER_ADDRESS',
   defaultPort: 8080,
 });

@@ -1,3 +1,4 @@
+import { BlockList, isIP } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { isPrivateAddress, plainAddress } from './kernel/addresses.js';
 import type { Health } from './ops/health.js';
@@ -42,6 +43,22 @@ function unlistedProxyOf(request: FastifyRequest): string | undefined {
   // The peer itself and every hop that is believed stand in `ips`.
   const isForwarding = ips.length <= String(forwarded).split(',').length;
   return isForwarding && isPrivateAddress(address) ? address : undefined;
+}
+
+/** Whether an address is one of the proxies in the list, as written or as part of a range. */
+export function listedProxies(trusted: Trusted): (address: string) => boolean {
+  const list = new BlockList();
+  for (const proxy of trusted || []) {
+    const [network = '', length] = proxy.split('/');
+    const family = isIP(network) === 4 ? 'ipv4' : 'ipv6';
+    if (length === undefined) list.addAddress(network, family);
+    else list.addSubnet(network, Number(length), family);
+  }
+  return (address) => {
+    const plain = plainAddress(address).split('%')[0] as string;
+    const family = isIP(plain);
+    return family !== 0 && list.check(plain, family === 4 ? 'ipv4' : 'ipv6');
+  };
 }
 
 /** What it means that a proxy is not listed, and the line that changes it. */

@@ -1,5 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { type Advice, applicable } from './kernel/advice.js';
 import type { AnswerRules } from './kernel/answers.js';
+import { sentenceOf } from './kernel/configuration-error.js';
 import type { Resolved } from './kernel/options.js';
 import { createPublicUrl, type PublicUrl } from './kernel/public-url.js';
 import { requestIds } from './kernel/request-ids.js';
@@ -43,9 +45,15 @@ export function learnPort(server: FastifyInstance, publicUrl: PublicUrl): void {
   });
 }
 
-/** Says what was made up for development, and where it is kept. */
-export function announce(host: FastifyInstance, { warnings, generated }: Resolved<unknown>): void {
-  for (const warning of warnings) host.log.warn(warning);
+/** Logs what is unwise about a configuration, what was made up for development, and where that is kept. */
+export function announce(
+  host: FastifyInstance,
+  { warnings, generated }: Resolved<unknown>,
+  advice: readonly Advice[],
+): void {
+  for (const warning of warnings) host.log.warn(sentenceOf(warning));
+  for (const { about, message, remedy } of applicable(advice))
+    host.log.warn(`${about} ${message}. ${remedy}`);
   if (generated.names.length === 0) return;
   host.log.warn(`${generated.names.join(', ')}: made up for development and kept in ${generated.file}.`);
 }

@@ -1,13 +1,8 @@
 import { principalView } from '../../src/provisioning/views.js';
 import { ON_THE_HOST } from '../../src/provisioning-administration.js';
 import type { Call, Command } from '../command.js';
-import {
-  answer,
-  beginProvisioning,
-  nameIn,
-  principalNamed,
-  withProvisioning,
-} from '../store/provisioning.js';
+import { nameIn } from '../name.js';
+import { answer, beginProvisioning, principalNamed, withProvisioning } from '../store/provisioning.js';
 import { fail } from '../terminal.js';
 
 const ONCE = 'The password is shown here and never again.';

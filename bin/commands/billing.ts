@@ -72,9 +72,10 @@ function sinceOf(call: Call): number | undefined {
   const text = call.text('since');
   if (text === undefined) return undefined;
   const time = /^\d{4}-\d\d-\d\d(T|$)/.test(text) ? Date.parse(text) : Number.NaN;
-  if (Number.isNaN(time)) throw new UsageError(`'${text}' is no date. Write it as 2030-01-31.`, resync);
+  if (Number.isNaN(time))
+    throw new UsageError(`--since takes a date like 2030-01-31, not '${text}'.`, resync);
   const now = systemClock.now();
-  if (time > now) throw new UsageError(`'${text}' is yet to come.`, resync);
+  if (time > now) throw new UsageError(`--since takes a date that has passed, not '${text}'.`, resync);
   if (time < now - MEMORY) {
     complain('The payment provider remembers 30 days: without --since, it is asked about everybody.');
   }

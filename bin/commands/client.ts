@@ -3,7 +3,8 @@ import { KINDS, type Kind } from '../../src/provisioning/schemas.js';
 import { clientView } from '../../src/provisioning/views.js';
 import { ON_THE_HOST } from '../../src/provisioning-administration.js';
 import { type Call, type Command, type OptionDeclaration, UsageError } from '../command.js';
-import { answer, answerList, beginProvisioning, nameIn, withProvisioning } from '../store/provisioning.js';
+import { nameIn } from '../name.js';
+import { answer, answerList, beginProvisioning, withProvisioning } from '../store/provisioning.js';
 import { fail } from '../terminal.js';
 
 const DESCRIPTION: Record<string, OptionDeclaration> = {
@@ -123,7 +124,8 @@ async function updateClient(call: Call): Promise<void> {
     ...(principalKinds && { principalKinds }),
     ...(trusted !== undefined && { trusted: trusted === 'yes' }),
   };
-  if (Object.keys(change).length === 0) throw new UsageError('say what to change.', update);
+  if (Object.keys(change).length === 0)
+    throw new UsageError('nothing to change is named, like --name "My app".', update);
   await withProvisioning(call, async ({ clients }) => {
     answer(call, clientView((await clients.update(clientId, change, ON_THE_HOST)) ?? unknown(clientId)));
   });

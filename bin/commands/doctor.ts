@@ -5,8 +5,8 @@ import { say, style } from '../terminal.js';
 const doctor: Command = {
   name: 'doctor',
   summary: 'explains what is wrong with the configuration, and what is unwise',
-  about: `It looks at the configuration, the store and the port, and changes nothing. It prints no secret.
-Ends with 1 when something would keep the program from starting.`,
+  about: `It tries the configuration, the store and the port as a start does, and leaves nothing behind. It prints no
+secret. Ends with 1 when something would keep the program from starting.`,
   examples: ['doctor', 'doctor --json'],
   run: examine,
 };

@@ -1,7 +1,8 @@
 import { toTimestamp } from '../../src/kernel/schemas.js';
 import { ON_THE_HOST } from '../../src/provisioning-administration.js';
 import { type Call, type Command, UsageError } from '../command.js';
-import { answer, beginProvisioning, nameIn } from '../store/provisioning.js';
+import { nameIn } from '../name.js';
+import { answer, beginProvisioning } from '../store/provisioning.js';
 
 const invite: Command = {
   name: 'invite',

@@ -87,7 +87,7 @@ function readRequest(call: Call): Omit<LoginRequest, 'password'> & { password?: 
 }
 
 function missing(what: string): never {
-  throw new UsageError(`say ${what}.`, login);
+  throw new UsageError(`${what} is missing.`, login);
 }
 
 interface Cache extends LoginTokens {

@@ -1,6 +1,7 @@
 import closeWithGrace from 'close-with-grace';
 import { ConfigurationError } from '../../src/kernel/configuration-error.js';
 import type { Server } from '../../src/server-assembly.js';
+import { type ListeningError, listeningProblem } from '../../src/server-listening.js';
 import { LEVELS } from '../../src/server-options.js';
 import type { Flags, Program } from '../cli.js';
 import { type Call, type Command, UsageError } from '../command.js';
@@ -48,7 +49,10 @@ async function serve(call: Call): Promise<void> {
 function readFlags(call: Call): Flags {
   const [port, host, logLevel] = [call.text('port'), call.text('host'), call.text('log-level')];
   if (port !== undefined && !(/^\d{1,5}$/.test(port) && Number(port) <= 65_535)) {
-    throw new UsageError(`--port takes a number from 0 to 65535, not '${port}'.`, serveCommand);
+    throw new UsageError(
+      `--port takes a number from 0 to 65535, like --port 8000, not '${port}'.`,
+      serveCommand,
+    );
   }
   if (logLevel !== undefined && !isLevel(logLevel)) {
     throw new UsageError(`--log-level takes one of ${LEVELS.join(', ')}, not '${logLevel}'.`, serveCommand);
@@ -74,25 +78,12 @@ async function createServer(program: Program, flags: Flags): Promise<Server> {
 }
 
 /** One sentence and its remedy. */
-function explain(error: NodeJS.ErrnoException & StartError, storeVariable: string): string {
-  const { port, address, message } = error;
-  if (error.code === 'EADDRINUSE')
-    return `port ${port} is in use. Stop what listens there, or choose another one with --port.`;
-  if (error.code === 'EACCES' && error.syscall === 'listen')
-    return `port ${port} is reserved for the system. Choose one above 1023 with --port.`;
-  if (error.code === 'EADDRNOTAVAIL' || error.code === 'ENOTFOUND')
-    return `this machine has no address ${address ?? error.hostname}. Choose another one with --host.`;
+function explain(error: ListeningError & { remedy?: string }, storeVariable: string): string {
+  const problem = listeningProblem(error, { port: '--port', host: '--host' });
+  if (problem) return `${problem.about} ${problem.message}. ${problem.remedy}`;
   if (error.name === 'StoreUnavailable')
     return `the store that ${storeVariable} names cannot be opened: ${sentences(error)}`;
-  return message;
-}
-
-/** What errors of the listener and of the store tell beside their message. */
-interface StartError {
-  remedy?: string;
-  port?: number;
-  address?: string;
-  hostname?: string;
+  return error.message;
 }
 
 function banner(program: Program, server: Server, url: string): string {

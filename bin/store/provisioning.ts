@@ -1,7 +1,6 @@
-import { DisplayName, fits } from '../../src/kernel/schemas.js';
 import type { PrincipalDocument } from '../../src/provisioning/store.js';
 import type { ProvisioningAdministration } from '../../src/provisioning-administration.js';
-import { type Call, type Command, UsageError } from '../command.js';
+import type { Call } from '../command.js';
 import { complain, fail, say } from '../terminal.js';
 import { withStore } from './with-store.js';
 
@@ -22,16 +21,6 @@ export function beginProvisioning(call: Call, work: Work): Promise<void> {
 async function open(options: { create: boolean }): Promise<ProvisioningAdministration> {
   const { openProvisioning } = await import('../../src/provisioning-administration.js');
   return openProvisioning(complain, options);
-}
-
-/** The display name. @throws UsageError when it could be read as something else */
-export function nameIn(call: Call, command: Command): { name?: string } {
-  const name = call.text('name');
-  if (name === undefined) return {};
-  if (!fits(name, DisplayName)) {
-    throw new UsageError('--name takes at most 200 characters, none of them a control character.', command);
-  }
-  return { name };
 }
 
 /** One line of JSON, or each field on a line of its own. */

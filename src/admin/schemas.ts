@@ -9,7 +9,10 @@ export const adminOptions = {
   adminUsername: option(Type.String({ minLength: 1, default: 'admin' }), {
     env: 'ADMIN_USERNAME',
     doc: 'User name of the admin area.',
-    check: (name) => (/[:\p{Cc}]/u.test(name) ? 'must not hold a colon or a control character.' : undefined),
+    check: (name) =>
+      /[:\p{Cc}]/u.test(name) || name.trim() === ''
+        ? 'must be a name that is not blank and holds no colon or control character, like admin.'
+        : undefined,
   }),
   adminPassword: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'ADMIN_PASSWORD',
@@ -25,9 +28,12 @@ export const adminOptions = {
 const Ticked = Type.Optional(Type.String({ maxLength: 10 }));
 
 export const SettingsForm = Type.Object({
-  siteName: Type.String({ ...DisplayName, minLength: 1 }),
+  siteName: Type.String({ ...DisplayName, examples: ['My app'] }),
   allowRegistration: Ticked,
   maintenanceMode: Ticked,
   emailNotifications: Ticked,
-  version: Type.String({ pattern: '^\\d{1,15}$' }),
+  version: Type.String({
+    accepts: 'the version of the settings that the form was made from',
+    pattern: '^\\d{1,15}$',
+  }),
 });

@@ -28,7 +28,10 @@ export interface Account {
 }
 
 export interface AccountDependencies
-  extends Pick<AuthDependencies, 'users' | 'sessions' | 'passwords' | 'mails' | 'emit' | 'clock'> {
+  extends Pick<
+    AuthDependencies,
+    'users' | 'sessions' | 'passwords' | 'foreignHashes' | 'mails' | 'emit' | 'clock'
+  > {
   credentials: Credentials;
   newPasswords: NewPasswords;
   audit: Audit;
@@ -60,6 +63,7 @@ export function createAccount(deps: AccountDependencies): Account {
         },
       );
       if (!changed) throw authErrors.INVALID_CREDENTIALS();
+      await deps.foreignHashes.remove(user);
       await audit.record({ event: 'password.changed', subject: id, ip });
       deps.emit('session.revoked', { userId: id, scope: 'others', sessionId: session.id });
     },

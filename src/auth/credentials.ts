@@ -3,8 +3,10 @@ import type { Passwords } from '../kernel/passwords.js';
 import type { Audit } from '../ops/audit.js';
 import type { Throttle } from '../ops/throttle.js';
 import { authErrors } from './errors.js';
+import type { ForeignHashes } from './foreign-hashes.js';
 import { authLimits } from './limits.js';
 import type { UserDocument, Users } from './store.js';
+import type { Unlock } from './unlock.js';
 
 /** Who knows the password of an account. Whoever asks, the same counters hold guesses back. */
 export interface Credentials {
@@ -24,25 +26,34 @@ export interface Credentials {
 export interface CredentialDependencies {
   users: Users;
   passwords: Passwords;
+  foreignHashes: Pick<ForeignHashes, 'decoys'>;
   throttle: Pick<Throttle, 'count' | 'attempt'>;
   audit: Audit;
+  offerUnlock: Unlock['offerUnlock'];
 }
 
 export function createCredentials({
   users,
   passwords,
+  foreignHashes,
   throttle,
   audit,
+  offerUnlock,
 }: CredentialDependencies): Credentials {
   return {
-    async prove({ id, email, password }, { ip, isGone }, refusal) {
+    async prove({ id, email, password }, origin, refusal) {
+      const { ip, isGone } = origin;
       // Before anything is read or counted: a flood costs the less the less is done for whom it turns away.
       await passwords.ensureRoom();
       await throttle.count(authLimits.login, ip);
       const account = email.toLowerCase();
-      const proven = await throttle.attempt({ account, ip }, async () => {
+      const onBudgetSpent = () => offerUnlock(account, origin);
+      const proven = await throttle.attempt({ account, ip, onBudgetSpent }, async () => {
         const user = await users.findOne({ email: account });
-        const { ok, outdated } = await passwords.verify(user?.passwordHash ?? null, password, isGone);
+        // Users who are signed in learn nothing from the time that their own password takes.
+        const decoys = id === undefined ? await foreignHashes.decoys() : [];
+        const stored = user?.passwordHash ?? null;
+        const { ok, outdated } = await passwords.verify(stored, password, isGone, decoys);
         if (user && ok && (id ?? user.id) === user.id) return { user, outdated };
         await audit.recordFailure({ event: refusal, ip, ...(user && { subject: user.id }) });
         return null;

@@ -32,7 +32,7 @@ export interface Farewell {
 }
 
 export interface DeletionDependencies
-  extends Pick<AuthDependencies, 'users' | 'sessions' | 'emit' | 'clock' | 'farewell'> {
+  extends Pick<AuthDependencies, 'users' | 'sessions' | 'foreignHashes' | 'emit' | 'clock' | 'farewell'> {
   credentials: Credentials;
   audit: Audit;
 }
@@ -51,6 +51,7 @@ export function createDeletion(deps: DeletionDependencies): Deletion {
     // Of a user who is gone they are dead; what a crash leaves of them ends with their time.
     await sessions.deleteMany({ userId: id });
     if (!gone) return;
+    await deps.foreignHashes.remove(gone);
     await audit.record({ event: 'user.deleted', subject: id, ip });
     deps.emit('user.deleted', { userId: id });
   };

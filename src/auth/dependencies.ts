@@ -3,6 +3,7 @@ import type { PasswordPolicy } from '../kernel/passwords-common.js';
 import type { Afterwards } from '../ops/afterwards.js';
 import type { Throttle } from '../ops/throttle.js';
 import type { Farewell } from './deletion.js';
+import type { ForeignHashes } from './foreign-hashes.js';
 import type { AccountMails } from './mails.js';
 import type { SessionDependencies } from './sessions.js';
 
@@ -10,6 +11,7 @@ import type { SessionDependencies } from './sessions.js';
 export interface AuthDependencies extends SessionDependencies {
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
+  foreignHashes: Pick<ForeignHashes, 'decoys' | 'remove'>;
   throttle: Pick<Throttle, 'count' | 'countFor' | 'attempt' | 'trust'>;
   mails: AccountMails;
   afterwards: Pick<Afterwards, 'run'>;

@@ -4,33 +4,40 @@ import type { Origin } from '../kernel/http.js';
 import type { Audit } from '../ops/audit.js';
 import type { Throttle } from '../ops/throttle.js';
 import { UniqueViolation } from '../storage/collection.js';
+import type { ConfirmAddress, ConfirmationProof } from './confirmation.js';
 import type { Credentials } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
 import { newLinkToken, VERIFY_LIFE } from './links.js';
 import type { Identity } from './sessions.js';
-import { ALL_LINKS, type UserDocument, userView } from './store.js';
+import { ALL_LINKS, type UserDocument } from './store.js';
 
 /** Another address for an account: it holds once a link that was sent to the new one is followed. */
 export interface EmailChange {
   /** @throws INVALID_CREDENTIALS, EMAIL_TAKEN, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED */
   changeEmail(identity: Identity, given: { email: string; password: string }, origin: Origin): Promise<void>;
   /**
-   * Spends the link of a change. The unique index decides between two who want one address.
-   * @throws INVALID_TOKEN, EMAIL_TAKEN
+   * Uses the link of a change. The unique index decides between two who want one address.
+   * @throws INVALID_TOKEN, EMAIL_TAKEN, and what `ConfirmAddress` throws
    */
-  confirmChange(user: UserDocument, hash: string, origin: Origin): Promise<void>;
+  confirmChange(
+    user: UserDocument,
+    hash: string,
+    proof: ConfirmationProof,
+    origin: Origin,
+  ): Promise<{ passwordChanged: boolean }>;
 }
 
 export interface EmailChangeDependencies
   extends Pick<
     AuthDependencies,
-    'users' | 'mails' | 'emit' | 'afterwards' | 'clock' | 'random' | 'verificationRequired'
+    'users' | 'mails' | 'emit' | 'viewOf' | 'afterwards' | 'clock' | 'random' | 'verificationRequired'
   > {
   credentials: Credentials;
   throttle: Pick<Throttle, 'count' | 'countFor' | 'trust'>;
   audit: Audit;
+  confirmAddress: ConfirmAddress;
 }
 
 export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
@@ -66,32 +73,30 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
       });
     },
 
-    async confirmChange(user, hash, { ip }) {
+    async confirmChange(user, hash, proof, origin) {
       const { id: userId, newEmail, changeHash, changeExpiresAt = 0 } = user;
       const isLive = stillHolds(changeExpiresAt, { now: clock.now(), life: VERIFY_LIFE });
       if (newEmail === undefined || changeHash !== hash || !isLive) {
         throw authErrors.INVALID_TOKEN();
       }
-      // First the mail that tells of it: it waits for the version, and a crash in between loses nothing.
-      await mails.emailChanged(user, newEmail, (user.emailVersion ?? 0) + 1);
-      const changed = await users
-        .updateOne(
-          { id: userId, changeHash: hash, suspendedAt: null },
-          {
-            set: { email: newEmail, emailVerified: true },
-            unset: ALL_LINKS,
-            inc: { emailVersion: 1 },
-          },
-        )
-        .catch((error: unknown) => {
-          throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
-        });
-      if (!changed) throw authErrors.INVALID_TOKEN();
+      const change = {
+        link: { changeHash: hash },
+        email: newEmail,
+        unset: ALL_LINKS,
+        inc: { emailVersion: 1 },
+        announce: () => mails.emailChanged(user, newEmail, (user.emailVersion ?? 0) + 1),
+      };
+      const confirmed = await deps.confirmAddress(user, proof, change, origin).catch((error: unknown) => {
+        throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
+      });
+      if (!confirmed) throw authErrors.INVALID_TOKEN();
       await Promise.all([
-        audit.record({ event: 'email.changed', subject: userId, ip }),
-        throttle.trust(newEmail, ip),
+        audit.record({ event: 'email.changed', subject: userId, ip: origin.ip }),
+        throttle.trust(newEmail, origin.ip),
       ]);
-      if (!user.emailVerified) deps.emit('user.verified', { userId, user: userView(changed) });
+      if (!user.emailVerified)
+        deps.emit('user.verified', { userId, user: await deps.viewOf(confirmed.user) });
+      return { passwordChanged: confirmed.passwordChanged };
     },
   };
 }

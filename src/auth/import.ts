@@ -47,7 +47,7 @@ export async function importUsers(
   { dryRun = false, onRefused, onProgress, signal }: ImportOptions,
   deps: NewUserDependencies & { users: Users; audit: Audit },
 ): Promise<ImportReport> {
-  const makers = dryRun ? { ...deps, users: rehearse(deps.users) } : deps;
+  const makers = dryRun ? { ...deps, users: rehearse(deps.users), foreignHashes: UNCOUNTED } : deps;
   const report: ImportReport = { lines: 0, created: 0, existing: 0, refused: 0, interrupted: false };
   let batch: Pick<Line, 'number' | 'text'>[] = [];
   const finish = async (bytes: number) => {
@@ -80,6 +80,12 @@ export async function importUsers(
   }
   return report;
 }
+
+/** For users that are not stored. */
+const UNCOUNTED: NewUserDependencies['foreignHashes'] = {
+  add: async () => undefined,
+  remove: async () => undefined,
+};
 
 async function importLine(
   text: Line['text'],

@@ -13,6 +13,7 @@ export interface LinkToken {
 }
 
 export const RESET_LIFE = 60 * MINUTE;
+export const UNLOCK_LIFE = 60 * MINUTE;
 export const VERIFY_LIFE = 24 * 60 * MINUTE;
 
 export function newLinkToken(

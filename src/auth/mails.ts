@@ -11,7 +11,7 @@ export interface Outbox {
     key: string;
     userId: string;
     to: string;
-    template: 'password-reset' | 'password-changed' | 'verify-email' | 'email-changed' | 'welcome';
+    template: 'password-reset' | 'password-changed' | 'verify-email' | 'email-changed' | 'welcome' | 'unlock';
     values: Record<string, string>;
     security: boolean;
     after?: { userId: string; is: 'passwordVersion' | 'emailVersion'; reaches: number };
@@ -25,6 +25,8 @@ export interface AccountMails {
   passwordReset(owner: Owner, link: LinkToken): Promise<void>;
   /** To the address that is to be confirmed, theirs by now or not. */
   verifyEmail(owner: Pick<Owner, 'id' | 'email'>, link: LinkToken): Promise<void>;
+  /** Lets the owner sign in from a new place while wrong passwords come from many others. */
+  unlock(owner: Owner, link: LinkToken): Promise<void>;
   /** Put before the change, it goes out once the password has this version. */
   passwordChanged(owner: Owner, version: number): Promise<void>;
   /** To the old address. Put before the change, it goes out once the address has this version. */
@@ -35,7 +37,7 @@ export interface AccountMails {
 export interface AccountMailOptions {
   outbox: Outbox;
   /** Absolute addresses of the pages that links lead to, without the token. */
-  pages: { reset(): string; verify(): string };
+  pages: { reset(): string; verify(): string; unlock(): string };
   clock: Clock;
 }
 
@@ -67,6 +69,22 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         to: email,
         template: 'verify-email',
         values: { email, link: withQuery(pages.verify(), `token=${token}`), validFor: '24 hours' },
+        security: true,
+        expiresAt,
+      }),
+
+    unlock: (owner, { token, hash, expiresAt }) =>
+      outbox.put({
+        key: `unlock:${hash}`,
+        userId: owner.id,
+        to: owner.email,
+        template: 'unlock',
+        values: {
+          email: owner.email,
+          link: withQuery(pages.unlock(), `token=${token}`),
+          validFor: '1 hour',
+          ...greeting(owner),
+        },
         security: true,
         expiresAt,
       }),

@@ -2,10 +2,12 @@ import type { Clock } from '../kernel/clock.js';
 import { type ErrorDetail, httpErrors } from '../kernel/errors.js';
 import type { Passwords } from '../kernel/passwords.js';
 import type { PasswordPolicy } from '../kernel/passwords-common.js';
-import { DisplayName, Email, fits } from '../kernel/schemas.js';
+import { Email, fits, OptionalName } from '../kernel/schemas.js';
 import { newId, type Random } from '../kernel/secrets.js';
+import { mustBe, shown } from '../kernel/validation-messages.js';
 import { UniqueViolation } from '../storage/collection.js';
 import { authErrors } from './errors.js';
+import type { ForeignHashes } from './foreign-hashes.js';
 import type { UserDocument, Users } from './store.js';
 
 /** Accounts that the operator's own code makes. */
@@ -26,6 +28,7 @@ export interface NewUser {
 export interface NewUserDependencies {
   users: Pick<Users, 'insert'>;
   passwords: Pick<Passwords, 'problem' | 'hash' | 'accepts'>;
+  foreignHashes: Pick<ForeignHashes, 'add' | 'remove'>;
   passwordPolicy: PasswordPolicy;
   siteName(): Promise<string>;
   clock: Clock;
@@ -41,7 +44,9 @@ export async function insertUser(input: NewUser, deps: NewUserDependencies): Pro
   if (password !== undefined) await deps.passwordPolicy.judge(password, [email, await deps.siteName()]);
   const passwordHash = password === undefined ? input.passwordHash : await passwords.hash(password);
   const user = newUserDocument({ email, name, passwordHash, emailVerified }, createdAt, { clock, random });
-  await deps.users.insert(user).catch((error: unknown) => {
+  await deps.foreignHashes.add(user);
+  await deps.users.insert(user).catch(async (error: unknown) => {
+    await deps.foreignHashes.remove(user);
     throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
   });
   return user;
@@ -80,24 +85,25 @@ function problemsOf(
 ): ErrorDetail[] {
   const { email, password, passwordHash, name, emailVerified, createdAt } = input;
   const problems: Record<keyof NewUser, string | null | false> = {
-    email: !(typeof email === 'string' && fits(email, Email)) && 'must be one e-mail address',
+    email: !(typeof email === 'string' && fits(email, Email)) && mustBe(Email, email),
     name:
-      !(name === undefined || (typeof name === 'string' && fits(name, DisplayName))) &&
-      'must be a text of at most 200 characters without control characters',
+      !(name === undefined || (typeof name === 'string' && fits(name, OptionalName))) &&
+      mustBe(OptionalName, name),
     password:
       password !== undefined &&
       (typeof password === 'string' ? passwords.problem(password) : 'must be a text'),
     passwordHash:
       passwordHash !== undefined &&
       (password !== undefined
-        ? 'stands beside a password: one of them'
+        ? 'must not stand beside a password: give one of them'
         : !(typeof passwordHash === 'string' && passwords.accepts(passwordHash)) &&
-          'is of no known form, or asks for more work than is accepted'),
+          'must be a hash of argon2, bcrypt, scrypt or PBKDF2 of usual cost'),
     emailVerified:
-      !(emailVerified === undefined || typeof emailVerified === 'boolean') && 'must be true or false',
+      !(emailVerified === undefined || typeof emailVerified === 'boolean') &&
+      `must be true or false; given: ${shown(emailVerified)}`,
     createdAt:
       !(createdAt === undefined || (Number.isSafeInteger(createdAt) && isPast(createdAt as number, clock))) &&
-      'must be a time that has passed',
+      `must be a time that has passed, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: ${shown(createdAt)}`,
   };
   return Object.entries(problems).flatMap(([path, message]) => (message ? [{ path, message }] : []));
 }

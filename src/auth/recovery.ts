@@ -24,7 +24,7 @@ export interface Recovery {
 export interface RecoveryDependencies
   extends Pick<
     AuthDependencies,
-    'users' | 'passwords' | 'mails' | 'emit' | 'afterwards' | 'clock' | 'random'
+    'users' | 'passwords' | 'foreignHashes' | 'mails' | 'emit' | 'afterwards' | 'clock' | 'random'
   > {
   newPasswords: NewPasswords;
   throttle: Pick<Throttle, 'count' | 'countFor' | 'trust'>;
@@ -89,6 +89,7 @@ export function createRecovery(
       );
       if (!changed) throw authErrors.INVALID_TOKEN();
       await Promise.all([
+        deps.foreignHashes.remove(user),
         audit.record({ event: 'password.reset', subject: user.id, ip: origin.ip }),
         throttle.trust(changed.email, origin.ip),
         deps.markVerified(changed, origin),

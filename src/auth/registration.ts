@@ -7,7 +7,7 @@ import { authLimits } from './limits.js';
 import type { NewPasswords } from './new-password.js';
 import { newUserDocument } from './new-users.js';
 import type { SessionService, Tokens } from './sessions.js';
-import { isClosed, type UserDocument, userView } from './store.js';
+import { isClosed, type UserDocument } from './store.js';
 
 /** New accounts. */
 export interface Registration {
@@ -28,6 +28,7 @@ export interface RegistrationDependencies
     | 'users'
     | 'mails'
     | 'emit'
+    | 'viewOf'
     | 'audit'
     | 'passwords'
     | 'throttle'
@@ -46,8 +47,8 @@ export interface RegistrationDependencies
 export function createRegistration(deps: RegistrationDependencies): Registration {
   const { users, mails, newPasswords, throttle, audit, clock } = deps;
 
-  const announce = (user: UserDocument) =>
-    deps.emit('user.registered', { userId: user.id, user: userView(user) });
+  const announce = async (user: UserDocument) =>
+    deps.emit('user.registered', { userId: user.id, user: await deps.viewOf(user) });
 
   /** One look-up and one commit before the answer, whether or not the address is known; the rest after it. */
   const registerUnseen = async (user: UserDocument, { ip }: Origin): Promise<void> => {
@@ -58,7 +59,7 @@ export function createRegistration(deps: RegistrationDependencies): Registration
     else if ((await users.insert(user).then(() => user, nullIfTaken)) === null) {
       known = await users.findOne({ email: user.email });
       if (known) await repeated(known);
-    } else announce(user);
+    } else await announce(user);
     deps.afterwards.run('registration', async () => {
       if (!known) await audit.record({ event: 'user.registered', subject: user.id, ip });
       if (known && isClosed(known)) return;
@@ -88,7 +89,7 @@ export function createRegistration(deps: RegistrationDependencies): Registration
       await users.insert(user).catch((error: unknown) => {
         throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
       });
-      announce(user);
+      await announce(user);
       await audit.record({ event: 'user.registered', subject: user.id, ip: origin.ip });
       deps.afterwards.run('welcome', async () => {
         await Promise.all([throttle.trust(user.email, origin.ip), mails.welcome(user)]);

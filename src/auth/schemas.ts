@@ -3,9 +3,9 @@ import { Type } from 'typebox';
 import { option } from '../kernel/options.js';
 import { pathProblem } from '../kernel/public-url.js';
 import {
-  DisplayName,
   Email,
   Envelope,
+  OptionalName,
   PasswordInput,
   Session,
   Timestamp,
@@ -78,7 +78,7 @@ export const authOptions = {
 };
 
 export const RegisterBody = Type.Object(
-  { email: Email, password: PasswordInput, name: Type.Optional(DisplayName) },
+  { email: Email, password: PasswordInput, name: Type.Optional(OptionalName) },
   { additionalProperties: false },
 );
 
@@ -87,7 +87,12 @@ export const LoginBody = Type.Object(
   { additionalProperties: false },
 );
 
-const RefreshToken = Type.String({ minLength: 1, maxLength: 4096 });
+const RefreshToken = Type.String({
+  minLength: 1,
+  maxLength: 4096,
+  accepts: 'a refresh token',
+  writeOnly: true,
+});
 
 export const RefreshBody = Type.Object({ refreshToken: RefreshToken }, { additionalProperties: false });
 
@@ -111,11 +116,28 @@ export const MeAnswer = Envelope(Type.Object({ user: User, session: Session }));
 
 export const EmailBody = Type.Object({ email: Email }, { additionalProperties: false });
 
-const LinkToken = Type.String({ minLength: 1, maxLength: 512 });
+const LinkToken = Type.String({
+  minLength: 1,
+  maxLength: 512,
+  accepts: 'the token of a link',
+  writeOnly: true,
+});
 
 export const LinkQuery = Type.Object({ token: LinkToken });
 
-export const VerifyBody = Type.Object({ token: LinkToken }, { additionalProperties: false });
+export const VerifyBody = Type.Object(
+  {
+    token: LinkToken,
+    password: Type.Optional(
+      Type.String({
+        minLength: 1,
+        description:
+          'The current password of the account, or a new one, which ends every session. Required unless the request bears an access token of the account.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
 
 export const ResetBody = Type.Object(
   { token: LinkToken, password: PasswordInput },
@@ -145,6 +167,6 @@ export type ListedSession = Static<typeof ListedSession>;
 
 export const SessionsAnswer = Envelope(Type.Object({ sessions: Type.Array(ListedSession) }));
 
-export const SessionParams = Type.Object({ id: Type.String({ pattern: '^[\\w-]{1,100}$' }) });
-
-export const ExportAnswer = Envelope(Type.Record(Type.String(), Type.Unknown()));
+export const SessionParams = Type.Object({
+  id: Type.String({ accepts: 'the id of a session', pattern: '^[\\w-]{1,100}$' }),
+});

@@ -1,6 +1,7 @@
 import type { Origin } from '../kernel/http.js';
 import type { User } from '../kernel/schemas.js';
 import { type Account, createAccount } from './account.js';
+import { createConfirmation } from './confirmation.js';
 import { createCredentials } from './credentials.js';
 import { createDeletion, type Deletion } from './deletion.js';
 import type { AuthDependencies } from './dependencies.js';
@@ -11,6 +12,7 @@ import { createRecovery, type Recovery } from './recovery.js';
 import { createRegistration, type Registration } from './registration.js';
 import { createSessionService, type SessionService, type Tokens } from './sessions.js';
 import { isClosed } from './store.js';
+import { createUnlock, type Unlock } from './unlock.js';
 import { createVerification, type Verification } from './verification.js';
 
 /** Accounts: who may begin a session, and everything owners do with what is theirs. One rule, one file. */
@@ -20,6 +22,7 @@ export interface AuthService
     Recovery,
     Pick<Verification, 'verifyEmail' | 'resendVerification'>,
     Pick<EmailChange, 'changeEmail'>,
+    Pick<Unlock, 'unlock'>,
     Account,
     Deletion {
   /** @throws INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, RATE_LIMITED, OVERLOADED */
@@ -29,10 +32,13 @@ export interface AuthService
 export function createAuth(deps: AuthDependencies): AuthService {
   const { users, passwords, audit } = deps;
   const { begin, ...sessions } = createSessionService(deps);
-  const credentials = createCredentials(deps);
+  const { unlock, offerUnlock } = createUnlock(deps);
+  const credentials = createCredentials({ ...deps, offerUnlock });
   const newPasswords = createNewPasswords(deps);
-  const { changeEmail, confirmChange } = createEmailChange({ ...deps, credentials });
-  const verification = createVerification({ ...deps, confirmChange });
+  const { authenticate } = sessions;
+  const confirmAddress = createConfirmation({ ...deps, newPasswords, authenticate });
+  const { changeEmail, confirmChange } = createEmailChange({ ...deps, credentials, confirmAddress });
+  const verification = createVerification({ ...deps, confirmAddress, confirmChange });
   const { sendVerification, markVerified, verifyEmail, resendVerification } = verification;
   const { sendReset, forgotPassword, resetPassword } = createRecovery({
     ...deps,
@@ -50,6 +56,7 @@ export function createAuth(deps: AuthDependencies): AuthService {
     verifyEmail,
     resendVerification,
     changeEmail,
+    unlock,
 
     async login(input, origin) {
       const { user, outdated } = await credentials.prove(input, origin, 'login.failed');
@@ -58,10 +65,11 @@ export function createAuth(deps: AuthDependencies): AuthService {
       if (outdated) {
         const passwordHash = await passwords.hash(input.password, origin.isGone);
         // Lost against a new password: then the new one stays.
-        await users.updateOne(
+        const rehashed = await users.updateOne(
           { id: user.id, passwordVersion: user.passwordVersion },
           { set: { passwordHash } },
         );
+        if (rehashed) await deps.foreignHashes.remove(user);
       }
       // Both writes share one commit.
       const record = { event: 'login.succeeded', subject: user.id, ip: origin.ip };

@@ -14,7 +14,7 @@ import {
   sessionView,
   type UserDocument,
   type Users,
-  userView,
+  type ViewOf,
 } from './store.js';
 import type { Claims, SessionTokens } from './tokens.js';
 
@@ -58,6 +58,7 @@ export interface SessionDependencies {
   tokens: SessionTokens;
   audit: Audit;
   emit: Emit<AuthEvents>;
+  viewOf: ViewOf;
   clock: Clock;
   random: Random;
   /** Seconds. */
@@ -140,7 +141,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
         expiresAt: expiry(now),
       };
       await sessions.insert(session);
-      return { user: userView(user), ...issue(session, refreshId) };
+      return { user: await deps.viewOf(user), ...issue(session, refreshId) };
     },
 
     async refresh(refreshToken, { ip }) {
@@ -176,8 +177,10 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       if (inWindow) throw authErrors.INVALID_REFRESH_TOKEN();
 
       const ended = await sessions.updateOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
-      if (ended) emit('session.revoked', { userId: session.userId, scope: 'local', sessionId: id });
-      await audit.record({ event: 'refresh.reused', subject: session.userId, ip });
+      if (ended) {
+        emit('session.revoked', { userId: session.userId, scope: 'local', sessionId: id });
+        await audit.record({ event: 'refresh.reused', subject: session.userId, ip });
+      }
       throw authErrors.REFRESH_TOKEN_REUSED();
     },
 
@@ -188,7 +191,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       if (verdict.isExpired) throw authErrors.TOKEN_EXPIRED({ headers: bearer('invalid_token') });
       const alive = await findAlive(verdict.claims);
       if (!alive) throw httpErrors.UNAUTHENTICATED({ headers: bearer('invalid_token') });
-      return { user: userView(alive.user), session: sessionView(alive.session) };
+      return { user: await deps.viewOf(alive.user), session: sessionView(alive.session) };
     },
 
     async logout({ authorization, refreshToken, scope }, { ip }) {

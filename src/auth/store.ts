@@ -1,4 +1,4 @@
-import { type Session, toTimestamp, type User } from '../kernel/schemas.js';
+import { type Session, type SubscriptionSummary, toTimestamp, type User } from '../kernel/schemas.js';
 import type { Collection, Store } from '../storage/collection.js';
 
 export interface UserDocument {
@@ -29,11 +29,28 @@ export interface UserDocument {
   changeHash?: string;
   changeExpiresAt?: number;
   newEmail?: string;
+  /** The same of the link that lets its reader sign in from a new place while the account is throttled. */
+  unlockHash?: string;
+  unlockExpiresAt?: number;
   /** Since when the account is being deleted. Nothing brings it back. */
   deletingAt?: number;
   /** What billing last found to be the best subscription. */
   subscriptionStatus: string;
   subscriptionPlan: string;
+  /** The subscriptions that may entitle, as of the `subscriptionRev` it names. Earlier versions do not write it. */
+  subscriptionsHeld?: {
+    rev: number;
+    terms: {
+      id: string;
+      status: string;
+      plan: string;
+      startedAt: number;
+      trialEnd?: number;
+      pastDueSince?: number;
+    }[];
+  };
+  /** The plan that the operator gave to the user. */
+  grant?: { plan: string; since: number; until?: number };
   /** Raised by every such finding; absent before the first. */
   subscriptionRev?: number;
   createdAt: number;
@@ -71,6 +88,7 @@ export function userCollection(store: Store): Users {
       'resetHash',
       'verifyHash',
       'changeHash',
+      'unlockHash',
     ],
   });
 }
@@ -82,6 +100,8 @@ export const RECOVERY_LINKS = [
   'changeHash',
   'changeExpiresAt',
   'newEmail',
+  'unlockHash',
+  'unlockExpiresAt',
 ] as const;
 export const ALL_LINKS = [...RECOVERY_LINKS, 'verifyHash', 'verifyExpiresAt'] as const;
 
@@ -96,15 +116,17 @@ export function sessionCollection(store: Store): Sessions {
   });
 }
 
-/** The user as clients see it. */
-export function userView(user: UserDocument): User {
+/** The user as clients see it, with what billing says of them at this moment. */
+export type ViewOf = (user: UserDocument) => Promise<User>;
+
+export function userView(user: UserDocument, subscription: SubscriptionSummary): User {
   return {
     id: user.id,
     email: user.email,
     name: user.name ?? '',
     createdAt: toTimestamp(user.createdAt),
     emailVerified: user.emailVerified,
-    subscription: { status: user.subscriptionStatus, plan: user.subscriptionPlan },
+    subscription,
   };
 }
 

@@ -53,10 +53,11 @@ const CLOCK_SKEW = 60;
 
 export function createSessionTokens(options: TokenOptions): SessionTokens {
   const { access, refresh, clock, random } = options;
-  const readBearer = remembering((authorization) => {
-    const token = /^bearer +([\w.~+/-]+=*) *$/i.exec(authorization)?.[1];
-    return token === undefined ? null : readClaims(access, 'access', token);
-  });
+  const readAccess = createTokenCache((token) => readClaims(access, 'access', token));
+  const readBearer = (authorization: string): Token | null => {
+    const token = /^bearer +([\w-]+\.[\w-]+\.[\w-]+) *$/i.exec(authorization)?.[1];
+    return token === undefined ? null : readAccess(token);
+  };
   const judge = (token: Token | null): Verdict | null =>
     token && judgeToken(token, options.issuer(), toSeconds(clock.now()));
 
@@ -147,23 +148,33 @@ function judgeToken({ claims, iss, iat, exp }: Token, issuer: string, now: numbe
   return iss === issuer && iat <= now + CLOCK_SKEW ? { claims, isExpired: exp <= now } : null;
 }
 
-/** Access tokens come again and again. */
-const REMEMBERED = 20_000;
+/** What the cache of access tokens may take, in bytes. */
+const MAX_CACHED_BYTES = 16 * 1024 * 1024;
+
+/** What an entry takes besides its token: the claims, a part of it, and the objects that hold them. */
+const cachedBytes = (token: string): number => 2 * token.length + 512;
 
 /**
- * Reads each header once. Whether its token holds now, and its session, is judged every time. (The cache of the JWT
+ * Verifies each token once. Whether it is valid now, and its session, is checked every time. (The cache of the JWT
  * library would hash a token, signature and all, to find it: half of what it takes to verify one.)
  */
-function remembering(read: (authorization: string) => Token | null): typeof read {
-  const known = new Map<string, Token>();
-  return (authorization) => {
-    const found = known.get(authorization);
+export function createTokenCache<T>(read: (token: string) => T | null): typeof read {
+  const known = new Map<string, T>();
+  let bytes = 0;
+  return (token) => {
+    const found = known.get(token);
     if (found) return found;
-    const token = read(authorization);
-    if (token === null) return null;
-    if (known.size >= REMEMBERED) known.delete(known.keys().next().value as string);
-    known.set(authorization, token);
-    return token;
+    const verified = read(token);
+    if (verified === null) return null;
+    bytes += cachedBytes(token);
+    // A copy: a part of a string keeps the whole header in memory, with all that its client has put around the token.
+    known.set(Buffer.from(token, 'latin1').toString('latin1'), verified);
+    for (const [oldest] of known) {
+      if (bytes <= MAX_CACHED_BYTES) break;
+      known.delete(oldest);
+      bytes -= cachedBytes(oldest);
+    }
+    return verified;
   };
 }
 

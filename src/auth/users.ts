@@ -3,50 +3,78 @@ import { httpErrors } from '../kernel/errors.js';
 import { Email, fits, toTimestamp, type User } from '../kernel/schemas.js';
 import type { Audit } from '../ops/audit.js';
 import { insertUser, type NewUser, type NewUserDependencies } from './new-users.js';
-import { type Users, userView } from './store.js';
+import type { UserDocument, Users, ViewOf } from './store.js';
+
+/** Names a user: by identifier, or by e-mail address in upper or lower case. */
+export type UserKey = { id: string } | { email: string };
+
+/** A user as the operator's code sees it. */
+export interface ManagedUser extends User {
+  /** ISO 8601; null while the account is open. */
+  suspendedAt: string | null;
+  /** The plan that the operator gave, also when `until` has passed; null without one. */
+  granted: { plan: string; since: string; until: string | null } | null;
+}
+
+export const noSuchUser = () => httpErrors.NOT_FOUND({ message: 'There is no such user.' });
+
+/** `null` also for what is no address of ours. */
+export async function findUser(users: Pick<Users, 'findOne'>, by: UserKey): Promise<UserDocument | null> {
+  if ('id' in by) return users.findOne({ id: by.id });
+  // Other letters have lower cases of these: a Kelvin sign would find whoever has a k.
+  return fits(by.email, Email) ? users.findOne({ email: by.email.toLowerCase() }) : null;
+}
 
 /** What other domains and the host may know and change of users. */
 export interface UserDirectory {
-  /** By identifier or e-mail address, upper or lower case; `null` for what is no address of ours. */
-  find(by: { id: string } | { email: string }): Promise<User | null>;
+  find(by: UserKey): Promise<ManagedUser | null>;
   /**
    * Makes an account, whether or not registration is open. The audit names no address: nobody asked over HTTP.
    * @throws VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN, OVERLOADED
    */
-  create(user: NewUser): Promise<User>;
+  create(user: NewUser): Promise<ManagedUser>;
   /** Changes the display name; an empty one removes it. @throws UNAUTHENTICATED when the user is gone */
   rename(userId: string, name: string): Promise<User>;
   count(): Promise<number>;
+  /** As the operator's code sees it. */
+  view(user: UserDocument): Promise<ManagedUser>;
   newest(limit: number): Promise<User[]>;
   /** Registrations of each of the last `days` days (UTC), the oldest first. */
   registrations(days: number): Promise<{ date: string; count: number }[]>;
 }
 
 export function createUserDirectory(
-  deps: NewUserDependencies & { users: Users; audit: Audit },
+  deps: NewUserDependencies & { users: Users; audit: Audit; viewOf: ViewOf },
 ): UserDirectory {
-  const { users, clock } = deps;
+  const { users, viewOf, clock } = deps;
+  const time = (at: number | undefined) => (at === undefined ? null : toTimestamp(at));
+  const view = async (user: UserDocument): Promise<ManagedUser> => ({
+    ...(await viewOf(user)),
+    suspendedAt: time(user.suspendedAt),
+    granted: user.grant
+      ? { plan: user.grant.plan, since: toTimestamp(user.grant.since), until: time(user.grant.until) }
+      : null,
+  });
   return {
+    view,
     async find(by) {
-      // Other letters have lower cases of these: a Kelvin sign would find whoever has a k.
-      if ('email' in by && !fits(by.email, Email)) return null;
-      const user = await users.findOne('id' in by ? { id: by.id } : { email: by.email.toLowerCase() });
-      return user && userView(user);
+      const user = await findUser(users, by);
+      return user && view(user);
     },
     async create(input) {
       const user = await insertUser(input, deps);
       await deps.audit.record({ event: 'user.created', subject: user.id, ip: 'local' });
-      return userView(user);
+      return view(user);
     },
     async rename(id, name) {
       const user = await users.updateOne({ id }, name === '' ? { unset: ['name'] } : { set: { name } });
       if (!user) throw httpErrors.UNAUTHENTICATED();
-      return userView(user);
+      return viewOf(user);
     },
     count: () => users.count(),
     async newest(limit) {
       const { items } = await users.page({ sort: 'createdAt', desc: true, limit });
-      return items.map(userView);
+      return Promise.all(items.map(viewOf));
     },
     async registrations(days) {
       const today = Math.floor(clock.now() / DAY);

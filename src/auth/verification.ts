@@ -3,20 +3,25 @@ import type { Origin } from '../kernel/http.js';
 import type { Audit } from '../ops/audit.js';
 import type { Throttle } from '../ops/throttle.js';
 import type { Change } from '../storage/collection.js';
+import type { ConfirmAddress, ConfirmationProof } from './confirmation.js';
 import type { AuthDependencies } from './dependencies.js';
 import type { EmailChange } from './email-change.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
 import { newLinkToken, readLinkToken, VERIFY_LIFE } from './links.js';
-import { isClosed, type UserDocument, userView } from './store.js';
+import { isClosed, type UserDocument } from './store.js';
 
 /** Whether an address is its user's: proved by a link that was sent to it. */
 export interface Verification {
   /**
-   * Spends a link: the address counts as theirs, or, where the link came of a change, becomes theirs.
-   * @throws INVALID_TOKEN, EMAIL_TAKEN, RATE_LIMITED
+   * Uses a link: the address counts as confirmed, or, if the link belongs to a change, becomes the address of the
+   * account. A password that is not the current one replaces it and ends every session.
+   * @throws INVALID_TOKEN, EMAIL_TAKEN, RATE_LIMITED, and what `ConfirmAddress` throws
    */
-  verifyEmail(token: string, origin: Origin): Promise<void>;
+  verifyEmail(
+    given: { token: string } & ConfirmationProof,
+    origin: Origin,
+  ): Promise<{ passwordChanged: boolean }>;
   /** Sends a new link if one is missing, after the answer, which is always the same. @throws RATE_LIMITED */
   resendVerification(email: string, origin: Origin): Promise<void>;
   /** Sends a link that takes the place of an older one. */
@@ -28,17 +33,17 @@ export interface Verification {
 export interface VerificationDependencies
   extends Pick<
     AuthDependencies,
-    'users' | 'mails' | 'emit' | 'afterwards' | 'clock' | 'random' | 'verificationRequired'
+    'users' | 'mails' | 'emit' | 'viewOf' | 'afterwards' | 'clock' | 'random' | 'verificationRequired'
   > {
   throttle: Pick<Throttle, 'count' | 'countFor' | 'trust'>;
   audit: Audit;
+  confirmAddress: ConfirmAddress;
   confirmChange: EmailChange['confirmChange'];
 }
 
-const VERIFIED: Change<UserDocument> = {
-  set: { emailVerified: true },
-  unset: ['verifyHash', 'verifyExpiresAt'],
-};
+const VERIFY_LINK = ['verifyHash', 'verifyExpiresAt'] as const;
+
+const VERIFIED: Change<UserDocument> = { set: { emailVerified: true }, unset: VERIFY_LINK };
 
 export function createVerification(deps: VerificationDependencies): Verification {
   const { users, mails, throttle, audit, clock } = deps;
@@ -50,7 +55,7 @@ export function createVerification(deps: VerificationDependencies): Verification
       // Where the link is the way in, this is the moment to be welcome.
       deps.verificationRequired ? mails.welcome(user) : undefined,
     ]);
-    deps.emit('user.verified', { userId: user.id, user: userView(user) });
+    deps.emit('user.verified', { userId: user.id, user: await deps.viewOf(user) });
   };
 
   const sendVerification: Verification['sendVerification'] = async ({ id, email }) => {
@@ -63,18 +68,20 @@ export function createVerification(deps: VerificationDependencies): Verification
   return {
     sendVerification,
 
-    async verifyEmail(token, origin) {
+    async verifyEmail({ token, ...proof }, origin) {
       await throttle.count(authLimits.link, origin.ip);
       const claim = readLinkToken(token);
       const user = claim && (await users.findOne({ id: claim.userId }));
       if (!claim || !user) throw authErrors.INVALID_TOKEN();
-      if (user.verifyHash !== claim.hash) return deps.confirmChange(user, claim.hash, origin);
+      if (user.verifyHash !== claim.hash) return deps.confirmChange(user, claim.hash, proof, origin);
       const isLive = stillHolds(user.verifyExpiresAt ?? 0, { now: clock.now(), life: VERIFY_LIFE });
-      const verified =
-        isLive &&
-        (await users.updateOne({ id: user.id, verifyHash: claim.hash, emailVerified: false }, VERIFIED));
-      if (!verified) throw authErrors.INVALID_TOKEN();
-      await afterVerifying(verified, origin);
+      if (!isLive) throw authErrors.INVALID_TOKEN();
+      const link = { verifyHash: claim.hash, emailVerified: false };
+      const { email } = user;
+      const confirmed = await deps.confirmAddress(user, proof, { link, email, unset: VERIFY_LINK }, origin);
+      if (!confirmed) throw authErrors.INVALID_TOKEN();
+      await afterVerifying(confirmed.user, origin);
+      return { passwordChanged: confirmed.passwordChanged };
     },
 
     async resendVerification(email, { ip }) {

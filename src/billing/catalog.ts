@@ -1,4 +1,4 @@
-import type { Clock } from '../kernel/clock.js';
+import { type Clock, MINUTE, SECOND } from '../kernel/clock.js';
 import { toTimestamp } from '../kernel/schemas.js';
 import { billingErrors, isGone } from './errors.js';
 import type { Gateway } from './gateway.js';
@@ -22,11 +22,14 @@ export interface CatalogDependencies {
   clock: Clock;
 }
 
-/** Everybody may look at what is sold, and that must not become a flood at the provider. Milliseconds. */
-const MAX_AGE = 60_000;
+/** Anybody may ask for the plans, which must not become a flood of calls to the provider. Milliseconds. */
+const MAX_AGE = MINUTE;
+
+/** How long a failure of the provider is remembered: a call that times out would make every request wait. */
+const MAX_FAILURE_AGE = 10 * SECOND;
 
 export function createCatalog({ customers, plans, gateway, clock }: CatalogDependencies): Catalog {
-  let latest: { plans: Promise<Plan[]>; at: number } | undefined;
+  let latest: { plans: Promise<Plan[]>; at: number; maxAge: number } | undefined;
 
   const ask = async (from: Gateway): Promise<Plan[]> => {
     const prices = await from.prices();
@@ -37,12 +40,10 @@ export function createCatalog({ customers, plans, gateway, clock }: CatalogDepen
   return {
     async plans() {
       if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
-      if (latest && Math.abs(clock.now() - latest.at) < MAX_AGE) return latest.plans;
-      const asked = { plans: ask(gateway), at: clock.now() };
+      if (latest && Math.abs(clock.now() - latest.at) < latest.maxAge) return latest.plans;
+      const asked = { plans: ask(gateway), at: clock.now(), maxAge: MAX_AGE };
       latest = asked;
-      asked.plans.catch(() => {
-        if (latest === asked) latest = undefined;
-      });
+      asked.plans.catch(() => Object.assign(asked, { at: clock.now(), maxAge: MAX_FAILURE_AGE }));
       return asked.plans;
     },
 

@@ -24,3 +24,18 @@ export function isUnanswered(error: unknown): boolean {
 export function isGone(error: unknown): boolean {
   return error instanceof AppError && error.code === 'CUSTOMER_NOT_FOUND';
 }
+
+/** The provider answered, and has no subscription of this id. */
+class UnknownSubscription extends Error {
+  override readonly name = 'UnknownSubscription';
+}
+
+export const unknownSubscription = () =>
+  billingErrors.PAYMENT_PROVIDER_ERROR({
+    cause: new UnknownSubscription('The provider has no such subscription.'),
+  });
+
+/** Whether the provider answered that it has no such subscription. */
+export function isUnknownSubscription(error: unknown): boolean {
+  return isUnanswered(error) && (error as Error).cause instanceof UnknownSubscription;
+}

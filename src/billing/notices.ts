@@ -1,13 +1,25 @@
-import { toTimestamp } from '../kernel/schemas.js';
+import { type SubscriptionStatus, toTimestamp } from '../kernel/schemas.js';
 import type { BillingEvent } from './event.js';
 import type { SubscriptionDocument } from './store.js';
 
 /** What integrators are told, once what it tells of is stored. */
 export interface BillingNotices {
-  'subscription.updated': Notice & { subscriptionId: string; status: string; plan: string };
+  'subscription.updated': Notice & {
+    subscriptionId: string;
+    status: SubscriptionStatus;
+    plan: string;
+    /** Whether this subscription gives access to its plan now; the user may have another one, or a grant. */
+    entitled: boolean;
+  };
   'invoice.paid': Notice & InvoiceNotice;
   'payment.failed': Notice & InvoiceNotice & { attempt: number; isLastAttempt: boolean };
 }
+
+export const BILLING_EVENTS: Record<keyof BillingNotices, true> = {
+  'subscription.updated': true,
+  'invoice.paid': true,
+  'payment.failed': true,
+};
 
 interface Notice {
   /** The same for whatever is told twice. */
@@ -32,11 +44,12 @@ export type Telling = (emit: Emit) => void;
 
 export function subscriptionUpdated(
   eventId: string,
-  { id: subscriptionId, userId, status, plan }: SubscriptionDocument,
-  at: number,
+  { id: subscriptionId, userId, plan, ...subscription }: SubscriptionDocument,
+  { at, entitled }: { at: number; entitled: boolean },
 ): Telling {
-  return (emit) =>
-    emit('subscription.updated', { id: eventId, at: toTimestamp(at), userId, subscriptionId, status, plan });
+  const status = subscription.status as SubscriptionStatus;
+  const notice = { id: eventId, at: toTimestamp(at), userId, subscriptionId, status, plan, entitled };
+  return (emit) => emit('subscription.updated', notice);
 }
 
 export function invoiceTold(

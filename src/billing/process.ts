@@ -2,6 +2,7 @@ import type { Clock } from '../kernel/clock.js';
 import { nullIfTaken } from '../storage/collection.js';
 import type { Applied, Apply } from './apply.js';
 import type { Claim, Claims } from './claims.js';
+import { isEntitled, type PastDue } from './entitlement.js';
 import { type BillingEvent, HANDLED, isInvoice, readEvent } from './event.js';
 import type { ForgetGone } from './forget.js';
 import type { MailFor } from './mails.js';
@@ -38,6 +39,7 @@ export interface ProcessorDependencies {
   emit: Emit;
   /** Whether our key is one of the provider's live mode, where events of its test mode mean nothing. */
   isLive: boolean;
+  pastDue: PastDue;
   clock: Clock;
 }
 
@@ -67,7 +69,12 @@ export function createProcessor(deps: ProcessorDependencies): Processor {
     if (!isProjected) await projector.project(userId);
     const tellings: Telling[] = [];
     if (effect !== 'none' && subscription)
-      tellings.push(subscriptionUpdated(event.id, subscription, created));
+      tellings.push(
+        subscriptionUpdated(event.id, subscription, {
+          at: created,
+          entitled: isEntitled(subscription, deps.pastDue, clock.now()),
+        }),
+      );
     if (isInvoice(event)) {
       const telling = await record(event, userId, created);
       if (telling) tellings.push(telling);

@@ -1,15 +1,20 @@
-import { type Clock, DAY, MINUTE } from '../kernel/clock.js';
-import type { Lease } from '../ops/jobs.js';
+import { type Clock, DAY, MINUTE, SECOND } from '../kernel/clock.js';
+import type { Job } from '../ops/jobs.js';
 import { leasesOver } from './claims.js';
+import { isUnknownSubscription } from './errors.js';
 import type { FetchLog } from './fetch.js';
 import type { Processor } from './process.js';
 import type { Refresh } from './refresh.js';
-import type { Subscriptions, WebhookEventDocument, WebhookEvents } from './store.js';
+import type { SubscriptionDocument, Subscriptions, WebhookEventDocument, WebhookEvents } from './store.js';
 
-/**
- * The background's part: events that nobody finished, events whose owner has become known unnoticed, subscriptions in
- * doubt and those whose period ended without a word.
- */
+/** The background jobs of billing. */
+export interface BillingJobs {
+  /** Settles what is in doubt: events whose worker is gone, and subscriptions that the provider is to be asked about. */
+  settle: Job;
+  /** Retries events whose owner was unknown, and removes old ones. */
+  recheck: Job;
+}
+
 export interface RecheckDependencies {
   events: WebhookEvents;
   subscriptions: Subscriptions;
@@ -22,19 +27,29 @@ export interface RecheckDependencies {
 
 const PAGE = 100;
 
-/** How long an event of nobody's is worth another look. */
-const HOPE = 30 * DAY;
+/** Three runs fit in the minute after an outage within which everything must be settled. Seconds. */
+const SETTLE_EVERY = 20;
+const RECHECK_EVERY = 300;
 
-/** How long an event is remembered. The provider repeats one for three days and lists it for thirty. */
-const MEMORY = 90 * DAY;
+/** Subscriptions asked about at once. The provider refuses more than 25 requests per second in its test mode. */
+const CONCURRENT_CALLS = 4;
 
-/** When to ask again about a subscription that the provider could not tell of. */
-const AGAIN = 15 * MINUTE;
+/** How long an event without an owner is retried. */
+const RETRY_UNMATCHED_MS = 30 * DAY;
 
-export function createRecheck(deps: RecheckDependencies): (lease: Pick<Lease, 'signal'>) => Promise<void> {
+/** How long an event is kept. The provider repeats one for three days and lists it for thirty. */
+const EVENT_RETENTION_MS = 90 * DAY;
+
+/** Shorter than the interval of the job, so that the next run asks again. */
+const RETRY_UNANSWERED_MS = 15 * SECOND;
+
+/** When to ask again about a subscription that the provider says it does not have. */
+const RETRY_UNKNOWN_MS = 15 * MINUTE;
+
+export function createBillingJobs(deps: RecheckDependencies): BillingJobs {
   const { events, subscriptions, processor, refresh, clock, log } = deps;
 
-  /** Takes up every event of one page after the other; one that fails keeps none of the others waiting. */
+  /** Processes every event of the query; one that fails does not stop the others. */
   const resumeAll = async (
     where: Parameters<WebhookEvents['page']>[0]['where'] & object,
     signal: AbortSignal,
@@ -56,30 +71,52 @@ export function createRecheck(deps: RecheckDependencies): (lease: Pick<Lease, 's
     }
   };
 
-  const askAgain = async (signal: AbortSignal): Promise<void> => {
-    if (!refresh) return;
-    const query = { where: { recheckAt: { lte: clock.now() } }, sort: 'recheckAt', limit: PAGE } as const;
-    const { items } = await subscriptions.page(query);
-    for (const { id, userId, rev } of items) {
-      if (signal.aborted) return;
-      try {
-        await refresh.one(id, userId);
-      } catch (err) {
-        log.warn({ err, subscription: id }, 'a subscription in doubt could not be settled');
-        await subscriptions.updateOne(
-          { id, rev },
-          { set: { recheckAt: clock.now() + AGAIN }, inc: { rev: 1 } },
-        );
-      }
+  /** Whether the provider answered. */
+  const ask = async (from: Refresh, held: SubscriptionDocument): Promise<boolean> => {
+    const { id, userId, rev } = held;
+    try {
+      await from.one(id, userId);
+      return true;
+    } catch (err) {
+      log.warn({ err, subscription: id }, 'a subscription in doubt could not be settled');
+      const isAnswered = isUnknownSubscription(err);
+      const recheckAt = clock.now() + (isAnswered ? RETRY_UNKNOWN_MS : RETRY_UNANSWERED_MS);
+      await subscriptions.updateOne({ id, rev }, { set: { recheckAt }, inc: { rev: 1 } });
+      return isAnswered;
     }
-    if (items.length === PAGE) await askAgain(signal);
   };
 
-  return async ({ signal }) => {
-    const now = clock.now();
-    for (const leaseUntil of leasesOver(now)) await resumeAll({ outcome: null, leaseUntil }, signal);
-    await resumeAll({ outcome: 'unmatched', receivedAt: { gte: now - HOPE } }, signal);
-    await askAgain(signal);
-    await events.deleteMany({ receivedAt: { lt: now - MEMORY } });
+  const askAboutDue = async (signal: AbortSignal): Promise<void> => {
+    if (!refresh) return;
+    const due = { recheckAt: { lte: clock.now() } };
+    const { items } = await subscriptions.page({ where: due, sort: 'recheckAt', limit: PAGE });
+    for (let first = 0; first < items.length; first += CONCURRENT_CALLS) {
+      if (signal.aborted) return;
+      const batch = items.slice(first, first + CONCURRENT_CALLS);
+      const answers = await Promise.all(batch.map((held) => ask(refresh, held)));
+      // A provider that is down is asked a few times per run, however many subscriptions are in doubt.
+      if (!answers.includes(true)) return;
+    }
+    if (items.length === PAGE) await askAboutDue(signal);
+  };
+
+  return {
+    settle: {
+      everySeconds: SETTLE_EVERY,
+      async run({ signal }) {
+        for (const leaseUntil of leasesOver(clock.now()))
+          await resumeAll({ outcome: null, leaseUntil }, signal);
+        await askAboutDue(signal);
+      },
+    },
+    recheck: {
+      everySeconds: RECHECK_EVERY,
+      async run({ signal }) {
+        const now = clock.now();
+        const receivedAt = { gte: now - RETRY_UNMATCHED_MS };
+        await resumeAll({ outcome: 'unmatched', receivedAt }, signal);
+        await events.deleteMany({ receivedAt: { lt: now - EVENT_RETENTION_MS } });
+      },
+    },
   };
 }

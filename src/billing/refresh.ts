@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../kernel/clock.js';
 import { createCoalescer } from './coalesce.js';
-import { billingErrors, isGone } from './errors.js';
+import { isEntitled, type PastDue } from './entitlement.js';
+import { isGone, unknownSubscription } from './errors.js';
 import type { ForgetGone } from './forget.js';
 import type { Gateway } from './gateway.js';
 import { type Emit, subscriptionUpdated } from './notices.js';
@@ -55,6 +56,7 @@ export interface RefreshDependencies {
   projector: Projector;
   forgetGone: ForgetGone;
   emit: Emit;
+  pastDue: PastDue;
   clock: Clock;
 }
 
@@ -78,7 +80,11 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
     await projector.project(after.userId);
     if (isToProject) await writer.settle(after);
     const fields = differences(stored, after);
-    if (fields.length > 0) subscriptionUpdated(`refresh:${after.id}:${after.rev}`, after, clock.now())(emit);
+    if (fields.length > 0) {
+      const now = clock.now();
+      const told = { at: now, entitled: isEntitled(after, deps.pastDue, now) };
+      subscriptionUpdated(`refresh:${after.id}:${after.rev}`, after, told)(emit);
+    }
     return { id: after.id, ...(stored && { before: stored }), after, fields };
   };
 
@@ -90,9 +96,7 @@ export function createRefresh(deps: RefreshDependencies): Refresh {
   const foundOne = async (id: string): Promise<Found> => {
     const found = await gateway.subscription(id);
     if (found) return found;
-    throw billingErrors.PAYMENT_PROVIDER_ERROR({
-      cause: new Error('The provider has no such subscription.'),
-    });
+    throw unknownSubscription();
   };
 
   /** What the customer has, and what else is known and not over. */

@@ -2,8 +2,9 @@ import type { Static, TSchema } from 'typebox';
 import { Type } from 'typebox';
 import { option } from '../kernel/options.js';
 import { isLoopback, pathProblem } from '../kernel/public-url.js';
-import { Envelope, Timestamp } from '../kernel/schemas.js';
+import { Envelope, SubscriptionStatus, Timestamp } from '../kernel/schemas.js';
 import { secretWeakness } from '../kernel/secrets.js';
+import { shown } from '../kernel/validation-messages.js';
 
 export const billingOptions = {
   paymentSecretKey: option(Type.Optional(Type.String({ minLength: 1 })), {
@@ -20,7 +21,7 @@ export const billingOptions = {
     check: (url) =>
       URL.canParse(url ?? '') && /^https?:\/\/[^/?#@]+\/?$/.test(url ?? '')
         ? undefined
-        : 'must be an http or https address without a path.',
+        : 'must be an http or https address without a path, like http://127.0.0.1:12111.',
   }),
   billingReturnUrlRelative: option(Type.String({ default: '/settings/billing' }), {
     env: 'BILLING_RETURN_URL_RELATIVE',
@@ -30,23 +31,20 @@ export const billingOptions = {
   billingPrices: option(Type.Optional(Type.Array(Type.String())), {
     env: 'BILLING_PRICES',
     doc: 'What may be bought, as price_…=plan, separated by commas. Without it any price of the provider.',
-    check: (pairs = []) => {
-      if (!pairs.every((pair) => /^[\w-]+=[\w .-]+$/.test(pair))) return 'must list price=plan pairs.';
-      const prices = new Set(pairs.map((pair) => pair.split('=')[0]));
-      return prices.size < pairs.length ? 'must name each price once.' : undefined;
-    },
+    check: (pairs = []) => pricesProblem(pairs),
   }),
   pastDue: option(
     Type.Union(
       [Type.Literal('entitled'), Type.Literal('denied'), Type.Integer({ minimum: 1, maximum: 366 })],
       {
         default: 'entitled',
+        accepts: 'entitled, denied or a number of days from 1 to 366',
+        examples: [14],
       },
     ),
     {
       env: 'BILLING_PAST_DUE',
       doc: 'Whether a subscription whose payment fails entitles on: entitled, denied, or for so many days.',
-      must: 'must be entitled, denied or a number of days from 1 to 366',
       parse: (text) => (/^\d{1,3}$/.test(text) ? Number(text) : text),
     },
   ),
@@ -65,6 +63,16 @@ export const billingOptions = {
     safe: signingWeakness,
   }),
 };
+
+function pricesProblem(pairs: readonly string[]): string | undefined {
+  const wrong = pairs.find((pair) => !/^[\w-]+=[\w.-]+( +[\w.-]+)*$/.test(pair));
+  if (wrong !== undefined) {
+    return `must list price=plan pairs, like price_1Pro=pro,price_1Team=team; given: ${shown(wrong)}.`;
+  }
+  const prices = pairs.map((pair) => pair.split('=')[0]);
+  const twice = prices.find((price, index) => prices.indexOf(price) < index);
+  return twice === undefined ? undefined : `must name each price once; given twice: ${shown(twice)}.`;
+}
 
 /** Refused in development, too: who writes blanks means that it is unset. */
 function blankness(secret = ''): string | undefined {
@@ -93,9 +101,16 @@ export const returnPathProblem = (path: string): string | undefined => pathProbl
 export const CheckoutBody = Type.Object(
   {
     // What no request to the provider can hold would be taken for its failure.
-    priceId: Type.Optional(Type.String({ maxLength: 255, pattern: '^[^\\p{Cc}\\p{Cs}]+$' })),
+    priceId: Type.Optional(
+      Type.String({
+        accepts: 'the id of a price of at most 255 characters',
+        examples: ['price_1Pro'],
+        maxLength: 255,
+        pattern: '^[^\\p{Cc}\\p{Cs}]+$',
+      }),
+    ),
     mode: Type.Enum(['subscription', 'payment', 'setup'], { default: 'subscription' }),
-    quantity: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000 })),
+    quantity: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, examples: [1] })),
   },
   { additionalProperties: false },
 );
@@ -103,7 +118,15 @@ export const CheckoutBody = Type.Object(
 export const CheckoutAnswer = Envelope(Type.Object({ sessionId: Type.String(), url: Type.String() }));
 
 export const PortalBody = Type.Object(
-  { returnPath: Type.Optional(Type.String({ maxLength: 2048 })) },
+  {
+    returnPath: Type.Optional(
+      Type.String({
+        accepts: 'a path of the application of at most 2048 characters',
+        examples: ['/settings/billing'],
+        maxLength: 2048,
+      }),
+    ),
+  },
   { additionalProperties: false },
 );
 
@@ -112,9 +135,12 @@ export const PortalAnswer = Envelope(Type.Object({ url: Type.String() }));
 const nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 const Time = nullable(Timestamp);
 
-/** What a user has, and whether it entitles them. Without a subscription `none`, `free`, and nothing else. */
+/**
+ * What a user has, and whether it entitles them. Without a subscription `none`, `free`, and nothing else. Unlike
+ * `User.subscription`, `plan` is also that of a subscription which has ended.
+ */
 export const Subscription = Type.Object({
-  status: Type.String(),
+  status: SubscriptionStatus,
   plan: Type.String(),
   entitled: Type.Boolean(),
   priceId: nullable(Type.String()),
@@ -127,13 +153,23 @@ export const Subscription = Type.Object({
   canceledAt: Time,
   endedAt: Time,
   updatedAt: Time,
+  /** The plan that the operator gave to the user, while it holds. */
+  granted: nullable(Type.Object({ plan: Type.String(), since: Timestamp, until: Time })),
 });
 export type Subscription = Static<typeof Subscription>;
 
 export const SubscriptionAnswer = Envelope(Subscription);
 
 export const SyncBody = Type.Object(
-  { sessionId: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_]{1,255}$' })) },
+  {
+    sessionId: Type.Optional(
+      Type.String({
+        accepts: 'the id of a checkout session',
+        examples: ['cs_1'],
+        pattern: '^[A-Za-z0-9_]{1,255}$',
+      }),
+    ),
+  },
   { additionalProperties: false },
 );
 

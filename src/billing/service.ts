@@ -4,7 +4,7 @@ import { withLeadingSlash, withQuery } from '../kernel/public-url.js';
 import { toTimestamp, type User } from '../kernel/schemas.js';
 import { sha256 } from '../kernel/secrets.js';
 import { nullIfTaken } from '../storage/collection.js';
-import { pagesOf } from '../storage/pages.js';
+import { mapPages, pagesOf } from '../storage/pages.js';
 import { billingErrors, isGone, isNotSold, isUnanswered } from './errors.js';
 import type { ForgetGone } from './forget.js';
 import type { Checkout, Gateway } from './gateway.js';
@@ -40,7 +40,8 @@ export interface Billing {
 export interface BillingRecords {
   customer: { customerId: string; createdAt: string } | null;
   subscriptions: Record<string, unknown>[];
-  payments: Record<string, unknown>[];
+  /** The newest first, a page at a time. */
+  payments: AsyncIterable<Record<string, unknown>[]>;
 }
 
 export interface Order {
@@ -100,13 +101,11 @@ export function createBilling(deps: BillingDependencies): Billing {
   };
 
   /** Every payment, the newest first, as clients see them. */
-  const paidBy = async (userId: string): Promise<Record<string, unknown>[]> => {
-    const paid: Record<string, unknown>[] = [];
-    for await (const page of pagesOf(payments, { where: { userId }, sort: 'at', desc: true })) {
-      paid.push(...page.map(({ at, ...told }) => ({ ...told, at: toTimestamp(at) })));
-    }
-    return paid;
-  };
+  const paidBy = (userId: string): BillingRecords['payments'] =>
+    mapPages(pagesOf(payments, { where: { userId }, sort: 'at', desc: true }), ({ at, ...told }) => ({
+      ...told,
+      at: toTimestamp(at),
+    }));
 
   /** A subscription as the provider has it, or as it is stored where that does not say. */
   const lookAt = async (held: SubscriptionDocument): Promise<SubscriptionDocument> => {
@@ -193,15 +192,14 @@ export function createBilling(deps: BillingDependencies): Billing {
     },
 
     async recordsOf(userId) {
-      const [customer, bought, paid] = await Promise.all([
+      const [customer, bought] = await Promise.all([
         customers.findOne({ id: userId }),
         projector.all(userId),
-        paidBy(userId),
       ]);
       return {
         customer: customer && { customerId: customer.customerId, createdAt: toTimestamp(customer.createdAt) },
         subscriptions: bought.map(({ rev, lastEvent, ...told }) => withTimestamps(told)),
-        payments: paid,
+        payments: paidBy(userId),
       };
     },
   };

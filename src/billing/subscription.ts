@@ -1,9 +1,9 @@
 import type { Clock } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
-import { toTimestamp, type User } from '../kernel/schemas.js';
+import { type SubscriptionStatus, toTimestamp, type User } from '../kernel/schemas.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { createCoalescer } from './coalesce.js';
-import { isEntitled, type PastDue } from './entitlement.js';
+import { findEntitlement, type Grant, isInForce, type PastDue } from './entitlement.js';
 import { billingErrors } from './errors.js';
 import type { ForgetGone } from './forget.js';
 import type { Gateway } from './gateway.js';
@@ -17,14 +17,14 @@ import type { Customers, SubscriptionDocument } from './store.js';
 
 /** What a user has, and what it entitles them to. */
 export interface SubscriptionService {
-  /** The subscription that speaks for the user, or none; `entitled` is true where any of theirs entitles. */
+  /** What entitles the user; where nothing does, their best subscription, or none. */
   current(userId: string): Promise<Subscription>;
   /**
    * The same after a look at the provider: for the moment between the return from checkout and the webhook.
    * @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR, NOT_FOUND for a session that is not the user's
    */
   sync(user: User, sessionId?: string): Promise<Subscription>;
-  /** Whether any subscription of the user entitles, to `plan` where one is named. */
+  /** Whether a subscription or a grant entitles the user, to `plan` where one is named. False for unknown users. */
   entitles(userId: string, plan?: string): Promise<boolean>;
 }
 
@@ -33,6 +33,8 @@ export interface SubscriptionDependencies {
   projector: Projector;
   processor: Processor;
   forgetGone: ForgetGone;
+  /** What the operator gave to a user. */
+  grantOf(userId: string): Promise<Grant | undefined>;
   /** Both absent while no key is configured. */
   gateway: Gateway | undefined;
   refresh: Refresh | undefined;
@@ -43,16 +45,16 @@ export interface SubscriptionDependencies {
 export function createSubscriptionService(deps: SubscriptionDependencies): SubscriptionService {
   const { customers, projector, processor, gateway, refresh, pastDue, clock } = deps;
 
-  const doEntitle = (bought: SubscriptionDocument[], plan?: string): boolean =>
-    bought.some(
-      (held) => (plan === undefined || held.plan === plan) && isEntitled(held, pastDue, clock.now()),
-    );
+  const context = () => ({ pastDue, now: clock.now() });
+  const allOf = (userId: string) => Promise.all([projector.all(userId), deps.grantOf(userId)]);
 
   const current = async (userId: string): Promise<Subscription> => {
-    const bought = await projector.all(userId);
-    const best = bestOf(bought);
-    // As the guard has it: a subscription that speaks for the user need not be the one that entitles.
-    return best ? subscriptionView(best, doEntitle(bought)) : NONE;
+    const [bought, grant] = await allOf(userId);
+    const entitlement = findEntitlement(bought, grant, context());
+    const granted = grant && isInForce(grant, clock.now()) ? grantView(grant) : null;
+    if (entitlement && 'grant' in entitlement) return { ...grantedSubscription(entitlement.grant), granted };
+    const shown = entitlement?.subscription ?? bestOf(bought);
+    return { ...(shown ? subscriptionView(shown, entitlement !== null) : NONE), granted };
   };
 
   /** The customer that a session of the user's names. */
@@ -87,11 +89,21 @@ export function createSubscriptionService(deps: SubscriptionDependencies): Subsc
       return current(user.id);
     },
 
-    entitles: async (userId, plan) => doEntitle(await projector.all(userId), plan),
+    async entitles(userId, plan) {
+      if (!isIdentifier(userId)) return false;
+      const [bought, grant] = await allOf(userId);
+      return findEntitlement(bought, grant, context(), plan) !== null;
+    },
   };
 }
 
-const NONE: Subscription = {
+/** The store refuses to look for anything else. */
+const isIdentifier = (value: unknown): boolean =>
+  typeof value === 'string' && /^[\x21-\x7e]{1,255}$/.test(value);
+
+type SubscriptionView = Omit<Subscription, 'granted'>;
+
+const NONE: SubscriptionView = {
   ...NO_SUBSCRIPTION,
   entitled: false,
   priceId: null,
@@ -106,12 +118,32 @@ const NONE: Subscription = {
   updatedAt: null,
 };
 
-/** A subscription as clients see it. */
-function subscriptionView(held: SubscriptionDocument, entitled: boolean): Subscription {
-  const time = (milliseconds: number | undefined) =>
-    milliseconds === undefined ? null : toTimestamp(milliseconds);
+const time = (milliseconds: number | undefined) =>
+  milliseconds === undefined ? null : toTimestamp(milliseconds);
+
+const grantView = ({ plan, since, until }: Grant) => ({
+  plan,
+  since: toTimestamp(since),
+  until: time(until),
+});
+
+/** A grant in the shape of a subscription. */
+function grantedSubscription({ plan, since, until }: Grant): SubscriptionView {
   return {
-    status: held.status,
+    ...NONE,
+    status: 'granted',
+    plan,
+    entitled: true,
+    currentPeriodStart: toTimestamp(since),
+    currentPeriodEnd: time(until),
+    updatedAt: toTimestamp(since),
+  };
+}
+
+/** A subscription as clients see it. */
+function subscriptionView(held: SubscriptionDocument, entitled: boolean): SubscriptionView {
+  return {
+    status: held.status as SubscriptionStatus,
     plan: held.plan,
     entitled,
     priceId: held.priceId ?? null,

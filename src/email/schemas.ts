@@ -2,6 +2,7 @@ import type { Static, TObject } from 'typebox';
 import { Type } from 'typebox';
 import { option } from '../kernel/options.js';
 import { DisplayName, Email, fits } from '../kernel/schemas.js';
+import { mustBe, shown } from '../kernel/validation-messages.js';
 import { templateProblems } from './templates.js';
 import { DEFAULT_SERVICE, isKnownService } from './transport.js';
 
@@ -19,7 +20,10 @@ export const emailOptions = {
   emailService: option(Type.String({ default: DEFAULT_SERVICE }), {
     env: 'EMAIL_SERVICE',
     doc: 'The e-mail provider that EMAIL_API_KEY is for, by its name in Nodemailer: Resend, SendGrid, Postmark, …',
-    check: (name) => (isKnownService(name) ? undefined : 'names no e-mail provider that Nodemailer knows.'),
+    check: (name) =>
+      isKnownService(name)
+        ? undefined
+        : `must name an e-mail provider that Nodemailer knows, like Resend; given: ${shown(name)}.`,
   }),
   emailUser: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'EMAIL_USER',
@@ -41,16 +45,13 @@ export const emailOptions = {
     check: (address) =>
       isAddress(address ?? '')
         ? undefined
-        : 'must be one address, like no-reply@app.example. The name goes into FROM_NAME.',
+        : 'must be one address, like no-reply@app.example.com. The name goes into FROM_NAME.',
   }),
   fromName: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'FROM_NAME',
     doc: 'Sender name of all mails.',
     shown: 'the site name',
-    check: (name) =>
-      fits(name ?? '', DisplayName)
-        ? undefined
-        : 'must be at most 200 characters without control characters.',
+    check: (name) => (fits(name ?? '', DisplayName) ? undefined : `${mustBe(DisplayName, name)}.`),
   }),
   emailTemplateDir: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'EMAIL_TEMPLATE_DIR',

@@ -3,7 +3,7 @@ import { toTimestamp } from '../kernel/schemas.js';
 import { newId, type Random, sha256 } from '../kernel/secrets.js';
 import type { Job, JobLog } from '../ops/jobs.js';
 import { nullIfTaken } from '../storage/collection.js';
-import { firstOf } from '../storage/pages.js';
+import { firstPagesOf, mapPages } from '../storage/pages.js';
 import { createRelay } from './relay.js';
 import { isAddress } from './schemas.js';
 import type { After, MailStatus, Mails } from './store.js';
@@ -47,7 +47,7 @@ export interface MailSummary {
 
 export interface EmailService extends Outbox {
   /** What was and is sent about an account, to whichever address, the newest first, without its content. */
-  listOf(userId: string): Promise<MailSummary[]>;
+  listOf(userId: string): AsyncIterable<MailSummary[]>;
   /** Removes all mails about an account, sent or not. */
   forget(userId: string): Promise<void>;
   /** A mail with sample values, as it would look now. */
@@ -128,9 +128,9 @@ export function createEmail(options: EmailServiceOptions): EmailService {
       nudge();
     },
 
-    async listOf(userId) {
-      const items = await firstOf(mails, { where: { userId }, sort: 'id', desc: true }, MOST_LISTED);
-      return items.map(({ template, to, status, createdAt, endedAt }) => ({
+    listOf(userId) {
+      const pages = firstPagesOf(mails, { where: { userId }, sort: 'id', desc: true }, MOST_LISTED);
+      return mapPages(pages, ({ template, to, status, createdAt, endedAt }) => ({
         template,
         to,
         status,

@@ -28,6 +28,15 @@ export function addressBlock(address: string | undefined): string {
 }
 
 /**
+ * The /48 of an IPv6 address: the largest network that one customer usually gets, with 65,536 blocks to choose from.
+ * `undefined` for an IPv4 address, which is a block of its own.
+ */
+export function addressNetwork(address: string): string | undefined {
+  const block = addressBlock(address);
+  return block.endsWith('::/64') ? `${block.split(':').slice(0, 3).join(':')}::/48` : undefined;
+}
+
+/**
  * An address as everything of ours names it: without the port that some proxies put behind it, and an IPv4 address
  * inside an IPv6 one as itself. `203.0.113.7`, `2001:db8::7`, `unknown`.
  */
@@ -40,20 +49,22 @@ export function plainAddress(text: string | undefined): string {
 }
 
 /** Of networks that nobody reaches from outside: loopback, RFC 1918, RFC 6598, link-local, RFC 4193. */
-const PRIVATE = new BlockList();
-for (const [network, length] of [
+export const PRIVATE_NETWORKS = [
   ['127.0.0.0', 8],
   ['10.0.0.0', 8],
   ['172.16.0.0', 12],
   ['192.168.0.0', 16],
   ['100.64.0.0', 10],
   ['169.254.0.0', 16],
-] as const) {
-  PRIVATE.addSubnet(network, length);
+  ['::1', 128],
+  ['fc00::', 7],
+  ['fe80::', 10],
+] as const;
+
+const PRIVATE = new BlockList();
+for (const [network, length] of PRIVATE_NETWORKS) {
+  PRIVATE.addSubnet(network, length, isIP(network) === 4 ? 'ipv4' : 'ipv6');
 }
-PRIVATE.addAddress('::1', 'ipv6');
-PRIVATE.addSubnet('fc00::', 7, 'ipv6');
-PRIVATE.addSubnet('fe80::', 10, 'ipv6');
 
 /** Whether a plain address is of a network that nobody reaches from outside. */
 export function isPrivateAddress(address: string): boolean {
@@ -69,7 +80,7 @@ export function isLoopbackAddress(address: string | undefined): boolean {
 }
 
 /** The eight numbers of an IPv6 address, which may be shortened, end like an IPv4 one or name an interface. */
-function groupsOf(address: string): number[] {
+export function groupsOf(address: string): number[] {
   const [bare = ''] = address.split('%');
   const plain = bare.replace(/(\d+)\.(\d+)\.(\d+)\.(\d+)$/, (_, a, b, c, d) =>
     [Number(a) * 256 + Number(b), Number(c) * 256 + Number(d)].map((group) => group.toString(16)).join(':'),

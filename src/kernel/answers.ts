@@ -1,4 +1,4 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify';
 import { plainAddress } from './addresses.js';
 import { type AppError, type Rendered, toAppError } from './errors.js';
 
@@ -25,6 +25,12 @@ const COMMON_HEADERS = {
 /** For a year. */
 const STRICT_TRANSPORT = { 'strict-transport-security': 'max-age=31536000' };
 
+/** The headers that all answers have in common. */
+export const commonHeaders = (isSecure: boolean): Record<string, string> => ({
+  ...COMMON_HEADERS,
+  ...(isSecure && STRICT_TRANSPORT),
+});
+
 export function setCommonHeaders(
   { requestId, https }: AnswerRules,
   request: FastifyRequest,
@@ -49,15 +55,7 @@ export function sendError(
   const error = toAppError(thrown);
   setCommonHeaders(rules, request, reply);
   const requestId = String(reply.getHeader('x-request-id'));
-  const isOnPurpose = error.statusCode === 503;
-  const err = error.cause ?? error;
-  // Everything but a 503 is ours to find. One without a cause is a rule at work, and under a flood a line for each
-  // refusal would cost more than the refusal; the line about the request tells of it.
-  if (error.statusCode >= 500 && !(isOnPurpose && err === error)) {
-    request.log[isOnPurpose ? 'warn' : 'error']({ err, req: request, requestId }, error.message);
-  } else if (error.statusCode < 500 && error.cause !== undefined) {
-    request.log.info({ err, requestId }, 'refused for a reason that its client is not told');
-  }
+  logFailure(request.log, error, { req: request, requestId });
   const { type, body, headers } = rules.renderError(error, request, requestId);
   // A host that sheds load has said when to come back.
   const later = reply.getHeader('retry-after');
@@ -66,4 +64,21 @@ export function sendError(
     .headers({ ...headers, ...error.headers, ...(later !== undefined && { 'retry-after': later }) })
     .type(type)
     .send(body);
+}
+
+/** Logs an error that is sent to a client, where there is something to find. */
+export function logFailure(
+  log: FastifyBaseLogger,
+  error: AppError,
+  { req, requestId }: { req?: FastifyRequest; requestId: string },
+): void {
+  const isOnPurpose = error.statusCode === 503;
+  const err = error.cause ?? error;
+  // Everything but a 503 is ours to find. One without a cause is a rule at work, and under a flood a line for each
+  // refusal would cost more than the refusal; the line about the request tells of it.
+  if (error.statusCode >= 500 && !(isOnPurpose && err === error)) {
+    log[isOnPurpose ? 'warn' : 'error']({ err, ...(req && { req }), requestId }, error.message);
+  } else if (error.statusCode < 500 && error.cause !== undefined) {
+    log.info({ err, requestId }, 'refused for a reason that its client is not told');
+  }
 }

@@ -23,3 +23,15 @@ export function parseBasic(authorization: string): { username: string; password:
 export function parseBearer(authorization: string | undefined): string | undefined {
   return /^bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
 }
+
+/** The headers of a request, as Node and as `fetch` have them. */
+export type RequestHeaders =
+  | { get(name: string): string | null }
+  | { readonly [name: string]: string | readonly string[] | undefined };
+
+/** The Authorization header. Other frameworks keep names of headers as they were sent, so case does not matter. */
+export function authorizationIn(headers: RequestHeaders): string | undefined {
+  if (typeof headers.get === 'function') return headers.get('authorization') ?? undefined;
+  const found = Object.entries(headers).find(([name]) => name.toLowerCase() === 'authorization');
+  return typeof found?.[1] === 'string' ? found[1] : undefined;
+}

@@ -2,6 +2,8 @@ import { readFileSync } from 'node:fs';
 import { Type } from 'typebox';
 import { HEX, legibleOn, textOn } from './colours.js';
 import { option } from './options.js';
+import { DisplayName, fits } from './schemas.js';
+import { mustBe, shown } from './validation-messages.js';
 
 /** Whose pages they look like. */
 export interface Brand {
@@ -20,16 +22,20 @@ const MOST_LOGO = 64 * 1024;
 const LIGHT = '#f4f5f7';
 const DARK = '#1c212a';
 
+const BrandName = {
+  ...DisplayName,
+  accepts: `a name of 1 to ${MOST_NAME} characters that is not blank and holds no control characters`,
+  examples: ['My app'],
+  maxLength: MOST_NAME,
+};
+
 /** What an operator may say of the pages. */
 export const brandOptions = {
   brandName: option(Type.Optional(Type.String()), {
     env: 'IDP_BRAND_NAME',
     doc: 'Name at the head of the pages for people.',
     shown: 'the host of IDP_PUBLIC_URL',
-    check: (name = '') =>
-      name.trim() === '' || name.length > MOST_NAME || /\p{Cc}/u.test(name)
-        ? `must be 1 to ${MOST_NAME} characters, none of them a control character.`
-        : undefined,
+    check: (name = '') => (fits(name, BrandName) ? undefined : `${mustBe(BrandName, name)}.`),
   }),
   brandLogo: option(Type.Optional(Type.String()), {
     env: 'IDP_BRAND_LOGO',
@@ -41,7 +47,9 @@ export const brandOptions = {
     doc: 'Colour of buttons and links, like #1f4fd8. What is hard to read in it is made darker or lighter.',
     shown: '#1f4fd8',
     check: (colour = '') =>
-      HEX.test(colour) ? undefined : 'must be a colour of 3 or 6 hexadecimal digits, like #1f4fd8.',
+      HEX.test(colour)
+        ? undefined
+        : `must be a colour of 3 or 6 hexadecimal digits, like #1f4fd8; given: ${shown(colour)}.`,
   }),
 };
 

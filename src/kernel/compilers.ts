@@ -1,7 +1,14 @@
 import { SerializerSelector } from '@fastify/fast-json-stringify-compiler';
 import { Ajv, str, type ValidateFunction } from 'ajv';
-import type { FastifyInstance, FastifySchemaValidationError, FastifySerializerCompiler } from 'fastify';
+import type {
+  FastifyInstance,
+  FastifySchemaCompiler,
+  FastifySchemaValidationError,
+  FastifySerializerCompiler,
+  RouteOptions,
+} from 'fastify';
 import { charactersIn, isToken } from './schemas.js';
+import { describeErrors, type SchemaError } from './validation-messages.js';
 
 /** How schemas become functions. Each is compiled when a request first needs it: a start would compile them all. */
 
@@ -12,6 +19,8 @@ import { charactersIn, isToken } from './schemas.js';
  */
 const ajv = new Ajv({
   allErrors: true,
+  // Errors bring the schema and the value, of which messages are made.
+  verbose: true,
   coerceTypes: false,
   removeAdditional: true,
   useDefaults: true,
@@ -49,26 +58,46 @@ for (const [keyword, { than, holds }] of Object.entries(LENGTHS)) {
   });
 }
 
+/** Errors that are thrown reach the hooks and the log of a host, so they bring words and no value: it may be a password. */
+function describe(errors: readonly SchemaError[]): FastifySchemaValidationError[] {
+  return describeErrors(errors.slice(0, 100)).map(({ path, message }) => ({
+    instancePath: path === '' ? '' : `/${path.replaceAll('.', '/')}`,
+    message,
+    keyword: '',
+    schemaPath: '',
+    params: {},
+  }));
+}
+
 const compileSerializer = SerializerSelector()({}, {}) as FastifySerializerCompiler<unknown>;
+
+const validatorCompiler: FastifySchemaCompiler<unknown> = ({ schema }) => {
+  let validate: ValidateFunction | undefined;
+  return (data: unknown) => {
+    validate ??= ajv.compile(schema as object);
+    return validate(data) || { error: describe((validate.errors ?? []) as SchemaError[]) };
+  };
+};
+
+const serializerCompiler: FastifySerializerCompiler<unknown> = (route) => {
+  let serialize: ReturnType<typeof compileSerializer> | undefined;
+  return (data) => {
+    serialize ??= compileSerializer({ ...route, schema: asWritten(route.schema) });
+    return serialize(data);
+  };
+};
 
 /** What a scope does not set itself it would inherit from the host. */
 export function setCompilers(scope: FastifyInstance): void {
-  scope.setValidatorCompiler(({ schema }) => {
-    let validate: ValidateFunction | undefined;
-    return (data) => {
-      validate ??= ajv.compile(schema as object);
-      return validate(data) || { error: validate.errors as FastifySchemaValidationError[] };
-    };
-  });
-  scope.setSerializerCompiler((route) => {
-    let serialize: ReturnType<typeof compileSerializer> | undefined;
-    return (data) => {
-      serialize ??= compileSerializer({ ...route, schema: asWritten(route.schema) });
-      return serialize(data);
-    };
-  });
+  scope.setValidatorCompiler(validatorCompiler);
+  scope.setSerializerCompiler(serializerCompiler);
   // A host's own would come before the schemas of our answers.
   scope.setReplySerializer(undefined as never);
+}
+
+/** Fastify replaces the compilers of scopes, by its own that convert types, when a host adds a schema later; those of a route stay. */
+export function keepCompilers(route: RouteOptions): void {
+  Object.assign(route, { validatorCompiler, serializerCompiler });
 }
 
 /** The same schema in words of the serializer's, which then looks for nothing to escape in tokens. */

@@ -1,13 +1,32 @@
-/** Every problem of a configuration in one message. Never holds a value. */
+/** What is wrong with a configuration. Never holds a secret. */
+export interface Problem {
+  /** A sentence that begins with the variable, without its full stop where a remedy follows. */
+  message: string;
+  /** What to do, where the description of the variable does not say it. */
+  remedy?: string;
+}
+
+/** A problem and its remedy as one text. */
+export function sentenceOf({ message, remedy }: Problem): string {
+  return remedy === undefined ? message : `${message} ${remedy}`;
+}
+
+/** Every problem of a configuration in one message. Never holds a secret. */
 export class ConfigurationError extends Error {
   readonly problems: readonly string[];
+  /** The same, with the remedies apart. */
+  readonly details: readonly Problem[];
 
-  constructor(program: string, problems: readonly string[]) {
+  constructor(program: string, details: readonly Problem[]) {
+    const problems = details.map(sentenceOf);
     super(
-      [`${program} cannot start with this configuration:`, ...problems.map((p) => `  - ${p}`)].join('\n'),
+      [`${program} cannot start with this configuration:`, ...problems.map((text) => `  - ${text}`)].join(
+        '\n',
+      ),
     );
     this.name = 'ConfigurationError';
     this.problems = problems;
+    this.details = details;
   }
 }
 
@@ -20,25 +39,25 @@ export function gatherProblems<Parts extends readonly unknown[]>(
   program: string,
   ...parts: { [Index in keyof Parts]: () => Parts[Index] }
 ): Parts {
-  const problems: string[] = [];
+  // By their text: NODE_ENV is of several parts.
+  const problems = new Map<string, Problem>();
   const resolved = parts.map((resolve) => {
     try {
       return resolve();
     } catch (error) {
       if (!(error instanceof ConfigurationError)) throw error;
-      problems.push(...error.problems);
+      for (const problem of error.details) problems.set(sentenceOf(problem), problem);
       return undefined;
     }
   });
-  // NODE_ENV is of several parts.
-  if (problems.length > 0) throw new ConfigurationError(program, [...new Set(problems)]);
+  if (problems.size > 0) throw new ConfigurationError(program, [...problems.values()]);
   return resolved as unknown as Parts;
 }
 
 /** Collects what is wrong with a configuration. */
 export class Report {
-  readonly problems: string[] = [];
-  readonly warnings: string[] = [];
+  readonly problems: Problem[] = [];
+  readonly warnings: Problem[] = [];
   readonly production: boolean;
 
   constructor(production: boolean) {
@@ -46,12 +65,15 @@ export class Report {
   }
 
   /** The program cannot start so. */
-  refuse(problem: string): void {
-    this.problems.push(problem);
+  refuse(message: string, remedy?: string): void {
+    this.problems.push({ message, ...(remedy !== undefined && { remedy }) });
   }
 
   /** Fine for development, refused in production. */
-  unsafe(problem: string): void {
-    (this.production ? this.problems : this.warnings).push(problem);
+  unsafe(message: string, remedy?: string): void {
+    (this.production ? this.problems : this.warnings).push({
+      message,
+      ...(remedy !== undefined && { remedy }),
+    });
   }
 }

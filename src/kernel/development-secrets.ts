@@ -1,16 +1,7 @@
-import {
-  accessSync,
-  constants,
-  existsSync,
-  linkSync,
-  mkdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Random } from './secrets.js';
+import { tryCreation } from './trial.js';
 
 /**
  * The secrets of a development set-up: made once and kept in `file`, readable for its owner only, so that a
@@ -29,10 +20,9 @@ export function keepDevelopmentSecrets(
   const missing = Object.entries(makers).filter(([name]) => kept?.[name] === undefined);
   if (kept && missing.length === 0) return kept;
 
-  makeDevelopmentFolder(dirname(file));
   const complete = { ...kept, ...Object.fromEntries(missing.map(([name, make]) => [name, make()])) };
   const draft = `${file}.${random.bytes(6).toString('hex')}`;
-  writeFileSync(draft, `${JSON.stringify(complete, null, 2)}\n`, { mode: 0o600, flag: 'wx' });
+  createDraft(draft, `${JSON.stringify(complete, null, 2)}\n`);
   try {
     // A link fails where a file stands by now: then another program was first, and its secrets hold.
     if (kept) renameSync(draft, file);
@@ -45,15 +35,20 @@ export function keepDevelopmentSecrets(
   return keepDevelopmentSecrets(file, makers, random);
 }
 
-/** Why {@link keepDevelopmentSecrets} would fail with a file, told without writing anything; `null`: it would not. */
-export function keepingProblem(file: string): string | null {
+/** Why {@link keepDevelopmentSecrets} would fail with a file and these secrets; `null`: it would not. Nothing remains of the trial. */
+export function keepingProblem(file: string, names: readonly string[]): string | null {
   try {
-    const folder = dirname(file);
-    if (!readKept(file)) accessSync(existsSync(folder) ? folder : dirname(folder), constants.W_OK);
+    const kept = readKept(file);
+    if (names.some((name) => kept?.[name] === undefined)) tryCreation(file, createDraft);
     return null;
   } catch (error) {
     return (error as Error).message;
   }
+}
+
+function createDraft(draft: string, text = ''): void {
+  makeDevelopmentFolder(dirname(draft));
+  writeFileSync(draft, text, { mode: 0o600, flag: 'wx' });
 }
 
 /** Makes a folder for what belongs to one machine and not to a repository. */

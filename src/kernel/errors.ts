@@ -77,7 +77,8 @@ interface FastifyLikeError {
   statusCode?: number;
   status?: number;
   headers?: Record<string, unknown>;
-  validation?: { instancePath: string; message?: string; params?: { missingProperty?: string } }[];
+  /** As our compilers word them. */
+  validation?: { instancePath: string; message?: string }[];
   retryAfter?: number;
 }
 
@@ -134,12 +135,10 @@ const REFUSALS: Record<number, keyof typeof httpErrors> = {
 };
 
 function detailsOf(problems: NonNullable<FastifyLikeError['validation']>): ErrorDetail[] {
-  return problems.slice(0, 20).map((problem) => {
-    const parent = problem.instancePath.slice(1).replaceAll('/', '.');
-    const missing = problem.params?.missingProperty;
-    if (!missing) return { path: parent, message: problem.message ?? 'is not valid' };
-    return { path: parent ? `${parent}.${missing}` : missing, message: 'is required' };
-  });
+  return problems.slice(0, 20).map(({ instancePath, message = 'is not valid' }) => ({
+    path: instancePath.slice(1).replaceAll('/', '.'),
+    message,
+  }));
 }
 
 /** Any thrown value as the error a client may see. The unknown becomes `INTERNAL` with the cause kept for the log. */

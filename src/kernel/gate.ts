@@ -33,6 +33,11 @@ export class Gate {
     return this.#running === 0;
   }
 
+  /** Whether a job waits for its turn. */
+  get isWaitedFor(): boolean {
+    return this.#waiting.length > 0;
+  }
+
   /** For whoever would have work on the way to the gate. @throws OVERLOADED when too many wait */
   async ensureRoom(): Promise<void> {
     if (this.#isFull) await this.#turnAway();
@@ -80,6 +85,11 @@ export class Gates {
   constructor(width: number, queue: number) {
     this.#width = width;
     this.#queue = queue;
+  }
+
+  /** Whether a job waits for its turn at this key. */
+  isWaitedFor(key: string): boolean {
+    return this.#gates.get(key)?.isWaitedFor === true;
   }
 
   /** @throws OVERLOADED when too many wait at this key */

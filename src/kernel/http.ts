@@ -14,8 +14,9 @@ import type {
 import { plainAddress } from './addresses.js';
 import { type AnswerRules, describeRequest, sendError, setCommonHeaders } from './answers.js';
 import { readBody, setBodyParser } from './bodies.js';
-import { setCompilers } from './compilers.js';
+import { keepCompilers, setCompilers } from './compilers.js';
 import { type AppError, httpErrors } from './errors.js';
+import { type RouteConflicts, watchRouteConflicts } from './route-conflicts.js';
 
 /**
  * The rules that hold for every route of ours and for none of the host's. Both plugins open their
@@ -45,6 +46,8 @@ export interface ScopeRules extends AnswerRules {
   bodyLimit: number;
   /** Counts the requests of an address, and refuses it where there were too many; absent: they are not counted. */
   meter?: (ip: string) => AppError | undefined;
+  /** What a host's developer can do about a route that the host declares as well, as a sentence. */
+  conflictRemedy: string;
   /** Whether the instance is a host's, whose log would name addresses, and whose description of its API our routes. */
   inHost: boolean;
 }
@@ -123,8 +126,9 @@ export async function openScope(
   rules: ScopeRules,
   build: (scope: Scope) => Promise<void>,
 ): Promise<void> {
-  const { prefix, own404 } = rules;
+  const { prefix, own404, conflictRemedy } = rules;
   if (own404) claim(parent, parent.prefix + prefix);
+  const conflicts = watchRouteConflicts(parent, conflictRemedy);
   await parent.register(
     async (instance) => {
       const scope = instance.withTypeProvider<TypeBoxTypeProvider>();
@@ -133,7 +137,7 @@ export async function openScope(
       if (rules.inHost) nameRoutesInLog(scope);
       scope.setErrorHandler((thrown, request, reply) => sendError(rules, thrown, request, reply));
       await scope.register(async (routes: Scope) => {
-        guardRoutes(routes, rules);
+        guardRoutes(routes, rules, conflicts);
         await build(routes);
       });
       // Beside the routes: hooks for what is not there would run at every one of them, too.
@@ -195,13 +199,15 @@ function beginAnswer(rules: AnswerRules, route: RouteOptions): onRequestHookHand
  * Puts the guard of its access level in front of every route, and refuses to boot without one: so the
  * list of exposed routes cannot drift from what is enforced.
  */
-function guardRoutes(scope: Scope, rules: ScopeRules): void {
+function guardRoutes(scope: Scope, rules: ScopeRules, conflicts: RouteConflicts): void {
   const { guards, bodyLimit, inHost } = rules;
   scope.addHook('onRoute', (route: AddedRoute) => {
     if (isPreflightOfNoRoute(route)) return;
     const { access: level, unmetered } = rulesOf(route);
     if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
+    conflicts.claim(route);
     route.bodyLimit ??= bodyLimit;
+    keepCompilers(route);
     if (inHost) route.schema = { ...route.schema, ...UNLISTED };
     const guard = guards[level];
     if (!guard && level !== 'public') {

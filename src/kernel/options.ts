@@ -1,10 +1,12 @@
 import { readFileSync } from 'node:fs';
-import { Ajv, type ErrorObject } from 'ajv';
+import { Ajv } from 'ajv';
 import type { Static, TObject, TProperties, TSchema } from 'typebox';
 import { Type } from 'typebox';
-import { ConfigurationError, Report } from './configuration-error.js';
+import { ConfigurationError, type Problem, Report } from './configuration-error.js';
 import { keepDevelopmentSecrets } from './development-secrets.js';
 import type { Random } from './secrets.js';
+import { suggestion } from './suggestion.js';
+import { type Describable, mustBe, shown } from './validation-messages.js';
 
 /**
  * Configuration. Each domain declares its options once, as an annotated schema that is at the same time
@@ -23,8 +25,6 @@ export interface Annotation<T = unknown> {
   shown?: string;
   /** Reads the variable's text where the type of the schema does not say how. */
   parse?: (text: string) => unknown;
-  /** What it must be, where the schema's own words would not help. */
-  must?: string;
   /** Never printed; `<env>_FILE` names a file that holds it. */
   secret?: boolean;
   /** Production does not start without it. */
@@ -66,14 +66,14 @@ export interface Source {
 export interface Resolved<T> {
   values: Readonly<T>;
   production: boolean;
-  /** Sentences for the log. */
-  warnings: string[];
+  /** What production would refuse. */
+  warnings: Problem[];
   /** Variables whose value was made up for development, and the file that keeps them. */
   generated: { names: string[]; file: string };
 }
 
 // A test holds our schemas to JSON Schema, so that no start has to.
-const ajv = new Ajv({ allErrors: true, strict: false, meta: false, validateSchema: false });
+const ajv = new Ajv({ strict: false, meta: false, validateSchema: false });
 
 /**
  * Options from arguments, then environment, then defaults; resolved once and frozen.
@@ -93,14 +93,18 @@ export function resolveOptions<P extends TProperties>(
   const report = new Report(production);
   // Quotes, too: some that read a list of variables leave them in.
   if (/^\W*prod/i.test(mode) && !production) {
-    report.refuse("NODE_ENV must be spelt 'production'. Anything else is development.");
+    report.refuse(
+      `NODE_ENV must be spelt 'production'; given: ${shown(mode)}. Anything else is development.`,
+      'Set NODE_ENV=production.',
+    );
   }
   const properties = Object.entries(schema.properties) as unknown as [string, Annotated][];
   const values: Record<string, unknown> = {};
   const toGenerate: [name: string, env: string, make: (random: Random) => string][] = [];
 
   for (const name of Object.keys(source.given)) {
-    if (!Object.hasOwn(schema.properties, name)) report.refuse(`'${name}' is not an option.`);
+    if (!Object.hasOwn(schema.properties, name))
+      report.refuse(`'${name}' is not an option.${suggestion(name, Object.keys(schema.properties))}`);
   }
   for (const [name, property] of properties) {
     const annotation = property.option;
@@ -137,8 +141,9 @@ function keepSecrets({ program, random }: Source, file: string, makers: Record<s
     return keepDevelopmentSecrets(file, makers, random);
   } catch (error) {
     const reason = (error as Error).message.replace(/\.?$/, '.');
+    const remedy = `Set ${Object.keys(makers).join(', ')} instead.`;
     throw new ConfigurationError(program, [
-      `Development secrets cannot be kept: ${reason} Set ${Object.keys(makers).join(', ')} instead.`,
+      { message: `Development secrets cannot be kept: ${reason}`, remedy },
     ]);
   }
 }
@@ -173,13 +178,11 @@ function read(
     value = parse(text, schema);
   }
   if (ajv.validate(schema, value)) return value;
-  report.refuse(`${variable} (option '${name}') ${schema.option.must ?? reasonOf(ajv.errors?.[0])}.`);
+  // The option of a secret takes free text only, of which no message shows anything.
+  report.refuse(
+    `${variable} (option '${name}') ${mustBe({ ...(schema as Describable), writeOnly: schema.option.secret === true }, value)}.`,
+  );
   return undefined;
-}
-
-function reasonOf(error: ErrorObject | undefined): string {
-  const allowed: unknown = error?.params['allowedValues'];
-  return Array.isArray(allowed) ? `must be one of ${allowed.join(', ')}` : (error?.message ?? 'is not valid');
 }
 
 /** The text of a variable or of the file that `<variable>_FILE` names. Empty is unset. */
@@ -193,7 +196,7 @@ function readText(
   const file = secret ? env[`${variable}_FILE`] || undefined : undefined;
   if (file === undefined) return text;
   if (text !== undefined) {
-    report.refuse(`${variable} and ${variable}_FILE are both set. Keep one.`);
+    report.refuse(`${variable} and ${variable}_FILE are both set.`, 'Keep one.');
     return undefined;
   }
   try {

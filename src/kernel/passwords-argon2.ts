@@ -44,6 +44,17 @@ export function isAcceptableArgon2(stored: string): boolean {
   return isEnough && memory <= MOST.memoryCost && time <= MOST.timeCost && lanes <= MOST.parallelism;
 }
 
+/** What distinguishes the work of an acceptable hash of argon2 from others, and a hash of the same work. */
+export function argon2WorkOf(stored: string): { family: string; decoy: string } {
+  const [, parameters = '', salt = '', key = ''] = /^\$(.+)\$([^$]+)\$([^$]+)$/.exec(stored) ?? [];
+  // Hashes in our form may be verified by the faster library.
+  const form = OURS.test(stored) ? '' : ', other lengths';
+  return {
+    family: parameters.replace('$v=19$', ' ') + form,
+    decoy: `$${parameters}$${'A'.repeat(salt.length)}$${'A'.repeat(key.length)}`,
+  };
+}
+
 type Verify = (stored: string, password: string) => Promise<boolean>;
 
 /**

@@ -2,6 +2,7 @@ import { availableParallelism } from 'node:os';
 import { Gate, type IsGone } from './gate.js';
 import { threadPoolSize } from './options.js';
 import {
+  argon2WorkOf,
   createArgon2Verify,
   type HashingCost,
   hashArgon2,
@@ -9,7 +10,7 @@ import {
   isOutdatedArgon2,
   STANDARD_COST,
 } from './passwords-argon2.js';
-import { readForeignHash } from './passwords-foreign.js';
+import { type ForeignHash, passwordWork, readForeignHash } from './passwords-foreign.js';
 import type { Random } from './secrets.js';
 
 /** Password hashing: argon2id behind one gate for the whole process, whoever asks. */
@@ -27,15 +28,21 @@ export interface Passwords {
   hash(password: string, isGone?: IsGone): Promise<string>;
   /** Whether a hash that somebody brings along can be verified: argon2, or of another system. */
   accepts(hash: string): boolean;
+  /** What a stored hash costs, if that differs from what `hash` makes; `null` also for what is no acceptable hash. */
+  foreignWork(stored: string): Pick<ForeignHash, 'family' | 'cost' | 'decoy'> | null;
   /**
    * Compares with a stored hash; `null` stands for an account without one, or for none, and costs the same work.
    * `outdated` tells that the hash was made at another cost or in another way and should be made anew.
+   *
+   * @param decoys one hash of each family of foreign hashes that any account has, the most costly one: a wrong password
+   *   costs the work of all of them, whatever `stored` is
    * @throws OVERLOADED when too many wait
    */
   verify(
     stored: string | null,
     password: string,
     isGone?: IsGone,
+    decoys?: readonly string[],
   ): Promise<{ ok: boolean; outdated: boolean }>;
 }
 
@@ -59,27 +66,48 @@ export function createPasswords(random: Random, cost: HashingCost = STANDARD_COS
     return dummy;
   };
 
+  /** A hash that costs other work than ours. */
+  const readForeign = (stored: string): ForeignHash | null => {
+    if (!isAcceptableArgon2(stored)) return readForeignHash(stored);
+    if (!isOutdatedArgon2(stored, cost)) return null;
+    const { family, decoy } = argon2WorkOf(stored);
+    return { family, cost: 1, decoy, check: (password) => verifyArgon2Counted(stored, password, family) };
+  };
+
   return {
     prepare: () => void hashOfNobody().catch(() => undefined),
     problem: passwordProblem,
     ensureRoom: () => processGate.ensureRoom(),
     hash: (password, isGone) => processGate.run(() => digest(password), isGone),
     accepts: (hash) => isAcceptableArgon2(hash) || readForeignHash(hash) !== null,
-    async verify(stored, password, isGone) {
+    foreignWork(stored) {
+      const foreign = readForeign(stored);
+      return foreign && { family: foreign.family, cost: foreign.cost, decoy: foreign.decoy };
+    },
+
+    async verify(stored, password, isGone, decoys = []) {
       // Whoever is the first to be asked about waits for it, known or not.
       const nobody = await hashOfNobody();
-      const foreign = stored === null ? null : readForeignHash(stored);
-      if (foreign) {
-        const isRight = async () => isTypable(password) && (await foreign(password));
-        const ok = await processGate.run(isRight, isGone);
-        return { ok, outdated: ok };
-      }
-      if (stored === null || !isAcceptableArgon2(stored)) {
-        await processGate.run(() => verifyQuietly(nobody, password), isGone);
-        return { ok: false, outdated: false };
-      }
-      const ok = await processGate.run(() => verifyQuietly(stored, password), isGone);
-      return { ok, outdated: ok && isOutdatedArgon2(stored, cost) };
+      const foreign = stored === null ? null : readForeign(stored);
+      const others = new Map(decoys.map((decoy) => [readForeign(decoy)?.family, readForeign(decoy)]));
+      const own = stored !== null && isAcceptableArgon2(stored) ? stored : null;
+      const verifyOwn = (hash: string) => verifyArgon2Counted(hash, password, 'own');
+      const ok = await processGate.run(async () => {
+        if (!isTypable(password)) return false;
+        const isRight = foreign
+          ? await foreign.check(password, others.get(foreign.family)?.cost)
+          : (await verifyOwn(own ?? nobody)) && own !== null;
+        if (isRight) return true;
+        if (foreign) await verifyOwn(nobody);
+        others.delete(foreign?.family);
+        for (const other of others.values()) {
+          // Nobody measures how long it takes.
+          if (isGone?.()) break;
+          await other?.check(password);
+        }
+        return false;
+      }, isGone);
+      return { ok, outdated: ok && foreign !== null };
     },
   };
 }
@@ -102,7 +130,8 @@ function isTypable(password: string): boolean {
   return isIntact(password) && Buffer.byteLength(password) <= PASSWORD_BYTES.max * 4;
 }
 
-async function verifyQuietly(stored: string, password: string): Promise<boolean> {
-  if (!isTypable(password)) return false;
-  return verifyArgon2(stored, password.normalize('NFC'));
+async function verifyArgon2Counted(stored: string, password: string, family: string): Promise<boolean> {
+  const ok = await verifyArgon2(stored, password.normalize('NFC'));
+  if (!ok) passwordWork.publish({ family, cost: 1 });
+  return ok;
 }

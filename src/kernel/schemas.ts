@@ -5,15 +5,49 @@ import { Type } from 'typebox';
 
 /** One ASCII address (RFC 5321 without quoting, comments or IDN): nothing that a mail program could read as two. */
 export const Email = Type.String({
+  accepts: 'one e-mail address of at most 254 ASCII characters',
+  examples: ['ada@example.com'],
   maxLength: 254,
   pattern:
     "^(?=.{1,64}@)[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\\.)+[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$",
 });
 
-/** A display name: no control characters, no lone surrogates, nothing that reverses the text after it. */
-export const DisplayName = Type.String({
+/** Of the invisible components of emoji, those behind a flag name its region. */
+const TAG = '(?:(?=\\p{Emoji_Component})\\p{Default_Ignorable_Code_Point})';
+
+/**
+ * No control characters, no lone surrogates, nothing that reverses the text after it, and other invisible characters only
+ * where they shape what stands before them.
+ */
+const LEGIBLE = [
+  '(?:[^\\p{Cc}\\p{Cs}\\p{Default_Ignorable_Code_Point}]',
+  // Joiners in words of Arabic and Indic scripts, and in emoji.
+  '|(?<=[\\p{Script=Arabic}\\p{Script=Syriac}\\p{M}\\p{Extended_Pictographic}\\p{Emoji_Modifier}])[\\u200c\\u200d]',
+  // Variants of Han characters and of emoji, keys, and the flags of regions.
+  '|(?<=[\\p{Script=Han}\\p{Extended_Pictographic}])\\p{Variation_Selector}|(?<=[0-9#*])\\ufe0f(?=\\u20e3)',
+  `|(?<=\u{1f3f4}${TAG}*)${TAG})*`,
+].join('');
+
+/** A character with a glyph; U+2800 is a braille cell without dots. */
+const VISIBLE = '[^\\p{Z}\\p{C}\\p{Default_Ignorable_Code_Point}\\u2800]';
+
+const NAME = {
+  accepts:
+    'a name of 1 to 200 characters that is not blank and holds no control or stray invisible characters',
+  examples: ['Ada Lovelace'],
   maxLength: 200,
-  pattern: '^[^\\p{Cc}\\p{Cs}\\u202a-\\u202e\\u2066-\\u2069]*$',
+  pattern: `^(?=.*${VISIBLE})${LEGIBLE}$`,
+};
+
+/** A display name: one line that shows something. */
+export const DisplayName = Type.String(NAME);
+
+/** The display name of a person, who may go without one: `""` says so. */
+export const OptionalName = Type.String({
+  ...NAME,
+  accepts:
+    'a name of at most 200 characters that is empty or not blank and holds no control or stray invisible characters',
+  pattern: `^$|${NAME.pattern}`,
 });
 
 /** What JSON Schema counts: code points. */
@@ -26,7 +60,7 @@ export function fits(text: string, schema: TSchema & { pattern?: string; maxLeng
 }
 
 /** As the client sends it; `Passwords.problem` has the rules for a new one. */
-export const PasswordInput = Type.String({ minLength: 1 });
+export const PasswordInput = Type.String({ minLength: 1, accepts: 'a password', writeOnly: true });
 
 const TOKEN = Symbol('token');
 
@@ -53,7 +87,34 @@ export const Acknowledgement = Type.Object({
   message: Type.Optional(Type.String()),
 });
 
-const SubscriptionSummary = Type.Object({ status: Type.String(), plan: Type.String() });
+/**
+ * Every status of a subscription: `none` without one, `granted` for a plan that the operator gave, and the eight of the
+ * payment provider. A status that the provider introduces later is passed on as it is and grants no access.
+ */
+const SUBSCRIPTION_STATUSES = [
+  'none',
+  'granted',
+  'incomplete',
+  'incomplete_expired',
+  'trialing',
+  'active',
+  'past_due',
+  'unpaid',
+  'paused',
+  'canceled',
+] as const;
+export type SubscriptionStatus = (typeof SUBSCRIPTION_STATUSES)[number];
+
+/** On the wire any string: see `SubscriptionStatus`. */
+export const SubscriptionStatus = Type.Enum(SUBSCRIPTION_STATUSES);
+
+/** `entitled` alone decides on access; `plan` is `free` for a user who is not entitled. */
+export const SubscriptionSummary = Type.Object({
+  status: SubscriptionStatus,
+  plan: Type.String(),
+  entitled: Type.Boolean(),
+});
+export type SubscriptionSummary = Static<typeof SubscriptionSummary>;
 
 /** The user as clients see it. */
 export const User = Type.Object({

@@ -57,6 +57,25 @@ export function secretsEqual(left: string, right: string): boolean {
   return timingSafeEqual(digest(left), digest(right));
 }
 
+/**
+ * Pairs of secrets that are the same, by name. Blanks around a secret and the case of a hexadecimal key make no
+ * difference: the one would be guessed from the other.
+ */
+export function equalSecrets(secrets: Record<string, string | undefined>): [name: string, twin: string][] {
+  const plain = Object.entries(secrets).map(([name, secret = '']) => [name, plainSecret(secret)] as const);
+  return plain.flatMap(([name, secret], index) =>
+    plain
+      .slice(index + 1)
+      .filter(([, other]) => secret !== '' && other === secret)
+      .map(([twin]): [string, string] => [name, twin]),
+  );
+}
+
+function plainSecret(secret: string): string {
+  const trimmed = secret.trim();
+  return /^[0-9a-f]{64}$/i.test(trimmed) ? trimmed.toLowerCase() : trimmed;
+}
+
 /** What people leave in place of a secret, from READMEs, samples and the programs we learned from. */
 const PLACEHOLDERS =
   /(change|replace)[-_ ]?(me|this|it)|place[-_ ]?holder|^([-_ ]?(your|my|the|some|super|default|access|refresh|jwt|admin|test|dev|webhook|signing))*[-_ ]?(secret|password|passwd|token|key)([-_ ]?(key|here|value|\d+))?$|^(admin|example|insecure)/i;

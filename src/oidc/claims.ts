@@ -1,5 +1,5 @@
 import { toSeconds } from '../kernel/clock.js';
-import { createDomainCheck } from './email-domains.js';
+import { createDomainCheck, isEmailAddress } from './email-domains.js';
 import type { Principal } from './model.js';
 
 export const SCOPES = ['openid', 'email', 'profile', 'offline_access'] as const;
@@ -25,7 +25,6 @@ export function createClaims(trustedDomains: readonly string[]): ClaimsOf {
   return (principal, scope) => {
     const { id, handle, kind, name, updatedAt } = principal;
     const granted = new Set(scope.split(' '));
-    const isAddress = /^[^@]+@[^@]+\.[^@]+$/.test(handle);
     return {
       sub: id,
       kind,
@@ -35,7 +34,8 @@ export function createClaims(trustedDomains: readonly string[]): ClaimsOf {
         preferred_username: handle,
         updated_at: toSeconds(updatedAt),
       }),
-      ...(granted.has('email') && isAddress && { email: handle, email_verified: isVerified(principal) }),
+      ...(granted.has('email') &&
+        isEmailAddress(handle) && { email: handle, email_verified: isVerified(principal) }),
     };
   };
 }

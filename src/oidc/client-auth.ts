@@ -33,16 +33,17 @@ export async function authenticateClient(
   if (basic && (body['client_id'] ?? basic.clientId) !== basic.clientId) throw invalidClient();
   const clientId = basic?.clientId ?? body['client_id'];
   const secret = basic?.secret ?? body['client_secret'];
-  // The secret is one of ours: 256 random bits.
-  const guess = { account: `client ${clientId}`, ip, isUnguessable: true };
-  const proven = await attempt(guess, async () => {
-    const client = clientId ? await directory.findClient(clientId) : null;
-    const isPublic = client !== null && client.secretHash === undefined;
+  const client = clientId ? await directory.findClient(clientId) : null;
+  // A public client has no secret to guess, so a wrong one is a mistake and counts as no failure.
+  if (client && client.secretHash === undefined) {
+    if (secret === undefined) return client;
+    throw invalidClient();
+  }
+  const proven = await attempt({ account: `client ${clientId}`, ip, kind: 'client' }, async () => {
     const isRight =
-      secret === undefined
-        ? isPublic
-        : isSecretOf(secret, client?.secretHash ?? NOBODY) ||
-          isSecretOf(secret, client?.previousSecretHash ?? NOBODY);
+      secret !== undefined &&
+      (isSecretOf(secret, client?.secretHash ?? NOBODY) ||
+        isSecretOf(secret, client?.previousSecretHash ?? NOBODY));
     return isRight ? client : null;
   });
   if (!proven) throw invalidClient();

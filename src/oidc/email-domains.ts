@@ -1,4 +1,5 @@
 import { domainToASCII, domainToUnicode } from 'node:url';
+import { Email, fits } from '../kernel/schemas.js';
 
 /**
  * Domains whose addresses the operator has invited by mail, so that whoever came by an invitation has proved to read
@@ -7,10 +8,7 @@ import { domainToASCII, domainToUnicode } from 'node:url';
 
 /** Says what is wrong with a domain of the configuration, or `undefined`. */
 export function emailDomainProblem(domain: string): string | undefined {
-  const form = canonical(domain);
-  const ascii = domainToASCII(form);
-  const isWhole = form === ascii || form === domainToUnicode(ascii);
-  return isWhole && LABELS.test(ascii)
+  return isDomain(canonical(domain))
     ? undefined
     : `must list domains like example.com: ${JSON.stringify(domain)} is none.`;
 }
@@ -26,6 +24,19 @@ export function createDomainCheck(domains: readonly string[]): (address: string)
       .flatMap((domain) => [domainToASCII(domain), domainToUnicode(domainToASCII(domain))]),
   );
   return (address) => spellings.has(address.slice(address.lastIndexOf('@') + 1));
+}
+
+/** Whether a handle is an e-mail address: ASCII, apart from a domain in its other spelling. */
+export function isEmailAddress(handle: string): boolean {
+  const at = handle.lastIndexOf('@');
+  const domain = handle.slice(at + 1);
+  return at > 0 && isDomain(domain) && fits(`${handle.slice(0, at)}@${domainToASCII(domain)}`, Email);
+}
+
+/** Whether a domain in canonical form is one of its two spellings. */
+function isDomain(domain: string): boolean {
+  const ascii = domainToASCII(domain);
+  return (domain === ascii || domain === domainToUnicode(ascii)) && LABELS.test(ascii);
 }
 
 /** As handles are stored. */

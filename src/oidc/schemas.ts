@@ -58,24 +58,27 @@ export const AnyForm = Type.Record(Type.String(), Type.Union([Type.String(), Typ
 /** A form as OAuth sends it. Repeated fields arrive as lists, which no field may be. */
 export const LoginBody = Type.Object(
   {
-    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH }),
+    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
     handle: Type.String({ maxLength: 1024 }),
-    password: Type.String({ maxLength: 4096 }),
+    password: Type.String({ maxLength: 4096, writeOnly: true }),
   },
   { additionalProperties: false },
 );
 
 export const ConsentBody = Type.Object(
-  { interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH }), decision: Type.Enum(['allow', 'deny']) },
+  {
+    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    decision: Type.Enum(['allow', 'deny']),
+  },
   { additionalProperties: false },
 );
 
 export const PasswordBody = Type.Object(
   {
-    form: Type.String({ maxLength: 128 }),
-    current_password: Type.String({ maxLength: 4096 }),
-    password: Type.String({ maxLength: 4096 }),
-    password_confirm: Type.String({ maxLength: 4096 }),
+    form: Type.String({ maxLength: 128, writeOnly: true }),
+    current_password: Type.String({ maxLength: 4096, writeOnly: true }),
+    password: Type.String({ maxLength: 4096, writeOnly: true }),
+    password_confirm: Type.String({ maxLength: 4096, writeOnly: true }),
   },
   { additionalProperties: false },
 );

@@ -4,7 +4,7 @@ import { type Clock, DAY, every, MINUTE } from '../kernel/clock.js';
 import { option } from '../kernel/options.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import type { Collection, Store } from '../storage/collection.js';
-import { firstOf } from '../storage/pages.js';
+import { firstPagesOf } from '../storage/pages.js';
 import { type FailedAttempt, FailureLog } from './failure-log.js';
 import { purgeCreatedBefore } from './purge.js';
 
@@ -47,8 +47,8 @@ export interface AuditLog extends Audit {
 
 /** An audit whose records are found again. */
 export interface ListedAudit extends AuditLog {
-  /** What concerns a user, principal or client, the newest first. */
-  listOf(subject: string): Promise<AuditRecord[]>;
+  /** What concerns a user, principal or client, the newest first, a page at a time. */
+  listOf(subject: string): AsyncIterable<AuditRecord[]>;
 }
 
 /** The option of both products that says how long audit records are kept. */
@@ -82,7 +82,7 @@ export function createListedAudit(store: Store, deps: Dependencies): ListedAudit
   const records = store.collection<AuditRecord>('audit', { indexes: [['subject', 'id']] });
   return {
     ...recordingIn(records, deps),
-    listOf: (subject) => firstOf(records, { where: { subject }, sort: 'id', desc: true }, MOST_LISTED),
+    listOf: (subject) => firstPagesOf(records, { where: { subject }, sort: 'id', desc: true }, MOST_LISTED),
   };
 }
 

@@ -2,6 +2,7 @@ import { EventEmitter } from 'node:events';
 import type { Clock } from '../kernel/clock.js';
 import { toTimestamp } from '../kernel/schemas.js';
 import { newId, type Random } from '../kernel/secrets.js';
+import { createNameCheck } from './event-names.js';
 import type { JobLog } from './jobs.js';
 
 /**
@@ -27,16 +28,22 @@ export interface Subscription<Events> {
   off<Name extends keyof Events & string>(name: Name, listener: Listener<Events[Name]>): void;
 }
 
-/** Listeners run after the code that emits, and what they throw or reject with goes to the log and nowhere else. */
+/**
+ * Listeners run after the code that emits, and what they throw or reject with goes to the log and nowhere else. The
+ * methods of `events` throw a TypeError for a name that is not in `names`.
+ */
 export function createEvents<Events>({
+  names,
   clock,
   random,
   log,
 }: {
+  names: Record<keyof Events & string, true>;
   clock: Clock;
   random: Random;
   log: Pick<JobLog, 'error'>;
 }): { emit: Emit<Events>; events: Readonly<Subscription<Events>> } {
+  const check = createNameCheck(Object.keys(names));
   const emitter = new EventEmitter().setMaxListeners(0);
   return {
     emit(name, told) {
@@ -54,9 +61,18 @@ export function createEvents<Events>({
       }
     },
     events: Object.freeze<Subscription<Events>>({
-      on: (name, listener) => void emitter.on(name, listener),
-      once: (name, listener) => void emitter.once(name, listener),
-      off: (name, listener) => void emitter.off(name, listener),
+      on(name, listener) {
+        check(name);
+        emitter.on(name, listener);
+      },
+      once(name, listener) {
+        check(name);
+        emitter.once(name, listener);
+      },
+      off(name, listener) {
+        check(name);
+        emitter.off(name, listener);
+      },
     }),
   };
 }

@@ -2,9 +2,13 @@ import type { FastifyRequest } from 'fastify';
 import { access, type Scope } from '../kernel/http.js';
 import type { Store } from '../storage/collection.js';
 
+export type Product = 'saas-backend' | 'idp';
+
 /** What `/health` says. */
 export interface Health {
   status: 'ok';
+  /** Which program answers. Told to those who ask on this machine: `doctor`. */
+  product?: Product;
   /** A proxy that nobody named as one. Told to those who ask on this machine: `doctor`. */
   unlistedProxy?: string;
 }
@@ -13,7 +17,7 @@ export interface HealthPluginOptions {
   store: Store;
   /** Puts the state into the shape of the scope's other answers. */
   wrap(state: Health): object;
-  /** What there is to say beside that we are alive. */
+  /** What else is told. */
   remarks?(request: FastifyRequest): Omit<Health, 'status'>;
 }
 

@@ -1,80 +1,55 @@
 import { createHash } from 'node:crypto';
-import { type Clock, DAY, MINUTE, SECOND } from '../kernel/clock.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Clock, isRecent, MINUTE, SECOND } from '../kernel/clock.js';
 import { type AppError, httpErrors } from '../kernel/errors.js';
 import { Gates } from '../kernel/gate.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
 import type { Audit } from './audit.js';
 import type { Expiring } from './purge.js';
+import type { Limit, LimitState } from './throttle-limits.js';
 
 /**
- * Counters in the store, so that they hold for every process and survive a restart. Whoever is counted pays first:
- * one conditional write on one document, and only then is done what the counter bounds.
+ * Counters in the store, so that they hold for every process and survive a restart. Everything is counted before it
+ * happens, by one conditional write on one document.
  */
 
-export interface CounterDocument {
+export interface CounterDocument extends LimitState {
   /** The name of the limit and the hash of what is counted. */
   id: string;
   count: number;
-  /** Everything is refused before; 0 for nothing. */
-  until: number;
-  /** The count begins anew after it. */
-  expiresAt: number;
-  /** The refusals of this time stand in the audit. */
-  told?: boolean;
+  /** How many of `count` are reservations whose outcome is not known yet; absent in documents of older versions. */
+  pending?: number;
+  /** When the newest reservation was made. */
+  reservedAt?: number;
+  /** When the count began, which tells it from a later one of the same counter; absent in older documents. */
+  startedAt?: number;
 }
 
-/** When a counter refuses, and what it remembers. Times are epoch milliseconds. */
-export interface Limit {
-  name: string;
-  /** Longest that a count is remembered. */
-  memory: number;
-  /** What follows from the `count`-th time; `expiresAt` is that of a count that goes on. */
-  next(count: number, now: number, expiresAt?: number): { until: number; expiresAt: number };
-}
-
-/** So many in a window, which begins with the first. */
-export function atMost(name: string, most: number, window: number): Limit {
-  return {
-    name,
-    memory: window,
-    next: (count, now, expiresAt = now + window) => ({ expiresAt, until: count >= most ? expiresAt : 0 }),
-  };
-}
-
-/** So many freely, then each only after a delay that doubles up to the longest; forgotten after a day without one. */
-export function growingDelay(
-  name: string,
-  { free, first, longest }: { free: number; first: number; longest: number },
-): Limit {
-  return {
-    name,
-    memory: DAY,
-    next: (count, now) => ({
-      expiresAt: now + DAY,
-      until: count < free ? 0 : now + Math.min(first * 2 ** (count - free), longest),
-    }),
-  };
-}
-
-/** What is counted, and where the one who is counted comes from. */
+/** What is counted, and the address of the client that it is counted for. */
 export interface Counted {
   limit: Limit;
   key: string;
   ip: string;
 }
 
-/** What was paid, and can be given back. */
-export type Payment = Omit<CounterDocument, 'told'>;
+/** A failure that is counted before it is known to be one. Its outcome must be reported, once. */
+export interface Reservation {
+  /** It failed, and stays counted. */
+  confirm(): Promise<void>;
+  /** It did not fail. Takes back this one and no other. */
+  release(): Promise<void>;
+}
 
 export interface Counters {
-  /** Whether anything is counted there. @throws RATE_LIMITED for as long as the strictest of them refuses */
-  check(counted: readonly Counted[]): Promise<boolean>;
-  /** @throws RATE_LIMITED */
-  pay(counted: Counted): Promise<Payment>;
-  /** Undoes a payment: what was paid for did not happen, or need not be counted. */
-  giveBack(payment: Payment): Promise<void>;
-  /** Begins anew. */
-  clear(counted: Pick<Counted, 'limit' | 'key'>): Promise<void>;
+  /** @throws RATE_LIMITED when one of them refuses: the first one of the list */
+  check(counted: readonly Counted[]): Promise<void>;
+  /** Counts something that happens. @throws RATE_LIMITED */
+  count(counted: Counted): Promise<void>;
+  /**
+   * Counts a failure in advance. Waits where there is room only if reservations of others turn out to be no failures.
+   * @throws RATE_LIMITED, and OVERLOADED when the others take too long
+   */
+  reserve(counted: Counted): Promise<Reservation>;
   /** For the purge. */
   documents: Expiring;
 }
@@ -82,82 +57,142 @@ export interface Counters {
 /** A count that ends later than this after its time was made by a clock that ran ahead, and must not bind for long. */
 const SKEW = MINUTE;
 
-/** Whoever floods one counter waits in this queue, and so is never many writes. */
+/** Requests that may wait for their turn at one counter, which is written by one of them at a time. */
 const QUEUE = 1024;
 
-export function createCounters(store: Store, { clock, audit }: { clock: Clock; audit: Audit }): Counters {
+/** How long the outcome of a reservation is waited for; after that, its process is taken for dead. */
+const PENDING_MS = 10 * SECOND;
+
+const POLL_MS = 20;
+
+export interface CounterDependencies {
+  clock: Clock;
+  audit: Pick<Audit, 'recordFailure'>;
+  /** Waits before a counter is read again. */
+  pause?: (milliseconds: number) => Promise<unknown>;
+}
+
+export function createCounters(store: Store, { clock, audit, pause = sleep }: CounterDependencies): Counters {
   const documents = store.collection<CounterDocument>('throttles', {
-    fields: ['count', 'until', 'told'],
+    fields: ['count', 'until', 'pending'],
     indexes: [['expiresAt']],
   });
   const turns = new Gates(1, QUEUE);
 
-  /** The counter's document, and the same unless its count is over. */
-  const look = async ({ limit, key }: Pick<Counted, 'limit' | 'key'>) => {
+  /** The counter's document, and the same unless its count has ended. */
+  const look = async ({ limit, key }: Counted) => {
     const stored = await documents.findOne({ id: idOf(limit, key) });
     const left = (stored?.expiresAt ?? 0) - clock.now();
     return { stored, alive: left > 0 && left <= limit.memory + SKEW ? stored : null };
   };
 
-  const refusal = async ({ limit, ip }: Counted, { id, until, told }: CounterDocument): Promise<AppError> => {
-    // Once for all refusals of one time, in whichever process.
-    const isFirst =
-      told === undefined &&
-      (await documents.updateOne({ id, until, told: null }, { set: { told: true } })) !== null;
-    if (isFirst) await audit.record({ event: 'throttle.hit', ip, detail: limit.name });
+  const refusal = async ({ limit, ip }: Counted, until: number): Promise<AppError> => {
+    await audit.recordFailure({ event: 'throttle.hit', ip, detail: limit.name });
     const seconds = Math.ceil((until - clock.now()) / SECOND);
     return httpErrors.RATE_LIMITED({ headers: { 'retry-after': String(Math.max(1, seconds)) } });
   };
 
-  const pay = async (counted: Counted): Promise<Payment> => {
+  /** Whether reservations that are still open may make room. */
+  const isOpen = ({ pending = 0, reservedAt = 0 }: CounterDocument): boolean =>
+    pending > 0 && isRecent(reservedAt, { now: clock.now(), within: PENDING_MS });
+
+  /** Counts one more. Answers with the document before and after; `pending` is 1 for a reservation. */
+  const add = async (counted: Counted, pending: 0 | 1) => {
     const { limit, key } = counted;
     const id = idOf(limit, key);
-    for (;;) {
+    for (let polls = 0; ; ) {
       const { stored, alive } = await look(counted);
       const now = clock.now();
-      if (alive && alive.until > now) throw await refusal(counted, alive);
+      if (alive && alive.until > now) {
+        if (pending === 0 || !isOpen(alive)) throw await refusal(counted, alive.until);
+        if (++polls * POLL_MS > PENDING_MS) throw httpErrors.OVERLOADED();
+        await pause(POLL_MS);
+        continue;
+      }
       const count = (alive?.count ?? 0) + 1;
-      const state = { count, ...limit.next(count, now, alive?.expiresAt) };
-      const paid = stored
-        ? await documents.updateOne(
-            { id, count: stored.count, until: stored.until, expiresAt: stored.expiresAt },
-            { set: state, unset: ['told'] },
-          )
-        : await documents.insert({ id, ...state }).then(() => state, nullIfTaken);
-      // Lost: somebody else has paid, perhaps the last that there was room for.
-      if (paid) return { id, ...state };
+      const after = {
+        count,
+        ...limit.next(count, now, alive?.expiresAt),
+        startedAt: alive?.startedAt ?? now,
+        pending: (alive?.pending ?? 0) + pending,
+        ...(pending > 0 && { reservedAt: now }),
+      };
+      const written = stored
+        ? await documents.updateOne(unchanged(stored), { set: after })
+        : await documents.insert({ id, ...after }).then(() => after, nullIfTaken);
+      // Otherwise another request was counted first, perhaps as the last that there was room for.
+      if (written) return { before: alive, after: { id, ...after } };
+    }
+  };
+
+  const inTurn = (counted: Counted, pending: 0 | 1) =>
+    turns.run(idOf(counted.limit, counted.key), () => add(counted, pending));
+
+  const release = async (
+    { limit }: Counted,
+    { before, after }: { before: CounterDocument | null; after: CounterDocument },
+  ): Promise<void> => {
+    const { id, count, until, expiresAt, startedAt } = after;
+    // In most cases nothing has happened at the counter since: then it becomes what it was.
+    const restored = await documents.updateOne(
+      { id, count, until, expiresAt },
+      {
+        set: { until: 0, expiresAt: before?.expiresAt ?? clock.now() },
+        inc: { count: -1, pending: -1 },
+      },
+    );
+    if (restored) return;
+    for (;;) {
+      const now = clock.now();
+      const stored = await documents.findOne({ id, pending: { gt: 0 } });
+      if (!stored || stored.startedAt !== startedAt) return;
+      const left = stored.count - 1;
+      const lastsUntil = stored.expiresAt - (limit.step ?? 0);
+      const hasRoom = left === 0 || limit.next(left, now, lastsUntil - (limit.step ?? 0)).until <= now;
+      const reduced = await documents.updateOne(unchanged(stored), {
+        set: { until: hasRoom ? 0 : stored.until, expiresAt: lastsUntil },
+        inc: { count: -1, pending: -1 },
+      });
+      if (reduced) return;
     }
   };
 
   return {
     async check(counted) {
-      const looks = await Promise.all(counted.map(async (one) => ({ one, ...(await look(one)) })));
-      const now = clock.now();
-      const [strictest] = looks
-        .flatMap(({ one, alive }) => (alive && alive.until > now ? { one, alive } : []))
-        .sort((a, b) => b.alive.until - a.alive.until);
-      if (strictest) throw await refusal(strictest.one, strictest.alive);
-      return looks.some(({ alive }) => alive !== null);
+      const looks = await Promise.all(counted.map(look));
+      for (const [index, { alive }] of looks.entries()) {
+        if (alive && alive.until > clock.now() && !isOpen(alive))
+          throw await refusal(counted[index] as Counted, alive.until);
+      }
     },
 
-    pay: (counted) => turns.run(idOf(counted.limit, counted.key), () => pay(counted)),
-
-    async giveBack({ id, count, until, expiresAt }) {
-      // Nobody has paid since: then it is as it was. Otherwise the delay of the last one stays.
-      const asItWas = await documents.updateOne(
-        { id, count, until, expiresAt },
-        { set: { count: count - 1, until: 0 } },
-      );
-      if (!asItWas) await documents.updateOne({ id, count: { gt: 0 } }, { inc: { count: -1 } });
+    async count(counted) {
+      await inTurn(counted, 0);
     },
 
-    async clear({ limit, key }) {
-      await documents.deleteOne({ id: idOf(limit, key) });
+    async reserve(counted) {
+      const made = await inTurn(counted, 1);
+      return {
+        // The delay that follows from a failure was written in advance.
+        async confirm() {
+          await documents.updateOne({ id: made.after.id, pending: { gt: 0 } }, { inc: { pending: -1 } });
+        },
+        release: () => release(counted, made),
+      };
     },
 
     documents,
   };
 }
+
+/** The condition that nothing has been counted since this document was read. */
+const unchanged = ({ id, count, pending, until, expiresAt }: CounterDocument) => ({
+  id,
+  count,
+  pending: pending ?? null,
+  until,
+  expiresAt,
+});
 
 /** Names and addresses are stored as hashes only. */
 function idOf(limit: Limit, key: string): string {

@@ -5,11 +5,13 @@ import { Gates } from '../kernel/gate.js';
 import type { Store } from '../storage/collection.js';
 import type { Audit } from './audit.js';
 import { purgeExpired } from './purge.js';
-import { atMost, createCounters, type Limit } from './throttle-counters.js';
+import { createCounters } from './throttle-counters.js';
 import { createGuesses, type Guess } from './throttle-guesses.js';
+import { atMost, type Limit } from './throttle-limits.js';
 import { createRequestCount } from './throttle-requests.js';
 
-export { atMost, type Limit } from './throttle-counters.js';
+export type { SecretKind } from './throttle-guesses.js';
+export { atMost, type Limit } from './throttle-limits.js';
 
 /** Everything that is refused with 429 because it comes too often. */
 export interface Throttle {
@@ -17,12 +19,14 @@ export interface Throttle {
   refusalOf(ip: string): AppError | undefined;
   /** Counts something that the address block of `ip` may do so often. @throws RATE_LIMITED */
   count(limit: Limit, ip: string): Promise<void>;
+  /** Counts something that `key` may do so often, from whatever address. @throws RATE_LIMITED */
+  countOf(limit: Limit, key: string, ip: string): Promise<void>;
   /** Counts something that may happen to `key` so often, wherever it is asked for. `false`: too often. */
   countFor(limit: Limit, key: string, ip: string): Promise<boolean>;
   /**
-   * Lets `evaluate` judge a guess at the password of an account; `null` is a wrong one.
+   * Lets `evaluate` judge a guess at the secret of an account; `null` is a wrong one.
    * @param perAddress bounds the failures of the address block at all accounts together
-   * @throws RATE_LIMITED, the same for right and wrong
+   * @throws RATE_LIMITED, for passwords the same for right and wrong
    */
   attempt<T>(
     guess: Omit<Guess, 'perAddress'> & { perAddress?: Limit },
@@ -80,12 +84,16 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
     refusalOf: (ip) => (binds(ip) ? countRequest(ip) : undefined),
 
     async count(limit, ip) {
-      if (binds(ip)) await counters.pay(byBlock(limit, ip));
+      if (binds(ip)) await counters.count(byBlock(limit, ip));
+    },
+
+    async countOf(limit, key, ip) {
+      if (binds(ip)) await counters.count({ limit, key, ip });
     },
 
     async countFor(limit, key, ip) {
       if (!binds(ip)) return true;
-      return counters.pay({ limit, key, ip }).then(
+      return counters.count({ limit, key, ip }).then(
         () => true,
         (error: unknown) => {
           if ((error as { code?: unknown }).code === 'RATE_LIMITED') return false;
@@ -104,7 +112,7 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
       return operators.run(counted.key, async () => {
         await counters.check([counted]);
         const found = await evaluate();
-        if (found === null) await counters.pay(counted);
+        if (found === null) await counters.count(counted);
         return found;
       });
     },
@@ -117,6 +125,7 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
 const UNBOUND: Omit<Throttle, 'purge'> = {
   refusalOf: () => undefined,
   count: async () => undefined,
+  countOf: async () => undefined,
   countFor: async () => true,
   attempt: (_guess, evaluate) => evaluate(),
   attemptAsOperator: (_ip, evaluate) => evaluate(),

@@ -1,3 +1,5 @@
+import type { preValidationHookHandler } from 'fastify';
+import { httpErrors } from '../kernel/errors.js';
 import { access, type Scope } from '../kernel/http.js';
 import { ok, type User } from '../kernel/schemas.js';
 import { ProfileAnswer, ProfilePatch } from './schemas.js';
@@ -17,7 +19,28 @@ export async function profilePlugin(scope: Scope, { rename }: ProfilePluginOptio
 
   scope.patch(
     '/user/profile',
-    { config: access('user'), schema: { body: ProfilePatch, response: { 200: ProfileAnswer } } },
+    {
+      config: access('user'),
+      preValidation: refuseUnknownFields,
+      schema: { body: ProfilePatch, response: { 200: ProfileAnswer } },
+    },
     async (request) => ok(await rename(request.saas.user.id, request.body.name)),
   );
 }
+
+const MAX_LISTED = 20;
+/** Characters of a name that a client chose. */
+const MAX_NAME = 100;
+
+/** Unknown fields of other bodies are dropped. A client that sends one here expects it to be stored. */
+const refuseUnknownFields: preValidationHookHandler = ({ body }, _reply, done) => {
+  const isObject = typeof body === 'object' && body !== null && !Array.isArray(body);
+  const unknown = Object.keys(isObject ? body : {}).filter(
+    (name) => !Object.hasOwn(ProfilePatch.properties, name),
+  );
+  const details = unknown.slice(0, MAX_LISTED).map((name) => ({
+    path: name.slice(0, MAX_NAME),
+    message: `is not a field of the profile that can be changed; those are: ${Object.keys(ProfilePatch.properties).join(', ')}`,
+  }));
+  done(details.length > 0 ? httpErrors.VALIDATION_ERROR({ details }) : undefined);
+};

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import { DisplayName, Envelope, User } from '../kernel/schemas.js';
+import { Envelope, OptionalName, User } from '../kernel/schemas.js';
 
 export const ProfileAnswer = Envelope(User);
 
-export const ProfilePatch = Type.Object({ name: DisplayName }, { additionalProperties: false });
+export const ProfilePatch = Type.Object({ name: OptionalName }, { additionalProperties: false });

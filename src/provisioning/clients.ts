@@ -51,7 +51,11 @@ export function createClients(
   { audit, clock, random, allowHttp, warn }: ClientDependencies,
 ): Clients {
   const judgeUris = ({ redirectUris, postLogoutRedirectUris = [] }: ClientChange): void => {
-    if (redirectUris?.length === 0) throw invalid({ path: 'redirect_uris', message: 'must name one' });
+    if (redirectUris?.length === 0)
+      throw invalid({
+        path: 'redirect_uris',
+        message: 'must name at least one URI, like https://app.example.com/callback',
+      });
     const details = [
       ...uriProblems('redirect_uris', redirectUris ?? [], allowHttp),
       ...uriProblems('post_logout_redirect_uris', postLogoutRedirectUris, allowHttp),

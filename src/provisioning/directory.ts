@@ -1,7 +1,7 @@
 import type { Origin } from '../kernel/http.js';
 import type { Page } from '../storage/collection.js';
 import { provisioningErrors } from './errors.js';
-import { canonicalForm, handleProblem } from './handles.js';
+import { canonicalForm, isPossibleHandle } from './handles.js';
 import { pageOf } from './pages.js';
 import type { Dependencies } from './principals.js';
 import type { PrincipalCollection, PrincipalDocument } from './store.js';
@@ -49,7 +49,7 @@ export function createDirectory(
     get,
     async findByHandle(handle) {
       // What can be no handle may be text that no store can hold.
-      return handleProblem(handle) ? null : principals.findOne({ handle: canonicalForm(handle) });
+      return isPossibleHandle(handle) ? principals.findOne({ handle: canonicalForm(handle) }) : null;
     },
 
     async disable(sub, { ip }) {

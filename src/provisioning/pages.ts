@@ -20,6 +20,8 @@ export async function pageOf<T extends { id: string }>(
       ...(after !== undefined && { after }),
     });
   } catch (error) {
-    throw error instanceof RefusedSelector ? invalid({ path: 'after', message: 'is no cursor' }) : error;
+    throw error instanceof RefusedSelector
+      ? invalid({ path: 'after', message: 'must be the next of the page before' })
+      : error;
   }
 }

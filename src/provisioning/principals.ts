@@ -7,7 +7,7 @@ import type { Audit } from '../ops/audit.js';
 import { type Attempt, atMost, type Limit, type Throttle } from '../ops/throttle.js';
 import { UniqueViolation } from '../storage/collection.js';
 import { invalid, provisioningErrors } from './errors.js';
-import { canonicalForm, canonicalHandle, handleProblem } from './handles.js';
+import { canonicalForm, canonicalHandle, isPossibleHandle } from './handles.js';
 import { KINDS, type Kind } from './schemas.js';
 import type { PrincipalCollection, PrincipalDocument } from './store.js';
 
@@ -16,6 +16,10 @@ const GENERATED = 'agp_';
 
 /** A hash that no generated password has: unknown handles cost the same work as known ones. */
 const NOBODY = sha256('the generated password of nobody');
+
+/** The refusal of a new place when the guesses of many others have used up what an account has. */
+const BUDGET_SPENT =
+  'Too many wrong passwords for this account have come from many places. Sign in from where you have signed in before, try again later, or ask the operator for a link to set a new password: it lets you in from here.';
 
 /** How many principals an address block may make. */
 const REGISTRATIONS = atMost('accounts', 30, HOUR);
@@ -138,8 +142,9 @@ export function createPrincipals(
       const account = canonicalForm(handle);
       const isUnguessable = password.startsWith(GENERATED);
       if (!isUnguessable) await passwords.ensureRoom();
-      return attempt({ account, ip, isUnguessable }, async () => {
-        const candidate = handleProblem(handle) ? null : await principals.findOne({ handle: account });
+      const kind = isUnguessable ? 'agent' : 'password';
+      return attempt({ account, ip, kind, onBudgetSpent: () => BUDGET_SPENT }, async () => {
+        const candidate = isPossibleHandle(handle) ? await principals.findOne({ handle: account }) : null;
         const ok = isUnguessable
           ? isSecretOf(password, candidate?.secretHash ?? NOBODY)
           : (await passwords.verify(candidate?.passwordHash ?? null, password, isGone)).ok;

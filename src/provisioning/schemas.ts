@@ -4,11 +4,10 @@ import { DisplayName, PasswordInput, Timestamp } from '../kernel/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
 
 export const provisioningOptions = {
-  disableSignup: option(Type.Boolean({ default: false }), {
+  disableSignup: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
     env: 'IDP_DISABLE_SIGNUP',
-    doc: '1 closes /v1/accounts, 0 leaves it open, and nothing else is taken; the endpoints of the administrator stay open.',
+    doc: '1 closes sign-up at /v1/accounts, 0 leaves it open to anybody; the endpoints of the administrator stay open.',
     shown: '0',
-    must: 'must be 0 or 1',
     // Anything but 0 and 1 stops the start: a "true" must not leave the door open.
     parse: (text) => ({ 0: false, 1: true })[text] ?? text,
   }),
@@ -31,7 +30,14 @@ export const provisioningOptions = {
 export const KINDS = ['agent', 'human'] as const;
 export type Kind = (typeof KINDS)[number];
 
-const Handle = Type.String({ minLength: 3, maxLength: 254 });
+const Handle = Type.String({
+  accepts: 'a handle of 3 to 254 characters',
+  examples: ['ada@example.com'],
+  minLength: 3,
+  maxLength: 254,
+});
+
+const ClientName = Type.String({ ...DisplayName, examples: ['My app'] });
 
 /** `kind` and `password` are read as they come, so that a wrong one is refused and never dropped. */
 export const AccountBody = Type.Object(
@@ -100,10 +106,18 @@ export const PrincipalView = Type.Object({
 
 export const PrincipalParameters = Type.Object({ sub: Type.String({ maxLength: 64 }) });
 
-const After = Type.Optional(Type.String({ maxLength: 1024 }));
+const After = Type.Optional(Type.String({ accepts: 'the next of the page before', maxLength: 1024 }));
 
 export const PrincipalQuery = Type.Object({
-  prefix: Type.Optional(Type.String({ minLength: 1, maxLength: 254, pattern: '^[^\\p{C}\\p{Z}:]+$' })),
+  prefix: Type.Optional(
+    Type.String({
+      accepts: 'the beginning of a handle, without a colon, space or control character',
+      examples: ['ada'],
+      minLength: 1,
+      maxLength: 254,
+      pattern: '^[^\\p{C}\\p{Z}:]+$',
+    }),
+  ),
   after: After,
 });
 
@@ -115,22 +129,36 @@ export const PrincipalList = Type.Object({
 /** What a person sends from the page behind a link. */
 export const LinkBody = Type.Object(
   {
-    password: Type.String({ maxLength: 4096 }),
-    password_confirm: Type.Optional(Type.String({ maxLength: 4096 })),
+    password: Type.String({ maxLength: 4096, writeOnly: true }),
+    password_confirm: Type.Optional(Type.String({ maxLength: 4096, writeOnly: true })),
   },
   { additionalProperties: false },
 );
 
 export const LinkParameters = Type.Object({ token: Type.String() });
 
-const Uri = Type.String({ minLength: 1, maxLength: 2048 });
-const Uris = Type.Array(Uri, { minItems: 1, maxItems: 50 });
-const Kinds = Type.Array(Type.Enum(KINDS), { minItems: 1, uniqueItems: true });
+const Uri = Type.String({
+  accepts: 'a URI of at most 2048 characters',
+  examples: ['https://app.example.com/callback'],
+  minLength: 1,
+  maxLength: 2048,
+});
+const Uris = Type.Array(Uri, {
+  accepts: 'a list of 1 to 50 URIs of at most 2048 characters each',
+  minItems: 1,
+  maxItems: 50,
+});
+const Kinds = Type.Array(Type.Enum(KINDS), {
+  accepts: 'a list of agent, human or both, each once',
+  examples: [['human']],
+  minItems: 1,
+  uniqueItems: true,
+});
 
 export const ClientBody = Type.Object(
   {
-    name: Type.Optional(DisplayName),
-    client_name: Type.Optional(DisplayName),
+    name: Type.Optional(ClientName),
+    client_name: Type.Optional(ClientName),
     redirect_uris: Type.Union([Uris, Uri]),
     post_logout_redirect_uris: Type.Optional(Type.Union([Uris, Uri])),
     public: Type.Optional(Type.Boolean()),

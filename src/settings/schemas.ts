@@ -5,7 +5,7 @@ import { DisplayName } from '../kernel/schemas.js';
 const fields = {
   siteName: Type.String({
     ...DisplayName,
-    minLength: 1,
+    examples: ['My app'],
     description: 'Name of the product, shown in pages and mails.',
   }),
   allowRegistration: Type.Boolean({ description: 'Whether new accounts may be made.' }),

@@ -2,6 +2,7 @@
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { StoreUnavailable } from './collection.js';
+import { refuseFolder } from './sqlite/file.js';
 
 const MEMORY = 'sqlite::memory:';
 
@@ -16,6 +17,7 @@ export function existingFile(uri: string): string {
     throw new StoreUnavailable('a store in memory ends with its program', { remedy });
   }
   const file = fileOf(uri);
+  refuseFolder(file);
   const remedy = 'Name the file of a store, or start the program once, which makes it.';
   try {
     if (statSync(file).isFile()) return file;

@@ -1,13 +1,8 @@
-/** From a store's URI to whether it could be opened, without creating or changing anything. */
-import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from 'node:fs';
-import { dirname, resolve } from 'node:path';
-import { StoreUnavailable } from './collection.js';
-import { SCHEMA_VERSION } from './sqlite/store.js';
-
-/** Of a SQLite file: its first 16 bytes, and where the layout stands (https://sqlite.org/fileformat2.html). */
-const MAGIC = 'SQLite format 3\0';
-const HEADER_BYTES = 100;
-const USER_VERSION = 60;
+/** From a store's URI to whether a program could start on it. Nothing that is tried remains. */
+import { statSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { tryDatabaseFile } from './sqlite/file.js';
+import { tryDatabase } from './sqlite/store.js';
 
 /**
  * Answers with a sentence on what is there.
@@ -22,55 +17,22 @@ export async function inspectStore(uri: string): Promise<string> {
   return 'answers';
 }
 
-function inspectSqlite(file: string): string {
-  const state = statSync(file, { throwIfNoEntry: false });
-  if (!state) {
-    allow(nearestFolder(dirname(file)), 'Name a file in a folder where this user may write.');
+async function inspectSqlite(file: string): Promise<string> {
+  const size = sizeOf(file);
+  if (size === null) {
+    tryDatabaseFile(file);
     return 'does not exist yet; the first start creates it';
   }
-  if (!state.isFile()) {
-    throw new StoreUnavailable(`${file} is not a file`, { remedy: 'Name a file.' });
-  }
-  allow(file, 'Let this user read and write it.');
-  allow(dirname(file), 'Let this user write in the folder: SQLite keeps its log beside the file.');
-  if (state.size > 0) checkHeader(file);
-  return `is there, ${(state.size / 2 ** 20).toFixed(1)} MiB`;
+  await tryDatabase(file);
+  return `is there, ${(size / 2 ** 20).toFixed(1)} MiB`;
 }
 
-function checkHeader(file: string): void {
-  const header = Buffer.alloc(HEADER_BYTES);
-  const descriptor = openSync(file, 'r');
+/** Bytes of a file; `null` where a start would create it, or fail to. */
+function sizeOf(path: string): number | null {
   try {
-    readSync(descriptor, header, 0, HEADER_BYTES, 0);
-  } finally {
-    closeSync(descriptor);
+    const state = statSync(path);
+    return state.isDirectory() ? null : state.size;
+  } catch {
+    return null;
   }
-  if (header.toString('latin1', 0, MAGIC.length) !== MAGIC) {
-    const remedy = 'Name another file, or restore the last backup.';
-    throw new StoreUnavailable(`${file} is not a SQLite database`, { remedy });
-  }
-  const version = header.readUInt32BE(USER_VERSION);
-  if (version > SCHEMA_VERSION) {
-    const remedy = 'Install that version again, or restore the backup made before it.';
-    throw new StoreUnavailable(`${file} was written by a newer version`, { remedy });
-  }
-  if (version === 0) {
-    throw new StoreUnavailable(`${file} is the database of another program`, {
-      remedy: 'Name another file.',
-    });
-  }
-}
-
-function allow(path: string, remedy: string): void {
-  try {
-    accessSync(path, constants.R_OK | constants.W_OK);
-  } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
-    throw new StoreUnavailable(`this user may not read and write ${path} (${code})`, { cause, remedy });
-  }
-}
-
-/** The folder, or the one in which it would be created. */
-function nearestFolder(folder: string): string {
-  return existsSync(folder) ? folder : nearestFolder(dirname(folder));
 }

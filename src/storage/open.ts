@@ -11,13 +11,20 @@ export function storeUriProblem(uri: string): string | null {
   if (MONGODB.test(uri)) return null;
   if (uri.startsWith('mongodb'))
     return 'a MongoDB URI names its hosts and its database: mongodb://host:27017/name';
-  if (!uri.startsWith('sqlite:')) return 'a store URI begins with sqlite:, mongodb:// or mongodb+srv://';
+  if (!uri.startsWith('sqlite:'))
+    return `a store URI begins with sqlite:, mongodb:// or mongodb+srv://, like sqlite:data/app.db${schemeOf(uri)}`;
   const path = uri.slice('sqlite:'.length);
   if (path === '' || path.endsWith('/') || path.includes('\0'))
     return 'a SQLite URI names a file: sqlite:data/app.db';
   // As a URL its first folder would be a host; as a path it would be absolute: nobody means either.
   if (/^\/\/[^/]/.test(path)) return 'a SQLite URI has no host: sqlite:data/app.db or sqlite:/var/lib/app.db';
   return null;
+}
+
+/** The scheme of a URI, of which nothing else may be shown. */
+function schemeOf(uri: string): string {
+  const [scheme] = /^[a-z][a-z+.-]{0,20}:(?=\/\/)/i.exec(uri) ?? [];
+  return scheme === undefined ? '' : `; given: ${scheme}…`;
 }
 
 /** The same as the end of a sentence, for the check of an option. */

@@ -18,16 +18,24 @@ export async function* pagesOf<T extends { id: string }>(
   }
 }
 
-/** The first documents of a sorted list, over as many pages as it takes. */
-export async function firstOf<T extends { id: string }>(
+/** The first documents of a sorted list, a page of them at a time. */
+export async function* firstPagesOf<T extends { id: string }>(
   collection: Pages<T>,
   query: Query<T>,
   most: number,
-): Promise<T[]> {
-  const found: T[] = [];
+): AsyncGenerator<T[], void, undefined> {
+  let left = most;
   for await (const items of pagesOf(collection, query)) {
-    found.push(...items.slice(0, most - found.length));
-    if (found.length >= most) break;
+    yield items.slice(0, left);
+    left -= items.length;
+    if (left <= 0) return;
   }
-  return found;
+}
+
+/** Pages of documents as others see them. */
+export async function* mapPages<T, R>(
+  pages: AsyncIterable<readonly T[]>,
+  view: (item: T) => R,
+): AsyncGenerator<R[], void, undefined> {
+  for await (const items of pages) yield items.map(view);
 }

@@ -107,6 +107,23 @@ async function races(t: Test, { call, tokenIn, count, mail }: Race): Promise<voi
     t.equal(count(CHANGED), 1);
   });
 
+  await t.test('confirmations of one address by one link, each with a new password', async (t) => {
+    const [email, before] = ['confirm@example.test', await signUp('confirm@example.test')];
+    await call('/auth/resend-verification', { email });
+    const token = await tokenIn(VERIFY);
+    const notices = count(CHANGED);
+    const passwordOf = (index: number) => `the password of number ${index}`;
+    const answers = await all((index) => call('/auth/verify-email', { token, password: passwordOf(index) }));
+    t.same(tally(answers), { 200: 1, INVALID_TOKEN: MANY - 1 });
+    const winner = answers.findIndex(({ status }) => status === 200);
+    t.equal((await signIn(email, passwordOf(winner))).status, 200);
+    t.equal((await signIn(email, PASSWORD)).status, 401, 'the password of the registration has ended');
+    const { status } = await call('/auth/refresh', { refreshToken: before.refreshToken });
+    t.equal(status, 401, 'sessions have ended in every process');
+    await mail(CHANGED);
+    t.equal(count(CHANGED), notices + 1);
+  });
+
   await t.test('[84] changes to one address, and registrations of it', async (t) => {
     const rivals = ['one@example.test', 'two@example.test', 'three@example.test'];
     for (const email of rivals) {
@@ -117,7 +134,9 @@ async function races(t: Test, { call, tokenIn, count, mail }: Race): Promise<voi
     for (const _ of rivals) tokens.push(await tokenIn(VERIFY));
     const person = { email: 'wanted@example.test', password: PASSWORD };
     const answers = await all((index) =>
-      index % 2 ? call('/auth/register', person) : call('/auth/verify-email', { token: tokens[index % 3] }),
+      index % 2
+        ? call('/auth/register', person)
+        : call('/auth/verify-email', { token: tokens[index % 3], password: PASSWORD }),
     );
     const won = answers.filter(({ status }) => status < 300);
     t.equal(won.length, 1);

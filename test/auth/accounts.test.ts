@@ -38,15 +38,22 @@ t.test('registration welcomes, and a verification link is sent on request', asyn
   }
   const link = await app.mail(VERIFY);
   t.strictSame(link.to, [email]);
-  t.equal((await app.post('/auth/verify-email', { token: `${link.token}x` })).status, 400);
+  t.equal(
+    (await app.post('/auth/verify-email', { token: `${link.token}x`, password: PASSWORD })).status,
+    400,
+  );
   const stored = await userCollection(await storeOf(t, app)).findOne({ id });
   const [now, end] = [app.clock.now(), stored?.verifyExpiresAt ?? 0];
   t.ok(Math.abs(end - now - DAY) < 60_000);
   app.clock.set(end);
-  t.equal((await app.post('/auth/verify-email', { token: link.token })).status, 400, 'a day is over');
+  t.equal(
+    (await app.post('/auth/verify-email', { token: link.token, password: PASSWORD })).status,
+    400,
+    'a day is over',
+  );
   app.clock.set(now);
-  t.equal((await app.post('/auth/verify-email', { token: link.token })).status, 200);
-  t.match(await app.post('/auth/verify-email', { token: link.token }), {
+  t.equal((await app.post('/auth/verify-email', { token: link.token, password: PASSWORD })).status, 200);
+  t.match(await app.post('/auth/verify-email', { token: link.token, password: PASSWORD }), {
     status: 400,
     body: { error: { code: 'INVALID_TOKEN' } },
   });
@@ -91,7 +98,7 @@ t.test('[48][52] where addresses must be confirmed, no answer tells which are kn
   const way = await app.mail(RESET);
   t.strictSame(way.to, ['ada@example.test'], 'the owner gets a way in');
   t.equal(
-    (await app.post('/auth/verify-email', { token: link.token })).status,
+    (await app.post('/auth/verify-email', { token: link.token, password: PASSWORD })).status,
     400,
     'and nobody confirms a password that somebody else may have chosen',
   );
@@ -218,7 +225,7 @@ t.test('[27] the audit knows who did what from where, and no secret', async (t) 
   await app.post('/user/email', { email: 'new@example.test', password: 'wrong' }, { token });
   await app.post('/user/email', { email: 'new@example.test', password: PASSWORD }, { token });
   const change = await app.tokenIn(VERIFY);
-  await app.post('/auth/verify-email', { token: change });
+  await app.post('/auth/verify-email', { token: change }, { token });
   await app.post('/user/password', { currentPassword: 'wrong', newPassword: NEW }, { token });
   await app.post('/user/password', { currentPassword: PASSWORD, newPassword: NEW }, { token });
   await app.post('/user/delete', { password: 'wrong' }, { token });
@@ -317,7 +324,8 @@ t.test(
     t.strictSame(newer.to, ['new@example.test']);
     await app.post('/auth/forgot-password', { email });
     const reset = await app.tokenIn(RESET);
-    const verify = async (given: string) => (await app.post('/auth/verify-email', { token: given })).status;
+    const verify = async (given: string) =>
+      (await app.post('/auth/verify-email', { token: given }, { token })).status;
     t.equal(await verify(older.token), 400, 'the newest takes the place of the older');
     t.equal(await verify(newer.token), 200);
     t.equal(await verify(newer.token), 400);
@@ -425,7 +433,7 @@ t.test('an address changes hands, and the mails of who had it stay theirs', asyn
   const { email, id, accessToken: token } = await app.signUp();
   await app.post('/user/email', { email: 'new@example.test', password: PASSWORD }, { token });
   const link = await app.tokenIn(VERIFY);
-  t.equal((await app.post('/auth/verify-email', { token: link })).status, 200);
+  t.equal((await app.post('/auth/verify-email', { token: link }, { token })).status, 200);
   const next = await app.signUp({ email });
   await app.mail(WELCOME);
   const mailsOf = async (owner: { accessToken: string }) => {

@@ -3,6 +3,7 @@ import { createAccountMails } from '../../src/auth/mails.js';
 import { type AuthService, createAuth } from '../../src/auth/service.js';
 import { isAlive } from '../../src/auth/sessions.js';
 import { sessionCollection, type UserDocument, userCollection } from '../../src/auth/store.js';
+import { createSuspension } from '../../src/auth/suspension.js';
 import type { SessionTokens } from '../../src/auth/tokens.js';
 import { customerCollection, paymentCollection, subscriptionCollection } from '../../src/billing/store.js';
 import { sha256 } from '../../src/kernel/secrets.js';
@@ -12,6 +13,7 @@ import { type Exploration, explore, type Scenario } from '../kit/explore.js';
 import { countedRandom } from '../kit/random.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { boot, STORM_SECRET } from '../kit/stripe-storm.js';
+import { viewUnsubscribed } from '../kit/users.js';
 
 /** The real services in every order of their calls of the port; passwords, tokens and counters are stand-ins. */
 
@@ -61,10 +63,12 @@ function serviceOn(
       problem: () => null,
       ensureRoom: async () => undefined,
       accepts: () => true,
+      foreignWork: () => null,
       hash: async (password) => `hash of ${password}`,
       verify: async (stored, password) => ({ ok: stored === `hash of ${password}`, outdated: false }),
     },
     passwordPolicy: { judge: async () => undefined },
+    foreignHashes: { decoys: async () => [], remove: async () => undefined },
     throttle: {
       count: async () => undefined,
       countFor: async () => true,
@@ -72,6 +76,7 @@ function serviceOn(
       trust: async () => undefined,
     },
     audit: { record: async () => undefined, recordFailure: async () => undefined },
+    viewOf: viewUnsubscribed,
     mails: silentMails,
     afterwards: { run: () => undefined },
     farewell: {
@@ -91,7 +96,11 @@ function serviceOn(
   });
 }
 
-const pages = { reset: () => 'http://app.example.test/r', verify: () => 'http://app.example.test/v' };
+const pages = {
+  reset: () => 'http://app.example.test/r',
+  verify: () => 'http://app.example.test/v',
+  unlock: () => 'http://app.example.test/u',
+};
 const silentMails = createAccountMails({ outbox: { put: async () => undefined }, pages, clock: fakeClock() });
 
 /** Mails that tell of a change stand in the store as those of the outbox do. */
@@ -258,6 +267,43 @@ t.test(
   },
 );
 
+t.test('a suspension ends what is signed in, beginning or changing at that moment, for good', async (t) => {
+  const suspensionOn = (store: Store, users = userCollection(store)) =>
+    createSuspension({
+      users,
+      audit: { record: async () => undefined, recordFailure: async () => undefined },
+      emit: () => undefined,
+      view: async (user) => ({ ...(await viewUnsubscribed(user)), suspendedAt: null, granted: null }),
+      clock: fakeClock(),
+    });
+  const suspend = (store: Store) => suspensionOn(store).suspend({ id: ADA });
+  const change = (store: Store) =>
+    serviceOn(store, 'change').changePassword(
+      identityOf(ADA),
+      { currentPassword: 'old', newPassword: 'other' },
+      ORIGIN,
+    );
+  const check = async (store: Store) => {
+    insist((await aliveSessions(store)).length === 0, 'alive while suspended');
+    await suspensionOn(store).unsuspend({ id: ADA });
+    const alive = await aliveSessions(store);
+    insist(alive.length === 0, `alive again: ${alive}`);
+    const user = await userCollection(store).findOne({ id: ADA });
+    insist(user?.suspendedAt === undefined, 'still suspended');
+    insist(user?.resetHash === undefined && user?.changeHash === undefined, 'a link holds again');
+  };
+  holds(t, await explore({ setup, actors: [suspend, login, (store) => refresh(store)], check }));
+  holds(t, await explore({ setup, actors: [suspend, suspend, change], check }));
+
+  const careless = (store: Store) => {
+    const users = userCollection(store);
+    const updateOne: typeof users.updateOne = (where, { inc: _, ...what }) => users.updateOne(where, what);
+    return suspensionOn(store, { ...users, updateOne }).suspend({ id: ADA });
+  };
+  const wrong = await explore({ setup, actors: [careless, login], check });
+  t.match(wrong.failure?.reason, /alive again/, 'a suspension that ends no sessions is found out');
+});
+
 t.test('[67] deletion, login and refresh at once: gone, and never charged afterwards', async (t) => {
   const cancelled = (store: Store) => store.collection<{ id: string }>('cancelled');
   const farewellOn = (store: Store) => ({
@@ -329,7 +375,8 @@ t.test('[67] deletion while the provider tells of what was bought: nothing of it
 });
 
 t.test('[46][84] one address, two changes and a registration: one has it, the others are told', async (t) => {
-  const confirm = (id: string) => (store: Store) => serviceOn(store, id).verifyEmail(linkOf(id), ORIGIN);
+  const confirm = (id: string) => (store: Store) =>
+    serviceOn(store, id).verifyEmail({ token: linkOf(id), password: 'old' }, ORIGIN);
   const scenario: Scenario = {
     setup,
     actors: [confirm(ADA), confirm(EVE), register],

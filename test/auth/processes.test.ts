@@ -3,13 +3,17 @@ import t, { type Test } from 'tap';
 import { type Answer, basic, PASSWORD, parseJson, testOptions } from '../kit/app.js';
 import { compiled, type Program, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
+import { onMongod } from '../storage/mongod.js';
 
-/** Four processes on one SQLite file: the locks are the file's, and the clock is the machine's. */
+/** Four processes on one store, by the clock of the machine. */
 
 const PROCESSES = 4;
 
-async function startAll(t: Test): Promise<{ programs: Program[]; urls: string[]; options: object }> {
-  const options = { ...testOptions(temporaryFolder(t)), logLevel: 'info' };
+async function startAll(
+  t: Test,
+  more: { databaseUri?: string } = {},
+): Promise<{ programs: Program[]; urls: string[]; options: object }> {
+  const options = { ...testOptions(temporaryFolder(t)), logLevel: 'info', ...more };
   const start = () =>
     startProgram(t, compiled('test/kit/saas-server.js'), { args: [JSON.stringify(options)] });
   const programs = Array.from({ length: PROCESSES }, start);
@@ -28,6 +32,52 @@ const me = async (url: string, token: string) =>
 /** `count` calls, spread over all processes. */
 const spread = <T>(urls: string[], count: number, call: (url: string) => Promise<T>): Promise<T[]> =>
   Promise.all(Array.from({ length: count }, (_, index) => call(urls[index % urls.length] as string)));
+
+/** Guesses at once, which all processes count together. */
+async function guesses(
+  t: Test,
+  { programs, urls, options }: Awaited<ReturnType<typeof startAll>>,
+): Promise<void> {
+  const [url] = urls as [string];
+  const login = (email: string, password: string) => async (at: string) =>
+    (await post(`${at}/api/auth/login`, { email, password })).status;
+
+  await t.test('accept right passwords at once', async (t) => {
+    const person = { email: 'right@example.test', password: PASSWORD };
+    t.equal((await post(`${url}/api/auth/register`, person)).status, 201);
+    const statuses = await spread(urls, 40, login(person.email, PASSWORD));
+    t.same(new Set(statuses), new Set([200]));
+  });
+
+  await t.test('evaluate ten wrong passwords from one place, known to the account or not', async (t) => {
+    const person = { email: 'known@example.test', password: PASSWORD };
+    t.equal((await post(`${url}/api/auth/register`, person)).status, 201);
+    t.equal(await login(person.email, PASSWORD)(url), 200);
+    for (const email of [person.email, 'unknown@example.test']) {
+      const statuses = await spread(urls, 100, login(email, 'not the password'));
+      const evaluated = statuses.filter((status) => status === 401).length;
+      // The eleventh comes after a minute, should the machine take so long.
+      t.ok(evaluated === 10 || evaluated === 11, `${email}: ${evaluated} evaluated`);
+      t.equal(statuses.filter((status) => status === 429).length, statuses.length - evaluated);
+    }
+  });
+
+  await t.test('do not forget them in a restart', async (t) => {
+    await Promise.all(programs.map((program) => program.kill()));
+    const args = [JSON.stringify(options)];
+    const again = await startProgram(t, compiled('test/kit/saas-server.js'), { args }).url();
+    const statuses = await spread([again], 20, login('unknown@example.test', 'not the password'));
+    t.ok(statuses.filter((status) => status === 401).length <= 1, 'the delays go on');
+  });
+}
+
+t.test('four processes count guesses on one file', async (t) => guesses(t, await startAll(t)));
+
+await onMongod((server) => {
+  t.test('four processes count guesses on one MongoDB', async (t) =>
+    guesses(t, await startAll(t, { databaseUri: server.fresh(t) })),
+  );
+});
 
 t.test('four processes on one file', async (t) => {
   const { programs, urls, options } = await startAll(t);

@@ -121,7 +121,7 @@ t.test('[77] a link that is not sent does not take the place of one that was', a
     links.push(await app.tokenIn(VERIFY));
   }
   t.equal((await app.post('/user/email', change, { token })).status, 202);
-  const followed = await app.post('/auth/verify-email', { token: links[2] });
+  const followed = await app.post('/auth/verify-email', { token: links[2] }, { token });
   t.equal(followed.status, 200);
 });
 
@@ -133,7 +133,7 @@ t.test('[58] an address has not used up its links before it has an account', asy
   }
   t.equal((await app.post('/auth/register', person)).status, 202);
   const link = await app.tokenIn(VERIFY);
-  t.equal((await app.post('/auth/verify-email', { token: link })).status, 200);
+  t.equal((await app.post('/auth/verify-email', { token: link, password: PASSWORD })).status, 200);
 });
 
 t.test('[78][79] a link works once, for an hour, and a newer one or a new password voids it', async (t) => {

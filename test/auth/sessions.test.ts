@@ -10,6 +10,7 @@ import { auditOf, PASSWORD, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
+import { viewUnsubscribed } from '../kit/users.js';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -49,7 +50,7 @@ t.test('[13][14] register answers 201 with the user and its first tokens', async
         name: 'Ada',
         createdAt: '2040-01-01T00:00:00.000Z',
         emailVerified: false,
-        subscription: { status: 'none', plan: 'free' },
+        subscription: { status: 'none', plan: 'free', entitled: false },
       },
       accessToken,
       refreshToken,
@@ -204,7 +205,7 @@ t.test('me and profile', async (t) => {
     name: '',
     createdAt: '2040-01-01T00:00:00.000Z',
     emailVerified: false,
-    subscription: { status: 'none', plan: 'free' },
+    subscription: { status: 'none', plan: 'free', entitled: false },
   };
   const me = await app.request('GET', '/api/auth/me', { token });
   t.equal(me.status, 200);
@@ -220,6 +221,18 @@ t.test('me and profile', async (t) => {
   const renamed = await app.request('PATCH', '/api/user/profile', { token, body: { name: 'Grace <b>' } });
   t.strictSame(renamed.body, { success: true, data: { ...user, name: 'Grace <b>' } });
   t.match(renamed.headers['content-type'], 'application/json');
+  for (const [body, fields] of [
+    [{ nickname: 'Ada' }, ['nickname']],
+    [{ name: 'Ada', toString: 'x' }, ['toString']],
+    [{ name: 'Ada', nickname: 'x', email: 'x@example.test' }, ['nickname', 'email']],
+    [{ name: 'Ada', ['x'.repeat(200)]: 1 }, ['x'.repeat(100)]],
+  ] as const) {
+    const refused = await app.request('PATCH', '/api/user/profile', { token, body });
+    t.equal(refused.status, 400);
+    t.same(new Set(refused.body.error.details.map(({ path }: { path: string }) => path)), new Set(fields));
+  }
+  const after = await app.request('GET', '/api/user/profile', { token });
+  t.equal(after.body.data.name, 'Grace <b>', 'nothing of it is stored');
   const emptied = await app.request('PATCH', '/api/user/profile', { token, body: { name: '' } });
   t.strictSame(emptied.body.data, user);
 });
@@ -345,6 +358,7 @@ t.test('a refresh that is overtaken between its look and its write changes nothi
     }),
     audit,
     emit: () => undefined,
+    viewOf: viewUnsubscribed,
     clock,
     random,
     refreshTtl: 604_800,
@@ -613,6 +627,8 @@ t.test('logout with both tokens of a session happens once', async (t) => {
   const body = { refreshToken: account.refreshToken };
   const refreshed = await app.request('POST', '/api/auth/refresh', { body });
   t.equal(refreshed.status, 200, 'this session goes on');
+  // Records of one millisecond have no order.
+  app.clock.advance(1);
   t.equal((await logout('global')).status, 200);
   const details = (await auditOf(await storeOf(t, app)))
     .filter(({ event }) => event === 'logout')

@@ -16,7 +16,8 @@ import { compiled, startProgram } from '../kit/process.js';
 import { countedRandom } from '../kit/random.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { Killed } from '../kit/stripe-mortal.js';
-import { boot, STORM_SECRET, storm, UNSUBSCRIBED } from '../kit/stripe-storm.js';
+import { outage } from '../kit/stripe-outage.js';
+import { boot, runJobs, STORM_SECRET, storm, UNSUBSCRIBED } from '../kit/stripe-storm.js';
 import type { Seen } from '../kit/stripe-truth.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
@@ -153,7 +154,7 @@ t.test('what was learnt from the provider is repaired, wherever it was cut off',
       const second = start();
       for (const event of more) await receive(second, JSON.stringify(event));
       clock.advance(1000);
-      await second.domain.recheck.run({ term: 1, signal: new AbortController().signal });
+      await runJobs(second.domain);
       const stored = await subscriptionCollection(store).findOne({ id: truth.id });
       const user = await userCollection(store).findOne({ id: 'usr_1' });
       t.equal(user?.subscriptionStatus, stored?.status, `${status}: killed after step ${fuse}`);
@@ -272,5 +273,11 @@ await onMongod((server) => {
   t.test('a storm on MongoDB', async (t) => {
     const { problems } = await storm(7, { subscriptions: 10, events: 70 }, server.fresh(t));
     t.same(problems, []);
+  });
+
+  t.test("on MongoDB, too, every user is right within a minute of the provider's return", async (t) => {
+    const { problems, wrongAtReturn } = await outage(5, server.fresh(t));
+    t.same(problems, []);
+    t.ok(wrongAtReturn > 0, `${wrongAtReturn} were wrong before`);
   });
 });

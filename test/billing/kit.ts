@@ -6,6 +6,7 @@ import { type Account, type Answer, type SaasApp, SECRETS, saasApp, storeOf } fr
 import { countedRandom } from '../kit/random.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { type ProviderCall, type StripeApi, stripeApi } from '../kit/stripe.js';
+import { runJobs } from '../kit/stripe-storm.js';
 import { World } from '../kit/stripe-world.js';
 
 export const KEY = 'sk_test_51Qm7vLd0mXw4RkT9cYb2NfHs6';
@@ -155,5 +156,4 @@ export async function backstage(t: Test, { app, api }: Pick<Shop, 'app' | 'api'>
 }
 
 /** Lets the background do what it would do by and by. */
-export const inBackground = ({ recheck }: BillingDomain): Promise<void> =>
-  recheck.run({ term: 1, signal: new AbortController().signal });
+export const inBackground = runJobs;

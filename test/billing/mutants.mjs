@@ -4,8 +4,30 @@ import { runMutants } from '../mutants.mjs';
 // it. Ends with 1 when they do not, or when a text to replace is not where it was. Run by `npm run test:mutants`.
 
 const STORM = ['storm', 'whatever the order'];
+const OUTAGE = ['storm', 'after an outage'];
 
 const mutants = [
+  {
+    name: 'a subscription that the provider could not tell of waits for a quarter of an hour',
+    file: 'recheck.js',
+    text: 'const RETRY_UNANSWERED_MS = 15 * SECOND',
+    replacement: 'const RETRY_UNANSWERED_MS = 15 * MINUTE',
+    tests: [OUTAGE],
+  },
+  {
+    name: 'what is in doubt is settled every five minutes',
+    file: 'recheck.js',
+    text: 'const SETTLE_EVERY = 20',
+    replacement: 'const SETTLE_EVERY = 300',
+    tests: [OUTAGE],
+  },
+  {
+    name: 'a provider that is down is asked about every subscription in every run',
+    file: 'recheck.js',
+    text: 'if (!answers.includes(true))',
+    replacement: 'if (false)',
+    tests: [OUTAGE],
+  },
   {
     name: 'an event counts as done before its effect',
     file: 'process.js',
@@ -67,9 +89,30 @@ const mutants = [
   {
     name: 'a new status is taken for no news to the projection',
     file: 'project.js',
-    text: 'before.status === after.status && ',
-    replacement: '',
+    text: 'termsOf(before), termsOf(after)',
+    replacement: "{ ...termsOf(before), status: '' }, { ...termsOf(after), status: '' }",
     tests: [['crashes', '[108] a kill at any step'], STORM],
+  },
+  {
+    name: 'the end of a trial does not reach the record of its user',
+    file: 'project.js',
+    text: '...(trialEnd !== undefined && { trialEnd }),',
+    replacement: '',
+    tests: [['entitlement', 'a trial and a grace period']],
+  },
+  {
+    name: 'a record that an earlier version wrote last is believed',
+    file: 'summary.js',
+    text: 'subscriptionsHeld.rev === subscriptionRev',
+    replacement: 'true',
+    tests: [['entitlement', 'records of earlier versions']],
+  },
+  {
+    name: 'a grant outlives its end',
+    file: 'entitlement.js',
+    text: 'until === undefined || now < until',
+    replacement: 'true',
+    tests: [['grants', 'a granted plan entitles until']],
   },
   {
     name: 'a subscription is written over whatever was written meanwhile',

@@ -1,4 +1,5 @@
 import t from 'tap';
+import { outage } from '../kit/stripe-outage.js';
 import { storm } from '../kit/stripe-storm.js';
 
 t.test('whatever the order, the kills and the faults: in the end it is as the provider has it', async (t) => {
@@ -10,4 +11,16 @@ t.test('whatever the order, the kills and the faults: in the end it is as the pr
   }
   t.comment(sum);
   t.ok(sum.kills > 100 && sum.forged > 300, 'it was a storm');
+});
+
+t.test('after an outage of the provider every user is right within a minute of its return', async (t) => {
+  let wrongAtReturn = 0;
+  for (let seed = 1; seed <= 8; seed++) {
+    const result = await outage(seed);
+    t.same(result.problems, [], `seed ${seed}`);
+    wrongAtReturn += result.wrongAtReturn;
+    const runs = result.lasted / 20 + 1;
+    t.ok(result.callsWhileDown < result.events + 4 * runs, `seed ${seed}: few calls while it is down`);
+  }
+  t.ok(wrongAtReturn > 8, 'the outages left users in doubt');
 });

@@ -13,6 +13,7 @@ import {
   webhookEventCollection,
 } from '../../src/billing/store.js';
 import { saasBackend } from '../../src/index.js';
+import { SECOND } from '../../src/kernel/clock.js';
 import { basic, PASSWORD, type SaasApp, SECRETS, storeOf, testOptions } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import type { ProviderCall } from '../kit/stripe.js';
@@ -68,6 +69,7 @@ t.test('from checkout to the end of a subscription', async (t) => {
         .split(' ')
         .map((name) => [name, null]),
     ),
+    granted: null,
   });
   for (const version of ['2026-10-28.endive', '2024-06-20'] as const) {
     const bought = world.subscribe(ada.customer, ada.id, false);
@@ -88,9 +90,10 @@ t.test('from checkout to the end of a subscription', async (t) => {
       canceledAt: null,
       endedAt: null,
       updatedAt: '2040-01-01T00:00:00.000Z',
+      granted: null,
     });
-    const { body } = await app.request('GET', '/api/auth/me', { token: ada.accessToken });
-    t.same(body.data.user.subscription, { status: 'active', plan: 'pro' });
+    const me = async () => (await app.request('GET', '/api/auth/me', { token: ada.accessToken })).body.data;
+    t.same((await me()).user.subscription, { status: 'active', plan: 'pro', entitled: true });
     const ended = { ...object, status: 'canceled', ended_at: world.now + 5, canceled_at: world.now + 5 };
     t.equal(await deliver(subscriptionEvent('deleted', 5, ended)), 'processed');
     t.match(await subscription(ada), {
@@ -99,6 +102,7 @@ t.test('from checkout to the end of a subscription', async (t) => {
       entitled: false,
       endedAt: '2040-01-01T00:00:05.000Z',
     });
+    t.same((await me()).user.subscription, { status: 'canceled', plan: 'free', entitled: false });
   }
 });
 
@@ -506,7 +510,7 @@ t.test('the best subscription speaks for its user', async (t) => {
   await give('sub_f', 'from_the_future', 10, 'strange');
   t.match(await subscription(ada), { status: 'active', plan: 'newer' });
   const { body } = await app.request('GET', '/api/user/profile', { token: ada.accessToken });
-  t.same(body.data.subscription, { status: 'active', plan: 'newer' });
+  t.same(body.data.subscription, { status: 'active', plan: 'newer', entitled: true });
 });
 
 t.test('what a status entitles to', async (t) => {
@@ -711,6 +715,48 @@ t.test('invoices and plans are as the provider has them', async (t) => {
   t.equal(api.calls.filter(({ path }) => path === '/v1/prices').length, 1, 'asked once for all');
 });
 
+t.test('a provider that fails is not asked again at once, and is asked again soon', async (t) => {
+  const { app, api } = await shop(t);
+  const plans = () => app.request('GET', '/api/billing/plans');
+  const asked = () => api.calls.filter(({ path }) => path === '/v1/prices').length;
+  api.fault = () => ({ status: 403, body: '{}' });
+  t.equal((await plans()).status, 502);
+  const first = asked();
+  t.ok(first > 0);
+  for (let times = 0; times < 5; times++) t.equal((await plans()).body.error.code, 'PAYMENT_PROVIDER_ERROR');
+  app.clock.advance(10 * SECOND - 1);
+  t.equal((await plans()).status, 502);
+  t.equal(asked(), first, 'the failure is remembered');
+  app.clock.advance(1);
+  t.equal((await plans()).status, 502);
+  t.ok(asked() > first, 'asked again after ten seconds');
+  api.fault = () => undefined;
+  app.clock.advance(10 * SECOND);
+  t.equal((await plans()).status, 200);
+  const known = asked();
+  app.clock.advance(59 * SECOND);
+  api.fault = () => ({ status: 403, body: '{}' });
+  t.equal((await plans()).status, 200);
+  t.equal(asked(), known, 'a list is remembered for a minute');
+});
+
+t.test('the age of a failure counts from its end, however long it took', async (t) => {
+  const clock = fakeClock();
+  let asked = 0;
+  const gateway = {
+    async prices() {
+      asked++;
+      await Promise.resolve();
+      clock.advance(30 * SECOND);
+      throw new Error('timed out');
+    },
+  };
+  const parts = { plans: createPlans(undefined, () => {}), gateway, clock, customers: {} } as object;
+  const catalog = createCatalog(parts as Parameters<typeof createCatalog>[0]);
+  for (let times = 0; times < 3; times++) await t.rejects(catalog.plans());
+  t.equal(asked, 1);
+});
+
 t.test('what was archived is not for sale, although its prices stay active', async (t) => {
   const { app, api } = await shop(t);
   const price = (id: string, product: unknown) => ({ id, object: 'price', active: true, product });
@@ -820,8 +866,10 @@ t.test('mails go out once for each fact, and listeners hear of it', async (t) =>
       subscriptionId: 'sub_1',
       status: 'trialing',
       plan: 'pro',
+      entitled: true,
     },
   ]);
+  t.match(heard.at(-1)?.[1], { status: 'canceled', plan: 'pro', entitled: false });
   t.match(heard[4]?.[1], {
     invoiceId: 'in_1',
     attempt: 3,
@@ -904,7 +952,7 @@ t.test("a host's own routes for those who pay", async (t) => {
   t.equal((await get('/any')).statusCode, 403, 'of a plan that nobody knows');
   t.match(await told(), { status: 'active', plan: 'unknown', entitled: false });
   await give('sub_2', 'past_due', { plan: 'basic' });
-  t.match(await told(), { status: 'active', entitled: true }, 'as the guard has it');
+  t.match(await told(), { status: 'past_due', plan: 'basic', entitled: true }, 'as the guard has it');
   t.equal((await get('/any')).body, 'ada@example.test');
   t.equal((await get('/pro')).statusCode, 403);
 });

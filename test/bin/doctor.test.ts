@@ -1,4 +1,5 @@
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -8,7 +9,7 @@ import { openDatabase } from '../../src/storage/sqlite/store.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** The doctor looks and touches nothing. */
+/** The doctor tries what the start tries, and leaves nothing behind. */
 
 const SAAS = compiled('package/bin/saas-backend.js');
 const IDP = compiled('package/bin/idp.js');
@@ -84,6 +85,7 @@ t.test('what works and is unwise is a warning', async (t) => {
   t.ok(healthy);
   t.same(warnings.toSorted(), [
     'ADMIN_PASSWORD',
+    'BILLING_PRICES',
     'CORS_ORIGIN',
     'DATABASE_URI',
     'EMAIL_API_KEY',
@@ -130,55 +132,188 @@ t.test('the steps of a rotation: what to wait for, and what was taken by half', 
   t.match(changed.text, /Unset it a day after the change/);
   t.same((await examine(one, one.toUpperCase())).problems, [NEXT]);
   t.same((await examine(one, undefined, one)).problems, [PREVIOUS]);
-  t.same((await examine(one, two, two)).problems, [NEXT]);
+  t.same((await examine(one, two, two)).problems, [PREVIOUS]);
   const all = await examine(one, one, one);
-  t.same(all.problems, [NEXT, PREVIOUS, NEXT]);
+  t.same(all.problems, [NEXT, PREVIOUS, PREVIOUS]);
+  for (const { about, remedy = '' } of all.findings) {
+    t.notMatch(remedy, /Set .*\. Unset|Unset .*\. Set/, `${about}: ${remedy}`);
+    t.match(remedy, /^(Set|Unset) IDP_ED25519_SEED_(NEXT|PREVIOUS)/);
+  }
   t.notMatch(all.text, one);
 });
 
-t.test('stores that a start could not open', async (t) => {
-  const cwd = temporaryFolder(t);
-  writeFileSync(join(cwd, 'text.db'), 'no database at all');
-  const foreign = await openDatabase(join(cwd, 'foreign.db'));
-  foreign.exec('PRAGMA journal_mode = DELETE; PRAGMA user_version = 0');
-  foreign.close();
-  const newer = await openDatabase(join(cwd, 'newer.db'));
-  newer.exec('PRAGMA journal_mode = DELETE; PRAGMA user_version = 999');
-  newer.close();
-  const good = await openDatabase(join(cwd, 'good.db'));
-  good.close();
-  const cases: [uri: string, says: RegExp, problems: string[]][] = [
-    ['sqlite:text.db', /is not a SQLite database/, ['DATABASE_URI']],
-    ['sqlite:foreign.db', /database of another program/, ['DATABASE_URI']],
-    ['sqlite:newer.db', /newer version/, ['DATABASE_URI']],
-    ['sqlite:.', /is not a file/, ['DATABASE_URI']],
-    ['mongodb://user:geheim@127.0.0.1:1/app', /MongoDB: /, ['DATABASE_URI']],
-    ['sqlite:good.db', /names a store that is there/, []],
+/** Files of a folder that a store cannot be, and one that it can. */
+async function fillWithStores(folder: string): Promise<void> {
+  writeFileSync(join(folder, 'text.db'), 'no database at all');
+  const make = async (name: string, sql: string) => {
+    const db = await openDatabase(join(folder, name));
+    db.exec(`PRAGMA journal_mode = DELETE; ${sql}`);
+    db.close();
+  };
+  await make('foreign.db', 'CREATE TABLE users (name); PRAGMA user_version = 0');
+  await make('newer.db', 'PRAGMA user_version = 999');
+  await make('good.db', '');
+  mkdirSync(join(folder, 'folder'));
+  symlinkSync('/no/such/place', join(folder, 'link'));
+}
+
+t.test('the doctor and the start say the same of every store', async (t) => {
+  const bad: [uri: string, says: RegExp][] = [
+    ['sqlite:text.db', /file is not a database/],
+    ['sqlite:foreign.db', /database of another program/],
+    ['sqlite:newer.db', /newer version \(layout 999/],
+    ['sqlite:folder', /folder is a folder/],
+    ['sqlite:.', /is a folder/],
+    ['sqlite:text.db/app.db', /cannot create .*app\.db: ENOTDIR/],
+    ['sqlite:text.db/deep/below/app.db', /cannot create .*app\.db: ENOTDIR/],
+    ['sqlite:link/app.db', /cannot create .*app\.db: ENOENT/],
+    [`sqlite:${'x'.repeat(300)}/app.db`, /cannot create .*app\.db: ENAMETOOLONG/],
+    [`sqlite:${'x'.repeat(300)}.db`, /cannot create .*\.db: ENAMETOOLONG/],
+    ...(process.platform === 'linux'
+      ? ([
+          ['sqlite:/proc/app.db', /cannot create \/proc\/app\.db: E[A-Z]+/],
+          ['sqlite:/sys/deep/app.db', /cannot create \/sys\/deep\/app\.db: E[A-Z]+/],
+        ] as [string, RegExp][])
+      : []),
+    ['mongodb://user:geheim@127.0.0.1:1/app', /MongoDB: /],
   ];
-  await Promise.all(
-    cases.map(async ([DATABASE_URI, says, problems]) => {
-      const found = await doctor(t, SAAS, { PORT: '0', DATABASE_URI }, cwd);
-      t.same(found.problems, problems, DATABASE_URI);
-      t.match(found.text, says);
-      t.notMatch(found.text, /geheim/);
-    }),
-  );
+  for (const [DATABASE_URI, says] of bad) {
+    const cwd = temporaryFolder(t);
+    await fillWithStores(cwd);
+    const env = { PORT: '0', LOG_LEVEL: 'silent', DATABASE_URI };
+    const found = await doctor(t, SAAS, env, cwd);
+    t.same(found.problems, ['DATABASE_URI'], DATABASE_URI);
+    const { message = '', remedy } = found.findings.find(({ level }) => level === 'problem') ?? {};
+    t.match(message, says);
+    const start = startProgram(t, SAAS, { args: ['serve'], cwd, env });
+    t.equal(await start.ended(), 1, DATABASE_URI);
+    t.equal(
+      start.lines.join('\n'),
+      `saas-backend cannot start: the store that DATABASE_URI names cannot be opened: ${message}. ${remedy}`,
+    );
+    t.notMatch(found.text + start.lines.join('\n'), /geheim/);
+  }
 });
 
-t.test('a port in use is a problem, unless the program itself has it', async (t) => {
-  const other = createServer((_request, response) => response.end('hello')).listen(0, '127.0.0.1');
+t.test('the doctor finds stores that a start can open, and leaves them as they are', async (t) => {
+  for (const [path, says] of [
+    ['good.db', /names a store that is there/],
+    ['new.db', /the first start creates it/],
+    ['folder/deep/new.db', /the first start creates it/],
+  ] as const) {
+    const cwd = temporaryFolder(t);
+    await fillWithStores(cwd);
+    const before = readFileSync(join(cwd, 'good.db'));
+    const found = await doctor(t, SAAS, { PORT: '0', DATABASE_URI: `sqlite:${path}` }, cwd);
+    t.same(found.problems, [], path);
+    t.match(found.text, says);
+    t.same(readFileSync(join(cwd, 'good.db')), before);
+  }
+});
+
+t.test('development secrets that a start could not keep are a problem', async (t) => {
+  const cwd = temporaryFolder(t);
+  writeFileSync(join(cwd, 'data'), 'no folder');
+  const env = { PORT: '0', DATABASE_URI: 'sqlite::memory:' };
+  const { findings, problems } = await doctor(t, SAAS, env, cwd);
+  t.same(problems, ['JWT_ACCESS_SECRET, JWT_REFRESH_SECRET, ADMIN_PASSWORD']);
+  t.match(findings.find(({ level }) => level === 'problem')?.message, /cannot be kept: ENOTDIR/);
+  const start = startProgram(t, SAAS, { args: ['serve'], cwd, env });
+  t.equal(await start.ended(), 1);
+});
+
+/** A server that answers `/health` with this text. */
+async function answering(t: Test, text: string): Promise<string> {
+  const other = createServer((_request, response) => {
+    response.writeHead(200, { 'content-type': 'application/json' }).end(text);
+  }).listen(0, '127.0.0.1');
   t.teardown(() => other.close());
-  await new Promise((resolve) => other.once('listening', resolve));
-  const { port } = other.address() as AddressInfo;
-  t.same((await doctor(t, SAAS, { PORT: String(port) })).problems, ['PORT']);
+  await once(other, 'listening');
+  return String((other.address() as AddressInfo).port);
+}
+
+t.test('a port in use is a problem, unless this very program answers there', async (t) => {
+  const others = [
+    'hello',
+    '{"status":"ok"}',
+    'null',
+    '{"success":true}',
+    '{"success":true,"data":{"status":"ok"}}',
+    '{"status":"ok","product":"saas-backend"}',
+    '{"success":true,"data":{"status":"ok","product":"idp"}}',
+  ];
+  for (const text of others) {
+    const port = await answering(t, text);
+    const saas = await doctor(t, SAAS, { PORT: port });
+    t.same(saas.problems, ['PORT'], text);
+    t.match(saas.text, `${port} is in use`);
+    t.same((await doctor(t, IDP, { IDP_PORT: port })).problems, ['IDP_PORT'], text);
+  }
 
   const cwd = temporaryFolder(t);
-  const program = startProgram(t, SAAS, { args: ['-p', '0'], cwd });
-  const { port: own } = new URL(await program.url());
-  const { healthy, text } = await doctor(t, SAAS, { PORT: own }, cwd);
-  t.ok(healthy, text);
-  t.match(text, /it runs already/);
-  t.equal(await program.terminate(), 0);
+  const saas = startProgram(t, SAAS, { args: ['-p', '0'], cwd });
+  const idp = startProgram(t, IDP, { args: ['serve', '-p', '0'], cwd });
+  const [{ port: saasPort }, { port: idpPort }] = [new URL(await saas.url()), new URL(await idp.url())];
+  for (const found of [
+    await doctor(t, SAAS, { PORT: saasPort }, cwd),
+    await doctor(t, IDP, { IDP_PORT: idpPort }, cwd),
+  ]) {
+    t.ok(found.healthy, found.text);
+    t.match(found.text, /it runs already/);
+  }
+  t.same((await doctor(t, SAAS, { PORT: idpPort }, cwd)).problems, ['PORT'], 'the other program');
+  t.same((await doctor(t, IDP, { IDP_PORT: saasPort }, cwd)).problems, ['IDP_PORT'], 'the other program');
+  t.same([await saas.terminate(), await idp.terminate()], [0, 0]);
+});
+
+t.test('an address that this machine does not have is a problem of the host', async (t) => {
+  const { problems, text } = await doctor(t, SAAS, { PORT: '0', HOST: '192.0.2.1' });
+  t.same(problems, ['HOST']);
+  t.match(text, /192\.0\.2\.1 is no address of this machine/);
+});
+
+t.test('what is open to anybody stands in the start log as in the doctor', async (t) => {
+  const idpEnv = {
+    NODE_ENV: 'production',
+    IDP_DATABASE_URI: 'sqlite::memory:',
+    IDP_PUBLIC_URL: 'https://id.example',
+    IDP_ED25519_SEED: '5d9c1e8a70f3b264c6e1d8f05a9b3742e7160fca8d35b94c2e6f01a7d8c3b549',
+    IDP_HOST: '127.0.0.1',
+    IDP_PORT: '0',
+  };
+  const saasEnv = { ...SAAS_PRODUCTION, DATABASE_URI: 'sqlite::memory:', HOST: '127.0.0.1' };
+  const cases: [
+    script: string,
+    env: Record<string, string>,
+    closed: Record<string, string>,
+    about: string,
+  ][] = [
+    [IDP, idpEnv, { IDP_DISABLE_SIGNUP: '1' }, 'IDP_DISABLE_SIGNUP'],
+    [
+      SAAS,
+      { ...saasEnv, PAYMENT_SECRET_KEY: 'sk_live_Qm3xT7' },
+      { BILLING_PRICES: 'price_1=pro' },
+      'BILLING_PRICES',
+    ],
+  ];
+  for (const [script, env, closed, about] of cases) {
+    for (const isOpen of [true, false]) {
+      const given = isOpen ? env : { ...env, ...closed };
+      const found = await doctor(t, script, given);
+      t.equal(found.warnings.includes(about), isOpen, about);
+      const { message, remedy } = found.findings.find((finding) => finding.about === about) ?? {};
+      const program = startProgram(t, script, {
+        args: ['serve', '--json'],
+        cwd: temporaryFolder(t),
+        env: given,
+      });
+      await program.url();
+      const log = program.lines.join('\n');
+      t.equal(log.includes(`${about} ${message}. ${remedy}`), isOpen, `${about} in the log`);
+      t.notMatch(log, /Qm3xT7|5d9c1e8a/);
+      t.equal(await program.terminate(), 0);
+    }
+  }
 });
 
 t.test('people read it as lines', async (t) => {
@@ -195,4 +330,29 @@ t.test('people read it as lines', async (t) => {
   t.notMatch(text, 'geheim');
   t.match(text, /^1 problem, 1 warning\.$/m);
   t.notMatch(text, '\x1b');
+});
+
+t.test('foreign password hashes are counted by kind until their owners sign in', async (t) => {
+  const cwd = temporaryFolder(t);
+  const env = { ...SAAS_PRODUCTION, DATABASE_URI: 'sqlite:app.db', ADMIN_PASSWORD: 'b7d1f0c25e8a4396' };
+  const lines = [
+    { email: 'a@example.test', passwordHash: `$2b$10$${'a'.repeat(53)}` },
+    { email: 'b@example.test', passwordHash: `$2a$12$${'a'.repeat(53)}` },
+    { email: 'c@example.test', passwordHash: `$pbkdf2-sha256$1000$${'a'.repeat(22)}$${'a'.repeat(43)}` },
+    { email: 'd@example.test' },
+  ];
+  const run = (args: string[]) => startProgram(t, SAAS, { args, cwd, env }).ended();
+  const write = (some: object[]) =>
+    writeFileSync(join(cwd, 'users.ndjson'), some.map((line) => JSON.stringify(line)).join('\n'));
+  write(lines.slice(3));
+  t.equal(await run(['user', 'import', 'users.ndjson']), 0);
+  t.notOk((await doctor(t, SAAS, env, cwd)).warnings.includes('imported passwords'));
+  write(lines);
+  t.equal(await run(['user', 'import', 'users.ndjson']), 0);
+  const { healthy, findings } = await doctor(t, SAAS, env, cwd);
+  t.ok(healthy);
+  t.match(
+    findings.find(({ about }) => about === 'imported passwords'),
+    { level: 'warning', message: /\(bcrypt: 2; PBKDF2 sha256, 32 bytes: 1\)/, remedy: /login/ },
+  );
 });

@@ -188,16 +188,19 @@ t.test('what cannot be done is one sentence, what is typed wrong comes with the 
     [['agent', 'mint', 'taken'], /^This handle is taken\.\n$/],
     [['agent', 'mint', 'a b'], /^The request is not valid\.\n {2}handle must hold no colon/],
     [['agent', 'rotate', 'nobody'], /^Nobody has the handle nobody\.\n$/],
-    [['client', 'create', ','], /redirect_uris must name one/],
+    [['client', 'create', ','], /redirect_uris must name at least one URI, like https:/],
   ];
   const wrong: [string[], RegExp][] = [
     [['agent', 'fire'], /'agent fire' is not a command/],
-    [['agent', 'mint', 'new', '--name', 'a\nb'], /--name takes/],
+    [['agent', 'mint', 'new', '--name', 'a\nb'], /--name must be a name of 1 to 200 characters/],
     [['invite', 'new', '--days', '31'], /--days takes a number from 1 to 30/],
     [['client', 'create', 'https://x.test/cb', '--kinds', 'cats'], /--kinds takes/],
-    [['client', 'update', 'cid_x'], /say what to change/],
-    [['login'], /say --issuer/],
-    [['login', '--issuer', 'http://127.0.0.1', '--client', 'x', '--handle', 'x'], /say --password-stdin/],
+    [['client', 'update', 'cid_x'], /nothing to change is named/],
+    [['login'], /--issuer is missing/],
+    [
+      ['login', '--issuer', 'http://127.0.0.1', '--client', 'x', '--handle', 'x'],
+      /--password-stdin or IDP_LOGIN_PASSWORD is missing/,
+    ],
   ];
   await Promise.all(
     failing.map(async ([args, reason]) => {

@@ -50,7 +50,7 @@ t.test('a full disk', { skip: process.platform !== 'linux' }, async (t) => {
 
 t.test('a folder, a text, a damaged file', async (t) => {
   const folder = temporaryFolder(t);
-  await says(t, folder, /unable to open database file\. Let this user write/);
+  await says(t, folder, /is a folder\. Name a file in it, like sqlite:.*\/app\.db\./);
 
   const text = join(folder, 'notes.txt');
   writeFileSync(text, 'these are my notes, and no database at all');
@@ -72,9 +72,9 @@ t.test('a file of a newer version, and one of another program', async (t) => {
   const file = join(temporaryFolder(t), 'app.db');
   const db = await openDatabase(file);
   db.exec('PRAGMA user_version = 999');
-  await says(t, file, /written by a newer version .* install that version again, or restore the backup/);
+  await says(t, file, /written by a newer version .*\. Install that version again, or restore the backup/);
   db.exec('PRAGMA user_version = 0; CREATE TABLE users (name)');
-  await says(t, file, /is the database of another program: name another file/);
+  await says(t, file, /is the database of another program\. Name another file/);
   db.close();
 });
 
@@ -91,6 +91,10 @@ const OF_WHAT_EXISTS: Record<string, string[]> = {
   'principal enable': ['scout'],
   'principal reset': ['ada'],
   'billing resync': [],
+  'user show': ['ada@example.test'],
+  'user suspend': ['ada@example.test'],
+  'user unsuspend': ['ada@example.test'],
+  'user grant': ['ada@example.test', 'pro'],
 };
 /** Those that begin one, or never make any. */
 const OTHERS = [
@@ -114,7 +118,7 @@ t.test('a mistyped file is named and not made, by any command that works on what
 
   const cases = Object.entries(OF_WHAT_EXISTS).flatMap(([name, args]) => {
     const typed = [...name.split(' '), ...args];
-    if (name === 'billing resync') return [[SAAS, typed] as const];
+    if (/^(billing|user) /.test(name)) return [[SAAS, typed] as const];
     return name === 'backup' ? [[SAAS, typed] as const, [IDP, typed] as const] : [[IDP, typed] as const];
   });
   const stores = ['sqlite:typo/app.db', 'sqlite:typo.db', 'sqlite::memory:'];
@@ -151,7 +155,7 @@ t.test('a name under which there can be no file', async (t) => {
   writeFileSync(join(cwd, 'file'), '');
   for (const [path, reason] of [
     ['file/idp.db', /there is no file .*file\/idp\.db\. Name the file/],
-    ['.', /there is no file /],
+    ['.', / is a folder\. Name a file in it, like sqlite:/],
     ['x'.repeat(300), /there is no file .*x \(ENAMETOOLONG\)\. Name the file/],
   ] as const) {
     const env = { IDP_DATABASE_URI: `sqlite:${path}` };

@@ -1,6 +1,6 @@
 import type { Page, Response } from 'playwright-core';
 import type { Test } from 'tap';
-import { type MailedApp, mailedApp, RESET } from '../auth/kit.js';
+import { type MailedApp, mailedApp, RESET, VERIFY } from '../auth/kit.js';
 import { PASSWORD, SECRETS } from '../kit/app.js';
 import type { IdpApp } from '../kit/idp.js';
 import { authorizeUrl, reachableIdp } from './kit.js';
@@ -68,11 +68,16 @@ async function stopsOfIdp(idp: IdpApp, origin: string): Promise<Stop[]> {
   ];
 }
 
+const CONFIRMING = 'Your password, or a new one';
+
 async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
   const { email } = await saas.signUp({ email: HANDLE, name: NAME });
-  for (let count = 0; count < 4; count++) await saas.signUp({ name: 'Ada' });
+  const other = await saas.signUp({ name: 'Ada' });
+  for (let count = 0; count < 3; count++) await saas.signUp({ name: 'Ada' });
   await saas.post('/auth/forgot-password', { email });
   const token = await saas.tokenIn(RESET);
+  await saas.post('/auth/resend-verification', { email: other.email });
+  const confirmation = `${origin}/api/auth/verify-email?token=${await saas.tokenIn(VERIFY)}`;
   const operator = origin.replace(
     '//',
     `//${SECRETS.adminUsername}:${encodeURIComponent(SECRETS.adminPassword)}@`,
@@ -85,8 +90,18 @@ async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
       return send({ 'New password': 'short' })(page);
     }),
     stop('done', 200, send({ 'New password': `${PASSWORD}!` })),
-    stop('verify-email', 200, open(`${origin}/api/auth/verify-email?token=${token}`)),
-    stop('verify-email-dead', 400, send()),
+    stop('verify-email', 200, open(confirmation)),
+    stop('verify-email-weak', 400, async (page) => {
+      await page.evaluate('document.forms[0].noValidate = true');
+      return send({ [CONFIRMING]: 'short' })(page);
+    }),
+    stop('verify-email-done', 200, send({ [CONFIRMING]: PASSWORD })),
+    stop('verify-email-dead', 400, async (page) => {
+      await page.goto(confirmation);
+      return send({ [CONFIRMING]: PASSWORD })(page);
+    }),
+    stop('unlock', 200, open(`${origin}/api/auth/unlock?token=${token}`)),
+    stop('unlock-dead', 400, send()),
     stop('admin', 200, open(`${operator}/admin/`)),
     stop('admin-saved', 200, send()),
   ];

@@ -72,6 +72,17 @@ for (const [name, together] of Object.entries(WAYS)) {
   });
 }
 
+t.test('a schema that a host adds after us does not change how our requests are validated', async (t) => {
+  const host = fastify();
+  t.teardown(() => host.close());
+  await saasFirst(t)(host);
+  host.addSchema({ $id: 'User', type: 'object', properties: { nick: { type: 'string' } } });
+  const payload = { email: 'ada@example.test', password: 'a sentence is fine', name: 5, extra: true };
+  const refused = await host.inject({ method: 'POST', url: '/api/auth/register', payload });
+  t.equal(refused.statusCode, 400, 'nothing is converted');
+  t.match(refused.json().error.details, [{ path: 'name', message: /; given: 5$/ }]);
+});
+
 /** One request of each kind to the backend in a host. */
 async function driveSaas(t: Test, host: FastifyInstance): Promise<void> {
   const send = (method: 'GET' | 'POST', url: string, more: InjectOptions = {}) =>
@@ -325,6 +336,76 @@ t.test('what cannot be mounted does not boot', async (t) => {
     host.decorate('saas' as string, null);
     await host.register(saasBackend, saasGuest(t));
   });
+});
+
+t.test('a route that the host declares as well is named with the option that moves ours', async (t) => {
+  const admin = /^GET \/admin is declared twice.*option adminPath.*adminPath: false/;
+  const cases: [declare: (host: FastifyInstance) => unknown, reason: RegExp][] = [
+    [(host) => host.get('/admin', async () => 'mine'), admin],
+    [(host) => host.all('/admin', async () => 'mine'), admin],
+    [(host) => host.get('/admin/', async () => 'mine'), /^GET \/admin\/ is declared twice.*adminPath/],
+    [(host) => host.post('/api/auth/login', async () => 'mine'), /^POST \/api\/auth\/login .*option prefix/],
+    [(host) => host.get('/idp/jwks', async () => 'mine'), /^GET \/idp\/jwks .*provider.*option prefix/],
+  ];
+  for (const [declare, reason] of cases) {
+    for (const isFirst of [true, false]) {
+      const host = fastify();
+      t.teardown(() => host.close());
+      const mount = async () => {
+        if (isFirst) declare(host);
+        await host.register(saasBackend, saasGuest(t));
+        await host.register(identityProvider, idpGuest(t));
+        if (!isFirst) declare(host);
+        await host.ready();
+      };
+      const order = isFirst ? 'first' : 'last';
+      await t.rejects(mount, { message: reason, code: 'FST_ERR_DUPLICATED_ROUTE' }, `${reason} ${order}`);
+    }
+  }
+  const host = fastify();
+  t.teardown(() => host.close());
+  host.head('/admin', async () => '');
+  host.get('/admin/other', async () => 'mine');
+  await host.register(saasBackend, saasGuest(t));
+  host.get('/api/mine', async () => 'mine');
+  for (const url of ['/admin/other', '/api/mine']) t.equal((await host.inject(url)).body, 'mine');
+});
+
+t.test('in development, mails link to the port that the host listens at', async (t) => {
+  const { url: emailSmtpUrl, next } = await mailSink(t);
+  const host = fastify();
+  t.teardown(() => host.close());
+  const { publicUrl: _, ...options } = saasGuest(t, { emailSmtpUrl });
+  await host.register(saasBackend, options);
+  const base = await host.listen({ port: 0, host: '127.0.0.1' });
+  const headers = json;
+  const post = (path: string, body: object) =>
+    fetch(`${base}/api/auth/${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
+  await post('register', { email: 'ada@example.test', password: PASSWORD });
+  await next();
+  await post('forgot-password', { email: 'ada@example.test' });
+  const { port } = new URL(base);
+  t.match(readMail(await next()).text, `http://localhost:${port}/api/auth/reset-password?token=`);
+});
+
+t.test('a listener for an event that is never emitted is refused, with the nearest name', async (t) => {
+  const host = fastify();
+  t.teardown(() => host.close());
+  await host.register(saasBackend, saasGuest(t));
+  const { events } = host.saas;
+  const wrong: [name: unknown, says: RegExp][] = [
+    ['user.registred', /no event 'user\.registred'\. Did you mean 'user\.registered'\?/],
+    ['subscription.update', /Did you mean 'subscription\.updated'\?/],
+    ['invoice_paid', /Did you mean 'invoice\.paid'\?/],
+    ['toString', /no event 'toString'\. The events are: user\.registered, /],
+    [undefined, /no event 'undefined'/],
+  ];
+  for (const method of ['on', 'once', 'off'] as const) {
+    for (const [name, message] of wrong) {
+      t.throws(() => events[method](name as 'user.registered', () => {}), { name: 'TypeError', message });
+    }
+    t.doesNotThrow(() => events[method]('user.registered', () => {}));
+  }
 });
 
 await onMongod((server) => {

@@ -105,7 +105,8 @@ for (const name of PROGRAMS) {
     `[24] ${name}: idle connections are cheap, and end`,
     { buffered: true, skip: !KNOWS_MEMORY && 'the memory of a process cannot be asked for' },
     async (t) => {
-      const target = await startTarget(t, name);
+      const limit = name === 'idp' ? 'IDP_MAX_CONNECTIONS_PER_ADDRESS' : 'MAX_CONNECTIONS_PER_ADDRESS';
+      const target = await startTarget(t, name, { [limit]: '16384' });
       const count = sizeOf(3000, 10_000);
       const sockets: Socket[] = [];
       t.teardown(() => {

@@ -3,7 +3,7 @@ import { connect, type Socket } from 'node:net';
 import type { Test } from 'tap';
 import { SECRETS } from '../kit/app.js';
 import { ADMIN_TOKEN } from '../kit/idp.js';
-import { compiled, startProgram } from '../kit/process.js';
+import { compiled, startCommand } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
 /** A program as its users start it, and what its enemies send. */
@@ -39,14 +39,21 @@ const ENVIRONMENT: Record<ProgramName, Record<string, string>> = {
   idp: { IDP_ADMIN_TOKEN: ADMIN_TOKEN },
 };
 
-/** In development, where this machine may ask as often as it likes. */
+/**
+ * In development, where this machine may ask as often as it likes.
+ *
+ * @param descriptors that the program may have open at once, where that is not the limit of this process
+ */
 export async function startTarget(
   t: Test,
   name: ProgramName,
   more: Record<string, string> = {},
+  descriptors?: number,
 ): Promise<Target> {
-  const program = startProgram(t, compiled(`package/bin/${name}.js`), {
-    args: ['serve', '-p', '0', '--log-level', 'error', '--json'],
+  const args = [compiled(`package/bin/${name}.js`), 'serve', '-p', '0', '--log-level', 'error', '--json'];
+  const limited = ['-c', `ulimit -n ${descriptors} && exec "$0" "$@"`, process.execPath, ...args];
+  const program = startCommand(t, descriptors === undefined ? process.execPath : 'sh', {
+    args: descriptors === undefined ? args : limited,
     cwd: temporaryFolder(t),
     env: { ...ENVIRONMENT[name], ...more, NODE_OPTIONS: `--import=${compiled('test/hostile/probe.js')}` },
   });

@@ -70,7 +70,7 @@ t.test('a brand that cannot be shown stops the start, with all that is wrong', a
   const start = (options: object) => () => createIdentityServer({ ...idpOptions(folder), ...options });
   t.throws(start({ brandName: ' ', brandLogo: join(folder, 'none'), brandAccent: 'blue' }), {
     message:
-      /IDP_BRAND_NAME must be 1 to 60[\s\S]*IDP_BRAND_LOGO names a file that cannot be read \(ENOENT\)[\s\S]*IDP_BRAND_ACCENT must be a colour/,
+      /IDP_BRAND_NAME must be a name of 1 to 60 characters that is not blank[\s\S]*IDP_BRAND_LOGO names a file that cannot be read \(ENOENT\)[\s\S]*IDP_BRAND_ACCENT must be a colour/,
   });
   for (const name of ['x'.repeat(61), 'a\nb', '\u0000'])
     t.throws(start({ brandName: name }), /IDP_BRAND_NAME/);

@@ -17,7 +17,7 @@ async function routes(t: Test, body: object, response: object, answer: unknown) 
   return (url: string, payload: object) => app.inject({ method: 'POST', url, payload });
 }
 
-t.test('lengths are counted in code points, and said as Ajv says them', async (t) => {
+t.test('lengths are counted in code points, as Ajv counts them', async (t) => {
   const text = Type.Object({ text: Type.String({ minLength: 2, maxLength: 4 }) });
   const post = await routes(t, text, Type.Object({}), {});
   const texts = {
@@ -35,17 +35,10 @@ t.test('lengths are counted in code points, and said as Ajv says them', async (t
     const [ours, theirs] = [await post('/ours', { text }), await post('/theirs', { text })];
     t.equal(ours.statusCode, status, text.slice(0, 9));
     t.equal(theirs.statusCode, status);
-    t.same(ours.json(), theirs.json());
+    const told = 'body/text must be text of 2 to 4 characters; given: ';
+    t.equal(ours.json().message?.startsWith(told) === true, status === 400, ours.body);
   }
   t.equal((await post('/ours', { text: ['a', 'b'] })).statusCode, 400, 'an array has no characters');
-});
-
-t.test('what is told of a text begins with its length', async (t) => {
-  const text = Type.Object({ text: Type.String({ pattern: '^b+$', maxLength: 4 }) });
-  const post = await routes(t, text, Type.Object({}), {});
-  const [ours, theirs] = [await post('/ours', { text: 'aaaaa' }), await post('/theirs', { text: 'aaaaa' })];
-  t.match(ours.json().message, /more than 4 characters.*pattern/);
-  t.same(ours.json(), theirs.json());
 });
 
 t.test('a token is written as it is, and other texts are escaped', async (t) => {

@@ -130,6 +130,15 @@ const port = (standard: number): Cases => ({
   invalid: ['-1', '65536', '0x50', '80.5', 'eighty'],
 });
 
+const connections = (standard: number, least: number): Cases => ({
+  default: standard,
+  valid: [
+    [String(least), least],
+    ['1000000', 1_000_000],
+  ],
+  invalid: [String(least - 1), '-1', '1000001', '1e3', '80.5', 'many'],
+});
+
 const host: Cases = {
   valid: [
     ['0.0.0.0', '0.0.0.0'],
@@ -150,6 +159,10 @@ const trustProxy: Cases = {
     ['false', false],
     ['10.0.0.7', ['10.0.0.7']],
     ['10.0.0.0/8, fd00::/8,::1', ['10.0.0.0/8', 'fd00::/8', '::1']],
+    ['0.0.0.0/1', ['0.0.0.0/1']],
+    ['0.0.0.0/1,128.0.0.0/2,192.0.0.0/4', ['0.0.0.0/1', '128.0.0.0/2', '192.0.0.0/4']],
+    ['2000::/4', ['2000::/4']],
+    ['::ffff:10.0.0.0/104', ['::ffff:10.0.0.0/104']],
   ],
   invalid: [
     'true',
@@ -160,6 +173,19 @@ const trustProxy: Cases = {
     '10.0.0.0/255.0.0.0',
     '0.0.0.0/0',
     '::/0',
+    '0.0.0.0/1,128.0.0.0/1',
+    '128.0.0.0/1, 0.0.0.0/1, 10.0.0.7',
+    '0.0.0.0/2,64.0.0.0/2,128.0.0.0/2,192.0.0.0/2',
+    // Every public address: private ones and those of no client make no difference.
+    '0.0.0.0/1,128.0.0.0/2,192.0.0.0/3',
+    '0.0.0.0/5,8.0.0.0/7,11.0.0.0/8,12.0.0.0/6,16.0.0.0/4,32.0.0.0/3,64.0.0.0/2,128.0.0.0/1',
+    '::/1,8000::/1',
+    '2000::/3',
+    '2000::/4,3000::/4',
+    // IPv4 inside IPv6 (RFC 4291).
+    '::ffff:0:0/96',
+    '::ffff:0.0.0.0/97,128.0.0.0/1',
+    '::/1',
     '::/129',
     '10.0.0',
     'loopback',
@@ -287,6 +313,8 @@ export function saasCases(folder: string): Record<string, Cases> {
     PORT: port(3000),
     LOG_LEVEL: logLevel,
     TRUST_PROXY: trustProxy,
+    MAX_CONNECTIONS: connections(16_384, 16),
+    MAX_CONNECTIONS_PER_ADDRESS: connections(1024, 4),
   };
 }
 
@@ -363,6 +391,8 @@ export function idpCases(folder: string): Record<string, Cases> {
     IDP_PORT: port(8080),
     LOG_LEVEL: logLevel,
     IDP_TRUST_PROXY: trustProxy,
+    IDP_MAX_CONNECTIONS: connections(16_384, 16),
+    IDP_MAX_CONNECTIONS_PER_ADDRESS: connections(1024, 4),
   };
 }
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { Finding } from '../../src/doctor.js';
 import { idpSchema, resolveIdp } from '../../src/idp-options.js';
-import { ConfigurationError } from '../../src/kernel/configuration-error.js';
+import { ConfigurationError, sentenceOf } from '../../src/kernel/configuration-error.js';
 import { describeOptions, type OptionRow } from '../../src/kernel/option-rows.js';
 import type { Resolved } from '../../src/kernel/options.js';
 import { resolveSaas, saasSchema } from '../../src/saas-options.js';
@@ -38,7 +38,7 @@ const outcomeOf = (...parts: (() => Resolved<unknown>)[]): Outcome => {
     try {
       const { values, warnings } = part();
       Object.assign(outcome.values, values);
-      outcome.warnings = [...outcome.warnings, ...warnings];
+      outcome.warnings = [...outcome.warnings, ...warnings.map(sentenceOf)];
     } catch (error) {
       if (!(error instanceof ConfigurationError)) throw error;
       outcome.problems = [...outcome.problems, ...error.problems];
@@ -47,7 +47,7 @@ const outcomeOf = (...parts: (() => Resolved<unknown>)[]): Outcome => {
   return outcome;
 };
 
-const serverNames = ['host', 'port', 'logLevel', 'trustProxy'];
+const serverNames = Object.keys(saasServerSchema.properties);
 const pick = (given: object, own: boolean) =>
   Object.fromEntries(Object.entries(given).filter(([name]) => serverNames.includes(name) === own));
 

@@ -2,6 +2,7 @@ import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { type ConfigurationError, createIdentityServer, createServer } from '../../src/index.js';
+import { sentenceOf } from '../../src/kernel/configuration-error.js';
 import { keepDevelopmentSecrets } from '../../src/kernel/development-secrets.js';
 import { resolveSaas } from '../../src/saas-options.js';
 import type { CreateServerOptions } from '../../src/saas-server.js';
@@ -92,10 +93,57 @@ t.test(
       if (name !== 'PUBLIC_URL') t.notMatch(problems[0], value);
       const { config } = resolveSaas({ env: { ...DEVELOPMENT, [name]: value } });
       t.equal(config.warnings.length, 1);
-      t.notMatch(config.warnings.join(), value);
+      t.notMatch(config.warnings.map(sentenceOf).join(), value);
     }
   },
 );
+
+t.test('no secret stands under two names, be it trimmed or previous', async (t) => {
+  const secret = 'Vw3kLq8ZsT1mXe6YbN0cRj4HuPd9Ga2F';
+  const other = 'k9QxTr2LmZ8vBn4WcY6dHs1JfPe7Gu3A';
+  const names = [
+    'JWT_ACCESS_SECRET',
+    'JWT_ACCESS_SECRET_PREVIOUS',
+    'JWT_REFRESH_SECRET',
+    'JWT_REFRESH_SECRET_PREVIOUS',
+    'PAYMENT_WEBHOOK_SECRET',
+    'PAYMENT_WEBHOOK_SECRET_PREVIOUS',
+    'ADMIN_PASSWORD',
+  ];
+  for (const [index, name] of names.entries()) {
+    for (const twin of names.slice(index + 1)) {
+      const pair = { [name]: secret, [twin]: `${secret} \n` };
+      const problems = problemsOf(t, { ...PRODUCTION, ...pair });
+      t.match(problems, [new RegExp(`^${twin} is the same as ${name}\\. `)], `${name}, ${twin}`);
+      t.equal(problems.length, 1);
+      t.notMatch(problems.join(), secret);
+      t.equal(resolveSaas({ env: { ...DEVELOPMENT, ...pair } }).config.warnings.length, 1);
+      t.same(problemsOf(t, { ...PRODUCTION, [name]: secret, [twin]: other }), []);
+    }
+  }
+});
+
+t.test('no secret of the identity provider stands under two names', async (t) => {
+  const seed = '5d9c1e8a70f3b264c6e1d8f05a9b3742e7160fca8d35b94c2e6f01a7d8c3b549';
+  const production = {
+    NODE_ENV: 'production',
+    IDP_DATABASE_URI: 'sqlite::memory:',
+    IDP_PUBLIC_URL: 'https://id.example',
+    IDP_ED25519_SEED: seed,
+  };
+  const token = 'Vw3kLq8ZsT1mXe6YbN0cRj4HuPd9Ga2F';
+  for (const [env, says] of [
+    [{ IDP_ADMIN_TOKEN: token, IDP_INVITE_TOKEN: ` ${token}` }, /^IDP_INVITE_TOKEN is the same as IDP_ADMIN/],
+    [{ IDP_ADMIN_TOKEN: seed.toUpperCase() }, /^IDP_ADMIN_TOKEN is the same as IDP_ED25519_SEED\. Use/],
+    [{ IDP_ED25519_SEED_NEXT: seed }, /^IDP_ED25519_SEED_NEXT is the same as IDP_ED25519_SEED\. Unset/],
+    [{ IDP_ED25519_SEED_PREVIOUS: seed }, /^IDP_ED25519_SEED_PREVIOUS is the same .*\. Unset/],
+  ] as const) {
+    const start = () => createIdentityServer({ env: { ...production, ...env } });
+    const { problems } = t.throws(start, { name: 'ConfigurationError' }) as ConfigurationError;
+    t.match(problems, [says]);
+    t.equal(problems.length, 1);
+  }
+});
 
 t.test('a key that moves real money is sent in the clear to this machine alone', async (t) => {
   const keyed = (paymentSecretKey: string, url: string) => ({
@@ -168,9 +216,22 @@ t.test('messages say what would be right', async (t) => {
     problemsOf(t, { ...PRODUCTION, NODE_ENV: 'Production' }).join(),
     "NODE_ENV must be spelt 'production'",
   );
-  t.match(problemsOf(t, { LOG_LEVEL: 'loud' }).join(), /LOG_LEVEL .* must be one of trace, debug/);
-  t.match(problemsOf(t, { ...PRODUCTION, ACCESS_TOKEN_TTL: '-1' }).join(), 'must be >= 1');
-  t.match(problemsOf(t, { ...DEVELOPMENT, DATABASE_URI: 'x' }).join(), 'DATABASE_URI names no store');
+  t.match(problemsOf(t, { ...PRODUCTION, LOG_LEVEL: 'loud' }), [
+    /^LOG_LEVEL \(option 'logLevel'\) must be one of trace, debug, .*; given: "loud"\.$/,
+  ]);
+  for (const [given, shown] of Object.entries({ '-1': '-1', soon: '"soon"', '1.5': '"1.5"' })) {
+    t.same(problemsOf(t, { ...PRODUCTION, ACCESS_TOKEN_TTL: given }), [
+      `ACCESS_TOKEN_TTL (option 'accessTokenTtl') must be a whole number from 1 to 86400, like 900; given: ${shown}.`,
+    ]);
+  }
+  t.match(
+    problemsOf(t, { ...DEVELOPMENT, DATABASE_URI: 'postgres://ada:geheim@db.example/app' }).join(),
+    /^DATABASE_URI names no store: .*, like sqlite:data\/app\.db; given: postgres:…\.$/,
+  );
+  t.match(
+    problemsOf(t, { ...DEVELOPMENT, PUBLIC_URL: 'app.example' }).join(),
+    /like https:.*; given: "app\.example"/,
+  );
 });
 
 t.test('[33] what is wrong with several parts of a server is said once', async (t) => {
@@ -200,7 +261,7 @@ t.test('a file of development secrets that is damaged, or cannot be, is named', 
 
 t.test('an unknown option is a typing error, not a silent default', async (t) => {
   t.match(problemsOf(t, DEVELOPMENT, { acessTokenTtl: 60 } as CreateServerOptions), [
-    "'acessTokenTtl' is not an option.",
+    "'acessTokenTtl' is not an option. Did you mean 'accessTokenTtl'?",
   ]);
   t.match(problemsOf(t, DEVELOPMENT, { accessTokenTtl: '60' as never }), [
     /^ACCESS_TOKEN_TTL \(option 'accessTokenTtl'\)/,

@@ -19,6 +19,7 @@ export const REGISTRABLE = [
     'http://127.0.0.2/',
   ],
   ...[
+    `${URI}?codes=1&statement=2&my_state=3&encode=4`,
     'com.example.app:/cb',
     'com.example.app://cb',
     'com.example-app.x2:cb',
@@ -28,6 +29,21 @@ export const REGISTRABLE = [
 ];
 /** What nobody may register, there. */
 export const UNREGISTRABLE = [
+  ...[
+    'code',
+    'state',
+    'iss',
+    'error',
+    'error_description',
+    'session_state',
+    'id_token',
+    'access_token',
+    'Code',
+    'c%6fde',
+    'code[]',
+    'state%5B0%5D',
+    '+state',
+  ].flatMap((name) => [`${URI}?${name}=x`, `${URI}?tenant=1&${name}`, `com.example.app:/cb?${name}=x`]),
   ...[
     'cb',
     '/cb',

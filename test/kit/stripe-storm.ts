@@ -1,5 +1,5 @@
 import { setImmediate as turn } from 'node:timers/promises';
-import { type UserDocument, userCollection, userView } from '../../src/auth/store.js';
+import { type UserDocument, userCollection } from '../../src/auth/store.js';
 import type { Json } from '../../src/billing/snapshot.js';
 import { AppError } from '../../src/kernel/errors.js';
 import { type BillingDomain, createBillingDomain } from '../../src/saas-billing.js';
@@ -12,6 +12,7 @@ import { type Fault, stripeApi } from './stripe.js';
 import { Killed, type Life, mortal } from './stripe-mortal.js';
 import { type Person, type Seen, stormProblems, wrongSubscriptions } from './stripe-truth.js';
 import { World } from './stripe-world.js';
+import { viewUnsubscribed } from './users.js';
 
 /**
  * A webhook storm: the events of many subscriptions, delivered late, in any order, again and again, forged now and then,
@@ -119,7 +120,7 @@ export async function storm(
   /** People come back from checkout, or just look again. */
   const sync = async ({ user, sessionId }: Person): Promise<void> => {
     try {
-      await domain.subscription.sync(userView(user), sessionId);
+      await domain.subscription.sync(await viewUnsubscribed(user), sessionId);
     } catch (error) {
       const isExpected = error instanceof Killed || codeOf(error) === 'PAYMENT_PROVIDER_ERROR';
       if (!isExpected) problems.push(`a sync failed: ${error}`);
@@ -177,7 +178,7 @@ export async function storm(
       result.doubts = wrong.filter(({ isInDoubt }) => isInDoubt).length;
       for (const { problem, isInDoubt } of wrong) if (!isInDoubt) problems.push(`unnoticed: ${problem}`);
       for (let round = 0; round < 3; round++) {
-        await domain.recheck.run({ term: 1, signal: new AbortController().signal });
+        await runJobs(domain);
         pass(1);
       }
     }
@@ -239,6 +240,13 @@ export function boot(
   return { life, domain };
 }
 
+/** Runs every background job of billing once. */
+export async function runJobs({ jobs }: BillingDomain): Promise<void> {
+  const lease = { term: 1, signal: new AbortController().signal };
+  await jobs.settle.run(lease);
+  await jobs.recheck.run(lease);
+}
+
 /** Users: some with a customer from the beginning, some whom only the subscription names, some known from a session only. */
 async function register(
   world: World,
@@ -259,7 +267,7 @@ async function register(
     await users.insert(user);
     const kind = world.dice.one(['customer', 'customer', 'signed', 'session'] as const);
     if (kind === 'customer') {
-      const { sessionId } = await domain.billing.checkout(userView(user), { mode: 'setup' });
+      const { sessionId } = await domain.billing.checkout(await viewUnsubscribed(user), { mode: 'setup' });
       const customer = String(sessions.get(sessionId)?.['customer']);
       people.push({ user, customer, isSigned: world.dice.happens(0.5), sessionId, isLate: false });
       continue;

@@ -4,6 +4,7 @@ import {
   subscriptionCollection,
   webhookEventCollection,
 } from '../../src/billing/store.js';
+import { createSummaryOf } from '../../src/billing/summary.js';
 import type { Store } from '../../src/storage/collection.js';
 import { PRICES, type World, type WorldSubscription } from './stripe-world.js';
 
@@ -98,9 +99,21 @@ function shownTruth(truth: WorldSubscription): string {
 /** The best first, written down here once more: the truth must not come from the code under test. */
 const WORTH = 'active trialing past_due unpaid paused incomplete canceled incomplete_expired'.split(' ');
 
-async function wrongProjections(world: World, store: Store, people: readonly Person[]): Promise<string[]> {
+export async function wrongProjections(
+  world: World,
+  store: Store,
+  people: readonly Person[],
+): Promise<string[]> {
   const users = userCollection(store);
   const problems: string[] = [];
+  const summaryOf = createSummaryOf({
+    all: async (id) => {
+      problems.push(`the record of ${id} does not say what the user has`);
+      return [];
+    },
+    pastDue: 'entitled',
+    clock: { now: () => world.now * 1000 },
+  });
   for (const { user } of people) {
     const bought = [...world.subscriptions.values()].filter(({ userId }) => userId === user.id);
     const best = Math.min(...bought.map(({ status }) => WORTH.indexOf(status)));
@@ -114,6 +127,13 @@ async function wrongProjections(world: World, store: Store, people: readonly Per
     const isRight =
       stored?.subscriptionStatus === status &&
       (bought.length === 0 ? stored.subscriptionPlan === 'free' : plans.includes(stored.subscriptionPlan));
+    const { entitled } = await summaryOf(stored ?? user);
+    const mayEnter = bought.some(
+      ({ status, trialEnd }) =>
+        ['active', 'past_due'].includes(status) ||
+        (status === 'trialing' && (trialEnd === null || world.now < trialEnd)),
+    );
+    if (entitled !== mayEnter) problems.push(`${user.id} is ${entitled ? '' : 'not '}entitled`);
     if (!isRight) {
       problems.push(
         `${user.id} has ${stored?.subscriptionStatus}/${stored?.subscriptionPlan} instead of ${status}/${plans}`,

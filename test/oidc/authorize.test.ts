@@ -232,7 +232,7 @@ t.test(
 t.test('[142] Basic is answered with 302, the registered query kept, state and iss added', async (t) => {
   const idp = await idpApp(t);
   const agent = await idp.mintAgent();
-  const registered = 'https://app.example.test/cb?tenant=a%20b&code=theirs';
+  const registered = 'https://app.example.test/cb?tenant=a%20b&plan=theirs';
   const client = await idp.createClient({ redirect_uris: registered });
   for (const state of ['xyz', `a b+c&d=é😀%"<>#\r\nSet-Cookie: x=1`, 'ー'.repeat(600)]) {
     const answer = await idp.authorize(client, agent, { state });

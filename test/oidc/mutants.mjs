@@ -94,6 +94,20 @@ const mutants = [
     tests: [RACES],
   },
   {
+    name: 'a refresh token that was never issued revokes its family',
+    file: 'tokens/refresh.js',
+    text: 'isPrevious || isIssuedRefreshToken(id, token, deps.seeds)',
+    replacement: 'true',
+    tests: [['refresh', 'a token that was never issued']],
+  },
+  {
+    name: 'only the newest two refresh tokens of a family count as stolen',
+    file: 'tokens/refresh.js',
+    text: 'isPrevious || isIssuedRefreshToken(id, token, deps.seeds)',
+    replacement: 'isPrevious',
+    tests: [['refresh', 'an older token than the one before']],
+  },
+  {
     name: 'everybody of a trusted domain is believed',
     file: 'claims.js',
     text: 'invitedAt !== undefined && ',

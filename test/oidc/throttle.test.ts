@@ -1,12 +1,18 @@
-import t from 'tap';
-import { type Answer, basic, PASSWORD } from '../kit/app.js';
+import t, { type Test } from 'tap';
+import { createPasswords } from '../../src/kernel/passwords.js';
+import { createPasswordPolicy } from '../../src/kernel/passwords-common.js';
+import { createLinks } from '../../src/provisioning/links.js';
+import { principalCollection } from '../../src/provisioning/store.js';
+import { type Answer, basic, CHEAP, PASSWORD } from '../kit/app.js';
 import {
   ADMIN_TOKEN,
   authorizePath,
   type Credentials,
   comparable,
   type IdpApp,
+  ISSUER,
   idpApp,
+  idpStore,
   type RegisteredClient,
   redemption,
 } from '../kit/idp.js';
@@ -34,6 +40,25 @@ async function repeat<T>(count: number, call: (index: number) => Promise<T>): Pr
 
 const statuses = (answers: Answer[]) => answers.map(({ status }) => status);
 
+/** The link that `idp principal reset` prints. */
+async function resetLink(t: Test, idp: IdpApp, sub: string): Promise<string> {
+  const people = principalCollection(await idpStore(t, idp));
+  const nothing = async () => undefined;
+  const links = createLinks(people, {
+    audit: { record: nothing },
+    clock: idp.clock,
+    random: idp.random,
+    passwords: createPasswords(idp.random, CHEAP),
+    passwordPolicy: createPasswordPolicy(false, () => undefined),
+    throttle: { count: nothing, trust: nothing },
+    issuer: () => ISSUER,
+  });
+  const person = await people.findOne({ id: sub });
+  const link = person && (await links.reset(person, { ip: 'cli', isGone: () => false }));
+  if (!link) throw new Error('there is no such person');
+  return link.url;
+}
+
 /** One of each kind that a handle may be. */
 async function everybody(idp: IdpApp): Promise<Record<string, Credentials>> {
   const body = { handle: 'self-chosen@example.test', password: PASSWORD };
@@ -47,94 +72,153 @@ async function everybody(idp: IdpApp): Promise<Record<string, Credentials>> {
 }
 
 t.test(
-  '[143] failures are throttled alike whatever the handle is, so that they tell nothing about it',
+  'failures are throttled alike whatever the handle is, so that they tell nothing about it',
   async (t) => {
     const idp = await idpApp(t);
     const client = await idp.createClient();
     const people = Object.entries(await everybody(idp));
     const expected = [...Array(10).fill(401), 429, 429];
     for (const [kind, { handle }] of people) {
-      // Both shapes count together.
-      const mixed = await repeat(12, (index) => signIn(idp, client, handle, index % 2 ? WRONG : FORGED));
-      t.same(statuses(mixed), expected, kind);
-      const elsewhere = await repeat(12, () => signIn(idp, client, handle, FORGED, '192.0.2.2'));
-      t.same(statuses(elsewhere), expected, kind);
+      for (const password of [WRONG, FORGED]) {
+        const answers = await repeat(12, () => signIn(idp, client, handle, password));
+        t.same(statuses(answers), expected, `${kind}: each kind of secret has a counter of its own`);
+      }
     }
-    const refused = await repeat(people.length, (index) => {
-      const [, { handle, password }] = people[index] as [string, Credentials];
+    const { minted, ...chosen } = Object.fromEntries(people);
+    const refused = await repeat(Object.keys(chosen).length, (index) => {
+      const { handle, password } = Object.values(chosen)[index] as Credentials;
       return signIn(idp, client, handle, password);
     });
     t.match(refused[0], { status: 429, body: { error: 'rate_limited' }, headers: { 'retry-after': '60' } });
-    const page = await idp.request('GET', authorizePath(client), {
-      headers: { accept: 'text/html', authorization: basic(people[0]?.[1].handle, FORGED) },
-      from: '192.0.2.2',
-    });
-    t.match(page, { status: 429, text: /Seconds to wait: 60/ });
     for (const answer of refused)
       t.strictSame(comparable(answer), comparable(refused[0] as Answer), 'right ones, too');
+    const page = await idp.request('GET', authorizePath(client), {
+      headers: { accept: 'text/html', authorization: basic(people[0]?.[1].handle, WRONG) },
+      from: '192.0.2.1',
+    });
+    t.match(page, { status: 429, text: /Seconds to wait: 60/ });
+    const { handle, password } = minted as Credentials;
+    t.equal(
+      (await signIn(idp, client, handle, password)).status,
+      302,
+      'a right generated secret is accepted',
+    );
   },
 );
 
-t.test(
-  '[143] the form and Basic count together, and what strangers do holds no minted agent up',
-  async (t) => {
-    const idp = await idpApp(t);
-    const client = await idp.createClient();
-    const [human, agent] = [await idp.makeHuman(), await idp.mintAgent()];
-    const { browser, page } = await idp.visit(client);
-    const form = (handle: string, password: string) => browser.send(page, { handle, password });
+t.test('the form and Basic count together, and strangers hold up no minted agent', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient();
+  const [human, agent] = [await idp.makeHuman(), await idp.mintAgent()];
+  const { browser, page } = await idp.visit(client);
+  const form = (handle: string, password: string) => browser.send(page, { handle, password });
 
-    // 127.0.0.1 is where the human registered, so it has ten failures of its own.
-    t.same(await repeat(5, async () => (await form(human.handle, WRONG)).status), Array(5).fill(401));
-    const basics = await repeat(8, () => signIn(idp, client, human.handle, WRONG, '127.0.0.1'));
-    t.same(statuses(basics), [...Array(5).fill(401), 429, 429, 429]);
-    const [right, wrong] = [await form(human.handle, PASSWORD), await form(human.handle, WRONG)];
-    t.equal(right.status, 429);
-    t.equal(right.body.replace(/req_\w+/, ''), wrong.body.replace(/req_\w+/, ''));
-    t.equal((await signIn(idp, client, human.handle, PASSWORD)).status, 302, 'who is elsewhere is let in');
-    idp.clock.advance(MINUTE);
-    t.equal((await form(human.handle, PASSWORD)).status, 303);
+  t.same(await repeat(5, async () => (await form(human.handle, WRONG)).status), Array(5).fill(401));
+  const basics = await repeat(8, () => signIn(idp, client, human.handle, WRONG, '127.0.0.1'));
+  t.same(statuses(basics), [...Array(5).fill(401), 429, 429, 429]);
+  const [right, wrong] = [await form(human.handle, PASSWORD), await form(human.handle, WRONG)];
+  t.equal(right.status, 429);
+  t.equal(right.body.replace(/req_\w+/, ''), wrong.body.replace(/req_\w+/, ''));
+  t.equal((await signIn(idp, client, human.handle, PASSWORD)).status, 302, 'elsewhere the owner is let in');
+  idp.clock.advance(MINUTE);
+  t.equal((await form(human.handle, PASSWORD)).status, 303);
 
-    t.same(
-      await repeat(6, async () => (await form(agent.handle, agent.password)).status),
-      Array(6).fill(401),
-    );
-    for (let index = 0; index < 30; index++)
-      await signIn(idp, client, agent.handle, WRONG, `198.51.100.${index}`);
-    const fleet = await Promise.all(
-      Array.from({ length: 100 }, () => signIn(idp, client, agent.handle, agent.password)),
-    );
-    t.same(new Set(statuses(fleet)), new Set([302]));
-  },
-);
+  t.same(await repeat(6, async () => (await form(agent.handle, agent.password)).status), Array(6).fill(401));
+  for (let index = 0; index < 70; index++)
+    await signIn(idp, client, agent.handle, WRONG, `198.51.100.${index}`);
+  const fleet = await Promise.all(
+    Array.from({ length: 100 }, () => signIn(idp, client, agent.handle, agent.password)),
+  );
+  t.same(new Set(statuses(fleet)), new Set([302]));
+});
 
-t.test('60 failures a minute per address, of people and clients together', async (t) => {
+t.test('an owner whose account is attacked from many addresses gets in by the operator’s link', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient();
+  const human = await idp.makeHuman();
+  const attack = await repeat(70, (index) => signIn(idp, client, human.handle, WRONG, `198.51.100.${index}`));
+  t.same(statuses(attack), [...Array(60).fill(401), ...Array(10).fill(429)]);
+  const refused = await signIn(idp, client, human.handle, PASSWORD, '203.0.113.7');
+  t.match(refused, { status: 429, body: { error_description: /ask the operator for a link/ } });
+  t.equal((await signIn(idp, client, human.handle, PASSWORD, '127.0.0.1')).status, 302, 'a known place');
+
+  const path = new URL(await resetLink(t, idp, human.sub)).pathname;
+  const password = 'a different sentence entirely';
+  const form = { password, password_confirm: password };
+  t.equal((await idp.request('POST', path, { form, from: '203.0.113.7' })).status, 303);
+  t.equal((await signIn(idp, client, human.handle, password, '203.0.113.7')).status, 302);
+  t.equal((await signIn(idp, client, human.handle, password, '203.0.113.8')).status, 429);
+});
+
+t.test('60 failures a minute per address, of people, agents and clients each', async (t) => {
   const idp = await idpApp(t, { limits: true });
   const client = await idp.createClient();
-  const agent = await idp.mintAgent();
-  const code = await idp.codeFor(client, agent);
-  const redeem = (secret: string, id = client.id) =>
+  const [agent, human] = [await idp.mintAgent(), await idp.makeHuman()];
+  const redeem = async (secret: string, id = client.id) =>
     idp.request('POST', '/token', {
       from: '192.0.2.1',
-      form: redemption({ ...client, id }, code, { client_secret: secret }),
+      form: redemption({ ...client, id }, await idp.codeFor(client, agent), { client_secret: secret }),
     });
-  const fail = (index: number) => signIn(idp, client, `${index}@example.test`, index % 2 ? WRONG : FORGED);
-  t.same(statuses(await repeat(50, fail)), Array(50).fill(401));
-  const clients = await repeat(12, (index) => redeem('csec_wrong', `cid_${'0'.repeat(22)}${index}`));
-  t.same(statuses(clients), [...Array(10).fill(401), 429, 429]);
-  t.match(clients[11], { body: { error: 'rate_limited' }, headers: { 'retry-after': '60' } });
-  t.equal(
-    (await signIn(idp, client, agent.handle, agent.password)).status,
-    429,
-    'right and wrong look the same',
-  );
-  t.equal((await redeem(client.secret as string)).status, 429);
-  t.equal((await signIn(idp, client, agent.handle, agent.password, '192.0.2.2')).status, 302);
+  const others = (kind: string, index: number) =>
+    kind === 'client'
+      ? redeem('csec_wrong', `cid_${'0'.repeat(20)}${1000 + index}`)
+      : signIn(idp, client, `${index}@example.test`, kind === 'agent' ? FORGED : WRONG);
+  const wrong = await repeat(12, () => redeem('csec_wrong'));
+  t.same(statuses(wrong), [...Array(10).fill(401), 429, 429], 'ten at one client');
+  t.match(wrong[11], { body: { error: 'rate_limited' }, headers: { 'retry-after': '60' } });
   idp.clock.advance(MINUTE);
-  t.equal((await signIn(idp, client, agent.handle, agent.password)).status, 302);
+  for (const kind of ['client', 'agent', 'password']) {
+    const answers = await repeat(62, (index) => others(kind, index));
+    t.same(statuses(answers), [...Array(60).fill(401), 429, 429], kind);
+    if (kind !== 'password')
+      t.equal((await signIn(idp, client, human.handle, PASSWORD)).status, 302, 'people are not refused');
+  }
+  t.equal((await redeem(client.secret as string)).status, 200, 'nor is a right secret of a client');
+  t.equal((await signIn(idp, client, agent.handle, agent.password)).status, 302, 'nor that of an agent');
+  t.equal((await signIn(idp, client, human.handle, PASSWORD)).status, 429, 'a right password is');
+  t.equal((await signIn(idp, client, human.handle, PASSWORD, '192.0.2.2')).status, 302);
+  idp.clock.advance(MINUTE);
+  t.equal((await signIn(idp, client, human.handle, PASSWORD)).status, 302);
+});
 
-  const guessed = await repeat(12, () => redeem('csec_wrong'));
-  t.same(statuses(guessed), [...Array(10).fill(401), 429, 429], 'ten of them at one client');
+t.test('a wrong secret for a public client is no failure of that client', async (t) => {
+  const idp = await idpApp(t, { limits: true });
+  const [client, agent] = [await idp.createClient({ public: true }), await idp.mintAgent()];
+  const redeem = async (more = {}) =>
+    idp.request('POST', '/token', {
+      from: '192.0.2.1',
+      form: redemption(client, await idp.codeFor(client, agent), more),
+    });
+  t.same(new Set(statuses(await repeat(80, () => redeem({ client_secret: 'csec_wrong' })))), new Set([401]));
+  t.equal((await redeem()).status, 200);
+});
+
+t.test('posts that a page of another site can make without asking are refused and not counted', async (t) => {
+  const idp = await idpApp(t, { limits: true });
+  const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
+  const code = await idp.codeFor(client, agent);
+  const post = (path: string, headers: Record<string, string>, secret: string | undefined) =>
+    idp.request('POST', path, {
+      from: '192.0.2.1',
+      headers,
+      form: `${redemption(client, code, { client_secret: secret })}&token=at_x`,
+    });
+  const simple = ['cross-site', 'same-site'].flatMap((site) =>
+    ['no-cors', 'navigate'].map((mode) => ({ 'sec-fetch-site': site, 'sec-fetch-mode': mode })),
+  );
+  const before = idp.random.calls;
+  for (const path of ['/token', '/introspect', '/revoke']) {
+    for (const headers of simple) {
+      const answers = await repeat(30, () => post(path, headers, 'csec_wrong'));
+      t.same(new Set(statuses(answers)), new Set([400]), path);
+      t.match(answers[0], { body: { error: 'invalid_request', error_description: /another site/ } });
+      t.equal((await post(path, headers, client.secret)).status, 400, 'nor evaluated');
+    }
+  }
+  t.equal(idp.random.calls, before, 'nothing was recorded');
+  t.equal((await post('/token', {}, 'csec_wrong')).status, 401, 'nothing was counted');
+  const asked = { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'cors' };
+  t.equal((await post('/token', asked, client.secret)).status, 200, 'a page that asks may redeem its code');
 });
 
 t.test('[122][123] accounts, agents and failures of the administrator are bounded per address', async (t) => {

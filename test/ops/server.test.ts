@@ -38,7 +38,7 @@ t.test('[24] slow and silent clients are disconnected', { buffered: true }, asyn
     }),
   );
   const { server: http } = server.fastify;
-  t.match(http, { maxConnections: 16_384, maxHeadersCount: 100, maxRequestsPerSocket: 10_000 });
+  t.match(http, { maxHeadersCount: 100, maxRequestsPerSocket: 10_000 });
 });
 
 t.test('[28] a store that cannot write answers 503, and heals', { buffered: true }, async (t) => {

@@ -188,7 +188,10 @@ t.test('a client made with a stolen token is not trusted, and no client is chang
 });
 
 t.test('IDP_INVITE_TOKEN is another secret than IDP_ADMIN_TOKEN, and no weak one', async (t) => {
-  await t.rejects(idpApp(t, { inviteToken: ADMIN_TOKEN }), /IDP_INVITE_TOKEN must differ/);
+  await t.rejects(
+    idpApp(t, { inviteToken: ADMIN_TOKEN }),
+    /IDP_INVITE_TOKEN is the same as IDP_ADMIN_TOKEN\. Set IDP_INVITE_TOKEN to a different secret/,
+  );
   const env = { NODE_ENV: 'production' };
   await t.rejects(idpApp(t, { env, inviteToken: 'short' }), /IDP_INVITE_TOKEN is shorter than 32 bytes/);
   const alone = await idpApp(t, { env, adminToken: undefined, inviteToken: INVITE_TOKEN });

@@ -4,6 +4,7 @@ import type { mongodb } from '@fastify/mongodb';
 import { MongoMemoryServer } from 'mongodb-memory-server-core';
 import t, { type Test } from 'tap';
 import { type Collection, StoreUnavailable } from '../../src/storage/collection.js';
+import { inspectStore } from '../../src/storage/inspect.js';
 import { Connection } from '../../src/storage/mongodb/connection.js';
 import { openStore } from '../../src/storage/open.js';
 import { contract } from './contract.js';
@@ -18,6 +19,7 @@ await onMongod((server) => {
 
   t.test("a host's client is used and left open", (t) => hostsClient(t, server));
   t.test('the database of a newer version is refused', (t) => newerVersion(t, server));
+  t.test('a trial leaves nothing, and fails where opening fails', (t) => trials(t, server));
   t.test('what cannot be served is told in one sentence, without secrets', (t) => refusedServers(t, server));
   t.test('a server that hangs', { skip: !server.process }, (t) => hangs(t, server));
   t.test('a server that is killed and comes back', { skip: !server.process }, (t) => comesBack(t, server));
@@ -97,6 +99,31 @@ async function newerVersion(t: Test, server: Mongod): Promise<void> {
     openStore(uri),
     new RegExp(`${name} was written by a newer version .layout 2, this one reads 1.: install`),
   );
+}
+
+async function trials(t: Test, server: Mongod): Promise<void> {
+  const uri = server.fresh(t);
+  const db = server.client(t).db(new URL(uri).pathname.slice(1));
+  t.equal(await inspectStore(uri), 'answers');
+  t.same(await db.collection('_layout').countDocuments(), 0, 'nothing was written');
+
+  const store = await openStore(uri);
+  await store.close();
+  const before = await db.collection('_layout').find().toArray();
+  t.equal(await inspectStore(uri), 'answers');
+  t.same(await db.collection('_layout').find().toArray(), before);
+
+  await db.collection('_layout').updateOne({}, { $set: { version: 2 } });
+  const ways: ((uri: string) => Promise<unknown>)[] = [openStore, inspectStore];
+  for (const way of ways) await t.rejects(way(uri), /newer version/, way.name);
+
+  // A database that can be read and refuses writes.
+  const refusing = server.fresh(t);
+  const validator = { never: { $exists: true } };
+  await server.client(t).db(new URL(refusing).pathname.slice(1)).createCollection('_layout', { validator });
+  for (const way of ways) {
+    await t.rejects(way(refusing), { message: /Document failed validation/ }, way.name);
+  }
 }
 
 async function refusedServers(t: Test, server: Mongod): Promise<void> {

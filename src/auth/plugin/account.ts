@@ -1,20 +1,18 @@
 import { access, originOf, type Scope } from '../../kernel/http.js';
-import { Acknowledgement, ok } from '../../kernel/schemas.js';
-import { DeletionBody, EmailChangeBody, ExportAnswer, PasswordBody } from '../schemas.js';
+import { Acknowledgement } from '../../kernel/schemas.js';
+import { DeletionBody, EmailChangeBody, PasswordBody } from '../schemas.js';
 import type { AuthService } from '../service.js';
 import { BODY_LIMIT } from './limits.js';
 
 export interface AccountPluginOptions {
   auth: AuthService;
-  /** Everything that is stored about a user, by the name of what it is. */
-  exportOf(userId: string): Promise<Record<string, unknown>>;
 }
 
 /** The payment provider has ten seconds for each thing that is asked of it. Milliseconds. */
 const PROVIDER_TIMEOUT = 30_000;
 
 /** What owners do with their account. */
-export async function accountPlugin(scope: Scope, { auth, exportOf }: AccountPluginOptions): Promise<void> {
+export async function accountPlugin(scope: Scope, { auth }: AccountPluginOptions): Promise<void> {
   const change = { config: access('user'), bodyLimit: BODY_LIMIT };
 
   scope.post(
@@ -37,12 +35,6 @@ export async function accountPlugin(scope: Scope, { auth, exportOf }: AccountPlu
       const message = 'Follow the link that was sent to the new address. Until then the old one holds.';
       return reply.code(202).send({ success: true, message });
     },
-  );
-
-  scope.get(
-    '/user/export',
-    { config: access('user'), schema: { response: { 200: ExportAnswer } } },
-    async (request) => ok(await exportOf(request.saas.user.id)),
   );
 
   scope.post(

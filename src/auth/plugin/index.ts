@@ -1,10 +1,11 @@
 import type { Scope } from '../../kernel/http.js';
 import type { AuthService } from '../service.js';
-import { type AccountPluginOptions, accountPlugin } from './account.js';
+import { accountPlugin } from './account.js';
+import { type ExportPluginOptions, exportPlugin } from './export.js';
 import { type LinksPluginOptions, linksPlugin } from './links.js';
 import { sessionsPlugin } from './sessions.js';
 
-export interface AuthPluginOptions extends AccountPluginOptions, LinksPluginOptions {
+export interface AuthPluginOptions extends ExportPluginOptions, LinksPluginOptions {
   auth: AuthService;
 }
 
@@ -13,4 +14,5 @@ export async function authPlugin(scope: Scope, options: AuthPluginOptions): Prom
   await scope.register(sessionsPlugin, options);
   await scope.register(linksPlugin, options);
   await scope.register(accountPlugin, options);
+  await scope.register(exportPlugin, options);
 }

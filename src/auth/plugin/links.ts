@@ -56,6 +56,7 @@ export async function linksPlugin(scope: Scope, options: LinksPluginOptions): Pr
     await pages.register(formbody, { bodyLimit: BODY_LIMIT });
     await pages.register(resetPages, options);
     await pages.register(verifyPages, options);
+    await pages.register(unlockPages, options);
   });
 }
 
@@ -76,31 +77,66 @@ async function resetPages(scope: Scope, { auth, pages, home }: LinksPluginOption
       try {
         await auth.resetPassword(request.body, originOf(request));
       } catch (error) {
-        const isUnfit = error instanceof AppError && UNFIT.includes(error.code);
-        if (!isUnfit || !isForm(request)) throw error;
-        const problems = error.details?.map(({ message }) => `The password ${message}.`) ?? [error.message];
+        const { statusCode, problems } = problemsOf(error, request);
         const answer: FastifyReply = reply;
-        return showForm(answer.code(error.statusCode), { token: request.body.token, problems });
+        return showForm(answer.code(statusCode), { token: request.body.token, problems });
       }
       return done({ pages, home }, request, reply, 'The password is changed. Sign in with the new one.');
     },
   );
 }
 
-/** A password that is no good: whoever typed it tries another one. */
+/** Refusals of a password, after which a form is shown again. */
 const UNFIT = ['VALIDATION_ERROR', 'WEAK_PASSWORD'];
 
+/** What a form says about the password that was refused. @throws the error itself if it is about something else */
+function problemsOf(error: unknown, request: FastifyRequest): { statusCode: number; problems: string[] } {
+  const isUnfit = error instanceof AppError && UNFIT.includes(error.code);
+  if (!isUnfit || !isForm(request)) throw error;
+  const problems = error.details?.map(({ message }) => `The password ${message}.`) ?? [error.message];
+  return { statusCode: error.statusCode, problems };
+}
+
 async function verifyPages(scope: Scope, { auth, pages, home }: LinksPluginOptions): Promise<void> {
+  const showForm = (reply: FastifyReply, form: { token: string; problems?: string[] }) =>
+    pages.send(reply, 'verify-email', { title: 'Confirm your address', ...form });
+
   scope.get('/auth/verify-email', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
-    pages.send(reply, 'verify-email', { title: 'Confirm your address', ...request.query }),
+    showForm(reply, request.query),
   );
 
   scope.post(
     '/auth/verify-email',
     { config: PAGE, bodyLimit: BODY_LIMIT, schema: { body: VerifyBody, response: { 200: Acknowledgement } } },
     async (request, reply) => {
-      await auth.verifyEmail(request.body.token, originOf(request));
-      return done({ pages, home }, request, reply, 'The address is confirmed.');
+      const { authorization } = request.headers;
+      const given = { ...request.body, ...(authorization !== undefined && { authorization }) };
+      try {
+        const { passwordChanged } = await auth.verifyEmail(given, originOf(request));
+        const message = passwordChanged
+          ? 'The address is confirmed, and the password is changed. Sign in with the new one.'
+          : 'The address is confirmed.';
+        return done({ pages, home }, request, reply, message);
+      } catch (error) {
+        const { statusCode, problems } = problemsOf(error, request);
+        const answer: FastifyReply = reply;
+        return showForm(answer.code(statusCode), { token: request.body.token, problems });
+      }
+    },
+  );
+}
+
+async function unlockPages(scope: Scope, { auth, pages, home }: LinksPluginOptions): Promise<void> {
+  scope.get('/auth/unlock', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
+    pages.send(reply, 'unlock', { title: 'Sign in from here', ...request.query }),
+  );
+
+  scope.post(
+    '/auth/unlock',
+    { config: PAGE, bodyLimit: BODY_LIMIT, schema: { body: VerifyBody, response: { 200: Acknowledgement } } },
+    async (request, reply) => {
+      await auth.unlock(request.body.token, originOf(request));
+      return done({ pages, home }, request, reply, 'You can sign in from here now.');
     },
   );
 }

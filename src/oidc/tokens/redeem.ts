@@ -1,7 +1,7 @@
 import { MINUTE } from '../../kernel/clock.js';
 import { isSecretOf, sha256 } from '../../kernel/secrets.js';
 import { oidcErrors } from '../errors.js';
-import { grantIdOf, newGrantToken } from '../grant-tokens.js';
+import { grantIdOf, newGrantToken, newRefreshToken } from '../grant-tokens.js';
 import type { Client } from '../model.js';
 import { type TokenResponse, tokenAnswer } from './answer.js';
 import type { TokenDependencies } from './dependencies.js';
@@ -37,7 +37,7 @@ export async function redeemCode(
   const { scope, nonce } = grant;
   const accessToken = newGrantToken('at_', grant.id, random);
   const refreshToken = scope.split(' ').includes('offline_access')
-    ? newGrantToken('rt_', grant.id, random)
+    ? newRefreshToken(grant.id, random, deps.seeds[0])
     : undefined;
   const now = clock.now();
   const consumed = await grants.updateOne(
@@ -78,8 +78,11 @@ async function punishReplay(
 ): Promise<void> {
   const grant = await grants.findOne({ id: grantId });
   if (grant?.consumedAt === undefined || grant.revokedAt !== undefined) return;
-  await grants.updateOne({ id: grantId, revokedAt: null }, { set: { revokedAt: clock.now() } });
-  await audit.record({ event: 'code.replayed', subject: grant.sub, ip, detail: grant.clientId });
+  const revoked = await grants.updateOne(
+    { id: grantId, revokedAt: null },
+    { set: { revokedAt: clock.now() } },
+  );
+  if (revoked) await audit.record({ event: 'code.replayed', subject: grant.sub, ip, detail: grant.clientId });
 }
 
 /** RFC 7636 §4.6. A verifier without a challenge is an injected code (RFC 9700 §2.1.1). */

@@ -1,7 +1,7 @@
 import { isRecent, stillHolds } from '../../kernel/clock.js';
 import { sha256 } from '../../kernel/secrets.js';
 import { oidcErrors } from '../errors.js';
-import { grantIdOf } from '../grant-tokens.js';
+import { grantIdOf, isIssuedRefreshToken } from '../grant-tokens.js';
 import type { Client, Principal } from '../model.js';
 import type { GrantDocument } from '../store.js';
 import { type TokenResponse, tokenAnswer } from './answer.js';
@@ -40,7 +40,7 @@ export async function refreshTokens(
       const isPrevious = grant.previousRefreshHash === presented;
       const isTwin = isPrevious && isRecent(grant.rotatedAt ?? 0, { now, within: REUSE_WINDOW });
       if (isTwin) return repeat(grant, principal, token, deps);
-      await punishReuse(grant, ip, deps);
+      if (isPrevious || isIssuedRefreshToken(id, token, deps.seeds)) await punishReuse(grant, ip, deps);
       throw oidcErrors.invalid_grant();
     }
     const granted = narrowed(grant.scope, scope);
@@ -109,7 +109,7 @@ function narrowed(granted: string, asked: string | undefined): string {
   return known.filter((name) => names.has(name)).join(' ');
 }
 
-/** What names a family and is not its current token was stolen from one of two: all of it is dead. */
+/** A token of the family that is not the current one was stolen, so the whole family is revoked. */
 async function punishReuse(
   { id, sub, clientId }: GrantDocument,
   ip: string,

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import { sha256 } from '../../kernel/secrets.js';
-import { grantToken } from '../grant-tokens.js';
+import { grantToken, refreshToken } from '../grant-tokens.js';
 import type { GrantDocument, IssuedToken } from '../store.js';
 
 /** What a refresh token is exchanged for. */
@@ -14,11 +14,10 @@ export interface Successor {
  * the clear.
  */
 export function successorOf(grantId: string, presented: string, seed: string): Successor {
-  const derive = (what: string) =>
-    createHmac('sha256', seed).update(`${what} after ${presented}`).digest('base64url');
+  const derive = (what: string) => createHmac('sha256', seed).update(`${what} after ${presented}`).digest();
   return {
-    refreshToken: grantToken('rt_', grantId, derive('refresh')),
-    accessToken: grantToken('at_', grantId, derive('access')),
+    refreshToken: refreshToken(grantId, derive('refresh'), seed),
+    accessToken: grantToken('at_', grantId, derive('access').toString('base64url')),
   };
 }
 

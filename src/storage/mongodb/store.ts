@@ -83,14 +83,18 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
   });
 }
 
-/** Checks without writing whether a database can be opened. @throws the error that opening it would throw */
+/** Tries what opening a database does, and undoes it. @throws the error that opening it would throw */
 export async function inspectMongodb(uri: string): Promise<void> {
   const { db, release } = await connect(uri);
   const connection = new Connection(release);
   try {
     await connection.call(() => checkDeployment(db));
-    const stored = await connection.call(() => schemaVersions(db, '').findOne({ _id: 'layout' }));
-    checkSchemaVersion(db, stored?.version ?? SCHEMA_VERSION);
+    await connection.call(() =>
+      db.client.withSession(async (session) => {
+        session.startTransaction();
+        await writeSchemaVersion(db, '', session).finally(() => session.abortTransaction());
+      }),
+    );
   } finally {
     await connection.close();
   }
@@ -138,11 +142,15 @@ async function checkDeployment(db: mongodb.Db): Promise<void> {
   }
 }
 
-async function writeSchemaVersion(db: mongodb.Db, prefix: string): Promise<void> {
+async function writeSchemaVersion(
+  db: mongodb.Db,
+  prefix: string,
+  session?: mongodb.ClientSession,
+): Promise<void> {
   const stored = await schemaVersions(db, prefix).findOneAndUpdate(
     { _id: 'layout' },
     { $max: { version: SCHEMA_VERSION } },
-    { upsert: true, returnDocument: 'after' },
+    { upsert: true, returnDocument: 'after', ...(session && { session }) },
   );
   checkSchemaVersion(db, stored?.version ?? SCHEMA_VERSION);
 }

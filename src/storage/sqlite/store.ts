@@ -1,6 +1,5 @@
 /** The embedded engine: one SQLite file (or memory) that any number of processes can share. */
-import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs';
-import { dirname, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { checkedStore } from '../checked-store.js';
 import type { Shape } from '../checks.js';
@@ -8,9 +7,10 @@ import { type Store, StoreUnavailable } from '../collection.js';
 import { createTable, hasTable, sqliteCollection } from './collection.js';
 import { Connection, type Database } from './connection.js';
 import { isBusy, retryWhileBusy } from './errors.js';
+import { createDatabaseFile } from './file.js';
 
 /** Version of the file layout. Raise it when older versions can no longer read the file. */
-export const SCHEMA_VERSION = 1;
+const SCHEMA_VERSION = 1;
 
 /** How long a call waits for a lock before it is refused. */
 const LOCK_TIMEOUT_MS = 5000;
@@ -37,11 +37,23 @@ export async function openDatabase(path: string): Promise<Database> {
   const db = await retryWhileBusy(() => new DatabaseSync(file), LOCK_TIMEOUT_MS);
   try {
     await retryWhileBusy(() => configure(db, file), LOCK_TIMEOUT_MS);
+    await retryWhileBusy(() => db.exec('PRAGMA journal_mode = WAL'), LOCK_TIMEOUT_MS);
   } catch (error) {
     db.close();
     throw error;
   }
   return db;
+}
+
+/** Tries what {@link openDatabase} does with a file that is there, and undoes it. @throws the error of opening it */
+export async function tryDatabase(file: string): Promise<void> {
+  const DatabaseSync = await loadDriver();
+  const db = await retryWhileBusy(() => new DatabaseSync(file), LOCK_TIMEOUT_MS);
+  try {
+    await retryWhileBusy(() => configure(db, file, 'ROLLBACK'), LOCK_TIMEOUT_MS);
+  } finally {
+    db.close();
+  }
 }
 
 /**
@@ -140,49 +152,22 @@ export async function loadDriver(): Promise<Driver> {
   return (await import('@photostructure/sqlite')).DatabaseSync as unknown as Driver;
 }
 
-/** Creates the file with mode 0600, which SQLite copies to its log and shared memory. */
-function createDatabaseFile(file: string): void {
-  try {
-    createFolder(dirname(file));
-    // Exclusive creation only: closing any descriptor of a file drops all POSIX locks that this process holds on it.
-    closeSync(openSync(file, 'ax', 0o600));
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'EEXIST') return;
-    const remedy = 'Name a file in a folder where this user may write.';
-    throw new StoreUnavailable(`cannot create ${file}: ${code}`, { cause: error, remedy });
-  }
-}
-
-/** Node's `recursive` option never returns where mkdir fails with ENOENT although the parent exists, as in /proc. */
-function createFolder(folder: string): void {
-  if (existsSync(folder)) return;
-  createFolder(dirname(folder));
-  try {
-    mkdirSync(folder, { mode: 0o700 });
-  } catch (error) {
-    // Another process was first.
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-  }
-}
-
-function configure(db: Database, file: string): void {
+function configure(db: Database, file: string, end: 'COMMIT' | 'ROLLBACK' = 'COMMIT'): void {
   db.exec(PRAGMAS);
   try {
-    writeSchemaVersion(db, file);
+    writeSchemaVersion(db, file, end);
   } catch (error) {
     // A busy file in the current layout is writable: another process is writing to it.
     if (!isBusy(error) || readSchemaVersion(db, file) !== SCHEMA_VERSION) throw error;
   }
-  db.exec('PRAGMA journal_mode = WAL');
 }
 
 /** Writes the version even where it is unchanged, so that a read-only file is detected at start. */
-function writeSchemaVersion(db: Database, file: string): void {
+function writeSchemaVersion(db: Database, file: string, end: 'COMMIT' | 'ROLLBACK'): void {
   db.exec('BEGIN IMMEDIATE');
   try {
     readSchemaVersion(db, file);
-    db.exec(`PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);
+    db.exec(`PRAGMA user_version = ${SCHEMA_VERSION}; ${end}`);
   } catch (error) {
     try {
       db.exec('ROLLBACK');
@@ -201,13 +186,15 @@ function readSchemaVersion(db: Database, file: string): number {
     )
     .get() as { version: number; tables: number };
   if (version > SCHEMA_VERSION) {
-    throw new Error(
-      `${file} was written by a newer version (layout ${version}, this one reads ${SCHEMA_VERSION}): ` +
-        'install that version again, or restore the backup made before it',
+    throw new StoreUnavailable(
+      `${file} was written by a newer version (layout ${version}, this one reads ${SCHEMA_VERSION})`,
+      { remedy: 'Install that version again, or restore the backup made before it.' },
     );
   }
   if (version === 0 && tables > 0) {
-    throw new Error(`${file} is the database of another program: name another file`);
+    throw new StoreUnavailable(`${file} is the database of another program`, {
+      remedy: 'Name another file.',
+    });
   }
   return version;
 }

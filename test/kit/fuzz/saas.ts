@@ -52,7 +52,7 @@ const RECIPES: Record<string, Recipe> = {
   'GET /api/auth/reset-password': (self) => ({ query: [['token', self.link('reset')]] }),
   'POST /api/auth/reset-password': (self) => json({ token: self.link('reset'), password: PASSWORD }),
   'GET /api/auth/verify-email': (self) => ({ query: [['token', self.link('verify')]] }),
-  'POST /api/auth/verify-email': (self) => json({ token: self.link('verify') }),
+  'POST /api/auth/verify-email': (self) => json({ token: self.link('verify'), password: PASSWORD }),
   'DELETE /api/auth/sessions/:id': (self) => ({
     path: `/api/auth/sessions/${self.one('session')}`,
     headers: [self.bearer()],

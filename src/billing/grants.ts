@@ -1,0 +1,84 @@
+import type { Clock } from '../kernel/clock.js';
+import { type ErrorDetail, httpErrors } from '../kernel/errors.js';
+import { toTimestamp } from '../kernel/schemas.js';
+import type { Audit } from '../ops/audit.js';
+import type { Grant } from './entitlement.js';
+import { UNKNOWN_PLAN } from './plans.js';
+import { NO_SUBSCRIPTION } from './project.js';
+
+/** Plans that the operator gives to users, with and without a payment provider. */
+export interface Grants {
+  /** Takes the place of an earlier grant. @throws VALIDATION_ERROR, NOT_FOUND */
+  grant(userId: string, given: GivenPlan): Promise<void>;
+  /** Nothing where there is no grant. @throws NOT_FOUND */
+  revoke(userId: string): Promise<void>;
+}
+
+export interface GivenPlan {
+  plan: string;
+  /** Epoch milliseconds, in the future. Default: until it is revoked. */
+  until?: number;
+}
+
+/** The user's record, as far as grants write it. */
+export interface GrantTarget {
+  /** The grant before; `null` where there is no such user. */
+  write(userId: string, grant: Grant | null): Promise<{ before: Grant | undefined } | null>;
+}
+
+export interface GrantDependencies {
+  target: GrantTarget;
+  audit: Audit;
+  clock: Clock;
+}
+
+/** As in BILLING_PRICES. */
+const PLAN = /^[\w .-]{1,100}$/;
+
+export function createGrants({ target, audit, clock }: GrantDependencies): Grants {
+  const write = async (userId: string, grant: Grant | null) => {
+    const written = await target.write(userId, grant);
+    if (!written) throw httpErrors.NOT_FOUND({ message: 'There is no such user.' });
+    return written;
+  };
+
+  return {
+    async grant(userId, given) {
+      const now = clock.now();
+      const details = problemsOf(given, now);
+      if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
+      const { plan, until } = given;
+      await write(userId, { plan, since: now, ...(until !== undefined && { until }) });
+      const detail = until === undefined ? plan : `${plan} until ${toTimestamp(until)}`;
+      await audit.record({ event: 'plan.granted', subject: userId, ip: 'local', detail });
+    },
+
+    async revoke(userId) {
+      const { before } = await write(userId, null);
+      if (!before) return;
+      await audit.record({ event: 'plan.revoked', subject: userId, ip: 'local', detail: before.plan });
+    },
+  };
+}
+
+/** Callers may not be compiled against our types. */
+function problemsOf({ plan, until }: { plan?: unknown; until?: unknown }, now: number): ErrorDetail[] {
+  const problems: ErrorDetail[] = [];
+  const isPlan = typeof plan === 'string' && PLAN.test(plan) && plan.trim() === plan;
+  if (!isPlan) {
+    problems.push({
+      path: 'plan',
+      message: 'must be the name of a plan: letters, digits, spaces, dots and hyphens, as in pro',
+    });
+  } else if (plan === NO_SUBSCRIPTION.plan || plan === UNKNOWN_PLAN) {
+    problems.push({ path: 'plan', message: `must not be ${plan}, which is no plan that grants access` });
+  }
+  const isTime = Number.isSafeInteger(until) && (until as number) <= MAX_TIME;
+  if (until !== undefined && !(isTime && (until as number) > now)) {
+    problems.push({ path: 'until', message: 'must be a time in the future, in epoch milliseconds' });
+  }
+  return problems;
+}
+
+/** The last time that a Date can hold. */
+const MAX_TIME = 8_640_000_000_000_000;

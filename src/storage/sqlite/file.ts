@@ -1,0 +1,75 @@
+/** The file of a store: how it comes into being, and whether it could. */
+import { closeSync, existsSync, mkdirSync, openSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { tryCreation } from '../../kernel/trial.js';
+import { StoreUnavailable } from '../collection.js';
+
+/** Creates the file with mode 0600, which SQLite copies to its log and shared memory. @throws StoreUnavailable */
+export function createDatabaseFile(file: string): void {
+  refuseFolder(file);
+  try {
+    create(file);
+  } catch (error) {
+    throw cannotCreate(file, error);
+  }
+}
+
+/**
+ * Tries what {@link createDatabaseFile} does with a file that is missing, and undoes it.
+ *
+ * @throws StoreUnavailable
+ */
+export function tryDatabaseFile(file: string): void {
+  refuseFolder(file);
+  try {
+    tryCreation(file, create);
+  } catch (error) {
+    throw cannotCreate(file, error);
+  }
+}
+
+function create(file: string): void {
+  createFolder(dirname(file));
+  try {
+    // Exclusive creation only: closing any descriptor of a file drops all POSIX locks that this process holds on it.
+    closeSync(openSync(file, 'ax', 0o600));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  }
+}
+
+/** Node's `recursive` option never returns where mkdir fails with ENOENT although the parent exists, as in /proc. */
+function createFolder(folder: string): void {
+  if (existsSync(folder)) return;
+  createFolder(dirname(folder));
+  try {
+    mkdirSync(folder, { mode: 0o700 });
+  } catch (error) {
+    // Another process was first.
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  }
+}
+
+/** SQLite would only say that it cannot open it. @throws StoreUnavailable */
+export function refuseFolder(file: string): void {
+  if (!isFolder(file)) return;
+  const remedy = `Name a file in it, like sqlite:${join(file, 'app.db')}.`;
+  throw new StoreUnavailable(`${file} is a folder`, { remedy });
+}
+
+function isFolder(path: string): boolean {
+  try {
+    return statSync(path).isDirectory();
+  } catch {
+    // What cannot be looked at fails where it is created or opened, with its own reason.
+    return false;
+  }
+}
+
+function cannotCreate(file: string, cause: unknown): StoreUnavailable {
+  const remedy = 'Name a file in a folder where this user may write.';
+  return new StoreUnavailable(`cannot create ${file}: ${(cause as NodeJS.ErrnoException).code}`, {
+    cause,
+    remedy,
+  });
+}

@@ -1,0 +1,72 @@
+import { runMutants } from '../mutants.mjs';
+
+// Breaks the accounts on purpose, one way at a time, in a copy of the build, and runs the tests that must notice. Exits
+// with 1 when one survives or when a text to replace is not found. Run by `npm run test:mutants`.
+
+const mutants = [
+  {
+    name: 'a reset keeps a pending change of the address',
+    file: 'recovery.js',
+    text: "unset: [...RECOVERY_LINKS, 'keptSession']",
+    replacement: "unset: ['resetHash', 'resetExpiresAt', 'keptSession']",
+    tests: [['confirmation', 'a reset by mail ends a pending change']],
+  },
+  {
+    name: 'the link of a change never expires',
+    file: 'email-change.js',
+    text: ' || !isLive',
+    replacement: '',
+    tests: [['confirmation', 'the link of a change expires']],
+  },
+  {
+    name: 'any password counts as the current one',
+    file: 'confirmation.js',
+    text: 'return ok ? { holder',
+    replacement: 'return true ? { holder',
+    tests: [['confirmation', 'a required confirmation from elsewhere']],
+  },
+  {
+    name: 'the session of any account proves that a link is used by its holder',
+    file: 'confirmation.js',
+    text: 'identity?.user.id === user.id',
+    replacement: 'identity',
+    tests: [['confirmation', 'a session proves its own account']],
+  },
+  {
+    name: 'a confirmation from elsewhere keeps sessions',
+    file: 'confirmation.js',
+    text: 'passwordVersion: 1, sessionEpoch: 1',
+    replacement: 'passwordVersion: 1',
+    tests: [['confirmation', 'a later confirmation from elsewhere']],
+  },
+  {
+    name: 'a confirmation from elsewhere keeps a pending change of the address',
+    file: 'confirmation.js',
+    text: "unset: [...ALL_LINKS, 'keptSession']",
+    replacement: "unset: ['verifyHash', 'verifyExpiresAt', 'keptSession']",
+    tests: [['confirmation', 'a later confirmation from elsewhere']],
+  },
+  {
+    name: 'only the hash of the account itself is verified',
+    file: 'credentials.js',
+    text: 'await foreignHashes.decoys()',
+    replacement: '[]',
+    tests: [['foreign-hashes', 'a wrong password costs the same work']],
+  },
+  {
+    name: 'a bcrypt hash is not filled up to the most costly one',
+    file: '../kernel/passwords-foreign.js',
+    text: 'Math.log2(target) - log',
+    replacement: '0',
+    tests: [['foreign-hashes', 'a wrong password costs the same work']],
+  },
+  {
+    name: 'a recount forgets users that are about to be stored',
+    file: 'foreign-hashes.js',
+    text: '!user && isRecent(',
+    replacement: 'false && isRecent(',
+    tests: [['foreign-hashes', 'a recount finds what']],
+  },
+];
+
+runMutants('auth', mutants);

@@ -1,0 +1,114 @@
+import { once } from 'node:events';
+import type { Socket } from 'node:net';
+import t, { type Test } from 'tap';
+import { createListedAudit } from '../../src/ops/audit.js';
+import { openStore } from '../../src/storage/open.js';
+import { PASSWORD } from '../kit/app.js';
+import { fakeClock } from '../kit/clock.js';
+import { countedRandom } from '../kit/random.js';
+import { temporaryFolder } from '../kit/tmp.js';
+import { growthOf, HEALTH, KNOWS_MEMORY, PROGRAMS, sizeOf, startTarget, type Target } from './target.js';
+
+/** Clients that hold connections, or what a connection costs, while somebody else is served. */
+
+const MEBIBYTE = 2 ** 20;
+const SKIP = !KNOWS_MEMORY && 'the memory of a process cannot be asked for';
+
+/** Opens so many keep-alive connections, each of which has had an answer, and leaves them open. */
+async function holdOpen(t: Test, target: Target, count: number): Promise<Socket[]> {
+  const sockets: Socket[] = [];
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+  });
+  const open = async () => {
+    const socket = target.open();
+    sockets.push(socket);
+    socket.write(HEALTH);
+    await Promise.race([once(socket, 'data'), once(socket, 'close')]);
+    socket.resume();
+  };
+  for (let opened = 0; opened < count; opened += 100) {
+    await Promise.all(Array.from({ length: Math.min(100, count - opened) }, open));
+  }
+  return sockets;
+}
+
+async function isServed(t: Test, target: Target): Promise<void> {
+  for (let count = 0; count < 20; count++) t.match(await target.tell(HEALTH), /^HTTP\/1\.1 200 /);
+}
+
+async function register(target: Target): Promise<{ id: string; token: string }> {
+  const response = await fetch(`http://127.0.0.1:${target.port}/api/auth/register`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ email: 'ada@example.test', password: PASSWORD }),
+  });
+  const { data } = (await response.json()) as { data: { accessToken: string; user: { id: string } } };
+  return { id: data.user.id, token: data.accessToken };
+}
+
+for (const name of PROGRAMS) {
+  t.test(`${name}: idle connections of one address do not keep others out`, async (t) => {
+    const target = await startTarget(t, name);
+    const sockets = await holdOpen(t, target, sizeOf(2000, 17_000));
+    await isServed(t, target);
+    const open = sockets.filter((socket) => !socket.destroyed).length;
+    t.ok(open <= 1024, `${open} of ${sockets.length} are still open`);
+  });
+
+  t.test(`${name}: where descriptors are few, connections do not use them up`, async (t) => {
+    const limit = name === 'idp' ? 'IDP_MAX_CONNECTIONS_PER_ADDRESS' : 'MAX_CONNECTIONS_PER_ADDRESS';
+    const target = await startTarget(t, name, { [limit]: '16384' }, 512);
+    const sockets = await holdOpen(t, target, 1200);
+    await isServed(t, target);
+    const open = sockets.filter((socket) => !socket.destroyed).length;
+    t.ok(open <= 256, `${open} of ${sockets.length} are still open`);
+  });
+}
+
+t.test('a token in differently padded headers takes the memory of one', { skip: SKIP }, async (t) => {
+  const target = await startTarget(t, 'saas-backend');
+  const { token } = await register(target);
+  const count = sizeOf(10_000, 20_000);
+  // Every one another: by its spaces, and where these are used up by the case of its scheme.
+  const ask = (index: number) => {
+    const scheme = ['Bearer', 'bearer', 'BEARER', 'BeArEr'][Math.floor(index / 5000)];
+    const padding = ' '.repeat(9000 + (index % 5000));
+    return `GET /api/auth/me HTTP/1.1\r\nhost: x\r\nauthorization: ${scheme}${padding}${token}\r\n\r\n`;
+  };
+  const growth = await growthOf(target, async () => {
+    for (let asked = 0; asked < count; asked += 100) {
+      const requests = Array.from({ length: 100 }, (_, index) => ask(asked + index));
+      const text = await target.tell(requests.join(''), 100);
+      if (!text.startsWith('HTTP/1.1 200 ')) throw new Error(`answered ${text.slice(0, 200)}`);
+    }
+  });
+  t.ok(growth < 80 * MEBIBYTE, `${(growth / MEBIBYTE).toFixed(1)} MiB for ${count} headers`);
+});
+
+t.test('unread pipelined exports keep nobody else out', { skip: SKIP }, async (t) => {
+  const uri = `sqlite:${temporaryFolder(t)}/saas.db`;
+  const target = await startTarget(t, 'saas-backend', { DATABASE_URI: uri });
+  const { id: subject, token } = await register(target);
+  const store = await openStore(uri);
+  const audit = createListedAudit(store, { clock: fakeClock(), random: countedRandom(), log: console });
+  const record = { event: 'test', ip: '192.0.2.1', subject, detail: 'x'.repeat(4000) };
+  for (let count = 0; count < 3000; count += 250) {
+    await Promise.all(Array.from({ length: 250 }, () => audit.record(record)));
+  }
+  await store.close();
+  const request = `GET /api/user/export HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${token}\r\n\r\n`;
+  const sockets: Socket[] = [];
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy();
+  });
+  const growth = await growthOf(target, async () => {
+    for (let count = 0; count < sizeOf(2, 100); count++) {
+      const socket = target.open();
+      sockets.push(socket);
+      socket.pause().write(request.repeat(60));
+    }
+    await isServed(t, target);
+  });
+  t.ok(growth < 64 * MEBIBYTE, `${(growth / MEBIBYTE).toFixed(1)} MiB`);
+});

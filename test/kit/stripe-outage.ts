@@ -1,0 +1,158 @@
+import { userCollection } from '../../src/auth/store.js';
+import { AppError } from '../../src/kernel/errors.js';
+import type { BillingDomain } from '../../src/saas-billing.js';
+import type { Store } from '../../src/storage/collection.js';
+import { openStore } from '../../src/storage/open.js';
+import { type FakeClock, fakeClock } from './clock.js';
+import { signWebhook } from './sign-webhook.js';
+import { type Fault, stripeApi } from './stripe.js';
+import { boot, STORM_SECRET, UNSUBSCRIBED } from './stripe-storm.js';
+import { type Person, type Seen, wrongProjections, wrongSubscriptions } from './stripe-truth.js';
+import { World } from './stripe-world.js';
+import { viewUnsubscribed } from './users.js';
+
+/**
+ * An outage of the payment provider's API while it goes on to deliver events, many of them of the same second and in any
+ * order. The background jobs run at their own intervals on an injected clock, as they would in a process.
+ */
+export interface OutageResult {
+  people: number;
+  /** Seconds that the provider could not be asked. */
+  lasted: number;
+  /** Users that were wrong when the provider came back. */
+  wrongAtReturn: number;
+  /** Users and subscriptions that are still wrong so many seconds later. */
+  problems: string[];
+  /** Seconds after the return at which the last user was wrong. */
+  settledAfter: number;
+  /** Events that were made while it was down. */
+  events: number;
+  /** Calls to the provider while it was down. */
+  callsWhileDown: number;
+}
+
+/** Seconds after its return by which everything must be as the provider has it. */
+const SETTLED_WITHIN = 60;
+const STEP = 5;
+
+const START = Date.UTC(2040, 0, 1) / 1000;
+const DOWN: readonly Fault[] = [
+  { status: 500, body: '{}' },
+  { status: 503, body: 'no' },
+  { status: 429, body: '{}' },
+  { status: 200, body: 'no {' },
+];
+
+/** @param databaseUri of an empty database; in memory where it is absent */
+export async function outage(seed: number, databaseUri = 'sqlite::memory:'): Promise<OutageResult> {
+  const world = new World(seed, START);
+  const { dice } = world;
+  const clock = fakeClock(START * 1000);
+  const api = await stripeApi(world);
+  const store = await openStore(databaseUri);
+  const seen: Seen = { mails: new Map(), told: [], unheard: new Set() };
+  const { domain } = boot(store, clock, api.url, seen);
+  const people = await register(world, store, domain, api.sessions, 60 + dice.whole(31));
+  const schedule = createSchedule(domain, world, clock);
+  let published = 0;
+
+  /** Everything that happened is delivered within the second, some of it twice, in any order. */
+  const deliver = async () => {
+    const fresh = world.events.slice(published).map((event) => JSON.stringify(event));
+    published = world.events.length;
+    const bodies = dice.shuffled(fresh.flatMap((body) => (dice.happens(0.2) ? [body, body] : [body])));
+    const receive = async (body: string): Promise<void> => {
+      const signature = signWebhook(body, STORM_SECRET, clock.now());
+      try {
+        await domain.webhook.receive({ signature, body: Buffer.from(body), ip: '192.0.2.1' });
+      } catch (error) {
+        // The other copy is being processed, and the provider delivers this one again.
+        if (!(error instanceof AppError && error.code === 'EVENT_IN_PROGRESS')) throw error;
+      }
+    };
+    for (let first = 0; first < bodies.length; first += 8) {
+      await Promise.all(bodies.slice(first, first + 8).map(receive));
+    }
+  };
+
+  try {
+    const subscribe = ({ customer, user, isSigned }: Person) => world.subscribe(customer, user.id, isSigned);
+    const early = Math.ceil(people.length * 0.6);
+    people.slice(0, early).forEach(subscribe);
+    await deliver();
+    await schedule.pass(60 + dice.whole(600));
+    api.fault = () => dice.one(DOWN);
+    const [callsBefore, eventsBefore, downAt] = [api.calls.length, world.events.length, world.now];
+    people.slice(early).forEach(subscribe);
+    const duration = dice.one([5, 30, 120, 900, 3600]);
+    for (let bursts = 1 + dice.whole(4); bursts > 0; bursts--) {
+      const alive = [...world.subscriptions.values()];
+      for (const subscription of alive)
+        for (let acts = dice.whole(4); acts > 0; acts--) world.act(subscription);
+      await deliver();
+      await schedule.pass(dice.whole(duration));
+    }
+    api.fault = () => undefined;
+    const lasted = world.now - downAt;
+    const callsWhileDown = api.calls.length - callsBefore;
+    const events = world.events.length - eventsBefore;
+    const wrong = () => wrongProjections(world, store, people);
+    const wrongAtReturn = (await wrong()).length;
+    let settledAfter = 0;
+    for (let second = STEP; second <= SETTLED_WITHIN; second += STEP) {
+      await schedule.pass(STEP);
+      if ((await wrong()).length > 0) settledAfter = second;
+    }
+    const problems = [
+      ...(await wrongSubscriptions(world, store)).map(({ problem }) => problem),
+      ...(await wrong()),
+    ];
+    return { people: people.length, lasted, wrongAtReturn, problems, settledAfter, events, callsWhileDown };
+  } finally {
+    await store.close();
+    await api.close();
+  }
+}
+
+/** Runs the jobs of a process as its timers would: each begins at a time of its own and comes at its interval. */
+function createSchedule(domain: BillingDomain, world: World, clock: FakeClock) {
+  const due = [domain.jobs.settle, domain.jobs.recheck].map((job) => ({
+    job,
+    at: world.now + world.dice.whole(job.everySeconds),
+  }));
+  return {
+    async pass(seconds: number): Promise<void> {
+      const end = world.now + seconds;
+      for (;;) {
+        const next = due.toSorted((a, b) => a.at - b.at)[0];
+        if (!next || next.at > end) break;
+        world.now = Math.max(world.now, next.at);
+        clock.set(world.now * 1000);
+        await next.job.run({ term: 1, signal: new AbortController().signal });
+        next.at += next.job.everySeconds;
+      }
+      world.now = end;
+      clock.set(end * 1000);
+    },
+  };
+}
+
+/** People who have been to checkout, so that their customer is known. */
+async function register(
+  world: World,
+  store: Store,
+  domain: BillingDomain,
+  sessions: ReadonlyMap<string, Record<string, unknown>>,
+  count: number,
+): Promise<Person[]> {
+  const people: Person[] = [];
+  for (let number = 0; number < count; number++) {
+    const id = `usr_${String(number).padStart(5, '0')}`;
+    const user = { id, email: `person${number}@example.test`, ...UNSUBSCRIBED, createdAt: world.now * 1000 };
+    await userCollection(store).insert(user);
+    const { sessionId } = await domain.billing.checkout(await viewUnsubscribed(user), { mode: 'setup' });
+    const customer = String(sessions.get(sessionId)?.['customer']);
+    people.push({ user, customer, isSigned: world.dice.happens(0.5), sessionId, isLate: false });
+  }
+  return people;
+}
