@@ -3,12 +3,12 @@ import { userCollection } from './auth/store.js';
 import type { Finding } from './doctor.js';
 import { createPasswords } from './kernel/passwords.js';
 import { systemRandom } from './kernel/secrets.js';
-import { missingFile } from './storage/existing.js';
+import { holdsCollection } from './storage/inspect.js';
 import { openStore } from './storage/open.js';
 
 /** How many accounts of a store that is known to open still have a password hash of another system. */
 export async function examineHashes(databaseUri: string): Promise<Finding[]> {
-  if (databaseUri === 'sqlite::memory:' || missingFile(databaseUri) !== null) return [];
+  if (!(await holdsCollection(databaseUri, 'users'))) return [];
   const store = await openStore(databaseUri);
   try {
     const counts = await countForeignHashes(userCollection(store), createPasswords(systemRandom));

@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { tryDatabaseFile } from './sqlite/file.js';
-import { tryDatabase } from './sqlite/store.js';
+import { fileHasTable, tryDatabase } from './sqlite/store.js';
 
 /**
  * Answers with a sentence on what is there.
@@ -15,6 +15,14 @@ export async function inspectStore(uri: string): Promise<string> {
   if (uri.startsWith('sqlite:')) return inspectSqlite(resolve(uri.slice('sqlite:'.length)));
   await (await import('./mongodb/store.js')).inspectMongodb(uri);
   return 'answers';
+}
+
+/** Whether a store that `inspectStore` finds nothing wrong with has this collection. Opening the collection would create it. */
+export async function holdsCollection(uri: string, name: string): Promise<boolean> {
+  if (uri === 'sqlite::memory:') return false;
+  if (!uri.startsWith('sqlite:')) return (await import('./mongodb/store.js')).hasCollection(uri, name);
+  const file = resolve(uri.slice('sqlite:'.length));
+  return sizeOf(file) !== null && (await fileHasTable(file, name));
 }
 
 async function inspectSqlite(file: string): Promise<string> {

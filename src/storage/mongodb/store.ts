@@ -100,6 +100,17 @@ export async function inspectMongodb(uri: string): Promise<void> {
   }
 }
 
+/** Whether the database of a URI has this collection. */
+export async function hasCollection(uri: string, name: string): Promise<boolean> {
+  const { db, release } = await connect(uri);
+  const connection = new Connection(release);
+  try {
+    return await connection.call(() => db.listCollections({ name }, { nameOnly: true }).hasNext());
+  } finally {
+    await connection.close();
+  }
+}
+
 /** @fastify/mongodb decorates its instance, and the host may have registered it, too: an own instance avoids the collision. */
 async function connect(uri: string): Promise<OpenDatabase> {
   const instance = fastify();

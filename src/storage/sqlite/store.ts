@@ -56,6 +56,18 @@ export async function tryDatabase(file: string): Promise<void> {
   }
 }
 
+/** Whether a database file that can be opened has this table. */
+export async function fileHasTable(file: string, table: string): Promise<boolean> {
+  const DatabaseSync = await loadDriver();
+  const db = await retryWhileBusy(() => new DatabaseSync(file), LOCK_TIMEOUT_MS);
+  try {
+    const find = () => db.prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?").get(table);
+    return (await retryWhileBusy(find, LOCK_TIMEOUT_MS)) !== undefined;
+  } finally {
+    db.close();
+  }
+}
+
 /**
  * Creates the store on an open database and takes ownership of it.
  *

@@ -113,9 +113,28 @@ function readAnswer(text: string, isHead: boolean): (FuzzAnswer & { length: numb
     return rest && { ...rest, length: rest.length + headEnd + 4 };
   }
   const header = (name: string) => new RegExp(`^${name}: (.*)$`, 'im').exec(head)?.[1];
+  if (!isHead && header('transfer-encoding') === 'chunked') {
+    const chunked = readChunks(text, headEnd + 4);
+    return chunked && { status, head, header, ...chunked };
+  }
   const size = isHead || status === 204 || status === 304 ? 0 : Number(header('content-length') ?? 0);
   const length = headEnd + 4 + size;
   if (text.length < length) return undefined;
   const body = Buffer.from(text.slice(headEnd + 4, length), 'latin1').toString();
   return { status, head, body, header, length };
+}
+
+/** The body of an answer without a length (RFC 9112 §7.1), and where it ends. */
+function readChunks(text: string, start: number): { body: string; length: number } | undefined {
+  let body = '';
+  for (let at = start; ; ) {
+    const sizeEnd = text.indexOf('\r\n', at);
+    if (sizeEnd < 0) return undefined;
+    const size = Number.parseInt(text.slice(at, sizeEnd), 16);
+    const end = sizeEnd + 2 + size + 2;
+    if (text.length < end) return undefined;
+    if (size === 0) return { body: Buffer.from(body, 'latin1').toString(), length: end };
+    body += text.slice(sizeEnd + 2, end - 2);
+    at = end;
+  }
 }
