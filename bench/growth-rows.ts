@@ -2,8 +2,8 @@
 import { join } from 'node:path';
 import argon2 from 'argon2';
 import { userCollection } from '../src/auth/store.js';
-import { STANDARD_COST } from '../src/kernel/passwords-argon2.js';
 import { sha256 } from '../src/kernel/secrets.js';
+import { STANDARD_COST } from '../src/passwords/argon2.js';
 import { type PrincipalDocument, principalCollection } from '../src/provisioning/store.js';
 import type { Store } from '../src/storage/collection.js';
 import { openStore } from '../src/storage/open.js';

@@ -10,10 +10,10 @@ import {
   userCollection,
 } from '../src/auth/store.js';
 import { systemClock } from '../src/kernel/clock.js';
-import { STANDARD_COST } from '../src/kernel/passwords-argon2.js';
 import { newId, sha256, systemRandom } from '../src/kernel/secrets.js';
 import { type GrantDocument, grantCollection } from '../src/oidc/store.js';
 import { type Audit, createAudit, createListedAudit } from '../src/ops/audit.js';
+import { STANDARD_COST } from '../src/passwords/argon2.js';
 import type { Collection, Store } from '../src/storage/collection.js';
 import { openStore } from '../src/storage/open.js';
 import type { Result } from './report.js';

@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { parseEnv } from 'node:util';
-import type { Finding } from '../src/doctor.js';
-import { ConfigurationError } from '../src/kernel/configuration-error.js';
-import { suggestion } from '../src/kernel/suggestion.js';
-import type { Server } from '../src/server-assembly.js';
-import type { ServerConfiguration } from '../src/server-options.js';
+import { ConfigurationError } from '../src/config/configuration-error.js';
+import { suggestion } from '../src/kernel/text.js';
+import type { Server } from '../src/server/assembly.js';
+import type { Finding } from '../src/server/doctor.js';
+import type { ServerConfiguration } from '../src/server/options.js';
 import { type Command, type CommandGroup, readCall, UsageError } from './command.js';
 import { commandHelp, programHelp } from './help.js';
 import { expectDeafEars, fail, say } from './terminal.js';
@@ -114,7 +114,7 @@ async function loadEnvironment(name: string): Promise<void> {
     // Node's loadEnvFile takes what may not be read for a file that is not there, and a byte order mark for a part of
     // the first name: NODE_ENV=production would be lost without a word.
     const text = new TextDecoder('utf-8', { fatal: true }).decode(readFileSync('.env'));
-    (await import('../src/kernel/options.js')).completeEnvironment(parseEnv(text));
+    (await import('../src/config/options.js')).completeEnvironment(parseEnv(text));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return;

@@ -1,5 +1,5 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util';
-import { suggestion } from '../src/kernel/suggestion.js';
+import { suggestion } from '../src/kernel/text.js';
 import type { Program } from './cli.js';
 
 /** What a command declares of itself, and how what somebody typed is read by it. */

@@ -17,8 +17,8 @@ the .env.example of this package lists them. With NODE_ENV=production nothing is
     doctor: () => import('./commands/doctor.js'),
   },
   storeVariable: 'IDP_DATABASE_URI',
-  examine: async () => (await import('../src/idp-doctor.js')).examineIdp(),
-  createServer: async (flags) => (await import('../src/idp-server.js')).createIdentityServer(flags),
+  examine: async () => (await import('../src/idp/doctor.js')).examineIdp(),
+  createServer: async (flags) => (await import('../src/idp/server.js')).createIdentityServer(flags),
   introduce({ fastify, configuration: { values, generated } }, url) {
     const isGenerated = generated.names.includes('IDP_ADMIN_TOKEN');
     const post = `-H 'authorization: Bearer ${isGenerated ? values.adminToken : '<IDP_ADMIN_TOKEN>'}' -H 'content-type: application/json' -d`;

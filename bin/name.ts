@@ -1,5 +1,5 @@
-import { DisplayName, fits } from '../src/kernel/schemas.js';
-import { mustBe } from '../src/kernel/validation-messages.js';
+import { mustBe } from '../src/config/validation-messages.js';
+import { DisplayName, fits } from '../src/http/schemas.js';
 import { type Call, type Command, UsageError } from './command.js';
 
 /** The display name. @throws UsageError where it is blank or could be read as something else */

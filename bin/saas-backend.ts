@@ -15,8 +15,8 @@ the .env.example of this package lists them. With NODE_ENV=production nothing is
   },
   standard: 'serve',
   storeVariable: 'DATABASE_URI',
-  examine: async () => (await import('../src/saas-doctor.js')).examineSaas(),
-  createServer: async (flags) => (await import('../src/saas-server.js')).createServer(flags),
+  examine: async () => (await import('../src/saas/doctor.js')).examineSaas(),
+  createServer: async (flags) => (await import('../src/saas/server.js')).createServer(flags),
   introduce({ configuration: { values, generated } }, url) {
     const { adminUsername, adminPassword } = values;
     const isGenerated = generated.names.includes('ADMIN_PASSWORD');

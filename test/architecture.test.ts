@@ -7,8 +7,18 @@ import t from 'tap';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-/** From the ground up. What is not named is a domain if it is a folder of src, and else a composition root. */
-const FOUNDATIONS = ['src/kernel', 'src/storage', 'src/ops'];
+/** From the ground up: each imports what stands before it. Then come the domains, the products and the programs. */
+const FOUNDATIONS = [
+  'src/kernel',
+  'src/storage',
+  'src/config',
+  'src/http',
+  'src/ops',
+  'src/passwords',
+  'src/throttle',
+  'src/server',
+];
+const PRODUCTS = ['src/saas', 'src/idp'];
 
 interface Source {
   file: string;
@@ -56,17 +66,20 @@ function everythingLoadedBy(file: string, known = new Set<string>()): string[] {
   return [...known];
 }
 
-/** The part of the house: `src/auth`, `src` for what stands above the domains, `bin` with all that is in it. */
+/** The part of the house: `src/auth`, `src` for the index, `bin` with all that is in it. */
 function partOf(file: string): string {
   const folders = dirname(file).split('/');
   return folders[0] === 'bin' ? 'bin' : folders.slice(0, 2).join('/');
 }
 
+const DOMAIN = FOUNDATIONS.length;
+
 function levelOf(file: string): number {
   const part = partOf(file);
   if (FOUNDATIONS.includes(part)) return FOUNDATIONS.indexOf(part);
-  if (part === 'bin') return FOUNDATIONS.length + 2;
-  return part === 'src' ? FOUNDATIONS.length + 1 : FOUNDATIONS.length;
+  if (PRODUCTS.includes(part)) return DOMAIN + 1;
+  if (part === 'src') return DOMAIN + 2;
+  return part === 'bin' ? DOMAIN + 3 : DOMAIN;
 }
 
 const local = sources.flatMap(({ file, imports }) =>
@@ -75,7 +88,12 @@ const local = sources.flatMap(({ file, imports }) =>
 
 t.test('the house is what it was when these rules were written', async (t) => {
   t.ok(local.length > 50, 'imports are found');
-  t.ok(local.some(({ target }) => levelOf(target) === 0) && local.some(({ file }) => levelOf(file) === 5));
+  t.ok(
+    local.some(({ target }) => levelOf(target) === 0) &&
+      local.some(({ file }) => levelOf(file) === DOMAIN + 3),
+  );
+  const roots = sources.filter(({ file }) => partOf(file) === 'src').map(({ file }) => file);
+  t.same(roots, ['src/index.ts'], 'the index is the only file at the root');
 });
 
 t.test('imports point downwards only', async (t) => {
@@ -85,10 +103,9 @@ t.test('imports point downwards only', async (t) => {
   );
 });
 
-t.test('a domain never imports another', async (t) => {
-  const isDomain = (file: string) => levelOf(file) === FOUNDATIONS.length;
+t.test('a domain never imports another, and a product never the other one', async (t) => {
   const strays = local.filter(
-    ({ file, target }) => isDomain(file) && isDomain(target) && partOf(file) !== partOf(target),
+    ({ file, target }) => levelOf(file) === levelOf(target) && partOf(file) !== partOf(target),
   );
   t.same(strays, []);
 });
@@ -96,11 +113,11 @@ t.test('a domain never imports another', async (t) => {
 t.test('a program loads its own server when it is to serve, and nothing of the other product', async (t) => {
   const PROGRAMS = {
     'bin/saas-backend.ts': {
-      server: 'src/saas-server.ts',
+      server: 'src/saas/server.ts',
       foreign: /^(src\/(idp|oidc|provisioning)\b|jose\b)/,
     },
     'bin/idp.ts': {
-      server: 'src/idp-server.ts',
+      server: 'src/idp/server.ts',
       foreign: /^(src\/(saas|auth|billing|admin)\b|@fastify\/jwt)/,
     },
   };
@@ -146,9 +163,9 @@ t.test('each service of somebody else is known to one place', async (t) => {
     mongodb: /^src\/storage\/mongodb/,
     '@fastify/mongodb': /^src\/storage\/mongodb/,
     nodemailer: /^src\/email\/transport\.ts$/,
-    argon2: /^src\/kernel\/passwords-argon2\.ts$/,
-    '@node-rs/argon2': /^src\/kernel\/passwords-argon2\.ts$/,
-    bcryptjs: /^src\/kernel\/passwords-bcrypt\.ts$/,
+    argon2: /^src\/passwords\/argon2\.ts$/,
+    '@node-rs/argon2': /^src\/passwords\/argon2\.ts$/,
+    bcryptjs: /^src\/passwords\/bcrypt\.ts$/,
   };
   for (const [name, place] of Object.entries(KNOWN_TO)) {
     const elsewhere = sources.filter(({ file, imports }) => imports.includes(name) && !place.test(file));
@@ -160,7 +177,7 @@ t.test('the environment is read in one place', async (t) => {
   const readers = sources.filter(({ text }) => /process\s*(\?\.|\.|\[['"])\s*env\b/.test(text));
   t.same(
     readers.map(({ file }) => file),
-    ['src/kernel/options.ts'],
+    ['src/config/options.ts'],
   );
 });
 

@@ -1,5 +1,5 @@
+import { ON_THE_HOST } from '../../src/idp/provisioning-administration.js';
 import { principalView } from '../../src/provisioning/views.js';
-import { ON_THE_HOST } from '../../src/provisioning-administration.js';
 import type { Call, Command } from '../command.js';
 import { nameIn } from '../name.js';
 import { answer, beginProvisioning, principalNamed, withProvisioning } from '../store/provisioning.js';

@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
-import { backup } from '../../src/backup.js';
-import { ConfigurationError } from '../../src/kernel/configuration-error.js';
+import { ConfigurationError } from '../../src/config/configuration-error.js';
+import { backup } from '../../src/server/backup.js';
 import type { Call, Command } from '../command.js';
 import { createProgress } from '../progress.js';
 import { fail, say, sentences } from '../terminal.js';

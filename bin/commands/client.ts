@@ -1,7 +1,7 @@
-import { parseList } from '../../src/kernel/options.js';
+import { parseList } from '../../src/config/options.js';
+import { ON_THE_HOST } from '../../src/idp/provisioning-administration.js';
 import { KINDS, type Kind } from '../../src/provisioning/schemas.js';
 import { clientView } from '../../src/provisioning/views.js';
-import { ON_THE_HOST } from '../../src/provisioning-administration.js';
 import { type Call, type Command, type OptionDeclaration, UsageError } from '../command.js';
 import { nameIn } from '../name.js';
 import { answer, answerList, beginProvisioning, withProvisioning } from '../store/provisioning.js';

@@ -1,4 +1,4 @@
-import type { Finding } from '../../src/doctor.js';
+import type { Finding } from '../../src/server/doctor.js';
 import type { Call, Command } from '../command.js';
 import { say, style } from '../terminal.js';
 

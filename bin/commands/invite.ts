@@ -1,5 +1,5 @@
-import { toTimestamp } from '../../src/kernel/schemas.js';
-import { ON_THE_HOST } from '../../src/provisioning-administration.js';
+import { toTimestamp } from '../../src/http/schemas.js';
+import { ON_THE_HOST } from '../../src/idp/provisioning-administration.js';
 import { type Call, type Command, UsageError } from '../command.js';
 import { nameIn } from '../name.js';
 import { answer, beginProvisioning } from '../store/provisioning.js';

@@ -1,13 +1,13 @@
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { resolveOptions } from '../../src/config/options.js';
 import {
   LoginFailed,
   type LoginRequest,
   type LoginTokens,
   logIn,
   loginSchema,
-} from '../../src/headless-login.js';
+} from '../../src/idp/headless-login.js';
 import { systemClock, toSeconds } from '../../src/kernel/clock.js';
-import { resolveOptions } from '../../src/kernel/options.js';
 import { sha256, systemRandom } from '../../src/kernel/secrets.js';
 import { type Call, type Command, UsageError } from '../command.js';
 import { readPassword } from '../password.js';

@@ -1,6 +1,6 @@
-import { toTimestamp } from '../../src/kernel/schemas.js';
+import { toTimestamp } from '../../src/http/schemas.js';
+import { ON_THE_HOST } from '../../src/idp/provisioning-administration.js';
 import { operatorView } from '../../src/provisioning/views.js';
-import { ON_THE_HOST } from '../../src/provisioning-administration.js';
 import type { Call, Command } from '../command.js';
 import { answer, answerList, principalNamed, withProvisioning } from '../store/provisioning.js';
 import { fail } from '../terminal.js';

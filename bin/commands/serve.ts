@@ -1,8 +1,8 @@
 import closeWithGrace from 'close-with-grace';
-import { ConfigurationError } from '../../src/kernel/configuration-error.js';
-import type { Server } from '../../src/server-assembly.js';
-import { type ListeningError, listeningProblem } from '../../src/server-listening.js';
-import { LEVELS } from '../../src/server-options.js';
+import { ConfigurationError } from '../../src/config/configuration-error.js';
+import type { Server } from '../../src/server/assembly.js';
+import { type ListeningError, listeningProblem } from '../../src/server/listening.js';
+import { LEVELS } from '../../src/server/options.js';
 import type { Flags, Program } from '../cli.js';
 import { type Call, type Command, UsageError } from '../command.js';
 import { fail, say, sentences, style } from '../terminal.js';

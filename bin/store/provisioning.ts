@@ -1,5 +1,5 @@
+import type { ProvisioningAdministration } from '../../src/idp/provisioning-administration.js';
 import type { PrincipalDocument } from '../../src/provisioning/store.js';
-import type { ProvisioningAdministration } from '../../src/provisioning-administration.js';
 import type { Call } from '../command.js';
 import { complain, fail, say } from '../terminal.js';
 import { withStore } from './with-store.js';
@@ -19,7 +19,7 @@ export function beginProvisioning(call: Call, work: Work): Promise<void> {
 }
 
 async function open(options: { create: boolean }): Promise<ProvisioningAdministration> {
-  const { openProvisioning } = await import('../../src/provisioning-administration.js');
+  const { openProvisioning } = await import('../../src/idp/provisioning-administration.js');
   return openProvisioning(complain, options);
 }
 

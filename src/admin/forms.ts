@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
 import formbody from '@fastify/formbody';
+import type { Scope } from '../http/scope.js';
 import { type Clock, HOUR, stillHolds } from '../kernel/clock.js';
-import type { Scope } from '../kernel/http.js';
 import { secretsEqual } from '../kernel/secrets.js';
 import { adminErrors } from './guard.js';
 

@@ -1,10 +1,10 @@
 import basicAuth from '@fastify/basic-auth';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { type Guard, originOf } from '../http/scope.js';
 import { defineErrors, httpErrors } from '../kernel/errors.js';
-import { type Guard, originOf } from '../kernel/http.js';
 import { secretsEqual } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
-import type { Throttle } from '../ops/throttle.js';
+import type { Throttle } from '../throttle/throttle.js';
 
 export const adminErrors = defineErrors({
   CSRF_REJECTED: [

@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
+import type { Pages, View } from '../http/pages.js';
+import type { User } from '../http/schemas.js';
+import { access, originOf, type Scope } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
-import { access, originOf, type Scope } from '../kernel/http.js';
-import type { Pages, View } from '../kernel/pages.js';
-import type { User } from '../kernel/schemas.js';
 import { type FormTokens, openForms } from './forms.js';
 import { SettingsForm } from './schemas.js';
 

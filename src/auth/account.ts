@@ -1,6 +1,6 @@
+import { toTimestamp } from '../http/schemas.js';
+import type { Origin } from '../http/scope.js';
 import { httpErrors } from '../kernel/errors.js';
-import type { Origin } from '../kernel/http.js';
-import { toTimestamp } from '../kernel/schemas.js';
 import type { Audit } from '../ops/audit.js';
 import type { Credentials } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';

@@ -1,5 +1,5 @@
+import type { Origin } from '../http/scope.js';
 import { httpErrors } from '../kernel/errors.js';
-import type { Origin } from '../kernel/http.js';
 import type { Audit } from '../ops/audit.js';
 import type { Where } from '../storage/collection.js';
 import type { AuthDependencies } from './dependencies.js';

@@ -1,7 +1,7 @@
-import type { Origin } from '../kernel/http.js';
-import type { Passwords } from '../kernel/passwords.js';
+import type { Origin } from '../http/scope.js';
 import type { Audit } from '../ops/audit.js';
-import type { Throttle } from '../ops/throttle.js';
+import type { Passwords } from '../passwords/hasher.js';
+import type { Throttle } from '../throttle/throttle.js';
 import { authErrors } from './errors.js';
 import type { ForeignHashes } from './foreign-hashes.js';
 import { authLimits } from './limits.js';

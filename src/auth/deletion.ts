@@ -1,4 +1,4 @@
-import type { Origin } from '../kernel/http.js';
+import type { Origin } from '../http/scope.js';
 import type { Audit } from '../ops/audit.js';
 import type { Job } from '../ops/jobs.js';
 import type { Credentials } from './credentials.js';

@@ -1,7 +1,7 @@
-import type { Passwords } from '../kernel/passwords.js';
-import type { PasswordPolicy } from '../kernel/passwords-common.js';
-import type { Afterwards } from '../ops/afterwards.js';
-import type { Throttle } from '../ops/throttle.js';
+import type { Afterwards } from '../ops/background.js';
+import type { PasswordPolicy } from '../passwords/common.js';
+import type { Passwords } from '../passwords/hasher.js';
+import type { Throttle } from '../throttle/throttle.js';
 import type { Farewell } from './deletion.js';
 import type { ForeignHashes } from './foreign-hashes.js';
 import type { AccountMails } from './mails.js';

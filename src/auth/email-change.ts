@@ -1,9 +1,9 @@
+import type { Origin } from '../http/scope.js';
 import { stillHolds } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
-import type { Origin } from '../kernel/http.js';
 import type { Audit } from '../ops/audit.js';
-import type { Throttle } from '../ops/throttle.js';
 import { UniqueViolation } from '../storage/collection.js';
+import type { Throttle } from '../throttle/throttle.js';
 import type { ConfirmAddress, ConfirmationProof } from './confirmation.js';
 import type { Credentials } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';

@@ -1,4 +1,4 @@
-import type { User } from '../kernel/schemas.js';
+import type { User } from '../http/schemas.js';
 
 /** What integrators hear of accounts. */
 export interface AuthEvents {

@@ -1,6 +1,6 @@
 import { type Clock, DAY, HOUR, isRecent, SECOND } from '../kernel/clock.js';
-import type { Passwords } from '../kernel/passwords.js';
 import type { Job } from '../ops/jobs.js';
+import type { Passwords } from '../passwords/hasher.js';
 import { type Collection, nullIfTaken, type Store } from '../storage/collection.js';
 import type { UserDocument, Users } from './store.js';
 

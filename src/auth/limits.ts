@@ -1,5 +1,5 @@
 import { HOUR, MINUTE } from '../kernel/clock.js';
-import { atMost } from '../ops/throttle.js';
+import { atMost } from '../throttle/throttle.js';
 import { UNLOCK_LIFE } from './links.js';
 
 /** Links of one kind in mails to one address, whoever asks for them: the key is the address, lower-case. */

@@ -1,5 +1,5 @@
+import { withQuery } from '../config/public-url.js';
 import { type Clock, DAY } from '../kernel/clock.js';
-import { withQuery } from '../kernel/public-url.js';
 import type { LinkToken } from './links.js';
 import type { UserDocument } from './store.js';
 

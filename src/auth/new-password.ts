@@ -1,6 +1,6 @@
 import { httpErrors } from '../kernel/errors.js';
-import type { Passwords } from '../kernel/passwords.js';
-import type { PasswordPolicy } from '../kernel/passwords-common.js';
+import type { PasswordPolicy } from '../passwords/common.js';
+import type { Passwords } from '../passwords/hasher.js';
 
 /** What every new password goes through, whichever way it comes. */
 export interface NewPasswords {

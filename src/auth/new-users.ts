@@ -1,10 +1,10 @@
+import { mustBe, shown } from '../config/validation-messages.js';
+import { Email, fits, OptionalName } from '../http/schemas.js';
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorDetail, httpErrors } from '../kernel/errors.js';
-import type { Passwords } from '../kernel/passwords.js';
-import type { PasswordPolicy } from '../kernel/passwords-common.js';
-import { Email, fits, OptionalName } from '../kernel/schemas.js';
 import { newId, type Random } from '../kernel/secrets.js';
-import { mustBe, shown } from '../kernel/validation-messages.js';
+import type { PasswordPolicy } from '../passwords/common.js';
+import type { Passwords } from '../passwords/hasher.js';
 import { UniqueViolation } from '../storage/collection.js';
 import { authErrors } from './errors.js';
 import type { ForeignHashes } from './foreign-hashes.js';

@@ -1,4 +1,4 @@
-import { toTimestamp } from '../kernel/schemas.js';
+import { toTimestamp } from '../http/schemas.js';
 import { firstPagesOf, mapPages } from '../storage/pages.js';
 import type { Sessions, UserDocument, Users, ViewOf } from './store.js';
 

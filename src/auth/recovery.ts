@@ -1,7 +1,7 @@
+import type { Origin } from '../http/scope.js';
 import { stillHolds } from '../kernel/clock.js';
-import type { Origin } from '../kernel/http.js';
 import type { Audit } from '../ops/audit.js';
-import type { Throttle } from '../ops/throttle.js';
+import type { Throttle } from '../throttle/throttle.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';

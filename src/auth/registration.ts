@@ -1,5 +1,5 @@
-import type { Origin } from '../kernel/http.js';
-import type { User } from '../kernel/schemas.js';
+import type { User } from '../http/schemas.js';
+import type { Origin } from '../http/scope.js';
 import { nullIfTaken, UniqueViolation } from '../storage/collection.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';

@@ -1,7 +1,7 @@
 import type { Static } from 'typebox';
 import { Type } from 'typebox';
-import { option } from '../kernel/options.js';
-import { pathProblem } from '../kernel/public-url.js';
+import { option } from '../config/options.js';
+import { pathProblem } from '../config/public-url.js';
 import {
   Email,
   Envelope,
@@ -11,7 +11,7 @@ import {
   Timestamp,
   Token,
   User,
-} from '../kernel/schemas.js';
+} from '../http/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
 
 const strong = (secret: string) => secretWeakness(secret, 32);

@@ -1,5 +1,5 @@
-import type { Origin } from '../kernel/http.js';
-import type { User } from '../kernel/schemas.js';
+import type { User } from '../http/schemas.js';
+import type { Origin } from '../http/scope.js';
 import { type Account, createAccount } from './account.js';
 import { createConfirmation } from './confirmation.js';
 import { createCredentials } from './credentials.js';

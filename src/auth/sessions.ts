@@ -1,7 +1,7 @@
+import type { Session, User } from '../http/schemas.js';
+import type { Origin } from '../http/scope.js';
 import { type Clock, isRecent } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
-import type { Origin } from '../kernel/http.js';
-import type { Session, User } from '../kernel/schemas.js';
 import { newId, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import type { Emit } from '../ops/events.js';

@@ -1,4 +1,4 @@
-import { type Session, type SubscriptionSummary, toTimestamp, type User } from '../kernel/schemas.js';
+import { type Session, type SubscriptionSummary, toTimestamp, type User } from '../http/schemas.js';
 import type { Collection, Store } from '../storage/collection.js';
 
 export interface UserDocument {

@@ -1,5 +1,5 @@
+import type { Origin } from '../http/scope.js';
 import { stillHolds } from '../kernel/clock.js';
-import type { Origin } from '../kernel/http.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';

@@ -1,6 +1,6 @@
+import { Email, fits, toTimestamp, type User } from '../http/schemas.js';
 import { DAY } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
-import { Email, fits, toTimestamp, type User } from '../kernel/schemas.js';
 import type { Audit } from '../ops/audit.js';
 import { insertUser, type NewUser, type NewUserDependencies } from './new-users.js';
 import type { UserDocument, Users, ViewOf } from './store.js';

@@ -1,8 +1,8 @@
+import type { Origin } from '../http/scope.js';
 import { stillHolds } from '../kernel/clock.js';
-import type { Origin } from '../kernel/http.js';
 import type { Audit } from '../ops/audit.js';
-import type { Throttle } from '../ops/throttle.js';
 import type { Change } from '../storage/collection.js';
+import type { Throttle } from '../throttle/throttle.js';
 import type { ConfirmAddress, ConfirmationProof } from './confirmation.js';
 import type { AuthDependencies } from './dependencies.js';
 import type { EmailChange } from './email-change.js';

@@ -1,5 +1,5 @@
+import { toTimestamp } from '../http/schemas.js';
 import { type Clock, MINUTE, SECOND } from '../kernel/clock.js';
-import { toTimestamp } from '../kernel/schemas.js';
 import { billingErrors, isGone } from './errors.js';
 import type { Gateway } from './gateway.js';
 import type { Plans } from './plans.js';

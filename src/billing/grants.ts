@@ -1,6 +1,6 @@
+import { toTimestamp } from '../http/schemas.js';
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorDetail, httpErrors } from '../kernel/errors.js';
-import { toTimestamp } from '../kernel/schemas.js';
 import type { Audit } from '../ops/audit.js';
 import type { Grant } from './entitlement.js';
 import { UNKNOWN_PLAN } from './plans.js';

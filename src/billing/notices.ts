@@ -1,4 +1,4 @@
-import { type SubscriptionStatus, toTimestamp } from '../kernel/schemas.js';
+import { type SubscriptionStatus, toTimestamp } from '../http/schemas.js';
 import type { BillingEvent } from './event.js';
 import type { SubscriptionDocument } from './store.js';
 

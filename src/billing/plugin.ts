@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
-import { access, originOf, type Scope } from '../kernel/http.js';
-import { ok } from '../kernel/schemas.js';
+import { ok } from '../http/schemas.js';
+import { access, originOf, type Scope } from '../http/scope.js';
 import type { Catalog } from './catalog.js';
 import {
   CheckoutAnswer,

@@ -1,10 +1,10 @@
 import type { Static, TSchema } from 'typebox';
 import { Type } from 'typebox';
-import { option } from '../kernel/options.js';
-import { isLoopback, pathProblem } from '../kernel/public-url.js';
-import { Envelope, SubscriptionStatus, Timestamp } from '../kernel/schemas.js';
+import { option } from '../config/options.js';
+import { isLoopback, pathProblem } from '../config/public-url.js';
+import { shown } from '../config/validation-messages.js';
+import { Envelope, SubscriptionStatus, Timestamp } from '../http/schemas.js';
 import { secretWeakness } from '../kernel/secrets.js';
-import { shown } from '../kernel/validation-messages.js';
 
 export const billingOptions = {
   paymentSecretKey: option(Type.Optional(Type.String({ minLength: 1 })), {

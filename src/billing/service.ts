@@ -1,7 +1,7 @@
+import { withLeadingSlash, withQuery } from '../config/public-url.js';
+import { toTimestamp, type User } from '../http/schemas.js';
 import type { Clock } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
-import { withLeadingSlash, withQuery } from '../kernel/public-url.js';
-import { toTimestamp, type User } from '../kernel/schemas.js';
 import { sha256 } from '../kernel/secrets.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { mapPages, pagesOf } from '../storage/pages.js';

@@ -1,6 +1,6 @@
+import { type SubscriptionStatus, toTimestamp, type User } from '../http/schemas.js';
 import type { Clock } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
-import { type SubscriptionStatus, toTimestamp, type User } from '../kernel/schemas.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { createCoalescer } from './coalesce.js';
 import { findEntitlement, type Grant, isInForce, type PastDue } from './entitlement.js';

@@ -1,5 +1,5 @@
+import type { SubscriptionStatus, SubscriptionSummary } from '../http/schemas.js';
 import type { Clock } from '../kernel/clock.js';
-import type { SubscriptionStatus, SubscriptionSummary } from '../kernel/schemas.js';
 import {
   findEntitlement,
   type Grant,

@@ -1,8 +1,8 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { makeDevelopmentFolder } from '../config/development-secrets.js';
+import type { Resolved } from '../config/options.js';
 import type { Clock } from '../kernel/clock.js';
-import { makeDevelopmentFolder } from '../kernel/development-secrets.js';
-import type { Resolved } from '../kernel/options.js';
 import { sha256 } from '../kernel/secrets.js';
 import type { JobLog } from '../ops/jobs.js';
 import type { EmailConfiguration } from './schemas.js';

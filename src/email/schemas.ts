@@ -1,8 +1,8 @@
 import type { Static, TObject } from 'typebox';
 import { Type } from 'typebox';
-import { option } from '../kernel/options.js';
-import { DisplayName, Email, fits } from '../kernel/schemas.js';
-import { mustBe, shown } from '../kernel/validation-messages.js';
+import { option } from '../config/options.js';
+import { mustBe, shown } from '../config/validation-messages.js';
+import { DisplayName, Email, fits } from '../http/schemas.js';
 import { templateProblems } from './templates.js';
 import { DEFAULT_SERVICE, isKnownService } from './transport.js';
 

@@ -1,5 +1,5 @@
+import { toTimestamp } from '../http/schemas.js';
 import { type Clock, DAY } from '../kernel/clock.js';
-import { toTimestamp } from '../kernel/schemas.js';
 import { newId, type Random, sha256 } from '../kernel/secrets.js';
 import type { Job, JobLog } from '../ops/jobs.js';
 import { nullIfTaken } from '../storage/collection.js';

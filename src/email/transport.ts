@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module';
 import type { SMTPPoolOptions } from 'nodemailer/lib/smtp-pool';
+import { isLoopback } from '../config/public-url.js';
 import { SECOND } from '../kernel/clock.js';
-import { isLoopback } from '../kernel/public-url.js';
 import type { MailName } from './templates.js';
 
 /** Where mails leave the process: the only file that knows Nodemailer, which is loaded at the first mail. */

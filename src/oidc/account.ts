@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Pages } from '../http/pages.js';
+import { access, type Origin, originOf, type Scope } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
-import { access, type Origin, originOf, type Scope } from '../kernel/http.js';
-import type { Pages } from '../kernel/pages.js';
 import { secretsEqual, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import { type Cookies, mountPath } from './cookies.js';

@@ -1,6 +1,6 @@
-import { parseBasic } from '../kernel/authorization.js';
+import { parseBasic } from '../http/authorization.js';
 import { isSecretOf, sha256 } from '../kernel/secrets.js';
-import type { Attempt } from '../ops/throttle.js';
+import type { Attempt } from '../throttle/throttle.js';
 import { oidcErrors } from './errors.js';
 import type { Client, Directory } from './model.js';
 

@@ -1,5 +1,5 @@
 import { domainToASCII, domainToUnicode } from 'node:url';
-import { Email, fits } from '../kernel/schemas.js';
+import { Email, fits } from '../http/schemas.js';
 
 /**
  * Domains whose addresses the operator has invited by mail, so that whoever came by an invitation has proved to read

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { access, originOf, type Scope } from '../kernel/http.js';
-import type { Pages } from '../kernel/pages.js';
+import type { Pages } from '../http/pages.js';
+import { access, originOf, type Scope } from '../http/scope.js';
 import { secretsEqual, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import { withAnswer } from './authorize/redirect-uri.js';

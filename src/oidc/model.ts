@@ -1,4 +1,4 @@
-import type { Origin } from '../kernel/http.js';
+import type { Origin } from '../http/scope.js';
 
 /** What this domain needs to know of principals and clients. Provisioning keeps them; the composition root hands them in. */
 

@@ -1,6 +1,6 @@
 import formbody from '@fastify/formbody';
-import { openToOrigins } from '../kernel/cors.js';
-import { access, type Scope } from '../kernel/http.js';
+import { openToOrigins } from '../http/cors.js';
+import { access, type Scope } from '../http/scope.js';
 import { type AccountPluginOptions, accountPlugin } from './account.js';
 import { type AuthorizePluginOptions, authorizePlugin } from './authorize/plugin.js';
 import type { Keys } from './keys.js';

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import { option } from '../kernel/options.js';
-import { Token } from '../kernel/schemas.js';
+import { option } from '../config/options.js';
+import { Token } from '../http/schemas.js';
 import { MAX_TOKEN_LENGTH } from './authorize/interaction-token.js';
 import { emailDomainProblem } from './email-domains.js';
 

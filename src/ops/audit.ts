@@ -1,7 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { Type } from 'typebox';
+import { option } from '../config/options.js';
 import { type Clock, DAY, every, MINUTE } from '../kernel/clock.js';
-import { option } from '../kernel/options.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import type { Collection, Store } from '../storage/collection.js';
 import { firstPagesOf } from '../storage/pages.js';

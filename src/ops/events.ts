@@ -1,6 +1,6 @@
 import { EventEmitter } from 'node:events';
+import { toTimestamp } from '../http/schemas.js';
 import type { Clock } from '../kernel/clock.js';
-import { toTimestamp } from '../kernel/schemas.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import { createNameCheck } from './event-names.js';
 import type { JobLog } from './jobs.js';

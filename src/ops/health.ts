@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { access, type Scope } from '../kernel/http.js';
+import { access, type Scope } from '../http/scope.js';
 import type { Store } from '../storage/collection.js';
 
 export type Product = 'saas-backend' | 'idp';

@@ -1,7 +1,7 @@
 import type { preValidationHookHandler } from 'fastify';
+import { ok, type User } from '../http/schemas.js';
+import { access, type Scope } from '../http/scope.js';
 import { httpErrors } from '../kernel/errors.js';
-import { access, type Scope } from '../kernel/http.js';
-import { ok, type User } from '../kernel/schemas.js';
 import { ProfileAnswer, ProfilePatch } from './schemas.js';
 
 export interface ProfilePluginOptions {

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { Envelope, OptionalName, User } from '../kernel/schemas.js';
+import { Envelope, OptionalName, User } from '../http/schemas.js';
 
 export const ProfileAnswer = Envelope(User);
 

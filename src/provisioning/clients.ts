@@ -1,6 +1,6 @@
+import type { Origin } from '../http/scope.js';
 import { DAY } from '../kernel/clock.js';
 import type { ErrorDetail } from '../kernel/errors.js';
-import type { Origin } from '../kernel/http.js';
 import { newId, newToken, sha256 } from '../kernel/secrets.js';
 import type { Page } from '../storage/collection.js';
 import { invalid } from './errors.js';

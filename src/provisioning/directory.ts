@@ -1,4 +1,4 @@
-import type { Origin } from '../kernel/http.js';
+import type { Origin } from '../http/scope.js';
 import type { Page } from '../storage/collection.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';

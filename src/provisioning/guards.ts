@@ -1,9 +1,9 @@
-import { parseBearer } from '../kernel/authorization.js';
+import { parseBearer } from '../http/authorization.js';
+import { type Guard, originOf } from '../http/scope.js';
 import { defineErrors, httpErrors } from '../kernel/errors.js';
-import { type Guard, originOf } from '../kernel/http.js';
 import { secretsEqual } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
-import type { Throttle } from '../ops/throttle.js';
+import type { Throttle } from '../throttle/throttle.js';
 import { provisioningErrors } from './errors.js';
 
 export const adminTokenErrors = defineErrors({

@@ -1,4 +1,4 @@
-import { access, type Scope } from '../kernel/http.js';
+import { access, type Scope } from '../http/scope.js';
 
 export interface GuidePluginOptions {
   issuer(): string;

@@ -1,8 +1,8 @@
 import formbody from '@fastify/formbody';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { isForm, type Pages } from '../http/pages.js';
+import { access, originOf, type Scope } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
-import { access, originOf, type Scope } from '../kernel/http.js';
-import { isForm, type Pages } from '../kernel/pages.js';
 import { provisioningErrors } from './errors.js';
 import type { Links } from './links.js';
 import { LinkBody, LinkParameters } from './schemas.js';

@@ -1,10 +1,10 @@
+import type { Origin } from '../http/scope.js';
 import { DAY } from '../kernel/clock.js';
-import type { Origin } from '../kernel/http.js';
-import type { Passwords } from '../kernel/passwords.js';
-import { type PasswordPolicy, passwordErrors } from '../kernel/passwords-common.js';
 import { isSecretOf, newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
-import type { Throttle } from '../ops/throttle.js';
+import { type PasswordPolicy, passwordErrors } from '../passwords/common.js';
+import type { Passwords } from '../passwords/hasher.js';
 import { nullIfTaken } from '../storage/collection.js';
+import type { Throttle } from '../throttle/throttle.js';
 import { invalid, provisioningErrors } from './errors.js';
 import { canonicalHandle } from './handles.js';
 import { chosenPasswordProblem, type Dependencies, MINTINGS } from './principals.js';

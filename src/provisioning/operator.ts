@@ -1,5 +1,5 @@
+import { access, originOf, type Scope } from '../http/scope.js';
 import { httpErrors } from '../kernel/errors.js';
-import { access, originOf, type Scope } from '../kernel/http.js';
 import type { PrincipalDirectory } from './directory.js';
 import { PrincipalList, PrincipalParameters, PrincipalQuery, PrincipalView } from './schemas.js';
 import type { PrincipalDocument } from './store.js';

@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify';
-import { parseBasic } from '../kernel/authorization.js';
-import { isBrowser } from '../kernel/browser.js';
-import { access, originOf, type Scope } from '../kernel/http.js';
-import { toTimestamp } from '../kernel/schemas.js';
+import { parseBasic } from '../http/authorization.js';
+import { isBrowser } from '../http/browser.js';
+import { toTimestamp } from '../http/schemas.js';
+import { access, originOf, type Scope } from '../http/scope.js';
 import type { Clients } from './clients.js';
 import { provisioningErrors } from './errors.js';
 import { type GuidePluginOptions, guidePlugin } from './guide.js';

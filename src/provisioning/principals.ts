@@ -1,11 +1,11 @@
+import type { Origin } from '../http/scope.js';
 import { type Clock, HOUR } from '../kernel/clock.js';
-import type { Origin } from '../kernel/http.js';
-import type { Passwords } from '../kernel/passwords.js';
-import type { PasswordPolicy } from '../kernel/passwords-common.js';
 import { isSecretOf, newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
-import { type Attempt, atMost, type Limit, type Throttle } from '../ops/throttle.js';
+import type { PasswordPolicy } from '../passwords/common.js';
+import type { Passwords } from '../passwords/hasher.js';
 import { UniqueViolation } from '../storage/collection.js';
+import { type Attempt, atMost, type Limit, type Throttle } from '../throttle/throttle.js';
 import { invalid, provisioningErrors } from './errors.js';
 import { canonicalForm, canonicalHandle, isPossibleHandle } from './handles.js';
 import { KINDS, type Kind } from './schemas.js';

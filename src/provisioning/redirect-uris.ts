@@ -1,4 +1,4 @@
-import { isLoopback } from '../kernel/public-url.js';
+import { isLoopback } from '../config/public-url.js';
 
 /** Two slashes, a host and at most a port: nothing for a browser to repair or for its policy to trip over. */
 const WEB_ORIGIN = /^https?:\/\/([\w.-]+|\[[\da-f:.]+\])(:\d+)?([/?]|$)/i;

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import { option } from '../kernel/options.js';
-import { DisplayName, PasswordInput, Timestamp } from '../kernel/schemas.js';
+import { option } from '../config/options.js';
+import { DisplayName, PasswordInput, Timestamp } from '../http/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
 
 export const provisioningOptions = {

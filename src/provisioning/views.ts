@@ -1,4 +1,4 @@
-import { toTimestamp } from '../kernel/schemas.js';
+import { toTimestamp } from '../http/schemas.js';
 import type { Page } from '../storage/collection.js';
 import type { ClientDocument, PrincipalDocument } from './store.js';
 

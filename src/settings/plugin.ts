@@ -1,5 +1,5 @@
-import { access, originOf, prependHook, rulesOf, type Scope } from '../kernel/http.js';
-import { Envelope, ok } from '../kernel/schemas.js';
+import { Envelope, ok } from '../http/schemas.js';
+import { access, originOf, prependHook, rulesOf, type Scope } from '../http/scope.js';
 import { GlobalSettings, PublicSettings, SettingsPatch, VersionedSettings } from './schemas.js';
 import { type SettingsService, settingsErrors } from './service.js';
 

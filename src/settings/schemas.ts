@@ -1,6 +1,6 @@
 import type { Static } from 'typebox';
 import { Type } from 'typebox';
-import { DisplayName } from '../kernel/schemas.js';
+import { DisplayName } from '../http/schemas.js';
 
 const fields = {
   siteName: Type.String({

@@ -3,7 +3,7 @@ import argon2 from 'argon2';
 import t, { type Test } from 'tap';
 import { createForeignHashes, foreignHashCollection } from '../../src/auth/foreign-hashes.js';
 import { userCollection } from '../../src/auth/store.js';
-import { createPasswords } from '../../src/kernel/passwords.js';
+import { createPasswords } from '../../src/passwords/hasher.js';
 import { openStore } from '../../src/storage/open.js';
 import { CHEAP, PASSWORD, type SaasApp, saasApp, storeOf } from '../kit/app.js';
 import { countedRandom } from '../kit/random.js';

@@ -55,7 +55,7 @@ const mutants = [
   },
   {
     name: 'a bcrypt hash is not filled up to the most costly one',
-    file: '../kernel/passwords-foreign.js',
+    file: '../passwords/foreign.js',
     text: 'Math.log2(target) - log',
     replacement: '0',
     tests: [['foreign-hashes', 'a wrong password costs the same work']],

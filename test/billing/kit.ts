@@ -1,7 +1,7 @@
 import type { Test } from 'tap';
 import { userCollection } from '../../src/auth/store.js';
 import type { Json } from '../../src/billing/snapshot.js';
-import { type BillingDomain, createBillingDomain } from '../../src/saas-billing.js';
+import { type BillingDomain, createBillingDomain } from '../../src/saas/billing.js';
 import { type Account, type Answer, type SaasApp, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { countedRandom } from '../kit/random.js';
 import { signWebhook } from '../kit/sign-webhook.js';

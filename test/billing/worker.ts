@@ -3,7 +3,7 @@
  * It makes as many users beforehand: `usr_0`, `usr_1`, …
  */
 import { userCollection } from '../../src/auth/store.js';
-import { createServer } from '../../src/saas-server.js';
+import { createServer } from '../../src/saas/server.js';
 import { nullIfTaken } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
 import { SECRETS } from '../kit/app.js';

@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import type { Finding } from '../../src/doctor.js';
+import type { Finding } from '../../src/server/doctor.js';
 import { openDatabase } from '../../src/storage/sqlite/store.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';

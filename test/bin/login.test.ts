@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
-import { type LoginRequest, logIn } from '../../src/headless-login.js';
+import { type LoginRequest, logIn } from '../../src/idp/headless-login.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/secrets.js';
 import { basic } from '../kit/app.js';

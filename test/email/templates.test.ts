@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { mailCollection } from '../../src/email/store.js';
 import { loadTemplates, MAIL_NAMES, sampleValues, templateProblems } from '../../src/email/templates.js';
-import { createServer } from '../../src/saas-server.js';
+import { createServer } from '../../src/saas/server.js';
 import { openStore } from '../../src/storage/open.js';
 import { SECRETS, saasApp, testOptions } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';

@@ -395,7 +395,7 @@ for (const name of PROGRAMS) {
   });
 }
 
-// Half a minute of waiting. The plainest of them are in test/ops/server.test.ts.
+// Half a minute of waiting. The plainest of them are in test/server/server.test.ts.
 const IN_FULL = sizeOf(0, 1) === 1;
 for (const name of IN_FULL ? PROGRAMS : []) {
   t.test(`[24] ${name} waits for nobody`, { buffered: true }, async (t) => {

@@ -2,7 +2,7 @@
  * Keeps 200 files of development secrets, each at a moment that all processes have agreed on, and prints what
  * it was given.
  */
-import { keepDevelopmentSecrets } from '../../src/kernel/development-secrets.js';
+import { keepDevelopmentSecrets } from '../../src/config/development-secrets.js';
 import { newToken, sha256, systemRandom } from '../../src/kernel/secrets.js';
 
 const ROUNDS = 200;

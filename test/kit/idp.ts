@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import type { InjectOptions } from 'fastify';
 import type { Test } from 'tap';
-import { type CreateIdentityServerOptions, createIdentityServer } from '../../src/idp-server.js';
+import { type CreateIdentityServerOptions, createIdentityServer } from '../../src/idp/server.js';
 import { sha256 } from '../../src/kernel/secrets.js';
-import type { Server } from '../../src/server-assembly.js';
+import type { Server } from '../../src/server/assembly.js';
 import type { Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
 import { Agent, type Page } from './agent.js';

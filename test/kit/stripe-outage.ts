@@ -1,6 +1,6 @@
 import { userCollection } from '../../src/auth/store.js';
 import { AppError } from '../../src/kernel/errors.js';
-import type { BillingDomain } from '../../src/saas-billing.js';
+import type { BillingDomain } from '../../src/saas/billing.js';
 import type { Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
 import { type FakeClock, fakeClock } from './clock.js';

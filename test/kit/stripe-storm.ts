@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { type UserDocument, userCollection } from '../../src/auth/store.js';
 import type { Json } from '../../src/billing/snapshot.js';
 import { AppError } from '../../src/kernel/errors.js';
-import { type BillingDomain, createBillingDomain } from '../../src/saas-billing.js';
+import { type BillingDomain, createBillingDomain } from '../../src/saas/billing.js';
 import type { Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
 import { type FakeClock, fakeClock } from './clock.js';

@@ -1,4 +1,4 @@
-/** Clocks that jump, back and forth, under running programs. Counters: `test/ops/throttle.test.ts`. */
+/** Clocks that jump, back and forth, under running programs. Counters: `test/throttle/throttle.test.ts`. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { userCollection } from '../../src/auth/store.js';
 import { createServer } from '../../src/index.js';
-import { createLogStream } from '../../src/server-log.js';
+import { createLogStream } from '../../src/server/log.js';
 import { openStore } from '../../src/storage/open.js';
 import { testOptions } from '../kit/app.js';
 import { compiled, startCommand, startProgram } from '../kit/process.js';

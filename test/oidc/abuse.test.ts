@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { createIdentityServer } from '../../src/idp-server.js';
+import { createIdentityServer } from '../../src/idp/server.js';
 import { type Answer, basic } from '../kit/app.js';
 import { FuzzConnection } from '../kit/fuzz/connection.js';
 import { collectRoutes } from '../kit/fuzz/engine.js';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { createIdentityServer } from '../../src/idp-server.js';
+import { createIdentityServer } from '../../src/idp/server.js';
 import { principalCollection } from '../../src/provisioning/store.js';
 import { PASSWORD } from '../kit/app.js';
 import { type Credentials, claimsOf, type IdpApp, ISSUER, idpApp, idpOptions, idpStore } from '../kit/idp.js';

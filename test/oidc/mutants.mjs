@@ -59,14 +59,14 @@ const mutants = [
   },
   {
     name: 'who is locked out counts as gone',
-    file: '../idp.js',
+    file: '../idp/plugin.js',
     text: "principal.state === 'deleted'",
     replacement: "principal.state !== 'active'",
     tests: [['purge', 'the program itself knows']],
   },
   {
     name: 'jobs outlive their server',
-    file: '../idp.js',
+    file: '../idp/plugin.js',
     text: `fastify.addHook('onClose', async () => {
         await jobs.stop();`,
     replacement: "fastify.addHook('onClose', async () => {",

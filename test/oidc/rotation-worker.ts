@@ -3,7 +3,7 @@
  * SIGTERM ends it as it ends the real one.
  */
 import { readFileSync } from 'node:fs';
-import { createIdentityServer } from '../../src/idp-server.js';
+import { createIdentityServer } from '../../src/idp/server.js';
 
 const { clockFile, ...options } = JSON.parse(process.argv[2] ?? '{}');
 const clock = { now: () => Number(readFileSync(clockFile, 'utf8')) };

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
-import { createPasswords } from '../../src/kernel/passwords.js';
-import { createPasswordPolicy } from '../../src/kernel/passwords-common.js';
+import { createPasswordPolicy } from '../../src/passwords/common.js';
+import { createPasswords } from '../../src/passwords/hasher.js';
 import { createLinks } from '../../src/provisioning/links.js';
 import { principalCollection } from '../../src/provisioning/store.js';
 import { type Answer, basic, CHEAP, PASSWORD } from '../kit/app.js';

@@ -1,14 +1,14 @@
 /** Accepts a link in a process that kills itself (-9) at one of its calls to the store, told by arguments. */
 import { systemClock } from '../../src/kernel/clock.js';
-import { createPasswords } from '../../src/kernel/passwords.js';
-import { createPasswordPolicy } from '../../src/kernel/passwords-common.js';
 import { systemRandom } from '../../src/kernel/secrets.js';
 import { createAudit } from '../../src/ops/audit.js';
-import { createThrottle } from '../../src/ops/throttle.js';
+import { createPasswordPolicy } from '../../src/passwords/common.js';
+import { createPasswords } from '../../src/passwords/hasher.js';
 import { createLinks } from '../../src/provisioning/links.js';
 import { principalCollection } from '../../src/provisioning/store.js';
 import type { Collection, Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
+import { createThrottle } from '../../src/throttle/throttle.js';
 import { CHEAP } from '../kit/app.js';
 
 const [uri, token, password, step, moment] = process.argv.slice(2) as [

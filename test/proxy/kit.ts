@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import type { Test } from 'tap';
-import type { Finding } from '../../src/doctor.js';
+import type { Finding } from '../../src/server/doctor.js';
 import { openStore } from '../../src/storage/open.js';
 import { auditOf, SECRETS } from '../kit/app.js';
 import { compiled, type Program, startProgram } from '../kit/process.js';

@@ -1,5 +1,5 @@
-import { access, originOf, type Scope } from '../../kernel/http.js';
-import { Acknowledgement } from '../../kernel/schemas.js';
+import { Acknowledgement } from '../../http/schemas.js';
+import { access, originOf, type Scope } from '../../http/scope.js';
 import { DeletionBody, EmailChangeBody, PasswordBody } from '../schemas.js';
 import type { AuthService } from '../service.js';
 import { BODY_LIMIT } from './limits.js';

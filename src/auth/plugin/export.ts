@@ -1,10 +1,10 @@
 import { finished, type Readable } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
+import { jsonStream } from '../../http/json-stream.js';
+import { ok } from '../../http/schemas.js';
+import { access, originOf, type Scope } from '../../http/scope.js';
 import { httpErrors } from '../../kernel/errors.js';
-import { access, originOf, type Scope } from '../../kernel/http.js';
-import { jsonStream } from '../../kernel/json-stream.js';
-import { ok } from '../../kernel/schemas.js';
-import type { Throttle } from '../../ops/throttle.js';
+import type { Throttle } from '../../throttle/throttle.js';
 import { authLimits } from '../limits.js';
 
 export interface ExportPluginOptions {

@@ -1,4 +1,4 @@
-import type { Scope } from '../../kernel/http.js';
+import type { Scope } from '../../http/scope.js';
 import type { AuthService } from '../service.js';
 import { accountPlugin } from './account.js';
 import { type ExportPluginOptions, exportPlugin } from './export.js';

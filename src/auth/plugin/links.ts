@@ -1,9 +1,9 @@
 import formbody from '@fastify/formbody';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { isForm, type Pages } from '../../http/pages.js';
+import { Acknowledgement } from '../../http/schemas.js';
+import { access, originOf, type Scope } from '../../http/scope.js';
 import { AppError } from '../../kernel/errors.js';
-import { access, originOf, type Scope } from '../../kernel/http.js';
-import { isForm, type Pages } from '../../kernel/pages.js';
-import { Acknowledgement } from '../../kernel/schemas.js';
 import { EmailBody, LinkQuery, ResetBody, VerifyBody } from '../schemas.js';
 import type { AuthService } from '../service.js';
 import { BODY_LIMIT } from './limits.js';

@@ -1,5 +1,5 @@
-import { access, originOf, type Scope } from '../../kernel/http.js';
-import { Acknowledgement, ok } from '../../kernel/schemas.js';
+import { Acknowledgement, ok } from '../../http/schemas.js';
+import { access, originOf, type Scope } from '../../http/scope.js';
 import {
   LoginBody,
   LogoutBody,

@@ -1,5 +1,5 @@
 import type { FastifyReply } from 'fastify';
-import type { Pages } from '../../kernel/pages.js';
+import type { Pages } from '../../http/pages.js';
 import { mountPath } from '../cookies.js';
 import type { Visitor } from '../sessions.js';
 import { formTarget } from './redirect-uri.js';

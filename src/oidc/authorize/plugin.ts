@@ -1,10 +1,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { parseBasic } from '../../kernel/authorization.js';
-import { isBrowser } from '../../kernel/browser.js';
+import { parseBasic } from '../../http/authorization.js';
+import { isBrowser } from '../../http/browser.js';
+import type { Pages } from '../../http/pages.js';
+import { access, originOf, type Scope } from '../../http/scope.js';
 import type { Clock } from '../../kernel/clock.js';
 import type { AppError } from '../../kernel/errors.js';
-import { access, originOf, type Scope } from '../../kernel/http.js';
-import type { Pages } from '../../kernel/pages.js';
 import type { Audit } from '../../ops/audit.js';
 import type { ConsentService } from '../consents.js';
 import { type Cookies, mountPath } from '../cookies.js';

@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
-import { parseBearer } from '../../kernel/authorization.js';
-import { access, originOf, type Scope } from '../../kernel/http.js';
-import type { Attempt } from '../../ops/throttle.js';
+import { parseBearer } from '../../http/authorization.js';
+import { access, originOf, type Scope } from '../../http/scope.js';
+import type { Attempt } from '../../throttle/throttle.js';
 import { authenticateClient, invalidClient } from '../client-auth.js';
 import { oidcErrors } from '../errors.js';
 import type { Client, Directory } from '../model.js';

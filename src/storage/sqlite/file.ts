@@ -1,8 +1,8 @@
 /** The file of a store: how it comes into being, and whether it could. */
 import { closeSync, existsSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { tryCreation } from '../../kernel/trial.js';
 import { StoreUnavailable } from '../collection.js';
+import { tryCreation } from './trial.js';
 
 /** Creates the file with mode 0600, which SQLite copies to its log and shared memory. @throws StoreUnavailable */
 export function createDatabaseFile(file: string): void {

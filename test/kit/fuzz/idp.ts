@@ -1,4 +1,4 @@
-import { createIdentityServer } from '../../../src/idp-server.js';
+import { createIdentityServer } from '../../../src/idp/server.js';
 import { sha256 } from '../../../src/kernel/secrets.js';
 import { basic, PASSWORD } from '../app.js';
 import { fakeClock } from '../clock.js';

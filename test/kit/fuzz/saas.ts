@@ -1,5 +1,5 @@
 import { type Mails, mailCollection } from '../../../src/email/store.js';
-import { createServer } from '../../../src/saas-server.js';
+import { createServer } from '../../../src/saas/server.js';
 import { openStore } from '../../../src/storage/open.js';
 import { basic, PASSWORD, SECRETS, testOptions } from '../app.js';
 import { fakeClock } from '../clock.js';

@@ -1,0 +1,102 @@
+import { readFileSync } from 'node:fs';
+import { Type } from 'typebox';
+import { option } from '../config/options.js';
+import { mustBe, shown } from '../config/validation-messages.js';
+import { HEX, legibleOn, textOn } from './colours.js';
+import { DisplayName, fits } from './schemas.js';
+
+/** Whose pages they look like. */
+export interface Brand {
+  name(): string;
+  /** A `data:` address: no request for it, and nothing of it is ever a document of our origin. */
+  logo?: string;
+  /** Rules that follow the style sheet. */
+  style?: string;
+}
+
+const MOST_NAME = 60;
+/** Bytes: every page carries it. */
+const MOST_LOGO = 64 * 1024;
+
+/** The grounds of `style.css` on which a colour is hardest to read, by light and by dark. */
+const LIGHT = '#f4f5f7';
+const DARK = '#1c212a';
+
+const BrandName = {
+  ...DisplayName,
+  accepts: `a name of 1 to ${MOST_NAME} characters that is not blank and holds no control characters`,
+  examples: ['My app'],
+  maxLength: MOST_NAME,
+};
+
+/** What an operator may say of the pages. */
+export const brandOptions = {
+  brandName: option(Type.Optional(Type.String()), {
+    env: 'IDP_BRAND_NAME',
+    doc: 'Name at the head of the pages for people.',
+    shown: 'the host of IDP_PUBLIC_URL',
+    check: (name = '') => (fits(name, BrandName) ? undefined : `${mustBe(BrandName, name)}.`),
+  }),
+  brandLogo: option(Type.Optional(Type.String()), {
+    env: 'IDP_BRAND_LOGO',
+    doc: 'File of the logo at the head of the pages, instead of the name: SVG, PNG, JPEG or WebP, at most 64 KiB. It is shown on white and, to people with a dark screen, on nearly black.',
+    check: (file = '') => readLogo(file).problem,
+  }),
+  brandAccent: option(Type.Optional(Type.String()), {
+    env: 'IDP_BRAND_ACCENT',
+    doc: 'Colour of buttons and links, like #1f4fd8. What is hard to read in it is made darker or lighter.',
+    shown: '#1f4fd8',
+    check: (colour = '') =>
+      HEX.test(colour)
+        ? undefined
+        : `must be a colour of 3 or 6 hexadecimal digits, like #1f4fd8; given: ${shown(colour)}.`,
+  }),
+};
+
+/** What those options come to. @param fallback the name where none is set */
+export function createBrand(
+  values: { brandName?: string; brandLogo?: string; brandAccent?: string },
+  fallback: () => string,
+): Brand {
+  const { brandName, brandLogo, brandAccent } = values;
+  const { logo, problem } = brandLogo === undefined ? {} : readLogo(brandLogo);
+  if (problem !== undefined) throw new Error(`IDP_BRAND_LOGO ${problem}`);
+  return {
+    name: () => brandName ?? fallback(),
+    ...(logo !== undefined && { logo }),
+    ...(brandAccent !== undefined && { style: accentStyle(brandAccent) }),
+  };
+}
+
+/** Buttons bear the colour itself under black or white text; where it is text itself, it takes a legible shade. */
+function accentStyle(colour: string): string {
+  const inLight = `--accent:${colour};--on-accent:${textOn(colour)};--link:${legibleOn(LIGHT, colour)}`;
+  const inDark = `--link:${legibleOn(DARK, colour)}`;
+  return `:root{${inLight}}@media (prefers-color-scheme:dark){:root{${inDark}}}`;
+}
+
+/** What the first bytes say, whatever the file is called. */
+const FORMATS: readonly (readonly [type: string, beginsWith: RegExp])[] = [
+  ['image/png', /^\x89PNG\r\n\x1a\n/],
+  ['image/jpeg', /^\xff\xd8\xff/],
+  ['image/webp', /^RIFF[\s\S]{4}WEBP/],
+  [
+    'image/svg+xml',
+    /^(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*|<!--[\s\S]*?-->\s*|<!doctype[^>[]*>\s*)*<svg[\s>]/i,
+  ],
+];
+
+/** The logo as a `data:` address, or why it is none, as the end of a sentence. */
+function readLogo(file: string): { logo?: string; problem?: string } {
+  let bytes: Buffer;
+  try {
+    bytes = readFileSync(file);
+  } catch (error) {
+    return { problem: `names a file that cannot be read (${(error as NodeJS.ErrnoException).code}).` };
+  }
+  if (bytes.length > MOST_LOGO) return { problem: 'names a file of more than 64 KiB.' };
+  const text = bytes.toString('latin1');
+  const [type] = FORMATS.find(([, beginsWith]) => beginsWith.test(text)) ?? [];
+  if (type === undefined) return { problem: 'must name an SVG, PNG, JPEG or WebP image.' };
+  return { logo: `data:${type};base64,${bytes.toString('base64')}` };
+}

@@ -1,0 +1,81 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { type Advice, applicable } from '../config/advice.js';
+import { sentenceOf } from '../config/configuration-error.js';
+import type { Resolved } from '../config/options.js';
+import { createPublicUrl, type PublicUrl } from '../config/public-url.js';
+import type { Random } from '../kernel/secrets.js';
+import type { AnswerRules } from './answers.js';
+import { requestIds } from './request-ids.js';
+
+/** What the process does at the moment. */
+export interface Lifecycle {
+  /** Set when the server has begun to stop. */
+  draining: boolean;
+}
+
+/** What a plugin is told by whoever runs it. */
+export interface Surroundings {
+  lifecycle: Lifecycle;
+  publicUrl: PublicUrl;
+  /** Where the API is, when a host's middleware chain may have put it elsewhere. */
+  mountedAt?(): string;
+  /** The identifier that answers carry. A client never chooses it. */
+  requestId(request: FastifyRequest): string;
+}
+
+/**
+ * In an application of somebody else: it runs as long as it runs, its identifiers may come from clients, and
+ * without a configured address ours is the one it listens at.
+ */
+export function inHost(
+  host: FastifyInstance,
+  { configured, port, path = '' }: { configured: string | undefined; port: number; path?: string },
+  random: Random,
+): Surroundings {
+  const publicUrl = createPublicUrl(configured, port, path);
+  learnPort(host, publicUrl);
+  return { lifecycle: { draining: false }, publicUrl, requestId: requestIds(random) };
+}
+
+/** Tells the address its port when the server listens; hooks that are added later may ask for it. */
+export function learnPort(server: FastifyInstance, publicUrl: PublicUrl): void {
+  server.addHook('onListen', async () => {
+    const address = server.server.address();
+    if (address !== null && typeof address === 'object') publicUrl.assumePort(address.port);
+  });
+}
+
+/** Logs what is unwise about a configuration, what was made up for development, and where that is kept. */
+export function announce(
+  host: FastifyInstance,
+  { warnings, generated }: Resolved<unknown>,
+  advice: readonly Advice[],
+): void {
+  for (const warning of warnings) host.log.warn(sentenceOf(warning));
+  for (const { about, message, remedy } of applicable(advice))
+    host.log.warn(`${about} ${message}. ${remedy}`);
+  if (generated.names.length === 0) return;
+  host.log.warn(`${generated.names.join(', ')}: made up for development and kept in ${generated.file}.`);
+}
+
+/** What follows from the surroundings for every answer. */
+export function answerRules({
+  lifecycle,
+  publicUrl,
+  requestId,
+}: Surroundings): Omit<AnswerRules, 'renderError'> {
+  return {
+    requestId,
+    isDraining: () => lifecycle.draining,
+    https: () => publicUrl.get().startsWith('https:'),
+  };
+}
+
+/** In a server of our own, which names each request itself. */
+export function inServer(publicUrl: string | undefined, port: number, path = ''): Surroundings {
+  return {
+    lifecycle: { draining: false },
+    publicUrl: createPublicUrl(publicUrl, port, path),
+    requestId: (request) => request.id,
+  };
+}

@@ -1,0 +1,36 @@
+import { STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import { type AppError, httpErrors, type Rendered } from '../kernel/errors.js';
+import { hangUp } from './close-connection.js';
+
+/** Node's name for what was wrong → the status that says so; everything else is 400. */
+const STATUSES: Record<string, number> = {
+  ERR_HTTP_REQUEST_TIMEOUT: 408,
+  HPE_HEADER_OVERFLOW: 431,
+};
+
+/** Answers bytes that never became a request, in the shape of every other error, and hangs up. */
+export function refuseUnparsed(
+  { code = '' }: { code?: string },
+  socket: Socket,
+  requestId: string,
+  render: (error: AppError, requestId: string) => Rendered,
+): void {
+  // Whoever is gone hears nothing.
+  if (code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const status = STATUSES[code] ?? 400;
+  const { type, body } = render(httpErrors.VALIDATION_ERROR(), requestId);
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    `content-type: ${type}`,
+    `content-length: ${Buffer.byteLength(body)}`,
+    `x-request-id: ${requestId}`,
+    'cache-control: no-store',
+    'x-content-type-options: nosniff',
+    'connection: close',
+  ];
+  hangUp(socket, `${head.join('\r\n')}\r\n\r\n${body}`);
+}

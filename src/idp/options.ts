@@ -1,0 +1,142 @@
+import type { Static } from 'typebox';
+import type { Advice } from '../config/advice.js';
+import type { Report } from '../config/configuration-error.js';
+import { defineOptions, type Resolved, resolveOptions } from '../config/options.js';
+import { mountProblem, publicUrlOption } from '../config/public-url.js';
+import { brandOptions } from '../http/brand.js';
+import { type Clock, systemClock } from '../kernel/clock.js';
+import { equalSecrets, type Random, systemRandom } from '../kernel/secrets.js';
+import { oidcOptions } from '../oidc/schemas.js';
+import { auditRetentionOption } from '../ops/audit.js';
+import type { HashingCost } from '../passwords/argon2.js';
+import { provisioningOptions } from '../provisioning/schemas.js';
+import { storeOptions } from '../server/store-options.js';
+import { type HostMongo, LENT, lendingProblem } from '../storage/host-database.js';
+
+/** What the identity provider can be told, by options and by environment. */
+
+export const idpSchema = defineOptions({
+  databaseUri: storeOptions.idp,
+  publicUrl: publicUrlOption({
+    env: 'IDP_PUBLIC_URL',
+    doc: 'Public base address of the service, https in production: the issuer, byte for byte but for one slash at its end.',
+  }),
+  ...oidcOptions,
+  ...provisioningOptions,
+  ...brandOptions,
+  auditRetentionDays: auditRetentionOption('IDP_AUDIT_RETENTION_DAYS'),
+});
+export type IdpConfiguration = Static<typeof idpSchema>;
+
+/** What code passes beside the configuration. */
+export interface IdpSeams {
+  /** Where the provider is mounted. Default: the root. The issuer then ends with it. */
+  prefix?: string;
+  /** Replaces the environment; `false` ignores it. */
+  env?: Record<string, string | undefined> | false;
+  clock?: Clock;
+  random?: Random;
+  /** Cost of password hashes. Lower it in tests only. */
+  hashing?: HashingCost;
+  /**
+   * Whether clients are held up that ask too often. Unset, volume does not count on this machine outside production;
+   * `true` counts it there, too; `false` counts nothing, not even wrong passwords, and is for measurements.
+   */
+  limits?: boolean;
+  /** The host's own `fastify.mongo`, instead of `databaseUri`: used, never closed. Our collections begin with `idp_`. */
+  mongo?: HostMongo;
+}
+
+export type IdentityProviderOptions = Partial<IdpConfiguration> & IdpSeams;
+
+export interface ResolvedIdp {
+  config: Resolved<IdpConfiguration>;
+  seams: Required<Pick<IdpSeams, 'prefix' | 'clock' | 'random'>> &
+    Pick<IdpSeams, 'hashing' | 'limits' | 'mongo'>;
+}
+
+/** Secrets that stand under two names: one of them was copied, or a step of a rotation was left out. */
+function refuseEqualSecrets(values: IdpConfiguration, report: Report): void {
+  const secrets = {
+    IDP_ED25519_SEED: values.ed25519Seed,
+    IDP_ED25519_SEED_NEXT: values.ed25519SeedNext,
+    IDP_ED25519_SEED_PREVIOUS: values.ed25519SeedPrevious,
+    IDP_ADMIN_TOKEN: values.adminToken,
+    IDP_INVITE_TOKEN: values.inviteToken,
+  };
+  for (const [name, twin] of equalSecrets(secrets)) {
+    report.refuse(
+      `${twin} is the same as ${name}.`,
+      EQUAL_SECRETS[twin]?.[name] ?? 'Use a different secret for each.',
+    );
+  }
+}
+
+/** What to do about a secret that is the same as another, where that is not to make one of them anew. */
+const EQUAL_SECRETS: Record<string, Record<string, string>> = {
+  IDP_ED25519_SEED_NEXT: {
+    IDP_ED25519_SEED: 'Unset IDP_ED25519_SEED_NEXT: its key signs already.',
+  },
+  IDP_ED25519_SEED_PREVIOUS: {
+    IDP_ED25519_SEED: 'Unset IDP_ED25519_SEED_PREVIOUS: its key still signs.',
+    IDP_ED25519_SEED_NEXT: 'Set IDP_ED25519_SEED_NEXT to a new key: openssl rand -hex 32',
+  },
+  IDP_INVITE_TOKEN: {
+    IDP_ADMIN_TOKEN:
+      'Set IDP_INVITE_TOKEN to a different secret, or unset it: as it is, it restricts nobody.',
+  },
+};
+
+/** What works and is unwise, so that the start log and `doctor` both say it. */
+export function adviseIdp({
+  values,
+  production,
+}: Pick<Resolved<IdpConfiguration>, 'values' | 'production'>): Advice[] {
+  return [
+    [
+      production && !values.disableSignup,
+      'IDP_DISABLE_SIGNUP',
+      'is not 1: anybody who reaches the service can create an account',
+      'Set IDP_DISABLE_SIGNUP=1 unless sign-up is meant to be open.',
+    ],
+  ];
+}
+
+/**
+ * @param generate whether development may make secrets up and keep them
+ * @throws ConfigurationError naming every problem
+ */
+export function resolveIdp(options: IdentityProviderOptions, generate = true): ResolvedIdp {
+  const {
+    prefix = '',
+    env,
+    clock = systemClock,
+    random = systemRandom,
+    hashing,
+    limits,
+    mongo,
+    ...given
+  } = options;
+  const rules = (values: IdpConfiguration, report: Report) => {
+    const problem = prefix === '' ? null : mountProblem(prefix);
+    if (problem) report.refuse(`'prefix' ${problem}`);
+    const lending = lendingProblem(options);
+    if (lending) report.refuse(lending);
+    // A host is no path, though https://idp ends with /idp.
+    const path = values.publicUrl?.replace(/^\w+:\/\/[^/]*|\/$/g, '');
+    if (path !== undefined && !path.endsWith(prefix)) {
+      report.refuse(
+        `IDP_PUBLIC_URL must end with the prefix ${prefix}: the issuer is the address of the provider.`,
+      );
+    }
+    refuseEqualSecrets(values, report);
+  };
+  const asked = mongo ? { ...given, databaseUri: given.databaseUri ?? LENT } : given;
+  const config = resolveOptions(idpSchema, { program: 'idp', given: asked, env, random, generate }, rules);
+  const optional = {
+    ...(hashing && { hashing }),
+    ...(limits !== undefined && { limits }),
+    ...(mongo && { mongo }),
+  };
+  return { config, seams: { prefix, clock, random, ...optional } };
+}

@@ -1,0 +1,269 @@
+import type { FastifyInstance } from 'fastify';
+import fp from 'fastify-plugin';
+import { createBrand } from '../http/brand.js';
+import { isSimpleCrossSite } from '../http/browser.js';
+import { announce, answerRules, inHost, type Surroundings } from '../http/host-context.js';
+import { createPages, type Pages, wantsPage } from '../http/pages.js';
+import { type Guard, openScope, rulesOf, type ScopeRules } from '../http/scope.js';
+import { HOUR, MINUTE, SECOND } from '../kernel/clock.js';
+import { renderOAuth } from '../kernel/errors.js';
+import { createInteractionTokens } from '../oidc/authorize/interaction-token.js';
+import { createAuthorization } from '../oidc/authorize/service.js';
+import { createClaims } from '../oidc/claims.js';
+import { createConsentService } from '../oidc/consents.js';
+import { createCookies } from '../oidc/cookies.js';
+import { oidcErrors } from '../oidc/errors.js';
+import { createHintReader } from '../oidc/hints.js';
+import { createKeys } from '../oidc/keys.js';
+import type { Directory } from '../oidc/model.js';
+import { insertedMetadataPlugin, oidcPlugin } from '../oidc/plugin.js';
+import { createPurges } from '../oidc/purge.js';
+import { createSessionService } from '../oidc/sessions.js';
+import { consentCollection, grantCollection, sessionCollection } from '../oidc/store.js';
+import { createTokenService } from '../oidc/tokens/service.js';
+import { createAudit } from '../ops/audit.js';
+import { healthPlugin } from '../ops/health.js';
+import { createJobs } from '../ops/jobs.js';
+import { createPasswordPolicy } from '../passwords/common.js';
+import { createPasswords } from '../passwords/hasher.js';
+import { createClients } from '../provisioning/clients.js';
+import { createDirectory } from '../provisioning/directory.js';
+import { adminGuard, signupGuard } from '../provisioning/guards.js';
+import { createLastAddress } from '../provisioning/last-address.js';
+import { createLinks } from '../provisioning/links.js';
+import { provisioningPlugin } from '../provisioning/plugin.js';
+import { createPrincipals } from '../provisioning/principals.js';
+import { clientCollection, principalCollection } from '../provisioning/store.js';
+import type { Store } from '../storage/collection.js';
+import { openStore } from '../storage/open.js';
+import { type Attempt, atMost, createThrottle, type Limit, type SecretKind } from '../throttle/throttle.js';
+import {
+  adviseIdp,
+  type IdentityProviderOptions,
+  type IdpConfiguration,
+  type ResolvedIdp,
+  resolveIdp,
+} from './options.js';
+import { createPasswordChange } from './password-change.js';
+
+/** The identity provider: the one place where its domains are put together. */
+
+/** What the host gets: `fastify.idp`. */
+export interface IdpDecorator {
+  /** The issuer, as it stands in every id_token. */
+  issuer(): string;
+}
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    idp: IdpDecorator;
+  }
+}
+
+/** Before anything is read or counted: forms of other sites must not use up the limits of their visitors' addresses. */
+const refuseForms: Guard = async ({ headers }) => {
+  if (isSimpleCrossSite(headers)) throw oidcErrors.invalid_request({ message: FORM_OF_ANOTHER_SITE });
+};
+
+const FORM_OF_ANOTHER_SITE =
+  'A page of another site sent this as a form. Send it with fetch in the mode cors, or from a server.';
+
+/** Clients and agents prove themselves in the body as often as in the header, or by a password, so their endpoints judge them. */
+const judgedByEndpoint: Guard = async () => {};
+
+/** Wrong secrets from one address block, however they are presented. One kind never uses up the limit of another. */
+const FAILURES: Record<SecretKind, Limit> = {
+  password: atMost('failures', 60, MINUTE),
+  agent: atMost('failures.agent', 60, MINUTE),
+  client: atMost('failures.client', 60, MINUTE),
+};
+
+/** Errors as OAuth knows them, or as a page for whoever looks at one. */
+export const idpErrors =
+  (pages: Pages): ScopeRules['renderError'] =>
+  (error, request, requestId) =>
+    (request.is404 || rulesOf(request.routeOptions).page) && wantsPage(request.headers.accept)
+      ? pages.renderError(error, requestId)
+      : renderOAuth(error);
+
+/** The pages for people. Without another name they go by the host, which is what people know the issuer by. */
+export const idpPages = (values: IdpConfiguration, issuer: () => string): Pages =>
+  createPages(createBrand(values, () => new URL(issuer()).host));
+
+/** Builds the domains, mounts them on `fastify` and answers with the store they share. */
+export async function mountIdp(
+  fastify: FastifyInstance,
+  { config, seams }: ResolvedIdp,
+  server?: { surroundings: Surroundings; pages: Pages },
+): Promise<Store> {
+  if (fastify.hasDecorator('idp')) {
+    throw new Error(
+      "identityProvider is registered on this instance already, or something else is called 'idp' there. One registration serves one issuer.",
+    );
+  }
+  announce(fastify, config, adviseIdp(config));
+  const { values } = config;
+  const { clock, random, prefix } = seams;
+  const around =
+    server?.surroundings ??
+    inHost(fastify, { configured: values.publicUrl, port: 8080, path: fastify.prefix + prefix }, random);
+  const store = await openStore(seams.mongo ? { mongo: seams.mongo, prefix: 'idp_' } : values.databaseUri);
+  fastify.addHook('onClose', () => store.close());
+
+  const issuer = around.publicUrl.get;
+  if (!config.production) {
+    const { remember } = createLastAddress(store);
+    fastify.addHook('onListen', () => remember(issuer()));
+  }
+  const pages = server?.pages ?? idpPages(values, issuer);
+  const audit = createAudit(store, { clock, random, log: fastify.log });
+  const tools = { audit, clock, random };
+  const passwords = createPasswords(random, seams.hashing);
+  fastify.addHook('onListen', async () => passwords.prepare());
+  const throttle = createThrottle(store, {
+    clock,
+    audit,
+    secret: values.ed25519Seed,
+    production: config.production,
+    limits: seams.limits,
+  });
+  const attempt: Attempt = (guess, evaluate) =>
+    throttle.attempt(Object.assign({}, guess, { perAddress: FAILURES[guess.kind ?? 'password'] }), evaluate);
+  const passwordPolicy = createPasswordPolicy(config.production, (message) => fastify.log.warn(message));
+  const people = principalCollection(store);
+  const hashing = { passwords, passwordPolicy, throttle };
+  const principals = createPrincipals(people, { ...tools, ...hashing, attempt });
+  const links = createLinks(people, { ...tools, ...hashing, issuer });
+  const clients = createClients(clientCollection(store), {
+    ...tools,
+    allowHttp: !config.production,
+    warn: (message) => fastify.log.warn(message),
+  });
+  const principalDirectory = createDirectory(people, tools);
+  const directory: Directory = {
+    authenticate: principals.authenticate,
+    findPrincipal: principals.find,
+    findClient: clients.find,
+    async isGone(sub) {
+      const principal = await principalDirectory.get(sub);
+      return principal === null || principal.state === 'deleted';
+    },
+  };
+  const grants = grantCollection(store);
+  const otherSeeds = [values.ed25519SeedNext, values.ed25519SeedPrevious].filter(
+    (seed) => seed !== undefined,
+  );
+  const seeds = [values.ed25519Seed, ...otherSeeds] as const;
+  const keys = createKeys(seeds);
+  const readHint = createHintReader(keys, issuer);
+  const claimsOf = createClaims(values.trustedEmailDomains ?? []);
+  const tokens = createTokenService({ ...tools, grants, directory, keys, claimsOf, issuer, seeds });
+  const interactionTokens = createInteractionTokens(seeds, { clock });
+  const authorization = createAuthorization({
+    ...tools,
+    grants,
+    interactionTokens,
+    directory,
+    readHint,
+    issuer,
+  });
+  const kept = {
+    grants,
+    sessions: sessionCollection(store),
+    consents: consentCollection(store),
+  };
+  const sessions = createSessionService({ ...tools, sessions: kept.sessions, directory });
+  const consents = createConsentService(kept.consents, clock);
+
+  const jobs = createJobs(store, { clock, random, log: fastify.log });
+  for (const [name, job] of Object.entries(createPurges({ ...kept, directory, clock }))) jobs.add(name, job);
+  jobs.add('throttle-purge', {
+    everySeconds: HOUR / SECOND,
+    run: async ({ signal }) => void (await throttle.purge(signal)),
+  });
+  jobs.add('audit-purge', {
+    everySeconds: HOUR / SECOND,
+    run: async ({ signal }) => void (await audit.purge(values.auditRetentionDays, signal)),
+  });
+  // Whoever listens, we or the host: nothing is served before this.
+  fastify.addHook('onReady', async () => jobs.start());
+  // While the last requests are answered; the end of what runs is waited for after them.
+  fastify.addHook('preClose', async () => void jobs.stop());
+  fastify.addHook('onClose', async () => {
+    await jobs.stop();
+    await audit.close();
+  });
+
+  fastify.decorate('idp', Object.freeze({ issuer }));
+  const rules: ScopeRules = {
+    ...answerRules(around),
+    prefix,
+    conflictRemedy: 'Mount the identity provider elsewhere with the option prefix.',
+    guards: {
+      admin: adminGuard(values.adminToken, { audit, throttle }),
+      inviter: adminGuard(values.inviteToken ?? values.adminToken, { audit, throttle }),
+      signup: signupGuard(values.disableSignup),
+      client: refuseForms,
+      bearer: judgedByEndpoint,
+      agent: judgedByEndpoint,
+    },
+    renderError: idpErrors(pages),
+    meter: throttle.refusalOf,
+    bodyLimit: 16 * 1024,
+    // At the root of a host, unknown paths are the host's.
+    own404: prefix !== '',
+    inHost: server === undefined,
+  };
+  await openScope(fastify, rules, async (scope) => {
+    await scope.register(provisioningPlugin, {
+      principals,
+      links,
+      clients,
+      pages,
+      principalDirectory,
+      issuer,
+      isSignupOpen: !values.disableSignup,
+    });
+    await scope.register(oidcPlugin, {
+      authorization,
+      sessions,
+      consents,
+      cookies: createCookies(issuer),
+      pages,
+      readHint,
+      changePassword: createPasswordChange(people, { ...tools, ...hashing, principals }),
+      clock,
+      directory,
+      tokens,
+      keys,
+      audit,
+      attempt,
+      issuer,
+      meter: throttle.refusalOf,
+      humansUseBasic: values.basicLogin === 'all',
+    });
+    if (prefix !== '') await scope.register(healthPlugin, { store, wrap: (state) => state });
+  });
+  // Elsewhere than at the root there is no such place.
+  if (new URL(issuer()).pathname !== '/' && fastify.prefix === '') {
+    await openScope(fastify, { ...rules, prefix: '', own404: false }, async (scope) => {
+      await scope.register(insertedMetadataPlugin, { issuer });
+    });
+  }
+  // Every collection is declared by now: what is wrong with the store stops the start.
+  await store.ready();
+  return store;
+}
+
+/**
+ * The identity provider as a Fastify plugin: OpenID Connect and provisioning at the root, or under `prefix`, with
+ * which the issuer then ends. Reads the environment unless `env` says otherwise; passed options win.
+ *
+ * @throws ConfigurationError naming every problem of the configuration
+ */
+export const identityProvider = fp(
+  async (fastify: FastifyInstance, options: IdentityProviderOptions) => {
+    await mountIdp(fastify, resolveIdp(options));
+  },
+  { fastify: '5.x', name: 'identity-provider' },
+);

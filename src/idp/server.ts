@@ -1,0 +1,52 @@
+import { gatherProblems } from '../config/configuration-error.js';
+import { inServer } from '../http/host-context.js';
+import { renderOAuth } from '../kernel/errors.js';
+import { assemble, type MiddlewareServer, type Server } from '../server/assembly.js';
+import { idpServerSchema, resolveServer, type ServerOptions, splitOptions } from '../server/options.js';
+import { type IdentityProviderOptions, type IdpConfiguration, resolveIdp } from './options.js';
+import { idpErrors, idpPages, mountIdp } from './plugin.js';
+
+export interface CreateIdentityServerOptions extends IdentityProviderOptions, ServerOptions {
+  /** Whether the server has a `middleware` to mount in another application. Default `false`. */
+  middleware?: boolean;
+}
+
+/**
+ * The identity provider as a server.
+ *
+ * @throws ConfigurationError naming every problem of the configuration
+ */
+export function createIdentityServer(
+  options: CreateIdentityServerOptions & { middleware: true },
+): MiddlewareServer<IdpConfiguration>;
+export function createIdentityServer(options?: CreateIdentityServerOptions): Server<IdpConfiguration>;
+export function createIdentityServer(
+  options: CreateIdentityServerOptions = {},
+): Server<IdpConfiguration> | MiddlewareServer<IdpConfiguration> {
+  const { middleware = false, ...rest } = options;
+  const [own, given] = splitOptions(idpServerSchema, rest);
+  const [server, idp] = gatherProblems(
+    'idp',
+    () => resolveServer('idp', idpServerSchema, own, given),
+    () => resolveIdp(given),
+  );
+  const { prefix, random } = idp.seams;
+  const surroundings = inServer(idp.config.values.publicUrl, server.values.port, prefix);
+  const pages = idpPages(idp.config.values, surroundings.publicUrl.get);
+  // Below a prefix the metadata stands outside of it as well (RFC 8414 §3.1).
+  const { pathname } = new URL(surroundings.publicUrl.get());
+  const outside = prefix === '' ? [] : [`/.well-known/oauth-authorization-server${pathname}`];
+  return assemble({
+    server,
+    product: 'idp',
+    proxyVariable: 'IDP_TRUST_PROXY',
+    configuration: idp.config,
+    random,
+    surroundings,
+    mount: (app) => mountIdp(app, idp, { surroundings, pages }),
+    renderError: idpErrors(pages),
+    renderPlainError: renderOAuth,
+    wrapHealth: (state) => state,
+    mountPoints: middleware ? [prefix, ...outside] : undefined,
+  });
+}

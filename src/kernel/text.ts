@@ -1,0 +1,34 @@
+/** The length of a text as JSON Schema counts it: in code points. */
+export const charactersIn = (text: string): number => [...text].length;
+
+/** The known word that was probably meant, as a sentence to append, or nothing. */
+export function suggestion(word: string, known: readonly string[], prefix = ''): string {
+  const limit = Math.max(1, Math.floor(word.length / 3));
+  const [best] = known
+    .map((candidate) => ({ candidate, distance: distanceBetween(word, candidate) }))
+    .filter(({ distance }) => distance <= limit)
+    .sort((left, right) => left.distance - right.distance);
+  return best ? ` Did you mean '${prefix}${best.candidate}'?` : '';
+}
+
+/** Letters to insert, remove, replace or swap with their neighbour (optimal string alignment). */
+function distanceBetween(left: string, right: string): number {
+  const rows: number[][] = [Array.from({ length: right.length + 1 }, (_, column) => column)];
+  const at = (row: number, column: number): number => rows[row]?.[column] ?? Number.POSITIVE_INFINITY;
+  for (let row = 1; row <= left.length; row++) {
+    rows[row] = [row];
+    for (let column = 1; column <= right.length; column++) {
+      const isSame = left[row - 1] === right[column - 1];
+      const isSwapped = left[row - 1] === right[column - 2] && left[row - 2] === right[column - 1];
+      rows[row]?.push(
+        Math.min(
+          at(row - 1, column) + 1,
+          at(row, column - 1) + 1,
+          at(row - 1, column - 1) + (isSame ? 0 : 1),
+          isSwapped ? at(row - 2, column - 2) + 1 : Number.POSITIVE_INFINITY,
+        ),
+      );
+    }
+  }
+  return at(left.length, right.length);
+}

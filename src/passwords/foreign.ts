@@ -1,0 +1,172 @@
+import { pbkdf2, scrypt, timingSafeEqual } from 'node:crypto';
+import { channel } from 'node:diagnostics_channel';
+import { promisify } from 'node:util';
+
+/** Password hashes that other systems made. They are verified as they are until their owner signs in once. */
+
+/** A stored hash that costs other work than those that we make. */
+export interface ForeignHash {
+  /** Hashes of one family differ in their amount of work only. */
+  family: string;
+  /** The amount of work, in a unit of the family. */
+  cost: number;
+  /** A hash of this family and cost that belongs to no one. */
+  decoy: string;
+  /**
+   * Whether a password is the one that was hashed.
+   *
+   * @param target the cost of a wrong password, if that is higher than the one of this hash
+   */
+  check(password: string, target?: number): Promise<boolean>;
+}
+
+/** Publishes `{ family, cost }` of work with wrong passwords, for tests and diagnostics. */
+export const passwordWork = channel('saas-backend.password-work');
+
+/** A hash of another system; `null` if its form is unknown, or if it asks for more work than a password is worth. */
+export function readForeignHash(stored: string): ForeignHash | null {
+  for (const [pattern, read] of FORMS) {
+    const match = pattern.exec(stored);
+    if (match) return read(match.groups as Groups, stored);
+  }
+  return null;
+}
+
+type Groups = Record<string, string>;
+
+/** Better Auth hashes with these, and does not write them down. */
+const BETTER_AUTH = { N: 16_384, r: 16, p: 1 };
+
+const FORMS: [RegExp, (groups: Groups, stored: string) => ForeignHash | null][] = [
+  // bcrypt: Supabase and most others.
+  [
+    /^\$2[aby]\$(?<cost>\d\d)\$[./A-Za-z0-9]{53}$/,
+    ({ cost }, stored) => (between(4, Number(cost), MOST.bcryptCost) ? bcrypt(stored, Number(cost)) : null),
+  ],
+  // PHC strings of scrypt, as passlib and libsodium write them.
+  [
+    /^\$scrypt\$ln=(?<ln>\d{1,2}),r=(?<r>\d{1,4}),p=(?<p>\d{1,3})\$(?<salt>[\w+/.-]{1,256})\$(?<key>[\w+/.-]{1,256})$/,
+    ({ ln, r, p, salt = '', key = '' }) =>
+      scryptHash({ N: 2 ** Number(ln), r: Number(r), p: Number(p) }, decode(salt), decode(key)),
+  ],
+  // Django's scrypt: its salt is text.
+  [
+    /^scrypt\$(?<N>\d{1,9})\$(?<salt>[^$]{1,256})\$(?<r>\d{1,4})\$(?<p>\d{1,3})\$(?<key>[\w+/]{1,256}={0,2})$/,
+    ({ N, r, p, salt = '', key = '' }) =>
+      scryptHash({ N: Number(N), r: Number(r), p: Number(p) }, Buffer.from(salt), decode(key)),
+  ],
+  // Better Auth: its salt is the hexadecimal text, not what it stands for.
+  [
+    /^(?<salt>[0-9a-f]{32}):(?<key>[0-9a-f]{128})$/,
+    ({ salt = '', key = '' }) => {
+      const hash = scryptHash(BETTER_AUTH, Buffer.from(salt), Buffer.from(key, 'hex'));
+      return hash && { ...hash, check: (password) => hash.check(password.normalize('NFKC')) };
+    },
+  ],
+  // PHC strings of PBKDF2, and passlib's, which leave `i=` out.
+  [
+    /^\$pbkdf2(?:-(?<digest>sha1|sha256|sha512))?\$(?:i=)?(?<rounds>\d{1,9})(?:,l=\d{1,3})?\$(?<salt>[\w+/.-]{1,256})\$(?<key>[\w+/.-]{1,256})$/,
+    ({ digest = 'sha1', rounds, salt = '', key = '' }) =>
+      pbkdf2Hash(digest, Number(rounds), decode(salt), decode(key)),
+  ],
+  // Django's PBKDF2.
+  [
+    /^pbkdf2_(?<digest>sha1|sha256)\$(?<rounds>\d{1,9})\$(?<salt>[^$]{1,256})\$(?<key>[\w+/]{1,256}={0,2})$/,
+    ({ digest = '', rounds, salt = '', key = '' }) =>
+      pbkdf2Hash(digest, Number(rounds), Buffer.from(salt), decode(key)),
+  ],
+];
+
+/** A planted hash costs at most about a second and 256 MiB. */
+const MOST = { bcryptCost: 14, scryptBytes: 256 * 2 ** 20, scryptBlocks: 2 ** 22, pbkdf2Rounds: 2_000_000 };
+
+/** Bytes of the result: shorter ones are guessed, and PBKDF2 pays for longer ones. */
+const KEY_BYTES = { min: 16, max: 64 };
+
+const derivePbkdf2 = promisify(pbkdf2);
+const deriveScrypt = promisify<
+  string,
+  Buffer,
+  number,
+  { N: number; r: number; p: number; maxmem: number },
+  Buffer
+>(scrypt);
+
+function scryptHash(
+  cost: { N: number; r: number; p: number },
+  salt: Buffer,
+  key: Buffer,
+): ForeignHash | null {
+  const { N, r, p } = cost;
+  const isPower = N > 1 && Number.isInteger(Math.log2(N));
+  const bytes = 128 * N * r;
+  if (!isPower || r < 1 || p < 1 || bytes > MOST.scryptBytes || N * r * p > MOST.scryptBlocks) return null;
+  if (!between(KEY_BYTES.min, key.length, KEY_BYTES.max)) return null;
+  // OpenSSL counts the blocks of `p`, too.
+  const maxmem = bytes + 128 * r * (p + 2) + 2 ** 16;
+  const family = `scrypt N=${N},r=${r},p=${p}, ${key.length} bytes`;
+  return {
+    family,
+    cost: 1,
+    decoy: `$scrypt$ln=${Math.log2(N)},r=${r},p=${p}$${base64(16)}$${base64(key.length)}`,
+    async check(password) {
+      const isRight = timingSafeEqual(
+        await deriveScrypt(password, salt, key.length, { ...cost, maxmem }),
+        key,
+      );
+      return isRight || spent(family, 1);
+    },
+  };
+}
+
+function pbkdf2Hash(digest: string, rounds: number, salt: Buffer, key: Buffer): ForeignHash | null {
+  if (!between(1, rounds, MOST.pbkdf2Rounds) || !between(KEY_BYTES.min, key.length, KEY_BYTES.max))
+    return null;
+  const family = `PBKDF2 ${digest}, ${key.length} bytes`;
+  const derive = (password: string, times: number) => derivePbkdf2(password, salt, times, key.length, digest);
+  return {
+    family,
+    cost: rounds,
+    decoy: `$pbkdf2-${digest}$i=${rounds}$${base64(16)}$${base64(key.length)}`,
+    async check(password, target = rounds) {
+      if (timingSafeEqual(await derive(password, rounds), key)) return true;
+      if (target > rounds) await derive(password, target - rounds);
+      return spent(family, Math.max(target, rounds));
+    },
+  };
+}
+
+/** The cost in a bcrypt hash is the logarithm of its rounds. */
+function bcrypt(stored: string, log: number): ForeignHash {
+  const family = 'bcrypt';
+  const decoyOf = (cost: number) => `$2b$${String(cost).padStart(2, '0')}$${'.'.repeat(53)}`;
+  return {
+    family,
+    cost: 2 ** log,
+    decoy: decoyOf(log),
+    async check(password, target = 2 ** log) {
+      // 2^log + 2^log + 2^(log + 1) + … is the next power of two each time.
+      const missing = Math.max(0, Math.log2(target) - log);
+      const decoys = Array.from({ length: missing }, (_, index) => decoyOf(log + index));
+      const { compare } = await import('./bcrypt.js');
+      return (await compare(password, stored, decoys)) || spent(family, 2 ** (log + missing));
+    },
+  };
+}
+
+function spent(family: string, cost: number): false {
+  passwordWork.publish({ family, cost });
+  return false;
+}
+
+/** Base64 of zeros. */
+const base64 = (bytes: number): string => Buffer.alloc(bytes).toString('base64').replace(/=+$/, '');
+
+/** Base64 in every spelling: with `+/`, `-_` or passlib's `./`, padded or not. */
+function decode(text: string): Buffer {
+  return Buffer.from(text.replaceAll('.', '+'), 'base64');
+}
+
+function between(least: number, value: number, most: number): boolean {
+  return value >= least && value <= most;
+}

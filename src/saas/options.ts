@@ -1,0 +1,153 @@
+import { type Static, Type } from 'typebox';
+import { adminOptions } from '../admin/schemas.js';
+import { authOptions } from '../auth/schemas.js';
+import { apiUrlProblem, billingOptions } from '../billing/schemas.js';
+import type { Advice } from '../config/advice.js';
+import type { Report } from '../config/configuration-error.js';
+import { defineOptions, option, type Resolved, resolveOptions } from '../config/options.js';
+import { mountProblem, publicUrlOption } from '../config/public-url.js';
+import { shown } from '../config/validation-messages.js';
+import { emailOptions } from '../email/schemas.js';
+import { type Clock, systemClock } from '../kernel/clock.js';
+import { equalSecrets, type Random, systemRandom } from '../kernel/secrets.js';
+import { auditRetentionOption } from '../ops/audit.js';
+import type { HashingCost } from '../passwords/argon2.js';
+import { storeOptions } from '../server/store-options.js';
+import { type HostMongo, LENT, lendingProblem } from '../storage/host-database.js';
+
+/** What the SaaS backend can be told, by options and by environment. */
+
+export const saasSchema = defineOptions({
+  databaseUri: storeOptions['saas-backend'],
+  publicUrl: publicUrlOption({
+    env: 'PUBLIC_URL',
+    doc: 'Public address of the application, https in production. Every link we send begins with it.',
+  }),
+  corsOrigin: option(Type.Optional(Type.Array(Type.String())), {
+    env: 'CORS_ORIGIN',
+    doc: 'Origins whose pages may call the API, separated by commas, or *.',
+    check: (origins) => origins?.map(originProblem).find((problem) => problem !== undefined),
+  }),
+  ...authOptions,
+  ...billingOptions,
+  ...adminOptions,
+  ...emailOptions,
+  auditRetentionDays: auditRetentionOption('AUDIT_RETENTION_DAYS'),
+});
+export type SaasConfiguration = Static<typeof saasSchema>;
+
+/** What code passes beside the configuration. */
+export interface SaasSeams {
+  /** Where the API is mounted. Default `/api`. */
+  prefix?: string;
+  /** Where the admin area is mounted; `false` for nowhere. Default `/admin`. */
+  adminPath?: string | false;
+  /** Replaces the environment; `false` ignores it. */
+  env?: Record<string, string | undefined> | false;
+  clock?: Clock;
+  random?: Random;
+  /** Cost of password hashes. Lower it in tests only. */
+  hashing?: HashingCost;
+  /**
+   * Whether clients are held up that ask too often. Unset, volume does not count on this machine outside production;
+   * `true` counts it there, too; `false` counts nothing, not even wrong passwords, and is for measurements.
+   */
+  limits?: boolean;
+  /** The host's own `fastify.mongo`, instead of `databaseUri`: used, never closed. Our collections begin with `saas_`. */
+  mongo?: HostMongo;
+}
+
+export type SaasBackendOptions = Partial<SaasConfiguration> & SaasSeams;
+
+export interface ResolvedSaas {
+  config: Resolved<SaasConfiguration>;
+  seams: Required<Pick<SaasSeams, 'prefix' | 'adminPath' | 'clock' | 'random'>> &
+    Pick<SaasSeams, 'hashing' | 'limits' | 'mongo'>;
+}
+
+/** What works and is unwise, so that the start log and `doctor` both say it. */
+export function adviseSaas({ values }: Pick<Resolved<SaasConfiguration>, 'values' | 'production'>): Advice[] {
+  return [
+    [
+      values.paymentSecretKey !== undefined && values.billingPrices === undefined,
+      'BILLING_PRICES',
+      "is not set: any active price of the payment provider's account can be bought",
+      'List what is sold, like BILLING_PRICES=price_1Pro=pro,price_1Team=team.',
+    ],
+  ];
+}
+
+/**
+ * @param generate whether development may make secrets up and keep them
+ * @throws ConfigurationError naming every problem
+ */
+export function resolveSaas(options: SaasBackendOptions, generate = true): ResolvedSaas {
+  const { prefix, adminPath, env, clock, random, hashing, limits, mongo, ...given } = options;
+  const seams = {
+    prefix: prefix ?? '/api',
+    adminPath: adminPath ?? ('/admin' as const),
+    clock: clock ?? systemClock,
+    random: random ?? systemRandom,
+    ...(hashing && { hashing }),
+    ...(limits !== undefined && { limits }),
+    ...(mongo && { mongo }),
+  };
+  const config = resolveOptions(
+    saasSchema,
+    {
+      program: 'saas-backend',
+      given: mongo ? { ...given, databaseUri: given.databaseUri ?? LENT } : given,
+      env,
+      random: seams.random,
+      generate,
+    },
+    (values, report) => {
+      const problem = lendingProblem(options);
+      if (problem) report.refuse(problem);
+      checkMounts(seams.prefix, seams.adminPath, report);
+      checkTogether(values, report);
+    },
+  );
+  return { config, seams };
+}
+
+function checkMounts(prefix: string, adminPath: string | false, report: Report): void {
+  for (const [name, path] of Object.entries({ prefix, ...(adminPath !== false && { adminPath }) })) {
+    const problem = mountProblem(path);
+    if (problem) report.refuse(`'${name}' ${problem}`);
+  }
+  if (adminPath === prefix) report.refuse("'prefix' and 'adminPath' must differ, like /api and /admin.");
+}
+
+function checkTogether(values: SaasConfiguration, report: Report): void {
+  const secrets = {
+    JWT_ACCESS_SECRET: values.jwtAccessSecret,
+    JWT_ACCESS_SECRET_PREVIOUS: values.jwtAccessSecretPrevious,
+    JWT_REFRESH_SECRET: values.jwtRefreshSecret,
+    JWT_REFRESH_SECRET_PREVIOUS: values.jwtRefreshSecretPrevious,
+    PAYMENT_SECRET_KEY: values.paymentSecretKey,
+    PAYMENT_WEBHOOK_SECRET: values.paymentWebhookSecret,
+    PAYMENT_WEBHOOK_SECRET_PREVIOUS: values.paymentWebhookSecretPrevious,
+    EMAIL_API_KEY: values.emailApiKey,
+    ADMIN_PASSWORD: values.adminPassword,
+  };
+  for (const [name, twin] of equalSecrets(secrets)) {
+    const isRotation = twin === `${name}_PREVIOUS`;
+    report.unsafe(
+      `${twin} is the same as ${name}.`,
+      isRotation ? `Set ${twin} to the secret before it, or unset it.` : 'Use a different secret for each.',
+    );
+  }
+  const problem = apiUrlProblem(values.paymentApiUrl, values.paymentSecretKey);
+  if (problem) report.unsafe(`PAYMENT_API_URL ${problem}`);
+}
+
+function originProblem(origin: string): string | undefined {
+  if (origin === '*') return undefined;
+  // A pattern like https://*.example parses, and would match nothing.
+  const isExact = origin !== 'null' && !origin.includes('*');
+  const isOrigin = isExact && URL.canParse(origin) && new URL(origin).origin === origin;
+  return isOrigin
+    ? undefined
+    : `must list origins as browsers send them, like https://app.example.com, without a path or a pattern; given: ${shown(origin)}.`;
+}

@@ -1,0 +1,63 @@
+import { gatherProblems } from '../config/configuration-error.js';
+import { mountProblem } from '../config/public-url.js';
+import { inServer } from '../http/host-context.js';
+import { ok } from '../http/schemas.js';
+import { renderEnvelope } from '../kernel/errors.js';
+import { assemble, type MiddlewareServer, type Server } from '../server/assembly.js';
+import { resolveServer, type ServerOptions, saasServerSchema, splitOptions } from '../server/options.js';
+import { type ConnectGuards, createConnectGuards } from './connect-guards.js';
+import { resolveSaas, type SaasBackendOptions, type SaasConfiguration } from './options.js';
+import { mountSaas } from './plugin.js';
+
+export interface CreateServerOptions extends SaasBackendOptions, ServerOptions {
+  /** Whether the server has a `middleware` to mount in another application. Default `false`. */
+  middleware?: boolean;
+}
+
+/** The SaaS backend, and what the other routes of an application ask it. */
+export interface SaasServer extends Server<SaasConfiguration>, ConnectGuards {}
+
+/** The same with a `middleware`. */
+export interface SaasMiddlewareServer extends MiddlewareServer<SaasConfiguration>, ConnectGuards {}
+
+/**
+ * The SaaS backend as a server.
+ *
+ * @throws ConfigurationError naming every problem of the configuration
+ */
+export function createServer(options: CreateServerOptions & { middleware: true }): SaasMiddlewareServer;
+export function createServer(options?: CreateServerOptions): SaasServer;
+export function createServer(options: CreateServerOptions = {}): SaasServer | SaasMiddlewareServer {
+  const { middleware = false, ...rest } = options;
+  const [own, given] = splitOptions(saasServerSchema, rest);
+  const [server, saas] = gatherProblems(
+    'saas-backend',
+    () => resolveServer('saas-backend', saasServerSchema, own, given),
+    () => resolveSaas(given),
+  );
+  const { prefix, adminPath } = saas.seams;
+  let mountedAt: string | undefined;
+  const surroundings = {
+    ...inServer(saas.config.values.publicUrl, server.values.port),
+    mountedAt: () => mountedAt ?? prefix,
+  };
+  const assembled = assemble({
+    server,
+    product: 'saas-backend',
+    proxyVariable: 'TRUST_PROXY',
+    configuration: saas.config,
+    random: saas.seams.random,
+    surroundings,
+    mount: (app) => mountSaas(app, saas, surroundings),
+    renderError: (error, _request, requestId) => renderEnvelope(error, requestId),
+    renderPlainError: renderEnvelope,
+    wrapHealth: ok,
+    onMount(path) {
+      // Links lead there, so the first one stays, and one that is no plain path leads nowhere.
+      if (mountProblem(path) === null) mountedAt ??= path;
+    },
+    mountPoints: middleware ? [prefix, ...(adminPath === false ? [] : [adminPath])] : undefined,
+  });
+  const { random } = saas.seams;
+  return { ...assembled, ...createConnectGuards({ app: assembled.fastify, surroundings, random }) };
+}

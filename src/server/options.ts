@@ -1,0 +1,116 @@
+import type { Static } from 'typebox';
+import { Type } from 'typebox';
+import { defineOptions, option, parseList, type Resolved, resolveOptions } from '../config/options.js';
+import { shown } from '../config/validation-messages.js';
+import { coverEveryone, isNetwork } from '../kernel/networks.js';
+import { type Random, systemRandom } from '../kernel/secrets.js';
+
+/** What a program can be told about its own server; in a host these are the host's affairs. */
+
+export const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+
+/** @param names the environment's spelling of each option, which differs between the two programs */
+function serverSchema(names: {
+  host: string;
+  port: string;
+  otherPort?: string;
+  trustProxy: string;
+  maxConnections: string;
+  maxConnectionsPerAddress: string;
+  defaultPort: number;
+}) {
+  return defineOptions({
+    host: option(Type.Optional(Type.String({ minLength: 1 })), {
+      env: names.host,
+      doc: 'Address to listen at.',
+      shown: '127.0.0.1, in production 0.0.0.0',
+    }),
+    port: option(Type.Integer({ minimum: 0, maximum: 65_535, default: names.defaultPort }), {
+      env: names.port,
+      ...(names.otherPort && { fallbackEnv: names.otherPort }),
+      doc: 'Port to listen at; 0 for any free one.',
+    }),
+    logLevel: option(Type.Enum(LEVELS, { default: 'info' }), {
+      env: 'LOG_LEVEL',
+      doc: `How much is logged: ${LEVELS.join(', ')}.`,
+    }),
+    trustProxy: option(Type.Union([Type.Literal(false), Type.Array(Type.String())], { default: false }), {
+      env: names.trustProxy,
+      doc: 'Addresses (IP or CIDR, separated by commas) of the proxies in front, whose X-Forwarded-For is believed: docs/proxy.md.',
+      parse: (text) => (text === 'false' ? false : parseList(text)),
+      check: trustProblem,
+    }),
+    maxConnections: option(Type.Integer({ minimum: 16, maximum: 1_000_000, default: 16_384 }), {
+      env: names.maxConnections,
+      doc: 'Connections open at once, at most 256 less than the process may have descriptors (`ulimit -n`). Beyond, the one idle for longest is closed.',
+    }),
+    maxConnectionsPerAddress: option(Type.Integer({ minimum: 4, maximum: 1_000_000, default: 1024 }), {
+      env: names.maxConnectionsPerAddress,
+      doc: 'Connections open at once from one address (IPv6: one /64); proxies listed as trusted are exempt.',
+    }),
+  });
+}
+
+function trustProblem(proxies: false | string[]): string | undefined {
+  if (proxies === false) return undefined;
+  const wrong = proxies.find((proxy) => !isNetwork(proxy));
+  if (wrong !== undefined) {
+    return `must list IP addresses or CIDR ranges, like 10.0.0.7,10.0.1.0/24; given: ${shown(wrong)}. Numbers and true are refused: they would trust every client.`;
+  }
+  return coverEveryone(proxies)
+    ? 'must list your proxies only, like 10.0.0.7,10.0.1.0/24; given: networks that together hold every address, so that every client could choose the address it is counted by.'
+    : undefined;
+}
+
+export type ServerConfiguration = Static<ReturnType<typeof serverSchema>>;
+
+/** What code passes to a server. */
+export interface ServerSeams {
+  env?: Record<string, string | undefined> | false;
+  random?: Random;
+}
+
+export type ServerOptions = Partial<ServerConfiguration>;
+
+/** Tells what a server is told of itself from what its plugin is told. */
+export function splitOptions<O extends ServerOptions>(
+  schema: ReturnType<typeof serverSchema>,
+  options: O,
+): [ServerOptions, Omit<O, keyof ServerOptions>] {
+  const isOwn = ([name]: [string, unknown]) => Object.hasOwn(schema.properties, name);
+  const entries = Object.entries(options);
+  const rest = entries.filter((entry) => !isOwn(entry));
+  return [
+    Object.fromEntries(entries.filter(isOwn)),
+    Object.fromEntries(rest) as Omit<O, keyof ServerOptions>,
+  ];
+}
+
+/** @throws ConfigurationError naming every problem */
+export function resolveServer(
+  program: string,
+  schema: ReturnType<typeof serverSchema>,
+  given: ServerOptions,
+  { env, random = systemRandom }: ServerSeams,
+): Resolved<ServerConfiguration> {
+  return resolveOptions(schema, { program, given, env, random });
+}
+
+export const saasServerSchema = serverSchema({
+  host: 'HOST',
+  port: 'PORT',
+  trustProxy: 'TRUST_PROXY',
+  maxConnections: 'MAX_CONNECTIONS',
+  maxConnectionsPerAddress: 'MAX_CONNECTIONS_PER_ADDRESS',
+  defaultPort: 3000,
+});
+
+export const idpServerSchema = serverSchema({
+  host: 'IDP_HOST',
+  port: 'IDP_PORT',
+  otherPort: 'PORT',
+  trustProxy: 'IDP_TRUST_PROXY',
+  maxConnections: 'IDP_MAX_CONNECTIONS',
+  maxConnectionsPerAddress: 'IDP_MAX_CONNECTIONS_PER_ADDRESS',
+  defaultPort: 8080,
+});

@@ -1,0 +1,300 @@
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { sentenceOf } from '../../src/config/configuration-error.js';
+import { keepDevelopmentSecrets } from '../../src/config/development-secrets.js';
+import { type ConfigurationError, createIdentityServer, createServer } from '../../src/index.js';
+import { resolveSaas } from '../../src/saas/options.js';
+import type { CreateServerOptions } from '../../src/saas/server.js';
+import { SECRETS } from '../kit/app.js';
+import { compiled, startProgram } from '../kit/process.js';
+import { countedRandom } from '../kit/random.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+type Environment = Record<string, string | undefined>;
+
+/** A production that starts. */
+const PRODUCTION: Environment = {
+  NODE_ENV: 'production',
+  DATABASE_URI: 'sqlite::memory:',
+  PUBLIC_URL: 'https://app.example.test',
+  JWT_ACCESS_SECRET: SECRETS.jwtAccessSecret,
+  JWT_REFRESH_SECRET: SECRETS.jwtRefreshSecret,
+  ADMIN_PASSWORD: SECRETS.adminPassword,
+};
+/** The same, under a name that only warns. */
+const DEVELOPMENT: Environment = { ...PRODUCTION, NODE_ENV: undefined };
+
+function problemsOf(t: Test, env: Environment | false, options: CreateServerOptions = {}): readonly string[] {
+  try {
+    createServer({ env, ...options });
+  } catch (error) {
+    t.match(error, { name: 'ConfigurationError' });
+    return (error as ConfigurationError).problems;
+  }
+  return [];
+}
+
+t.test('[33] production needs its secrets, and says all that is missing at once', async (t) => {
+  t.same(problemsOf(t, PRODUCTION), []);
+  const problems = problemsOf(
+    t,
+    { NODE_ENV: 'production', PORT: 'eighty', LOG_LEVEL: 'loud' },
+    { prefix: '/' },
+  );
+  for (const name of [
+    'DATABASE_URI',
+    'PUBLIC_URL',
+    'JWT_ACCESS_SECRET',
+    'JWT_REFRESH_SECRET',
+    'PORT',
+    'LOG_LEVEL',
+    "'prefix'",
+  ]) {
+    t.equal(problems.filter((problem) => problem.startsWith(name)).length, 1, name);
+  }
+  t.equal(problems.length, 7);
+  const weak = { JWT_ACCESS_SECRET: 'secret', ADMIN_PASSWORD: 'admin', PAYMENT_WEBHOOK_SECRET: 'whsec_test' };
+  t.match(problemsOf(t, { ...PRODUCTION, ...weak }), [
+    /^JWT_ACCESS_SECRET is /,
+    /^PAYMENT_WEBHOOK_SECRET is shorter than 32 bytes\. Copy the one that the payment provider has made\.$/,
+    /^ADMIN_PASSWORD is /,
+  ]);
+  for (const blank of ['', undefined]) {
+    t.match(problemsOf(t, { ...PRODUCTION, JWT_ACCESS_SECRET: blank }), [/^JWT_ACCESS_SECRET is not set/]);
+  }
+});
+
+t.test(
+  '[33][34] production refuses what protects nothing, development warns, and neither prints it',
+  async (t) => {
+    const weak: [name: string, value: string][] = [
+      ['JWT_ACCESS_SECRET', 'access-secret-change-me'],
+      ['JWT_ACCESS_SECRET', 'access-secret-change-me-access-secret-change-me'],
+      ['JWT_REFRESH_SECRET', 'k3Y-8fJq2'],
+      ['JWT_REFRESH_SECRET', 'k3Y-8fJq2-k3Y-8fJq2-k3Y-8fJq2-3'],
+      ['JWT_REFRESH_SECRET', ' '.repeat(40)],
+      ['JWT_REFRESH_SECRET', 'ab'.repeat(32)],
+      ['JWT_REFRESH_SECRET', SECRETS.jwtAccessSecret],
+      ['JWT_ACCESS_SECRET_PREVIOUS', 'k3Y-8fJq2'],
+      ['ADMIN_PASSWORD', 'changeme'],
+      ['ADMIN_PASSWORD', 'administrator'],
+      ['ADMIN_PASSWORD', 'k3Y-8fJq2xZ'],
+      ['ADMIN_PASSWORD', SECRETS.jwtAccessSecret],
+      ['PAYMENT_WEBHOOK_SECRET', SECRETS.jwtAccessSecret],
+      ['PAYMENT_WEBHOOK_SECRET', 'whsec_k3Y-8fJq2'],
+      ['PAYMENT_WEBHOOK_SECRET_PREVIOUS', 'whsec_k3Y-8fJq2'],
+      ['PUBLIC_URL', 'http://app.example.test'],
+    ];
+    for (const [name, value] of weak) {
+      const problems = problemsOf(t, { ...PRODUCTION, [name]: value });
+      t.equal(problems.length, 1, `${name}=${value}`);
+      t.match(problems[0], name);
+      if (name !== 'PUBLIC_URL') t.notMatch(problems[0], value);
+      const { config } = resolveSaas({ env: { ...DEVELOPMENT, [name]: value } });
+      t.equal(config.warnings.length, 1);
+      t.notMatch(config.warnings.map(sentenceOf).join(), value);
+    }
+  },
+);
+
+t.test('no secret stands under two names, be it trimmed or previous', async (t) => {
+  const secret = 'Vw3kLq8ZsT1mXe6YbN0cRj4HuPd9Ga2F';
+  const other = 'k9QxTr2LmZ8vBn4WcY6dHs1JfPe7Gu3A';
+  const names = [
+    'JWT_ACCESS_SECRET',
+    'JWT_ACCESS_SECRET_PREVIOUS',
+    'JWT_REFRESH_SECRET',
+    'JWT_REFRESH_SECRET_PREVIOUS',
+    'PAYMENT_WEBHOOK_SECRET',
+    'PAYMENT_WEBHOOK_SECRET_PREVIOUS',
+    'ADMIN_PASSWORD',
+  ];
+  for (const [index, name] of names.entries()) {
+    for (const twin of names.slice(index + 1)) {
+      const pair = { [name]: secret, [twin]: `${secret} \n` };
+      const problems = problemsOf(t, { ...PRODUCTION, ...pair });
+      t.match(problems, [new RegExp(`^${twin} is the same as ${name}\\. `)], `${name}, ${twin}`);
+      t.equal(problems.length, 1);
+      t.notMatch(problems.join(), secret);
+      t.equal(resolveSaas({ env: { ...DEVELOPMENT, ...pair } }).config.warnings.length, 1);
+      t.same(problemsOf(t, { ...PRODUCTION, [name]: secret, [twin]: other }), []);
+    }
+  }
+});
+
+t.test('no secret of the identity provider stands under two names', async (t) => {
+  const seed = '5d9c1e8a70f3b264c6e1d8f05a9b3742e7160fca8d35b94c2e6f01a7d8c3b549';
+  const production = {
+    NODE_ENV: 'production',
+    IDP_DATABASE_URI: 'sqlite::memory:',
+    IDP_PUBLIC_URL: 'https://id.example',
+    IDP_ED25519_SEED: seed,
+  };
+  const token = 'Vw3kLq8ZsT1mXe6YbN0cRj4HuPd9Ga2F';
+  for (const [env, says] of [
+    [{ IDP_ADMIN_TOKEN: token, IDP_INVITE_TOKEN: ` ${token}` }, /^IDP_INVITE_TOKEN is the same as IDP_ADMIN/],
+    [{ IDP_ADMIN_TOKEN: seed.toUpperCase() }, /^IDP_ADMIN_TOKEN is the same as IDP_ED25519_SEED\. Use/],
+    [{ IDP_ED25519_SEED_NEXT: seed }, /^IDP_ED25519_SEED_NEXT is the same as IDP_ED25519_SEED\. Unset/],
+    [{ IDP_ED25519_SEED_PREVIOUS: seed }, /^IDP_ED25519_SEED_PREVIOUS is the same .*\. Unset/],
+  ] as const) {
+    const start = () => createIdentityServer({ env: { ...production, ...env } });
+    const { problems } = t.throws(start, { name: 'ConfigurationError' }) as ConfigurationError;
+    t.match(problems, [says]);
+    t.equal(problems.length, 1);
+  }
+});
+
+t.test('a key that moves real money is sent in the clear to this machine alone', async (t) => {
+  const keyed = (paymentSecretKey: string, url: string) => ({
+    PAYMENT_SECRET_KEY: paymentSecretKey,
+    PAYMENT_API_URL: url,
+  });
+  for (const url of ['http://api.example', 'http://10.0.0.1:12111']) {
+    t.same(problemsOf(t, { ...PRODUCTION, ...keyed('rk_live_1', url) }), [
+      'PAYMENT_API_URL must be https: it is sent a live key.',
+    ]);
+    const { config } = resolveSaas({ env: { ...DEVELOPMENT, ...keyed('sk_live_1', url) } });
+    t.equal(config.warnings.length, 1, 'elsewhere a warning');
+    t.same(
+      problemsOf(t, { ...PRODUCTION, ...keyed('sk_test_1', url) }),
+      [],
+      'a simulator has no name to prove',
+    );
+  }
+  for (const url of ['https://api.example', 'http://127.0.0.1:12111', 'http://[::1]:12111']) {
+    t.same(problemsOf(t, { ...PRODUCTION, ...keyed('sk_live_1', url) }), []);
+  }
+  t.equal(problemsOf(t, { ...PRODUCTION, ...keyed('sk_live_1', 'no address') }).length, 1);
+});
+
+t.test('what the environment says, as the types it should have', async (t) => {
+  const { config } = resolveSaas({
+    env: {
+      ...DEVELOPMENT,
+      CORS_ORIGIN: 'https://a.example, https://b.example:8443',
+      ACCESS_TOKEN_TTL: '60',
+      ADMIN_USERNAME: 'operator',
+    },
+  });
+  t.match(config.values, {
+    corsOrigin: ['https://a.example', 'https://b.example:8443'],
+    accessTokenTtl: 60,
+    refreshTokenTtl: 604_800,
+    sessionMaxAge: 2_592_000,
+    adminUsername: 'operator',
+  });
+  t.equal(config.production, false);
+  t.throws(() => Object.assign(config.values, { accessTokenTtl: 1 }), TypeError, 'frozen');
+  const { config: passed } = resolveSaas({
+    env: { ...DEVELOPMENT, ACCESS_TOKEN_TTL: '60' },
+    accessTokenTtl: 30,
+  });
+  t.equal(passed.values.accessTokenTtl, 30, 'what is passed wins');
+  const { config: without } = resolveSaas({ env: false, ...SECRETS, databaseUri: 'sqlite::memory:' });
+  t.equal(without.values.accessTokenTtl, 900);
+});
+
+t.test('[33] whoever configures by code does not leave production', async (t) => {
+  const before = process.env['NODE_ENV'];
+  t.teardown(() => {
+    if (before === undefined) delete process.env['NODE_ENV'];
+    else process.env['NODE_ENV'] = before;
+  });
+  process.env['NODE_ENV'] = 'Production';
+  t.match(problemsOf(t, false, SECRETS).join(), "NODE_ENV must be spelt 'production'");
+  process.env['NODE_ENV'] = 'production';
+  t.match(
+    problemsOf(t, false, { jwtAccessSecret: 'secret' }).join(),
+    /JWT_ACCESS_SECRET.*JWT_REFRESH_SECRET/,
+  );
+  t.same(problemsOf(t, { ...PRODUCTION, NODE_ENV: 'production' }), []);
+});
+
+t.test('messages say what would be right', async (t) => {
+  t.match(
+    problemsOf(t, { ...PRODUCTION, NODE_ENV: 'Production' }).join(),
+    "NODE_ENV must be spelt 'production'",
+  );
+  t.match(problemsOf(t, { ...PRODUCTION, LOG_LEVEL: 'loud' }), [
+    /^LOG_LEVEL \(option 'logLevel'\) must be one of trace, debug, .*; given: "loud"\.$/,
+  ]);
+  for (const [given, shown] of Object.entries({ '-1': '-1', soon: '"soon"', '1.5': '"1.5"' })) {
+    t.same(problemsOf(t, { ...PRODUCTION, ACCESS_TOKEN_TTL: given }), [
+      `ACCESS_TOKEN_TTL (option 'accessTokenTtl') must be a whole number from 1 to 86400, like 900; given: ${shown}.`,
+    ]);
+  }
+  t.match(
+    problemsOf(t, { ...DEVELOPMENT, DATABASE_URI: 'postgres://ada:geheim@db.example/app' }).join(),
+    /^DATABASE_URI names no store: .*, like sqlite:data\/app\.db; given: postgres:…\.$/,
+  );
+  t.match(
+    problemsOf(t, { ...DEVELOPMENT, PUBLIC_URL: 'app.example' }).join(),
+    /like https:.*; given: "app\.example"/,
+  );
+});
+
+t.test('[33] what is wrong with several parts of a server is said once', async (t) => {
+  const env = { NODE_ENV: 'Production' };
+  for (const create of [() => createServer({ env }), () => createIdentityServer({ env })]) {
+    t.throws(create, { message: /^.*\n {2}- NODE_ENV .*$/ });
+  }
+});
+
+t.test('a file of development secrets that is damaged, or cannot be, is named', async (t) => {
+  for (const text of ['{bad', 'null', '[]', '{"JWT_ACCESS_SECRET":1}']) {
+    const file = join(temporaryFolder(t), 'x.secrets.json');
+    writeFileSync(file, text);
+    t.throws(
+      () => keepDevelopmentSecrets(file, { A: () => 'a' }, countedRandom()),
+      /x\.secrets\.json does not hold/,
+    );
+  }
+  const cwd = process.cwd();
+  t.teardown(() => process.chdir(cwd));
+  process.chdir(temporaryFolder(t));
+  writeFileSync('data', 'no folder');
+  t.match(problemsOf(t, {}), [
+    /^Development secrets cannot be kept: E[A-Z]+: [^.]+\. Set JWT_ACCESS_SECRET, .*ADMIN_PASSWORD instead\.$/,
+  ]);
+});
+
+t.test('an unknown option is a typing error, not a silent default', async (t) => {
+  t.match(problemsOf(t, DEVELOPMENT, { acessTokenTtl: 60 } as CreateServerOptions), [
+    "'acessTokenTtl' is not an option. Did you mean 'accessTokenTtl'?",
+  ]);
+  t.match(problemsOf(t, DEVELOPMENT, { accessTokenTtl: '60' as never }), [
+    /^ACCESS_TOKEN_TTL \(option 'accessTokenTtl'\)/,
+  ]);
+  for (const path of ['', '/', 'api', '/api/', '/a b', '/:id', '/*', '/a//b']) {
+    t.match(problemsOf(t, DEVELOPMENT, { prefix: path }), [/^'prefix' must be a path/], path);
+    t.match(problemsOf(t, DEVELOPMENT, { adminPath: path }), [/^'adminPath' must be a path/], path);
+  }
+});
+
+t.test('development secrets are made once and kept for their owner only', async (t) => {
+  const file = join(temporaryFolder(t), 'data', 'secrets.json');
+  let made = 0;
+  const makers = { ONE: () => `one ${made++}`, TWO: () => `two ${made++}` };
+  const first = keepDevelopmentSecrets(file, makers, countedRandom());
+  t.same(first, { ONE: 'one 0', TWO: 'two 1' });
+  t.equal(statSync(file).mode & 0o777, 0o600);
+  t.equal(statSync(join(file, '..')).mode & 0o777, 0o700);
+  t.same(keepDevelopmentSecrets(file, makers, countedRandom()), first);
+  const more = keepDevelopmentSecrets(file, { ...makers, THREE: () => 'three' }, countedRandom());
+  t.same(more, { ...first, THREE: 'three' });
+  t.same(JSON.parse(readFileSync(file, 'utf8')), more);
+  t.equal(statSync(file).mode & 0o777, 0o600);
+});
+
+t.test('programs that begin at the same time agree on one set of secrets', async (t) => {
+  const folder = temporaryFolder(t);
+  mkdirSync(join(folder, 'data'));
+  const script = compiled('test/kit/development-secrets.js');
+  const programs = Array.from({ length: 4 }, () => startProgram(t, script, { cwd: folder }));
+  // They wait for each other, so that all find no file.
+  await Promise.all(programs.map((program) => program.printed(/^ready$/)));
+  for (const program of programs) program.signal('SIGUSR2');
+  const told = await Promise.all(programs.map((program) => program.printed(/^secrets (.*)$/)));
+  t.equal(new Set(told.map(([, secrets]) => secrets)).size, 1);
+});

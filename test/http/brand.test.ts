@@ -1,0 +1,103 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { legibleOn, textOn } from '../../src/http/colours.js';
+import { createIdentityServer } from '../../src/index.js';
+import { idpApp, idpOptions } from '../kit/idp.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+const PNG = Buffer.from(
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
+  'base64',
+);
+
+/** By the words of WCAG 2.2. */
+function contrast(one: string, other: string): number {
+  const luminance = (hex: string) => {
+    const [r = 0, g = 0, b = 0] = [1, 3, 5].map((at) => {
+      const share = Number.parseInt(hex.slice(at, at + 2), 16) / 255;
+      return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const [dark, light] = [luminance(one), luminance(other)].sort((a, b) => a - b) as [number, number];
+  return (light + 0.05) / (dark + 0.05);
+}
+
+t.test('whatever colour an operator likes, text in it and on it is legible', async (t) => {
+  const digits = ['0', '3', '6', '8', 'a', 'c', 'f'];
+  for (const red of digits) {
+    for (const green of digits) {
+      for (const blue of digits) {
+        const [short, long] = [`#${red}${green}${blue}`, `#${red}${red}${green}${green}${blue}${blue}`];
+        const worst = [contrast(long, textOn(short))];
+        for (const ground of ['#ffffff', '#f4f5f7', '#1c212a', '#12151b']) {
+          worst.push(contrast(legibleOn(ground, short), ground));
+        }
+        t.ok(Math.min(...worst) >= 4.5, `${short}: ${worst}`);
+      }
+    }
+  }
+  t.equal(legibleOn('#ffffff', '#1f4fd8'), '#1f4fd8', 'what is legible stays as it is');
+});
+
+t.test('the pages carry the brand, and without one the host', async (t) => {
+  const plain = await idpApp(t);
+  const { text } = await plain.authorize(await plain.createClient());
+  t.match(text, /<title>Sign in – id\.example\.test<\/title>/);
+  t.match(text, '<p class="brand">id.example.test</p>');
+
+  const named = await idpApp(t, { brandName: 'Ada & <Friends>' });
+  for (const path of ['/logout', '/nothing', '/invite/x']) {
+    const page = await named.request('GET', path, { headers: { accept: 'text/html' } });
+    t.match(page.text, '<p class="brand">Ada &amp; &lt;Friends&gt;</p>', path);
+  }
+
+  const file = join(temporaryFolder(t), 'logo');
+  writeFileSync(file, PNG);
+  const shown = await idpApp(t, { brandName: 'Ada', brandLogo: file, brandAccent: '#FD0' });
+  const page = await shown.request('GET', '/logout');
+  t.match(page.text, /<img src="data:image\/png;base64,[^"]+" alt="Ada">/);
+  t.match(page.text, /--accent:#FD0;--on-accent:#000000/);
+});
+
+t.test('a brand that cannot be shown stops the start, with all that is wrong', async (t) => {
+  const folder = temporaryFolder(t);
+  const write = (name: string, content: string | Buffer) => {
+    writeFileSync(join(folder, name), content);
+    return join(folder, name);
+  };
+  const start = (options: object) => () => createIdentityServer({ ...idpOptions(folder), ...options });
+  t.throws(start({ brandName: ' ', brandLogo: join(folder, 'none'), brandAccent: 'blue' }), {
+    message:
+      /IDP_BRAND_NAME must be a name of 1 to 60 characters that is not blank[\s\S]*IDP_BRAND_LOGO names a file that cannot be read \(ENOENT\)[\s\S]*IDP_BRAND_ACCENT must be a colour/,
+  });
+  for (const name of ['x'.repeat(61), 'a\nb', '\u0000'])
+    t.throws(start({ brandName: name }), /IDP_BRAND_NAME/);
+  for (const colour of ['#12', '#12345', '#12345678', 'red;}', '#ggg', '#fff}']) {
+    t.throws(start({ brandAccent: colour }), /IDP_BRAND_ACCENT/, colour);
+  }
+  const unfit = {
+    page: '<!doctype html><html><svg></svg></html>',
+    gif: 'GIF89a',
+    empty: '',
+    'renamed.svg': 'not an image',
+  };
+  for (const [name, content] of Object.entries(unfit)) {
+    t.throws(start({ brandLogo: write(name, content) }), /must name an SVG, PNG, JPEG or WebP image/, name);
+  }
+  t.throws(start({ brandLogo: folder }), /cannot be read \(EISDIR\)/);
+  const large = Buffer.concat([PNG, Buffer.alloc(64 * 1024)]);
+  t.throws(start({ brandLogo: write('large', large) }), /more than 64 KiB/);
+
+  const fit = {
+    'image/svg+xml':
+      '\ufeff<?xml version="1.0"?>\n<!-- made by hand -->\n<!DOCTYPE svg>\n<svg xmlns="http://www.w3.org/2000/svg"/>',
+    'image/webp': 'RIFF\x01\x02\x03\x04WEBPVP8 ',
+    'image/jpeg': Buffer.from([0xff, 0xd8, 0xff, 0xe0]),
+  };
+  for (const [type, content] of Object.entries(fit)) {
+    const idp = await idpApp(t, { brandLogo: write('fit', content) });
+    t.match((await idp.request('GET', '/logout')).text, `src="data:${type};base64,`);
+  }
+});

@@ -1,0 +1,297 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { inspect } from 'node:util';
+import t, { type Test } from 'tap';
+import type { ErrorDetail } from '../../src/kernel/errors.js';
+import { createServer } from '../../src/saas/server.js';
+import { type Answer, basic, PASSWORD, saasApp, testOptions } from '../kit/app.js';
+import { CALLBACK, idpApp } from '../kit/idp.js';
+import { temporaryFolder } from '../kit/tmp.js';
+
+/** What clients are told about values that are refused, and which names are. */
+
+const ADMIN = { authorization: basic(), 'x-requested-with': 'test' };
+
+const detailsOf = (t: Test, { status, body, text }: Answer): ErrorDetail[] => {
+  t.equal(status, 400, text);
+  return body.error.details ?? body.details;
+};
+
+/** Names that show nothing. */
+const BLANK = [
+  ' ',
+  '   ',
+  '\u00a0',
+  '\u2003\u3000',
+  '\u200b',
+  '\u200d\u2060',
+  '\ufeff',
+  '\u00ad',
+  '\u034f',
+  '\u115f\u3164\uffa0',
+  '\u2800',
+  '\u180e',
+  '\ufe0f',
+  '\u{e0020}\u{e0061}',
+];
+/** Names that show something, if only one letter of any script. */
+const VISIBLE = ['A', ' A ', '0', '.', 'Ada Lovelace', 'Áda', '李', 'ก็', '👩‍💻', 'عايدة'];
+
+t.test('a blank site name is refused, by API and by form', async (t) => {
+  const app = await saasApp(t);
+  let version = 0;
+  const patch = (siteName: string) =>
+    app.request('PATCH', '/admin/api/settings', { body: { siteName, version }, headers: ADMIN });
+  const page = await app.request('GET', '/admin', { headers: ADMIN });
+  const [, token = ''] = /name="token" value="([^"]*)"/.exec(page.text) ?? [];
+  const send = (siteName: string) =>
+    app.request('POST', '/admin/settings', {
+      body: new URLSearchParams({ token, siteName, version: String(version) }).toString(),
+      headers: {
+        authorization: basic(),
+        accept: 'text/html',
+        'content-type': 'application/x-www-form-urlencoded',
+      },
+    });
+  for (const name of ['', ...BLANK]) {
+    const [detail] = detailsOf(t, await patch(name));
+    t.match(detail, { path: 'siteName', message: /not blank.*, like My app; given: / }, printable(name));
+    const shown = await send(name);
+    t.equal(shown.status, 400, printable(name));
+    t.match(shown.text, /siteName.*must be a name/);
+  }
+  for (const name of VISIBLE) t.equal((await patch(name)).status, version++ < 99 ? 200 : 0, name);
+});
+
+t.test('a blank name of a person is refused, and an empty one is none', async (t) => {
+  const app = await saasApp(t);
+  const { accessToken: token } = await app.signUp();
+  const rename = (name: string) => app.request('PATCH', '/api/user/profile', { token, body: { name } });
+  for (const name of BLANK) {
+    t.match(detailsOf(t, await rename(name)), [{ path: 'name', message: /given: blank text|given: text/ }]);
+    const body = { email: 'blank@example.test', password: PASSWORD, name };
+    const answer = await app.request('POST', '/api/auth/register', { body });
+    t.match(detailsOf(t, answer), [{ path: 'name' }]);
+    const made = app.server.fastify as unknown as {
+      saas: { users: { create(user: object): Promise<object> } };
+    };
+    await t.rejects(made.saas.users.create({ email: 'blank@example.test', name }), {
+      code: 'VALIDATION_ERROR',
+    });
+  }
+  for (const name of ['', ...VISIBLE]) {
+    const answer = await rename(name);
+    t.equal(answer.body.data?.name, name);
+  }
+});
+
+t.test('blank names of clients, agents and people are refused by the identity provider', async (t) => {
+  const idp = await idpApp(t);
+  const redirect_uris = [CALLBACK];
+  const asked = (name: string, handle: string): [field: string, path: string, body: object][] => [
+    ['name', '/v1/clients', { name, redirect_uris }],
+    ['client_name', '/v1/clients', { client_name: name, redirect_uris }],
+    ['name', '/v1/agents', { name, handle: `agent-${handle}` }],
+    ['name', '/v1/invites', { name, handle: `guest-${handle}` }],
+    ['name', '/v1/accounts', { name, handle: `human-${handle}`, password: PASSWORD, kind: 'human' }],
+  ];
+  for (const [index, name] of ['', ...BLANK].entries()) {
+    for (const [field, path, body] of asked(name, String(index))) {
+      const details = detailsOf(t, await idp.admin('POST', path, body));
+      t.match(details, [
+        { path: field, message: /^must be a name of 1 to 200 characters that is not blank/ },
+      ]);
+    }
+  }
+  for (const [index, name] of VISIBLE.entries()) {
+    for (const [, path, body] of asked(name, `seen${index}`)) {
+      t.equal((await idp.admin('POST', path, body)).status, 201, `${path} ${name}`);
+    }
+  }
+});
+
+/** Everything that a request about itself can get wrong, and what it is told. */
+const MISTAKES: [method: string, path: string, body: unknown, details: object[]][] = [
+  [
+    'POST',
+    '/api/auth/register',
+    { email: 'ada.example.com', password: 'x'.repeat(9), name: 5 },
+    [
+      {
+        path: 'email',
+        message:
+          'must be one e-mail address of at most 254 ASCII characters, like ada@example.com; given: text of 15 characters',
+      },
+      { path: 'name', message: /^must be a name .*, like Ada Lovelace; given: 5$/ },
+    ],
+  ],
+  [
+    'POST',
+    '/api/auth/register',
+    { email: null },
+    [
+      { path: 'password', message: 'is required: a password' },
+      { path: 'email', message: /^must be one e-mail address .*; given: null$/ },
+    ],
+  ],
+  ['POST', '/api/auth/login', '[]', [{ path: '', message: 'must be a JSON object; given: a list of 0' }]],
+  ['POST', '/api/auth/login', '5', [{ path: '', message: 'must be a JSON object; given: 5' }]],
+  [
+    'POST',
+    '/api/auth/login',
+    { email: 'ada@example.com', password: 12_345_678 },
+    [{ path: 'password', message: 'must be a password; given: a value of another type' }],
+  ],
+  [
+    'POST',
+    '/api/auth/refresh',
+    { refreshToken: 987_654_321 },
+    [{ path: 'refreshToken', message: 'must be a refresh token; given: a value of another type' }],
+  ],
+  [
+    'POST',
+    '/api/auth/logout',
+    { scope: 'everywhere' },
+    [{ path: 'scope', message: 'must be one of local, others, global; given: "everywhere"' }],
+  ],
+  [
+    'POST',
+    '/api/billing/create-checkout-session',
+    { priceId: 'price_1', quantity: 'three', mode: 'weekly' },
+    [
+      { path: 'mode', message: 'must be one of subscription, payment, setup; given: "weekly"' },
+      { path: 'quantity', message: 'must be a whole number from 1 to 1000000, like 1; given: "three"' },
+    ],
+  ],
+  [
+    'POST',
+    '/api/billing/create-checkout-session',
+    { priceId: 'price_1', quantity: 1.5 },
+    [{ path: 'quantity', message: 'must be a whole number from 1 to 1000000, like 1; given: 1.5' }],
+  ],
+  [
+    'PATCH',
+    '/admin/api/settings',
+    { allowRegistration: 'yes', version: 'first' },
+    [
+      { path: 'allowRegistration', message: 'must be true or false; given: "yes"' },
+      { path: 'version', message: /^must be a whole number from 0 to \d+; given: "first"$/ },
+    ],
+  ],
+  [
+    'PATCH',
+    '/admin/api/settings',
+    {},
+    [{ path: 'version', message: /^is required: a whole number from 0 to \d+$/ }],
+  ],
+];
+
+t.test('a refused field is told what is accepted, an example and what was given', async (t) => {
+  const app = await saasApp(t);
+  const { accessToken: token } = await app.signUp();
+  for (const [method, path, body, expected] of MISTAKES) {
+    const headers = path.startsWith('/admin') ? ADMIN : { 'content-type': 'application/json' };
+    const call = path.startsWith('/admin') ? { body, headers } : { body, headers, token };
+    const details = detailsOf(t, await app.request(method, path, call));
+    t.equal(details.length, expected.length, JSON.stringify(details));
+    t.match(details, expected);
+    for (const { message } of details) t.notMatch(message, /pattern|must NOT|\^|12345678|987654321/);
+  }
+});
+
+t.test('the identity provider tells it, too', async (t) => {
+  const idp = await idpApp(t);
+  const mistakes: [body: object, details: object[]][] = [
+    [
+      { redirect_uris: 5 },
+      [
+        {
+          path: 'redirect_uris',
+          message:
+            'must be a list of 1 to 50 URIs of at most 2048 characters each or a URI of at most 2048 characters; given: 5',
+        },
+      ],
+    ],
+    [
+      { redirect_uris: [CALLBACK, 'x'.repeat(3000)] },
+      [
+        {
+          path: 'redirect_uris.1',
+          message:
+            'must be a URI of at most 2048 characters, like https://app.example.com/callback; given: text of 3000 characters',
+        },
+      ],
+    ],
+    [
+      { redirect_uris: ['callback'] },
+      [
+        {
+          path: 'redirect_uris.0',
+          message: 'must be an absolute URI, like https://app.example.com/callback',
+        },
+      ],
+    ],
+    [
+      { redirect_uris: [`${CALLBACK}?state=1`] },
+      [
+        {
+          path: 'redirect_uris.0',
+          message: 'must not bring the parameter state, which belongs to the answer of the provider',
+        },
+      ],
+    ],
+    [{ redirect_uris: [CALLBACK], public: 'yes' }, [{ message: 'must be true or false; given: "yes"' }]],
+    [
+      { redirect_uris: [CALLBACK], principal_kinds: ['robot'] },
+      [{ path: 'principal_kinds.0', message: 'must be one of agent, human; given: "robot"' }],
+    ],
+    [
+      { redirect_uris: [CALLBACK], principal_kinds: [] },
+      [
+        {
+          path: 'principal_kinds',
+          message: /^must be a list of agent, human or both.*; given: a list of 0$/,
+        },
+      ],
+    ],
+  ];
+  for (const [body, expected] of mistakes) {
+    const details = detailsOf(t, await idp.admin('POST', '/v1/clients', body));
+    t.equal(details.length, expected.length, JSON.stringify(details));
+    t.match(details, expected);
+  }
+});
+
+t.test('what a host sees of a refused request holds no password', async (t) => {
+  const server = createServer(testOptions(temporaryFolder(t)));
+  t.teardown(() => server.stop());
+  const seen: unknown[] = [];
+  server.fastify.addHook('onError', async (_request, _reply, error) => void seen.push(error));
+  const payload = { email: 'hidden-in-the-wrong-field', password: { deep: 'hidden' }, name: 'hidden\0' };
+  const { statusCode } = await server.fastify.inject({ method: 'POST', url: '/api/auth/register', payload });
+  t.same([statusCode, seen.length], [400, 1]);
+  t.notMatch(inspect(seen, { depth: 9, showHidden: true }), /hidden-|deep|'hidden/);
+});
+
+t.test('no schema of a request leaves a pattern without words for it', async (t) => {
+  const folder = new URL('../../../src/', import.meta.url).pathname;
+  t.ok(folder.endsWith('/src/'));
+  for (const domain of [
+    'auth',
+    'billing',
+    'settings',
+    'profile',
+    'provisioning',
+    'admin',
+    'oidc',
+    'kernel',
+  ]) {
+    const text = readFileSync(join(folder, domain, 'schemas.ts'), 'utf8');
+    for (const schema of text.matchAll(/Type\.String\(\{([^}]*pattern:[^}]*)\}\)/g)) {
+      t.match(schema[1], /accepts: |\.\.\.NAME/, `${domain}: ${schema[1]?.trim()}`);
+    }
+  }
+});
+
+const printable = (text: string): string =>
+  JSON.stringify(text).replace(/[^ -~]/g, (one) => `\\u{${one.codePointAt(0)?.toString(16)}}`);
