@@ -98,7 +98,7 @@ t.test('a form that was overtaken says so, and shows what holds now', async (t) 
   }
 });
 
-t.test('[27] a foreign page cannot send the form, even with the credentials of the browser', async (t) => {
+t.test('a foreign page cannot send the form, even with the credentials of the browser', async (t) => {
   const app = await saasApp(t);
   const { values } = await formOf(app);
   const { token = '', ...without } = values;

@@ -71,7 +71,7 @@ async function races(t: Test, { call, tokenIn, count, mail }: Race): Promise<voi
   const signUp = async (email: string) =>
     (await call('/auth/register', { email, password: PASSWORD })).body.data;
 
-  await t.test('[46] registrations of one address', async (t) => {
+  await t.test('registrations of one address', async (t) => {
     const spellings = ['Same@Example.test', 'same@example.test', 'SAME@example.TEST'];
     const answers = await all((index) =>
       call('/auth/register', { email: spellings[index % 3], password: PASSWORD }),
@@ -79,7 +79,7 @@ async function races(t: Test, { call, tokenIn, count, mail }: Race): Promise<voi
     t.same(tally(answers), { 201: 1, EMAIL_TAKEN: MANY - 1 });
   });
 
-  await t.test('[63] refreshes of one token', async (t) => {
+  await t.test('refreshes of one token', async (t) => {
     const { refreshToken } = await signUp('refresh@example.test');
     const answers = await all(() => call('/auth/refresh', { refreshToken }));
     t.same(tally(answers), { 200: MANY });
@@ -89,7 +89,7 @@ async function races(t: Test, { call, tokenIn, count, mail }: Race): Promise<voi
     t.equal((await call('/auth/refresh', { refreshToken: successor })).status, 200, 'which goes on');
   });
 
-  await t.test('[79] resets by one link', async (t) => {
+  await t.test('resets by one link', async (t) => {
     const [email, before] = ['reset@example.test', await signUp('reset@example.test')];
     await call('/auth/forgot-password', { email });
     const token = await tokenIn(RESET);
@@ -124,7 +124,7 @@ async function races(t: Test, { call, tokenIn, count, mail }: Race): Promise<voi
     t.equal(count(CHANGED), notices + 1);
   });
 
-  await t.test('[84] changes to one address, and registrations of it', async (t) => {
+  await t.test('changes to one address, and registrations of it', async (t) => {
     const rivals = ['one@example.test', 'two@example.test', 'three@example.test'];
     for (const email of rivals) {
       const { accessToken } = await signUp(email);
@@ -145,7 +145,7 @@ async function races(t: Test, { call, tokenIn, count, mail }: Race): Promise<voi
     t.equal((await signIn(person.email, PASSWORD)).status, 200);
   });
 
-  await t.test('[83] new passwords of one account', async (t) => {
+  await t.test('new passwords of one account', async (t) => {
     const { accessToken } = await signUp('change@example.test');
     const answers = await all((index) =>
       call(
@@ -159,7 +159,7 @@ async function races(t: Test, { call, tokenIn, count, mail }: Race): Promise<voi
     t.equal(INVALID_CREDENTIALS + RATE_LIMITED + UNAUTHENTICATED, MANY - 1, JSON.stringify(tally(answers)));
   });
 
-  await t.test('[67] deletions of one account', async (t) => {
+  await t.test('deletions of one account', async (t) => {
     const { accessToken } = await signUp('gone@example.test');
     const answers = await all(() => call('/user/delete', { password: PASSWORD }, accessToken));
     const { 200: won, INVALID_CREDENTIALS = 0, RATE_LIMITED = 0, UNAUTHENTICATED = 0 } = tally(answers);

@@ -190,7 +190,7 @@ const holds = (t: Test, { failure, orders }: Exploration) => {
   t.ok(orders > 3, `${orders} orders`);
 };
 
-t.test('[63][65] refresh: one successor, whoever is first and whoever is gone', async (t) => {
+t.test('refresh: one successor, whoever is first and whoever is gone', async (t) => {
   const one = (seed: string) => (store: Store) => refresh(store, seed);
   const scenario: Scenario = {
     setup,
@@ -215,7 +215,7 @@ t.test('[63][65] refresh: one successor, whoever is first and whoever is gone', 
   t.match(wrong.failure?.reason, /refused/, 'successors that are drawn instead of derived are found out');
 });
 
-t.test('[70][79] reset, login and refresh at once: no way in by the old password survives', async (t) => {
+t.test('reset, login and refresh at once: no way in by the old password survives', async (t) => {
   const scenario = {
     setup,
     actors: [reset, login, (store: Store) => refresh(store)],
@@ -232,40 +232,37 @@ t.test('[70][79] reset, login and refresh at once: no way in by the old password
   t.match(wrong.failure?.reason, /alive after the reset: ses_/, 'deleting the sessions instead is found out');
 });
 
-t.test(
-  '[70][79] a session that ends keeps nobody in: not by ending the others, not by a new password',
-  async (t) => {
-    const endOthers = (store: Store) =>
-      serviceOn(store, 'others').logout({ refreshToken: `${ADA} ses_${ADA} first`, scope: 'others' }, ORIGIN);
-    const change = (store: Store) =>
-      serviceOn(store, 'change').changePassword(
-        identityOf(ADA),
-        { currentPassword: 'old', newPassword: 'thief' },
-        ORIGIN,
-      );
-    holds(t, await explore({ setup, actors: [reset, endOthers, change], check: strangersAreOut }));
+t.test('a session that ends keeps nobody in: not by ending the others, not by a new password', async (t) => {
+  const endOthers = (store: Store) =>
+    serviceOn(store, 'others').logout({ refreshToken: `${ADA} ses_${ADA} first`, scope: 'others' }, ORIGIN);
+  const change = (store: Store) =>
+    serviceOn(store, 'change').changePassword(
+      identityOf(ADA),
+      { currentPassword: 'old', newPassword: 'thief' },
+      ORIGIN,
+    );
+  holds(t, await explore({ setup, actors: [reset, endOthers, change], check: strangersAreOut }));
 
-    const endAll = (store: Store) =>
-      serviceOn(store, 'all').logout({ refreshToken: `${ADA} ses_${ADA} first`, scope: 'global' }, ORIGIN);
-    const check = async (store: Store) => {
-      const alive = await aliveSessions(store);
-      insist(alive.length === 0, `alive after all have ended: ${alive}`);
-    };
-    holds(t, await explore({ setup, actors: [endAll, change], check }));
+  const endAll = (store: Store) =>
+    serviceOn(store, 'all').logout({ refreshToken: `${ADA} ses_${ADA} first`, scope: 'global' }, ORIGIN);
+  const check = async (store: Store) => {
+    const alive = await aliveSessions(store);
+    insist(alive.length === 0, `alive after all have ended: ${alive}`);
+  };
+  holds(t, await explore({ setup, actors: [endAll, change], check }));
 
-    const careless = (store: Store) => {
-      const users = userCollection(store);
-      const updateOne: typeof users.updateOne = ({ sessionEpoch: _, ...where }, what) =>
-        users.updateOne(where, what);
-      return serviceOn(store, 'others', { users: { ...users, updateOne } }).logout(
-        { refreshToken: `${ADA} ses_${ADA} first`, scope: 'others' },
-        ORIGIN,
-      );
-    };
-    const wrong = await explore({ setup, actors: [reset, careless], check: strangersAreOut });
-    t.match(wrong.failure?.reason, /alive after the reset/, 'sparing a session of any epoch is found out');
-  },
-);
+  const careless = (store: Store) => {
+    const users = userCollection(store);
+    const updateOne: typeof users.updateOne = ({ sessionEpoch: _, ...where }, what) =>
+      users.updateOne(where, what);
+    return serviceOn(store, 'others', { users: { ...users, updateOne } }).logout(
+      { refreshToken: `${ADA} ses_${ADA} first`, scope: 'others' },
+      ORIGIN,
+    );
+  };
+  const wrong = await explore({ setup, actors: [reset, careless], check: strangersAreOut });
+  t.match(wrong.failure?.reason, /alive after the reset/, 'sparing a session of any epoch is found out');
+});
 
 t.test('a suspension ends what is signed in, beginning or changing at that moment, for good', async (t) => {
   const suspensionOn = (store: Store, users = userCollection(store)) =>
@@ -304,7 +301,7 @@ t.test('a suspension ends what is signed in, beginning or changing at that momen
   t.match(wrong.failure?.reason, /alive again/, 'a suspension that ends no sessions is found out');
 });
 
-t.test('[67] deletion, login and refresh at once: gone, and never charged afterwards', async (t) => {
+t.test('deletion, login and refresh at once: gone, and never charged afterwards', async (t) => {
   const cancelled = (store: Store) => store.collection<{ id: string }>('cancelled');
   const farewellOn = (store: Store) => ({
     cancelSubscriptions: async (id: string) =>
@@ -336,7 +333,7 @@ t.test('[67] deletion, login and refresh at once: gone, and never charged afterw
   holds(t, await explore(scenario));
 });
 
-t.test('[67] deletion while the provider tells of what was bought: nothing of it is left', async (t) => {
+t.test('deletion while the provider tells of what was bought: nothing of it is left', async (t) => {
   const domainOn = (store: Store) => {
     const seen = { mails: new Map(), told: [], unheard: new Set<string>() };
     return boot(store, fakeClock(), undefined, seen).domain;
@@ -374,7 +371,7 @@ t.test('[67] deletion while the provider tells of what was bought: nothing of it
   holds(t, await explore(scenario(told('invoice.payment_succeeded', 'in_1'))));
 });
 
-t.test('[46][84] one address, two changes and a registration: one has it, the others are told', async (t) => {
+t.test('one address, two changes and a registration: one has it, the others are told', async (t) => {
   const confirm = (id: string) => (store: Store) =>
     serviceOn(store, id).verifyEmail({ token: linkOf(id), password: 'old' }, ORIGIN);
   const scenario: Scenario = {
@@ -391,7 +388,7 @@ t.test('[46][84] one address, two changes and a registration: one has it, the ot
 });
 
 t.test(
-  '[79] two resets by one link, a crash anywhere: one wins, and a mail tells of it exactly when it did',
+  'two resets by one link, a crash anywhere: one wins, and a mail tells of it exactly when it did',
   async (t) => {
     const by = (password: string) => (store: Store) =>
       serviceOn(store, password, { mails: storedMails(store) }).resetPassword(

@@ -14,7 +14,7 @@ function comparable({ status, headers, body }: { status: number; headers: object
   return { status, others, body };
 }
 
-t.test('[74] forgot-password says the same of every address, before it has looked', async (t) => {
+t.test('forgot-password says the same of every address, before it has looked', async (t) => {
   const app = await mailedApp(t);
   const known = await app.signUp();
   const closed = await app.signUp();
@@ -35,7 +35,7 @@ t.test('[74] forgot-password says the same of every address, before it has looke
 });
 
 t.test(
-  '[74] a mail server that is down or slow changes no answer, and a stop waits for the look-up',
+  'a mail server that is down or slow changes no answer, and a stop waits for the look-up',
   async (t) => {
     const app = await mailedApp(t, { emailSmtpUrl: 'smtp://127.0.0.1:9' });
     const { email } = await app.signUp();
@@ -52,7 +52,7 @@ t.test(
   },
 );
 
-t.test('[75][76] the link begins with PUBLIC_URL and goes to the stored address alone', async (t) => {
+t.test('the link begins with PUBLIC_URL and goes to the stored address alone', async (t) => {
   const app = await mailedApp(t, { publicUrl: 'https://app.example.test/shop' });
   const { email } = await app.signUp();
   const evil = { host: 'evil.test', 'x-forwarded-host': 'evil.test', forwarded: 'host=evil.test' };
@@ -81,27 +81,24 @@ t.test('[75][76] the link begins with PUBLIC_URL and goes to the stored address 
   t.match((await app.mail(RESET)).text, /\nhttp:\/\/app\.example\.test\/new\?lang=en&token=usr_/);
 });
 
-t.test(
-  '[77] three mails in a quarter of an hour, silently; ten requests of one source in an hour',
-  async (t) => {
-    const app = await mailedApp(t, { limits: true });
-    const { email } = await app.signUp();
-    for (let count = 0; count < 10; count++) {
-      t.equal((await app.post('/auth/forgot-password', { email })).status, 200);
-    }
-    const refused = await app.post('/auth/forgot-password', { email });
-    t.equal(refused.status, 429);
-    t.ok(refused.headers['retry-after']);
-    t.equal((await app.post('/auth/forgot-password', { email }, { from: '192.0.2.7' })).status, 200);
-    await app.close();
-    const store = await openStore(`sqlite:${app.file}`);
-    t.teardown(() => store.close());
-    const { items } = await mailCollection(store).page({ sort: 'id', limit: 20 });
-    t.equal(items.filter(({ template }) => template === 'password-reset').length, 3);
-  },
-);
+t.test('three mails in a quarter of an hour, silently; ten requests of one source in an hour', async (t) => {
+  const app = await mailedApp(t, { limits: true });
+  const { email } = await app.signUp();
+  for (let count = 0; count < 10; count++) {
+    t.equal((await app.post('/auth/forgot-password', { email })).status, 200);
+  }
+  const refused = await app.post('/auth/forgot-password', { email });
+  t.equal(refused.status, 429);
+  t.ok(refused.headers['retry-after']);
+  t.equal((await app.post('/auth/forgot-password', { email }, { from: '192.0.2.7' })).status, 200);
+  await app.close();
+  const store = await openStore(`sqlite:${app.file}`);
+  t.teardown(() => store.close());
+  const { items } = await mailCollection(store).page({ sort: 'id', limit: 20 });
+  t.equal(items.filter(({ template }) => template === 'password-reset').length, 3);
+});
 
-t.test('[58][77] nobody uses up the links of somebody else by asking for other ones', async (t) => {
+t.test('nobody uses up the links of somebody else by asking for other ones', async (t) => {
   const app = await mailedApp(t, { limits: true });
   const { email } = await app.signUp();
   for (let count = 0; count < 4; count++) {
@@ -111,7 +108,7 @@ t.test('[58][77] nobody uses up the links of somebody else by asking for other o
   t.ok(await app.tokenIn(RESET));
 });
 
-t.test('[77] a link that is not sent does not take the place of one that was', async (t) => {
+t.test('a link that is not sent does not take the place of one that was', async (t) => {
   const app = await mailedApp(t, { limits: true });
   const { accessToken: token } = await app.signUp();
   const change = { email: 'new@example.test', password: PASSWORD };
@@ -125,7 +122,7 @@ t.test('[77] a link that is not sent does not take the place of one that was', a
   t.equal(followed.status, 200);
 });
 
-t.test('[58] an address has not used up its links before it has an account', async (t) => {
+t.test('an address has not used up its links before it has an account', async (t) => {
   const app = await mailedApp(t, { limits: true, requireEmailVerification: true });
   const person = { email: 'ada@example.test', password: PASSWORD };
   for (let count = 0; count < 3; count++) {
@@ -136,7 +133,7 @@ t.test('[58] an address has not used up its links before it has an account', asy
   t.equal((await app.post('/auth/verify-email', { token: link, password: PASSWORD })).status, 200);
 });
 
-t.test('[78][79] a link works once, for an hour, and a newer one or a new password voids it', async (t) => {
+t.test('a link works once, for an hour, and a newer one or a new password voids it', async (t) => {
   const app = await mailedApp(t);
   const account = await app.signUp();
   const { email } = account;
@@ -177,7 +174,7 @@ t.test('[78][79] a link works once, for an hour, and a newer one or a new passwo
   t.ok(events.includes('password.forgotten') && events.includes('password.reset'));
 });
 
-t.test('[80] what is no token of this account and this kind is refused before any work', async (t) => {
+t.test('what is no token of this account and this kind is refused before any work', async (t) => {
   const app = await mailedApp(t);
   const [mine, other] = [await app.signUp(), await app.signUp()];
   await app.post('/auth/resend-verification', { email: mine.email });
@@ -203,7 +200,7 @@ t.test('[80] what is no token of this account and this kind is refused before an
   t.equal(await refused(token), 200);
 });
 
-t.test('[81] pages: GET consumes nothing, a form gets a page, an application JSON', async (t) => {
+t.test('pages: GET consumes nothing, a form gets a page, an application JSON', async (t) => {
   const app = await mailedApp(t);
   const { email } = await app.signUp();
   await app.post('/auth/forgot-password', { email });
@@ -252,7 +249,7 @@ t.test('[81] pages: GET consumes nothing, a form gets a page, an application JSO
   t.equal((await app.request('GET', '/api/auth/reset-password')).status, 400);
 });
 
-t.test('[82] without a mail server production answers the same, and keeps no working link', async (t) => {
+t.test('without a mail server production answers the same, and keeps no working link', async (t) => {
   const app = await saasApp(t, {
     env: { NODE_ENV: 'production' },
     publicUrl: 'https://app.example.test',

@@ -32,7 +32,7 @@ function codeOf(t: Test, { body }: { body: Record<string, unknown> }): string {
   return error.code;
 }
 
-t.test('[13][14] register answers 201 with the user and its first tokens', async (t) => {
+t.test('register answers 201 with the user and its first tokens', async (t) => {
   const app = await saasApp(t);
   const body = { email: 'Ada.Lovelace@Example.test', password: PASSWORD, name: 'Ada' };
   const answer = await app.request('POST', '/api/auth/register', {
@@ -669,7 +669,7 @@ t.test('login renews a hash made at another cost, once', async (t) => {
   t.equal((await users.findOne({ id }))?.passwordHash, renewed);
 });
 
-t.test('[27] logins, logouts and reuse are audited, without secrets', async (t) => {
+t.test('logins, logouts and reuse are audited, without secrets', async (t) => {
   const app = await saasApp(t);
   const { id, email, refreshToken } = await app.signUp();
   const login = (password: string) => app.request('POST', '/api/auth/login', { body: { email, password } });

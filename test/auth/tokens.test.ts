@@ -47,7 +47,7 @@ async function begin(t: Test): Promise<{ app: SaasApp; person: Account; claims: 
   return { app, person, claims };
 }
 
-t.test('[68] forged headers, payloads and signatures are 401, never 500', async (t) => {
+t.test('forged headers, payloads and signatures are 401, never 500', async (t) => {
   const { app, person, claims } = await begin(t);
   const [header, payload, signature] = partsOf(person.accessToken);
   const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 });
@@ -120,7 +120,7 @@ t.test('[68] forged headers, payloads and signatures are 401, never 500', async 
   });
 });
 
-t.test('[68] keys named in the header are not looked up', async (t) => {
+t.test('keys named in the header are not looked up', async (t) => {
   const { app, claims } = await begin(t);
   for (const kid of ['../../../../dev/null', "x' OR 1=1 --", '/proc/self/environ']) {
     await refuseAll(t, app, { [kid]: forge({ ...HEADER, kid }, claims, '') });
@@ -132,7 +132,7 @@ t.test('[68] keys named in the header are not looked up', async (t) => {
   }
 });
 
-t.test('[69] claims that do not hold are 401', async (t) => {
+t.test('claims that do not hold are 401', async (t) => {
   const { app, claims } = await begin(t);
   const now = app.clock.now() / 1000;
   const wrong: Json[] = [
@@ -182,13 +182,13 @@ t.test('[69] claims that do not hold are 401', async (t) => {
   t.equal(skewed.status, 200, 'a minute of clock skew is forgiven');
 });
 
-t.test('[68] the session of one user is no session of another', async (t) => {
+t.test('the session of one user is no session of another', async (t) => {
   const { app, claims } = await begin(t);
   const { id } = await app.signUp();
   await refuseAll(t, app, { swapped: forge(HEADER, { ...claims, sub: id }) });
 });
 
-t.test('[69] a refresh token says when its session began', async (t) => {
+t.test('a refresh token says when its session began', async (t) => {
   const { app, person } = await begin(t);
   const header = { alg: 'HS256', typ: 'rt+jwt' };
   const claims = claimsOf(person.refreshToken);
@@ -204,7 +204,7 @@ t.test('[69] a refresh token says when its session began', async (t) => {
   t.equal((await refresh(claims['auth_time'])).status, 200);
 });
 
-t.test('[68] the refresh token of one user is none of another, and changes nothing', async (t) => {
+t.test('the refresh token of one user is none of another, and changes nothing', async (t) => {
   const { app, person } = await begin(t);
   const sessions = sessionCollection(await storeOf(t, app));
   const { id } = await app.signUp();
@@ -219,7 +219,7 @@ t.test('[68] the refresh token of one user is none of another, and changes nothi
   t.same(await sessions.findOne(of), before);
 });
 
-t.test('[61] the two kinds of token are never taken for each other', async (t) => {
+t.test('the two kinds of token are never taken for each other', async (t) => {
   // Even where an operator made one secret of both.
   for (const jwtRefreshSecret of [SECRETS.jwtRefreshSecret, SECRETS.jwtAccessSecret]) {
     const app = await saasApp(t, { jwtRefreshSecret });
@@ -231,7 +231,7 @@ t.test('[61] the two kinds of token are never taken for each other', async (t) =
   }
 });
 
-t.test('[68] garbage as refresh token is 401, and refreshes nothing', async (t) => {
+t.test('garbage as refresh token is 401, and refreshes nothing', async (t) => {
   const { app, person } = await begin(t);
   const claims = claimsOf(person.refreshToken);
   const header = { alg: 'HS256', typ: 'rt+jwt' };
@@ -253,7 +253,7 @@ t.test('[68] garbage as refresh token is 401, and refreshes nothing', async (t) 
   }
 });
 
-t.test('[68] Authorization headers that carry no Bearer token', async (t) => {
+t.test('Authorization headers that carry no Bearer token', async (t) => {
   const { app, person } = await begin(t);
   for (const authorization of [
     '',

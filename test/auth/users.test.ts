@@ -69,7 +69,7 @@ t.test('what registration refuses, code is refused too', async (t) => {
   });
 });
 
-t.test('[47] no other letter finds an account, and what is no address finds none', async (t) => {
+t.test('no other letter finds an account, and what is no address finds none', async (t) => {
   const app = await saasApp(t);
   const { email } = await app.signUp({ email: 'kim@example.test' });
   const { find } = app.server.fastify.saas.users;

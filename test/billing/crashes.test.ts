@@ -73,7 +73,7 @@ async function shopFloor(apiUrl = 'http://127.0.0.1:1') {
   return { store, clock, seen, start, receive };
 }
 
-t.test('[108] a kill at any step is repaired by the next delivery', async (t) => {
+t.test('a kill at any step is repaired by the next delivery', async (t) => {
   for (const [name, { before, event, status, mails }] of Object.entries(SCENES)) {
     let steps = 0;
     for (let isOver = false; !isOver; steps++) {
@@ -109,7 +109,7 @@ t.test('[108] a kill at any step is repaired by the next delivery', async (t) =>
   }
 });
 
-t.test('[108] what was cut off is repaired although something newer has come meanwhile', async (t) => {
+t.test('what was cut off is repaired although something newer has come meanwhile', async (t) => {
   const [created, late, newer] = [
     subscriptionEvent('created', 0, object('active')),
     subscriptionEvent('updated', 1, object('past_due'), { status: 'active' }),
@@ -190,7 +190,7 @@ t.test('a repeated delivery waits for the one that is being worked on, and then 
   t.equal(await claims.finish(lost, 'processed'), false, 'whoever lost it does not end it');
 });
 
-t.test('[101] what hangs, trickles or asks for patience is given up in time', async (t) => {
+t.test('what hangs, trickles or asks for patience is given up in time', async (t) => {
   const trickling = createServer((_request, response) => {
     response.writeHead(200, { 'content-type': 'application/json' });
     const timer = setInterval(() => response.write(' '), 20);

@@ -17,7 +17,7 @@ t.test('without a key, checkout and portal answer 401, then 400, then 503', asyn
   }
 });
 
-t.test('[99] checkout sends the customer, the price and addresses below PUBLIC_URL', async (t) => {
+t.test('checkout sends the customer, the price and addresses below PUBLIC_URL', async (t) => {
   const { url, calls } = await provider(t);
   const app = await saasApp(t, {
     paymentSecretKey: KEY,
@@ -59,7 +59,7 @@ t.test('[99] checkout sends the customer, the price and addresses below PUBLIC_U
   t.equal(calls.at(-1)?.form.get('return_url'), 'https://app.example.test/base/done');
 });
 
-t.test('[98] twenty first purchases at once make one customer', async (t) => {
+t.test('twenty first purchases at once make one customer', async (t) => {
   const { url, customers, calls } = await provider(t);
   const app = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: url });
   const { accessToken: token } = await app.signUp();
@@ -144,7 +144,7 @@ t.test('whoever leaves while a purchase begins is not told where to pay', async 
   }
 });
 
-t.test('[97] what is not for sale is 422, and setup needs no price', async (t) => {
+t.test('what is not for sale is 422, and setup needs no price', async (t) => {
   const api = await provider(t);
   const { url } = api;
   const open = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: url });
@@ -178,7 +178,7 @@ t.test('[97] what is not for sale is 422, and setup needs no price', async (t) =
   t.equal((await buy(listed, { priceId: 'price_other' }, other.accessToken)).status, 422);
 });
 
-t.test('[101] faults of the provider are 502 and tell neither the key nor what it said', async (t) => {
+t.test('faults of the provider are 502 and tell neither the key nor what it said', async (t) => {
   const faults = [
     { status: 401, body: `{"error":{"type":"invalid_request_error","message":"Invalid API Key: ${KEY}"}}` },
     { status: 402, body: '{"error":{"type":"card_error","message":"inside"}}' },
@@ -204,7 +204,7 @@ t.test('[101] faults of the provider are 502 and tell neither the key nor what i
   }
 });
 
-t.test('[101] an answer that is none is 502 at every call', async (t) => {
+t.test('an answer that is none is 502 at every call', async (t) => {
   const api = await provider(t);
   const app = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: api.url });
   const { accessToken: token } = await app.signUp();
@@ -251,7 +251,7 @@ t.test('nobody is deleted whose subscription may not have been cancelled', async
   t.equal(subscription.status, 'active');
 });
 
-t.test('[98] a first purchase waits for its twin, whose key the provider refuses meanwhile', async (t) => {
+t.test('a first purchase waits for its twin, whose key the provider refuses meanwhile', async (t) => {
   const { app, api } = await shop(t);
   const { accessToken: token } = await app.signUp();
   const error = { type: 'idempotency_error', code: 'idempotency_key_in_use', message: 'in use' };
@@ -298,7 +298,7 @@ t.test('a failure that the provider remembers with its key keeps nobody from buy
   t.equal(api.customers.size, 1);
 });
 
-t.test('[100] a portal needs a customer', async (t) => {
+t.test('a portal needs a customer', async (t) => {
   const { url, calls } = await provider(t);
   const app = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: url });
   const { accessToken: token } = await app.signUp();
@@ -308,7 +308,7 @@ t.test('[100] a portal needs a customer', async (t) => {
   t.equal(calls.length, 0);
 });
 
-t.test('[40] return paths that leave the application stop the start', async (t) => {
+t.test('return paths that leave the application stop the start', async (t) => {
   for (const path of [
     '//evil.test',
     '/\\evil.test',

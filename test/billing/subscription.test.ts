@@ -106,7 +106,7 @@ t.test('from checkout to the end of a subscription', async (t) => {
   }
 });
 
-t.test("[110] the specification's body changes the status and nothing else", async (t) => {
+t.test("the specification's body changes the status and nothing else", async (t) => {
   const { app, deliver, subscription } = await shop(t, { paymentSecretKey: undefined as never });
   const ada = await app.signUp();
   const object = { id: 'sub_1', status: 'active', metadata: { userId: ada.id }, items: items() };
@@ -132,7 +132,7 @@ t.test("[110] the specification's body changes the status and nothing else", asy
   t.match(await subscription(ada), { status: 'canceled', plan: 'pro', priceId: 'price_pro' });
 });
 
-t.test('[109] every order of events a second apart ends alike, without asking the provider', async (t) => {
+t.test('every order of events a second apart ends alike, without asking the provider', async (t) => {
   const { app, deliver, buyer, subscription, api } = await shop(t);
   const life = (id: string, customer: string): Json[] => {
     const object = { id, customer, created: api.world.now, items: items() };
@@ -396,7 +396,7 @@ t.test('a failure that arrives after its invoice was paid asks nobody to pay', a
   t.notOk(data.mails.some(({ template }: Json) => template === 'payment-failed'));
 });
 
-t.test('[113] an invoice never says what its subscription does not', async (t) => {
+t.test('an invoice never says what its subscription does not', async (t) => {
   const { app, api, deliver, buyer, subscription } = await shop(t);
   const ada = await buyer();
   const old = { id: 'sub_old', customer: ada.customer, items: items('price_basic', 'basic') };
@@ -433,7 +433,7 @@ t.test('[113] an invoice never says what its subscription does not', async (t) =
 });
 
 t.test(
-  '[111] events of somebody unknown wait until somebody is known, and an address proves nothing',
+  'events of somebody unknown wait until somebody is known, and an address proves nothing',
   async (t) => {
     const { app, api, deliver, subscription } = await shop(t);
     const ada = await app.signUp({ email: 'ada@example.test' });
@@ -559,7 +559,7 @@ t.test('what is billed by use has no quantity, whatever was there before', async
   t.match(await subscription(ada), { priceId: 'price_use', quantity: null });
 });
 
-t.test('[112] events of the test mode mean nothing to a live key', async (t) => {
+t.test('events of the test mode mean nothing to a live key', async (t) => {
   const { app, deliver, subscription } = await shop(t, { paymentSecretKey: 'sk_live_51Qm7vLd0mXw4RkT9cYb2' });
   const ada = await app.signUp();
   const object = {
@@ -957,7 +957,7 @@ t.test("a host's own routes for those who pay", async (t) => {
   t.equal((await get('/pro')).statusCode, 403);
 });
 
-t.test('[102] events are processed during maintenance', async (t) => {
+t.test('events are processed during maintenance', async (t) => {
   const { app, deliver } = await shop(t);
   const ada = await app.signUp();
   const headers = { authorization: basic(), 'x-requested-with': 'test' };

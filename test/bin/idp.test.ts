@@ -222,7 +222,7 @@ t.test('what cannot be done is one sentence, what is typed wrong comes with the 
   });
 });
 
-t.test('[140] the host registers no address that the administrator may not', async (t) => {
+t.test('the host registers no address that the administrator may not', async (t) => {
   const { type } = commandLine(t, {
     NODE_ENV: 'production',
     IDP_DATABASE_URI: 'sqlite:idp.db',

@@ -175,7 +175,7 @@ t.test('.env is for the programs: no plugin and no server of a host reads it', a
   }
 });
 
-t.test('[35] development makes its secrets up, in each folder others, and says so', async (t) => {
+t.test('development makes its secrets up, in each folder others, and says so', async (t) => {
   for (const [script, file, names, ...args] of [
     [SAAS, 'saas-backend', ['ADMIN_PASSWORD', 'JWT_ACCESS_SECRET', 'JWT_REFRESH_SECRET'], '-p', '0'],
     [IDP, 'idp', ['IDP_ADMIN_TOKEN', 'IDP_ED25519_SEED'], 'serve', '-p', '0'],

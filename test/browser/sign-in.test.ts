@@ -21,7 +21,7 @@ const STATE = 'a&b c';
 await onChromium((browser) => {
   const tls = selfSigned();
 
-  t.test('[150] the form leads to every kind of application, with scripts and without', async (t) => {
+  t.test('the form leads to every kind of application, with scripts and without', async (t) => {
     const other = await serveElsewhere(t, (_request, response) => response.end('elsewhere'), { tls });
     const web = await serveElsewhere(t, (_request, response) => goOn(response, `${other.url}/home`), { tls });
     const pages = await serveElsewhere(t, (_request, response) => response.end('at another port'));
@@ -216,7 +216,7 @@ await onChromium((browser) => {
     await signIn(next);
   });
 
-  t.test('[145] credentials in the request of a browser are refused, and never asked for', async (t) => {
+  t.test('credentials in the request of a browser are refused, and never asked for', async (t) => {
     const { idp, origin } = await reachableIdp(t);
     const client = await idp.createClient();
     const { handle, password } = await idp.mintAgent();

@@ -142,7 +142,7 @@ for (const [program, product] of Object.entries(products)) {
     }
   });
 
-  t.test(`[33][38][39][40][41] ${program}: what each variable refuses`, async (t) => {
+  t.test(`${program}: what each variable refuses`, async (t) => {
     const cases = product.cases(temporaryFolder(t));
     const [inProduction, inDevelopment] = surroundings(product);
     for (const { env } of rows) {
@@ -188,7 +188,7 @@ for (const [program, product] of Object.entries(products)) {
   });
 
   t.test(
-    `[33] ${program}: all problems of a start in one message, without a secret, and the doctor's`,
+    `${program}: all problems of a start in one message, without a secret, and the doctor's`,
     async (t) => {
       const cwd = temporaryFolder(t);
       const cases = product.cases(cwd);

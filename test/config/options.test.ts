@@ -35,7 +35,7 @@ function problemsOf(t: Test, env: Environment | false, options: CreateServerOpti
   return [];
 }
 
-t.test('[33] production needs its secrets, and says all that is missing at once', async (t) => {
+t.test('production needs its secrets, and says all that is missing at once', async (t) => {
   t.same(problemsOf(t, PRODUCTION), []);
   const problems = problemsOf(
     t,
@@ -65,38 +65,35 @@ t.test('[33] production needs its secrets, and says all that is missing at once'
   }
 });
 
-t.test(
-  '[33][34] production refuses what protects nothing, development warns, and neither prints it',
-  async (t) => {
-    const weak: [name: string, value: string][] = [
-      ['JWT_ACCESS_SECRET', 'access-secret-change-me'],
-      ['JWT_ACCESS_SECRET', 'access-secret-change-me-access-secret-change-me'],
-      ['JWT_REFRESH_SECRET', 'k3Y-8fJq2'],
-      ['JWT_REFRESH_SECRET', 'k3Y-8fJq2-k3Y-8fJq2-k3Y-8fJq2-3'],
-      ['JWT_REFRESH_SECRET', ' '.repeat(40)],
-      ['JWT_REFRESH_SECRET', 'ab'.repeat(32)],
-      ['JWT_REFRESH_SECRET', SECRETS.jwtAccessSecret],
-      ['JWT_ACCESS_SECRET_PREVIOUS', 'k3Y-8fJq2'],
-      ['ADMIN_PASSWORD', 'changeme'],
-      ['ADMIN_PASSWORD', 'administrator'],
-      ['ADMIN_PASSWORD', 'k3Y-8fJq2xZ'],
-      ['ADMIN_PASSWORD', SECRETS.jwtAccessSecret],
-      ['PAYMENT_WEBHOOK_SECRET', SECRETS.jwtAccessSecret],
-      ['PAYMENT_WEBHOOK_SECRET', 'whsec_k3Y-8fJq2'],
-      ['PAYMENT_WEBHOOK_SECRET_PREVIOUS', 'whsec_k3Y-8fJq2'],
-      ['PUBLIC_URL', 'http://app.example.test'],
-    ];
-    for (const [name, value] of weak) {
-      const problems = problemsOf(t, { ...PRODUCTION, [name]: value });
-      t.equal(problems.length, 1, `${name}=${value}`);
-      t.match(problems[0], name);
-      if (name !== 'PUBLIC_URL') t.notMatch(problems[0], value);
-      const { config } = resolveSaas({ env: { ...DEVELOPMENT, [name]: value } });
-      t.equal(config.warnings.length, 1);
-      t.notMatch(config.warnings.map(sentenceOf).join(), value);
-    }
-  },
-);
+t.test('production refuses what protects nothing, development warns, and neither prints it', async (t) => {
+  const weak: [name: string, value: string][] = [
+    ['JWT_ACCESS_SECRET', 'access-secret-change-me'],
+    ['JWT_ACCESS_SECRET', 'access-secret-change-me-access-secret-change-me'],
+    ['JWT_REFRESH_SECRET', 'k3Y-8fJq2'],
+    ['JWT_REFRESH_SECRET', 'k3Y-8fJq2-k3Y-8fJq2-k3Y-8fJq2-3'],
+    ['JWT_REFRESH_SECRET', ' '.repeat(40)],
+    ['JWT_REFRESH_SECRET', 'ab'.repeat(32)],
+    ['JWT_REFRESH_SECRET', SECRETS.jwtAccessSecret],
+    ['JWT_ACCESS_SECRET_PREVIOUS', 'k3Y-8fJq2'],
+    ['ADMIN_PASSWORD', 'changeme'],
+    ['ADMIN_PASSWORD', 'administrator'],
+    ['ADMIN_PASSWORD', 'k3Y-8fJq2xZ'],
+    ['ADMIN_PASSWORD', SECRETS.jwtAccessSecret],
+    ['PAYMENT_WEBHOOK_SECRET', SECRETS.jwtAccessSecret],
+    ['PAYMENT_WEBHOOK_SECRET', 'whsec_k3Y-8fJq2'],
+    ['PAYMENT_WEBHOOK_SECRET_PREVIOUS', 'whsec_k3Y-8fJq2'],
+    ['PUBLIC_URL', 'http://app.example.test'],
+  ];
+  for (const [name, value] of weak) {
+    const problems = problemsOf(t, { ...PRODUCTION, [name]: value });
+    t.equal(problems.length, 1, `${name}=${value}`);
+    t.match(problems[0], name);
+    if (name !== 'PUBLIC_URL') t.notMatch(problems[0], value);
+    const { config } = resolveSaas({ env: { ...DEVELOPMENT, [name]: value } });
+    t.equal(config.warnings.length, 1);
+    t.notMatch(config.warnings.map(sentenceOf).join(), value);
+  }
+});
 
 t.test('no secret stands under two names, be it trimmed or previous', async (t) => {
   const secret = 'Vw3kLq8ZsT1mXe6YbN0cRj4HuPd9Ga2F';
@@ -195,7 +192,7 @@ t.test('what the environment says, as the types it should have', async (t) => {
   t.equal(without.values.accessTokenTtl, 900);
 });
 
-t.test('[33] whoever configures by code does not leave production', async (t) => {
+t.test('whoever configures by code does not leave production', async (t) => {
   const before = process.env['NODE_ENV'];
   t.teardown(() => {
     if (before === undefined) delete process.env['NODE_ENV'];
@@ -234,7 +231,7 @@ t.test('messages say what would be right', async (t) => {
   );
 });
 
-t.test('[33] what is wrong with several parts of a server is said once', async (t) => {
+t.test('what is wrong with several parts of a server is said once', async (t) => {
   const env = { NODE_ENV: 'Production' };
   for (const create of [() => createServer({ env }), () => createIdentityServer({ env })]) {
     t.throws(create, { message: /^.*\n {2}- NODE_ENV .*$/ });

@@ -8,7 +8,7 @@ import { HOUR, LINK, MINUTE, outbox, transportTo } from './kit.js';
 
 const DAY = 24 * HOUR;
 
-t.test('[76] a mail reaches its one recipient, and the store forgets its link', async (t) => {
+t.test('a mail reaches its one recipient, and the store forgets its link', async (t) => {
   const sink = await mailSink(t);
   const { put, relay, stored, nudges } = await outbox(t, { url: sink.url });
   const key = await put();
@@ -39,7 +39,7 @@ t.test('[76] a mail reaches its one recipient, and the store forgets its link', 
   t.equal(sink.mails.length, 1, 'neither the relay nor another put sends it again');
 });
 
-t.test('[89] what a server refuses for now is sent later, with the same identifier', async (t) => {
+t.test('what a server refuses for now is sent later, with the same identifier', async (t) => {
   let refusals = 2;
   const sink = await mailSink(t, {
     message: () => {
@@ -69,7 +69,7 @@ t.test('[89] what a server refuses for now is sent later, with the same identifi
   t.same(lines, []);
 });
 
-t.test('[89] after eight attempts a mail has failed, and says why', async (t) => {
+t.test('after eight attempts a mail has failed, and says why', async (t) => {
   const { put, relay, stored, clock, lines } = await outbox(t);
   const key = await put();
   const waits: number[] = [];
@@ -254,7 +254,7 @@ t.test('what is long at its end is forgotten', async (t) => {
   t.equal(await mails.count(), 1);
 });
 
-t.test('[85] values are data: they neither run, nor break out, nor add a header', async (t) => {
+t.test('values are data: they neither run, nor break out, nor add a header', async (t) => {
   const sink = await mailSink(t);
   const nasty = `{{constructor}} {{{link}}} <%= 7*7 %> \${7*7} <img src=x onerror=alert(1)>\r\nBcc: evil@example.test\u2028\u202e"'`;
   const plain = nasty.replace(/\r\n|\u2028\u202e/g, ' ');
@@ -279,7 +279,7 @@ t.test('[85] values are data: they neither run, nor break out, nor add a header'
   t.notMatch(html, /<img/);
 });
 
-t.test('[76][86] what is not one address, text or link of ours never gets into the outbox', async (t) => {
+t.test('what is not one address, text or link of ours never gets into the outbox', async (t) => {
   const { put, mails, nudges } = await outbox(t);
   const base = { email: 'ada@example.test', link: LINK, validFor: '1 hour' };
   const wrong: [Parameters<typeof put>[0], RegExp][] = [
@@ -312,7 +312,7 @@ t.test('[76][86] what is not one address, text or link of ours never gets into t
   t.equal(nudges(), 0);
 });
 
-t.test('[76] a transport asked for two recipients, or for a file, refuses', async (t) => {
+t.test('a transport asked for two recipients, or for a file, refuses', async (t) => {
   const sink = await mailSink(t);
   const transport = transportTo(sink.url);
   t.teardown(() => transport.close());
@@ -372,7 +372,7 @@ t.test('which server, and as whom', async (t) => {
   t.match(own('smtp://[::1]'), { server: { host: '::1', port: 587 }, auth: undefined });
 });
 
-t.test('[89] four processes send each mail of one outbox once', async (t) => {
+t.test('four processes send each mail of one outbox once', async (t) => {
   const sink = await mailSink(t);
   const { put, mails, databaseUri, clock } = await outbox(t);
   clock.set(Date.now());
@@ -389,7 +389,7 @@ t.test('[89] four processes send each mail of one outbox once', async (t) => {
   t.equal(await mails.count({ status: 'sent', attempts: 1 }), 60);
 });
 
-t.test('[89] a kill in the middle loses no mail', async (t) => {
+t.test('a kill in the middle loses no mail', async (t) => {
   let arrived = () => {};
   const arrival = new Promise<void>((resolve) => {
     arrived = resolve;

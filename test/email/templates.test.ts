@@ -73,7 +73,7 @@ t.test('a folder of the operator replaces file by file', async (t) => {
   t.equal(changed.subject, ours.render('password-changed', values).subject);
 });
 
-t.test('[87] what is wrong with a folder of templates stops the start, and is named', async (t) => {
+t.test('what is wrong with a folder of templates stops the start, and is named', async (t) => {
   const target = join(folderOf(t, { real: 'Hello {{email}}' }), 'real');
   const linked = temporaryFolder(t);
   // As a mounted volume does it.
@@ -106,7 +106,7 @@ t.test('[87] what is wrong with a folder of templates stops the start, and is na
   });
 });
 
-t.test('[88] unusable options stop the start, without their values', async (t) => {
+t.test('unusable options stop the start, without their values', async (t) => {
   const options = testOptions(temporaryFolder(t));
   const wrong: [object, RegExp][] = [
     [{ fromEmail: 'a@example.test\r\nBcc: b@example.test' }, /FROM_EMAIL must be one address/],
@@ -190,7 +190,7 @@ t.test('a backend begins to send once it is ready, and a stop waits for the outc
   t.equal(sink.mails.length, 1);
 });
 
-t.test('[82] without a mail server nothing leaves: files for developers, a log without links', async (t) => {
+t.test('without a mail server nothing leaves: files for developers, a log without links', async (t) => {
   const folder = temporaryFolder(t);
   const start = (env: Record<string, string>) =>
     startProgram(t, compiled('package/bin/saas-backend.js'), {

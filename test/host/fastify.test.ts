@@ -168,7 +168,7 @@ t.test('a host’s own routes ask us who is there', async (t) => {
   t.equal((await host.inject('/backend/admin')).statusCode, 401);
 });
 
-t.test('[15] a host with its own rules for other origins keeps them', async (t) => {
+t.test('a host with its own rules for other origins keeps them', async (t) => {
   const guest = saasGuest(t, { corsOrigin: ['https://app.example'] });
   const host = await createHost(t, { last: async (host) => void (await host.register(saasBackend, guest)) });
   const answer = await host.inject({ url: '/api/auth/me', headers: { origin: 'https://app.example' } });

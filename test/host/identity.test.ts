@@ -14,7 +14,7 @@ import { temporaryFolder } from '../kit/tmp.js';
 
 const admin = { authorization: `Bearer ${ADMIN_TOKEN}` };
 
-t.test('[15] at the root of a host, preflights for what is not ours stay the host’s', async (t) => {
+t.test('at the root of a host, preflights for what is not ours stay the host’s', async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
   await host.register(identityProvider, guest(idpOptions(temporaryFolder(t))));
@@ -55,7 +55,7 @@ t.test('a host that configures no address is known by the one it listens at', as
   t.equal(issuer, `http://localhost:${new URL(url).port}/v1/idp`);
 });
 
-t.test('[15] @fastify/cors of the host boots beside us, before and after', async (t) => {
+t.test('@fastify/cors of the host boots beside us, before and after', async (t) => {
   for (const isFirst of [true, false]) {
     const host = fastify();
     t.teardown(() => host.close());
@@ -77,7 +77,7 @@ t.test('answers of the token endpoint are JSON, whatever a client says it accept
   t.match(page.headers['content-type'], 'text/html');
 });
 
-t.test('[6] body limits are ours, however much a host accepts', async (t) => {
+t.test('body limits are ours, however much a host accepts', async (t) => {
   const host = fastify({ bodyLimit: 10 * 1024 * 1024 });
   t.teardown(() => host.close());
   await host.register(identityProvider, guest(idpOptions(temporaryFolder(t))));

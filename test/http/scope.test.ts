@@ -64,7 +64,7 @@ async function begin(t: Test): Promise<{
   };
 }
 
-t.test('[1][4] a wrong type is 400 in every field of every route, and stores nothing', async (t) => {
+t.test('a wrong type is 400 in every field of every route, and stores nothing', async (t) => {
   const { call, dump } = await begin(t);
   const before = await dump();
   const operators = [{ $gt: '' }, { $ne: null }, { $where: '1' }, { $in: ['x'] }];
@@ -102,7 +102,7 @@ t.test('[1][4] a wrong type is 400 in every field of every route, and stores not
   t.same(await dump(), before);
 });
 
-t.test('[5] an empty or missing selector is 400', async (t) => {
+t.test('an empty or missing selector is 400', async (t) => {
   const { call, dump } = await begin(t);
   const before = await dump();
   const required: [method: string, path: string, fields: string[]][] = [
@@ -127,7 +127,7 @@ t.test('[5] an empty or missing selector is 400', async (t) => {
   t.same(await dump(), before);
 });
 
-t.test('[2] what a body has beyond its schema is never stored', async (t) => {
+t.test('what a body has beyond its schema is never stored', async (t) => {
   const { app } = await begin(t);
   const extras = {
     id: 'usr_mine',
@@ -167,7 +167,7 @@ t.test('[2] what a body has beyond its schema is never stored', async (t) => {
   t.strictSame(await users.findOne({ id }), { ...stored, name: 'New' });
 });
 
-t.test('[3] prototypes are out of reach', async (t) => {
+t.test('prototypes are out of reach', async (t) => {
   const { call } = await begin(t);
   for (const [method, path, body] of JSON_ROUTES) {
     const { name: _, ...others } = body;
@@ -185,7 +185,7 @@ t.test('[3] prototypes are out of reach', async (t) => {
   t.equal(({} as { polluted?: unknown }).polluted, undefined);
 });
 
-t.test('[6] a body is at most 16 KiB under auth, 100 KiB elsewhere', async (t) => {
+t.test('a body is at most 16 KiB under auth, 100 KiB elsewhere', async (t) => {
   const { call, dump } = await begin(t);
   const before = await dump();
   for (const [method, path, , kibibytes] of JSON_ROUTES) {
@@ -199,7 +199,7 @@ t.test('[6] a body is at most 16 KiB under auth, 100 KiB elsewhere', async (t) =
   t.same(await dump(), before);
 });
 
-t.test('[6] an upload without end is cut off', async (t) => {
+t.test('an upload without end is cut off', async (t) => {
   const { app } = await begin(t);
   const url = await app.listen();
   const headers = { 'content-type': 'application/json' };
@@ -212,7 +212,7 @@ t.test('[6] an upload without end is cut off', async (t) => {
   request.destroy();
 });
 
-t.test('[11] nesting without end is an error of the client', async (t) => {
+t.test('nesting without end is an error of the client', async (t) => {
   const { call } = await begin(t);
   for (const [method, path, body, kibibytes] of JSON_ROUTES) {
     const depth = kibibytes * 400;
@@ -222,7 +222,7 @@ t.test('[11] nesting without end is an error of the client', async (t) => {
   }
 });
 
-t.test('[7][8] only unencoded JSON, whatever the route would accept', async (t) => {
+t.test('only unencoded JSON, whatever the route would accept', async (t) => {
   const { call, dump } = await begin(t);
   const before = await dump();
   for (const [method, path, body] of JSON_ROUTES) {
@@ -259,7 +259,7 @@ t.test('[7][8] only unencoded JSON, whatever the route would accept', async (t) 
   t.same(await dump(), before);
 });
 
-t.test('[12] an error tells nothing of the inside, in each of its renderings', async (t) => {
+t.test('an error tells nothing of the inside, in each of its renderings', async (t) => {
   const secret = 'connect ECONNREFUSED db.internal:5432 password=canary';
   const renderings: ScopeRules['renderError'][] = [
     (error, _request, id) => renderEnvelope(error, id),
@@ -319,7 +319,7 @@ t.test('one error, three renderings', async (t) => {
   t.equal(toAppError(error), error);
 });
 
-t.test('[13][14] every answer carries the headers, whatever it says', async (t) => {
+t.test('every answer carries the headers, whatever it says', async (t) => {
   const { app, call } = await begin(t);
   const secure = await saasApp(t, { publicUrl: 'https://app.example.test' });
   const answers = {
@@ -359,7 +359,7 @@ t.test('[13][14] every answer carries the headers, whatever it says', async (t) 
   }
 });
 
-t.test('[15] other origins: the listed ones exactly, and not everywhere', async (t) => {
+t.test('other origins: the listed ones exactly, and not everywhere', async (t) => {
   const origin = 'https://app.example';
   const app = await saasApp(t, { corsOrigin: [origin, 'https://other.example:8443'] });
   const allowed = async (method: string, path: string, from: string) => {
@@ -408,7 +408,7 @@ t.test('[15] other origins: the listed ones exactly, and not everywhere', async 
   t.equal(none.headers['access-control-allow-origin'], undefined);
 });
 
-t.test('[16] addresses are never taken from the request', async (t) => {
+t.test('addresses are never taken from the request', async (t) => {
   const app = await saasApp(t);
   const issuerOf = (token: string) =>
     JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()).iss;
@@ -445,7 +445,7 @@ async function exchange(url: string, head: string): Promise<string> {
   return (await socket.toArray()).join('');
 }
 
-t.test('[17][18] X-Forwarded-For counts only from a proxy that is trusted', async (t) => {
+t.test('X-Forwarded-For counts only from a proxy that is trusted', async (t) => {
   const ipOf = async (app: SaasApp, forwarded: string) => {
     const headers = { 'x-forwarded-for': forwarded };
     await app.request('POST', LOGIN, { body: { email: 'a@example.test', password: 'x' }, headers });
@@ -469,7 +469,7 @@ t.test('[17][18] X-Forwarded-For counts only from a proxy that is trusted', asyn
   }
 });
 
-t.test('[19] other methods do nothing', async (t) => {
+t.test('other methods do nothing', async (t) => {
   const { call, dump } = await begin(t);
   const before = await dump();
   for (const [, path, body] of JSON_ROUTES) {
@@ -482,7 +482,7 @@ t.test('[19] other methods do nothing', async (t) => {
   t.same(await dump(), before);
 });
 
-t.test('[20] no spelling of a path gets around its guard', async (t) => {
+t.test('no spelling of a path gets around its guard', async (t) => {
   const { app } = await begin(t);
   const variants = (path: string) => [
     path,
@@ -558,7 +558,7 @@ t.test('a route that does not say who may call it does not boot', async (t) => {
   }
 });
 
-t.test('[28] readiness is the store’s, and ends when the server drains', async (t) => {
+t.test('readiness is the store’s, and ends when the server drains', async (t) => {
   let isDraining = false;
   let problem: Error | undefined;
   const store = {

@@ -65,7 +65,7 @@ t.test('the current password is asked again, and the new one is judged', async (
   t.equal((await idp.authorize(client, human)).status, 302, 'nothing has changed');
 });
 
-t.test('[148] only pages of this session change a password', async (t) => {
+t.test('only pages of this session change a password', async (t) => {
   const { idp, client, human, browser, path } = await signedIn(t);
   const { form } = (await browser.open(path)).form().fields;
   const mine = { form: form as string };

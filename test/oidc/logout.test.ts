@@ -109,7 +109,7 @@ t.test('without a hint the person is asked, and sent nowhere', async (t) => {
   t.ok(isDone(await browser.submit(asked)), 'twice');
 });
 
-t.test('[138] a wrong hint or a wrong address is an error page, and never a redirect', async (t) => {
+t.test('a wrong hint or a wrong address is an error page, and never a redirect', async (t) => {
   const { idp, client, hint, logout, isSignedIn } = await signedIn(t);
   const other = await idp.createClient({ post_logout_redirect_uris: ['https://other.example.test/'] });
   const [header, payload, signature] = hint.split('.') as [string, string, string];
@@ -151,7 +151,7 @@ t.test('[138] a wrong hint or a wrong address is an error page, and never a redi
   t.equal((await renamed.request('GET', `/logout?id_token_hint=${hint}`)).status, 400, 'with the same key');
 });
 
-t.test('[170] hints outlive their key for as long as it is published', async (t) => {
+t.test('hints outlive their key for as long as it is published', async (t) => {
   const { idp, client, browser, hint, signIn } = await signedIn(t);
   const other = await idp.visit(client);
   const otherHint = await signIn(other.browser, other.page);

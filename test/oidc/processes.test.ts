@@ -79,7 +79,7 @@ async function races(
   { urls, client, authorization, secrets, grants }: Awaited<ReturnType<typeof start>>,
 ): Promise<void> {
   const [url] = urls as [string];
-  await t.test('[156] redeem one code once, and kill what it bought when it comes again', async (t) => {
+  await t.test('redeem one code once, and kill what it bought when it comes again', async (t) => {
     for (let round = 0; round < 5; round++) {
       const code = await codeFor(url, client, authorization);
       const form = redemption(client, code);
@@ -139,13 +139,13 @@ t.test('four processes on one file', async (t) => {
 
   await t.test('race', (t) => races(t, started));
 
-  await t.test('[46][119] make one account of one handle', async (t) => {
+  await t.test('make one account of one handle', async (t) => {
     const body = { handle: 'same@example.test', password: PASSWORD };
     const answers = await spread(urls, 50, (url) => post(`${url}/v1/accounts`, body));
     t.same(answers.map(({ status }) => status).sort(), [201, ...Array(49).fill(409)]);
   });
 
-  await t.test('[13][25] log no secret and no query, whatever goes wrong', async (t) => {
+  await t.test('log no secret and no query, whatever goes wrong', async (t) => {
     const canary = 'canary-5QmXv8';
     const code = await codeFor(url, client, authorization);
     const { body } = await post(`${url}/token`, redemption(client, code));

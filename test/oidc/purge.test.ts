@@ -142,7 +142,7 @@ const shape = (told: object): string =>
   JSON.stringify(told, (key, value) => (['sub', 'client_id', 'aud'].includes(key) ? undefined : value));
 
 t.test(
-  '[172] nobody can tell whether what is over was removed; what lives stays, and nothing stays for long',
+  'nobody can tell whether what is over was removed; what lives stays, and nothing stays for long',
   async (t) => {
     const purged = await idpApp(t);
     const { grants, purge } = await purgerOf(t, purged);
@@ -393,7 +393,7 @@ await onMongod((server) => {
   t.test('two processes and a kill in the middle, on MongoDB', (t) => killOne(t, server.fresh(t), 1000));
 });
 
-t.test('[169] the program serves while it removes, and SIGTERM ends both', async (t) => {
+t.test('the program serves while it removes, and SIGTERM ends both', async (t) => {
   const cwd = temporaryFolder(t);
   const uri = `sqlite:${join(cwd, 'idp.db')}`;
   const store = await openStore(uri);

@@ -209,7 +209,7 @@ t.test('a refresh token is bound to its client, with a secret or without', async
   t.equal((await idp.userinfo(tokens.access_token)).status, 200, 'so nothing was stolen');
 });
 
-t.test('[161] whoever is locked out, or has a new password, refreshes nothing', async (t) => {
+t.test('whoever is locked out, or has a new password, refreshes nothing', async (t) => {
   const idp = await idpApp(t);
   const locked = await family(idp);
   await idp.admin('POST', `/v1/principals/${locked.agent.sub}/disable`);

@@ -230,7 +230,7 @@ async function laboratory(t: Test, { programs }: { programs: number }) {
   };
 }
 
-t.test(`[165][170] rotations under load (${ROTATIONS}): no application notices`, async (t) => {
+t.test(`rotations under load (${ROTATIONS}): no application notices`, async (t) => {
   const { failures, visited, restart, pass, everybody } = await laboratory(t, { programs: 2 });
   await everybody();
   for (let key = 0; key < ROTATIONS; key++) {

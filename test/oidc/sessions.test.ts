@@ -86,7 +86,7 @@ t.test('whoever does not allow it says so to the application, and is asked again
   t.match((await browser.submit(asked, { interaction: 'x'.repeat(43), decision: 'allow' })).status, 403);
 });
 
-t.test('[153] only a client that the host has marked is let in silently at once', async (t) => {
+t.test('only a client that the host has marked is let in silently at once', async (t) => {
   const { idp, other, browser } = await signedIn(t);
   await trust(t, idp, other);
   t.equal((await ask(idp, browser, other, { scope: 'openid email profile' })).status, 302);
@@ -106,43 +106,40 @@ t.test('the session ends after an hour of rest, and after twelve hours of use', 
   t.ok(isSignIn(await ask(busy.idp, busy.browser, busy.client)), 'twelve hours');
 });
 
-t.test(
-  '[148] each sign-in brings a new session, ends the old one, and no planted one is taken over',
-  async (t) => {
-    const { idp, client, human, browser, end } = await signedIn(t);
-    const [first, cookies] = [await learned(idp, client, end), browser.cookies()];
-    t.same(Object.keys(cookies), ['__Host-idp', '__Host-idp-session']);
-    idp.clock.advance(5 * SECOND);
-    const form = await ask(idp, browser, client, { prompt: 'login' });
-    t.ok(isSignIn(form));
-    const second = await learned(idp, client, await signIn(browser, form, human));
-    t.not(second.sid, first.sid);
-    t.equal(second.auth_time, first.auth_time + 5);
-    t.not(browser.cookies()['__Host-idp-session'], cookies['__Host-idp-session']);
-    const name = '__Host-idp-session';
-    for (const value of [
-      cookies[name] as string,
-      'x'.repeat(75),
-      '',
-      `${'0'.repeat(32)}${'x'.repeat(43)}`,
-      `${browser.cookies()[name]?.slice(0, 32)}${'x'.repeat(43)}`,
-    ]) {
-      const cookie = `${name}=${value}`;
-      const answer = await idp.request('GET', authorizePath(client), { headers: { cookie } });
-      t.equal(answer.status, 200, 'the form');
-      t.notMatch(answer.headers['set-cookie'], /idp-session/);
-    }
-    const set = (await idp.visit(client)).page;
-    const fresh = await idp.makeHuman();
-    const { browser: third, page } = await idp.visit(client);
-    const sent = await third.send(page, { handle: fresh.handle, password: fresh.password });
-    t.match(
-      sent.headers.getSetCookie().join(),
-      /__Host-idp-session=[0-9a-f]{32}[\w-]{43}; Path=\/; HttpOnly; Secure; SameSite=Lax/,
-    );
-    t.notOk(set.headers.getSetCookie().join().includes('session'), 'who has not signed in has none');
-  },
-);
+t.test('each sign-in brings a new session, ends the old one, and no planted one is taken over', async (t) => {
+  const { idp, client, human, browser, end } = await signedIn(t);
+  const [first, cookies] = [await learned(idp, client, end), browser.cookies()];
+  t.same(Object.keys(cookies), ['__Host-idp', '__Host-idp-session']);
+  idp.clock.advance(5 * SECOND);
+  const form = await ask(idp, browser, client, { prompt: 'login' });
+  t.ok(isSignIn(form));
+  const second = await learned(idp, client, await signIn(browser, form, human));
+  t.not(second.sid, first.sid);
+  t.equal(second.auth_time, first.auth_time + 5);
+  t.not(browser.cookies()['__Host-idp-session'], cookies['__Host-idp-session']);
+  const name = '__Host-idp-session';
+  for (const value of [
+    cookies[name] as string,
+    'x'.repeat(75),
+    '',
+    `${'0'.repeat(32)}${'x'.repeat(43)}`,
+    `${browser.cookies()[name]?.slice(0, 32)}${'x'.repeat(43)}`,
+  ]) {
+    const cookie = `${name}=${value}`;
+    const answer = await idp.request('GET', authorizePath(client), { headers: { cookie } });
+    t.equal(answer.status, 200, 'the form');
+    t.notMatch(answer.headers['set-cookie'], /idp-session/);
+  }
+  const set = (await idp.visit(client)).page;
+  const fresh = await idp.makeHuman();
+  const { browser: third, page } = await idp.visit(client);
+  const sent = await third.send(page, { handle: fresh.handle, password: fresh.password });
+  t.match(
+    sent.headers.getSetCookie().join(),
+    /__Host-idp-session=[0-9a-f]{32}[\w-]{43}; Path=\/; HttpOnly; Secure; SameSite=Lax/,
+  );
+  t.notOk(set.headers.getSetCookie().join().includes('session'), 'who has not signed in has none');
+});
 
 t.test('prompt and max_age are obeyed', async (t) => {
   const { idp, client, other, browser } = await signedIn(t, { scope: 'openid' });
@@ -235,7 +232,7 @@ t.test('a person who uses Basic begins no session, and so has no sid', async (t)
   t.ok(isSignIn(await ask(idp, browser, client)), 'whatever a sid names, logout ends');
 });
 
-t.test('[161] who is locked out has no session any more, and agents never have one', async (t) => {
+t.test('who is locked out has no session any more, and agents never have one', async (t) => {
   const { idp, client, human, browser } = await signedIn(t);
   await idp.admin('POST', `/v1/principals/${human.sub}/disable`);
   t.ok(isSignIn(await ask(idp, browser, client)));

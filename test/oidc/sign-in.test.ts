@@ -47,7 +47,7 @@ const submit = (
     headers: { ...(cookie !== undefined && { cookie }), ...headers },
   });
 
-t.test('[142] a person signs in without JavaScript and arrives at the application with a code', async (t) => {
+t.test('a person signs in without JavaScript and arrives at the application with a code', async (t) => {
   for (const publicUrl of [ISSUER, 'http://id.example.test']) {
     const idp = await idpApp(t, { publicUrl });
     const registered = `${CALLBACK}?tenant=1`;
@@ -76,7 +76,7 @@ t.test('[142] a person signs in without JavaScript and arrives at the applicatio
   }
 });
 
-t.test('[14][148][150] the page is neither framed nor stored, and its cookie is out of reach', async (t) => {
+t.test('the page is neither framed nor stored, and its cookie is out of reach', async (t) => {
   const secure = await idpApp(t);
   const { headers } = await secure.authorize(await secure.createClient());
   t.match(headers['set-cookie'], /^__Host-idp=[\w-]{43}; Path=\/; HttpOnly; Secure; SameSite=Lax$/);
@@ -93,7 +93,7 @@ t.test('[14][148][150] the page is neither framed nor stored, and its cookie is 
   t.match(cookie, /^idp=[\w-]{43}; Path=\/; HttpOnly; SameSite=Lax$/, 'a browser drops Secure on http');
 });
 
-t.test('[150] the policy of the page lets the form end at the application and nowhere else', async (t) => {
+t.test('the policy of the page lets the form end at the application and nowhere else', async (t) => {
   const idp = await idpApp(t);
   const targets = {
     'https://app.example.test:8443/cb?x=1': 'https://app.example.test:8443',
@@ -153,7 +153,7 @@ t.test('whoever names no scope that is known learns the identifier, and the page
   t.notMatch(text, /your (name|e-mail)/);
 });
 
-t.test('[27][126] an agent fails at the form exactly as a wrong password does', async (t) => {
+t.test('an agent fails at the form exactly as a wrong password does', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const [minted, human] = [await idp.mintAgent(), await idp.makeHuman()];
@@ -199,7 +199,7 @@ t.test('[27][126] an agent fails at the form exactly as a wrong password does', 
   );
 });
 
-t.test('[148] a form counts only in the browser it was shown to', async (t) => {
+t.test('a form counts only in the browser it was shown to', async (t) => {
   const idp = await idpApp(t);
   const [client, human] = [await idp.createClient(), await idp.makeHuman()];
   const [mine, theirs] = [await show(idp, client), await show(idp, client)];
@@ -229,7 +229,7 @@ t.test('[148] a form counts only in the browser it was shown to', async (t) => {
   t.equal((await submit(idp, theirs, human)).status, 403, 'a form is good for 15 minutes');
 });
 
-t.test('[148] two tabs of one browser share its cookie, and a planted one is not taken over', async (t) => {
+t.test('two tabs of one browser share its cookie, and a planted one is not taken over', async (t) => {
   const idp = await idpApp(t);
   const [client, { handle, password }] = [await idp.createClient(), await idp.makeHuman()];
   const { browser, page } = await idp.visit(client);
@@ -244,7 +244,7 @@ t.test('[148] two tabs of one browser share its cookie, and a planted one is not
   t.notMatch(planted.headers['set-cookie'], /=short/);
 });
 
-t.test('[148] what the application asked for stays on the server and is judged anew', async (t) => {
+t.test('what the application asked for stays on the server and is judged anew', async (t) => {
   const idp = await idpApp(t);
   const [client, human] = [await idp.createClient(), await idp.makeHuman()];
   const shown = await show(idp, client);
@@ -260,7 +260,7 @@ t.test('[148] what the application asked for stays on the server and is judged a
   t.match(await submit(idp, late, human), { status: 400, headers: { location: undefined } });
 });
 
-t.test('[149] whoever clicks twice ends at the application', async (t) => {
+t.test('whoever clicks twice ends at the application', async (t) => {
   const idp = await idpApp(t);
   const [client, human] = [await idp.createClient(), await idp.makeHuman()];
   const shown = await show(idp, client);
@@ -283,7 +283,7 @@ t.test('principals that a client does not let in are told so at the application'
   t.notOk('__Host-idp-session' in browser.cookies(), 'and nobody is signed in');
 });
 
-t.test('[1]–[8] the form takes three strings and nothing else', async (t) => {
+t.test('the form takes three strings and nothing else', async (t) => {
   const idp = await idpApp(t);
   const [client, { handle, password }] = [await idp.createClient(), await idp.makeHuman()];
   const { interaction, cookie } = await show(idp, client);

@@ -221,7 +221,7 @@ t.test('posts that a page of another site can make without asking are refused an
   t.equal((await post('/token', asked, client.secret)).status, 200, 'a page that asks may redeem its code');
 });
 
-t.test('[122][123] accounts, agents and failures of the administrator are bounded per address', async (t) => {
+t.test('accounts, agents and failures of the administrator are bounded per address', async (t) => {
   const idp = await idpApp(t, { env: PRODUCTION });
   const accounts = await repeat(31, (index) =>
     idp.request('POST', '/v1/accounts', { body: { handle: `${index}@example.test`, password: PASSWORD } }),

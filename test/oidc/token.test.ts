@@ -36,30 +36,27 @@ async function verify(idp: IdpApp, idToken: string, audience: string) {
   return jwtVerify(idToken, keys, { issuer: ISSUER, audience, algorithms: ['EdDSA'], currentDate });
 }
 
-t.test(
-  '[13][162] a code buys an access token and an id_token for an hour, and none of it is stored',
-  async (t) => {
-    const idp = await idpApp(t);
-    const client = await idp.createClient();
-    const code = await idp.codeFor(client, await idp.mintAgent(), { scope: 'email openid unknown' });
-    const { status, headers, body } = await idp.redeem(client, code);
-    t.equal(status, 200);
-    t.match(headers, { 'cache-control': 'no-store', pragma: 'no-cache', 'access-control-allow-origin': '*' });
-    t.match(body.access_token, /^at_[0-9a-f]{32}[\w-]{43}$/);
-    t.strictSame(body, {
-      access_token: body.access_token,
-      token_type: 'Bearer',
-      expires_in: 3600,
-      scope: 'openid email',
-      id_token: body.id_token,
-    });
-    const bare = await flow(idp, { scope: 'profile' });
-    t.notOk('id_token' in bare.tokens, 'no openid, no id_token');
-    t.equal((await flow(idp)).tokens.scope, 'openid', 'no scope means to sign in');
-  },
-);
+t.test('a code buys an access token and an id_token for an hour, and none of it is stored', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient();
+  const code = await idp.codeFor(client, await idp.mintAgent(), { scope: 'email openid unknown' });
+  const { status, headers, body } = await idp.redeem(client, code);
+  t.equal(status, 200);
+  t.match(headers, { 'cache-control': 'no-store', pragma: 'no-cache', 'access-control-allow-origin': '*' });
+  t.match(body.access_token, /^at_[0-9a-f]{32}[\w-]{43}$/);
+  t.strictSame(body, {
+    access_token: body.access_token,
+    token_type: 'Bearer',
+    expires_in: 3600,
+    scope: 'openid email',
+    id_token: body.id_token,
+  });
+  const bare = await flow(idp, { scope: 'profile' });
+  t.notOk('id_token' in bare.tokens, 'no openid, no id_token');
+  t.equal((await flow(idp)).tokens.scope, 'openid', 'no scope means to sign in');
+});
 
-t.test('[163] the id_token says who signed in where, the same of agents and of people', async (t) => {
+t.test('the id_token says who signed in where, the same of agents and of people', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const [agent, human] = [await idp.mintAgent(), await idp.makeHuman()];
@@ -95,33 +92,30 @@ t.test('[163] the id_token says who signed in where, the same of agents and of p
   t.notOk('nonce' in claims || 'acr' in claims || 'nbf' in claims, 'what was not asked for is not said');
 });
 
-t.test(
-  '[120][163] scopes decide what is told of a principal, in the id_token and at userinfo alike',
-  async (t) => {
-    const idp = await idpApp(t);
-    const client = await idp.createClient();
-    const updated = { updated_at: idp.clock.now() / SECOND };
-    const named = await idp.mintAgent({ handle: 'Robot@Example.test', name: 'Robot' });
-    const nameless = await idp.mintAgent({ handle: 'robot-2' });
-    const table = [
-      [named, 'openid', {}],
-      [named, 'openid profile', { name: 'Robot', preferred_username: 'robot@example.test', ...updated }],
-      [named, 'openid email', { email: 'robot@example.test', email_verified: false }],
-      [nameless, 'openid profile', { name: 'robot-2', preferred_username: 'robot-2', ...updated }],
-      [nameless, 'openid email', {}],
-    ] as const;
-    for (const [who, scope, expected] of table) {
-      const { body } = await idp.redeem(client, await idp.codeFor(client, who, { scope }));
-      const always = { sub: who.sub, kind: 'agent', sub_profile: 'ai_agent' };
-      t.strictSame((await idp.userinfo(body.access_token)).body, { ...always, ...expected });
-      const { payload } = await verify(idp, body.id_token, client.id);
-      const { iss, aud, iat, exp, auth_time, jti, amr, at_hash, ...told } = payload;
-      t.strictSame(told, { ...always, ...expected });
-    }
-  },
-);
+t.test('scopes decide what is told of a principal, in the id_token and at userinfo alike', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient();
+  const updated = { updated_at: idp.clock.now() / SECOND };
+  const named = await idp.mintAgent({ handle: 'Robot@Example.test', name: 'Robot' });
+  const nameless = await idp.mintAgent({ handle: 'robot-2' });
+  const table = [
+    [named, 'openid', {}],
+    [named, 'openid profile', { name: 'Robot', preferred_username: 'robot@example.test', ...updated }],
+    [named, 'openid email', { email: 'robot@example.test', email_verified: false }],
+    [nameless, 'openid profile', { name: 'robot-2', preferred_username: 'robot-2', ...updated }],
+    [nameless, 'openid email', {}],
+  ] as const;
+  for (const [who, scope, expected] of table) {
+    const { body } = await idp.redeem(client, await idp.codeFor(client, who, { scope }));
+    const always = { sub: who.sub, kind: 'agent', sub_profile: 'ai_agent' };
+    t.strictSame((await idp.userinfo(body.access_token)).body, { ...always, ...expected });
+    const { payload } = await verify(idp, body.id_token, client.id);
+    const { iss, aud, iat, exp, auth_time, jti, amr, at_hash, ...told } = payload;
+    t.strictSame(told, { ...always, ...expected });
+  }
+});
 
-t.test('[163][164] no name can stand in for a claim or break the token', async (t) => {
+t.test('no name can stand in for a claim or break the token', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   for (const name of [
@@ -138,7 +132,7 @@ t.test('[163][164] no name can stand in for a claim or break the token', async (
   }
 });
 
-t.test('[27][155] a code that comes again is refused and kills what it bought, however late', async (t) => {
+t.test('a code that comes again is refused and kills what it bought, however late', async (t) => {
   for (const delay of [0, 30 * SECOND, 10 * 60 * SECOND]) {
     const idp = await idpApp(t);
     const { client, agent, code, tokens } = await flow(idp);
@@ -153,7 +147,7 @@ t.test('[27][155] a code that comes again is refused and kills what it bought, h
   }
 });
 
-t.test('[156] of 50 redemptions at once one succeeds', async (t) => {
+t.test('of 50 redemptions at once one succeeds', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const code = await idp.codeFor(client, await idp.mintAgent());
@@ -164,7 +158,7 @@ t.test('[156] of 50 redemptions at once one succeeds', async (t) => {
 });
 
 t.test(
-  '[157] a code is good for its client, its redirect_uri and 60 seconds, and survives a failure',
+  'a code is good for its client, its redirect_uri and 60 seconds, and survives a failure',
   async (t) => {
     const idp = await idpApp(t);
     const [client, other] = [await idp.createClient(), await idp.createClient()];
@@ -207,7 +201,7 @@ t.test(
   },
 );
 
-t.test('[158] the verifier must fit the challenge, and there must be one for the other', async (t) => {
+t.test('the verifier must fit the challenge, and there must be one for the other', async (t) => {
   const idp = await idpApp(t);
   const [web, native] = [await idp.createClient(), await idp.createClient({ public: true })];
   const agent = await idp.mintAgent();
@@ -244,7 +238,7 @@ t.test('[158] the verifier must fit the challenge, and there must be one for the
   t.equal((await idp.redeem(native, code)).status, 200, 'a wrong verifier does not consume the code');
 });
 
-t.test('[159] clients prove themselves in the header or in the body, never in both', async (t) => {
+t.test('clients prove themselves in the header or in the body, never in both', async (t) => {
   const idp = await idpApp(t);
   const [web, native] = [await idp.createClient(), await idp.createClient({ public: true })];
   const other = await idp.createClient();
@@ -300,7 +294,7 @@ t.test('[159] clients prove themselves in the header or in the body, never in bo
   t.equal((await idp.redeem(native, code)).status, 200);
 });
 
-t.test('[1]–[8][160] /token takes a form or an object of strings, each parameter once', async (t) => {
+t.test('/token takes a form or an object of strings, each parameter once', async (t) => {
   const idp = await idpApp(t);
   const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
   const code = await idp.codeFor(client, agent);
@@ -367,25 +361,22 @@ t.test('[1]–[8][160] /token takes a form or an object of strings, each paramet
   t.equal((await idp.request('POST', '/token', { body: listed })).status, 200);
 });
 
-t.test(
-  '[161][167] whoever is disabled or deleted gets nothing any more, from code and token alike',
-  async (t) => {
-    const idp = await idpApp(t);
-    const principals = principalCollection(await idpStore(t, idp));
-    const disable = (id: string) => principals.updateOne({ id }, { set: { state: 'disabled' } });
-    const remove = (id: string) => principals.deleteOne({ id });
-    for (const end of [disable, remove]) {
-      const { client, agent, tokens } = await flow(idp);
-      const code = await idp.codeFor(client, agent);
-      await end(agent.sub);
-      t.match(await idp.redeem(client, code), { status: 400, body: { error: 'invalid_grant' } });
-      t.match(await idp.userinfo(tokens.access_token), { status: 401, body: { error: 'invalid_token' } });
-      t.equal((await idp.authorize(client, agent)).status, 401);
-    }
-  },
-);
+t.test('whoever is disabled or deleted gets nothing any more, from code and token alike', async (t) => {
+  const idp = await idpApp(t);
+  const principals = principalCollection(await idpStore(t, idp));
+  const disable = (id: string) => principals.updateOne({ id }, { set: { state: 'disabled' } });
+  const remove = (id: string) => principals.deleteOne({ id });
+  for (const end of [disable, remove]) {
+    const { client, agent, tokens } = await flow(idp);
+    const code = await idp.codeFor(client, agent);
+    await end(agent.sub);
+    t.match(await idp.redeem(client, code), { status: 400, body: { error: 'invalid_grant' } });
+    t.match(await idp.userinfo(tokens.access_token), { status: 401, body: { error: 'invalid_token' } });
+    t.equal((await idp.authorize(client, agent)).status, 401);
+  }
+});
 
-t.test('[22][72][167] userinfo takes a living access token, in the header or in the form', async (t) => {
+t.test('userinfo takes a living access token, in the header or in the form', async (t) => {
   const idp = await idpApp(t);
   const { agent, code, client, tokens } = await flow(idp);
   const token = tokens.access_token;
@@ -449,7 +440,7 @@ t.test('[22][72][167] userinfo takes a living access token, in the header or in 
   t.equal((await idp.userinfo(token)).status, 401, 'expired');
 });
 
-t.test('[32] the database and its log hold no secret in the clear', async (t) => {
+t.test('the database and its log hold no secret in the clear', async (t) => {
   const idp = await idpApp(t);
   const human = await idp.makeHuman();
   const { client, agent, code, tokens } = await flow(idp, { scope: 'openid email offline_access' });

@@ -34,32 +34,29 @@ async function isInert(idp: IdpApp): Promise<boolean> {
   return (await Promise.all(tries)).every(({ status }) => status === 401);
 }
 
-t.test(
-  '[128] an invitation is a link below the public address, told once and stored as a hash',
-  async (t) => {
-    const idp = await idpApp(t);
-    const { status, headers, body } = await invite(idp, { handle: 'Ada@Example.test', name: 'Ada' });
-    t.equal(status, 201);
-    t.equal(headers['cache-control'], 'no-store');
-    const token = body.invite_url.slice(`${ISSUER}/invite/`.length);
-    t.match(token, /^[0-9a-f]{32}[\w-]{43}$/);
-    t.strictSame(body, {
-      handle: HANDLE,
-      invite_url: `${ISSUER}/invite/${token}`,
-      expires_at: '2040-01-08T00:00:00.000Z',
-      days: 7,
-    });
-    const stored = await principalCollection(await idpStore(t, idp)).findOne({ handle: HANDLE });
-    t.match(stored, { kind: 'human', state: 'invited', name: 'Ada', linkHash: sha256(token) });
-    const list = await idp.admin('GET', '/v1/principals');
-    t.match(list.body.principals, [{ handle: HANDLE, state: 'invited', invite_expires_at: body.expires_at }]);
-    const all = JSON.stringify([stored, list.body, await auditOf(await idpStore(t, idp))]);
-    t.notOk(all.includes(token) || all.includes(token.slice(32)));
-    t.ok(await isInert(idp));
-  },
-);
+t.test('an invitation is a link below the public address, told once and stored as a hash', async (t) => {
+  const idp = await idpApp(t);
+  const { status, headers, body } = await invite(idp, { handle: 'Ada@Example.test', name: 'Ada' });
+  t.equal(status, 201);
+  t.equal(headers['cache-control'], 'no-store');
+  const token = body.invite_url.slice(`${ISSUER}/invite/`.length);
+  t.match(token, /^[0-9a-f]{32}[\w-]{43}$/);
+  t.strictSame(body, {
+    handle: HANDLE,
+    invite_url: `${ISSUER}/invite/${token}`,
+    expires_at: '2040-01-08T00:00:00.000Z',
+    days: 7,
+  });
+  const stored = await principalCollection(await idpStore(t, idp)).findOne({ handle: HANDLE });
+  t.match(stored, { kind: 'human', state: 'invited', name: 'Ada', linkHash: sha256(token) });
+  const list = await idp.admin('GET', '/v1/principals');
+  t.match(list.body.principals, [{ handle: HANDLE, state: 'invited', invite_expires_at: body.expires_at }]);
+  const all = JSON.stringify([stored, list.body, await auditOf(await idpStore(t, idp))]);
+  t.notOk(all.includes(token) || all.includes(token.slice(32)));
+  t.ok(await isInert(idp));
+});
 
-t.test('[127] days are a whole number from 1 to 30, and the handle is one', async (t) => {
+t.test('days are a whole number from 1 to 30, and the handle is one', async (t) => {
   const idp = await idpApp(t);
   for (const days of [0, -1, 31, 1.5, 1e9, '7', '', null, true, [7], {}]) {
     const answer = await invite(idp, { days });
@@ -81,7 +78,7 @@ t.test('[127] days are a whole number from 1 to 30, and the handle is one', asyn
   }
 });
 
-t.test('[127][121][129] an invited handle is taken, and nobody else is invited over it', async (t) => {
+t.test('an invited handle is taken, and nobody else is invited over it', async (t) => {
   const idp = await idpApp(t);
   await invited(idp);
   const register = { handle: HANDLE, password: PASSWORD, kind: 'human' };
@@ -106,7 +103,7 @@ t.test('[127][121][129] an invited handle is taken, and nobody else is invited o
   }
 });
 
-t.test('[137] whoever is invited anew has one account, and the older link is dead', async (t) => {
+t.test('whoever is invited anew has one account, and the older link is dead', async (t) => {
   const idp = await idpApp(t);
   const older = await invited(idp);
   const newer = await invited(idp, { days: 1, name: 'Ada' });
@@ -140,7 +137,7 @@ t.test('a person accepts in a browser without scripts and can then sign in', asy
   }
 });
 
-t.test('[130][136] looking uses nothing up, and tells nothing to whoever has no link', async (t) => {
+t.test('looking uses nothing up, and tells nothing to whoever has no link', async (t) => {
   const idp = await idpApp(t);
   const path = await invited(idp);
   const { calls } = idp.random;
@@ -193,7 +190,7 @@ t.test('[130][136] looking uses nothing up, and tells nothing to whoever has no 
   t.equal(texts.size, 1, 'all pages are the same to the byte');
 });
 
-t.test('[133] a link ends with its time, whatever has been cleaned up', async (t) => {
+t.test('a link ends with its time, whatever has been cleaned up', async (t) => {
   const idp = await idpApp(t);
   const path = await invited(idp, { days: 1 });
   idp.clock.advance(DAY - 1);
@@ -205,7 +202,7 @@ t.test('[133] a link ends with its time, whatever has been cleaned up', async (t
   t.equal((await accept(idp, await invited(idp))).status, 201, 'and can be made anew');
 });
 
-t.test('[131] a refused password leaves the link as it was', async (t) => {
+t.test('a refused password leaves the link as it was', async (t) => {
   const idp = await idpApp(t, { env: { NODE_ENV: 'production' } });
   const path = await invited(idp);
   const weak = [
@@ -245,7 +242,7 @@ t.test('[131] a refused password leaves the link as it was', async (t) => {
   t.equal((await accept(idp, path)).status, 201);
 });
 
-t.test('[135] another site cannot send the form, and a program can', async (t) => {
+t.test('another site cannot send the form, and a program can', async (t) => {
   const idp = await idpApp(t);
   const path = await invited(idp);
   const foreign: Record<string, string>[] = [
@@ -266,7 +263,7 @@ t.test('[135] another site cannot send the form, and a program can', async (t) =
   t.equal((await accept(idp, path, PASSWORD, { headers: fetchOfNode })).status, 201);
 });
 
-t.test('[134] what other secrets there are open no link', async (t) => {
+t.test('what other secrets there are open no link', async (t) => {
   const idp = await idpApp(t);
   const path = await invited(idp);
   const token = path.slice('/invite/'.length);
@@ -290,7 +287,7 @@ t.test('[134] what other secrets there are open no link', async (t) => {
   t.equal((await accept(idp, path)).status, 201);
 });
 
-t.test('[137] a flood of links that do not work never reaches argon2', async (t) => {
+t.test('a flood of links that do not work never reaches argon2', async (t) => {
   const idp = await idpApp(t);
   const used = await invited(idp);
   await accept(idp, used);
@@ -305,13 +302,13 @@ t.test('[137] a flood of links that do not work never reaches argon2', async (t)
   t.equal(idp.random.calls, calls);
 });
 
-t.test('[116] people are invited and agents minted while sign-up is closed', async (t) => {
+t.test('people are invited and agents minted while sign-up is closed', async (t) => {
   const idp = await idpApp(t, { disableSignup: true });
   await idp.mintAgent();
   t.match(await accept(idp, await invited(idp)), { status: 201, body: { handle: HANDLE, kind: 'human' } });
 });
 
-t.test('[123] invitations are gated like agents, by the same counter', async (t) => {
+t.test('invitations are gated like agents, by the same counter', async (t) => {
   const idp = await idpApp(t);
   for (const [token, error] of [
     [undefined, 'unauthenticated'],

@@ -73,49 +73,46 @@ t.test('a long list of principals comes in pages, each once', async (t) => {
   }
 });
 
-t.test(
-  '[143] disabling acts on the next request everywhere, and for good on what was given out',
-  async (t) => {
-    const idp = await idpApp(t);
-    const client = await idp.createClient();
-    const confirmed = await idp.mintAgent();
-    const chosen = { sub: '', handle: 'chosen@example.test', password: PASSWORD };
-    chosen.sub = (await idp.request('POST', '/v1/accounts', { body: chosen })).body.sub;
-    const human = await idp.makeHuman();
-    for (const who of [confirmed, chosen, human]) {
-      const token = (await idp.redeem(client, await idp.codeFor(client, who))).body.access_token;
-      const code = await idp.codeFor(client, who);
-      t.match(await change(idp, who.sub, 'disable'), {
-        status: 200,
-        body: { sub: who.sub, state: 'disabled' },
-      });
-      const unknown = await idp.authorize(client, { ...who, handle: 'nobody@example.test' });
-      t.strictSame(comparable(await idp.authorize(client, who)), comparable(unknown));
-      t.equal((await rotate(idp, who)).status, 401);
-      t.match(await idp.redeem(client, code), { status: 400, body: { error: 'invalid_grant' } });
-      t.equal((await idp.userinfo(token)).status, 401);
-      t.equal((await change(idp, who.sub, 'disable')).status, 200, 'twice is once');
+t.test('disabling acts on the next request everywhere, and for good on what was given out', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient();
+  const confirmed = await idp.mintAgent();
+  const chosen = { sub: '', handle: 'chosen@example.test', password: PASSWORD };
+  chosen.sub = (await idp.request('POST', '/v1/accounts', { body: chosen })).body.sub;
+  const human = await idp.makeHuman();
+  for (const who of [confirmed, chosen, human]) {
+    const token = (await idp.redeem(client, await idp.codeFor(client, who))).body.access_token;
+    const code = await idp.codeFor(client, who);
+    t.match(await change(idp, who.sub, 'disable'), {
+      status: 200,
+      body: { sub: who.sub, state: 'disabled' },
+    });
+    const unknown = await idp.authorize(client, { ...who, handle: 'nobody@example.test' });
+    t.strictSame(comparable(await idp.authorize(client, who)), comparable(unknown));
+    t.equal((await rotate(idp, who)).status, 401);
+    t.match(await idp.redeem(client, code), { status: 400, body: { error: 'invalid_grant' } });
+    t.equal((await idp.userinfo(token)).status, 401);
+    t.equal((await change(idp, who.sub, 'disable')).status, 200, 'twice is once');
 
-      // Records of one millisecond have no order.
-      idp.clock.advance(1);
-      t.match(await change(idp, who.sub, 'enable'), { status: 200, body: { state: 'active' } });
-      t.equal((await change(idp, who.sub, 'enable')).status, 200);
-      t.equal((await idp.userinfo(token)).status, 401, 'a stolen token does not come back to life');
-      t.equal((await idp.redeem(client, code)).status, 400);
-      t.equal((await idp.authorize(client, who)).status, 302, 'the password does');
-    }
-    const { browser, page } = await idp.visit(client);
+    // Records of one millisecond have no order.
     idp.clock.advance(1);
-    await change(idp, human.sub, 'disable');
-    t.equal(
-      (await browser.submit(page, { handle: human.handle, password: human.password })).status,
-      401,
-      'nor does a form that was open',
-    );
-    const events = (await auditOf(await idpStore(t, idp))).filter(({ subject }) => subject === human.sub);
-    t.match(JSON.stringify(events), /principal\.disabled.*principal\.enabled.*principal\.disabled/);
-  },
-);
+    t.match(await change(idp, who.sub, 'enable'), { status: 200, body: { state: 'active' } });
+    t.equal((await change(idp, who.sub, 'enable')).status, 200);
+    t.equal((await idp.userinfo(token)).status, 401, 'a stolen token does not come back to life');
+    t.equal((await idp.redeem(client, code)).status, 400);
+    t.equal((await idp.authorize(client, who)).status, 302, 'the password does');
+  }
+  const { browser, page } = await idp.visit(client);
+  idp.clock.advance(1);
+  await change(idp, human.sub, 'disable');
+  t.equal(
+    (await browser.submit(page, { handle: human.handle, password: human.password })).status,
+    401,
+    'nor does a form that was open',
+  );
+  const events = (await auditOf(await idpStore(t, idp))).filter(({ subject }) => subject === human.sub);
+  t.match(JSON.stringify(events), /principal\.disabled.*principal\.enabled.*principal\.disabled/);
+});
 
 t.test('an invitation is withdrawn by disabling, and made anew after enabling', async (t) => {
   const idp = await idpApp(t);
@@ -156,54 +153,51 @@ t.test('a deleted agent is gone, and its handle stays taken for ever', async (t)
   t.notMatch(JSON.stringify(stored), /Hash/);
 });
 
-t.test(
-  '[125] an agent rotates its own password, once at a time, and the old one is dead at once',
-  async (t) => {
-    const idp = await idpApp(t);
-    const client = await idp.createClient();
-    const chosen = { sub: '', handle: 'chosen@example.test', password: PASSWORD };
-    chosen.sub = (await idp.request('POST', '/v1/accounts', { body: chosen })).body.sub;
-    for (const agent of [await idp.mintAgent(), chosen]) {
-      const token = (await idp.redeem(client, await idp.codeFor(client, agent))).body.access_token;
-      const { status, headers, body } = await rotate(idp, agent);
-      t.equal(status, 200);
-      t.equal(headers['cache-control'], 'no-store');
-      t.match(body.password, /^agp_[\w-]{43}$/);
-      t.strictSame(body, { sub: agent.sub, handle: agent.handle, password: body.password });
-      t.match(await rotate(idp, agent), { status: 401, body: { error: 'invalid_credentials' } });
-      t.equal((await idp.authorize(client, agent)).status, 401);
-      t.equal((await idp.userinfo(token)).status, 401);
-      const renewed = { ...agent, password: body.password };
-      t.equal((await idp.authorize(client, renewed)).status, 302);
+t.test('an agent rotates its own password, once at a time, and the old one is dead at once', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient();
+  const chosen = { sub: '', handle: 'chosen@example.test', password: PASSWORD };
+  chosen.sub = (await idp.request('POST', '/v1/accounts', { body: chosen })).body.sub;
+  for (const agent of [await idp.mintAgent(), chosen]) {
+    const token = (await idp.redeem(client, await idp.codeFor(client, agent))).body.access_token;
+    const { status, headers, body } = await rotate(idp, agent);
+    t.equal(status, 200);
+    t.equal(headers['cache-control'], 'no-store');
+    t.match(body.password, /^agp_[\w-]{43}$/);
+    t.strictSame(body, { sub: agent.sub, handle: agent.handle, password: body.password });
+    t.match(await rotate(idp, agent), { status: 401, body: { error: 'invalid_credentials' } });
+    t.equal((await idp.authorize(client, agent)).status, 401);
+    t.equal((await idp.userinfo(token)).status, 401);
+    const renewed = { ...agent, password: body.password };
+    t.equal((await idp.authorize(client, renewed)).status, 302);
 
-      const answers = await Promise.all(Array.from({ length: 20 }, () => rotate(idp, renewed)));
-      const winners = answers.filter(({ status }) => status === 200);
-      t.equal(winners.length, 1);
-      t.ok(answers.every(({ status }) => status === 200 || status === 401));
-      const last = { ...agent, password: winners[0]?.body.password };
-      t.equal((await idp.authorize(client, last)).status, 302);
-    }
-    const stored = await principalCollection(await idpStore(t, idp)).findOne({ id: chosen.sub });
-    t.equal(stored?.passwordHash, undefined);
+    const answers = await Promise.all(Array.from({ length: 20 }, () => rotate(idp, renewed)));
+    const winners = answers.filter(({ status }) => status === 200);
+    t.equal(winners.length, 1);
+    t.ok(answers.every(({ status }) => status === 200 || status === 401));
+    const last = { ...agent, password: winners[0]?.body.password };
+    t.equal((await idp.authorize(client, last)).status, 302);
+  }
+  const stored = await principalCollection(await idpStore(t, idp)).findOne({ id: chosen.sub });
+  t.equal(stored?.passwordHash, undefined);
 
-    const agent = await idp.mintAgent();
-    const human = await idp.makeHuman();
-    t.equal((await rotate(idp, human)).status, 401, 'people have no such password');
-    t.equal(
-      (await rotate(idp, { ...agent, password: 'wrong' })).headers['www-authenticate']?.slice(0, 5),
-      'Basic',
-    );
-    t.equal((await idp.admin('POST', '/v1/agents/self/rotate')).status, 401, 'nor has the administrator');
-    for (const headers of [
-      { origin: 'https://evil.test' },
-      { 'sec-fetch-site': 'cross-site' },
-      { 'sec-fetch-mode': 'navigate' },
-    ]) {
-      t.match(await rotate(idp, agent, headers), { status: 400, body: { error: 'browser_basic' } });
-    }
-    t.equal((await rotate(idp, agent)).status, 200);
-  },
-);
+  const agent = await idp.mintAgent();
+  const human = await idp.makeHuman();
+  t.equal((await rotate(idp, human)).status, 401, 'people have no such password');
+  t.equal(
+    (await rotate(idp, { ...agent, password: 'wrong' })).headers['www-authenticate']?.slice(0, 5),
+    'Basic',
+  );
+  t.equal((await idp.admin('POST', '/v1/agents/self/rotate')).status, 401, 'nor has the administrator');
+  for (const headers of [
+    { origin: 'https://evil.test' },
+    { 'sec-fetch-site': 'cross-site' },
+    { 'sec-fetch-mode': 'navigate' },
+  ]) {
+    t.match(await rotate(idp, agent, headers), { status: 400, body: { error: 'browser_basic' } });
+  }
+  t.equal((await rotate(idp, agent)).status, 200);
+});
 
 t.test('guesses at rotation count as all others do', async (t) => {
   const idp = await idpApp(t);

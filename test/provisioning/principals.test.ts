@@ -7,7 +7,7 @@ import { ADMIN_TOKEN, comparable, type IdpApp, idpApp, idpStore } from '../kit/i
 const HANDLE = 'somebody@example.test';
 const signUp = (idp: IdpApp, body: unknown) => idp.request('POST', '/v1/accounts', { body });
 
-t.test('[13] an account is an agent unless it says otherwise', async (t) => {
+t.test('an account is an agent unless it says otherwise', async (t) => {
   const idp = await idpApp(t);
   const person = { handle: 'Ada.Lovelace@Example.test', password: PASSWORD, kind: 'human', name: 'Ada' };
   const { status, headers, body } = await signUp(idp, person);
@@ -24,7 +24,7 @@ t.test('[13] an account is an agent unless it says otherwise', async (t) => {
   t.match((await signUp(idp, { handle: HANDLE, password: PASSWORD })).body, { kind: 'agent', name: '' });
 });
 
-t.test('[117] another kind is refused, in any spelling or type, and nothing is created', async (t) => {
+t.test('another kind is refused, in any spelling or type, and nothing is created', async (t) => {
   const idp = await idpApp(t);
   for (const kind of [
     'Human',
@@ -51,7 +51,7 @@ t.test('[117] another kind is refused, in any spelling or type, and nothing is c
   t.equal(await principalCollection(await idpStore(t, idp)).count(), 0);
 });
 
-t.test('[2][117] what only we may decide is not taken from the body', async (t) => {
+t.test('what only we may decide is not taken from the body', async (t) => {
   const idp = await idpApp(t);
   const more = {
     id: 'u_0',
@@ -76,69 +76,66 @@ t.test('[2][117] what only we may decide is not taken from the body', async (t) 
   t.match(stored?.passwordHash, /^\$argon2id\$/);
 });
 
-t.test(
-  '[10][118] a handle has 3 to 254 bytes, no colon, space or control, and no prefix of ours',
-  async (t) => {
-    const idp = await idpApp(t);
-    const refused = [
-      ...[
-        '',
-        'ab',
-        'a'.repeat(255),
-        `${'é'.repeat(127)}x`,
-        'a:b',
-        'a b',
-        ' abc',
-        'abc ',
-        'a\tb',
-        'a\nb',
-        'a\0b',
-      ],
-      ...[
-        'a\u00a0b',
-        'a\u200bb',
-        'a\u202eb',
-        'a\ufeffb',
-        'a\ud800b',
-        'a\u3000b',
-        'cid_abc',
-        'CID_abc',
-        'ac_abc',
-        'u_abc',
-      ],
-      ...[null, 1, true, ['abc'], { $gt: '' }],
-    ];
-    for (const handle of refused) {
-      const body = { handle, password: PASSWORD };
-      t.match(
-        await signUp(idp, body),
-        { status: 400, body: { error: 'invalid_request' } },
-        JSON.stringify(handle),
-      );
-      const minted = await idp.admin('POST', '/v1/agents', { handle });
-      t.match(minted, { status: 400, body: { error: 'invalid_request' } }, JSON.stringify(handle));
-    }
-    t.equal(await principalCollection(await idpStore(t, idp)).count(), 0);
-    for (const handle of [
-      'abc',
-      'a'.repeat(254),
-      'a+b@example.test',
-      'été-çà',
-      '__proto__',
-      'constructor',
-      '用户名',
-    ]) {
-      const answer = await signUp(idp, { handle, password: PASSWORD });
-      t.match(answer, { status: 201, body: { handle } });
-      t.equal(
-        (await idp.authorize(await idp.createClient(), { sub: '', handle, password: PASSWORD })).status,
-        302,
-      );
-    }
-  },
-);
+t.test('a handle has 3 to 254 bytes, no colon, space or control, and no prefix of ours', async (t) => {
+  const idp = await idpApp(t);
+  const refused = [
+    ...[
+      '',
+      'ab',
+      'a'.repeat(255),
+      `${'é'.repeat(127)}x`,
+      'a:b',
+      'a b',
+      ' abc',
+      'abc ',
+      'a\tb',
+      'a\nb',
+      'a\0b',
+    ],
+    ...[
+      'a\u00a0b',
+      'a\u200bb',
+      'a\u202eb',
+      'a\ufeffb',
+      'a\ud800b',
+      'a\u3000b',
+      'cid_abc',
+      'CID_abc',
+      'ac_abc',
+      'u_abc',
+    ],
+    ...[null, 1, true, ['abc'], { $gt: '' }],
+  ];
+  for (const handle of refused) {
+    const body = { handle, password: PASSWORD };
+    t.match(
+      await signUp(idp, body),
+      { status: 400, body: { error: 'invalid_request' } },
+      JSON.stringify(handle),
+    );
+    const minted = await idp.admin('POST', '/v1/agents', { handle });
+    t.match(minted, { status: 400, body: { error: 'invalid_request' } }, JSON.stringify(handle));
+  }
+  t.equal(await principalCollection(await idpStore(t, idp)).count(), 0);
+  for (const handle of [
+    'abc',
+    'a'.repeat(254),
+    'a+b@example.test',
+    'été-çà',
+    '__proto__',
+    'constructor',
+    '用户名',
+  ]) {
+    const answer = await signUp(idp, { handle, password: PASSWORD });
+    t.match(answer, { status: 201, body: { handle } });
+    t.equal(
+      (await idp.authorize(await idp.createClient(), { sub: '', handle, password: PASSWORD })).status,
+      302,
+    );
+  }
+});
 
-t.test('[49][59] a password has 8 to 1,024 bytes and does not look like one of ours', async (t) => {
+t.test('a password has 8 to 1,024 bytes and does not look like one of ours', async (t) => {
   const idp = await idpApp(t);
   const refused = [
     '',
@@ -166,7 +163,7 @@ t.test('[49][59] a password has 8 to 1,024 bytes and does not look like one of o
   }
 });
 
-t.test('[119] a taken handle answers 409 and changes nothing, whoever holds it', async (t) => {
+t.test('a taken handle answers 409 and changes nothing, whoever holds it', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const [human, agent] = [await idp.makeHuman(), await idp.mintAgent()];
@@ -192,7 +189,7 @@ t.test('[119] a taken handle answers 409 and changes nothing, whoever holds it',
   t.equal(await principals.count(), 2);
 });
 
-t.test('[118][119] two spellings of one handle are one handle', async (t) => {
+t.test('two spellings of one handle are one handle', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   // Lower case has a composed form where upper case has none.
@@ -208,7 +205,7 @@ t.test('[118][119] two spellings of one handle are one handle', async (t) => {
   }
 });
 
-t.test('[46][119] of 50 accounts and agents of one handle at once one comes into being', async (t) => {
+t.test('of 50 accounts and agents of one handle at once one comes into being', async (t) => {
   const idp = await idpApp(t);
   const bodies = Array.from({ length: 50 }, (_, index) => ({
     handle: index % 2 ? HANDLE : HANDLE.toUpperCase(),
@@ -221,53 +218,39 @@ t.test('[46][119] of 50 accounts and agents of one handle at once one comes into
   t.equal(await principalCollection(await idpStore(t, idp)).count(), 1);
 });
 
-t.test(
-  '[116] closed sign-up says the same to every shape of request, and agents are still minted',
-  async (t) => {
-    const idp = await idpApp(t, { disableSignup: true });
-    const agent = await idp.mintAgent();
-    const closed = { status: 403, body: { error: 'signup_disabled' } };
-    const { calls } = idp.random;
-    const bodies = [
-      { handle: HANDLE, password: PASSWORD },
-      { handle: agent.handle, password: PASSWORD },
-      { handle: HANDLE, password: PASSWORD, kind: 'human' },
-      { handle: HANDLE, password: 'x', kind: 'none' },
-      ...[{}, [], null, 1, '{', '', 'x'.repeat(200_000), undefined],
-    ];
-    const answers = await Promise.all(bodies.map((body) => signUp(idp, body)));
-    const types = [
-      'text/plain',
-      'application/x-www-form-urlencoded',
-      'application/json; charset=latin1',
-      'x',
-    ];
-    for (const type of types) {
-      const headers = { 'content-type': type, authorization: `Bearer ${ADMIN_TOKEN}` };
-      answers.push(await idp.request('POST', '/v1/accounts', { body: 'handle=x', headers }));
-    }
-    for (const answer of answers) {
-      t.match(answer, closed);
-      t.strictSame(comparable(answer), comparable(answers[0] ?? answer));
-    }
-    for (const method of ['GET', 'HEAD', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']) {
-      t.equal((await idp.request(method, '/v1/accounts')).status, 404, method);
-    }
-    for (const path of [
-      '/v1/accounts/',
-      '//v1/accounts',
-      '/V1/accounts',
-      '/v1/accounts%2f',
-      '/v1//accounts',
-    ]) {
-      t.equal((await idp.request('POST', path, { body: bodies[0] })).status, 404, path);
-    }
-    t.equal(await principalCollection(await idpStore(t, idp)).count(), 1);
-    t.equal(idp.random.calls, calls, 'and nothing was hashed');
-  },
-);
+t.test('closed sign-up says the same to every shape of request, and agents are still minted', async (t) => {
+  const idp = await idpApp(t, { disableSignup: true });
+  const agent = await idp.mintAgent();
+  const closed = { status: 403, body: { error: 'signup_disabled' } };
+  const { calls } = idp.random;
+  const bodies = [
+    { handle: HANDLE, password: PASSWORD },
+    { handle: agent.handle, password: PASSWORD },
+    { handle: HANDLE, password: PASSWORD, kind: 'human' },
+    { handle: HANDLE, password: 'x', kind: 'none' },
+    ...[{}, [], null, 1, '{', '', 'x'.repeat(200_000), undefined],
+  ];
+  const answers = await Promise.all(bodies.map((body) => signUp(idp, body)));
+  const types = ['text/plain', 'application/x-www-form-urlencoded', 'application/json; charset=latin1', 'x'];
+  for (const type of types) {
+    const headers = { 'content-type': type, authorization: `Bearer ${ADMIN_TOKEN}` };
+    answers.push(await idp.request('POST', '/v1/accounts', { body: 'handle=x', headers }));
+  }
+  for (const answer of answers) {
+    t.match(answer, closed);
+    t.strictSame(comparable(answer), comparable(answers[0] ?? answer));
+  }
+  for (const method of ['GET', 'HEAD', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']) {
+    t.equal((await idp.request(method, '/v1/accounts')).status, 404, method);
+  }
+  for (const path of ['/v1/accounts/', '//v1/accounts', '/V1/accounts', '/v1/accounts%2f', '/v1//accounts']) {
+    t.equal((await idp.request('POST', path, { body: bodies[0] })).status, 404, path);
+  }
+  t.equal(await principalCollection(await idpStore(t, idp)).count(), 1);
+  t.equal(idp.random.calls, calls, 'and nothing was hashed');
+});
 
-t.test('[125] a minted agent has a password of 256 bits that is shown once and kept as a hash', async (t) => {
+t.test('a minted agent has a password of 256 bits that is shown once and kept as a hash', async (t) => {
   const idp = await idpApp(t);
   const { status, headers, body } = await idp.admin('POST', '/v1/agents', {
     handle: 'Bot@Example.test',
@@ -294,7 +277,7 @@ t.test('[125] a minted agent has a password of 256 bits that is shown once and k
   });
 });
 
-t.test('[124] a human is refused at /v1/agents, not made an agent, however it is asked for', async (t) => {
+t.test('a human is refused at /v1/agents, not made an agent, however it is asked for', async (t) => {
   const idp = await idpApp(t);
   const asked = [
     'human',
@@ -332,7 +315,7 @@ t.test('[124] a human is refused at /v1/agents, not made an agent, however it is
   t.equal(({} as Record<string, unknown>)['kind'], undefined);
 });
 
-t.test('[27][123] the administrator is asked for the token before the body is read', async (t) => {
+t.test('the administrator is asked for the token before the body is read', async (t) => {
   const idp = await idpApp(t);
   const routes = [
     ['POST', '/v1/agents'],
@@ -385,7 +368,7 @@ t.test('[27][123] the administrator is asked for the token before the body is re
   t.ok(refusals.length > 0 && refusals.every(({ ip }) => ip === '127.0.0.1'));
 });
 
-t.test('[37] production without a token has no administrator', async (t) => {
+t.test('production without a token has no administrator', async (t) => {
   const idp = await idpApp(t, { env: { NODE_ENV: 'production' }, adminToken: undefined });
   for (const [method, path] of [
     ['POST', '/v1/agents'],
@@ -406,7 +389,7 @@ t.test('[37] production without a token has no administrator', async (t) => {
   }
 });
 
-t.test('[1]–[8] /v1/accounts and /v1/agents take one JSON object of the right types', async (t) => {
+t.test('/v1/accounts and /v1/agents take one JSON object of the right types', async (t) => {
   const idp = await idpApp(t);
   for (const path of ['/v1/accounts', '/v1/agents']) {
     const post = (body: unknown, headers: Record<string, string> = {}) =>
@@ -443,7 +426,7 @@ t.test('[1]–[8] /v1/accounts and /v1/agents take one JSON object of the right 
   t.equal(({} as Record<string, unknown>)['x'], undefined);
 });
 
-t.test('[27] accounts and agents are on record, without their passwords', async (t) => {
+t.test('accounts and agents are on record, without their passwords', async (t) => {
   const idp = await idpApp(t);
   const human = await idp.makeHuman();
   idp.clock.advance(1);

@@ -85,7 +85,7 @@ for (const inviteToken of [undefined, INVITE_TOKEN]) {
   const lock = inviteToken === undefined ? 'without' : 'with';
   const more = inviteToken === undefined ? {} : { inviteToken };
 
-  t.test(`[129] ${lock} IDP_INVITE_TOKEN, a stolen admin token changes no existing principal`, async (t) => {
+  t.test(`${lock} IDP_INVITE_TOKEN, a stolen admin token changes no existing principal`, async (t) => {
     const { idp, victims, documents, client } = await before(t, more);
     const { invited, ...existing } = victims;
     const then = await documents();
@@ -105,7 +105,7 @@ for (const inviteToken of [undefined, INVITE_TOKEN]) {
     }
   });
 
-  t.test(`[126] ${lock} IDP_INVITE_TOKEN, no agent comes through the form`, async (t) => {
+  t.test(`${lock} IDP_INVITE_TOKEN, no agent comes through the form`, async (t) => {
     const { idp, victims, client } = await before(t, more);
     for (const who of [await idp.mintAgent(), victims.agent, victims.chosen]) {
       const { browser, page } = await idp.visit(client);
@@ -142,28 +142,25 @@ for (const inviteToken of [undefined, INVITE_TOKEN]) {
   );
 }
 
-t.test(
-  '[129] with IDP_INVITE_TOKEN, a stolen admin token makes no human, and not of an invited one',
-  async (t) => {
-    const { idp, victims, documents } = await before(t, { inviteToken: INVITE_TOKEN });
-    const humans = async () => (await documents()).filter(({ kind }) => kind === 'human');
-    const then = await humans();
-    await everythingTheTokenDoes(idp, victims);
-    await everythingTheTokenDoes(idp, { human: { sub: 'u_0', handle: 'new@example.test', password: MINE } });
-    t.strictSame(await humans(), then);
-    const refused = await idp.admin('POST', '/v1/invites', { handle: 'friend@example.test' });
-    t.match(refused, { status: 401, body: { error: 'invalid_token' } });
-    const call = { token: INVITE_TOKEN, body: { handle: 'friend@example.test' } };
-    t.equal((await idp.request('POST', '/v1/invites', call)).status, 201);
-    for (const [method, path] of [
-      ['POST', '/v1/agents'],
-      ['GET', '/v1/principals'],
-      ['POST', '/v1/clients'],
-    ] as const) {
-      t.equal((await idp.request(method, path, { ...call })).status, 401, 'which opens nothing else');
-    }
-  },
-);
+t.test('with IDP_INVITE_TOKEN, a stolen admin token makes no human, and not of an invited one', async (t) => {
+  const { idp, victims, documents } = await before(t, { inviteToken: INVITE_TOKEN });
+  const humans = async () => (await documents()).filter(({ kind }) => kind === 'human');
+  const then = await humans();
+  await everythingTheTokenDoes(idp, victims);
+  await everythingTheTokenDoes(idp, { human: { sub: 'u_0', handle: 'new@example.test', password: MINE } });
+  t.strictSame(await humans(), then);
+  const refused = await idp.admin('POST', '/v1/invites', { handle: 'friend@example.test' });
+  t.match(refused, { status: 401, body: { error: 'invalid_token' } });
+  const call = { token: INVITE_TOKEN, body: { handle: 'friend@example.test' } };
+  t.equal((await idp.request('POST', '/v1/invites', call)).status, 201);
+  for (const [method, path] of [
+    ['POST', '/v1/agents'],
+    ['GET', '/v1/principals'],
+    ['POST', '/v1/clients'],
+  ] as const) {
+    t.equal((await idp.request(method, path, { ...call })).status, 401, 'which opens nothing else');
+  }
+});
 
 t.test(
   'without IDP_INVITE_TOKEN, an inviter may open a link of their own making, as documented',

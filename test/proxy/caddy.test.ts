@@ -41,7 +41,7 @@ async function startCaddy() {
 }
 
 await withOrSkip(MISSING, startCaddy, (world) => {
-  t.test('[17] limits and audit see the client, whatever it says of itself', async (t) => {
+  t.test('limits and audit see the client, whatever it says of itself', async (t) => {
     for (const [{ wrongGuess, audited, program, complaints }, toIt] of [
       [world.saas, world.toSaas],
       [world.idp, world.toIdp],

@@ -117,7 +117,7 @@ async function flood(ask: Ask, { wrongGuess }: Pick<Backend, 'wrongGuess'>): Pro
 }
 
 await withOrSkip(MISSING, startNginx, (world) => {
-  t.test('[17] a listed proxy: limits and audit see the client, whatever it says of itself', async (t) => {
+  t.test('a listed proxy: limits and audit see the client, whatever it says of itself', async (t) => {
     for (const [backend, toIt] of [
       [world.saas, world.toSaas],
       [world.idp, world.toIdp],
@@ -136,14 +136,14 @@ await withOrSkip(MISSING, startNginx, (world) => {
     t.same(await world.saas.diagnosis(), []);
   });
 
-  t.test('[17] several proxies in a row, all of them listed', async (t) => {
+  t.test('several proxies in a row, all of them listed', async (t) => {
     await world.throughTwo({ ...world.saas.wrongGuess, from: '127.0.0.8' });
     t.equal((await world.saas.audited()).pop(), '127.0.0.8');
     await world.saas.program.printed(/"ip":"127\.0\.0\.8"/);
     t.same(world.saas.complaints(), []);
   });
 
-  t.test('[17] IPv6, and proxies that put the port behind the address', async (t) => {
+  t.test('IPv6, and proxies that put the port behind the address', async (t) => {
     const { wrongGuess, audited } = world.saas;
     for (const [said, ip] of [
       ['2001:db8:1:2::7', '2001:db8:1:2::7'],
@@ -196,7 +196,7 @@ await withOrSkip(MISSING, startNginx, (world) => {
     t.match(world.idpHalf.complaints(), [/set IDP_TRUST_PROXY=127\.0\.0\.1,127\.0\.0\.3 and/]);
   });
 
-  t.test('[17] whoever connects past the proxy is who they are', async (t) => {
+  t.test('whoever connects past the proxy is who they are', async (t) => {
     for (const { port, wrongGuess, audited } of [world.saas, world.idp, world.saasUntold]) {
       for (const forwarded of ['6.6.6.6', '6.6.6.6, 127.0.0.1', '127.0.0.1', '::1', 'a']) {
         const headers = { ...wrongGuess.headers, 'x-forwarded-for': forwarded, 'x-real-ip': '6.6.6.6' };
@@ -206,44 +206,41 @@ await withOrSkip(MISSING, startNginx, (world) => {
     }
   });
 
-  t.test(
-    '[16] addresses that leave us never come from headers, not even from those of a proxy',
-    async (t) => {
-      const spoofs: Record<string, string>[] = [
-        { 'x-forwarded-host': 'evil.test', 'x-forwarded-proto': 'http', 'x-forwarded-port': '1' },
-        {
-          'x-forwarded-prefix': '/evil',
-          forwarded: 'host=evil.test;proto=http',
-          'x-original-host': 'evil.test',
-        },
-      ];
-      const path = '/.well-known/openid-configuration';
-      const email = 'ada@example.com';
-      const credentials = JSON.stringify({ email, password: 'correct horse battery staple' });
-      const json = { 'content-type': 'application/json' };
-      const register = { method: 'POST', path: '/api/auth/register', body: credentials, headers: json };
-      t.equal((await world.toSaas(register)).status, 201);
-      const plain = (await world.toIdp({ path })).text;
-      t.match(JSON.parse(plain), {
-        issuer: 'https://id.example',
-        token_endpoint: 'https://id.example/token',
+  t.test('addresses that leave us never come from headers, not even from those of a proxy', async (t) => {
+    const spoofs: Record<string, string>[] = [
+      { 'x-forwarded-host': 'evil.test', 'x-forwarded-proto': 'http', 'x-forwarded-port': '1' },
+      {
+        'x-forwarded-prefix': '/evil',
+        forwarded: 'host=evil.test;proto=http',
+        'x-original-host': 'evil.test',
+      },
+    ];
+    const path = '/.well-known/openid-configuration';
+    const email = 'ada@example.com';
+    const credentials = JSON.stringify({ email, password: 'correct horse battery staple' });
+    const json = { 'content-type': 'application/json' };
+    const register = { method: 'POST', path: '/api/auth/register', body: credentials, headers: json };
+    t.equal((await world.toSaas(register)).status, 201);
+    const plain = (await world.toIdp({ path })).text;
+    t.match(JSON.parse(plain), {
+      issuer: 'https://id.example',
+      token_endpoint: 'https://id.example/token',
+    });
+    for (const headers of spoofs) {
+      t.equal((await world.toIdp({ path, headers })).text, plain);
+      // Past the proxy, by the very address that is trusted.
+      const { text } = await ask({
+        port: world.idp.port,
+        path,
+        headers: { ...headers, host: 'evil.test' },
       });
-      for (const headers of spoofs) {
-        t.equal((await world.toIdp({ path, headers })).text, plain);
-        // Past the proxy, by the very address that is trusted.
-        const { text } = await ask({
-          port: world.idp.port,
-          path,
-          headers: { ...headers, host: 'evil.test' },
-        });
-        t.equal(text, plain);
-        const login = { ...register, path: '/api/auth/login', headers: { ...json, ...headers } };
-        const { accessToken } = JSON.parse((await world.toSaas(login)).text).data;
-        const claims = Buffer.from(accessToken.split('.')[1], 'base64url').toString();
-        t.equal(JSON.parse(claims).iss, 'https://app.example');
-      }
-    },
-  );
+      t.equal(text, plain);
+      const login = { ...register, path: '/api/auth/login', headers: { ...json, ...headers } };
+      const { accessToken } = JSON.parse((await world.toSaas(login)).text).data;
+      const claims = Buffer.from(accessToken.split('.')[1], 'base64url').toString();
+      t.equal(JSON.parse(claims).iss, 'https://app.example');
+    }
+  });
 
   t.test('what the page of the documentation sets: https, HSTS, limits', async (t) => {
     const { toSaas, toIdp, http, https, pem } = world;

@@ -16,7 +16,7 @@ t.jobs = 4;
 const jtiOf = (token: string): string =>
   JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()).jti;
 
-t.test('[24] slow and silent clients are disconnected', { buffered: true }, async (t) => {
+t.test('slow and silent clients are disconnected', { buffered: true }, async (t) => {
   const server = createServer(testOptions(temporaryFolder(t)));
   t.teardown(() => server.stop());
   const { port } = await server.start();
@@ -41,7 +41,7 @@ t.test('[24] slow and silent clients are disconnected', { buffered: true }, asyn
   t.match(http, { maxHeadersCount: 100, maxRequestsPerSocket: 10_000 });
 });
 
-t.test('[28] a store that cannot write answers 503, and heals', { buffered: true }, async (t) => {
+t.test('a store that cannot write answers 503, and heals', { buffered: true }, async (t) => {
   const app = await saasApp(t);
   const { email, password, accessToken: token } = await app.signUp();
   const other = await openDatabase(app.file);
@@ -58,7 +58,7 @@ t.test('[28] a store that cannot write answers 503, and heals', { buffered: true
   t.equal((await login()).status, 200);
 });
 
-t.test('[25][26][32] no secret in the log, the database or its WAL', { buffered: true }, async (t) => {
+t.test('no secret in the log, the database or its WAL', { buffered: true }, async (t) => {
   const folder = temporaryFolder(t);
   const options = { ...testOptions(folder), logLevel: 'trace' };
   const program = startProgram(t, compiled('test/kit/saas-server.js'), { args: [JSON.stringify(options)] });
@@ -208,7 +208,7 @@ t.test('what never became a request is refused in the shape of all errors', { bu
   t.match(torn, /^HTTP\/1.1 400 [\s\S]*cache-control: no-store[\s\S]*"success":false/);
 });
 
-t.test('[24] nobody who is silent holds up a stop', { buffered: true }, async (t) => {
+t.test('nobody who is silent holds up a stop', { buffered: true }, async (t) => {
   const server = createServer(testOptions(temporaryFolder(t)));
   t.teardown(() => server.stop());
   const { port } = await server.start();

@@ -1,0 +1,30 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+
+/** Every test that docs/security.md names as the proof of a property is there, under that title. */
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+
+/** Titles of the tests of a file, as the document spells them: `…` stands for what differs between several runs. */
+function titlesOf(file: string): string[] {
+  const source = readFileSync(join(ROOT, file), 'utf8');
+  const titles = source.matchAll(/\bt\.test\(\s*(?:'((?:[^'\\]|\\.)*)'|"([^"]*)"|`([^`]*)`)/g);
+  return [...titles].map(([, single = '', double = '', template = '']) =>
+    (single.replaceAll("\\'", "'") || double || template).replace(/\$\{[^}]*\}/g, '…'),
+  );
+}
+
+t.test('each property that the document names has a test', async (t) => {
+  const page = readFileSync(join(ROOT, 'docs/security.md'), 'utf8');
+  const rows = page.split('\n').filter((line) => /^\| (?!---|Threat)/.test(line));
+  t.ok(rows.length > 100);
+  for (const row of rows) {
+    const [threat = '', , tests = ''] = row.slice(2, -2).split(' | ');
+    const named = [...tests.matchAll(/(.+?) \(`(test\/[\w/.-]+)`\)(?:<br>|$)/g)];
+    t.ok(named.length > 0, threat);
+    for (const [, title = '', file = ''] of named)
+      t.ok(titlesOf(file).includes(title.replaceAll('\\|', '|')), `${file}: ${title}`);
+  }
+});
