@@ -211,6 +211,29 @@ t.test('the doctor finds stores that a start can open, and leaves them as they a
   }
 });
 
+t.test('the doctor changes no store of an earlier version, and makes none of an empty file', async (t) => {
+  const cwd = temporaryFolder(t);
+  const hash = `$2b$10$${'a'.repeat(53)}`;
+  const earlier = await openDatabase(join(cwd, 'earlier.db'));
+  // Without the fields and indexes that were declared later.
+  earlier.exec(`
+    CREATE TABLE users (id TEXT PRIMARY KEY NOT NULL, doc TEXT NOT NULL);
+    INSERT INTO users VALUES ('usr_1', '${JSON.stringify({ id: 'usr_1', passwordHash: hash })}');
+  `);
+  earlier.close();
+  writeFileSync(join(cwd, 'empty.db'), '');
+  for (const [file, counted] of [
+    ['earlier.db', ['imported passwords']],
+    ['empty.db', []],
+  ] as const) {
+    const before = readFileSync(join(cwd, file));
+    const found = await doctor(t, SAAS, { PORT: '0', DATABASE_URI: `sqlite:${file}` }, cwd);
+    t.same(found.problems, []);
+    t.same(found.warnings, counted);
+    t.ok(readFileSync(join(cwd, file)).equals(before), `${file} is as it was`);
+  }
+});
+
 t.test('development secrets that a start could not keep are a problem', async (t) => {
   const cwd = temporaryFolder(t);
   writeFileSync(join(cwd, 'data'), 'no folder');
