@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { Finding } from '../../src/doctor.js';
-import { openDatabase } from '../../src/storage/sqlite/store.js';
+import { loadDriver, openDatabase } from '../../src/storage/sqlite/store.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
@@ -214,9 +214,11 @@ t.test('the doctor finds stores that a start can open, and leaves them as they a
 t.test('the doctor changes no store of an earlier version, and makes none of an empty file', async (t) => {
   const cwd = temporaryFolder(t);
   const hash = `$2b$10$${'a'.repeat(53)}`;
-  const earlier = await openDatabase(join(cwd, 'earlier.db'));
+  const earlier = new (await loadDriver())(join(cwd, 'earlier.db'));
   // Without the fields and indexes that were declared later.
   earlier.exec(`
+    PRAGMA journal_mode = WAL;
+    PRAGMA user_version = 1;
     CREATE TABLE users (id TEXT PRIMARY KEY NOT NULL, doc TEXT NOT NULL);
     INSERT INTO users VALUES ('usr_1', '${JSON.stringify({ id: 'usr_1', passwordHash: hash })}');
   `);
