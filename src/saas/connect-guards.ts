@@ -69,6 +69,8 @@ export function createConnectGuards({ app, surroundings, random }: ConnectGuardD
     nextId ??= requestIds(random);
     const requestId = nextId();
     logFailure(app.log, error, { requestId });
+    // The application has answered meanwhile, as a time-out does.
+    if (response.headersSent) return;
     const { type, body } = renderEnvelope(error, requestId);
     const headers = {
       ...commonHeaders(publicUrl.get().startsWith('https:')),

@@ -120,6 +120,19 @@ export function trackConnections(server: Server, limits: ConnectionLimits): (gra
     }
     if (isEnding) endAfter(response, socket);
   });
+  // Whoever takes a connection over, as for WebSockets, uses it until it closes: to Node it has no request. Only where
+  // somebody does, because a listener makes Node accept upgrades.
+  const takenOver = new Set<string | symbol>();
+  server.on('newListener', (event) => {
+    if ((event !== 'upgrade' && event !== 'connect') || takenOver.has(event)) return;
+    takenOver.add(event);
+    server.prependListener(event, ({ socket }: IncomingMessage) => {
+      const connection = open.get(socket);
+      if (!connection) return;
+      connection.active++;
+      wake(connection);
+    });
+  });
 
   return (grace) => {
     isEnding = true;

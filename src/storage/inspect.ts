@@ -1,8 +1,10 @@
 /** From a store's URI to whether a program could start on it. Nothing that is tried remains. */
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
+import type { Collection } from './collection.js';
+import { missingFile } from './existing.js';
 import { tryDatabaseFile } from './sqlite/file.js';
-import { fileHasTable, tryDatabase } from './sqlite/store.js';
+import { readSqliteCollection, tryDatabase } from './sqlite/store.js';
 
 /**
  * Answers with a sentence on what is there.
@@ -17,12 +19,20 @@ export async function inspectStore(uri: string): Promise<string> {
   return 'answers';
 }
 
-/** Whether a store that `inspectStore` finds nothing wrong with has this collection. Opening the collection would create it. */
-export async function holdsCollection(uri: string, name: string): Promise<boolean> {
-  if (uri === 'sqlite::memory:') return false;
-  if (!uri.startsWith('sqlite:')) return (await import('./mongodb/store.js')).hasCollection(uri, name);
-  const file = resolve(uri.slice('sqlite:'.length));
-  return sizeOf(file) !== null && (await fileHasTable(file, name));
+/**
+ * Reads one collection of a store that `inspectStore` found nothing wrong with, and changes nothing: also of one that
+ * another version is working on.
+ *
+ * @returns what `read` does; `null` where the store does not have the collection
+ */
+export async function readCollection<T extends { id: string }, R>(
+  uri: string,
+  name: string,
+  read: (documents: Pick<Collection<T>, 'page'>) => Promise<R>,
+): Promise<R | null> {
+  if (uri === 'sqlite::memory:' || missingFile(uri) !== null) return null;
+  if (uri.startsWith('sqlite:')) return readSqliteCollection(uri.slice('sqlite:'.length), name, read);
+  return (await import('./mongodb/store.js')).readMongodbCollection(uri, name, read);
 }
 
 async function inspectSqlite(file: string): Promise<string> {

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { Finding } from '../../src/server/doctor.js';
-import { openDatabase } from '../../src/storage/sqlite/store.js';
+import { loadDriver, openDatabase } from '../../src/storage/sqlite/store.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
@@ -208,6 +208,31 @@ t.test('the doctor finds stores that a start can open, and leaves them as they a
     t.same(found.problems, [], path);
     t.match(found.text, says);
     t.same(readFileSync(join(cwd, 'good.db')), before);
+  }
+});
+
+t.test('the doctor changes no store of an earlier version, and makes none of an empty file', async (t) => {
+  const cwd = temporaryFolder(t);
+  const hash = `$2b$10$${'a'.repeat(53)}`;
+  const earlier = new (await loadDriver())(join(cwd, 'earlier.db'));
+  // Without the fields and indexes that were declared later.
+  earlier.exec(`
+    PRAGMA journal_mode = WAL;
+    PRAGMA user_version = 1;
+    CREATE TABLE users (id TEXT PRIMARY KEY NOT NULL, doc TEXT NOT NULL);
+    INSERT INTO users VALUES ('usr_1', '${JSON.stringify({ id: 'usr_1', passwordHash: hash })}');
+  `);
+  earlier.close();
+  writeFileSync(join(cwd, 'empty.db'), '');
+  for (const [file, counted] of [
+    ['earlier.db', ['imported passwords']],
+    ['empty.db', []],
+  ] as const) {
+    const before = readFileSync(join(cwd, file));
+    const found = await doctor(t, SAAS, { PORT: '0', DATABASE_URI: `sqlite:${file}` }, cwd);
+    t.same(found.problems, []);
+    t.same(found.warnings, counted);
+    t.ok(readFileSync(join(cwd, file)).equals(before), `${file} is as it was`);
   }
 });
 

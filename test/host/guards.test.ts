@@ -183,6 +183,25 @@ t.test('node:http: a guard is called with a function to go on with', async (t) =
   t.equal(await text(answer), '');
 });
 
+t.test(
+  'a guard that refuses a request which the application has answered meanwhile does nothing',
+  async (t) => {
+    const backend = start(t);
+    const failures: unknown[] = [];
+    const fail = (error: unknown) => failures.push(error);
+    process.on('unhandledRejection', fail);
+    t.teardown(() => process.off('unhandledRejection', fail));
+    const base = await listen(t, (request: SaasRequest, response) => {
+      if (request.url === '/late') response.writeHead(504).end('The application was quicker.');
+      backend.requireUser(request, response, () => response.end());
+    });
+    const late = await call(`${base}/late`);
+    t.match(late, { status: 504, text: 'The application was quicker.' });
+    t.equal((await call(`${base}/mine`)).status, 401);
+    t.same(failures, []);
+  },
+);
+
 t.test('authenticate takes the headers of Node and of fetch', async (t) => {
   const clock = fakeClock();
   const options = { databaseUri: testOptions(temporaryFolder(t)).databaseUri, clock };

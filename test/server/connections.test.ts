@@ -113,6 +113,29 @@ t.test('a request under way is never cut for a new connection', async (t) => {
   t.ok(await isServed(busy), 'and the connection lives on');
 });
 
+t.test('a connection that was taken over, as for WebSockets, is never idle', async (t) => {
+  const server = createServer({ ...testOptions(temporaryFolder(t)), maxConnectionsPerAddress: 4 });
+  t.teardown(() => server.stop());
+  server.fastify.server.on('upgrade', (_request, socket) => {
+    socket.on('error', () => {}).write('HTTP/1.1 101 Switching Protocols\r\n\r\n');
+    socket.on('data', (chunk) => socket.write(chunk));
+  });
+  const { connectFrom, idle, isServed } = await begin(t, {}, async () => (await server.start()).port);
+  const upgraded = await connectFrom();
+  upgraded.write('GET / HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n');
+  t.equal(await upgraded.next(), '101');
+  const others: Client[] = [];
+  for (let count = 0; count < 6; count++) others.push(await idle());
+  for (const closed of others.slice(0, -3)) t.equal(await closed.next(), 'closed');
+  // Echoed in the form of an answer.
+  upgraded.write('HTTP/1.1 200 echo\r\n\r\n');
+  t.equal(await upgraded.next(), '200');
+  upgraded.socket.destroy();
+  await once(upgraded.socket, 'close');
+  const fresh = await idle();
+  for (const kept of [...others.slice(-2), fresh]) t.ok(await isServed(kept));
+});
+
 t.test('where every connection of an address has a request under way, a new one is refused', async (t) => {
   const { connectFrom, idle } = await begin(t, { maxConnectionsPerAddress: 4 });
   const busy: Client[] = [];

@@ -4,7 +4,7 @@ import type { mongodb } from '@fastify/mongodb';
 import { MongoMemoryServer } from 'mongodb-memory-server-core';
 import t, { type Test } from 'tap';
 import { type Collection, StoreUnavailable } from '../../src/storage/collection.js';
-import { inspectStore } from '../../src/storage/inspect.js';
+import { inspectStore, readCollection } from '../../src/storage/inspect.js';
 import { Connection } from '../../src/storage/mongodb/connection.js';
 import { openStore } from '../../src/storage/open.js';
 import { contract } from './contract.js';
@@ -106,6 +106,15 @@ async function trials(t: Test, server: Mongod): Promise<void> {
   const db = server.client(t).db(new URL(uri).pathname.slice(1));
   t.equal(await inspectStore(uri), 'answers');
   t.same(await db.collection('_layout').countDocuments(), 0, 'nothing was written');
+  const idsIn = () =>
+    readCollection(uri, 'users', async (users: Pick<Collection<{ id: string }>, 'page'>) =>
+      (await users.page({ sort: 'id', limit: 9 })).items.map(({ id }) => id),
+    );
+  t.same(await idsIn(), []);
+  t.same(await db.listCollections().toArray(), [], 'nor made by reading a collection');
+  await db.collection<{ _id: string }>('users').insertOne({ _id: 'usr_1' });
+  t.same(await idsIn(), ['usr_1']);
+  t.equal((await db.collection('users').indexes()).length, 1, 'nor an index');
 
   const store = await openStore(uri);
   await store.close();

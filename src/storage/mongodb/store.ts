@@ -2,8 +2,8 @@
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import fastify from 'fastify';
 import { checkedStore } from '../checked-store.js';
-import type { Shape } from '../checks.js';
-import { type Store, StoreUnavailable } from '../collection.js';
+import { type Shape, shapeOf } from '../checks.js';
+import { type Collection, type Store, StoreUnavailable } from '../collection.js';
 import type { HostDatabase } from '../host-database.js';
 import { createIndexes, type MongoCollection, mongodbCollection } from './collection.js';
 import { CALL_TIMEOUT_MS, Connection, translateUniqueViolation } from './connection.js';
@@ -100,12 +100,19 @@ export async function inspectMongodb(uri: string): Promise<void> {
   }
 }
 
-/** Whether the database of a URI has this collection. */
-export async function hasCollection(uri: string, name: string): Promise<boolean> {
+/** Reads a collection that any version wrote; it is empty where there is none. No collection or index is made. */
+export async function readMongodbCollection<T extends { id: string }, R>(
+  uri: string,
+  name: string,
+  read: (documents: Pick<Collection<T>, 'page'>) => Promise<R>,
+): Promise<R> {
   const { db, release } = await connect(uri);
   const connection = new Connection(release);
   try {
-    return await connection.call(() => db.listCollections({ name }, { nameOnly: true }).hasNext());
+    const collection = db.collection<Stored>(name, COLLECTION_OPTIONS);
+    return await read(
+      mongodbCollection<T>(shapeOf(name, {}), (step) => connection.call(() => step(collection))),
+    );
   } finally {
     await connection.close();
   }

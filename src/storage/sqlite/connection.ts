@@ -90,7 +90,9 @@ export class Connection {
   }
 
   async #close(): Promise<void> {
-    const last = this.write(() => undefined);
+    // A connection that only read must not write at its end, not even an empty transaction.
+    const isWriting = this.#queue.length > 0 || this.#flushing;
+    const last = isWriting ? this.write(() => undefined) : Promise.resolve();
     this.#closed = true;
     // Other queued writes have already been rejected with their own error.
     await last.catch(() => undefined);

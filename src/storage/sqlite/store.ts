@@ -2,8 +2,8 @@
 import { resolve } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { checkedStore } from '../checked-store.js';
-import type { Shape } from '../checks.js';
-import { type Store, StoreUnavailable } from '../collection.js';
+import { type Shape, shapeOf } from '../checks.js';
+import { type Collection, type Store, StoreUnavailable } from '../collection.js';
 import { createTable, hasTable, sqliteCollection } from './collection.js';
 import { Connection, type Database } from './connection.js';
 import { isBusy, retryWhileBusy } from './errors.js';
@@ -56,15 +56,29 @@ export async function tryDatabase(file: string): Promise<void> {
   }
 }
 
-/** Whether a database file that can be opened has this table. */
-export async function fileHasTable(file: string, table: string): Promise<boolean> {
+/**
+ * Reads a collection of a file that is there, whichever version wrote it. No table, column or index is made.
+ *
+ * @returns what `read` does; `null` where there is no such collection
+ */
+export async function readSqliteCollection<T extends { id: string }, R>(
+  path: string,
+  name: string,
+  read: (documents: Pick<Collection<T>, 'page'>) => Promise<R>,
+): Promise<R | null> {
   const DatabaseSync = await loadDriver();
-  const db = await retryWhileBusy(() => new DatabaseSync(file), LOCK_TIMEOUT_MS);
+  const db = await retryWhileBusy(() => new DatabaseSync(resolve(path)), LOCK_TIMEOUT_MS);
+  const connection = new Connection(db, LOCK_TIMEOUT_MS, () => performance.now());
   try {
-    const find = () => db.prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?").get(table);
-    return (await retryWhileBusy(find, LOCK_TIMEOUT_MS)) !== undefined;
+    db.exec(PRAGMAS);
+    const table = await connection.read(() =>
+      connection.sql("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?").get(name),
+    );
+    return table === undefined
+      ? null
+      : await read(sqliteCollection<T>(shapeOf(name, {}), connection, () => undefined));
   } finally {
-    db.close();
+    await connection.close();
   }
 }
 
