@@ -1,6 +1,7 @@
 import type { Passwords } from './kernel/passwords.js';
 import { type PasswordPolicy, passwordErrors } from './kernel/passwords-common.js';
 import type { ChangePassword } from './oidc/account.js';
+import type { Throttle } from './ops/throttle.js';
 import { chosenPasswordProblem, type Dependencies, type Principals } from './provisioning/principals.js';
 import type { PrincipalCollection } from './provisioning/store.js';
 
@@ -8,12 +9,13 @@ export interface PasswordChangeDependencies extends Pick<Dependencies, 'audit' |
   principals: Pick<Principals, 'authenticate'>;
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
+  throttle: Pick<Throttle, 'trustOnly'>;
 }
 
 /** A person changes the password, and with it ends whatever was given out under the old one. */
 export function createPasswordChange(
   people: PrincipalCollection,
-  { principals, passwords, passwordPolicy, audit, clock }: PasswordChangeDependencies,
+  { principals, passwords, passwordPolicy, throttle, audit, clock }: PasswordChangeDependencies,
 ): ChangePassword {
   return async ({ id, handle }, { current, chosen }, from) => {
     const proven = await principals.authenticate(handle, current, from, (principal) => principal.id === id);
@@ -32,6 +34,7 @@ export function createPasswordChange(
       },
     );
     if (!changed) return false;
+    await throttle.trustOnly(handle, from.ip);
     await audit.record({ event: 'password.changed', subject: id, ip: from.ip });
     return true;
   };

@@ -126,7 +126,7 @@ t.test('[131][133][137] what happens while the password is hashed decides, too',
     random: systemRandom,
     passwords: { problem: () => null, hash },
     passwordPolicy: { judge: async () => undefined },
-    throttle: { count: async () => undefined, trust: async () => undefined },
+    throttle: { count: async () => undefined, trustOnly: async () => undefined },
     issuer: () => ISSUER,
   });
   const invite = (handle: string) => idp.admin('POST', '/v1/invites', { handle, days: 1 });
@@ -172,7 +172,7 @@ t.test('[129][137] whoever accepts while they are invited anew keeps the account
     random: systemRandom,
     passwords: { problem: () => null, hash: async () => 'a hash' },
     passwordPolicy: { judge: async () => undefined },
-    throttle: { count: async () => undefined, trust: async () => undefined },
+    throttle: { count: async () => undefined, trustOnly: async () => undefined },
     issuer: () => ISSUER,
   });
   const from = { ip: '192.0.2.1', isGone: () => false };
