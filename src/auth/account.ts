@@ -30,7 +30,7 @@ export interface Account {
 export interface AccountDependencies
   extends Pick<
     AuthDependencies,
-    'users' | 'sessions' | 'passwords' | 'foreignHashes' | 'mails' | 'emit' | 'clock'
+    'users' | 'sessions' | 'passwords' | 'foreignHashes' | 'throttle' | 'mails' | 'emit' | 'clock'
   > {
   credentials: Credentials;
   newPasswords: NewPasswords;
@@ -63,8 +63,11 @@ export function createAccount(deps: AccountDependencies): Account {
         },
       );
       if (!changed) throw authErrors.INVALID_CREDENTIALS();
-      await deps.foreignHashes.remove(user);
-      await audit.record({ event: 'password.changed', subject: id, ip });
+      await Promise.all([
+        deps.foreignHashes.remove(user),
+        deps.throttle.trustOnly(email, ip),
+        audit.record({ event: 'password.changed', subject: id, ip }),
+      ]);
       deps.emit('session.revoked', { userId: id, scope: 'others', sessionId: session.id });
     },
 

@@ -12,7 +12,7 @@ export interface AuthDependencies extends SessionDependencies {
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
   foreignHashes: Pick<ForeignHashes, 'decoys' | 'remove'>;
-  throttle: Pick<Throttle, 'count' | 'countFor' | 'attempt' | 'trust'>;
+  throttle: Pick<Throttle, 'count' | 'countFor' | 'attempt' | 'trust' | 'trustOnly'>;
   mails: AccountMails;
   afterwards: Pick<Afterwards, 'run'>;
   farewell: Farewell;

@@ -35,7 +35,7 @@ export interface EmailChangeDependencies
     'users' | 'mails' | 'emit' | 'viewOf' | 'afterwards' | 'clock' | 'random' | 'verificationRequired'
   > {
   credentials: Credentials;
-  throttle: Pick<Throttle, 'count' | 'countFor' | 'trust'>;
+  throttle: Pick<Throttle, 'count' | 'countFor' | 'trustOnly'>;
   audit: Audit;
   confirmAddress: ConfirmAddress;
 }
@@ -92,7 +92,7 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
       if (!confirmed) throw authErrors.INVALID_TOKEN();
       await Promise.all([
         audit.record({ event: 'email.changed', subject: userId, ip: origin.ip }),
-        throttle.trust(newEmail, origin.ip),
+        throttle.trustOnly(newEmail, origin.ip),
       ]);
       if (!user.emailVerified)
         deps.emit('user.verified', { userId, user: await deps.viewOf(confirmed.user) });

@@ -27,7 +27,7 @@ export interface RecoveryDependencies
     'users' | 'passwords' | 'foreignHashes' | 'mails' | 'emit' | 'afterwards' | 'clock' | 'random'
   > {
   newPasswords: NewPasswords;
-  throttle: Pick<Throttle, 'count' | 'countFor' | 'trust'>;
+  throttle: Pick<Throttle, 'count' | 'countFor' | 'trustOnly'>;
   audit: Audit;
   markVerified: Verification['markVerified'];
 }
@@ -91,7 +91,7 @@ export function createRecovery(
       await Promise.all([
         deps.foreignHashes.remove(user),
         audit.record({ event: 'password.reset', subject: user.id, ip: origin.ip }),
-        throttle.trust(changed.email, origin.ip),
+        throttle.trustOnly(changed.email, origin.ip),
         deps.markVerified(changed, origin),
       ]);
       deps.emit('session.revoked', { userId: user.id, scope: 'global' });

@@ -92,7 +92,7 @@ export function createRegistration(deps: RegistrationDependencies): Registration
       await announce(user);
       await audit.record({ event: 'user.registered', subject: user.id, ip: origin.ip });
       deps.afterwards.run('welcome', async () => {
-        await Promise.all([throttle.trust(user.email, origin.ip), mails.welcome(user)]);
+        await Promise.all([throttle.trustOnly(user.email, origin.ip), mails.welcome(user)]);
       });
       return session;
     },

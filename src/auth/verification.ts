@@ -35,7 +35,7 @@ export interface VerificationDependencies
     AuthDependencies,
     'users' | 'mails' | 'emit' | 'viewOf' | 'afterwards' | 'clock' | 'random' | 'verificationRequired'
   > {
-  throttle: Pick<Throttle, 'count' | 'countFor' | 'trust'>;
+  throttle: Pick<Throttle, 'count' | 'countFor' | 'trustOnly'>;
   audit: Audit;
   confirmAddress: ConfirmAddress;
   confirmChange: EmailChange['confirmChange'];
@@ -51,7 +51,7 @@ export function createVerification(deps: VerificationDependencies): Verification
   const afterVerifying = async (user: UserDocument, { ip }: Origin): Promise<void> => {
     await Promise.all([
       audit.record({ event: 'email.verified', subject: user.id, ip }),
-      throttle.trust(user.email, ip),
+      throttle.trustOnly(user.email, ip),
       // Where the link is the way in, this is the moment to be welcome.
       deps.verificationRequired ? mails.welcome(user) : undefined,
     ]);

@@ -58,7 +58,7 @@ export async function openProvisioning(
     random,
     passwords: createPasswords(random),
     passwordPolicy: createPasswordPolicy(production, warn),
-    throttle: { count: async () => undefined, trust: async () => undefined },
+    throttle: { count: async () => undefined, trustOnly: async () => undefined },
     attempt: <T>(_guess: object, evaluate: () => Promise<T | null>) => evaluate(),
     issuer: createPublicUrl(base, values.port).get,
   };

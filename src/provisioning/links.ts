@@ -52,7 +52,7 @@ export interface Links {
 export interface LinkDependencies extends Dependencies {
   passwords: Pick<Passwords, 'problem' | 'hash'>;
   passwordPolicy: PasswordPolicy;
-  throttle: Pick<Throttle, 'count' | 'trust'>;
+  throttle: Pick<Throttle, 'count' | 'trustOnly'>;
   issuer(): string;
 }
 
@@ -165,7 +165,7 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
         },
       );
       if (!principal) throw provisioningErrors.link_spent();
-      await throttle.trust(handle, ip);
+      await throttle.trustOnly(handle, ip);
       const event = state === 'invited' ? 'invitation.accepted' : 'password.reset';
       await audit.record({ event, subject: id, ip });
       return principal;

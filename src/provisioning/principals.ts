@@ -68,7 +68,7 @@ export interface Dependencies {
 export interface PrincipalDependencies extends Dependencies {
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
-  throttle: Pick<Throttle, 'count' | 'trust'>;
+  throttle: Pick<Throttle, 'count' | 'trustOnly'>;
   attempt: Attempt;
 }
 
@@ -106,7 +106,7 @@ export function createPrincipals(
       await throttle.count(REGISTRATIONS, ip);
       const passwordHash = await passwords.hash(password, isGone);
       const principal = await create({ handle: canonical, name }, { kind, passwordHash });
-      await throttle.trust(canonical, ip);
+      await throttle.trustOnly(canonical, ip);
       await audit.record({ event: 'account.registered', subject: principal.id, ip, detail: kind });
       return principal;
     },

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Clock, isRecent, MINUTE, SECOND } from '../kernel/clock.js';
+import { type Clock, isRecent, SECOND, SKEW } from '../kernel/clock.js';
 import { type AppError, httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import { Gates } from '../ops/gate.js';
@@ -54,9 +54,6 @@ export interface Counters {
   documents: Expiring;
 }
 
-/** A count that ends later than this after its time was made by a clock that ran ahead, and must not bind for long. */
-const SKEW = MINUTE;
-
 /** Requests that may wait for their turn at one counter, which is written by one of them at a time. */
 const QUEUE = 1024;
 
@@ -82,6 +79,7 @@ export function createCounters(store: Store, { clock, audit, pause = sleep }: Co
   /** The counter's document, and the same unless its count has ended. */
   const look = async ({ limit, key }: Counted) => {
     const stored = await documents.findOne({ id: idOf(limit, key) });
+    // A count that ends even later was made by a clock that ran far ahead, and must not bind for long.
     const left = (stored?.expiresAt ?? 0) - clock.now();
     return { stored, alive: left > 0 && left <= limit.memory + SKEW ? stored : null };
   };

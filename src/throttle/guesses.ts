@@ -60,6 +60,8 @@ export interface Guesses {
   attempt<T>(guess: Guess, evaluate: () => Promise<T | null>): Promise<T | null>;
   /** The owner of the account proved to be at this address: by registering, or by a link sent to them. */
   trust(account: string, ip: string): Promise<void>;
+  /** The same where the account has a new owner or a new password: whoever signed in before may have been somebody else. */
+  trustOnly(account: string, ip: string): Promise<void>;
   /** For the purge. */
   sources: Expiring;
 }
@@ -68,6 +70,8 @@ export interface Guesses {
 interface KnownSource {
   /** Keyed hash of the account and the address block. */
   id: string;
+  /** Keyed hash of the account; absent in documents of older versions. */
+  account?: string;
   expiresAt: number;
 }
 
@@ -93,11 +97,15 @@ export function createGuesses(
   store: Store,
   { counters, clock, secret }: { counters: Counters; clock: Clock; secret: string },
 ): Guesses {
-  const sources = store.collection<KnownSource>('knownSources', { indexes: [['expiresAt']] });
+  const sources = store.collection<KnownSource>('knownSources', {
+    indexes: [['expiresAt'], ['account']],
+  });
   const lanes = new Gates(WIDTH, QUEUE);
   /** By source: stakes of right guesses, each for a guess that waits. */
   const spare = new Map<string, Stake[]>();
 
+  const accountId = (account: string) =>
+    createHmac('sha256', `known sources of accounts ${secret}`).update(account).digest('base64url');
   const sourceId = (account: string, ip: string) =>
     createHmac('sha256', `known sources ${secret}`)
       .update(`${account}\n${addressBlock(ip)}`)
@@ -109,11 +117,12 @@ export function createGuesses(
     return known && known.expiresAt > clock.now() ? known.expiresAt : 0;
   };
 
-  const trust = async (id: string): Promise<void> => {
-    const expiresAt = clock.now() + TRUST;
-    if (await sources.updateOne({ id }, { set: { expiresAt } })) return;
+  const trust = async (account: string, ip: string): Promise<void> => {
+    const id = sourceId(account, ip);
+    const known = { account: accountId(account), expiresAt: clock.now() + TRUST };
+    if (await sources.updateOne({ id }, { set: known })) return;
     // Two sign-ins at once write the same.
-    await sources.insert({ id, expiresAt }).catch(nullIfTaken);
+    await sources.insert({ id, ...known }).catch(nullIfTaken);
   };
 
   /** Takes over the stake of a right guess before this one, or reserves anew. @throws RATE_LIMITED, OVERLOADED */
@@ -184,7 +193,7 @@ export function createGuesses(
           const found = await evaluate();
           isWrong = found === null;
           if (isWrong) await Promise.all(stake.reservations.map((reservation) => reservation.confirm()));
-          else if (until - clock.now() < TRUST - RENEWAL) await trust(id);
+          else if (until - clock.now() < TRUST - RENEWAL) await trust(account, ip);
           return found;
         } finally {
           if (!isWrong) await giveBack(id, stake);
@@ -192,7 +201,11 @@ export function createGuesses(
       });
     },
 
-    trust: (account, ip) => trust(sourceId(account, ip)),
+    trust,
+    async trustOnly(account, ip) {
+      await sources.deleteMany({ account: accountId(account) });
+      await trust(account, ip);
+    },
     sources,
   };
 }

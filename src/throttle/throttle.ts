@@ -39,6 +39,8 @@ export interface Throttle {
   attemptAsOperator<T>(ip: string, evaluate: () => Promise<T | null>): Promise<T | null>;
   /** The owner of an account proved to be at this address: by registering, or by a link sent to them. */
   trust(account: string, ip: string): Promise<void>;
+  /** The same where the account has a new owner or a new password: whoever signed in before may have been somebody else. */
+  trustOnly(account: string, ip: string): Promise<void>;
   /** Removes counters that are over. Answers how many documents. */
   purge(signal: AbortSignal): Promise<number>;
 }
@@ -118,6 +120,7 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
     },
 
     trust: guesses.trust,
+    trustOnly: guesses.trustOnly,
     purge,
   };
 }
@@ -130,4 +133,5 @@ const UNBOUND: Omit<Throttle, 'purge'> = {
   attempt: (_guess, evaluate) => evaluate(),
   attemptAsOperator: (_ip, evaluate) => evaluate(),
   trust: async () => undefined,
+  trustOnly: async () => undefined,
 };

@@ -74,6 +74,7 @@ function serviceOn(
       countFor: async () => true,
       attempt: (_guess, evaluate) => evaluate(),
       trust: async () => undefined,
+      trustOnly: async () => undefined,
     },
     audit: { record: async () => undefined, recordFailure: async () => undefined },
     viewOf: viewUnsubscribed,

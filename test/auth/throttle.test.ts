@@ -4,10 +4,11 @@ import { userCollection } from '../../src/auth/store.js';
 import { mailCollection } from '../../src/email/store.js';
 import { type Answer, auditOf, basic, PASSWORD, type SaasApp, saasApp, storeOf } from '../kit/app.js';
 import { comparable } from '../kit/idp.js';
-import { mailedApp, UNLOCK, WELCOME } from './kit.js';
+import { type MailedApp, mailedApp, RESET, UNLOCK, VERIFY, WELCOME } from './kit.js';
 
 const MINUTE = 60_000;
 const WRONG = 'not the password';
+const VICTIM = 'victim@example.test';
 const PRODUCTION = { env: { NODE_ENV: 'production' }, publicUrl: 'https://app.example.test' };
 
 const login = (app: SaasApp, email: string, password: string, from = '127.0.0.1', headers = {}) =>
@@ -133,6 +134,60 @@ t.test('a link ends with the password and with the address it was sent to', asyn
   const change = { currentPassword: PASSWORD, newPassword: 'a different sentence entirely' };
   t.equal((await app.post('/user/password', change, { token })).status, 200);
   t.equal((await app.post('/auth/unlock', { token: link })).status, 400);
+});
+
+t.test('places of whoever knew an earlier password are no longer known with a new one', async (t) => {
+  const NEW = 'a different sentence entirely';
+  /** Signs in with the first password from many places, which do not count as those of the owner afterwards. */
+  const check = async (name: string, makeNew: (app: MailedApp) => Promise<string>, options = {}) => {
+    const app = await mailedApp(t, options);
+    const from = (index: number) => `198.51.100.${index}`;
+    const email = await makeNew({
+      ...app,
+      tokenIn: async (subject) => {
+        await tally(70, (index) => login(app, VICTIM, PASSWORD, from(index)));
+        return app.tokenIn(subject);
+      },
+    });
+    t.same(await tally(70, (index) => login(app, email, WRONG, from(index))), { 401: 60, 429: 10 }, name);
+    t.equal((await login(app, email, NEW, '203.0.113.7')).status, 200, `${name}: the place of the owner is`);
+  };
+  const owner = { from: '203.0.113.7' };
+  const register = (app: MailedApp) => app.post('/auth/register', { email: VICTIM, password: PASSWORD });
+
+  await check(
+    'a registration that is taken over',
+    async (app) => {
+      await register(app);
+      const token = await app.tokenIn(VERIFY);
+      t.equal((await app.post('/auth/verify-email', { token, password: NEW }, owner)).status, 200);
+      return VICTIM;
+    },
+    { requireEmailVerification: true },
+  );
+  await check('a reset', async (app) => {
+    await register(app);
+    await app.post('/auth/forgot-password', { email: VICTIM });
+    const token = await app.tokenIn(RESET);
+    t.equal((await app.post('/auth/reset-password', { token, password: NEW }, owner)).status, 200);
+    return VICTIM;
+  });
+  await check('a change of the password', async (app) => {
+    const { accessToken: token } = (await register(app)).body.data;
+    await app.tokenIn(WELCOME);
+    const change = { currentPassword: PASSWORD, newPassword: NEW };
+    t.equal((await app.post('/user/password', change, { token, ...owner })).status, 200);
+    return VICTIM;
+  });
+  await check('an account after an earlier one', async (app) => {
+    const { accessToken: token } = (await register(app)).body.data;
+    await app.tokenIn(WELCOME);
+    t.equal((await app.post('/user/delete', { password: PASSWORD }, { token, ...owner })).status, 200);
+    const again = { email: VICTIM, password: NEW };
+    t.equal((await app.post('/auth/register', again, owner)).status, 201);
+    await app.mail(WELCOME);
+    return VICTIM;
+  });
 });
 
 t.test('right logins at once from a new address are never refused', async (t) => {

@@ -50,7 +50,7 @@ async function resetLink(t: Test, idp: IdpApp, sub: string): Promise<string> {
     random: idp.random,
     passwords: createPasswords(idp.random, CHEAP),
     passwordPolicy: createPasswordPolicy(false, () => undefined),
-    throttle: { count: nothing, trust: nothing },
+    throttle: { count: nothing, trustOnly: nothing },
     issuer: () => ISSUER,
   });
   const person = await people.findOne({ id: sub });
@@ -148,6 +148,21 @@ t.test('an owner whose account is attacked from many addresses gets in by the op
   t.equal((await idp.request('POST', path, { form, from: '203.0.113.7' })).status, 303);
   t.equal((await signIn(idp, client, human.handle, password, '203.0.113.7')).status, 302);
   t.equal((await signIn(idp, client, human.handle, password, '203.0.113.8')).status, 429);
+});
+
+t.test('with a new password, places of whoever knew the old one are no longer known', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient();
+  const human = await idp.makeHuman();
+  const everywhere = (password: string) =>
+    repeat(70, (index) => signIn(idp, client, human.handle, password, `198.51.100.${index}`));
+  t.same(new Set(statuses(await everywhere(PASSWORD))), new Set([302]));
+  const path = new URL(await resetLink(t, idp, human.sub)).pathname;
+  const password = 'a different sentence entirely';
+  const form = { password, password_confirm: password };
+  t.equal((await idp.request('POST', path, { form, from: '203.0.113.7' })).status, 303);
+  t.same(statuses(await everywhere(WRONG)), [...Array(60).fill(401), ...Array(10).fill(429)]);
+  t.equal((await signIn(idp, client, human.handle, password, '203.0.113.7')).status, 302);
 });
 
 t.test('60 failures a minute per address, of people, agents and clients each', async (t) => {

@@ -126,7 +126,7 @@ t.test('what happens while the password is hashed decides, too', async (t) => {
     random: systemRandom,
     passwords: { problem: () => null, hash },
     passwordPolicy: { judge: async () => undefined },
-    throttle: { count: async () => undefined, trust: async () => undefined },
+    throttle: { count: async () => undefined, trustOnly: async () => undefined },
     issuer: () => ISSUER,
   });
   const invite = (handle: string) => idp.admin('POST', '/v1/invites', { handle, days: 1 });
@@ -172,7 +172,7 @@ t.test('whoever accepts while they are invited anew keeps the account', async (t
     random: systemRandom,
     passwords: { problem: () => null, hash: async () => 'a hash' },
     passwordPolicy: { judge: async () => undefined },
-    throttle: { count: async () => undefined, trust: async () => undefined },
+    throttle: { count: async () => undefined, trustOnly: async () => undefined },
     issuer: () => ISSUER,
   });
   const from = { ip: '192.0.2.1', isGone: () => false };

@@ -163,6 +163,25 @@ t.test('at most 100 guesses in any 24 hours are evaluated, from however many add
   t.equal(evaluatedAt.filter((at) => at === started).length, 60, 'so many at once');
 });
 
+t.test('clocks of processes that are minutes apart make no room for guesses', async (t) => {
+  const uri = `sqlite:${join(temporaryFolder(t), 'skew.db')}`;
+  const ahead = fakeClock();
+  ahead.advance(4 * MINUTE);
+  const processes = [await newProcess(t, uri, { clock: ahead }), await newProcess(t, uri)];
+  const alternately = async (count: number, from: (index: number) => string, account: string) => {
+    const outcomes: Outcome[] = [];
+    for (let index = 0; index < count; index++) {
+      const { throttle } = processes[index % 2] as (typeof processes)[number];
+      outcomes.push(await guess(throttle, from(index), false, account));
+    }
+    return countOf(outcomes, 'wrong');
+  };
+  // The clock that is ahead guesses first.
+  t.equal(await alternately(200, address, 'budget'), 60);
+  // The delays after the tenth and the eleventh are over at once by the clock that is ahead.
+  t.ok((await alternately(100, () => HOME, 'source')) <= 12);
+});
+
 t.test('one address block keeps nobody out elsewhere, however long it guesses', async (t) => {
   const { throttle, clock } = await newProcess(t, 'sqlite::memory:');
   const started = clock.now();
@@ -436,7 +455,7 @@ const COUNTERS = { fields: ['count', 'until', 'pending'], indexes: [['expiresAt'
 async function everything(store: Store): Promise<unknown[]> {
   const counters = await store.collection('throttles', COUNTERS).page({ sort: 'id', limit: 1000 });
   const sources = await store
-    .collection('knownSources', { indexes: [['expiresAt']] } as never)
+    .collection('knownSources', { indexes: [['expiresAt'], ['account']] } as never)
     .page({ sort: 'id', limit: 1000 });
   return [...counters.items, ...sources.items];
 }
