@@ -122,13 +122,6 @@ const mutants = [
     tests: [VERIFIED],
   },
   {
-    name: 'domains are compared as a resolver reads them',
-    file: 'email-domains.js',
-    text: "spellings.has(address.slice(address.lastIndexOf('@') + 1))",
-    replacement: "spellings.has(domainToASCII(address.slice(address.lastIndexOf('@') + 1)))",
-    tests: [VERIFIED],
-  },
-  {
     name: 'only the key that signs is published',
     file: 'keys.js',
     text: 'jwks: { keys: pairs.map((pair) => pair.jwk) }',
