@@ -157,7 +157,8 @@ export function createGuesses(
     const stakes = spare.get(id);
     const stake = stakes?.pop();
     if (stakes?.length === 0) spare.delete(id);
-    return stake;
+    // A stake that the guess it was meant for did not take stays counted.
+    return stake && isRecent(stake.madeAt, { now: clock.now(), within: HANDOVER }) ? stake : undefined;
   };
 
   /** What is done with the stake of a right guess. */
