@@ -89,7 +89,8 @@ interface Answer {
 /** Sends everything to every route as somebody with these credentials. */
 async function drive(url: string, routes: Route[], credentials: Record<string, string>): Promise<Answer[]> {
   const answers: Answer[] = [];
-  for (const { method, url: pattern } of routes) {
+  // The route for `*` is that of @fastify/cors, which is moved away when it is added.
+  for (const { method, url: pattern } of routes.filter(({ url }) => url !== '*')) {
     const path = pattern.replaceAll(/:\w+|\*/g, TOKEN);
     for (const [type, body] of bodiesOf(method)) {
       const query = `?token=${TOKEN}&signature=${SIGNED}&client_id=${TOKEN}&state=s&id_token_hint=${TOKEN}`;

@@ -29,6 +29,8 @@ async function allowOrigins(scope: Scope, origins: readonly string[]): Promise<v
     exposedHeaders: 'Retry-After, X-Request-Id, WWW-Authenticate',
     // Preflights reach their route, which answers with the headers that every answer has.
     preflightContinue: true,
+    // It would answer an OPTIONS request without Origin itself, without those headers.
+    strictPreflight: false,
   });
 }
 
