@@ -45,8 +45,10 @@ function answerPreflightsByRoute(scope: Scope): void {
     if (route.method === 'OPTIONS') return;
     if (paths.has(route.url)) return;
     paths.add(route.url);
-    this.options(route.routePath, { config: access('public') }, (_request, reply) =>
-      reply.code(204).header('content-length', '0').send(),
+    this.options(
+      route.routePath,
+      { config: access('public', { duringMaintenance: true }) },
+      (_request, reply) => reply.code(204).header('content-length', '0').send(),
     );
   });
 }
