@@ -1,9 +1,17 @@
 /** The length of a text as JSON Schema counts it: in code points. */
 export const charactersIn = (text: string): number => [...text].length;
 
-/** The known word that was probably meant, as a sentence to append, or nothing. */
-export function suggestion(word: string, known: readonly string[], prefix = ''): string {
-  const limit = Math.max(1, Math.floor(word.length / 3));
+/**
+ * The known word that was probably meant, as a sentence to append, or nothing.
+ *
+ * @param limit how many letters may differ
+ */
+export function suggestion(
+  word: string,
+  known: readonly string[],
+  prefix = '',
+  limit = Math.max(1, Math.floor(word.length / 3)),
+): string {
   const [best] = known
     .map((candidate) => ({ candidate, distance: distanceBetween(word, candidate) }))
     .filter(({ distance }) => distance <= limit)

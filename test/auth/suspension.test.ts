@@ -1,10 +1,8 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { text } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
 import { userCollection } from '../../src/auth/store.js';
 import { openStore } from '../../src/storage/open.js';
 import { auditOf, PASSWORD, parseJson, type SaasApp, saasApp, storeOf, testOptions } from '../kit/app.js';
+import { runProgram } from '../kit/command-line.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
@@ -141,18 +139,8 @@ t.test('saas-backend user suspend holds in every process at once', async (t) => 
     accessToken: string;
     refreshToken: string;
   }
-  const command = async (...args: string[]) => {
-    const env = { PATH: process.env['PATH'], DATABASE_URI: options.databaseUri };
-    const child = spawn(process.execPath, [compiled('package/bin/saas-backend.js'), 'user', ...args], {
-      env,
-    });
-    const [out, err, [code]] = await Promise.all([
-      text(child.stdout),
-      text(child.stderr),
-      once(child, 'close'),
-    ]);
-    return { code, out, err };
-  };
+  const command = (...args: string[]) =>
+    runProgram('saas-backend', ['user', ...args], { DATABASE_URI: options.databaseUri });
   const person = { email: 'ada@example.test', password: PASSWORD };
   const { accessToken, refreshToken } = (await call(urls[0], '/auth/register', undefined, person)).body.data;
   const statuses = async () => [

@@ -1,9 +1,6 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { text } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
 import { auditOf, SECRETS, saasApp, storeOf } from '../kit/app.js';
-import { compiled } from '../kit/process.js';
+import { runProgram } from '../kit/command-line.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { onMongod } from '../storage/mongod.js';
 
@@ -181,22 +178,8 @@ t.test('what is no plan and no time to come is refused by name', async (t) => {
 
 t.test('saas-backend user grant', async (t) => {
   const { app, ada, saas } = await granting(t);
-  const command = async (args: string[], more: Record<string, string> = {}) => {
-    const env = { PATH: process.env['PATH'], DATABASE_URI: `sqlite:${app.file}`, ...more };
-    const child = spawn(
-      process.execPath,
-      [compiled('package/bin/saas-backend.js'), 'user', 'grant', ...args],
-      {
-        env,
-      },
-    );
-    const [out, err, [code]] = await Promise.all([
-      text(child.stdout),
-      text(child.stderr),
-      once(child, 'close'),
-    ]);
-    return { code, out, err };
-  };
+  const command = (args: string[], more: Record<string, string> = {}) =>
+    runProgram('saas-backend', ['user', 'grant', ...args], { DATABASE_URI: `sqlite:${app.file}`, ...more });
   const day = await command([ada.email, 'pro', '--until', '2099-01-31', '--json']);
   t.equal(day.code, 0, day.err);
   t.match(JSON.parse(day.out), { id: ada.id, granted: { plan: 'pro', until: '2099-02-01T00:00:00.000Z' } });

@@ -1,10 +1,5 @@
 import { once } from 'node:events';
-import {
-  createServer as createHttpServer,
-  type IncomingMessage,
-  type RequestListener,
-  request as send,
-} from 'node:http';
+import { createServer as createHttpServer, type IncomingMessage, request as send } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import express from 'express';
@@ -22,6 +17,7 @@ import { type Answer, PASSWORD, parseJson, SECRETS, testOptions } from '../kit/a
 import { fakeClock } from '../kit/clock.js';
 import { saasGuest } from '../kit/host.js';
 import { idpOptions } from '../kit/idp.js';
+import { listen } from '../kit/listener.js';
 import { mailSink, readMail } from '../kit/mail.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { temporaryFolder } from '../kit/tmp.js';
@@ -35,13 +31,6 @@ const start = (t: Test, options: Options = {}): SaasMiddlewareServer => {
   t.teardown(() => server.stop());
   return server;
 };
-
-async function listen(t: Test, listener: RequestListener): Promise<string> {
-  const server = createHttpServer(listener).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => server.close());
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
 
 async function call(url: string, token?: string, body?: object): Promise<Answer & { status: number }> {
   const headers = { 'content-type': 'application/json', ...(token && { authorization: `Bearer ${token}` }) };

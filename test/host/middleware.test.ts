@@ -1,10 +1,10 @@
 import { once } from 'node:events';
-import { createServer as createHttpServer, get, type IncomingMessage, type RequestListener } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { get, type IncomingMessage } from 'node:http';
 import express, { type Express } from 'express';
 import t, { type Test } from 'tap';
 import { type CreateServerOptions, createServer, type MiddlewareServer } from '../../src/index.js';
 import { type Answer, basic, PASSWORD, parseJson, SECRETS, testOptions } from '../kit/app.js';
+import { listen } from '../kit/listener.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
@@ -12,13 +12,6 @@ function mountable(t: Test, more: CreateServerOptions = {}): MiddlewareServer {
   const server = createServer({ ...testOptions(temporaryFolder(t)), ...more, middleware: true });
   t.teardown(() => server.stop());
   return server;
-}
-
-async function listen(t: Test, listener: RequestListener): Promise<string> {
-  const server = createHttpServer(listener).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => server.close());
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
 /** POST where there is a body, else GET. */

@@ -15,6 +15,27 @@ export interface Typed {
   json: any;
 }
 
+/** Runs a program until it ends, with an environment of its own beside `PATH`. */
+export async function runProgram(
+  program: 'idp' | 'saas-backend',
+  args: string[],
+  env: Record<string, string>,
+  { cwd, stdin }: { cwd?: string; stdin?: string } = {},
+): Promise<Typed> {
+  const child = spawn(process.execPath, [compiled(`package/bin/${program}.js`), ...args], {
+    ...(cwd !== undefined && { cwd }),
+    env: { PATH: process.env['PATH'], ...env },
+  });
+  if (stdin !== undefined) child.stdin.end(stdin);
+  const [out, err, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'close'),
+  ]);
+  const json = args.includes('--json') && code === 0 ? JSON.parse(out) : undefined;
+  return { code: code as number | null, out, err, json };
+}
+
 /** A command on a store of its own, or on that of a server. */
 export function commandLine(t: Test, env: Record<string, string> = {}) {
   const cwd = temporaryFolder(t);
@@ -22,19 +43,7 @@ export function commandLine(t: Test, env: Record<string, string> = {}) {
   return {
     cwd,
     file,
-    async type(args: string[], { stdin = '', more = {} as Record<string, string> } = {}): Promise<Typed> {
-      const child = spawn(process.execPath, [compiled('package/bin/idp.js'), ...args], {
-        cwd,
-        env: { PATH: process.env['PATH'], ...env, ...more },
-      });
-      child.stdin.end(stdin);
-      const [out, err, [code]] = await Promise.all([
-        text(child.stdout),
-        text(child.stderr),
-        once(child, 'close'),
-      ]);
-      const json = args.includes('--json') && code === 0 ? JSON.parse(out) : undefined;
-      return { code: code as number | null, out, err, json };
-    },
+    type: (args: string[], { stdin = '', more = {} as Record<string, string> } = {}): Promise<Typed> =>
+      runProgram('idp', args, { ...env, ...more }, { cwd, stdin }),
   };
 }

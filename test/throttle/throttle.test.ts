@@ -15,7 +15,7 @@ import { openStore } from '../../src/storage/open.js';
 import { createRequestCount } from '../../src/throttle/requests.js';
 import { atMost, createThrottle, type Throttle } from '../../src/throttle/throttle.js';
 import { auditOf } from '../kit/app.js';
-import { fakeClock } from '../kit/clock.js';
+import { type FakeClock, fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
@@ -243,6 +243,13 @@ async function persistently<T>(call: () => Promise<T>): Promise<T> {
   }
 }
 
+/** The throttles of four processes on one store. */
+async function fourProcesses(t: Test, uri: string, clock: FakeClock): Promise<Throttle[]> {
+  const processes: Throttle[] = [];
+  for (let count = 0; count < 4; count++) processes.push((await newProcess(t, uri, { clock })).throttle);
+  return processes;
+}
+
 /** @param ask makes one call of a burst */
 async function bursts(
   t: Test,
@@ -251,8 +258,7 @@ async function bursts(
 ): Promise<void> {
   const uri = fresh();
   const clock = fakeClock();
-  const processes: Throttle[] = [];
-  for (let count = 0; count < 4; count++) processes.push((await newProcess(t, uri, { clock })).throttle);
+  const processes = await fourProcesses(t, uri, clock);
   const pick = (index: number) => processes[index % 4] as Throttle;
 
   const guesses = await many(500, (index) => ask(() => guess(pick(index), address(index))));
@@ -296,8 +302,7 @@ async function rightOnes(
 ): Promise<void> {
   const uri = fresh();
   const clock = fakeClock();
-  const processes: Throttle[] = [];
-  for (let count = 0; count < 4; count++) processes.push((await newProcess(t, uri, { clock })).throttle);
+  const processes = await fourProcesses(t, uri, clock);
   for (let count = 0; count < 9; count++) await guess(processes[0] as Throttle, HOME);
   const outcomes = await many(30, (index) => ask(() => guess(processes[index % 4] as Throttle, HOME, true)));
   t.equal(countOf(outcomes, 'right'), 30);
