@@ -8,7 +8,7 @@ import type { Finding } from '../src/server/doctor.js';
 import type { ServerConfiguration } from '../src/server/options.js';
 import { type Command, type CommandGroup, readCall, UsageError } from './command.js';
 import { commandHelp, programHelp } from './help.js';
-import { expectDeafEars, fail, say } from './terminal.js';
+import { fail, handleBrokenPipe, say } from './terminal.js';
 
 /** From what somebody typed to the command that was meant. */
 
@@ -50,7 +50,7 @@ const HELP = /^(-h|--?help)$/;
 
 /** Runs a program to its end. */
 export async function run<Values>(program: Program<Values>, argv = process.argv.slice(2)): Promise<void> {
-  expectDeafEars();
+  handleBrokenPipe();
   try {
     const [first = ''] = argv;
     if (HELP.test(first)) return say(await wholeHelp(program));

@@ -9,7 +9,7 @@ export function complain(text: string): void {
 }
 
 /** An answer that cannot be written is a failure, and no stack trace: whoever closed a pipe has read enough. */
-export function expectDeafEars(): void {
+export function handleBrokenPipe(): void {
   process.stdout.on('error', ({ code }: NodeJS.ErrnoException) => {
     process.exitCode = 1;
     if (code !== 'EPIPE') complain(`The answer cannot be written (${code}).`);

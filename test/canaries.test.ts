@@ -205,7 +205,7 @@ t.test('saas-backend keeps every secret to itself', async (t) => {
     ...(await drive(url, routes, { authorization: basic() })),
     ...(await drive(url, routes, { authorization: `Bearer ${BEARER}` })),
     ...(await drive(url, routes, { authorization: `Bearer ${ada.accessToken}${BEARER}` })),
-    // Logging out among others: nobody else needs the session afterwards.
+    // Logging out among others: nobody else needs the session backgroundTasks.
     ...(await drive(url, routes, { authorization })),
     // Last, because wrong credentials of the operator are counted.
     ...(await drive(url, routes, { authorization: basic(adminUsername, WRONG) })),

@@ -1,4 +1,4 @@
-import type { Afterwards } from '../ops/background.js';
+import type { BackgroundTasks } from '../ops/background-tasks.js';
 import type { PasswordPolicy } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
 import type { Throttle } from '../throttle/throttle.js';
@@ -14,7 +14,7 @@ export interface AuthDependencies extends SessionDependencies {
   foreignHashes: Pick<ForeignHashes, 'decoys' | 'remove'>;
   throttle: Pick<Throttle, 'count' | 'countFor' | 'attempt' | 'trust' | 'trustOnly'>;
   mails: AccountMails;
-  afterwards: Pick<Afterwards, 'run'>;
+  backgroundTasks: Pick<BackgroundTasks, 'run'>;
   farewell: Farewell;
   /** Whether the operator lets new accounts be made. */
   registrationAllowed(): Promise<boolean>;

@@ -32,7 +32,7 @@ export interface EmailChange {
 export interface EmailChangeDependencies
   extends Pick<
     AuthDependencies,
-    'users' | 'mails' | 'emit' | 'viewOf' | 'afterwards' | 'clock' | 'random' | 'verificationRequired'
+    'users' | 'mails' | 'emit' | 'viewOf' | 'backgroundTasks' | 'clock' | 'random' | 'verificationRequired'
   > {
   credentials: Credentials;
   throttle: Pick<Throttle, 'count' | 'countFor' | 'trustOnly'>;
@@ -68,7 +68,7 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
       );
       if (!pending) throw authErrors.INVALID_CREDENTIALS();
       await audit.record({ event: 'email.change-asked', subject: id, ip: origin.ip });
-      deps.afterwards.run('change of address', async () => {
+      deps.backgroundTasks.run('change of address', async () => {
         if (!(await isTaken(newEmail))) await mails.verifyEmail({ id, email: newEmail }, link);
       });
     },

@@ -24,7 +24,7 @@ export interface Recovery {
 export interface RecoveryDependencies
   extends Pick<
     AuthDependencies,
-    'users' | 'passwords' | 'foreignHashes' | 'mails' | 'emit' | 'afterwards' | 'clock' | 'random'
+    'users' | 'passwords' | 'foreignHashes' | 'mails' | 'emit' | 'backgroundTasks' | 'clock' | 'random'
   > {
   newPasswords: NewPasswords;
   throttle: Pick<Throttle, 'count' | 'countFor' | 'trustOnly'>;
@@ -57,7 +57,7 @@ export function createRecovery(
     async forgotPassword(email, { ip }) {
       await throttle.count(authLimits.mail, ip);
       const address = email.toLowerCase();
-      deps.afterwards.run('password reset', async () => {
+      deps.backgroundTasks.run('password reset', async () => {
         if (!(await throttle.countFor(authLimits.mailTo.reset, address, ip))) return;
         const user = await users.findOne({ email: address });
         await audit.recordFailure({ event: 'password.forgotten', ip, ...(user && { subject: user.id }) });

@@ -32,7 +32,7 @@ export interface RegistrationDependencies
     | 'audit'
     | 'passwords'
     | 'throttle'
-    | 'afterwards'
+    | 'backgroundTasks'
     | 'clock'
     | 'random'
     | 'registrationAllowed'
@@ -60,7 +60,7 @@ export function createRegistration(deps: RegistrationDependencies): Registration
       known = await users.findOne({ email: user.email });
       if (known) await repeated(known);
     } else await announce(user);
-    deps.afterwards.run('registration', async () => {
+    deps.backgroundTasks.run('registration', async () => {
       if (!known) await audit.record({ event: 'user.registered', subject: user.id, ip });
       if (known && isClosed(known)) return;
       const { reset, verify } = authLimits.mailTo;
@@ -91,7 +91,7 @@ export function createRegistration(deps: RegistrationDependencies): Registration
       });
       await announce(user);
       await audit.record({ event: 'user.registered', subject: user.id, ip: origin.ip });
-      deps.afterwards.run('welcome', async () => {
+      deps.backgroundTasks.run('welcome', async () => {
         await Promise.all([throttle.trustOnly(user.email, origin.ip), mails.welcome(user)]);
       });
       return session;

@@ -19,14 +19,14 @@ export interface Unlock {
 
 export type UnlockDependencies = Pick<
   AuthDependencies,
-  'users' | 'mails' | 'throttle' | 'audit' | 'afterwards' | 'clock' | 'random'
+  'users' | 'mails' | 'throttle' | 'audit' | 'backgroundTasks' | 'clock' | 'random'
 >;
 
 const OFFER =
   'Too many wrong passwords for this account have come from many places. If the account exists, a link was sent to its e-mail address within the last hour: open it on this device, then sign in. Where you have signed in before, you can sign in as usual.';
 
 export function createUnlock(deps: UnlockDependencies): Unlock {
-  const { users, mails, throttle, audit, afterwards, clock } = deps;
+  const { users, mails, throttle, audit, backgroundTasks, clock } = deps;
   return {
     async unlock(token, { ip }) {
       await throttle.count(authLimits.link, ip);
@@ -51,7 +51,7 @@ export function createUnlock(deps: UnlockDependencies): Unlock {
     },
 
     offerUnlock(email, { ip }) {
-      afterwards.run('unlock', async () => {
+      backgroundTasks.run('unlock', async () => {
         if (!(await throttle.countFor(authLimits.mailTo.unlock, email, ip))) return;
         const user = await users.findOne({ email });
         if (!user || isClosed(user)) return;

@@ -33,7 +33,7 @@ export interface Verification {
 export interface VerificationDependencies
   extends Pick<
     AuthDependencies,
-    'users' | 'mails' | 'emit' | 'viewOf' | 'afterwards' | 'clock' | 'random' | 'verificationRequired'
+    'users' | 'mails' | 'emit' | 'viewOf' | 'backgroundTasks' | 'clock' | 'random' | 'verificationRequired'
   > {
   throttle: Pick<Throttle, 'count' | 'countFor' | 'trustOnly'>;
   audit: Audit;
@@ -87,7 +87,7 @@ export function createVerification(deps: VerificationDependencies): Verification
     async resendVerification(email, { ip }) {
       await throttle.count(authLimits.mail, ip);
       const address = email.toLowerCase();
-      deps.afterwards.run('verification', async () => {
+      deps.backgroundTasks.run('verification', async () => {
         const user = await users.findOne({ email: address });
         if (!user || user.emailVerified || isClosed(user)) return;
         // Only what is sent counts: an address must not have used up its mails before it has an account.

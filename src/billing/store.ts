@@ -1,6 +1,6 @@
 import type { Collection, Store } from '../storage/collection.js';
 
-/** One event of the provider: a claim while it is worked on, a memory of its outcome afterwards. */
+/** One event of the provider: a claim while it is worked on, a memory of its outcome backgroundTasks. */
 export interface WebhookEventDocument {
   /** The provider's event id, else the signature that matched: what makes two deliveries the same. */
   id: string;

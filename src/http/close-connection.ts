@@ -19,7 +19,7 @@ const forgetDiscarded = () => {
  *
  * @param lastWords sent before
  */
-export function hangUp(socket: Socket, lastWords = ''): void {
+export function closeConnection(socket: Socket, lastWords = ''): void {
   socket.end(lastWords);
   // Node's parser listens there: what comes now is no request any more.
   socket.removeAllListeners('data');

@@ -8,7 +8,7 @@ import { type AddedRoute, access, isPreflightOfNoRoute, type Scope } from './sco
  *
  * @param origins exact origins, or `*`; none: pages of our own origin only
  */
-export async function openToOrigins(
+export async function registerCors(
   parent: Scope,
   origins: readonly string[],
   build: (scope: Scope) => Promise<void>,

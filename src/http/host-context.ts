@@ -14,7 +14,7 @@ export interface Lifecycle {
 }
 
 /** What a plugin is told by whoever runs it. */
-export interface Surroundings {
+export interface HostContext {
   lifecycle: Lifecycle;
   publicUrl: PublicUrl;
   /** Where the API is, when a host's middleware chain may have put it elsewhere. */
@@ -27,18 +27,18 @@ export interface Surroundings {
  * In an application of somebody else: it runs as long as it runs, its identifiers may come from clients, and
  * without a configured address ours is the one it listens at.
  */
-export function inHost(
+export function pluginContext(
   host: FastifyInstance,
   { configured, port, path = '' }: { configured: string | undefined; port: number; path?: string },
   random: Random,
-): Surroundings {
+): HostContext {
   const publicUrl = createPublicUrl(configured, port, path);
-  learnPort(host, publicUrl);
+  assumePortOf(host, publicUrl);
   return { lifecycle: { draining: false }, publicUrl, requestId: requestIds(random) };
 }
 
 /** Tells the address its port when the server listens; hooks that are added later may ask for it. */
-export function learnPort(server: FastifyInstance, publicUrl: PublicUrl): void {
+export function assumePortOf(server: FastifyInstance, publicUrl: PublicUrl): void {
   server.addHook('onListen', async () => {
     const address = server.server.address();
     if (address !== null && typeof address === 'object') publicUrl.assumePort(address.port);
@@ -46,7 +46,7 @@ export function learnPort(server: FastifyInstance, publicUrl: PublicUrl): void {
 }
 
 /** Logs what is unwise about a configuration, what was made up for development, and where that is kept. */
-export function announce(
+export function logConfiguration(
   host: FastifyInstance,
   { warnings, generated }: Resolved<unknown>,
   advice: readonly Advice[],
@@ -58,12 +58,12 @@ export function announce(
   host.log.warn(`${generated.names.join(', ')}: made up for development and kept in ${generated.file}.`);
 }
 
-/** What follows from the surroundings for every answer. */
+/** What follows from the host context for every answer. */
 export function answerRules({
   lifecycle,
   publicUrl,
   requestId,
-}: Surroundings): Omit<AnswerRules, 'renderError'> {
+}: HostContext): Omit<AnswerRules, 'renderError'> {
   return {
     requestId,
     isDraining: () => lifecycle.draining,
@@ -72,7 +72,7 @@ export function answerRules({
 }
 
 /** In a server of our own, which names each request itself. */
-export function inServer(publicUrl: string | undefined, port: number, path = ''): Surroundings {
+export function serverContext(publicUrl: string | undefined, port: number, path = ''): HostContext {
   return {
     lifecycle: { draining: false },
     publicUrl: createPublicUrl(publicUrl, port, path),

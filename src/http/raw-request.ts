@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { type AppError, httpErrors, type Rendered } from '../kernel/errors.js';
-import { hangUp } from './close-connection.js';
+import { closeConnection } from './close-connection.js';
 
 /** Node's name for what was wrong → the status that says so; everything else is 400. */
 const STATUSES: Record<string, number> = {
@@ -32,5 +32,5 @@ export function refuseUnparsed(
     'x-content-type-options: nosniff',
     'connection: close',
   ];
-  hangUp(socket, `${head.join('\r\n')}\r\n\r\n${body}`);
+  closeConnection(socket, `${head.join('\r\n')}\r\n\r\n${body}`);
 }

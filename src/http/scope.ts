@@ -49,7 +49,7 @@ export interface ScopeRules extends AnswerRules {
   /** What a host's developer can do about a route that the host declares as well, as a sentence. */
   conflictRemedy: string;
   /** Whether the instance is a host's, whose log would name addresses, and whose description of its API our routes. */
-  inHost: boolean;
+  isPlugin: boolean;
 }
 
 export interface RouteRules {
@@ -134,7 +134,7 @@ export async function openScope(
       const scope = instance.withTypeProvider<TypeBoxTypeProvider>();
       setCompilers(scope);
       setBodyParser(scope);
-      if (rules.inHost) nameRoutesInLog(scope);
+      if (rules.isPlugin) nameRoutesInLog(scope);
       scope.setErrorHandler((thrown, request, reply) => sendError(rules, thrown, request, reply));
       await scope.register(async (routes: Scope) => {
         guardRoutes(routes, rules, conflicts);
@@ -200,7 +200,7 @@ function beginAnswer(rules: AnswerRules, route: RouteOptions): onRequestHookHand
  * list of exposed routes cannot drift from what is enforced.
  */
 function guardRoutes(scope: Scope, rules: ScopeRules, conflicts: RouteConflicts): void {
-  const { guards, bodyLimit, inHost } = rules;
+  const { guards, bodyLimit, isPlugin } = rules;
   scope.addHook('onRoute', (route: AddedRoute) => {
     if (isPreflightOfNoRoute(route)) return;
     const { access: level, unmetered } = rulesOf(route);
@@ -208,7 +208,7 @@ function guardRoutes(scope: Scope, rules: ScopeRules, conflicts: RouteConflicts)
     conflicts.claim(route);
     route.bodyLimit ??= bodyLimit;
     keepCompilers(route);
-    if (inHost) route.schema = { ...route.schema, ...UNLISTED };
+    if (isPlugin) route.schema = { ...route.schema, ...UNLISTED };
     const guard = guards[level];
     if (!guard && level !== 'public') {
       throw new Error(`${route.method} ${route.url} asks for the unknown access level '${level}'.`);

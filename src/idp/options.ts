@@ -4,14 +4,14 @@ import type { Report } from '../config/configuration-error.js';
 import { defineOptions, type Resolved, resolveOptions } from '../config/options.js';
 import { mountProblem, publicUrlOption } from '../config/public-url.js';
 import { brandOptions } from '../http/brand.js';
-import { type Clock, systemClock } from '../kernel/clock.js';
-import { equalSecrets, type Random, systemRandom } from '../kernel/secrets.js';
+import { systemClock } from '../kernel/clock.js';
+import { equalSecrets, systemRandom } from '../kernel/secrets.js';
 import { oidcOptions } from '../oidc/schemas.js';
 import { auditRetentionOption } from '../ops/audit.js';
-import type { HashingCost } from '../passwords/argon2.js';
 import { provisioningOptions } from '../provisioning/schemas.js';
+import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.js';
 import { storeOptions } from '../server/store-options.js';
-import { type HostMongo, LENT, lendingProblem } from '../storage/host-database.js';
+import { LENT, lendingProblem } from '../storage/host-database.js';
 
 /** What the identity provider can be told, by options and by environment. */
 
@@ -29,30 +29,16 @@ export const idpSchema = defineOptions({
 export type IdpConfiguration = Static<typeof idpSchema>;
 
 /** What code passes beside the configuration. */
-export interface IdpSeams {
+export interface IdpRuntimeOptions extends RuntimeOptions {
   /** Where the provider is mounted. Default: the root. The issuer then ends with it. */
   prefix?: string;
-  /** Replaces the environment; `false` ignores it. */
-  env?: Record<string, string | undefined> | false;
-  clock?: Clock;
-  random?: Random;
-  /** Cost of password hashes. Lower it in tests only. */
-  hashing?: HashingCost;
-  /**
-   * Whether clients are held up that ask too often. Unset, volume does not count on this machine outside production;
-   * `true` counts it there, too; `false` counts nothing, not even wrong passwords, and is for measurements.
-   */
-  limits?: boolean;
-  /** The host's own `fastify.mongo`, instead of `databaseUri`: used, never closed. Our collections begin with `idp_`. */
-  mongo?: HostMongo;
 }
 
-export type IdentityProviderOptions = Partial<IdpConfiguration> & IdpSeams;
+export type IdentityProviderOptions = Partial<IdpConfiguration> & IdpRuntimeOptions;
 
 export interface ResolvedIdp {
   config: Resolved<IdpConfiguration>;
-  seams: Required<Pick<IdpSeams, 'prefix' | 'clock' | 'random'>> &
-    Pick<IdpSeams, 'hashing' | 'limits' | 'mongo'>;
+  runtime: Required<Pick<IdpRuntimeOptions, 'prefix' | 'clock' | 'random'>> & OptionalRuntime;
 }
 
 /** Secrets that stand under two names: one of them was copied, or a step of a rotation was left out. */
@@ -138,5 +124,5 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
     ...(limits !== undefined && { limits }),
     ...(mongo && { mongo }),
   };
-  return { config, seams: { prefix, clock, random, ...optional } };
+  return { config, runtime: { prefix, clock, random, ...optional } };
 }

@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
 import { createBrand } from '../http/brand.js';
 import { isSimpleCrossSite } from '../http/browser.js';
-import { announce, answerRules, inHost, type Surroundings } from '../http/host-context.js';
+import { answerRules, type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
 import { createPages, type Pages, wantsPage } from '../http/pages.js';
 import { type Guard, openScope, rulesOf, type ScopeRules } from '../http/scope.js';
 import { HOUR, MINUTE, SECOND } from '../kernel/clock.js';
@@ -29,7 +29,7 @@ import { createPasswords } from '../passwords/hasher.js';
 import { createClients } from '../provisioning/clients.js';
 import { createDirectory } from '../provisioning/directory.js';
 import { adminGuard, signupGuard } from '../provisioning/guards.js';
-import { createLastAddress } from '../provisioning/last-address.js';
+import { createLastKnownAddress } from '../provisioning/last-known-address.js';
 import { createLinks } from '../provisioning/links.js';
 import { provisioningPlugin } from '../provisioning/plugin.js';
 import { createPrincipals } from '../provisioning/principals.js';
@@ -93,39 +93,45 @@ export const idpPages = (values: IdpConfiguration, issuer: () => string): Pages 
 /** Builds the domains, mounts them on `fastify` and answers with the store they share. */
 export async function mountIdp(
   fastify: FastifyInstance,
-  { config, seams }: ResolvedIdp,
-  server?: { surroundings: Surroundings; pages: Pages },
+  { config, runtime }: ResolvedIdp,
+  server?: { hostContext: HostContext; pages: Pages },
 ): Promise<Store> {
   if (fastify.hasDecorator('idp')) {
     throw new Error(
       "identityProvider is registered on this instance already, or something else is called 'idp' there. One registration serves one issuer.",
     );
   }
-  announce(fastify, config, adviseIdp(config));
+  logConfiguration(fastify, config, adviseIdp(config));
   const { values } = config;
-  const { clock, random, prefix } = seams;
-  const around =
-    server?.surroundings ??
-    inHost(fastify, { configured: values.publicUrl, port: 8080, path: fastify.prefix + prefix }, random);
-  const store = await openStore(seams.mongo ? { mongo: seams.mongo, prefix: 'idp_' } : values.databaseUri);
+  const { clock, random, prefix } = runtime;
+  const context =
+    server?.hostContext ??
+    pluginContext(
+      fastify,
+      { configured: values.publicUrl, port: 8080, path: fastify.prefix + prefix },
+      random,
+    );
+  const store = await openStore(
+    runtime.mongo ? { mongo: runtime.mongo, prefix: 'idp_' } : values.databaseUri,
+  );
   fastify.addHook('onClose', () => store.close());
 
-  const issuer = around.publicUrl.get;
+  const issuer = context.publicUrl.get;
   if (!config.production) {
-    const { remember } = createLastAddress(store);
+    const { remember } = createLastKnownAddress(store);
     fastify.addHook('onListen', () => remember(issuer()));
   }
   const pages = server?.pages ?? idpPages(values, issuer);
   const audit = createAudit(store, { clock, random, log: fastify.log });
   const tools = { audit, clock, random };
-  const passwords = createPasswords(random, seams.hashing);
+  const passwords = createPasswords(random, runtime.hashing);
   fastify.addHook('onListen', async () => passwords.prepare());
   const throttle = createThrottle(store, {
     clock,
     audit,
     secret: values.ed25519Seed,
     production: config.production,
-    limits: seams.limits,
+    limits: runtime.limits,
   });
   const attempt: Attempt = (guess, evaluate) =>
     throttle.attempt(Object.assign({}, guess, { perAddress: FAILURES[guess.kind ?? 'password'] }), evaluate);
@@ -196,7 +202,7 @@ export async function mountIdp(
 
   fastify.decorate('idp', Object.freeze({ issuer }));
   const rules: ScopeRules = {
-    ...answerRules(around),
+    ...answerRules(context),
     prefix,
     conflictRemedy: 'Mount the identity provider elsewhere with the option prefix.',
     guards: {
@@ -212,7 +218,7 @@ export async function mountIdp(
     bodyLimit: 16 * 1024,
     // At the root of a host, unknown paths are the host's.
     own404: prefix !== '',
-    inHost: server === undefined,
+    isPlugin: server === undefined,
   };
   await openScope(fastify, rules, async (scope) => {
     await scope.register(provisioningPlugin, {

@@ -7,7 +7,7 @@ import { createPasswordPolicy } from '../passwords/common.js';
 import { createPasswords } from '../passwords/hasher.js';
 import { type Clients, createClients } from '../provisioning/clients.js';
 import { createDirectory, type PrincipalDirectory } from '../provisioning/directory.js';
-import { createLastAddress } from '../provisioning/last-address.js';
+import { createLastKnownAddress } from '../provisioning/last-known-address.js';
 import { createLinks, type Links } from '../provisioning/links.js';
 import { createPrincipals, type Principals } from '../provisioning/principals.js';
 import { clientCollection, principalCollection } from '../provisioning/store.js';
@@ -51,7 +51,7 @@ export async function openProvisioning(
     log: { error: () => warn('An audit record was lost.') },
   });
   const people = principalCollection(store);
-  const base = values.publicUrl ?? (await createLastAddress(store).recall());
+  const base = values.publicUrl ?? (await createLastKnownAddress(store).recall());
   const deps = {
     audit,
     clock,

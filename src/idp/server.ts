@@ -1,5 +1,5 @@
 import { gatherProblems } from '../config/configuration-error.js';
-import { inServer } from '../http/host-context.js';
+import { serverContext } from '../http/host-context.js';
 import { renderOAuth } from '../kernel/errors.js';
 import { assemble, type MiddlewareServer, type Server } from '../server/assembly.js';
 import { idpServerSchema, resolveServer, type ServerOptions, splitOptions } from '../server/options.js';
@@ -30,11 +30,11 @@ export function createIdentityServer(
     () => resolveServer('idp', idpServerSchema, own, given),
     () => resolveIdp(given),
   );
-  const { prefix, random } = idp.seams;
-  const surroundings = inServer(idp.config.values.publicUrl, server.values.port, prefix);
-  const pages = idpPages(idp.config.values, surroundings.publicUrl.get);
+  const { prefix, random } = idp.runtime;
+  const hostContext = serverContext(idp.config.values.publicUrl, server.values.port, prefix);
+  const pages = idpPages(idp.config.values, hostContext.publicUrl.get);
   // Below a prefix the metadata stands outside of it as well (RFC 8414 §3.1).
-  const { pathname } = new URL(surroundings.publicUrl.get());
+  const { pathname } = new URL(hostContext.publicUrl.get());
   const outside = prefix === '' ? [] : [`/.well-known/oauth-authorization-server${pathname}`];
   return assemble({
     server,
@@ -42,8 +42,8 @@ export function createIdentityServer(
     proxyVariable: 'IDP_TRUST_PROXY',
     configuration: idp.config,
     random,
-    surroundings,
-    mount: (app) => mountIdp(app, idp, { surroundings, pages }),
+    hostContext,
+    mount: (app) => mountIdp(app, idp, { hostContext, pages }),
     renderError: idpErrors(pages),
     renderPlainError: renderOAuth,
     wrapHealth: (state) => state,

@@ -1,5 +1,5 @@
 import formbody from '@fastify/formbody';
-import { openToOrigins } from '../http/cors.js';
+import { registerCors } from '../http/cors.js';
 import { access, type Scope } from '../http/scope.js';
 import { type AccountPluginOptions, accountPlugin } from './account.js';
 import { type AuthorizePluginOptions, authorizePlugin } from './authorize/plugin.js';
@@ -35,7 +35,7 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
   await scope.register(logoutPlugin, options);
   await scope.register(accountPlugin, options);
   await scope.register(introspectionPlugin, options);
-  await openToOrigins(scope, ['*'], async (open) => {
+  await registerCors(scope, ['*'], async (open) => {
     publishDocuments(open, options);
     await tokensPlugin(open, options);
   });

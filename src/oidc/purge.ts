@@ -5,7 +5,7 @@ import { type Expiring, MARGIN, purgeExpired } from '../ops/purge.js';
 import { partiesOf } from './consents.js';
 import type { Directory } from './model.js';
 import { type Consents, GRANT, type Grants, type Sessions } from './store.js';
-import { endOf, LONGEST_WITHOUT_REFRESH } from './tokens/lives.js';
+import { endOf, LONGEST_WITHOUT_REFRESH } from './tokens/token-lifetimes.js';
 
 /** What is over is removed. Nothing depends on it: whatever is read is judged by its own time. */
 

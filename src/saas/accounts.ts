@@ -13,7 +13,7 @@ import { type PublicUrl, withLeadingSlash } from '../config/public-url.js';
 import type { EmailService } from '../email/service.js';
 import { toTimestamp } from '../http/schemas.js';
 import type { ListedAudit } from '../ops/audit.js';
-import type { Afterwards } from '../ops/background.js';
+import type { BackgroundTasks } from '../ops/background-tasks.js';
 import type { Emit } from '../ops/events.js';
 import type { Jobs } from '../ops/jobs.js';
 import { purgeExpired } from '../ops/purge.js';
@@ -42,7 +42,7 @@ export interface AccountParts {
   jobs: Jobs;
   accessTokens: TokenKind;
   refreshTokens: TokenKind;
-  afterwards: Afterwards;
+  backgroundTasks: BackgroundTasks;
   emit: Emit<AuthEvents>;
   viewOf: ViewOf;
   publicUrl: PublicUrl;
@@ -59,7 +59,7 @@ export interface Accounts {
 const HOURLY = 3600;
 
 export async function createAccounts(
-  { config: { values }, seams: { clock, random } }: ResolvedSaas,
+  { config: { values }, runtime: { clock, random } }: ResolvedSaas,
   parts: AccountParts,
 ): Promise<Accounts> {
   const { users, sessions, audit, throttle, settings, billing, email, jobs, publicUrl, mountedAt } = parts;

@@ -68,10 +68,10 @@ export interface BillingDomain {
 export function createBillingDomain(
   {
     config: { values },
-    seams: { clock, random },
+    runtime: { clock, random },
   }: {
     config: Pick<ResolvedSaas['config'], 'values'>;
-    seams: Pick<ResolvedSaas['seams'], 'clock' | 'random'>;
+    runtime: Pick<ResolvedSaas['runtime'], 'clock' | 'random'>;
   },
   { store, users, audit, outbox, emit, publicUrl, log, pause }: BillingParts,
 ): BillingDomain {

@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import type { Identity } from '../auth/sessions.js';
 import { commonHeaders, logFailure } from '../http/answers.js';
 import type { RequestHeaders } from '../http/authorization.js';
-import type { Surroundings } from '../http/host-context.js';
+import type { HostContext } from '../http/host-context.js';
 import { requestIds } from '../http/request-ids.js';
 import { httpErrors, renderEnvelope, toAppError } from '../kernel/errors.js';
 import type { Random } from '../kernel/secrets.js';
@@ -50,12 +50,12 @@ export interface ConnectGuards {
 
 export interface ConnectGuardDependencies {
   app: FastifyInstance;
-  surroundings: Surroundings;
+  hostContext: HostContext;
   random: Random;
 }
 
-export function createConnectGuards({ app, surroundings, random }: ConnectGuardDependencies): ConnectGuards {
-  const { lifecycle, publicUrl } = surroundings;
+export function createConnectGuards({ app, hostContext, random }: ConnectGuardDependencies): ConnectGuards {
+  const { lifecycle, publicUrl } = hostContext;
   let nextId: (() => string) | undefined;
 
   const ready = async (): Promise<SaasDecorator> => {

@@ -8,12 +8,12 @@ import { defineOptions, option, type Resolved, resolveOptions } from '../config/
 import { mountProblem, publicUrlOption } from '../config/public-url.js';
 import { shown } from '../config/validation-messages.js';
 import { emailOptions } from '../email/schemas.js';
-import { type Clock, systemClock } from '../kernel/clock.js';
-import { equalSecrets, type Random, systemRandom } from '../kernel/secrets.js';
+import { systemClock } from '../kernel/clock.js';
+import { equalSecrets, systemRandom } from '../kernel/secrets.js';
 import { auditRetentionOption } from '../ops/audit.js';
-import type { HashingCost } from '../passwords/argon2.js';
+import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.js';
 import { storeOptions } from '../server/store-options.js';
-import { type HostMongo, LENT, lendingProblem } from '../storage/host-database.js';
+import { LENT, lendingProblem } from '../storage/host-database.js';
 
 /** What the SaaS backend can be told, by options and by environment. */
 
@@ -37,32 +37,18 @@ export const saasSchema = defineOptions({
 export type SaasConfiguration = Static<typeof saasSchema>;
 
 /** What code passes beside the configuration. */
-export interface SaasSeams {
+export interface SaasRuntimeOptions extends RuntimeOptions {
   /** Where the API is mounted. Default `/api`. */
   prefix?: string;
   /** Where the admin area is mounted; `false` for nowhere. Default `/admin`. */
   adminPath?: string | false;
-  /** Replaces the environment; `false` ignores it. */
-  env?: Record<string, string | undefined> | false;
-  clock?: Clock;
-  random?: Random;
-  /** Cost of password hashes. Lower it in tests only. */
-  hashing?: HashingCost;
-  /**
-   * Whether clients are held up that ask too often. Unset, volume does not count on this machine outside production;
-   * `true` counts it there, too; `false` counts nothing, not even wrong passwords, and is for measurements.
-   */
-  limits?: boolean;
-  /** The host's own `fastify.mongo`, instead of `databaseUri`: used, never closed. Our collections begin with `saas_`. */
-  mongo?: HostMongo;
 }
 
-export type SaasBackendOptions = Partial<SaasConfiguration> & SaasSeams;
+export type SaasBackendOptions = Partial<SaasConfiguration> & SaasRuntimeOptions;
 
 export interface ResolvedSaas {
   config: Resolved<SaasConfiguration>;
-  seams: Required<Pick<SaasSeams, 'prefix' | 'adminPath' | 'clock' | 'random'>> &
-    Pick<SaasSeams, 'hashing' | 'limits' | 'mongo'>;
+  runtime: Required<Pick<SaasRuntimeOptions, 'prefix' | 'adminPath' | 'clock' | 'random'>> & OptionalRuntime;
 }
 
 /** What works and is unwise, so that the start log and `doctor` both say it. */
@@ -83,7 +69,7 @@ export function adviseSaas({ values }: Pick<Resolved<SaasConfiguration>, 'values
  */
 export function resolveSaas(options: SaasBackendOptions, generate = true): ResolvedSaas {
   const { prefix, adminPath, env, clock, random, hashing, limits, mongo, ...given } = options;
-  const seams = {
+  const runtime = {
     prefix: prefix ?? '/api',
     adminPath: adminPath ?? ('/admin' as const),
     clock: clock ?? systemClock,
@@ -98,17 +84,17 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
       program: 'saas-backend',
       given: mongo ? { ...given, databaseUri: given.databaseUri ?? LENT } : given,
       env,
-      random: seams.random,
+      random: runtime.random,
       generate,
     },
     (values, report) => {
       const problem = lendingProblem(options);
       if (problem) report.refuse(problem);
-      checkMounts(seams.prefix, seams.adminPath, report);
+      checkMounts(runtime.prefix, runtime.adminPath, report);
       checkTogether(values, report);
     },
   );
-  return { config, seams };
+  return { config, runtime };
 }
 
 function checkMounts(prefix: string, adminPath: string | false, report: Report): void {

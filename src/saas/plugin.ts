@@ -13,26 +13,26 @@ import { sessionCollection, userCollection, userView, type ViewOf } from '../aut
 import { createUserDirectory } from '../auth/users.js';
 import { BILLING_EVENTS, type BillingNotices } from '../billing/notices.js';
 import { billingPlugin, webhookPlugin } from '../billing/plugin.js';
-import { openTransport } from '../email/outlet.js';
 import { createEmail } from '../email/service.js';
 import { mailCollection } from '../email/store.js';
 import { loadTemplates } from '../email/templates.js';
+import { openTransport } from '../email/transport-selection.js';
 import { authorizationIn, type RequestHeaders } from '../http/authorization.js';
-import { openToOrigins } from '../http/cors.js';
-import { announce, answerRules, inHost, type Surroundings } from '../http/host-context.js';
+import { registerCors } from '../http/cors.js';
+import { answerRules, type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
 import { createPages } from '../http/pages.js';
 import { ok } from '../http/schemas.js';
 import { openScope } from '../http/scope.js';
 import { HOUR, SECOND } from '../kernel/clock.js';
 import { createListedAudit } from '../ops/audit.js';
-import { createAfterwards } from '../ops/background.js';
+import { createBackgroundTasks } from '../ops/background-tasks.js';
 import { createEvents, type Emit, type Subscription } from '../ops/events.js';
 import { healthPlugin } from '../ops/health.js';
 import { createJobs } from '../ops/jobs.js';
 import { createPasswordPolicy } from '../passwords/common.js';
 import { createPasswords } from '../passwords/hasher.js';
 import { profilePlugin } from '../profile/plugin.js';
-import { closeForMaintenance, settingsAdminPlugin, settingsPlugin } from '../settings/plugin.js';
+import { enforceMaintenance, settingsAdminPlugin, settingsPlugin } from '../settings/plugin.js';
 import { createSettings } from '../settings/service.js';
 import type { Store } from '../storage/collection.js';
 import { openStore } from '../storage/open.js';
@@ -81,20 +81,22 @@ declare module 'fastify' {
 /** Builds the domains, mounts them on `fastify` and answers with the store they share. */
 export async function mountSaas(
   fastify: FastifyInstance,
-  { config, seams }: ResolvedSaas,
-  surroundings?: Surroundings,
+  { config, runtime }: ResolvedSaas,
+  hostContext?: HostContext,
 ): Promise<Store> {
   if (fastify.hasDecorator('saas')) {
     throw new Error(
       "saasBackend is registered on this instance already, or something else is called 'saas' there. One registration serves one prefix.",
     );
   }
-  announce(fastify, config, adviseSaas(config));
+  logConfiguration(fastify, config, adviseSaas(config));
   const { values } = config;
-  const { clock, random, prefix, adminPath } = seams;
-  const around = surroundings ?? inHost(fastify, { configured: values.publicUrl, port: 3000 }, random);
-  const { publicUrl, mountedAt = () => fastify.prefix + prefix } = around;
-  const store = await openStore(seams.mongo ? { mongo: seams.mongo, prefix: 'saas_' } : values.databaseUri);
+  const { clock, random, prefix, adminPath } = runtime;
+  const context = hostContext ?? pluginContext(fastify, { configured: values.publicUrl, port: 3000 }, random);
+  const { publicUrl, mountedAt = () => fastify.prefix + prefix } = context;
+  const store = await openStore(
+    runtime.mongo ? { mongo: runtime.mongo, prefix: 'saas_' } : values.databaseUri,
+  );
   fastify.addHook('onClose', () => store.close());
 
   const users = userCollection(store);
@@ -105,11 +107,11 @@ export async function mountSaas(
     audit,
     secret: values.jwtRefreshSecret,
     production: config.production,
-    limits: seams.limits,
+    limits: runtime.limits,
   });
   const settings = createSettings({ store, audit, clock });
   const siteName = async () => (await settings.current()).siteName;
-  const passwords = createPasswords(random, seams.hashing);
+  const passwords = createPasswords(random, runtime.hashing);
   fastify.addHook('onListen', async () => passwords.prepare());
   const passwordPolicy = createPasswordPolicy(config.production, (message) => fastify.log.warn(message));
   const documents = foreignHashCollection(store);
@@ -140,11 +142,11 @@ export async function mountSaas(
   jobs.add('mail-purge', email.jobs.purge);
   // Whoever listens, we or the host: nothing is served before this.
   fastify.addHook('onReady', async () => jobs.start());
-  const afterwards = createAfterwards(fastify.log);
+  const backgroundTasks = createBackgroundTasks(fastify.log);
   // While the last requests are answered; the end of what runs is waited for after them.
   fastify.addHook('preClose', async () => void jobs.stop());
   fastify.addHook('onClose', async () => {
-    await afterwards.settled();
+    await backgroundTasks.settled();
     await jobs.stop();
     await email.close();
     await audit.close();
@@ -169,7 +171,7 @@ export async function mountSaas(
     webhookEvents,
     jobs: billingJobs,
   } = createBillingDomain(
-    { config, seams },
+    { config, runtime },
     {
       store,
       users,
@@ -203,7 +205,7 @@ export async function mountSaas(
     previous: values.jwtRefreshSecretPrevious,
   });
   const { auth, exportOf } = await createAccounts(
-    { config, seams },
+    { config, runtime },
     {
       accessTokens,
       refreshTokens,
@@ -218,7 +220,7 @@ export async function mountSaas(
       forgetPurchases: forget,
       email,
       jobs,
-      afterwards,
+      backgroundTasks,
       emit,
       viewOf,
       publicUrl,
@@ -251,11 +253,11 @@ export async function mountSaas(
   fastify.decorateRequest('saas');
 
   const rules = {
-    ...answerRules(around),
+    ...answerRules(context),
     guards: { user: requireUser, admin: requireAdmin },
     bodyLimit: 100 * 1024,
     own404: true,
-    inHost: surroundings === undefined,
+    isPlugin: hostContext === undefined,
   };
   const pages = createPages({ name: () => new URL(publicUrl.get()).host });
   const renderError = saasErrors(pages);
@@ -268,8 +270,8 @@ export async function mountSaas(
     meter: throttle.refusalOf,
   };
   await openScope(fastify, apiRules, async (api) => {
-    closeForMaintenance(api, settings);
-    await openToOrigins(api, values.corsOrigin ?? [], async (open) => {
+    enforceMaintenance(api, settings);
+    await registerCors(api, values.corsOrigin ?? [], async (open) => {
       await open.register(authPlugin, { auth, exportOf, throttle, pages, home: publicUrl.get });
       await open.register(profilePlugin, { rename: directory.rename });
       await open.register(settingsPlugin, { settings });

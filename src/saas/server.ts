@@ -1,6 +1,6 @@
 import { gatherProblems } from '../config/configuration-error.js';
 import { mountProblem } from '../config/public-url.js';
-import { inServer } from '../http/host-context.js';
+import { serverContext } from '../http/host-context.js';
 import { ok } from '../http/schemas.js';
 import { renderEnvelope } from '../kernel/errors.js';
 import { assemble, type MiddlewareServer, type Server } from '../server/assembly.js';
@@ -35,10 +35,10 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
     () => resolveServer('saas-backend', saasServerSchema, own, given),
     () => resolveSaas(given),
   );
-  const { prefix, adminPath } = saas.seams;
+  const { prefix, adminPath } = saas.runtime;
   let mountedAt: string | undefined;
-  const surroundings = {
-    ...inServer(saas.config.values.publicUrl, server.values.port),
+  const hostContext = {
+    ...serverContext(saas.config.values.publicUrl, server.values.port),
     mountedAt: () => mountedAt ?? prefix,
   };
   const assembled = assemble({
@@ -46,9 +46,9 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
     product: 'saas-backend',
     proxyVariable: 'TRUST_PROXY',
     configuration: saas.config,
-    random: saas.seams.random,
-    surroundings,
-    mount: (app) => mountSaas(app, saas, surroundings),
+    random: saas.runtime.random,
+    hostContext,
+    mount: (app) => mountSaas(app, saas, hostContext),
     renderError: (error, _request, requestId) => renderEnvelope(error, requestId),
     renderPlainError: renderEnvelope,
     wrapHealth: ok,
@@ -58,6 +58,6 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
     },
     mountPoints: middleware ? [prefix, ...(adminPath === false ? [] : [adminPath])] : undefined,
   });
-  const { random } = saas.seams;
-  return { ...assembled, ...createConnectGuards({ app: assembled.fastify, surroundings, random }) };
+  const { random } = saas.runtime;
+  return { ...assembled, ...createConnectGuards({ app: assembled.fastify, hostContext, random }) };
 }

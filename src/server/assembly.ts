@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import type { Resolved } from '../config/options.js';
 import type { AnswerRules } from '../http/answers.js';
-import { answerRules, learnPort, type Surroundings } from '../http/host-context.js';
+import { answerRules, assumePortOf, type HostContext } from '../http/host-context.js';
 import { fallThrough, openScope } from '../http/scope.js';
 import { SECOND } from '../kernel/clock.js';
 import { type Health, healthPlugin, type Product } from '../ops/health.js';
@@ -48,7 +48,7 @@ export interface Assembly<Values> extends Hardening {
   product: Product;
   /** The variable that lists the proxies in front. */
   proxyVariable: string;
-  surroundings: Surroundings;
+  hostContext: HostContext;
   /** Registers the plugin and answers with the store it opened. */
   mount(app: FastifyInstance): Promise<Store>;
   renderError: AnswerRules['renderError'];
@@ -66,13 +66,13 @@ const GRACE = 8 * SECOND;
 /** Puts a server together. Nothing runs before `start` or the first request of the middleware. */
 export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | MiddlewareServer<Values> {
   const { server, configuration, mountPoints } = assembly;
-  const { lifecycle, publicUrl } = assembly.surroundings;
+  const { lifecycle, publicUrl } = assembly.hostContext;
   const rules: AnswerRules = {
-    ...answerRules(assembly.surroundings),
+    ...answerRules(assembly.hostContext),
     renderError: assembly.renderError,
   };
   const app = createHardened(assembly, rules);
-  learnPort(app, publicUrl);
+  assumePortOf(app, publicUrl);
   const unlistedProxy = watchForProxies(app, assembly.proxyVariable, server.values.trustProxy);
   // Unwrapped, so that `app` has the plugin's decorator for the routes that others add.
   const unwrapped = fp(async (root: FastifyInstance) => {
@@ -86,7 +86,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
         guards: {},
         own404: true,
         bodyLimit: BODY_LIMIT,
-        inHost: false,
+        isPlugin: false,
       },
       async (scope) => {
         const remarks = (request: FastifyRequest) =>
@@ -133,7 +133,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
 function createMiddleware(
   app: FastifyInstance,
   mountPoints: [string, ...string[]],
-  { surroundings: { lifecycle, publicUrl }, onMount }: Assembly<unknown>,
+  { hostContext: { lifecycle, publicUrl }, onMount }: Assembly<unknown>,
 ): Middleware {
   return (request, response, next = () => response.writeHead(404).end()) => {
     publicUrl.observePort(request.socket?.localPort);

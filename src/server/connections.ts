@@ -1,6 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { hangUp } from '../http/close-connection.js';
+import { closeConnection } from '../http/close-connection.js';
 import { addressBlock } from '../kernel/addresses.js';
 
 /** How many connections a server keeps open. */
@@ -104,7 +104,7 @@ export function trackConnections(server: Server, limits: ConnectionLimits): (gra
     // With this, Node closes a connection behind its last answer.
     const { destroySoon } = socket;
     socket.destroySoon = () => {
-      if (connection.latest?.req.complete === false) hangUp(socket);
+      if (connection.latest?.req.complete === false) closeConnection(socket);
       else destroySoon.call(socket);
     };
   });

@@ -65,7 +65,7 @@ function trustProblem(proxies: false | string[]): string | undefined {
 export type ServerConfiguration = Static<ReturnType<typeof serverSchema>>;
 
 /** What code passes to a server. */
-export interface ServerSeams {
+export interface ServerRuntimeOptions {
   env?: Record<string, string | undefined> | false;
   random?: Random;
 }
@@ -91,7 +91,7 @@ export function resolveServer(
   program: string,
   schema: ReturnType<typeof serverSchema>,
   given: ServerOptions,
-  { env, random = systemRandom }: ServerSeams,
+  { env, random = systemRandom }: ServerRuntimeOptions,
 ): Resolved<ServerConfiguration> {
   return resolveOptions(schema, { program, given, env, random });
 }

@@ -53,7 +53,7 @@ export async function settingsAdminPlugin(
  * Keeps users out while the operator says so, except from the routes that work during maintenance. To be called
  * before the routes are added.
  */
-export function closeForMaintenance(scope: Scope, settings: SettingsService): void {
+export function enforceMaintenance(scope: Scope, settings: SettingsService): void {
   scope.addHook('onRoute', (route) => {
     if (rulesOf(route).duringMaintenance) return;
     prependHook(route, (_request, _reply, done) => {

@@ -79,7 +79,7 @@ function serviceOn(
     audit: { record: async () => undefined, recordFailure: async () => undefined },
     viewOf: viewUnsubscribed,
     mails: silentMails,
-    afterwards: { run: () => undefined },
+    backgroundTasks: { run: () => undefined },
     farewell: {
       cancelSubscriptions: async () => undefined,
       forget: async () => undefined,

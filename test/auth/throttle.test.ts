@@ -138,7 +138,7 @@ t.test('a link ends with the password and with the address it was sent to', asyn
 
 t.test('places of whoever knew an earlier password are no longer known with a new one', async (t) => {
   const NEW = 'a different sentence entirely';
-  /** Signs in with the first password from many places, which do not count as those of the owner afterwards. */
+  /** Signs in with the first password from many places, which do not count as those of the owner backgroundTasks. */
   const check = async (name: string, makeNew: (app: MailedApp) => Promise<string>, options = {}) => {
     const app = await mailedApp(t, options);
     const from = (index: number) => `198.51.100.${index}`;

@@ -141,7 +141,7 @@ export async function backstage(t: Test, { app, api }: Pick<Shop, 'app' | 'api'>
   };
   const log = { info() {}, warn() {}, error() {} };
   return createBillingDomain(
-    { config: { values: values as never }, seams: { clock: app.clock, random: countedRandom() } },
+    { config: { values: values as never }, runtime: { clock: app.clock, random: countedRandom() } },
     {
       store,
       users: userCollection(store),

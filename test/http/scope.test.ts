@@ -538,7 +538,7 @@ const rules = (more: Partial<ScopeRules> = {}): ScopeRules => ({
   https: () => false,
   isDraining: () => false,
   bodyLimit: 1024,
-  inHost: true,
+  isPlugin: true,
   own404: true,
   ...more,
 });

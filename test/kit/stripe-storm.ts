@@ -219,7 +219,7 @@ export function boot(
           pastDue: 'entitled',
         } as never,
       },
-      seams: { clock, random: countedRandom() },
+      runtime: { clock, random: countedRandom() },
     },
     {
       store: mine,

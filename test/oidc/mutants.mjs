@@ -38,14 +38,14 @@ const mutants = [
   },
   {
     name: 'a grant is over with its code',
-    file: 'tokens/lives.js',
+    file: 'tokens/token-lifetimes.js',
     text: ', ...accessTokens.map(({ expiresAt }) => expiresAt)',
     replacement: '',
     tests: [HISTORY],
   },
   {
     name: 'a grant is over with its access tokens',
-    file: 'tokens/lives.js',
+    file: 'tokens/token-lifetimes.js',
     text: 'Math.max(codeExpiresAt, refreshExpiresAt, ',
     replacement: 'Math.max(codeExpiresAt, ',
     tests: [HISTORY],

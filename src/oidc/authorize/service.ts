@@ -6,7 +6,7 @@ import { newGrantToken } from '../grant-tokens.js';
 import type { ReadHint } from '../hints.js';
 import type { Directory, Principal } from '../model.js';
 import { GRANT, type Grants, type SessionDocument } from '../store.js';
-import { CODE_LIFE } from '../tokens/lives.js';
+import { CODE_LIFE } from '../tokens/token-lifetimes.js';
 import type { InteractionTokens } from './interaction-token.js';
 import { withAnswer } from './redirect-uri.js';
 import { type AuthorizationRequest, type Judgement, judgeRequest, type Refusal } from './request.js';

@@ -4,8 +4,8 @@ import { grantIdOf } from '../grant-tokens.js';
 import type { Principal } from '../model.js';
 import type { GrantDocument, IssuedToken } from '../store.js';
 import type { TokenDependencies } from './dependencies.js';
-import { TOKEN_LIFE } from './lives.js';
 import { ownerOf } from './owner.js';
+import { TOKEN_LIFE } from './token-lifetimes.js';
 
 /** A living access token: what it was issued from, and whose it is. */
 export interface LivingAccess {

@@ -4,7 +4,7 @@ import { newId } from '../../kernel/secrets.js';
 import type { Principal } from '../model.js';
 import type { GrantDocument } from '../store.js';
 import type { TokenDependencies } from './dependencies.js';
-import { TOKEN_LIFE } from './lives.js';
+import { TOKEN_LIFE } from './token-lifetimes.js';
 
 export interface TokenResponse {
   access_token: string;

@@ -4,8 +4,8 @@ import { grantIdOf } from '../grant-tokens.js';
 import type { Client } from '../model.js';
 import { findAccess } from './access.js';
 import type { TokenDependencies } from './dependencies.js';
-import { SLIDING, TOKEN_LIFE } from './lives.js';
 import { ownerOf } from './owner.js';
+import { SLIDING, TOKEN_LIFE } from './token-lifetimes.js';
 
 /** What is said of a token (RFC 7662 §2.2); nothing of one that is dead or none of the asking client's. */
 export type Introspection =

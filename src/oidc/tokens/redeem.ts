@@ -5,8 +5,8 @@ import { grantIdOf, newGrantToken, newRefreshToken } from '../grant-tokens.js';
 import type { Client } from '../model.js';
 import { type TokenResponse, tokenAnswer } from './answer.js';
 import type { TokenDependencies } from './dependencies.js';
-import { CODE_LIFE, refreshExpiry, TOKEN_LIFE, withAccessToken } from './lives.js';
 import { ownerAt } from './owner.js';
+import { CODE_LIFE, refreshExpiry, TOKEN_LIFE, withAccessToken } from './token-lifetimes.js';
 
 export interface CodeRedemption {
   code: string | undefined;

@@ -6,9 +6,9 @@ import type { Client, Principal } from '../model.js';
 import type { GrantDocument } from '../store.js';
 import { type TokenResponse, tokenAnswer } from './answer.js';
 import type { TokenDependencies } from './dependencies.js';
-import { refreshExpiry, SLIDING, TOKEN_LIFE, withAccessToken } from './lives.js';
 import { ownerAt } from './owner.js';
 import { givenSuccessor, successorOf } from './successors.js';
+import { refreshExpiry, SLIDING, TOKEN_LIFE, withAccessToken } from './token-lifetimes.js';
 
 export interface RefreshRequest {
   token: string | undefined;

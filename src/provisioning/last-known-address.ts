@@ -15,7 +15,7 @@ interface AddressDocument {
   url: string;
 }
 
-export function createLastAddress(store: Store): LastAddress {
+export function createLastKnownAddress(store: Store): LastAddress {
   const addresses = store.collection<AddressDocument>('addresses');
   const id = 'issuer';
   return {
