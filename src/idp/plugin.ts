@@ -5,7 +5,7 @@ import { isSimpleCrossSite } from '../http/browser.js';
 import { answerRules, type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
 import { createPages, type Pages, wantsPage } from '../http/pages.js';
 import { type Guard, openScope, rulesOf, type ScopeRules } from '../http/scope.js';
-import { HOUR, MINUTE, SECOND } from '../kernel/clock.js';
+import { MINUTE } from '../kernel/clock.js';
 import { renderOAuth } from '../kernel/errors.js';
 import { createInteractionTokens } from '../oidc/authorize/interaction-token.js';
 import { createAuthorization } from '../oidc/authorize/service.js';
@@ -23,9 +23,6 @@ import { consentCollection, grantCollection, sessionCollection } from '../oidc/s
 import { createTokenService } from '../oidc/tokens/service.js';
 import { createAudit } from '../ops/audit.js';
 import { healthPlugin } from '../ops/health.js';
-import { createJobs } from '../ops/jobs.js';
-import { createPasswordPolicy } from '../passwords/common.js';
-import { createPasswords } from '../passwords/hasher.js';
 import { createClients } from '../provisioning/clients.js';
 import { createDirectory } from '../provisioning/directory.js';
 import { adminGuard, signupGuard } from '../provisioning/guards.js';
@@ -34,9 +31,10 @@ import { createLinks } from '../provisioning/links.js';
 import { provisioningPlugin } from '../provisioning/plugin.js';
 import { createPrincipals } from '../provisioning/principals.js';
 import { clientCollection, principalCollection } from '../provisioning/store.js';
+import { createModuleContext, followLifecycle } from '../server/module-context.js';
 import type { Store } from '../storage/collection.js';
 import { openStore } from '../storage/open.js';
-import { type Attempt, atMost, createThrottle, type Limit, type SecretKind } from '../throttle/throttle.js';
+import { type Attempt, atMost, type Limit, type SecretKind } from '../throttle/throttle.js';
 import {
   adviseIdp,
   type IdentityProviderOptions,
@@ -104,7 +102,7 @@ export async function mountIdp(
   logConfiguration(fastify, config, adviseIdp(config));
   const { values } = config;
   const { clock, random, prefix } = runtime;
-  const context =
+  const host =
     server?.hostContext ??
     pluginContext(
       fastify,
@@ -116,26 +114,24 @@ export async function mountIdp(
   );
   fastify.addHook('onClose', () => store.close());
 
-  const issuer = context.publicUrl.get;
+  const issuer = host.publicUrl.get;
   if (!config.production) {
     const { remember } = createLastKnownAddress(store);
     fastify.addHook('onListen', () => remember(issuer()));
   }
   const pages = server?.pages ?? idpPages(values, issuer);
-  const audit = createAudit(store, { clock, random, log: fastify.log });
-  const tools = { audit, clock, random };
-  const passwords = createPasswords(random, runtime.hashing);
-  fastify.addHook('onListen', async () => passwords.prepare());
-  const throttle = createThrottle(store, {
-    clock,
-    audit,
-    secret: values.ed25519Seed,
+  const context = createModuleContext(store, {
+    ...runtime,
     production: config.production,
-    limits: runtime.limits,
+    log: fastify.log,
+    createAudit,
+    throttleSecret: values.ed25519Seed,
   });
+  followLifecycle(fastify, context, values);
+  const { audit, throttle, passwords, passwordPolicy, jobs } = context;
+  const tools = { audit, clock, random };
   const attempt: Attempt = (guess, evaluate) =>
     throttle.attempt(Object.assign({}, guess, { perAddress: FAILURES[guess.kind ?? 'password'] }), evaluate);
-  const passwordPolicy = createPasswordPolicy(config.production, (message) => fastify.log.warn(message));
   const people = principalCollection(store);
   const hashing = { passwords, passwordPolicy, throttle };
   const principals = createPrincipals(people, { ...tools, ...hashing, attempt });
@@ -181,28 +177,11 @@ export async function mountIdp(
   const sessions = createSessionService({ ...tools, sessions: kept.sessions, directory });
   const consents = createConsentService(kept.consents, clock);
 
-  const jobs = createJobs(store, { clock, random, log: fastify.log });
   for (const [name, job] of Object.entries(createPurges({ ...kept, directory, clock }))) jobs.add(name, job);
-  jobs.add('throttle-purge', {
-    everySeconds: HOUR / SECOND,
-    run: async ({ signal }) => void (await throttle.purge(signal)),
-  });
-  jobs.add('audit-purge', {
-    everySeconds: HOUR / SECOND,
-    run: async ({ signal }) => void (await audit.purge(values.auditRetentionDays, signal)),
-  });
-  // Whoever listens, we or the host: nothing is served before this.
-  fastify.addHook('onReady', async () => jobs.start());
-  // While the last requests are answered; the end of what runs is waited for after them.
-  fastify.addHook('preClose', async () => void jobs.stop());
-  fastify.addHook('onClose', async () => {
-    await jobs.stop();
-    await audit.close();
-  });
 
   fastify.decorate('idp', Object.freeze({ issuer }));
   const rules: ScopeRules = {
-    ...answerRules(context),
+    ...answerRules(host),
     prefix,
     conflictRemedy: 'Mount the identity provider elsewhere with the option prefix.',
     guards: {

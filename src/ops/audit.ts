@@ -64,7 +64,7 @@ const MOST_LISTED = 10_000;
 /** Begins the identifier of every record. */
 const AUDIT = 'aud_';
 
-interface Dependencies {
+export interface AuditDependencies {
   clock: Clock;
   random: Random;
   log: Pick<FastifyBaseLogger, 'error'>;
@@ -74,11 +74,11 @@ interface Dependencies {
  * Without an index: the records of a busy minute are of as many subjects, each with a place of its own in an index, so
  * that it would be more than half of what a sign-in writes to the disk.
  */
-export function createAudit(store: Store, deps: Dependencies): AuditLog {
+export function createAudit(store: Store, deps: AuditDependencies): AuditLog {
   return recordingIn(store.collection<AuditRecord>('audit'), deps);
 }
 
-export function createListedAudit(store: Store, deps: Dependencies): ListedAudit {
+export function createListedAudit(store: Store, deps: AuditDependencies): ListedAudit {
   const records = store.collection<AuditRecord>('audit', { indexes: [['subject', 'id']] });
   return {
     ...recordingIn(records, deps),
@@ -86,7 +86,7 @@ export function createListedAudit(store: Store, deps: Dependencies): ListedAudit
   };
 }
 
-function recordingIn(records: Collection<AuditRecord>, { clock, random, log }: Dependencies): AuditLog {
+function recordingIn(records: Collection<AuditRecord>, { clock, random, log }: AuditDependencies): AuditLog {
   const failures = new FailureLog(clock);
   let stopTimer: (() => void) | undefined;
 

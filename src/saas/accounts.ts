@@ -62,7 +62,7 @@ export async function createAccounts(
   { config: { values }, runtime: { clock, random } }: ResolvedSaas,
   parts: AccountParts,
 ): Promise<Accounts> {
-  const { users, sessions, audit, throttle, settings, billing, email, jobs, publicUrl, mountedAt } = parts;
+  const { users, sessions, audit, settings, billing, email, jobs, publicUrl, mountedAt } = parts;
   const { forgetPurchases } = parts;
   const pageAt = (configured: string | undefined, own: string) => () =>
     publicUrl.get() + (configured === undefined ? `${mountedAt()}${own}` : withLeadingSlash(configured));
@@ -109,11 +109,6 @@ export async function createAccounts(
     everySeconds: HOURLY,
     run: async ({ signal }) => void (await purgeExpired(sessions, { now: clock.now(), signal })),
   });
-  jobs.add('throttle-purge', {
-    everySeconds: HOURLY,
-    run: async ({ signal }) => void (await throttle.purge(signal)),
-  });
-
   return {
     auth,
     async exportOf(id) {

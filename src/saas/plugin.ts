@@ -23,20 +23,15 @@ import { answerRules, type HostContext, logConfiguration, pluginContext } from '
 import { createPages } from '../http/pages.js';
 import { ok } from '../http/schemas.js';
 import { openScope } from '../http/scope.js';
-import { HOUR, SECOND } from '../kernel/clock.js';
 import { createListedAudit } from '../ops/audit.js';
-import { createBackgroundTasks } from '../ops/background-tasks.js';
 import { createEvents, type Emit, type Subscription } from '../ops/events.js';
 import { healthPlugin } from '../ops/health.js';
-import { createJobs } from '../ops/jobs.js';
-import { createPasswordPolicy } from '../passwords/common.js';
-import { createPasswords } from '../passwords/hasher.js';
 import { profilePlugin } from '../profile/plugin.js';
+import { createModuleContext, followLifecycle } from '../server/module-context.js';
 import { enforceMaintenance, settingsAdminPlugin, settingsPlugin } from '../settings/plugin.js';
 import { createSettings } from '../settings/service.js';
 import type { Store } from '../storage/collection.js';
 import { openStore } from '../storage/open.js';
-import { createThrottle } from '../throttle/throttle.js';
 import { createAccounts } from './accounts.js';
 import { createBillingDomain, createEntitlementGuard, type UserGuard, type UserRequest } from './billing.js';
 import { saasErrors } from './errors.js';
@@ -92,8 +87,8 @@ export async function mountSaas(
   logConfiguration(fastify, config, adviseSaas(config));
   const { values } = config;
   const { clock, random, prefix, adminPath } = runtime;
-  const context = hostContext ?? pluginContext(fastify, { configured: values.publicUrl, port: 3000 }, random);
-  const { publicUrl, mountedAt = () => fastify.prefix + prefix } = context;
+  const host = hostContext ?? pluginContext(fastify, { configured: values.publicUrl, port: 3000 }, random);
+  const { publicUrl, mountedAt = () => fastify.prefix + prefix } = host;
   const store = await openStore(
     runtime.mongo ? { mongo: runtime.mongo, prefix: 'saas_' } : values.databaseUri,
   );
@@ -101,24 +96,21 @@ export async function mountSaas(
 
   const users = userCollection(store);
   const sessions = sessionCollection(store);
-  const audit = createListedAudit(store, { clock, random, log: fastify.log });
-  const throttle = createThrottle(store, {
-    clock,
-    audit,
-    secret: values.jwtRefreshSecret,
+  const context = createModuleContext(store, {
+    ...runtime,
     production: config.production,
-    limits: runtime.limits,
+    log: fastify.log,
+    createAudit: createListedAudit,
+    throttleSecret: values.jwtRefreshSecret,
   });
+  followLifecycle(fastify, context, values);
+  const { audit, throttle, passwords, passwordPolicy, jobs, backgroundTasks } = context;
   const settings = createSettings({ store, audit, clock });
   const siteName = async () => (await settings.current()).siteName;
-  const passwords = createPasswords(random, runtime.hashing);
-  fastify.addHook('onListen', async () => passwords.prepare());
-  const passwordPolicy = createPasswordPolicy(config.production, (message) => fastify.log.warn(message));
   const documents = foreignHashCollection(store);
   const foreignHashes = createForeignHashes({ documents, users, passwords, clock });
   const hashing = { passwords, passwordPolicy, foreignHashes };
 
-  const jobs = createJobs(store, { clock, random, log: fastify.log });
   const email = createEmail({
     mails: mailCollection(store),
     templates: loadTemplates(values.emailTemplateDir),
@@ -140,16 +132,10 @@ export async function mountSaas(
   });
   jobs.add('mail', email.jobs.relay);
   jobs.add('mail-purge', email.jobs.purge);
-  // Whoever listens, we or the host: nothing is served before this.
-  fastify.addHook('onReady', async () => jobs.start());
-  const backgroundTasks = createBackgroundTasks(fastify.log);
-  // While the last requests are answered; the end of what runs is waited for after them.
-  fastify.addHook('preClose', async () => void jobs.stop());
+  // Closed once the relay, which is a job, sends nothing more.
   fastify.addHook('onClose', async () => {
-    await backgroundTasks.settled();
     await jobs.stop();
     await email.close();
-    await audit.close();
   });
 
   const { emit: emitAny, events } = createEvents<SaasEvents>({
@@ -187,10 +173,6 @@ export async function mountSaas(
   jobs.add('billing-recheck', billingJobs.recheck);
   const viewOf: ViewOf = async (user) => userView(user, await summaryOf(user));
   const directory = createUserDirectory({ ...hashing, users, viewOf, siteName, audit, clock, random });
-  jobs.add('audit-purge', {
-    everySeconds: HOUR / SECOND,
-    run: async ({ signal }) => void (await audit.purge(values.auditRetentionDays, signal)),
-  });
   const mount = `saas-backend ${fastify.prefix}${prefix}`;
   const accessTokens = await registerTokenKind(fastify, {
     namespace: `${mount} access`,
@@ -253,7 +235,7 @@ export async function mountSaas(
   fastify.decorateRequest('saas');
 
   const rules = {
-    ...answerRules(context),
+    ...answerRules(host),
     guards: { user: requireUser, admin: requireAdmin },
     bodyLimit: 100 * 1024,
     own404: true,

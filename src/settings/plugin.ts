@@ -1,7 +1,8 @@
 import { Envelope, ok } from '../http/schemas.js';
 import { access, originOf, prependHook, rulesOf, type Scope } from '../http/scope.js';
+import { settingsErrors } from './errors.js';
 import { GlobalSettings, PublicSettings, SettingsPatch, VersionedSettings } from './schemas.js';
-import { type SettingsService, settingsErrors } from './service.js';
+import type { SettingsService } from './service.js';
 
 export interface SettingsPluginOptions {
   settings: SettingsService;

@@ -1,17 +1,9 @@
 import type { Clock } from '../kernel/clock.js';
-import { defineErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
+import { settingsErrors } from './errors.js';
 import type { SettingsPatch, VersionedSettings } from './schemas.js';
-import { settingsCollection } from './store.js';
-
-export const settingsErrors = defineErrors({
-  VERSION_CONFLICT: [
-    409,
-    'Somebody changed the settings in the meantime. Read them again and repeat the change.',
-  ],
-  MAINTENANCE: [503, 'The service is under maintenance. Try again later.'],
-});
+import { DEFAULTS, settingsCollection } from './store.js';
 
 /** Who changes settings, and from where. */
 export interface Operator {
@@ -29,15 +21,7 @@ export interface SettingsService {
   update(patch: SettingsPatch, by: Operator): Promise<VersionedSettings>;
 }
 
-const DEFAULTS: VersionedSettings = {
-  siteName: 'SaaS',
-  allowRegistration: true,
-  maintenanceMode: false,
-  emailNotifications: true,
-  version: 0,
-};
-
-const MAX_AGE = 1_000;
+const MAX_AGE_MS = 1_000;
 
 export interface SettingsDependencies {
   store: Store;
@@ -62,7 +46,8 @@ export function createSettings({ store, audit, clock }: SettingsDependencies): S
   };
   const stored = async (): Promise<VersionedSettings> =>
     (await documents.findOne({ id: 'global' })) ?? DEFAULTS;
-  const known = () => (latest && Math.abs(clock.now() - latest.at) < MAX_AGE ? latest.settings : undefined);
+  const known = () =>
+    latest && Math.abs(clock.now() - latest.at) < MAX_AGE_MS ? latest.settings : undefined;
 
   return {
     known,

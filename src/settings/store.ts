@@ -1,7 +1,16 @@
 import type { Collection, Store } from '../storage/collection.js';
 import type { VersionedSettings } from './schemas.js';
 
-/** The one document of this domain. */
+/** What holds until the operator has changed something. */
+export const DEFAULTS: VersionedSettings = {
+  siteName: 'SaaS',
+  allowRegistration: true,
+  maintenanceMode: false,
+  emailNotifications: true,
+  version: 0,
+};
+
+/** The only document of this domain; absent until the first change. */
 export interface SettingsDocument extends VersionedSettings {
   id: 'global';
 }

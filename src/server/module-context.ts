@@ -1,0 +1,91 @@
+import type { FastifyInstance } from 'fastify';
+import { type Clock, HOUR, SECOND } from '../kernel/clock.js';
+import type { Random } from '../kernel/secrets.js';
+import type { AuditDependencies, AuditLog } from '../ops/audit.js';
+import { type BackgroundTasks, createBackgroundTasks } from '../ops/background-tasks.js';
+import { createJobs, type JobLog, type Jobs } from '../ops/jobs.js';
+import type { HashingCost } from '../passwords/argon2.js';
+import { createPasswordPolicy, type PasswordPolicy } from '../passwords/common.js';
+import { createPasswords, type Passwords } from '../passwords/hasher.js';
+import type { Store } from '../storage/collection.js';
+import { createThrottle, type Throttle } from '../throttle/throttle.js';
+
+/** What every module builds on. A product makes it once, a command likewise; the modules are the same for both. */
+export interface ModuleContext<A extends AuditLog = AuditLog> {
+  store: Store;
+  clock: Clock;
+  random: Random;
+  log: JobLog;
+  audit: A;
+  throttle: Throttle;
+  passwords: Passwords;
+  passwordPolicy: PasswordPolicy;
+  /** Modules add theirs. They run once a server is ready, and never in a command. */
+  jobs: Jobs;
+  backgroundTasks: BackgroundTasks;
+}
+
+export interface ModuleContextOptions<A extends AuditLog> {
+  production: boolean;
+  clock: Clock;
+  random: Random;
+  log: JobLog;
+  createAudit: (store: Store, dependencies: AuditDependencies) => A;
+  /** Keys the hashes of the addresses that the throttle stores. */
+  throttleSecret: string;
+  limits?: boolean | undefined;
+  hashing?: HashingCost | undefined;
+}
+
+export function createModuleContext<A extends AuditLog>(
+  store: Store,
+  { production, clock, random, log, createAudit, throttleSecret, limits, hashing }: ModuleContextOptions<A>,
+): ModuleContext<A> {
+  const audit = createAudit(store, { clock, random, log });
+  return {
+    store,
+    clock,
+    random,
+    log,
+    audit,
+    throttle: createThrottle(store, { clock, audit, secret: throttleSecret, production, limits }),
+    passwords: createPasswords(random, hashing),
+    passwordPolicy: createPasswordPolicy(production, (message) => log.warn(message)),
+    jobs: createJobs(store, { clock, random, log }),
+    backgroundTasks: createBackgroundTasks(log),
+  };
+}
+
+/** Starts the jobs when the server is ready, and ends them with it. The store is closed by the product that opened it. */
+export function followLifecycle(
+  fastify: FastifyInstance,
+  { audit, throttle, passwords, jobs, backgroundTasks }: ModuleContext,
+  { auditRetentionDays }: { auditRetentionDays: number },
+): void {
+  jobs.add('throttle-purge', {
+    everySeconds: HOUR / SECOND,
+    run: async ({ signal }) => void (await throttle.purge(signal)),
+  });
+  jobs.add('audit-purge', {
+    everySeconds: HOUR / SECOND,
+    run: async ({ signal }) => void (await audit.purge(auditRetentionDays, signal)),
+  });
+  fastify.addHook('onReady', async () => jobs.start());
+  fastify.addHook('onListen', async () => passwords.prepare());
+  // Jobs begin nothing new while the last requests are answered. Their ends are awaited after those.
+  fastify.addHook('preClose', async () => void jobs.stop());
+  fastify.addHook('onClose', async () => {
+    await backgroundTasks.settled();
+    await jobs.stop();
+    await audit.close();
+  });
+}
+
+/** The log of a command: `warn` gets as sentences what a server would log. */
+export function commandLog(warn: (message: string) => void): JobLog {
+  const say = (...[details, message]: unknown[]) => {
+    const text = typeof details === 'string' ? details : String(message);
+    warn(`${text.charAt(0).toUpperCase()}${text.slice(1)}${text.endsWith('.') ? '' : '.'}`);
+  };
+  return { info: () => undefined, warn: say, error: say };
+}
