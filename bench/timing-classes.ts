@@ -4,7 +4,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { principalCollection } from '../src/provisioning/store.js';
-import { openUserAdministration } from '../src/saas/user-administration.js';
+import { openUserAdministration } from '../src/saas/administration.js';
 import { openStore } from '../src/storage/open.js';
 import { basic, CALLBACK, create } from './idp-rows.js';
 import type { Lab } from './lab.js';

@@ -1,9 +1,6 @@
 import { DAY, systemClock } from '../../src/kernel/clock.js';
 import type { AppError } from '../../src/kernel/errors.js';
-import {
-  type BillingAdministration,
-  openBillingAdministration,
-} from '../../src/saas/billing-administration.js';
+import { type BillingAdministration, openBillingAdministration } from '../../src/saas/administration.js';
 import { type Call, type Command, UsageError } from '../command.js';
 import { createProgress } from '../progress.js';
 import { complain, fail, say, sentences } from '../terminal.js';

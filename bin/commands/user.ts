@@ -2,7 +2,7 @@ import { createReadStream, type ReadStream, statSync } from 'node:fs';
 import { addAbortSignal } from 'node:stream';
 import type { ManagedUser, UserKey } from '../../src/auth/users.js';
 import { DAY, systemClock } from '../../src/kernel/clock.js';
-import { openUserAdministration, type UserAdministration } from '../../src/saas/user-administration.js';
+import { openUserAdministration, type UserAdministration } from '../../src/saas/administration.js';
 import { type Call, type Command, UsageError } from '../command.js';
 import { nameIn } from '../name.js';
 import { askPassword, readPassword } from '../password.js';

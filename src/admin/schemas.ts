@@ -1,3 +1,4 @@
+import type { Static, TObject } from 'typebox';
 import { Type } from 'typebox';
 import { option } from '../config/options.js';
 import { DisplayName } from '../http/schemas.js';
@@ -23,6 +24,8 @@ export const adminOptions = {
     safe: (password) => secretWeakness(password ?? '', ADMIN_PASSWORD_BYTES),
   }),
 };
+
+export type AdminConfiguration = Static<TObject<typeof adminOptions>>;
 
 /** A checkbox that is not ticked is not sent. */
 const Ticked = Type.Optional(Type.String({ maxLength: 10 }));

@@ -21,7 +21,7 @@ export interface ConfirmationProof {
  * previous holder has (sessions, links) ends in the same write.
  *
  * @param link selects the user by the link, so that it is used once
- * @returns the user as stored backgroundTasks, or `null` when the link was used or replaced meanwhile
+ * @returns the user as stored after the change, or `null` when the link was used or replaced meanwhile
  * @throws VALIDATION_ERROR (also without any proof), WEAK_PASSWORD, UNAUTHENTICATED, TOKEN_EXPIRED, OVERLOADED
  */
 export type ConfirmAddress = (

@@ -8,31 +8,34 @@ import type { Identity } from './sessions.js';
 import { ALL_LINKS, type UserDocument } from './store.js';
 
 /**
- * The end of an account. The mark closes it at once and for ever; each step after it may be done twice, so whatever
- * is interrupted is resumed by the job.
+ * Deletion of accounts. `deletingAt` closes the account at once and permanently; every later step may be repeated, so
+ * the job resumes what was interrupted.
  */
 export interface Deletion {
   /**
    * @throws INVALID_CREDENTIALS, RATE_LIMITED, OVERLOADED; PAYMENT_PROVIDER_ERROR when the subscriptions could not
-   *   be cancelled yet: the account is closed, and gone as soon as they are
+   *   be cancelled yet: the account is closed, and the job deletes it once they are
    */
   deleteAccount(identity: Identity, password: string, origin: Origin): Promise<void>;
   /** Finishes what was interrupted. */
   deletionJob: Job;
 }
 
-/** What other domains do when somebody leaves. Done again it changes nothing. */
-export interface Farewell {
-  /** Nothing is charged any more. */
+/** What the other domains do when an account is deleted. Each of them may be repeated. */
+export interface AccountDeletionHooks {
+  /** Ends every charge. */
   cancelSubscriptions(userId: string): Promise<void>;
-  /** Removes what is kept of the user. */
-  forget(userId: string): Promise<void>;
-  /** Removes what came in since, of a user who is gone. */
-  sweep(userId: string): Promise<void>;
+  /** Removes what is stored about the user. */
+  deleteData(userId: string): Promise<void>;
+  /** Removes what was stored after that, until the user was deleted. */
+  deleteLateData(userId: string): Promise<void>;
 }
 
 export interface DeletionDependencies
-  extends Pick<AuthDependencies, 'users' | 'sessions' | 'foreignHashes' | 'emit' | 'clock' | 'farewell'> {
+  extends Pick<
+    AuthDependencies,
+    'users' | 'sessions' | 'foreignHashes' | 'emit' | 'clock' | 'deletionHooks'
+  > {
   credentials: Credentials;
   audit: Audit;
 }
@@ -40,18 +43,18 @@ export interface DeletionDependencies
 const BATCH = 50;
 
 export function createDeletion(deps: DeletionDependencies): Deletion {
-  const { users, sessions, farewell, credentials, audit, clock } = deps;
+  const { users, sessions, deletionHooks, credentials, audit, clock } = deps;
 
-  /** Everything after the mark. */
+  /** Everything that follows `deletingAt`. */
   const finish = async ({ id }: UserDocument, ip: string): Promise<void> => {
-    await farewell.cancelSubscriptions(id);
-    await farewell.forget(id);
-    const gone = await users.deleteOne({ id, deletingAt: { gt: 0 } });
-    await farewell.sweep(id);
-    // Of a user who is gone they are dead; what a crash leaves of them ends with their time.
+    await deletionHooks.cancelSubscriptions(id);
+    await deletionHooks.deleteData(id);
+    const deleted = await users.deleteOne({ id, deletingAt: { gt: 0 } });
+    await deletionHooks.deleteLateData(id);
+    // Sessions of a deleted user are invalid; the purge removes those that a crash leaves here.
     await sessions.deleteMany({ userId: id });
-    if (!gone) return;
-    await deps.foreignHashes.remove(gone);
+    if (!deleted) return;
+    await deps.foreignHashes.remove(deleted);
     await audit.record({ event: 'user.deleted', subject: id, ip });
     deps.emit('user.deleted', { userId: id });
   };
@@ -60,7 +63,7 @@ export function createDeletion(deps: DeletionDependencies): Deletion {
     async deleteAccount({ user: { id, email } }, password, origin) {
       const { user } = await credentials.prove({ id, email, password }, origin, 'user.deletion-refused');
       const now = clock.now();
-      const marked = await users.updateOne(
+      const closed = await users.updateOne(
         { id, passwordVersion: user.passwordVersion, suspendedAt: null },
         {
           set: { suspendedAt: now, deletingAt: now },
@@ -68,10 +71,10 @@ export function createDeletion(deps: DeletionDependencies): Deletion {
           inc: { sessionEpoch: 1 },
         },
       );
-      if (!marked) throw authErrors.INVALID_CREDENTIALS();
+      if (!closed) throw authErrors.INVALID_CREDENTIALS();
       await audit.record({ event: 'user.closed', subject: id, ip: origin.ip });
       deps.emit('session.revoked', { userId: id, scope: 'global' });
-      await finish(marked, origin.ip);
+      await finish(closed, origin.ip);
     },
 
     deletionJob: {

@@ -2,12 +2,12 @@ import type { BackgroundTasks } from '../ops/background-tasks.js';
 import type { PasswordPolicy } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
 import type { Throttle } from '../throttle/throttle.js';
-import type { Farewell } from './deletion.js';
+import type { AccountDeletionHooks } from './deletion.js';
 import type { ForeignHashes } from './foreign-hashes.js';
 import type { AccountMails } from './mails.js';
 import type { SessionDependencies } from './sessions.js';
 
-/** What the accounts are given by whoever puts the backend together. */
+/** What the services of this domain share. */
 export interface AuthDependencies extends SessionDependencies {
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
@@ -15,10 +15,10 @@ export interface AuthDependencies extends SessionDependencies {
   throttle: Pick<Throttle, 'count' | 'countFor' | 'attempt' | 'trust' | 'trustOnly'>;
   mails: AccountMails;
   backgroundTasks: Pick<BackgroundTasks, 'run'>;
-  farewell: Farewell;
-  /** Whether the operator lets new accounts be made. */
+  deletionHooks: AccountDeletionHooks;
+  /** Whether the operator allows new registrations. */
   registrationAllowed(): Promise<boolean>;
-  /** Whether nobody signs in before the address proved to be theirs. */
+  /** Whether the address must be verified before the first login. */
   verificationRequired: boolean;
   siteName(): Promise<string>;
 }

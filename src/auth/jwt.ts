@@ -1,5 +1,6 @@
 import jwt, { type FastifyJWTOptions, type JWT } from '@fastify/jwt';
 import type { FastifyInstance } from 'fastify';
+import type { AuthConfiguration } from './schemas.js';
 
 /** One kind of token: signed with the first of its secrets, verified with each. */
 export interface TokenKind {
@@ -19,6 +20,34 @@ export interface TokenKindOptions {
   secret: string;
   /** Verifies only, during a change of secrets. */
   previous?: string | undefined;
+}
+
+/**
+ * The two kinds of tokens of a session.
+ *
+ * @param mount names the registration, like `saas-backend /api`: unique among those of one host
+ */
+export async function registerSessionTokenKinds(
+  parent: FastifyInstance,
+  mount: string,
+  config: Pick<
+    AuthConfiguration,
+    'jwtAccessSecret' | 'jwtAccessSecretPrevious' | 'jwtRefreshSecret' | 'jwtRefreshSecretPrevious'
+  >,
+): Promise<{ accessTokens: TokenKind; refreshTokens: TokenKind }> {
+  const accessTokens = await registerTokenKind(parent, {
+    namespace: `${mount} access`,
+    typ: 'at+jwt',
+    secret: config.jwtAccessSecret,
+    previous: config.jwtAccessSecretPrevious,
+  });
+  const refreshTokens = await registerTokenKind(parent, {
+    namespace: `${mount} refresh`,
+    typ: 'rt+jwt',
+    secret: config.jwtRefreshSecret,
+    previous: config.jwtRefreshSecretPrevious,
+  });
+  return { accessTokens, refreshTokens };
 }
 
 /** Registers @fastify/jwt in an encapsulated scope of `parent`, under one namespace for each secret. */

@@ -3,9 +3,9 @@ import { type Clock, DAY } from '../kernel/clock.js';
 import type { LinkToken } from './links.js';
 import type { UserDocument } from './store.js';
 
-/** What owners of accounts are told by mail. */
+/** The mails about accounts. */
 
-/** Where mails are left: what this domain needs of the outbox. */
+/** What this domain needs of the mail outbox. */
 export interface Outbox {
   put(mail: {
     key: string;
@@ -14,7 +14,7 @@ export interface Outbox {
     template: 'password-reset' | 'password-changed' | 'verify-email' | 'email-changed' | 'welcome' | 'unlock';
     values: Record<string, string>;
     security: boolean;
-    after?: { userId: string; is: 'passwordVersion' | 'emailVersion'; reaches: number };
+    sendCondition?: { userId: string; versionField: 'passwordVersion' | 'emailVersion'; minVersion: number };
     expiresAt: number;
   }): Promise<void>;
 }
@@ -23,7 +23,7 @@ type Owner = Pick<UserDocument, 'id' | 'email' | 'name'>;
 
 export interface AccountMails {
   passwordReset(owner: Owner, link: LinkToken): Promise<void>;
-  /** To the address that is to be confirmed, theirs by now or not. */
+  /** To the address that is to be confirmed, which may be a new one. */
   verifyEmail(owner: Pick<Owner, 'id' | 'email'>, link: LinkToken): Promise<void>;
   /** Lets the owner sign in from a new place while wrong passwords come from many others. */
   unlock(owner: Owner, link: LinkToken): Promise<void>;
@@ -97,7 +97,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         template: 'password-changed',
         values: { email: owner.email, ...greeting(owner) },
         security: true,
-        after: { userId: owner.id, is: 'passwordVersion', reaches: version },
+        sendCondition: { userId: owner.id, versionField: 'passwordVersion', minVersion: version },
         expiresAt: within(7),
       }),
 
@@ -109,7 +109,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         template: 'email-changed',
         values: { email: owner.email, newEmail, ...greeting(owner) },
         security: true,
-        after: { userId: owner.id, is: 'emailVersion', reaches: version },
+        sendCondition: { userId: owner.id, versionField: 'emailVersion', minVersion: version },
         expiresAt: within(7),
       }),
 

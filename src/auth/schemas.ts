@@ -1,4 +1,4 @@
-import type { Static } from 'typebox';
+import type { Static, TObject } from 'typebox';
 import { Type } from 'typebox';
 import { option } from '../config/options.js';
 import { pathProblem } from '../config/public-url.js';
@@ -13,6 +13,9 @@ import {
   User,
 } from '../http/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
+
+/** Bytes of a request body. */
+export const BODY_LIMIT = 16 * 1024;
 
 const strong = (secret: string) => secretWeakness(secret, 32);
 
@@ -76,6 +79,8 @@ export const authOptions = {
     check: (path) => pathProblem(path ?? '', '/confirm-address'),
   }),
 };
+
+export type AuthConfiguration = Static<TObject<typeof authOptions>>;
 
 export const RegisterBody = Type.Object(
   { email: Email, password: PasswordInput, name: Type.Optional(OptionalName) },

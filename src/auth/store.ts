@@ -109,6 +109,19 @@ export const ALL_LINKS = [...RECOVERY_LINKS, 'verifyHash', 'verifyExpiresAt'] as
 export const isClosed = ({ suspendedAt, deletingAt }: UserDocument): boolean =>
   (suspendedAt ?? deletingAt) !== undefined;
 
+/** The value of a version field of a user, 0 before its first change; `null` when there is no such user. */
+export async function versionOf(
+  users: Pick<Users, 'findOne'>,
+  userId: string,
+  versionField: string,
+): Promise<number | null> {
+  const user = await users.findOne({ id: userId });
+  if (!user) return null;
+  const { passwordVersion, emailVersion = 0 } = user;
+  const versions: Record<string, number> = { passwordVersion, emailVersion };
+  return versions[versionField] ?? 0;
+}
+
 export function sessionCollection(store: Store): Sessions {
   return store.collection<SessionDocument>('sessions', {
     indexes: [['userId', 'createdAt'], ['expiresAt']],

@@ -6,32 +6,32 @@ import { nullIfTaken } from '../storage/collection.js';
 import { firstPagesOf, mapPages } from '../storage/pages.js';
 import { createRelay } from './relay.js';
 import { isAddress } from './schemas.js';
-import type { After, MailStatus, Mails } from './store.js';
+import type { MailStatus, Mails, SendCondition } from './store.js';
 import { checkValues, type MailName, type RenderedMail, sampleValues, type Templates } from './templates.js';
 import { DeliveryError, type Message, type Outcome, type Transport } from './transport.js';
 
 /** A mail to be sent. */
 export interface Mail {
-  /** Names the occasion: a second put with the same key replaces a mail that was never attempted, and changes no other. */
+  /** Identifies the occasion: a second put with the same key replaces a mail that was never attempted, and no other. */
   key: string;
-  /** Whose account it is about: theirs to export, and gone with them. */
+  /** The account that it is about: exported and deleted with it. */
   userId?: string;
-  /** One address, as stored: never what a request has just brought. */
+  /** One address, as stored: never one that a request has just sent. */
   to: string;
   template: MailName;
-  /** What the template asks for. A `link` begins with PUBLIC_URL. `siteName` and `siteUrl` are added. */
+  /** The values of the template. A `link` begins with PUBLIC_URL. `siteName` and `siteUrl` are added. */
   values: Record<string, string>;
-  /** Whether it goes out even when the operator has switched mails off. */
+  /** Whether it is sent even when the operator has switched off notification mails. */
   security: boolean;
-  /** Put before the change it tells of, it goes out once the change is true, and never when that does not happen. */
-  after?: After;
+  /** For a mail that is put before the change it is about. Without that change it is never sent. */
+  sendCondition?: SendCondition;
   /** Epoch milliseconds; a mail that could not be sent until then is dropped. */
   expiresAt: number;
 }
 
-/** Where the other domains leave their mails. */
+/** The outbox of the other domains. */
 export interface Outbox {
-  /** Resolves when the mail is stored: from then on it survives everything but the store. */
+  /** Resolves when the mail is stored: from then on it survives a crash. */
   put(mail: Mail): Promise<void>;
 }
 
@@ -46,15 +46,15 @@ export interface MailSummary {
 }
 
 export interface EmailService extends Outbox {
-  /** What was and is sent about an account, to whichever address, the newest first, without its content. */
+  /** The mails about an account, to any address, the newest first, without their content. */
   listOf(userId: string): AsyncIterable<MailSummary[]>;
   /** Removes all mails about an account, sent or not. */
-  forget(userId: string): Promise<void>;
-  /** A mail with sample values, as it would look now. */
+  deleteOf(userId: string): Promise<void>;
+  /** Renders a mail with sample values. */
   preview(name: MailName): Promise<RenderedMail>;
-  /** Sends such a sample at once. @throws DeliveryError saying in words fit for the operator what went wrong */
+  /** Sends such a sample at once. @throws DeliveryError with a message for the operator */
   sendTest(to: string, name?: MailName): Promise<Outcome>;
-  /** What sends the mails, and what forgets those that have long been at their end. */
+  /** Sends queued mails; removes old ones. */
   jobs: { relay: Job; purge: Job };
   close(): Promise<void>;
 }
@@ -63,26 +63,26 @@ export interface EmailServiceOptions {
   mails: Mails;
   templates: Templates;
   transport: Transport;
-  /** The name is the site's where it is absent, the address `no-reply@` and the host of the site. */
+  /** Defaults: the name of the site, and `no-reply@` its host. */
   from: { email: string | undefined; name: string | undefined };
   publicUrl: () => string;
   settings: () => Promise<{ siteName: string; emailNotifications: boolean }>;
-  /** Whether the change has come true, may yet, or never will. */
-  holds: (after: After) => Promise<'yes' | 'not-yet' | 'never'>;
-  /** Called after a put, to have the relay run soon. */
-  nudge: () => void;
+  /** The current value of a version field of a user; `null` when there is no such user. */
+  versionOf: (userId: string, versionField: string) => Promise<number | null>;
+  /** Called after a put, so that the relay runs soon. */
+  wake: () => void;
   clock: Clock;
   random: Random;
   log: JobLog;
 }
 
-const MOST_LISTED = 1000;
+const MAX_LISTED = 1000;
 
-/** How long the store tells what became of a mail. */
-const KEPT = 30 * DAY;
+/** How long the outcome of a mail is stored. */
+const RETENTION_MS = 30 * DAY;
 
 export function createEmail(options: EmailServiceOptions): EmailService {
-  const { mails, templates, transport, from, publicUrl, settings, nudge, clock, random } = options;
+  const { mails, templates, transport, from, publicUrl, settings, wake, clock, random } = options;
 
   /** Everything but the recipient. */
   const compose = async (name: MailName, values: Record<string, string>) => {
@@ -103,7 +103,7 @@ export function createEmail(options: EmailServiceOptions): EmailService {
   };
 
   return {
-    async put({ key, userId, to, template, values, security, after, expiresAt }) {
+    async put({ key, userId, to, template, values, security, sendCondition, expiresAt }) {
       checkValues(template, values);
       if (values['link'] !== undefined) checkLink(values['link'], publicUrl());
       if (!isAddress(to)) throw new TypeError('A mail goes to exactly one address.');
@@ -114,7 +114,7 @@ export function createEmail(options: EmailServiceOptions): EmailService {
         template,
         values,
         security,
-        ...(after && { after }),
+        ...(sendCondition && { after: storedCondition(sendCondition) }),
         expiresAt,
         status: 'queued' as const,
         dueAt: now,
@@ -123,13 +123,13 @@ export function createEmail(options: EmailServiceOptions): EmailService {
       const isNew = await mails
         .insert({ id: newId('mail_', clock, random), key, attempts: 0, ...mail })
         .then(() => true, nullIfTaken);
-      // What was announced before did not happen, or not yet, and the mail may have been dropped for it.
+      // An earlier mail of this occasion may have been dropped because its change failed.
       if (!isNew) await mails.updateOne({ key, attempts: 0 }, { set: mail, unset: ['endedAt', 'reason'] });
-      nudge();
+      wake();
     },
 
     listOf(userId) {
-      const pages = firstPagesOf(mails, { where: { userId }, sort: 'id', desc: true }, MOST_LISTED);
+      const pages = firstPagesOf(mails, { where: { userId }, sort: 'id', desc: true }, MAX_LISTED);
       return mapPages(pages, ({ template, to, status, createdAt, endedAt }) => ({
         template,
         to,
@@ -139,7 +139,7 @@ export function createEmail(options: EmailServiceOptions): EmailService {
       }));
     },
 
-    async forget(userId) {
+    async deleteOf(userId) {
       await mails.deleteMany({ userId });
     },
 
@@ -160,7 +160,7 @@ export function createEmail(options: EmailServiceOptions): EmailService {
       purge: {
         everySeconds: 3600,
         async run() {
-          await mails.deleteMany({ endedAt: { lt: clock.now() - KEPT } });
+          await mails.deleteMany({ endedAt: { lt: clock.now() - RETENTION_MS } });
         },
       },
     },
@@ -169,7 +169,13 @@ export function createEmail(options: EmailServiceOptions): EmailService {
   };
 }
 
-/** Mails lead to the application and nowhere else. */
+const storedCondition = ({ userId, versionField, minVersion }: SendCondition) => ({
+  userId,
+  is: versionField,
+  reaches: minVersion,
+});
+
+/** Links in mails lead to the application only. */
 function checkLink(link: string, publicUrl: string): void {
   const [url, base] = [URL.canParse(link) ? new URL(link) : null, new URL(publicUrl)];
   const path = base.pathname.replace(/\/$/, '');

@@ -3,39 +3,43 @@ import type { MailName } from './templates.js';
 import type { Outcome } from './transport.js';
 
 /**
- * - `queued`, `sending`: still on its way
- * - `sent`, `written`, `undeliverable`: what the transport made of it
- * - `failed`: given up after the last attempt
- * - `expired`: could not be sent while it was worth sending
- * - `dropped`: not to be sent: what it tells of did not happen, or mails of its kind are switched off
+ * - `queued`, `sending`: not sent yet
+ * - `sent`, `written`, `undeliverable`: the outcome at the transport
+ * - `failed`: the last attempt failed
+ * - `expired`: could not be sent before `expiresAt`
+ * - `dropped`: not sent, because its change was not stored or its kind of mail is switched off
  */
 export type MailStatus = 'queued' | 'sending' | Outcome | 'failed' | 'expired' | 'dropped';
 
-/** A change that a mail tells of: it goes out once the number `is` of the user has come to `reaches`. */
-export interface After {
+/**
+ * A mail about a change that is stored after it: it is sent once `versionField` of the user is at least `minVersion`.
+ * Until then the change may still fail.
+ */
+export interface SendCondition {
   userId: string;
-  is: string;
-  reaches: number;
+  versionField: string;
+  minVersion: number;
 }
 
 export interface MailDocument {
   id: string;
-  /** What makes two puts the same mail. */
+  /** Identifies the occasion: a second put with the same key is the same mail. */
   key: string;
-  /** Whose account it is about. An address may be somebody else's tomorrow. */
+  /** The account that it is about. An address may belong to another account later. */
   userId?: string;
   to: string;
   template: MailName;
-  /** Holds working links, therefore absent as soon as the mail is no longer on its way. */
+  /** Holds working links, so it is removed as soon as the mail has its outcome. */
   values?: Record<string, string>;
   security: boolean;
-  after?: After;
-  /** Worth sending until then. */
+  /** The `SendCondition`, under the names that earlier versions stored. */
+  after?: { userId: string; is: string; reaches: number };
+  /** Not sent after this time. */
   expiresAt: number;
   status: MailStatus;
-  /** When to look at it next: to send it, or to take it over from a process that is gone. Absent at the end of its way. */
+  /** When to process it next: to send it, or to take it over from a process that has ended. Absent once it has its outcome. */
   dueAt?: number;
-  /** Raised by every attempt before it begins; whoever raised it last may say how it went. */
+  /** Raised before every attempt; only the attempt that raised it last may store its outcome. */
   attempts: number;
   /** Why the last attempt failed or why it was dropped. */
   reason?: string;

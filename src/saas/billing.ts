@@ -1,4 +1,3 @@
-import type { Identity } from '../auth/sessions.js';
 import { isClosed, type Users } from '../auth/store.js';
 import { createApply } from '../billing/apply.js';
 import { type Catalog, createCatalog } from '../billing/catalog.js';
@@ -10,7 +9,7 @@ import { createGrants, type Grants, type GrantTarget } from '../billing/grants.j
 import { createMailFor } from '../billing/mails.js';
 import type { BillingNotices } from '../billing/notices.js';
 import { createOwnerLookup } from '../billing/owner.js';
-import { createPlans } from '../billing/plans.js';
+import { createPlans, type Plans } from '../billing/plans.js';
 import { createProcessor, type Processor } from '../billing/process.js';
 import { createProjector, type ProjectionTarget } from '../billing/project.js';
 import { type BillingJobs, createBillingJobs } from '../billing/recheck.js';
@@ -31,7 +30,6 @@ import { createWebhook, type Webhook } from '../billing/webhook.js';
 import { createSubscriptionWriter } from '../billing/write.js';
 import { type PublicUrl, withLeadingSlash } from '../config/public-url.js';
 import type { Outbox } from '../email/service.js';
-import { httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import type { Emit } from '../ops/events.js';
 import type { JobLog } from '../ops/jobs.js';
@@ -60,6 +58,7 @@ export interface BillingDomain {
   catalog: Catalog;
   webhook: Webhook;
   webhookEvents: WebhookEvents;
+  plans: Plans;
   processor: Processor;
   resync: Resync;
   jobs: BillingJobs;
@@ -164,6 +163,7 @@ export function createBillingDomain(
       clock,
     }),
     webhookEvents: events,
+    plans,
     processor,
     resync: createResync({ customers, gateway, refresh, replay: processor.replay }),
     jobs: createBillingJobs({ events, subscriptions, processor, refresh, clock, log }),
@@ -203,26 +203,5 @@ export function grantsOn(users: Users): GrantTarget {
       const written = before && (await users.updateOne({ id, deletingAt: null }, change));
       return written && { before: before.grant };
     },
-  };
-}
-
-/** What of a request the guards of a host's own routes need and set. */
-export interface UserRequest {
-  headers: { authorization?: string | undefined };
-  saas: Identity;
-}
-
-export type UserGuard = (request: UserRequest) => Promise<void>;
-
-/** For a host's own routes: only those whose subscription entitles them, to `plan` where one is named. */
-export function createEntitlementGuard(
-  requireUser: UserGuard,
-  { entitles }: Pick<SubscriptionService, 'entitles'>,
-): (plan?: string) => UserGuard {
-  return (plan) => async (request) => {
-    await requireUser(request);
-    if (await entitles(request.saas.user.id, plan)) return;
-    const needed = plan === undefined ? 'a subscription' : `a subscription to ${plan}`;
-    throw httpErrors.FORBIDDEN({ message: `This needs ${needed}.` });
   };
 }

@@ -7,8 +7,7 @@ import type { HostContext } from '../http/host-context.js';
 import { requestIds } from '../http/request-ids.js';
 import { httpErrors, renderEnvelope, toAppError } from '../kernel/errors.js';
 import type { Random } from '../kernel/secrets.js';
-import type { UserGuard, UserRequest } from './billing.js';
-import type { SaasDecorator } from './plugin.js';
+import type { SaasDecorator, UserGuard, UserRequest } from './decorator.js';
 
 /** The guards of `fastify.saas` for applications that are not made with Fastify. */
 

@@ -1,11 +1,6 @@
-import type { AuthEvents } from '../auth/events.js';
-import type { Users } from '../auth/store.js';
-import { createSuspension, type Suspension } from '../auth/suspension.js';
+import type { Suspension } from '../auth/suspension.js';
 import { type ManagedUser, noSuchUser, type UserDirectory, type UserKey } from '../auth/users.js';
 import type { GivenPlan, Grants } from '../billing/grants.js';
-import type { Clock } from '../kernel/clock.js';
-import type { Audit } from '../ops/audit.js';
-import type { Emit } from '../ops/events.js';
 
 /** Users, for the operator's own code: `fastify.saas.users`. */
 export interface UserApi extends Pick<UserDirectory, 'find' | 'create'>, Suspension {
@@ -19,17 +14,13 @@ export interface UserApi extends Pick<UserDirectory, 'find' | 'create'>, Suspens
 }
 
 export interface UserApiDependencies {
-  users: Users;
   directory: UserDirectory;
+  suspension: Suspension;
   grants: Grants;
-  audit: Audit;
-  emit: Emit<AuthEvents>;
-  clock: Clock;
 }
 
-export function createUserApi(deps: UserApiDependencies): Readonly<UserApi> {
-  const { users, directory, grants, audit, emit, clock } = deps;
-  const { find, create, view } = directory;
+export function createUserApi({ directory, suspension, grants }: UserApiDependencies): Readonly<UserApi> {
+  const { find, create } = directory;
 
   const found = async (by: UserKey): Promise<ManagedUser> => {
     const user = await find(by);
@@ -40,7 +31,7 @@ export function createUserApi(deps: UserApiDependencies): Readonly<UserApi> {
   return Object.freeze<UserApi>({
     find,
     create,
-    ...createSuspension({ users, audit, emit, view, clock }),
+    ...suspension,
     async grant(by, given) {
       const { id } = await found(by);
       await grants.grant(id, given);

@@ -85,7 +85,9 @@ export function followLifecycle(
 export function commandLog(warn: (message: string) => void): JobLog {
   const say = (...[details, message]: unknown[]) => {
     const text = typeof details === 'string' ? details : String(message);
-    warn(`${text.charAt(0).toUpperCase()}${text.slice(1)}${text.endsWith('.') ? '' : '.'}`);
+    const named = Object.values(details ?? {}).filter((detail) => typeof detail === 'string');
+    const about = typeof details === 'object' && named.length > 0 ? ` (${named.join(', ')})` : '';
+    warn(`${text.charAt(0).toUpperCase()}${text.slice(1).replace(/\.$/, '')}${about}.`);
   };
   return { info: () => undefined, warn: say, error: say };
 }

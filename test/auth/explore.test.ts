@@ -80,10 +80,10 @@ function serviceOn(
     viewOf: viewUnsubscribed,
     mails: silentMails,
     backgroundTasks: { run: () => undefined },
-    farewell: {
+    deletionHooks: {
       cancelSubscriptions: async () => undefined,
-      forget: async () => undefined,
-      sweep: async () => undefined,
+      deleteData: async () => undefined,
+      deleteLateData: async () => undefined,
     },
     emit: () => undefined,
     clock,
@@ -108,8 +108,10 @@ const silentMails = createAccountMails({ outbox: { put: async () => undefined },
 const storedMails = (store: Store) =>
   createAccountMails({
     outbox: {
-      async put({ key, after }) {
-        if (after) await mailsOf(store).insert({ id: key, reaches: after.reaches }).catch(nullIfTaken);
+      async put({ key, sendCondition }) {
+        if (!sendCondition) return;
+        const reaches = sendCondition.minVersion;
+        await mailsOf(store).insert({ id: key, reaches }).catch(nullIfTaken);
       },
     },
     pages,
@@ -304,13 +306,13 @@ t.test('a suspension ends what is signed in, beginning or changing at that momen
 
 t.test('deletion, login and refresh at once: gone, and never charged afterwards', async (t) => {
   const cancelled = (store: Store) => store.collection<{ id: string }>('cancelled');
-  const farewellOn = (store: Store) => ({
+  const hooksOn = (store: Store) => ({
     cancelSubscriptions: async (id: string) =>
       void (await cancelled(store).insert({ id }).catch(nullIfTaken)),
-    forget: async () => undefined,
-    sweep: async () => undefined,
+    deleteData: async () => undefined,
+    deleteLateData: async () => undefined,
   });
-  const service = (store: Store) => serviceOn(store, 'delete', { farewell: farewellOn(store) });
+  const service = (store: Store) => serviceOn(store, 'delete', { deletionHooks: hooksOn(store) });
   const scenario: Scenario = {
     async setup(store) {
       await setup(store);
@@ -347,12 +349,12 @@ t.test('deletion while the provider tells of what was bought: nothing of it is l
   };
   const leave = (store: Store) => {
     const { forget } = domainOn(store);
-    const farewell = {
+    const deletionHooks = {
       cancelSubscriptions: async () => undefined,
-      forget: async () => forget(ADA),
-      sweep: forget,
+      deleteData: async () => forget(ADA),
+      deleteLateData: forget,
     };
-    return serviceOn(store, 'delete', { farewell }).deleteAccount(identityOf(ADA), 'old', ORIGIN);
+    return serviceOn(store, 'delete', { deletionHooks }).deleteAccount(identityOf(ADA), 'old', ORIGIN);
   };
   const scenario = (event: (store: Store) => Promise<unknown>): Scenario => ({
     async setup(store) {

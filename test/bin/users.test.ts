@@ -215,7 +215,7 @@ t.test('a dry run before there is a store makes none, and says what the import w
   const line = '{"email":"ada@example.test"}\n';
   const dry = await command(cwd, ['import', '-', '--dry-run'], line);
   t.match(dry, { code: 0, out: '1 lines: 1 would be new, 0 already there, 0 refused.\n' });
-  t.match(dry.err, /^There is no file \/.*app\.db yet: the import makes it\.\n$/);
+  t.match(dry.err, /^The file \/.*app\.db does not exist yet; the import creates it\.\n$/);
   t.same(readdirSync(cwd), []);
   const real = await command(cwd, ['import', '-'], line);
   t.match(real, { code: 0, out: '1 lines: 1 new, 0 already there, 0 refused.\n', err: '' });

@@ -31,7 +31,7 @@ export function transportTo(url: string, timeout?: number) {
 }
 
 export interface OutboxOptions
-  extends Partial<Pick<EmailServiceOptions, 'templates' | 'transport' | 'from' | 'holds'>> {
+  extends Partial<Pick<EmailServiceOptions, 'templates' | 'transport' | 'from' | 'versionOf'>> {
   /** Of the mail server, where no transport is given. */
   url?: string;
   emailNotifications?: boolean;
@@ -54,7 +54,7 @@ export async function outbox(t: Test, { url = 'smtp://127.0.0.1:1', ...options }
     siteName: options.siteName ?? 'Northwind',
     emailNotifications: options.emailNotifications ?? true,
   };
-  let nudges = 0;
+  let wakes = 0;
   const email = createEmail({
     mails,
     templates: options.templates ?? loadTemplates(undefined),
@@ -62,8 +62,8 @@ export async function outbox(t: Test, { url = 'smtp://127.0.0.1:1', ...options }
     from: options.from ?? { email: undefined, name: undefined },
     publicUrl: () => 'https://app.example.test',
     settings: async () => settings,
-    holds: options.holds ?? (async () => 'yes'),
-    nudge: () => void nudges++,
+    versionOf: options.versionOf ?? (async () => Number.MAX_SAFE_INTEGER),
+    wake: () => void wakes++,
     clock,
     random,
     log,
@@ -84,7 +84,7 @@ export async function outbox(t: Test, { url = 'smtp://127.0.0.1:1', ...options }
     jobs,
     /** Sends what is due. */
     relay: () => jobs.runNow('mail'),
-    nudges: () => nudges,
+    wakes: () => wakes,
     /** A password reset, unless told otherwise. */
     async put(more: Partial<Mail> = {}): Promise<string> {
       const key = more.key ?? `reset-${++puts}`;

@@ -10,9 +10,9 @@ const DAY = 24 * HOUR;
 
 t.test('a mail reaches its one recipient, and the store forgets its link', async (t) => {
   const sink = await mailSink(t);
-  const { put, relay, stored, nudges } = await outbox(t, { url: sink.url });
+  const { put, relay, stored, wakes } = await outbox(t, { url: sink.url });
   const key = await put();
-  t.equal(nudges(), 1);
+  t.equal(wakes(), 1);
   t.match(await stored(key), { status: 'queued', attempts: 0, values: { link: LINK } });
   await relay();
   t.equal(sink.mails.length, 1);
@@ -174,17 +174,15 @@ t.test('a mail waits for the change it tells of', async (t) => {
   let version = 1;
   const { put, relay, stored, clock } = await outbox(t, {
     url: sink.url,
-    holds: async ({ userId, is, reaches }) => {
-      if (userId !== 'usr_1' || is !== 'passwordVersion') return 'never';
-      return version >= reaches ? 'yes' : 'not-yet';
-    },
+    versionOf: async (userId, versionField) =>
+      userId === 'usr_1' && versionField === 'passwordVersion' ? version : null,
   });
-  const changed = (key: string, userId: string, reaches: number) =>
+  const changed = (key: string, userId: string, minVersion: number) =>
     put({
       key,
       template: 'password-changed',
       values: { email: 'ada@example.test' },
-      after: { userId, is: 'passwordVersion', reaches },
+      sendCondition: { userId, versionField: 'passwordVersion', minVersion },
       expiresAt: clock.now() + HOUR,
     });
   await changed('becomes', 'usr_1', 2);
@@ -193,7 +191,7 @@ t.test('a mail waits for the change it tells of', async (t) => {
   await relay();
   t.equal(sink.offered.length, 0);
   t.match(await stored('becomes'), { status: 'queued', attempts: 0, dueAt: clock.now() + 1000 });
-  t.match(await stored('cannot'), { status: 'dropped', reason: 'what it tells of did not happen' });
+  t.match(await stored('cannot'), { status: 'dropped', reason: 'the change was not stored' });
   version = 2;
   clock.advance(1000);
   await relay();
@@ -208,7 +206,7 @@ t.test('a mail waits for the change it tells of', async (t) => {
   );
   clock.advance(30 * MINUTE);
   await relay();
-  t.match(await stored('never-does'), { status: 'dropped', reason: 'what it tells of did not happen' });
+  t.match(await stored('never-does'), { status: 'dropped', reason: 'the change was not stored' });
   t.equal(sink.mails.length, 1);
 
   await changed('never-does', 'usr_1', 3);
@@ -229,7 +227,7 @@ t.test('switched off, mails are dropped, but not those of security; late ones ex
   const [reset, first] = [await put(), await put(welcome)];
   await relay();
   t.equal((await stored(reset)).status, 'sent');
-  t.match(await stored(first), { status: 'dropped', reason: 'mails are switched off' });
+  t.match(await stored(first), { status: 'dropped', reason: 'notification mails are switched off' });
   settings.emailNotifications = true;
   const [second, late] = [await put(welcome), await put({ expiresAt: clock.now() })];
   await relay();
@@ -280,7 +278,7 @@ t.test('values are data: they neither run, nor break out, nor add a header', asy
 });
 
 t.test('what is not one address, text or link of ours never gets into the outbox', async (t) => {
-  const { put, mails, nudges } = await outbox(t);
+  const { put, mails, wakes } = await outbox(t);
   const base = { email: 'ada@example.test', link: LINK, validFor: '1 hour' };
   const wrong: [Parameters<typeof put>[0], RegExp][] = [
     [{ to: 'a@example.test, evil@example.test' }, /exactly one address/],
@@ -309,7 +307,7 @@ t.test('what is not one address, text or link of ours never gets into the outbox
   }
   for (const [mail, message] of wrong) await t.rejects(put(mail), message);
   t.equal(await mails.count(), 0);
-  t.equal(nudges(), 0);
+  t.equal(wakes(), 0);
 });
 
 t.test('a transport asked for two recipients, or for a file, refuses', async (t) => {

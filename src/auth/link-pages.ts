@@ -1,14 +1,13 @@
 import formbody from '@fastify/formbody';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { isForm, type Pages } from '../../http/pages.js';
-import { Acknowledgement } from '../../http/schemas.js';
-import { access, originOf, type Scope } from '../../http/scope.js';
-import { AppError } from '../../kernel/errors.js';
-import { EmailBody, LinkQuery, ResetBody, VerifyBody } from '../schemas.js';
-import type { AuthService } from '../service.js';
-import { BODY_LIMIT } from './limits.js';
+import { isForm, type Pages } from '../http/pages.js';
+import { Acknowledgement } from '../http/schemas.js';
+import { access, originOf, type Scope } from '../http/scope.js';
+import { AppError } from '../kernel/errors.js';
+import { BODY_LIMIT, EmailBody, LinkQuery, ResetBody, VerifyBody } from './schemas.js';
+import type { AuthService } from './service.js';
 
-export interface LinksPluginOptions {
+export interface LinkPagesOptions {
   auth: AuthService;
   pages: Pages;
   /** Where people go on once a page of ours has done its work. */
@@ -20,7 +19,7 @@ export interface LinksPluginOptions {
  * because programs that check mails open every link; the page posts a form to the endpoint of the same path, which
  * answers applications in JSON and forms with a page.
  */
-export async function linksPlugin(scope: Scope, options: LinksPluginOptions): Promise<void> {
+export async function linkPagesPlugin(scope: Scope, options: LinkPagesOptions): Promise<void> {
   const { auth } = options;
   scope.post(
     '/auth/forgot-password',
@@ -62,7 +61,7 @@ export async function linksPlugin(scope: Scope, options: LinksPluginOptions): Pr
 
 const PAGE = access('public', { page: true });
 
-async function resetPages(scope: Scope, { auth, pages, home }: LinksPluginOptions): Promise<void> {
+async function resetPages(scope: Scope, { auth, pages, home }: LinkPagesOptions): Promise<void> {
   const showForm = (reply: FastifyReply, form: { token: string; problems?: string[] }) =>
     pages.send(reply, 'reset-password', { title: 'Choose a new password', ...form });
 
@@ -97,7 +96,7 @@ function problemsOf(error: unknown, request: FastifyRequest): { statusCode: numb
   return { statusCode: error.statusCode, problems };
 }
 
-async function verifyPages(scope: Scope, { auth, pages, home }: LinksPluginOptions): Promise<void> {
+async function verifyPages(scope: Scope, { auth, pages, home }: LinkPagesOptions): Promise<void> {
   const showForm = (reply: FastifyReply, form: { token: string; problems?: string[] }) =>
     pages.send(reply, 'verify-email', { title: 'Confirm your address', ...form });
 
@@ -126,7 +125,7 @@ async function verifyPages(scope: Scope, { auth, pages, home }: LinksPluginOptio
   );
 }
 
-async function unlockPages(scope: Scope, { auth, pages, home }: LinksPluginOptions): Promise<void> {
+async function unlockPages(scope: Scope, { auth, pages, home }: LinkPagesOptions): Promise<void> {
   scope.get('/auth/unlock', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
     pages.send(reply, 'unlock', { title: 'Sign in from here', ...request.query }),
   );
@@ -143,7 +142,7 @@ async function unlockPages(scope: Scope, { auth, pages, home }: LinksPluginOptio
 
 /** Says so, in the language of whoever asked. */
 function done(
-  { pages, home }: Pick<LinksPluginOptions, 'pages' | 'home'>,
+  { pages, home }: Pick<LinkPagesOptions, 'pages' | 'home'>,
   request: FastifyRequest,
   reply: FastifyReply,
   message: string,

@@ -1,0 +1,31 @@
+import type { Pages } from '../http/pages.js';
+import type { Guard, Scope } from '../http/scope.js';
+import type { ModuleContext } from '../server/module-context.js';
+import { createFormTokens } from './forms.js';
+import { createAdminGuard } from './guard.js';
+import { type AdminPluginOptions, adminPlugin } from './plugin.js';
+import type { AdminConfiguration } from './schemas.js';
+
+/** The admin area: its pages, and the HTTP Basic guard of every route in it. */
+export interface AdminModule {
+  /** Registers @fastify/basic-auth in a scope of its own below `parent`. */
+  createGuard(parent: Parameters<typeof createAdminGuard>[0]): Promise<Guard>;
+  plugin(scope: Scope): Promise<void>;
+}
+
+export interface AdminModuleOptions
+  extends Pick<AdminPluginOptions, 'users' | 'sessions' | 'webhookEvents' | 'settings'> {
+  config: AdminConfiguration;
+  pages: Pages;
+}
+
+export function createAdminModule(
+  { audit, throttle, clock }: Pick<ModuleContext, 'audit' | 'throttle' | 'clock'>,
+  { config: { adminUsername: username, adminPassword: password }, ...shown }: AdminModuleOptions,
+): AdminModule {
+  const formTokens = createFormTokens({ secret: `${username}:${password ?? ''}`, clock });
+  return {
+    createGuard: (parent) => createAdminGuard(parent, { username, password, audit, throttle }),
+    plugin: (scope) => adminPlugin(scope, { ...shown, operator: username, formTokens }),
+  };
+}

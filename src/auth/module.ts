@@ -1,0 +1,149 @@
+import { type PublicUrl, withLeadingSlash } from '../config/public-url.js';
+import type { Pages } from '../http/pages.js';
+import type { SubscriptionSummary } from '../http/schemas.js';
+import type { Scope } from '../http/scope.js';
+import { HOUR, SECOND } from '../kernel/clock.js';
+import type { ListedAudit } from '../ops/audit.js';
+import type { Emit } from '../ops/events.js';
+import { purgeExpired } from '../ops/purge.js';
+import type { ModuleContext } from '../server/module-context.js';
+import type { AccountDeletionHooks } from './deletion.js';
+import type { AuthEvents } from './events.js';
+import { type AccountExport, createAccountExport } from './export.js';
+import { createForeignHashes, type ForeignHashes, foreignHashCollection } from './foreign-hashes.js';
+import { type ImportOptions, type ImportReport, importUsers } from './import.js';
+import type { registerSessionTokenKinds } from './jwt.js';
+import { createAccountMails, type Outbox } from './mails.js';
+import { authPlugin } from './plugin.js';
+import type { AuthConfiguration } from './schemas.js';
+import { type AuthService, createAuth } from './service.js';
+import { type Sessions, sessionCollection, type Users, userView, type ViewOf } from './store.js';
+import { createSuspension, type Suspension } from './suspension.js';
+import { createSessionTokens } from './tokens.js';
+import { createUserDirectory, type UserDirectory } from './users.js';
+
+/** The users as the operator and the other domains know them: what a command needs, too. */
+export interface UsersModule {
+  users: Users;
+  directory: UserDirectory;
+  suspension: Suspension;
+  foreignHashes: ForeignHashes;
+  viewOf: ViewOf;
+  import(input: AsyncIterable<Uint8Array>, options: ImportOptions): Promise<ImportReport>;
+}
+
+export interface UsersModuleOptions {
+  users: Users;
+  /** The subscription of a user, as it stands in every answer about them. */
+  summaryOf(user: Parameters<ViewOf>[0]): Promise<SubscriptionSummary>;
+  siteName(): Promise<string>;
+  emit: Emit<AuthEvents>;
+}
+
+export function createUsersModule(
+  context: ModuleContext,
+  { users, summaryOf, siteName, emit }: UsersModuleOptions,
+): UsersModule {
+  const { store, passwords, clock } = context;
+  const viewOf: ViewOf = async (user) => userView(user, await summaryOf(user));
+  const documents = foreignHashCollection(store);
+  const foreignHashes = createForeignHashes({ documents, users, passwords, clock });
+  const dependencies = { ...context, users, viewOf, siteName, foreignHashes };
+  const directory = createUserDirectory(dependencies);
+  context.jobs.add('foreign-hashes', foreignHashes.recount);
+  return {
+    users,
+    directory,
+    suspension: createSuspension({ ...context, users, emit, view: directory.view }),
+    foreignHashes,
+    viewOf,
+    import: (input, options) => importUsers(input, options, dependencies),
+  };
+}
+
+/** Registration, login, sessions and everything that people do with their own account. */
+export interface AuthModule {
+  auth: AuthService;
+  sessions: Sessions;
+  plugin(scope: Scope): Promise<void>;
+}
+
+export interface AuthModuleOptions {
+  config: AuthConfiguration;
+  tokenKinds: Awaited<ReturnType<typeof registerSessionTokenKinds>>;
+  users: UsersModule;
+  outbox: Outbox;
+  /** What the other domains do before and after an account is deleted. */
+  deletionHooks: AccountDeletionHooks;
+  /** What the other domains store about a user, by the name it has in the export. */
+  exportedBy: AccountExport['others'];
+  registrationAllowed(): Promise<boolean>;
+  siteName(): Promise<string>;
+  emit: Emit<AuthEvents>;
+  publicUrl: PublicUrl;
+  /** The path below which our pages are, as people reach them. */
+  mountedAt(): string;
+  pages: Pages;
+}
+
+export function createAuthModule(
+  context: ModuleContext<ListedAudit>,
+  options: AuthModuleOptions,
+): AuthModule {
+  const { store, throttle, jobs, clock } = context;
+  const { config, tokenKinds, users: usersModule, publicUrl, mountedAt, pages } = options;
+  const { users, foreignHashes, viewOf } = usersModule;
+  const sessions = sessionCollection(store);
+  const pageAt = (configured: string | undefined, own: string) => () =>
+    publicUrl.get() + (configured === undefined ? `${mountedAt()}${own}` : withLeadingSlash(configured));
+
+  const auth = createAuth({
+    ...context,
+    users,
+    sessions,
+    foreignHashes,
+    viewOf,
+    tokens: createSessionTokens({
+      ...context,
+      access: tokenKinds.accessTokens,
+      refresh: tokenKinds.refreshTokens,
+      accessTtl: config.accessTokenTtl,
+      issuer: publicUrl.get,
+    }),
+    mails: createAccountMails({
+      outbox: options.outbox,
+      pages: {
+        reset: pageAt(config.resetUrlRelative, '/auth/reset-password'),
+        verify: pageAt(config.verifyUrlRelative, '/auth/verify-email'),
+        unlock: pageAt(undefined, '/auth/unlock'),
+      },
+      clock,
+    }),
+    deletionHooks: options.deletionHooks,
+    registrationAllowed: options.registrationAllowed,
+    siteName: options.siteName,
+    emit: options.emit,
+    verificationRequired: config.requireEmailVerification,
+    refreshTtl: config.refreshTokenTtl,
+    sessionMaxAge: config.sessionMaxAge,
+  });
+  const { exportOf } = createAccountExport({
+    ...context,
+    users,
+    sessions,
+    viewOf,
+    others: options.exportedBy,
+  });
+
+  jobs.add('account-deletion', auth.deletionJob);
+  jobs.add('session-purge', {
+    everySeconds: HOUR / SECOND,
+    run: async ({ signal }) => void (await purgeExpired(sessions, { now: clock.now(), signal })),
+  });
+
+  return {
+    auth,
+    sessions,
+    plugin: (scope) => authPlugin(scope, { auth, exportOf, throttle, pages, home: publicUrl.get }),
+  };
+}

@@ -1,0 +1,150 @@
+import { Acknowledgement, ok } from '../http/schemas.js';
+import { access, originOf, type Scope } from '../http/scope.js';
+import { type ExportPluginOptions, exportPlugin } from './export.js';
+import { type LinkPagesOptions, linkPagesPlugin } from './link-pages.js';
+import {
+  BODY_LIMIT,
+  DeletionBody,
+  EmailChangeBody,
+  LoginBody,
+  LogoutBody,
+  MeAnswer,
+  PasswordBody,
+  RefreshBody,
+  RegisterBody,
+  SessionParams,
+  SessionsAnswer,
+  SignInAnswer,
+  TokensAnswer,
+} from './schemas.js';
+import type { AuthService } from './service.js';
+
+export interface AuthPluginOptions extends ExportPluginOptions, LinkPagesOptions {
+  auth: AuthService;
+}
+
+/** Everything about accounts: sessions, the links sent by mail, and what people do with their own account. */
+export async function authPlugin(scope: Scope, options: AuthPluginOptions): Promise<void> {
+  await sessionRoutes(scope, options);
+  await scope.register(linkPagesPlugin, options);
+  await accountRoutes(scope, options);
+  await scope.register(exportPlugin, options);
+}
+
+/** Begin, continue and end sessions. */
+async function sessionRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'auth'>): Promise<void> {
+  scope.post(
+    '/auth/register',
+    {
+      config: access('public'),
+      bodyLimit: BODY_LIMIT,
+      schema: { body: RegisterBody, response: { 201: SignInAnswer, 202: Acknowledgement } },
+    },
+    async (request, reply) => {
+      const signedIn = await auth.register(request.body, originOf(request));
+      if (signedIn) return reply.code(201).send(ok(signedIn));
+      return reply
+        .code(202)
+        .send({ success: true, message: 'Follow the link that was sent to the address.' });
+    },
+  );
+
+  scope.post(
+    '/auth/login',
+    {
+      config: access('public'),
+      bodyLimit: BODY_LIMIT,
+      schema: { body: LoginBody, response: { 200: SignInAnswer } },
+    },
+    async (request) => ok(await auth.login(request.body, originOf(request))),
+  );
+
+  scope.post(
+    '/auth/refresh',
+    {
+      config: access('public', { duringMaintenance: true }),
+      bodyLimit: BODY_LIMIT,
+      schema: { body: RefreshBody, response: { 200: TokensAnswer } },
+    },
+    async (request) => ok(await auth.refresh(request.body.refreshToken, originOf(request))),
+  );
+
+  scope.get(
+    '/auth/me',
+    { config: access('user'), schema: { response: { 200: MeAnswer } } },
+    async (request) => ok(request.saas),
+  );
+
+  // Public, because either token will do, and one that has ended already is no error.
+  scope.post(
+    '/auth/logout',
+    {
+      config: access('public', { duringMaintenance: true }),
+      bodyLimit: BODY_LIMIT,
+      schema: { body: LogoutBody, response: { 200: Acknowledgement } },
+    },
+    async (request) => {
+      const { authorization } = request.headers;
+      await auth.logout({ ...request.body, ...(authorization && { authorization }) }, originOf(request));
+      return { success: true } as const;
+    },
+  );
+
+  scope.get(
+    '/auth/sessions',
+    { config: access('user'), schema: { response: { 200: SessionsAnswer } } },
+    async (request) => ok({ sessions: await auth.listSessions(request.saas) }),
+  );
+
+  scope.delete(
+    '/auth/sessions/:id',
+    { config: access('user'), schema: { params: SessionParams, response: { 200: Acknowledgement } } },
+    async (request) => {
+      await auth.revokeSession(request.saas, request.params.id, originOf(request));
+      return { success: true } as const;
+    },
+  );
+}
+
+/** The payment provider has ten seconds for each thing that is asked of it. */
+const PROVIDER_TIMEOUT_MS = 30_000;
+
+/** Change and delete one's own account. */
+async function accountRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'auth'>): Promise<void> {
+  const change = { config: access('user'), bodyLimit: BODY_LIMIT };
+
+  scope.post(
+    '/user/password',
+    { ...change, schema: { body: PasswordBody, response: { 200: Acknowledgement } } },
+    async (request) => {
+      await auth.changePassword(request.saas, request.body, originOf(request));
+      return {
+        success: true,
+        message: 'The password is changed, and all other sessions have ended.',
+      } as const;
+    },
+  );
+
+  scope.post(
+    '/user/email',
+    { ...change, schema: { body: EmailChangeBody, response: { 202: Acknowledgement } } },
+    async (request, reply) => {
+      await auth.changeEmail(request.saas, request.body, originOf(request));
+      const message = 'Follow the link that was sent to the new address. Until then the old one holds.';
+      return reply.code(202).send({ success: true, message });
+    },
+  );
+
+  scope.post(
+    '/user/delete',
+    {
+      ...change,
+      handlerTimeout: PROVIDER_TIMEOUT_MS,
+      schema: { body: DeletionBody, response: { 200: Acknowledgement } },
+    },
+    async (request) => {
+      await auth.deleteAccount(request.saas, request.body.password, originOf(request));
+      return { success: true, message: 'The account is deleted.' } as const;
+    },
+  );
+}

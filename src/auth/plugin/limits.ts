@@ -1,2 +1,0 @@
-/** Bytes of a body. */
-export const BODY_LIMIT = 16 * 1024;

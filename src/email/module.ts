@@ -1,0 +1,43 @@
+import type { Resolved } from '../config/options.js';
+import type { Scope } from '../http/scope.js';
+import type { ModuleContext } from '../server/module-context.js';
+import { emailPlugin } from './plugin.js';
+import type { EmailConfiguration } from './schemas.js';
+import { createEmail, type EmailService, type EmailServiceOptions } from './service.js';
+import { mailCollection } from './store.js';
+import { loadTemplates } from './templates.js';
+import { openTransport } from './transport-selection.js';
+
+/** Mail: an outbox in the store, and the job that sends what is in it. */
+export interface EmailModule {
+  email: EmailService;
+  plugin(scope: Scope): Promise<void>;
+}
+
+export interface EmailModuleOptions
+  extends Pick<EmailServiceOptions, 'publicUrl' | 'settings' | 'versionOf'> {
+  config: Resolved<EmailConfiguration>;
+}
+
+export function createEmailModule(
+  { store, jobs, clock, random, log }: Pick<ModuleContext, 'store' | 'jobs' | 'clock' | 'random' | 'log'>,
+  { config, publicUrl, settings, versionOf }: EmailModuleOptions,
+): EmailModule {
+  const { emailTemplateDir, fromEmail, fromName } = config.values;
+  const email = createEmail({
+    mails: mailCollection(store),
+    templates: loadTemplates(emailTemplateDir),
+    transport: openTransport(config, { publicUrl: publicUrl(), clock, log }),
+    from: { email: fromEmail, name: fromName },
+    publicUrl,
+    settings,
+    versionOf,
+    wake: () => void jobs.runNow('mail'),
+    clock,
+    random,
+    log,
+  });
+  jobs.add('mail', email.jobs.relay);
+  jobs.add('mail-purge', email.jobs.purge);
+  return { email, plugin: (scope) => emailPlugin(scope, { email, jobs }) };
+}

@@ -1,0 +1,129 @@
+import type { ImportOptions, ImportReport } from '../auth/import.js';
+import { createUsersModule } from '../auth/module.js';
+import { userCollection } from '../auth/store.js';
+import type { Resync } from '../billing/resync.js';
+import { defineOptions, resolveOptions } from '../config/options.js';
+import { createPublicUrl } from '../config/public-url.js';
+import { systemClock as clock } from '../kernel/clock.js';
+import { systemRandom as random } from '../kernel/secrets.js';
+import { createListedAudit } from '../ops/audit.js';
+import { commandLog, createModuleContext } from '../server/module-context.js';
+import { createSettingsModule } from '../settings/module.js';
+import type { Store } from '../storage/collection.js';
+import { missingFile } from '../storage/existing.js';
+import { openExistingStore, openStore } from '../storage/open.js';
+import { createBillingDomain } from './billing.js';
+import { type SaasConfiguration, saasSchema } from './options.js';
+import { createUserApi, type UserApi } from './users.js';
+
+/**
+ * The modules of the SaaS backend for commands on the server's machine: the same as those behind HTTP, without its
+ * limits. They work on the store that the environment names, also while the server runs. Their events have no
+ * listeners, and their jobs are left to the server.
+ */
+
+export interface UserAdministration extends UserApi {
+  import(input: AsyncIterable<Uint8Array>, options: ImportOptions): Promise<ImportReport>;
+  close(): Promise<void>;
+}
+
+export interface BillingAdministration extends Resync {
+  close(): Promise<void>;
+}
+
+/** Gets sentences about problems that do not end the command. */
+type Warn = (message: string) => void;
+
+/**
+ * @param dryRun whether nothing will change: a SQLite file that does not exist counts as empty and is not created
+ * @param existing whether the store must exist
+ * @throws ConfigurationError, StoreUnavailable
+ */
+export async function openUserAdministration(
+  warn: Warn,
+  { dryRun = false, existing = false }: { dryRun?: boolean; existing?: boolean },
+): Promise<UserAdministration> {
+  const { databaseUri, pastDue, billingPrices } = saasSchema.properties;
+  const { values, production } = resolve({ databaseUri, pastDue, billingPrices });
+  const missing = dryRun ? missingFile(values.databaseUri) : null;
+  if (missing !== null) warn(`The file ${missing} does not exist yet; the import creates it.`);
+  const open = existing ? openExistingStore : openStore;
+  const store = await open(missing === null ? values.databaseUri : 'sqlite::memory:');
+  const { users, billing } = createModules(store, { values, production, warn });
+  const api = createUserApi({ ...users, grants: billing.grants });
+  const sold = new Set(billing.plans.configured?.values());
+  return {
+    ...api,
+    import: users.import,
+    async grant(by, given) {
+      const user = await api.grant(by, given);
+      if (sold.size > 0 && !sold.has(given.plan)) {
+        warn(`BILLING_PRICES has no plan ${given.plan}. Its plans are: ${[...sold].join(', ')}.`);
+      }
+      return user;
+    },
+    close: store.close,
+  };
+}
+
+/** @throws ConfigurationError, StoreUnavailable (also when there is no store yet) */
+export async function openBillingAdministration(warn: Warn): Promise<BillingAdministration> {
+  const { databaseUri, paymentSecretKey, paymentApiUrl, billingPrices, pastDue } = saasSchema.properties;
+  const { values, production } = resolve({
+    databaseUri,
+    paymentSecretKey,
+    paymentApiUrl,
+    billingPrices,
+    pastDue,
+  });
+  const store = await openExistingStore(values.databaseUri);
+  const { billing } = createModules(store, { values, production, warn });
+  return { run: billing.resync.run, close: store.close };
+}
+
+/** Only what a command needs: others of the variables may be missing where it runs. */
+const resolve = <T extends Parameters<typeof defineOptions>[0]>(options: T) =>
+  resolveOptions(defineOptions(options), { program: 'saas-backend', given: {}, env: undefined, random });
+
+type CommandValues = Pick<SaasConfiguration, 'pastDue' | 'billingPrices'> &
+  Partial<Pick<SaasConfiguration, 'paymentSecretKey' | 'paymentApiUrl'>>;
+
+function createModules(
+  store: Store,
+  { values, production, warn }: { values: CommandValues; production: boolean; warn: Warn },
+) {
+  const context = createModuleContext(store, {
+    production,
+    clock,
+    random,
+    log: commandLog(warn),
+    createAudit: createListedAudit,
+    limits: false,
+    throttleSecret: '',
+  });
+  const emit = () => undefined;
+  const documents = userCollection(store);
+  const { settings } = createSettingsModule(context, { operator: 'cli' });
+  const billing = createBillingDomain(
+    {
+      config: { values: { ...values, billingReturnUrlRelative: '/' } as SaasConfiguration },
+      runtime: context,
+    },
+    {
+      ...context,
+      users: documents,
+      outbox: { put: async () => undefined },
+      emit,
+      publicUrl: createPublicUrl(undefined, 0),
+      pause: async () => undefined,
+    },
+  );
+  const siteName = async () => (await settings.current()).siteName;
+  const users = createUsersModule(context, {
+    users: documents,
+    summaryOf: billing.summaryOf,
+    siteName,
+    emit,
+  });
+  return { users, billing };
+}
