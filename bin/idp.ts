@@ -1,24 +1,49 @@
 #!/usr/bin/env node
-import { run } from './cli.js';
+import { examples } from './command.js';
+import { run } from './program.js';
 
 await run({
   name: 'idp',
   summary: 'An OpenID Connect provider for people and agents.',
-  environment: `Environment variables configure the rest, also from a .env file in the current folder;
-the .env.example of this package lists them. With NODE_ENV=production nothing is made up.`,
-  groups: {
-    serve: () => import('./commands/serve.js'),
-    backup: () => import('./commands/backup.js'),
-    client: () => import('./commands/client.js'),
-    agent: () => import('./commands/agent.js'),
-    invite: () => import('./commands/invite.js'),
-    principal: () => import('./commands/principal.js'),
-    login: () => import('./commands/login.js'),
-    doctor: () => import('./commands/doctor.js'),
+  commands: {
+    serve: { summary: 'Start the server', load: () => import('./commands/serve.js') },
+    backup: { summary: 'Copy the store into a new file', load: () => import('./commands/backup.js') },
+    client: {
+      summary: 'Manage applications: create, list, update, rotate, delete',
+      load: () => import('./commands/client.js'),
+    },
+    agent: {
+      summary: 'Manage agents: mint, rotate',
+      load: () => import('./commands/agent.js'),
+    },
+    invite: {
+      summary: 'Print a link with which a person creates an account',
+      load: () => import('./commands/invite.js'),
+    },
+    principal: {
+      summary: 'Manage people and agents: list, disable, enable, reset',
+      load: () => import('./commands/principal.js'),
+    },
+    login: {
+      summary: 'Sign an agent in without a browser and print its id_token',
+      load: () => import('./commands/login.js'),
+    },
+    doctor: {
+      summary: 'Check the configuration, the store and the port',
+      load: () => import('./commands/doctor.js'),
+    },
   },
+  examples: examples(
+    'idp serve --port 8080',
+    'idp client create https://app.example.com/callback --name "My app"',
+    'idp agent mint scout@agents.example --name Scout',
+    'idp invite ada@example.com',
+    'idp principal disable scout@agents.example',
+    'idp backup "/backups/$(date +%F).db"',
+  ),
   storeVariable: 'IDP_DATABASE_URI',
   examine: async () => (await import('../src/idp/doctor.js')).examineIdp(),
-  createServer: async (flags) => (await import('../src/idp/server.js')).createIdentityServer(flags),
+  createServer: async (options) => (await import('../src/idp/server.js')).createIdentityServer(options),
   introduce({ fastify, configuration: { values, generated } }, url) {
     const isGenerated = generated.names.includes('IDP_ADMIN_TOKEN');
     const post = `-H 'authorization: Bearer ${isGenerated ? values.adminToken : '<IDP_ADMIN_TOKEN>'}' -H 'content-type: application/json' -d`;

@@ -2,10 +2,10 @@ import { createInterface } from 'node:readline/promises';
 import { Writable } from 'node:stream';
 import { fail } from './terminal.js';
 
-/** No password is longer, whatever its encoding. */
-const MOST_BYTES = 4096;
+/** More than any password takes, in every encoding. */
+const MAX_INPUT_BYTES = 4096;
 
-/** Asks twice on the terminal, without showing what is typed. */
+/** Asks twice on the terminal and does not echo the input. */
 export async function askPassword(): Promise<string> {
   const silence = new Writable({ write: (_chunk, _encoding, done) => done() });
   const lines = createInterface({ input: process.stdin, output: silence, terminal: true });
@@ -22,16 +22,16 @@ export async function askPassword(): Promise<string> {
   } finally {
     lines.close();
   }
-  return fail(1, 'These were two different passwords.');
+  return fail(1, 'The passwords do not match.');
 }
 
-/** The whole of a stream but the end of its line. */
+/** Reads a stream to its end, without the line break there. */
 export async function readPassword(input: AsyncIterable<Uint8Array>): Promise<string> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of input) {
     bytes += chunk.length;
-    if (bytes > MOST_BYTES) fail(1, 'This is too long for a password.');
+    if (bytes > MAX_INPUT_BYTES) fail(1, 'The input is too long for a password.');
     chunks.push(chunk);
   }
   return Buffer.concat(chunks)

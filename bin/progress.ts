@@ -1,19 +1,22 @@
 import { performance } from 'node:perf_hooks';
 
-/** How far something is, on one line of stderr, for somebody who watches. */
+/** A progress line on stderr. */
 export interface Progress {
-  /** @param total absent where nobody knows how much there is */
+  /** @param total absent when the amount is unknown */
   show(done: number, total?: number): void;
-  /** Takes the line away. */
+  /** Clears the line. */
   end(): void;
 }
 
-const WIDTH = 24;
+const BAR_WIDTH = 24;
 
-/** Milliseconds between two looks of the line. */
-const INTERVAL = 100;
+const REFRESH_INTERVAL_MS = 100;
 
-/** @param unit what is counted, and how a number of it is written */
+/**
+ * Writes nothing unless the stream is a terminal.
+ *
+ * @param unit the name of what is counted, and how its amount is written
+ */
 export function createProgress(
   unit: { name: string; write(count: number): string },
   stream: Pick<NodeJS.WriteStream, 'write' | 'isTTY'> = process.stderr,
@@ -25,7 +28,7 @@ export function createProgress(
   return {
     show(done, total) {
       const at = now();
-      if (at - last < INTERVAL) return;
+      if (at - last < REFRESH_INTERVAL_MS) return;
       last = at;
       const rate = done / Math.max(0.001, (at - since) / 1000);
       const speed = `${unit.write(done)} ${unit.name}, ${unit.write(rate)}/s`;
@@ -39,8 +42,8 @@ export function createProgress(
 
 function bar(done: number, total: number): string {
   const part = Math.min(1, done / Math.max(1, total));
-  const full = Math.round(part * WIDTH);
-  return `[${'='.repeat(full)}${' '.repeat(WIDTH - full)}] ${Math.floor(part * 100)} %`;
+  const full = Math.round(part * BAR_WIDTH);
+  return `[${'='.repeat(full)}${' '.repeat(BAR_WIDTH - full)}] ${Math.floor(part * 100)} %`;
 }
 
 function eta(done: number, total: number, rate: number): string {

@@ -1,22 +1,38 @@
 #!/usr/bin/env node
-import { run } from './cli.js';
+import { examples } from './command.js';
+import { run } from './program.js';
 
 await run({
   name: 'saas-backend',
   summary: 'Accounts, sessions, payment events and an admin area over HTTP.',
-  environment: `Environment variables configure the rest, also from a .env file in the current folder;
-the .env.example of this package lists them. With NODE_ENV=production nothing is made up.`,
-  groups: {
-    serve: () => import('./commands/serve.js'),
-    backup: () => import('./commands/backup.js'),
-    doctor: () => import('./commands/doctor.js'),
-    user: () => import('./commands/user.js'),
-    billing: () => import('./commands/billing.js'),
+  commands: {
+    serve: { summary: 'Start the server (default)', load: () => import('./commands/serve.js') },
+    backup: { summary: 'Copy the store into a new file', load: () => import('./commands/backup.js') },
+    doctor: {
+      summary: 'Check the configuration, the store and the port',
+      load: () => import('./commands/doctor.js'),
+    },
+    user: {
+      summary: 'Manage users: create, import, show, suspend, unsuspend, grant',
+      load: () => import('./commands/user.js'),
+    },
+    billing: {
+      summary: 'Repair subscriptions: resync',
+      load: () => import('./commands/billing.js'),
+    },
   },
-  standard: 'serve',
+  defaultCommand: 'serve',
+  examples: examples(
+    'saas-backend --port 8000',
+    'saas-backend doctor',
+    'saas-backend user create ada@example.com --name "Ada Lovelace" --verified',
+    'saas-backend user grant ada@example.com pro --until 2030-01-31',
+    'saas-backend billing resync --dry-run',
+    'saas-backend backup "/backups/$(date +%F).db"',
+  ),
   storeVariable: 'DATABASE_URI',
   examine: async () => (await import('../src/saas/doctor.js')).examineSaas(),
-  createServer: async (flags) => (await import('../src/saas/server.js')).createServer(flags),
+  createServer: async (options) => (await import('../src/saas/server.js')).createServer(options),
   introduce({ configuration: { values, generated } }, url) {
     const { adminUsername, adminPassword } = values;
     const isGenerated = generated.names.includes('ADMIN_PASSWORD');
@@ -27,7 +43,7 @@ the .env.example of this package lists them. With NODE_ENV=production nothing is
       commands: [
         `curl ${url}/api/auth/register ${account}`,
         `curl ${url}/api/auth/login ${account}`,
-        // Without the password curl asks for it.
+        // Without the password, curl asks for it.
         `curl -u '${adminUsername}${isGenerated ? `:${adminPassword}` : ''}' ${url}/admin/api/settings`,
       ],
     };

@@ -1,47 +1,58 @@
-import { ON_THE_HOST } from '../../src/idp/provisioning-administration.js';
+import type { Command } from 'commander';
 import { principalView } from '../../src/provisioning/views.js';
-import type { Call, Command } from '../command.js';
-import { nameIn } from '../name.js';
-import { answer, beginProvisioning, principalNamed, withProvisioning } from '../store/provisioning.js';
-import { fail } from '../terminal.js';
+import { type CommonOptions, examples } from '../command.js';
+import { displayName } from '../options.js';
+import type { Program } from '../program.js';
+import { findPrincipal, ON_THE_HOST, withProvisioning } from '../provisioning.js';
+import { answer, fail } from '../terminal.js';
 
-const ONCE = 'The password is shown here and never again.';
+type MintOptions = CommonOptions & { name?: string };
 
-const mint: Command = {
-  name: 'agent mint',
-  takes: ['<handle>'],
-  summary: 'makes an agent and shows its password once',
-  options: { name: { value: '<text>', doc: 'display name' } },
-  examples: ['agent mint scout@agents.example --name Scout', 'agent mint scout@agents.example --json'],
-  run: mintAgent,
-};
+const SHOWN_ONCE = 'The password is shown only once.';
 
-const rotate: Command = {
-  name: 'agent rotate',
-  takes: ['<handle>'],
-  summary: 'gives an agent a new password; the old one and all its tokens end at once',
-  examples: ['agent rotate scout@agents.example'],
-  run: rotateAgent,
-};
+export function define(group: Command, program: Program): void {
+  group.addHelpText(
+    'after',
+    examples('idp agent mint scout@agents.example --name Scout', 'idp agent rotate scout@agents.example'),
+  );
+  group
+    .command('mint')
+    .description('Create an agent and show its password once')
+    .argument('<handle>', 'Name that the agent signs in with')
+    .option('--name <text>', 'Display name')
+    .addHelpText(
+      'after',
+      examples(
+        'idp agent mint scout@agents.example --name Scout',
+        'idp agent mint scout@agents.example --json',
+      ),
+    )
+    .action((handle: string, options: MintOptions, command: Command) =>
+      mint(program, handle, options, command),
+    );
+  group
+    .command('rotate')
+    .description('Give an agent a new password; the old one and all its tokens end at once')
+    .argument('<handle>')
+    .addHelpText('after', examples('idp agent rotate scout@agents.example'))
+    .action((handle: string, options: CommonOptions) => rotate(program, handle, options));
+}
 
-export const commands = [mint, rotate];
-
-async function mintAgent(call: Call): Promise<void> {
-  const [handle = ''] = call.args;
-  const name = nameIn(call, mint);
-  await beginProvisioning(call, async ({ principals }) => {
+async function mint(program: Program, handle: string, options: MintOptions, command: Command): Promise<void> {
+  const name = displayName(command, options);
+  await withProvisioning(program, { create: true }, async ({ principals }) => {
     const { agent, password } = await principals.mintAgent({ handle, ...name }, ON_THE_HOST);
-    answer(call, { ...principalView(agent), password }, ONCE);
+    answer(options, { ...principalView(agent), password }, SHOWN_ONCE);
   });
 }
 
-function rotateAgent(call: Call): Promise<void> {
-  const [handle = ''] = call.args;
-  return withProvisioning(call, async (administration) => {
-    const agent = await principalNamed(administration, handle);
+function rotate(program: Program, handle: string, options: CommonOptions): Promise<void> {
+  return withProvisioning(program, { create: false }, async (administration) => {
+    const agent = await findPrincipal(administration, handle);
     const password = await administration.principals.rotate(agent, ON_THE_HOST);
-    if (password === null)
-      fail(1, `${agent.handle} is no active agent: it is a ${agent.kind}, ${agent.state}.`);
-    answer(call, { sub: agent.id, handle: agent.handle, password }, ONCE);
+    if (password === null) {
+      fail(1, `${agent.handle} is not an active agent: its kind is ${agent.kind}, its state ${agent.state}.`);
+    }
+    answer(options, { sub: agent.id, handle: agent.handle, password }, SHOWN_ONCE);
   });
 }

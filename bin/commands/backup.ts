@@ -1,33 +1,39 @@
 import { statSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
+import type { Command } from 'commander';
 import { ConfigurationError } from '../../src/config/configuration-error.js';
 import { backup } from '../../src/server/backup.js';
-import type { Call, Command } from '../command.js';
+import { type CommonOptions, examples } from '../command.js';
+import type { Program } from '../program.js';
 import { createProgress } from '../progress.js';
 import { fail, say, sentences } from '../terminal.js';
 
-const backupCommand: Command = {
-  name: 'backup',
-  takes: ['<file>'],
-  summary: 'copies the store into a new file, also while the program runs',
-  examples: ['backup /backups/$(date +%F).db', 'backup /backups/now.db --json'],
-  run: writeBackup,
-};
+export function define(command: Command, program: Program): void {
+  command
+    .description('Copy the store into a new file. The server can run meanwhile.')
+    .argument('<file>', 'File to create')
+    .addHelpText(
+      'after',
+      examples(
+        `${program.name} backup "/backups/$(date +%F).db"`,
+        `${program.name} backup /backups/now.db --json`,
+      ),
+    )
+    .action((file: string, options: CommonOptions) => writeBackup(program, file, options));
+}
 
-export const commands = [backupCommand];
-
-async function writeBackup({
-  program: { name, storeVariable },
-  args: [file = ''],
-  json,
-}: Call): Promise<void> {
+async function writeBackup(
+  { name, storeVariable }: Program,
+  file: string,
+  { json }: CommonOptions,
+): Promise<void> {
   const since = performance.now();
   const progress = createProgress({ name: 'MiB', write: mebibytes });
   try {
     await backup(name, file, (written, source) => progress.show(written, source));
   } catch (error) {
     if (error instanceof ConfigurationError) throw error;
-    fail(1, `${name} cannot back up what ${storeVariable} names: ${sentences(error as Error)}`);
+    fail(1, `${name} cannot back up the store that ${storeVariable} names: ${sentences(error as Error)}`);
   } finally {
     progress.end();
   }

@@ -1,103 +1,97 @@
+import type { Command } from 'commander';
 import { DAY, systemClock } from '../../src/kernel/clock.js';
-import type { AppError } from '../../src/kernel/errors.js';
-import { type BillingAdministration, openBillingAdministration } from '../../src/saas/administration.js';
-import { type Call, type Command, UsageError } from '../command.js';
+import { openBillingAdministration } from '../../src/saas/administration.js';
+import { type CommonOptions, examples } from '../command.js';
+import type { Program } from '../program.js';
 import { createProgress } from '../progress.js';
-import { complain, fail, say, sentences } from '../terminal.js';
+import { withStore } from '../store.js';
+import { complain, say } from '../terminal.js';
 
-const resync: Command = {
-  name: 'billing resync',
-  summary: 'asks the payment provider what its customers have, and repairs what differs',
-  about: `For when webhooks were lost. It can be repeated and interrupted at any time, also while the program serves.
-Ends with 1 when the provider could not be asked about somebody, and when --user names nobody it knows.`,
-  options: {
-    user: { value: '<id>', doc: 'only this user' },
-    since: { value: '<date>', doc: 'only those of whom the provider has told since then, up to 30 days ago' },
-    'dry-run': { doc: 'say what differs, and change nothing' },
-  },
-  examples: [
-    'billing resync --dry-run',
-    'billing resync --since 2030-01-31',
-    'billing resync --user usr_0197',
-  ],
-  run: resyncAll,
-};
+interface ResyncOptions extends CommonOptions {
+  user?: string;
+  since?: string;
+  dryRun?: true;
+}
 
-export const commands = [resync];
+const DESCRIPTION = `Compare all subscriptions with the payment provider and repair the differences, for instance after \
+lost webhooks. The command can be repeated and interrupted at any time, also while the server runs. It exits with 1 when \
+the provider fails to answer for a customer, and when --user names no customer.`;
 
-/** How long the provider remembers what it has told. Milliseconds. */
-const MEMORY = 30 * DAY;
+/** How long the payment provider keeps its events. */
+const EVENT_RETENTION_MS = 30 * DAY;
 
-async function resyncAll(call: Call): Promise<void> {
+export function define(group: Command, program: Program): void {
+  group.addHelpText('after', examples('saas-backend billing resync --dry-run'));
+  group
+    .command('resync')
+    .summary('Repair subscriptions that differ from the payment provider')
+    .description(DESCRIPTION)
+    .option('--user <id>', 'Only this user')
+    .option('--since <date>', 'Only users with an event since this date, at most 30 days ago')
+    .option('--dry-run', 'Print the differences and change nothing')
+    .addHelpText(
+      'after',
+      examples(
+        'saas-backend billing resync --dry-run',
+        'saas-backend billing resync --since 2030-01-31',
+        'saas-backend billing resync --user usr_0197',
+      ),
+    )
+    .action((options: ResyncOptions, command: Command) => resync(program, options, command));
+}
+
+async function resync(program: Program, options: ResyncOptions, command: Command): Promise<void> {
+  const { user: userId, dryRun = false } = options;
+  // A script whose variable is empty must not resync all users.
+  if (userId === '') command.error('error: --user needs the identifier of a user, like usr_0197.');
+  const since = parseSince(options, command);
   const stopping = new AbortController();
   process.once('SIGINT', () => stopping.abort());
   const progress = createProgress({ name: 'customers', write: String });
-  const userId = call.text('user');
-  // Of nobody, as of a script whose variable is empty, must not become of everybody.
-  if (userId === '') throw new UsageError('--user needs the identifier of a user.', resync);
-  const since = sinceOf(call);
-  let asked = 0;
-  await withBilling(call, async (billing) => {
-    const report = await billing.run({
-      dryRun: call.isSet('dry-run'),
-      signal: stopping.signal,
-      onProgress(done, total) {
-        asked = done;
-        progress.show(done, total);
-      },
-      ...(userId !== undefined && { userId }),
-      ...(since !== undefined && { since }),
-    });
-    progress.end();
-    const { customers, subscriptions, changes, failures } = report;
-    if (call.json) say(JSON.stringify(report));
-    else {
-      for (const { subscriptionId, userId: whose, before = 'unknown', after, fields } of changes) {
-        say(`${subscriptionId} of ${whose}: ${before} → ${after} (${fields.join(', ')})`);
+  let processed = 0;
+  await withStore(
+    program,
+    () => openBillingAdministration(complain),
+    async (billing) => {
+      const report = await billing.run({
+        dryRun,
+        signal: stopping.signal,
+        onProgress(done, total) {
+          processed = done;
+          progress.show(done, total);
+        },
+        ...(userId !== undefined && { userId }),
+        ...(since !== undefined && { since }),
+      });
+      progress.end();
+      const { customers, subscriptions, changes, failures } = report;
+      if (options.json) say(JSON.stringify(report));
+      else {
+        for (const { subscriptionId, userId: owner, before = 'unknown', after, fields } of changes) {
+          say(`${subscriptionId} of ${owner}: ${before} → ${after} (${fields.join(', ')})`);
+        }
+        const outcome = dryRun ? 'differ' : 'repaired';
+        say(`${customers} customers, ${subscriptions} subscriptions, ${changes.length} ${outcome}.`);
       }
-      const done = call.isSet('dry-run') ? 'differ' : 'repaired';
-      say(`${customers} customers, ${subscriptions} subscriptions, ${changes.length} ${done}.`);
-    }
-    for (const { userId: whose, reason } of failures) complain(`${whose}: ${reason}`);
-    const isUnknown = userId !== undefined && since === undefined && customers === 0;
-    if (isUnknown) complain(`No user with the identifier ${userId} is a customer of the payment provider.`);
-    if (stopping.signal.aborted) {
-      complain(`Interrupted after ${asked} of ${customers} customers.`);
-      process.exitCode = 130;
-    } else if (failures.length > 0 || isUnknown) process.exitCode = 1;
-  });
+      for (const { userId: owner, reason } of failures) complain(`${owner}: ${reason}`);
+      const isUnknown = userId !== undefined && since === undefined && customers === 0;
+      if (isUnknown) complain(`No user with the identifier ${userId} is a customer of the payment provider.`);
+      if (stopping.signal.aborted) {
+        complain(`Interrupted after ${processed} of ${customers} customers.`);
+        process.exitCode = 130;
+      } else if (failures.length > 0 || isUnknown) process.exitCode = 1;
+    },
+  );
 }
 
-function sinceOf(call: Call): number | undefined {
-  const text = call.text('since');
-  if (text === undefined) return undefined;
-  const time = /^\d{4}-\d\d-\d\d(T|$)/.test(text) ? Date.parse(text) : Number.NaN;
-  if (Number.isNaN(time))
-    throw new UsageError(`--since takes a date like 2030-01-31, not '${text}'.`, resync);
+function parseSince({ since }: ResyncOptions, command: Command): number | undefined {
+  if (since === undefined) return undefined;
+  const time = /^\d{4}-\d\d-\d\d(T|$)/.test(since) ? Date.parse(since) : Number.NaN;
+  if (Number.isNaN(time)) command.error(`error: --since takes a date like 2030-01-31, not '${since}'.`);
   const now = systemClock.now();
-  if (time > now) throw new UsageError(`--since takes a date that has passed, not '${text}'.`, resync);
-  if (time < now - MEMORY) {
-    complain('The payment provider remembers 30 days: without --since, it is asked about everybody.');
+  if (time > now) command.error(`error: --since takes a date in the past, not '${since}'.`);
+  if (time < now - EVENT_RETENTION_MS) {
+    complain('The payment provider keeps events for 30 days only: omit --since to check all users.');
   }
   return time;
-}
-
-async function withBilling(
-  { program: { name, storeVariable } }: Call,
-  work: (billing: BillingAdministration) => Promise<void>,
-): Promise<void> {
-  let billing: BillingAdministration | undefined;
-  try {
-    billing = await openBillingAdministration(complain);
-    await work(billing);
-  } catch (error) {
-    const { name: kind, message } = error as AppError;
-    if (kind === 'StoreUnavailable') {
-      fail(1, `${name} cannot use the store that ${storeVariable} names: ${sentences(error as Error)}`);
-    }
-    if (kind !== 'AppError') throw error;
-    fail(1, message);
-  } finally {
-    await billing?.close();
-  }
 }

@@ -1,163 +1,173 @@
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { parseList } from '../../src/config/options.js';
-import { ON_THE_HOST } from '../../src/idp/provisioning-administration.js';
 import { KINDS, type Kind } from '../../src/provisioning/schemas.js';
 import { clientView } from '../../src/provisioning/views.js';
-import { type Call, type Command, type OptionDeclaration, UsageError } from '../command.js';
-import { nameIn } from '../name.js';
-import { answer, answerList, beginProvisioning, withProvisioning } from '../store/provisioning.js';
-import { fail } from '../terminal.js';
+import { type CommonOptions, examples } from '../command.js';
+import { displayName } from '../options.js';
+import type { Program } from '../program.js';
+import { allPages, ON_THE_HOST, withProvisioning } from '../provisioning.js';
+import { answer, answerList, fail } from '../terminal.js';
 
-const DESCRIPTION: Record<string, OptionDeclaration> = {
-  name: { value: '<text>', doc: 'what people read when they sign in there' },
-  'post-logout-uris': {
-    value: '<uris>',
-    doc: 'where people may return to from a logout, with commas between',
-  },
-  kinds: { value: '<kinds>', doc: 'who may sign in there: human, agent or both (both)' },
-};
+interface DescribeOptions extends CommonOptions {
+  name?: string;
+  postLogoutUris?: string[];
+  kinds?: Kind[];
+}
 
-const create: Command = {
-  name: 'client create',
-  takes: ['<redirect-uris>'],
-  summary: 'registers an application and shows its secret once',
-  about: 'Several redirect URIs have commas between them.',
-  options: {
-    ...DESCRIPTION,
-    public: { doc: 'it cannot keep a secret: it gets none, and PKCE is required' },
-    trusted: { doc: 'people who are signed in already are not asked for their consent' },
-  },
-  examples: [
-    'client create https://app.example.com/callback --name "My app"',
-    'client create http://127.0.0.1/callback --public --kinds agent',
-  ],
-  run: createClient,
-};
+type CreateOptions = DescribeOptions & { public?: true; trusted?: true };
+type UpdateOptions = DescribeOptions & { redirectUris?: string[]; trusted?: 'yes' | 'no' };
+type RotateOptions = CommonOptions & { atOnce?: true };
 
-const list: Command = {
-  name: 'client list',
-  summary: 'lists all applications',
-  examples: ['client list', 'client list --json'],
-  run: listClients,
-};
+const CREATE = `Register an application and show its secret once. People and agents can sign in to it unless --kinds \
+limits it to one of them.`;
 
-const update: Command = {
-  name: 'client update',
-  takes: ['<client-id>'],
-  summary: 'changes what is named, and leaves the rest as it is',
-  options: {
-    ...DESCRIPTION,
-    'redirect-uris': { value: '<uris>', doc: 'instead of those it has, with commas between' },
-    trusted: {
-      value: '<yes|no>',
-      doc: 'whether people who are signed in already are asked for their consent',
-    },
-  },
-  examples: ['client update cid_… --name "My app" --trusted yes'],
-  run: updateClient,
-};
+const SHOWN_ONCE = 'The secret is shown only once.';
 
-const rotate: Command = {
-  name: 'client rotate',
-  takes: ['<client-id>'],
-  summary: 'shows a new secret once; the old one works for another 24 hours',
-  options: { 'at-once': { doc: 'the old one ends now: it has become known' } },
-  examples: ['client rotate cid_…', 'client rotate cid_… --at-once'],
-  run: rotateClient,
-};
+export function define(group: Command, program: Program): void {
+  group.addHelpText(
+    'after',
+    examples(
+      'idp client create https://app.example.com/callback --name "My app"',
+      'idp client update cid_… --name "My app" --trusted yes',
+      'idp client rotate cid_…',
+    ),
+  );
+  describe(group.command('create'))
+    .summary('Register an application and show its secret once')
+    .description(CREATE)
+    .argument('<redirect-uris>', 'Redirect URIs, separated by commas', parseList)
+    .option('--public', 'The application cannot keep a secret: it gets none and has to use PKCE')
+    .option('--trusted', 'Skip consent for people who are signed in')
+    .addHelpText(
+      'after',
+      examples(
+        'idp client create https://app.example.com/callback --name "My app"',
+        'idp client create http://127.0.0.1/callback --public --kinds agent',
+      ),
+    )
+    .action((redirectUris: string[], options: CreateOptions, command: Command) =>
+      create(program, redirectUris, options, command),
+    );
+  group
+    .command('list')
+    .description('List all applications')
+    .addHelpText('after', examples('idp client list', 'idp client list --json'))
+    .action((options: CommonOptions) => list(program, options));
+  describe(group.command('update'))
+    .description('Change the given fields of an application')
+    .argument('<client-id>')
+    .option('--redirect-uris <uris>', 'New redirect URIs, separated by commas', parseList)
+    .addOption(
+      new Option('--trusted <yes|no>', 'Whether to skip consent for people who are signed in').choices([
+        'yes',
+        'no',
+      ]),
+    )
+    .addHelpText('after', examples('idp client update cid_… --name "My app" --trusted yes'))
+    .action((clientId: string, options: UpdateOptions, command: Command) =>
+      update(program, clientId, options, command),
+    );
+  group
+    .command('rotate')
+    .description('Show a new secret once; the old one works for another 24 hours')
+    .argument('<client-id>')
+    .option('--at-once', 'End the old secret now, for instance because it has leaked')
+    .addHelpText('after', examples('idp client rotate cid_…', 'idp client rotate cid_… --at-once'))
+    .action((clientId: string, options: RotateOptions) => rotate(program, clientId, options));
+  group
+    .command('delete')
+    .description('Delete an application; sign-in there stops and its tokens end')
+    .argument('<client-id>')
+    .addHelpText('after', examples('idp client delete cid_…'))
+    .action((clientId: string, options: CommonOptions) => remove(program, clientId, options));
+}
 
-const remove: Command = {
-  name: 'client delete',
-  takes: ['<client-id>'],
-  summary: 'removes an application: nobody signs in there any more, and its tokens end',
-  examples: ['client delete cid_…'],
-  run: deleteClient,
-};
+function describe(command: Command): Command {
+  return command
+    .option('--name <text>', 'Name of the application, shown on its sign-in page')
+    .option(
+      '--post-logout-uris <uris>',
+      'Where people may return after logout, separated by commas',
+      parseList,
+    )
+    .option('--kinds <kinds>', 'Who may sign in: human, agent or both', parseKinds);
+}
 
-export const commands = [create, list, update, rotate, remove];
+function parseKinds(text: string): Kind[] {
+  const kinds = text === 'both' ? [...KINDS] : parseList(text);
+  if (kinds.length > 0 && kinds.every((kind): kind is Kind => KINDS.some((known) => known === kind))) {
+    return kinds;
+  }
+  throw new InvalidArgumentError('Use human, agent or both.');
+}
 
-const ONCE = 'The secret is shown here and never again.';
-
-async function createClient(call: Call): Promise<void> {
-  const [redirectUris = ''] = call.args;
+async function create(
+  program: Program,
+  redirectUris: string[],
+  options: CreateOptions,
+  command: Command,
+): Promise<void> {
   const input = {
     name: '',
-    ...nameIn(call, create),
-    redirectUris: parseList(redirectUris),
-    postLogoutRedirectUris: parseList(call.text('post-logout-uris') ?? ''),
-    isPublic: call.isSet('public'),
-    principalKinds: readKinds(call, create) ?? [...KINDS],
-    trusted: call.isSet('trusted'),
+    ...displayName(command, options),
+    redirectUris,
+    postLogoutRedirectUris: options.postLogoutUris ?? [],
+    isPublic: options.public === true,
+    principalKinds: options.kinds ?? [...KINDS],
+    trusted: options.trusted === true,
   };
-  await beginProvisioning(call, async ({ clients }) => {
+  await withProvisioning(program, { create: true }, async ({ clients }) => {
     const { client, secret } = await clients.create(input, ON_THE_HOST);
-    if (secret === null) return answer(call, clientView(client));
-    answer(call, { ...clientView(client), client_secret: secret }, ONCE);
+    if (secret === null) return answer(options, clientView(client));
+    answer(options, { ...clientView(client), client_secret: secret }, SHOWN_ONCE);
   });
 }
 
-function listClients(call: Call): Promise<void> {
-  return withProvisioning(call, async ({ clients }) => {
-    const found: ReturnType<typeof clientView>[] = [];
-    let after: string | undefined;
-    do {
-      const { items, next } = await clients.list(after);
-      found.push(...items.map(clientView));
-      after = next ?? undefined;
-    } while (after !== undefined);
-    answerList(call, 'clients', found, ['client_id', 'client_name', 'redirect_uris']);
+function list(program: Program, options: CommonOptions): Promise<void> {
+  return withProvisioning(program, { create: false }, async ({ clients }) => {
+    const found = await allPages((after) => clients.list(after));
+    answerList(options, 'clients', found.map(clientView), ['client_id', 'client_name', 'redirect_uris']);
   });
 }
 
-async function updateClient(call: Call): Promise<void> {
-  const [clientId = ''] = call.args;
-  const [redirectUris, postLogoutUris, trusted] = ['redirect-uris', 'post-logout-uris', 'trusted'].map(
-    (option) => call.text(option),
-  );
-  const principalKinds = readKinds(call, update);
-  if (trusted !== undefined && trusted !== 'yes' && trusted !== 'no') {
-    throw new UsageError(`--trusted takes yes or no, not '${trusted}'.`, update);
-  }
+async function update(
+  program: Program,
+  clientId: string,
+  options: UpdateOptions,
+  command: Command,
+): Promise<void> {
+  const { redirectUris, postLogoutUris, kinds, trusted } = options;
   const change = {
-    ...nameIn(call, update),
-    ...(redirectUris !== undefined && { redirectUris: parseList(redirectUris) }),
-    ...(postLogoutUris !== undefined && { postLogoutRedirectUris: parseList(postLogoutUris) }),
-    ...(principalKinds && { principalKinds }),
-    ...(trusted !== undefined && { trusted: trusted === 'yes' }),
+    ...displayName(command, options),
+    ...(redirectUris && { redirectUris }),
+    ...(postLogoutUris && { postLogoutRedirectUris: postLogoutUris }),
+    ...(kinds && { principalKinds: kinds }),
+    ...(trusted && { trusted: trusted === 'yes' }),
   };
-  if (Object.keys(change).length === 0)
-    throw new UsageError('nothing to change is named, like --name "My app".', update);
-  await withProvisioning(call, async ({ clients }) => {
-    answer(call, clientView((await clients.update(clientId, change, ON_THE_HOST)) ?? unknown(clientId)));
+  if (Object.keys(change).length === 0) {
+    command.error('error: no change is given. Use at least one option, like --name "My app".');
+  }
+  await withProvisioning(program, { create: false }, async ({ clients }) => {
+    answer(options, clientView((await clients.update(clientId, change, ON_THE_HOST)) ?? unknown(clientId)));
   });
 }
 
-function rotateClient(call: Call): Promise<void> {
-  const [clientId = ''] = call.args;
-  return withProvisioning(call, async ({ clients }) => {
+function rotate(program: Program, clientId: string, options: RotateOptions): Promise<void> {
+  return withProvisioning(program, { create: false }, async ({ clients }) => {
     const client = (await clients.find(clientId)) ?? unknown(clientId);
     if (client.secretHash === undefined) fail(1, `${clientId} is public: it has no secret.`);
-    const secret = await clients.rotate(clientId, { atOnce: call.isSet('at-once') }, ON_THE_HOST);
-    if (secret === null) fail(1, `Somebody else is changing ${clientId}. Look at it and try again.`);
-    answer(call, { client_id: clientId, client_secret: secret }, ONCE);
+    const secret = await clients.rotate(clientId, { atOnce: options.atOnce === true }, ON_THE_HOST);
+    if (secret === null) fail(1, `${clientId} was changed at the same time. Check it and try again.`);
+    answer(options, { client_id: clientId, client_secret: secret }, SHOWN_ONCE);
   });
 }
 
-function deleteClient(call: Call): Promise<void> {
-  const [clientId = ''] = call.args;
-  return withProvisioning(call, async ({ clients }) => {
-    answer(call, clientView((await clients.delete(clientId, ON_THE_HOST)) ?? unknown(clientId)));
+function remove(program: Program, clientId: string, options: CommonOptions): Promise<void> {
+  return withProvisioning(program, { create: false }, async ({ clients }) => {
+    answer(options, clientView((await clients.delete(clientId, ON_THE_HOST)) ?? unknown(clientId)));
   });
 }
 
-const unknown = (clientId: string): never => fail(1, `There is no client ${clientId}.`);
-
-/** @throws UsageError */
-function readKinds(call: Call, command: Command): Kind[] | undefined {
-  const text = call.text('kinds');
-  if (text === undefined) return undefined;
-  const kinds = text === 'both' ? [...KINDS] : parseList(text);
-  if (kinds.length === 0 || !kinds.every((kind): kind is Kind => KINDS.some((known) => known === kind))) {
-    throw new UsageError(`--kinds takes human, agent or both, not '${text}'.`, command);
-  }
-  return kinds;
+function unknown(clientId: string): never {
+  return fail(1, `There is no client ${clientId}.`);
 }

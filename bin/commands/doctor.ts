@@ -1,19 +1,20 @@
+import type { Command } from 'commander';
 import type { Finding } from '../../src/server/doctor.js';
-import type { Call, Command } from '../command.js';
+import { type CommonOptions, examples } from '../command.js';
+import type { Program } from '../program.js';
 import { say, style } from '../terminal.js';
 
-const doctor: Command = {
-  name: 'doctor',
-  summary: 'explains what is wrong with the configuration, and what is unwise',
-  about: `It tries the configuration, the store and the port as a start does, and leaves nothing behind. It prints no
-secret. Ends with 1 when something would keep the program from starting.`,
-  examples: ['doctor', 'doctor --json'],
-  run: examine,
-};
+const DESCRIPTION = `Check the configuration, the store and the port as a start does, and explain each problem and warning. \
+The command changes nothing and prints no secret. It exits with 1 when a problem would keep the server from starting.`;
 
-export const commands = [doctor];
+export function define(command: Command, program: Program): void {
+  command
+    .description(DESCRIPTION)
+    .addHelpText('after', examples(`${program.name} doctor`, `${program.name} doctor --json`))
+    .action((options: CommonOptions) => examine(program, options));
+}
 
-async function examine({ program, json }: Call): Promise<void> {
+async function examine(program: Program, { json }: CommonOptions): Promise<void> {
   const findings = await program.examine();
   const count = (level: Finding['level']) => findings.filter((finding) => finding.level === level).length;
   const [problems, warnings] = [count('problem'), count('warning')];

@@ -1,35 +1,43 @@
+import type { Command } from 'commander';
 import { toTimestamp } from '../../src/http/schemas.js';
-import { ON_THE_HOST } from '../../src/idp/provisioning-administration.js';
-import { type Call, type Command, UsageError } from '../command.js';
-import { nameIn } from '../name.js';
-import { answer, beginProvisioning } from '../store/provisioning.js';
+import { type CommonOptions, examples } from '../command.js';
+import { displayName, parseInteger } from '../options.js';
+import type { Program } from '../program.js';
+import { ON_THE_HOST, withProvisioning } from '../provisioning.js';
+import { answer } from '../terminal.js';
 
-const invite: Command = {
-  name: 'invite',
-  takes: ['<handle>'],
-  summary: 'prints a link with which a person makes their account',
-  about: 'It works once. Inviting somebody anew who has not used the link yet ends the older one.',
-  options: {
-    days: { value: '<number>', doc: 'how long the link works, 1 to 30; else 7' },
-    name: { value: '<text>', doc: 'display name' },
-  },
-  examples: ['invite ada@example.com', 'invite ada@example.com --name "Ada Lovelace" --days 1'],
-  run: invitePerson,
-};
+type InviteOptions = CommonOptions & { days?: number; name?: string };
 
-export const commands = [invite];
+const DESCRIPTION = `Print a link with which a person creates an account. The link works once. A second invitation of a \
+person who has not used the first ends the first.`;
 
-async function invitePerson(call: Call): Promise<void> {
-  const [handle = ''] = call.args;
-  const days = call.text('days');
-  if (days !== undefined && !(/^\d{1,2}$/.test(days) && Number(days) >= 1 && Number(days) <= 30)) {
-    throw new UsageError(`--days takes a number from 1 to 30, not '${days}'.`, invite);
-  }
-  const name = nameIn(call, invite);
-  await beginProvisioning(call, async ({ links }) => {
-    const input = { handle, ...name, ...(days !== undefined && { days: Number(days) }) };
-    const invitation = await links.invite(input, ON_THE_HOST);
-    answer(call, {
+export function define(command: Command, program: Program): void {
+  command
+    .description(DESCRIPTION)
+    .argument('<handle>', 'Name that the person signs in with, like ada@example.com')
+    .option('--days <number>', 'Days until the link expires, 1 to 30 (default: 7)', parseInteger(1, 30, 7))
+    .option('--name <text>', 'Display name')
+    .addHelpText(
+      'after',
+      examples('idp invite ada@example.com', 'idp invite ada@example.com --name "Ada Lovelace" --days 1'),
+    )
+    .action((handle: string, options: InviteOptions) => invite(program, command, handle, options));
+}
+
+async function invite(
+  program: Program,
+  command: Command,
+  handle: string,
+  options: InviteOptions,
+): Promise<void> {
+  const name = displayName(command, options);
+  const { days } = options;
+  await withProvisioning(program, { create: true }, async ({ links }) => {
+    const invitation = await links.invite(
+      { handle, ...name, ...(days !== undefined && { days }) },
+      ON_THE_HOST,
+    );
+    answer(options, {
       handle: invitation.principal.handle,
       invite_url: invitation.url,
       expires_at: toTimestamp(invitation.expiresAt),

@@ -1,4 +1,5 @@
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import type { Command } from 'commander';
 import { resolveOptions } from '../../src/config/options.js';
 import {
   LoginFailed,
@@ -9,114 +10,123 @@ import {
 } from '../../src/idp/headless-login.js';
 import { systemClock, toSeconds } from '../../src/kernel/clock.js';
 import { sha256, systemRandom } from '../../src/kernel/secrets.js';
-import { type Call, type Command, UsageError } from '../command.js';
+import { type CommonOptions, examples } from '../command.js';
 import { readPassword } from '../password.js';
 import { fail, say } from '../terminal.js';
 
-const login: Command = {
-  name: 'login',
-  summary: 'signs an agent in without a browser and prints its id_token',
-  about: `Each option can be given by environment instead: IDP_LOGIN_ISSUER, _CLIENT_ID, _CLIENT_SECRET, _HANDLE, _PASSWORD,
-_REDIRECT_URI and _SCOPE; of secrets also the name of a file (IDP_LOGIN_PASSWORD_FILE). Secrets are never arguments,
-which others on the machine could read. With --json all tokens are printed.`,
-  options: {
-    issuer: { value: '<address>', doc: 'the identity provider' },
-    client: { value: '<client-id>', doc: 'the application to sign in at' },
-    handle: { value: '<handle>', doc: 'who signs in' },
-    'password-stdin': { doc: 'read the password from standard input' },
-    'redirect-uri': {
-      value: '<uri>',
-      doc: 'one that the application has registered (http://127.0.0.1/callback); nobody has to listen there',
-    },
-    scope: { value: '<scopes>', doc: 'what is asked for ("openid email profile")' },
-    cache: {
-      value: '<file>',
-      doc: 'keep the tokens there, for the owner only, and use them while they are fresh',
-    },
-  },
-  examples: [
-    'login --issuer https://id.example.com --client cid_… --handle scout@agents.example --password-stdin < password',
-    'login --cache tokens.json --json',
-  ],
-  run: logInAndTell,
-};
+interface LoginOptions extends CommonOptions {
+  issuer?: string;
+  client?: string;
+  handle?: string;
+  passwordStdin?: true;
+  redirectUri?: string;
+  scope?: string;
+  cache?: string;
+}
 
-export const commands = [login];
+const DESCRIPTION = `Sign an agent in without a browser and print its id_token, or all tokens with --json.
 
-/** Seconds that a cached token must live on to be used. */
-const FRESH = 60;
+Environment variables can replace the options: IDP_LOGIN_ISSUER, IDP_LOGIN_CLIENT_ID, IDP_LOGIN_CLIENT_SECRET, \
+IDP_LOGIN_HANDLE, IDP_LOGIN_PASSWORD, IDP_LOGIN_REDIRECT_URI and IDP_LOGIN_SCOPE. A secret can also be read from a file, \
+like IDP_LOGIN_PASSWORD_FILE. No secret is an argument, because other users of the machine can read arguments.`;
 
-async function logInAndTell(call: Call): Promise<void> {
-  const { password: known, ...request } = readRequest(call);
-  const cache = call.text('cache');
+/** A cached token with less time left is not used. */
+const MIN_REMAINING_SECONDS = 60;
+
+export function define(command: Command): void {
+  command
+    .description(DESCRIPTION)
+    .option('--issuer <url>', 'Identity provider')
+    .option('--client <client-id>', 'Application to sign in to')
+    .option('--handle <handle>', 'Handle of the agent')
+    .option('--password-stdin', 'Read the password from standard input')
+    .option(
+      '--redirect-uri <uri>',
+      'Registered redirect URI (default: http://127.0.0.1/callback); no server has to listen there',
+    )
+    .option('--scope <scopes>', 'Scopes to request (default: "openid email profile")')
+    .option('--cache <file>', 'Store the tokens there, readable by the owner only, and reuse them')
+    .addHelpText(
+      'after',
+      examples(
+        'idp login --issuer https://id.example.com --client cid_… \\',
+        '  --handle scout@agents.example --password-stdin < password.txt',
+        'idp login --cache tokens.json --json',
+      ),
+    )
+    .action((options: LoginOptions) => login(options, command));
+}
+
+async function login(options: LoginOptions, command: Command): Promise<void> {
+  const { password: configured, ...request } = readRequest(options, command);
+  const { cache } = options;
   const cached = cache === undefined ? null : readCache(cache, request);
-  if (cached) return tell(call, cached);
-  const password = call.isSet('password-stdin') ? await readPassword(process.stdin) : known;
-  if (!password) return missing('--password-stdin or IDP_LOGIN_PASSWORD');
+  if (cached) return print(options, cached);
+  const password = options.passwordStdin ? await readPassword(process.stdin) : configured;
+  if (!password) return missing(command, '--password-stdin or IDP_LOGIN_PASSWORD');
   try {
     const tokens = await logIn({ ...request, password }, { clock: systemClock, random: systemRandom });
     if (cache !== undefined) writeCache(cache, request, tokens);
-    tell(call, tokens);
+    print(options, tokens);
   } catch (error) {
     if (!(error instanceof LoginFailed)) throw error;
     fail(1, `idp login: ${error.message}`);
   }
 }
 
-function tell({ json }: Call, tokens: LoginTokens): void {
+function print({ json }: CommonOptions, tokens: LoginTokens): void {
   say(json ? JSON.stringify(tokens) : (tokens.id_token ?? tokens.access_token));
 }
 
-function readRequest(call: Call): Omit<LoginRequest, 'password'> & { password?: string | undefined } {
-  const flags = {
-    issuer: call.text('issuer'),
-    clientId: call.text('client'),
-    handle: call.text('handle'),
-    redirectUri: call.text('redirect-uri'),
-    scope: call.text('scope'),
-  };
+function readRequest(
+  { issuer, client: clientId, handle, redirectUri, scope }: LoginOptions,
+  command: Command,
+): Omit<LoginRequest, 'password'> & { password?: string | undefined } {
+  const flags = { issuer, clientId, handle, redirectUri, scope };
   const given = Object.fromEntries(Object.entries(flags).filter(([, value]) => value !== undefined));
   const source = { program: 'idp', given, env: undefined, random: systemRandom };
   const { values } = resolveOptions(loginSchema, source);
   return {
     ...values,
-    issuer: values.issuer ?? missing('--issuer'),
-    clientId: values.clientId ?? missing('--client'),
-    handle: values.handle ?? missing('--handle'),
+    issuer: values.issuer ?? missing(command, '--issuer'),
+    clientId: values.clientId ?? missing(command, '--client'),
+    handle: values.handle ?? missing(command, '--handle'),
   };
 }
 
-function missing(what: string): never {
-  throw new UsageError(`${what} is missing.`, login);
+function missing(command: Command, option: string): never {
+  return command.error(`error: ${option} is missing`);
 }
 
 interface Cache extends LoginTokens {
-  /** Of the request that brought the tokens. */
+  /** The fingerprint of the request that returned the tokens. */
   request: string;
 }
 
-type Asked = Omit<LoginRequest, 'password' | 'clientSecret'>;
+type CacheableRequest = Omit<LoginRequest, 'password' | 'clientSecret'>;
 
-const nameOf = ({ issuer, clientId, handle, redirectUri, scope }: Asked): string =>
+const fingerprint = ({ issuer, clientId, handle, redirectUri, scope }: CacheableRequest): string =>
   sha256(JSON.stringify([issuer, clientId, handle, redirectUri, scope]));
 
-function readCache(file: string, request: Asked): LoginTokens | null {
+function readCache(file: string, request: CacheableRequest): LoginTokens | null {
   if (!existsSync(file)) return null;
   let cache: Partial<Cache>;
   try {
     cache = JSON.parse(readFileSync(file, 'utf8'));
   } catch {
-    return fail(1, `idp login: ${file} is no cache of tokens. Name another file, or remove it.`);
+    return fail(1, `idp login: ${file} is not a token cache. Name another file, or remove it.`);
   }
-  const { request: name, ...tokens } = cache as Cache;
-  const isFresh = name === nameOf(request) && tokens.expires_at > toSeconds(systemClock.now()) + FRESH;
+  const { request: cached, ...tokens } = cache as Cache;
+  const isFresh =
+    cached === fingerprint(request) &&
+    tokens.expires_at > toSeconds(systemClock.now()) + MIN_REMAINING_SECONDS;
   return isFresh ? tokens : null;
 }
 
-/** It appears whole or not at all, and nobody else can read it at any time. */
-function writeCache(file: string, request: Asked, tokens: LoginTokens): void {
+/** Writes atomically; no other user can read the file at any time. */
+function writeCache(file: string, request: CacheableRequest, tokens: LoginTokens): void {
   const draft = `${file}.${systemRandom.bytes(6).toString('hex')}`;
-  writeFileSync(draft, `${JSON.stringify({ request: nameOf(request), ...tokens })}\n`, {
+  writeFileSync(draft, `${JSON.stringify({ request: fingerprint(request), ...tokens })}\n`, {
     mode: 0o600,
     flag: 'wx',
   });

@@ -1,76 +1,74 @@
+import type { Command } from 'commander';
 import { toTimestamp } from '../../src/http/schemas.js';
-import { ON_THE_HOST } from '../../src/idp/provisioning-administration.js';
 import { operatorView } from '../../src/provisioning/views.js';
-import type { Call, Command } from '../command.js';
-import { answer, answerList, principalNamed, withProvisioning } from '../store/provisioning.js';
-import { fail } from '../terminal.js';
+import { type CommonOptions, examples } from '../command.js';
+import type { Program } from '../program.js';
+import { allPages, findPrincipal, noPrincipal, ON_THE_HOST, withProvisioning } from '../provisioning.js';
+import { answer, answerList, fail } from '../terminal.js';
 
-const list: Command = {
-  name: 'principal list',
-  takes: ['[prefix]'],
-  summary: 'lists people and agents, all or those whose handle begins so',
-  examples: ['principal list', 'principal list ada --json'],
-  run: listPrincipals,
-};
+const RESET = `Print a link with which a person who forgot the password chooses a new one. The link works once, for one \
+day. The old password works until the link is used; then all codes, tokens and sessions end.`;
 
-const disable: Command = {
-  name: 'principal disable',
-  takes: ['<handle>'],
-  summary: 'locks somebody out at once; their codes, tokens and links end for good',
-  examples: ['principal disable scout@agents.example'],
-  run: (call) => switchState(call, 'disable'),
-};
+export function define(group: Command, program: Program): void {
+  group.addHelpText(
+    'after',
+    examples('idp principal list ada', 'idp principal disable scout@agents.example'),
+  );
+  group
+    .command('list')
+    .description('List people and agents')
+    .argument('[prefix]', 'List only handles that begin with this text')
+    .addHelpText('after', examples('idp principal list', 'idp principal list ada --json'))
+    .action((prefix: string | undefined, options: CommonOptions) => list(program, prefix, options));
+  group
+    .command('disable')
+    .description('Disable a principal at once; its codes, tokens and links end permanently')
+    .argument('<handle>')
+    .addHelpText('after', examples('idp principal disable scout@agents.example'))
+    .action((handle: string, options: CommonOptions) => setState(program, 'disable', handle, options));
+  group
+    .command('enable')
+    .description('Enable a disabled principal; the password stays the same')
+    .argument('<handle>')
+    .addHelpText('after', examples('idp principal enable scout@agents.example'))
+    .action((handle: string, options: CommonOptions) => setState(program, 'enable', handle, options));
+  group
+    .command('reset')
+    .summary('Print a link with which a person chooses a new password')
+    .description(RESET)
+    .argument('<handle>')
+    .addHelpText('after', examples('idp principal reset ada@example.com'))
+    .action((handle: string, options: CommonOptions) => resetPassword(program, handle, options));
+}
 
-const enable: Command = {
-  name: 'principal enable',
-  takes: ['<handle>'],
-  summary: 'lets somebody in again, with the password they had',
-  examples: ['principal enable scout@agents.example'],
-  run: (call) => switchState(call, 'enable'),
-};
-
-const reset: Command = {
-  name: 'principal reset',
-  takes: ['<handle>'],
-  summary: 'prints a link with which a person who forgot the password chooses a new one',
-  about: `It works once, for a day. The old password works until then; when the link is used, all codes, tokens and
-sessions end.`,
-  examples: ['principal reset ada@example.com'],
-  run: resetPassword,
-};
-
-export const commands = [list, disable, enable, reset];
-
-function listPrincipals(call: Call): Promise<void> {
-  const [prefix] = call.args;
-  return withProvisioning(call, async ({ directory }) => {
-    const found: ReturnType<typeof operatorView>[] = [];
-    let after: string | undefined;
-    do {
-      const { items, next } = await directory.list({ prefix, after });
-      found.push(...items.map(operatorView));
-      after = next ?? undefined;
-    } while (after !== undefined);
-    answerList(call, 'principals', found, ['handle', 'kind', 'state', 'sub', 'created_at', 'name']);
+function list(program: Program, prefix: string | undefined, options: CommonOptions): Promise<void> {
+  return withProvisioning(program, { create: false }, async ({ directory }) => {
+    const principals = await allPages((after) => directory.list({ prefix, after }));
+    const columns = ['handle', 'kind', 'state', 'sub', 'created_at', 'name'];
+    answerList(options, 'principals', principals.map(operatorView), columns);
   });
 }
 
-function switchState(call: Call, verb: 'disable' | 'enable'): Promise<void> {
-  const [handle = ''] = call.args;
-  return withProvisioning(call, async (administration) => {
-    const { id } = await principalNamed(administration, handle);
+function setState(
+  program: Program,
+  verb: 'disable' | 'enable',
+  handle: string,
+  options: CommonOptions,
+): Promise<void> {
+  return withProvisioning(program, { create: false }, async (administration) => {
+    const { id } = await findPrincipal(administration, handle);
     const principal = await administration.directory[verb](id, ON_THE_HOST);
-    answer(call, operatorView(principal ?? fail(1, `Nobody has the handle ${handle} any more.`)));
+    // Another process can delete the principal in the meantime.
+    answer(options, operatorView(principal ?? noPrincipal(handle)));
   });
 }
 
-function resetPassword(call: Call): Promise<void> {
-  const [handle = ''] = call.args;
-  return withProvisioning(call, async (administration) => {
-    const person = await principalNamed(administration, handle);
+function resetPassword(program: Program, handle: string, options: CommonOptions): Promise<void> {
+  return withProvisioning(program, { create: false }, async (administration) => {
+    const person = await findPrincipal(administration, handle);
     const link = await administration.links.reset(person, ON_THE_HOST);
-    if (!link) fail(1, whyNoReset(person));
-    answer(call, {
+    if (!link) fail(1, explainRefusal(person));
+    answer(options, {
       handle: person.handle,
       reset_url: link.url,
       expires_at: toTimestamp(link.expiresAt),
@@ -78,8 +76,9 @@ function resetPassword(call: Call): Promise<void> {
   });
 }
 
-function whyNoReset({ handle, kind, state }: { handle: string; kind: string; state: string }): string {
+function explainRefusal({ handle, kind, state }: { handle: string; kind: string; state: string }): string {
   if (kind === 'agent') return `${handle} is an agent. Give it a new password: idp agent rotate ${handle}`;
-  if (state === 'invited') return `${handle} has no password yet. Invite them anew: idp invite ${handle}`;
-  return `${handle} is ${state}. Let them in first: idp principal enable ${handle}`;
+  if (state === 'invited')
+    return `${handle} has no password yet. Send a new invitation: idp invite ${handle}`;
+  return `${handle} is ${state}. Enable the account first: idp principal enable ${handle}`;
 }

@@ -1,76 +1,61 @@
 import closeWithGrace from 'close-with-grace';
+import { type Command, Option } from 'commander';
 import { ConfigurationError } from '../../src/config/configuration-error.js';
 import type { Server } from '../../src/server/assembly.js';
 import { type ListeningError, listeningProblem } from '../../src/server/listening.js';
 import { LEVELS } from '../../src/server/options.js';
-import type { Flags, Program } from '../cli.js';
-import { type Call, type Command, UsageError } from '../command.js';
+import { type CommonOptions, examples } from '../command.js';
+import { parseInteger } from '../options.js';
+import type { Program, ServeOptions } from '../program.js';
 import { fail, say, sentences, style } from '../terminal.js';
 
-/** The server: start, what is said of it, and the end. */
+export function define(command: Command, program: Program): void {
+  command
+    .description('Start the server. SIGINT or SIGTERM stops it after the open requests are answered.')
+    .option('-p, --port <number>', 'Port to listen on; 0 takes a free one', parseInteger(0, 65_535, 8000))
+    .option('--host <address>', 'Address to listen on (default: 127.0.0.1, in production 0.0.0.0)')
+    .addOption(new Option('--log-level <level>', 'Lowest level to log').choices(LEVELS))
+    .addHelpText(
+      'after',
+      examples(
+        `${program.name} serve --port 8000`,
+        `${program.name} serve --port 0 --host 127.0.0.1 --log-level debug`,
+      ),
+    )
+    .action((options: ServeOptions & CommonOptions) => serve(program, options));
+}
 
-const serveCommand: Command = {
-  name: 'serve',
-  summary: 'starts the server',
-  about: 'It listens until SIGINT or SIGTERM, and then finishes what was begun.',
-  options: {
-    port: { short: 'p', value: '<number>', doc: 'port to listen at, 0 for any free one' },
-    host: { value: '<address>', doc: 'address to listen at, else 127.0.0.1, in production 0.0.0.0' },
-    'log-level': { value: '<level>', doc: 'trace, debug, info, warn, error, fatal or silent' },
-  },
-  examples: ['serve', 'serve --port 8000', 'serve -port 0 --host 127.0.0.1 --log-level debug'],
-  run: serve,
-};
-
-export const commands = [serveCommand];
-
-async function serve(call: Call): Promise<void> {
-  const { program } = call;
-  const server = await createServer(program, readFlags(call));
+async function serve(
+  program: Program,
+  { json, port, host, logLevel }: ServeOptions & CommonOptions,
+): Promise<void> {
+  const server = await createServer(program, {
+    ...(port !== undefined && { port }),
+    ...(host !== undefined && { host }),
+    ...(logLevel !== undefined && { logLevel }),
+  });
   const { log } = server.fastify;
-  // A second signal does not wait.
-  const ending = closeWithGrace({ logger: log }, async ({ err, signal }) => {
+  // A second signal ends the process at once.
+  const closing = closeWithGrace({ logger: log }, async ({ err, signal }) => {
     if (err) log.fatal({ err }, 'stopping after an uncaught error');
     else log.info({ signal }, 'stopping');
     await server.stop();
   });
   try {
-    const { url, port } = await server.start();
-    if (call.json) say(JSON.stringify({ program: program.name, url, port, pid: process.pid }));
+    const { url, port: listening } = await server.start();
+    if (json) say(JSON.stringify({ program: program.name, url, port: listening, pid: process.pid }));
     else if (!server.configuration.production) say(banner(program, server, url));
   } catch (error) {
-    ending.uninstall();
+    closing.uninstall();
     log.debug({ err: error }, 'start failed');
     await server.stop().catch(() => undefined);
     fail(1, `${program.name} cannot start: ${explain(error as Error, program.storeVariable)}`);
   }
 }
 
-function readFlags(call: Call): Flags {
-  const [port, host, logLevel] = [call.text('port'), call.text('host'), call.text('log-level')];
-  if (port !== undefined && !(/^\d{1,5}$/.test(port) && Number(port) <= 65_535)) {
-    throw new UsageError(
-      `--port takes a number from 0 to 65535, like --port 8000, not '${port}'.`,
-      serveCommand,
-    );
-  }
-  if (logLevel !== undefined && !isLevel(logLevel)) {
-    throw new UsageError(`--log-level takes one of ${LEVELS.join(', ')}, not '${logLevel}'.`, serveCommand);
-  }
-  return {
-    ...(port !== undefined && { port: Number(port) }),
-    ...(host !== undefined && { host }),
-    ...(logLevel !== undefined && { logLevel }),
-  };
-}
-
-function isLevel(text: string): text is (typeof LEVELS)[number] {
-  return (LEVELS as readonly string[]).includes(text);
-}
-
-async function createServer(program: Program, flags: Flags): Promise<Server> {
+async function createServer(program: Program, options: ServeOptions): Promise<Server> {
   try {
-    return await program.createServer(flags);
+    return await program.createServer(options);
   } catch (error) {
     if (error instanceof ConfigurationError) throw error;
     return fail(1, `${program.name} cannot start: ${error}`);
@@ -97,7 +82,7 @@ function banner(program: Program, server: Server, url: string): string {
     ...rows(addresses),
     ...rows(credentials),
     ...(Object.keys(credentials).length > 0
-      ? [`  ${dim}Made up for development, kept in ${server.configuration.generated.file}${plain}`]
+      ? [`  ${dim}Generated for development, stored in ${server.configuration.generated.file}${plain}`]
       : []),
     '',
     'Try:',

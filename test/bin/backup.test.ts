@@ -105,7 +105,7 @@ t.test('nothing is ever overwritten, and what cannot be copied is said in one li
       const { code, text } = await runBackup(t, SAAS, [file], cwd, { DATABASE_URI });
       t.equal(code, 1, file);
       t.match(text, says);
-      t.match(text, /^saas-backend cannot back up what DATABASE_URI names: .+$/);
+      t.match(text, /^saas-backend cannot back up the store that DATABASE_URI names: .+$/);
       t.notMatch(text, /\n|secret/, 'one line');
       if (!/taken|left/.test(file))
         t.notOk(existsSync(join(cwd, file)) || existsSync(join(cwd, `${file}.partial`)));

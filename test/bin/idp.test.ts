@@ -113,7 +113,7 @@ t.test('principals: minted, rotated, invited, locked out and let in again', asyn
   t.equal((await idp.authorize(client, { ...agent, password: renewed.password })).status, 401);
   t.match(await type(['agent', 'rotate', 'scout@agents.example']), {
     code: 1,
-    err: /it is a agent|agent, disabled/,
+    err: /is not an active agent: its kind is agent, its state disabled/,
   });
   t.match((await type(['principal', 'enable', 'SCOUT@agents.example', '--json'])).json, { state: 'active' });
   t.equal((await idp.authorize(client, { ...agent, password: renewed.password })).status, 302);
@@ -160,7 +160,7 @@ t.test('a person who forgot the password gets a link, and keeps the old one unti
   t.equal((await idp.request('POST', unused, { body: { password: PASSWORD } })).status, 404);
   t.match(await type(['principal', 'reset', human.handle]), {
     code: 1,
-    err: /is disabled\. Let them in first/,
+    err: /is disabled\. Enable the account first/,
   });
   const agent = await idp.mintAgent();
   t.match(await type(['principal', 'reset', agent.handle]), { code: 1, err: /idp agent rotate/ });
@@ -187,15 +187,21 @@ t.test('what cannot be done is one sentence, what is typed wrong comes with the 
   const failing: [string[], RegExp][] = [
     [['agent', 'mint', 'taken'], /^This handle is taken\.\n$/],
     [['agent', 'mint', 'a b'], /^The request is not valid\.\n {2}handle must hold no colon/],
-    [['agent', 'rotate', 'nobody'], /^Nobody has the handle nobody\.\n$/],
+    [['agent', 'rotate', 'nobody'], /^No principal has the handle nobody\.\n$/],
     [['client', 'create', ','], /redirect_uris must name at least one URI, like https:/],
   ];
   const wrong: [string[], RegExp][] = [
-    [['agent', 'fire'], /'agent fire' is not a command/],
+    [['agent', 'fire'], /unknown command 'fire'/],
     [['agent', 'mint', 'new', '--name', 'a\nb'], /--name must be a name of 1 to 200 characters/],
-    [['invite', 'new', '--days', '31'], /--days takes a number from 1 to 30/],
-    [['client', 'create', 'https://x.test/cb', '--kinds', 'cats'], /--kinds takes/],
-    [['client', 'update', 'cid_x'], /nothing to change is named/],
+    [
+      ['invite', 'new', '--days', '31'],
+      /--days <number>' argument '31' is invalid\. Use a number from 1 to 30/,
+    ],
+    [
+      ['client', 'create', 'https://x.test/cb', '--kinds', 'cats'],
+      /--kinds <kinds>' argument 'cats' is invalid\. Use human, agent or both/,
+    ],
+    [['client', 'update', 'cid_x'], /no change is given/],
     [['login'], /--issuer is missing/],
     [
       ['login', '--issuer', 'http://127.0.0.1', '--client', 'x', '--handle', 'x'],

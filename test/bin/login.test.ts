@@ -75,7 +75,7 @@ t.test('an agent logs in without a browser, and keeps its tokens to itself', asy
   const renewed = (await line.type([...cached, '--scope', 'openid'], { more })).json;
   t.not(renewed.access_token, stale.access_token);
   writeFileSync(cache, 'no JSON');
-  t.match(await line.type(cached, { more }), { code: 1, err: /is no cache of tokens/ });
+  t.match(await line.type(cached, { more }), { code: 1, err: /is not a token cache/ });
 
   const wrong = await line.type(['login'], { more: { ...more, IDP_LOGIN_PASSWORD: 'wrong' } });
   t.match(wrong, {

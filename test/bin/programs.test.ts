@@ -39,37 +39,84 @@ t.test('help and version', async (t) => {
     const help = await runToEnd(t, script, ['--help']);
     t.equal(help.code, 0);
     t.match(help.text, /Usage[\s\S]*Examples/);
+    t.match(await runToEnd(t, script, ['-help']), help);
     t.match(await runToEnd(t, script, ['-version']), { code: 0, text: /^\d+\.\d+\.\d+$/ });
+  }
+});
+
+/** The commands that a help page lists, each with its description on one line. */
+function commandsOf(page: string): [name: string, description: string][] {
+  const [, list = ''] = page.split('Commands:\n');
+  const [items = ''] = list.split('\n\n');
+  const joined = items.replace(/\n {4,}/g, ' ');
+  return [...joined.matchAll(/^ {2}(\w+).*? {2,}(.*)$/gm)].map(([, name = '', text = '']) => [name, text]);
+}
+
+t.test('every help page has examples and exit codes, and fits a terminal of 80 columns', async (t) => {
+  const check = async (script: string, command: string[]): Promise<string> => {
+    const { code, text } = await runToEnd(t, script, [...command, '--help']);
+    t.equal(code, 0, command.join(' '));
+    t.match(text, /^Usage: [\s\S]*-h, --help[\s\S]*Examples:\n[\s\S]*Exits with 1 on failure, 2 on/);
+    const wide = text.split('\n').filter((line) => line.length > 80);
+    t.same(wide, [], command.join(' '));
+    return text;
+  };
+  for (const [script, count] of [
+    [SAAS, 10],
+    [IDP, 16],
+  ] as const) {
+    const commands = commandsOf(await check(script, []));
+    const pages = await Promise.all(commands.map(([name]) => check(script, [name])));
+    const found = commands.map(([name, summary], index) => {
+      const subcommands = commandsOf(pages[index] ?? '').map(([subcommand]) => subcommand);
+      if (subcommands.length > 0) t.ok(summary.endsWith(`: ${subcommands.join(', ')}`), summary);
+      return subcommands.map((subcommand) => [name, subcommand]);
+    });
+    await Promise.all(found.flat().map((words) => check(script, words)));
+    t.equal(
+      found.reduce((sum, words) => sum + Math.max(1, words.length), 0),
+      count,
+    );
   }
 });
 
 t.test('what is typed wrong ends with exit code 2 and the usage', async (t) => {
   const wrong: [string, string[], RegExp][] = [
-    [SAAS, ['--prot', '1'], /Unknown option '--prot'\. Did you mean '--port'\?/],
-    [SAAS, ['-prot', '21001'], /Unknown option '-prot'\. Did you mean '--port'\?/],
-    [SAAS, ['-prot=21001'], /Unknown option '-prot'\. Did you mean '--port'\?/],
-    [IDP, ['serve', '-prot', '21001'], /Unknown option '-prot'\. Did you mean '--port'\?/],
-    [SAAS, ['--log-levle', 'info'], /Unknown option '--log-levle'\. Did you mean '--log-level'\?/],
-    [SAAS, ['--colour'], /Unknown option '--colour'\.$/m],
-    [SAAS, ['sevre'], /'sevre' is not a command\. Did you mean 'serve'\?/],
-    [SAAS, ['user', 'craete'], /'user craete' is not a command\. Did you mean 'user create'\?/],
-    [IDP, ['cleint', 'list'], /'cleint' is not a command\. Did you mean 'client'\?/],
+    [SAAS, ['--prot', '1'], /unknown option '--prot'\s+\(Did you mean --port\?\)/],
+    [SAAS, ['-prot', '21001'], /unknown option '--prot'\s+\(Did you mean --port\?\)/],
+    [SAAS, ['-prot=21001'], /unknown option '--prot'\s+\(Did you mean --port\?\)/],
+    [IDP, ['serve', '-prot', '21001'], /unknown option '--prot'\s+\(Did you mean --port\?\)/],
+    [SAAS, ['--log-levle', 'info'], /unknown option '--log-levle'\s+\(Did you mean --log-level\?\)/],
+    [SAAS, ['--colour'], /unknown option '--colour'$/m],
+    [SAAS, ['sevre'], /unknown command 'sevre'\s+\(Did you mean serve\?\)/],
+    [
+      SAAS,
+      ['user', 'craete'],
+      /unknown command 'craete'\s+\(Did you mean create\?\)\s+Usage: saas-backend user /,
+    ],
+    [IDP, ['cleint', 'list'], /unknown command 'cleint'\s+\(Did you mean client\?\)/],
     [IDP, ['client', 'create', 'https://a.example/cb', '--name', ' '], /--name must be a name .*not blank/],
     [IDP, ['agent', 'mint', 'scout@a.example', '--name='], /--name must be a name .*; given: empty text/],
     [IDP, ['invite', 'ada@a.example', '--name', '\u200b'], /--name must be a name .*like Ada Lovelace/],
     [SAAS, ['user', 'create', 'ada@a.example', '--name', ' '], /--name must be a name .*not blank/],
-    [SAAS, ['serve', 'now'], /'serve' does not take 'now'/],
-    [SAAS, ['backup'], /<file> is missing: saas-backend backup <file>/],
-    [SAAS, ['backup', 'a.db', 'b.db'], /'backup' does not take 'b\.db'/],
-    [SAAS, ['backup', 'a.db', '--port', '1'], /Unknown option '--port'/],
-    [SAAS, ['toString'], /'toString' is not a command/],
-    [SAAS, ['--port', 'http'], /--port takes a number/],
-    [SAAS, ['--port=70000'], /--port takes a number/],
-    [SAAS, ['--port'], /'--port' needs a value: --port <number>/],
-    [SAAS, ['--json=yes'], /'--json' takes no value/],
-    [SAAS, ['--log-level', 'loud'], /--log-level takes one of trace, .* silent, not 'loud'/],
-    [IDP, [], /idp serve/],
-    [IDP, ['server'], /'server' is not a command/],
+    [SAAS, ['serve', 'now'], /too many arguments for 'serve'\. Expected 0 arguments but got 1/],
+    [SAAS, ['backup'], /missing required argument 'file'\s+Usage: saas-backend backup \[options\] <file>/],
+    [SAAS, ['backup', 'a.db', 'b.db'], /too many arguments for 'backup'\. Expected 1 argument but got 2/],
+    [SAAS, ['backup', 'a.db', '--port', '1'], /unknown option '--port'/],
+    [SAAS, ['toString'], /unknown command 'toString'/],
+    [SAAS, ['--port', 'http'], /--port <number>' argument 'http' is invalid\. Use a number .*, like 8000/],
+    [SAAS, ['--port=70000'], /'70000' is invalid\. Use a number from 0 to 65535/],
+    [SAAS, ['--port'], /option '-p, --port <number>' argument missing/],
+    [SAAS, ['--port', '-1'], /argument '-1' is invalid/],
+    [IDP, ['invite', 'ada@a.example', '--name', '--json'], /option '--name <text>' argument missing/],
+    [SAAS, ['--json=yes'], /option '--json' takes no value/],
+    [
+      SAAS,
+      ['--log-level', 'loud'],
+      /--log-level <level>' argument 'loud' is invalid\. Allowed choices are trace, .* silent/,
+    ],
+    [IDP, [], /Usage: idp <command>[\s\S]*idp serve/],
+    [IDP, ['server'], /unknown command 'server'\s+\(Did you mean serve\?\)/],
   ];
   await Promise.all(
     wrong.map(async ([script, args, reason]) => {
@@ -213,7 +260,7 @@ t.test('the commands of the banner work as they are pasted', async (t) => {
       const { stdout } = await shell('sh', ['-c', `${command.replace('curl', 'curl -sS --fail-with-body')}`]);
       t.type(JSON.parse(stdout), 'object', command);
     }
-    t.match(text, /Made up for development, kept in data\/[a-z-]+\.secrets\.json/);
+    t.match(text, /Generated for development, stored in data\/[a-z-]+\.secrets\.json/);
     t.notMatch(text, '\x1b', 'no colours outside a terminal');
     t.equal(await program.terminate(), 0);
   }

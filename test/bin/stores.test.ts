@@ -1,7 +1,8 @@
 import { closeSync, openSync, readdirSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import type { CommandGroup } from '../../bin/command.js';
+import { CommandLine } from '../../bin/command.js';
+import type { CommandModule, Program } from '../../bin/program.js';
 import { openStore } from '../../src/storage/open.js';
 import { openDatabase } from '../../src/storage/sqlite/store.js';
 import { compiled, startProgram } from '../kit/process.js';
@@ -110,10 +111,15 @@ const OTHERS = [
 
 t.test('a mistyped file is named and not made, by any command that works on what exists', async (t) => {
   const files = readdirSync(compiled('bin/commands')).filter((file) => file.endsWith('.js'));
-  const groups: CommandGroup[] = await Promise.all(
+  const modules: CommandModule[] = await Promise.all(
     files.map((file) => import(compiled(`bin/commands/${file}`))),
   );
-  const names = groups.flatMap(({ commands }) => commands.map(({ name }) => name));
+  const names = modules.flatMap(({ define }, index) => {
+    const command = new CommandLine(files[index]?.replace('.js', ''));
+    define(command, { name: 'idp' } as Program);
+    const subcommands = command.commands.map((subcommand) => `${command.name()} ${subcommand.name()}`);
+    return subcommands.length > 0 ? subcommands : [command.name()];
+  });
   t.same(names.sort(), [...Object.keys(OF_WHAT_EXISTS), ...OTHERS].sort(), 'no command is forgotten');
 
   const cases = Object.entries(OF_WHAT_EXISTS).flatMap(([name, args]) => {

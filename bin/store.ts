@@ -1,10 +1,10 @@
-import type { AppError } from '../../src/kernel/errors.js';
-import type { Call } from '../command.js';
-import { fail, sentences } from '../terminal.js';
+import type { AppError } from '../src/kernel/errors.js';
+import type { Program } from './program.js';
+import { fail, sentences } from './terminal.js';
 
-/** Works on the store of a program. What cannot be done is said in a sentence or two, with exit code 1. */
+/** Runs `work` on what `open` opens, and closes it. A known error becomes a message and exit code 1. */
 export async function withStore<T extends { close(): Promise<void> }>(
-  { program: { name, storeVariable } }: Call,
+  { name, storeVariable }: Program,
   open: () => Promise<T>,
   work: (opened: T) => Promise<void>,
 ): Promise<void> {

@@ -1,0 +1,20 @@
+import { type Command, InvalidArgumentError } from 'commander';
+import { mustBe } from '../src/config/validation-messages.js';
+import { DisplayName, fits } from '../src/http/schemas.js';
+
+/** Values of options that several commands read. */
+
+/** A parser for a whole number of a range, with an example for its error message. */
+export function parseInteger(minimum: number, maximum: number, example: number): (text: string) => number {
+  return (text) => {
+    const isInRange = /^\d{1,5}$/.test(text) && Number(text) >= minimum && Number(text) <= maximum;
+    if (isInRange) return Number(text);
+    throw new InvalidArgumentError(`Use a number from ${minimum} to ${maximum}, like ${example}.`);
+  };
+}
+
+/** The display name, if one is given. It is free text, so the error message describes it and does not repeat it. */
+export function displayName(command: Command, { name }: { name?: string }): { name?: string } {
+  if (name === undefined) return {};
+  return fits(name, DisplayName) ? { name } : command.error(`error: --name ${mustBe(DisplayName, name)}.`);
+}

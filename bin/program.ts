@@ -1,0 +1,153 @@
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { parseEnv } from 'node:util';
+import { type Argument, type Command, CommanderError } from 'commander';
+import { ConfigurationError } from '../src/config/configuration-error.js';
+import type { Server } from '../src/server/assembly.js';
+import type { Finding } from '../src/server/doctor.js';
+import type { ServerConfiguration } from '../src/server/options.js';
+import { CommandLine } from './command.js';
+import { fail, handleBrokenPipe, style } from './terminal.js';
+
+/** What both programs share: their commands, help, `.env` and exit codes. */
+
+export interface ServeOptions {
+  port?: number;
+  host?: string;
+  logLevel?: ServerConfiguration['logLevel'];
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: commands are the same for both programs, whatever their values
+export interface Program<Values = any> {
+  name: 'saas-backend' | 'idp';
+  /** One sentence for the help. */
+  summary: string;
+  commands: Record<string, CommandEntry>;
+  /** The command to run when the arguments name none. */
+  defaultCommand?: string;
+  examples: string;
+  /** The variable that names the store, for error messages. */
+  storeVariable: string;
+  examine(): Promise<Finding[]>;
+  /** Imports the server, which no other command needs. */
+  createServer(options: ServeOptions): Promise<Server<Values>>;
+  /** The banner that a developer sees once the server listens. */
+  introduce(server: Server<Values>, url: string): Introduction;
+}
+
+export interface CommandEntry {
+  summary: string;
+  /** Imports the file of the command when it is called. */
+  load(): Promise<CommandModule>;
+}
+
+/** One file of `commands/`. */
+export interface CommandModule {
+  /** Declares arguments, options and action, or the subcommands of a group. */
+  define(command: Command, program: Program): void;
+}
+
+export interface Introduction {
+  addresses: Record<string, string>;
+  /** The generated credentials; empty when the developer chose them. */
+  credentials: Record<string, string>;
+  commands: string[];
+}
+
+const CONFIGURATION = `
+Environment variables configure the program. It also reads them from a .env file
+in the current folder; the .env.example of this package lists them. With
+NODE_ENV=production, nothing is generated: all secrets have to be set.`;
+
+const EXIT_CODES = `
+Exits with 1 on failure, 2 on invalid arguments.`;
+
+/** Runs a program with the arguments of the process. */
+export async function run<Values>(program: Program<Values>, argv = process.argv.slice(2)): Promise<void> {
+  handleBrokenPipe();
+  try {
+    await createCommandLine(program, argv).parseAsync(argv, { from: 'user' });
+  } catch (error) {
+    if (error instanceof ConfigurationError) fail(1, error.message);
+    if (!(error instanceof CommanderError)) throw error;
+    // Commander has printed the help or the error.
+    if (error.exitCode !== 0) process.exit(2);
+  }
+}
+
+function createCommandLine(program: Program, argv: readonly string[]): Command {
+  const { name, summary, commands, defaultCommand } = program;
+  const root = new CommandLine(name);
+  root
+    .description(summary)
+    .usage(defaultCommand === undefined ? '<command> [options]' : '[command] [options]')
+    .enablePositionalOptions()
+    .exitOverride()
+    .showHelpAfterError()
+    .configureHelp(helpLayout())
+    .helpCommand(false)
+    .optionsGroup('Global options:')
+    .helpOption('-h, --help', 'Show this help')
+    .version(version(), '-v, --version', 'Print the version')
+    .addHelpText('after', `\n${name} <command> --help shows the subcommands and options of a command.`)
+    .addHelpText('after', program.examples)
+    .addHelpText('after', CONFIGURATION)
+    .addHelpText('afterAll', EXIT_CODES)
+    .hook('preSubcommand', (_root, command) => load(command, program))
+    .hook('preAction', () => loadEnvironment(name));
+  // Without a command only: a mistyped command must not be taken for an argument of the default one.
+  const isUnnamed = argv[0] === undefined || argv[0].startsWith('-');
+  for (const [word, entry] of Object.entries(commands)) {
+    root.command(word, { isDefault: isUnnamed && word === defaultCommand }).summary(entry.summary);
+  }
+  return root;
+}
+
+async function load(command: Command, program: Program): Promise<void> {
+  const entry = program.commands[command.name()];
+  if (!entry) return;
+  const { define } = await entry.load();
+  command.description(entry.summary).helpCommand(false);
+  define(command, program);
+  const isGroup = command.commands.length > 0;
+  if (isGroup) command.usage('<command> [options]');
+  for (const leaf of isGroup ? command.commands : [command]) {
+    leaf
+      .optionsGroup('Global options:')
+      .option('--json', 'Print one line of JSON')
+      .version(version(), '-v, --version', 'Print the version');
+  }
+}
+
+function helpLayout() {
+  const { bold, plain } = style();
+  const argument = (declared: Argument) =>
+    declared.required ? `<${declared.name()}>` : `[${declared.name()}]`;
+  return {
+    // Short descriptions are written for the list of commands, which has no full stops.
+    commandDescription: (command: Command) => command.description().replace(/[^.]$/, '$&.'),
+    styleTitle: (title: string) => `${bold}${title}${plain}`,
+    optionTerm: ({ short, flags }: { short?: string; flags: string }) => (short ? flags : `    ${flags}`),
+    subcommandTerm: (command: Command) =>
+      [command.name(), ...command.registeredArguments.map(argument)].join(' '),
+  };
+}
+
+/** Completes the environment by the `.env` file of the current folder; the environment takes precedence. */
+async function loadEnvironment(name: string): Promise<void> {
+  try {
+    // Node's loadEnvFile treats an unreadable file as a missing one and a byte order mark as part of the first name, so
+    // that NODE_ENV=production would be lost without a warning.
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(readFileSync('.env'));
+    (await import('../src/config/options.js')).completeEnvironment(parseEnv(text));
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return;
+    if (error instanceof TypeError) fail(1, `${name} cannot start: .env is not in UTF-8. Save it as UTF-8.`);
+    fail(1, `${name} cannot start: .env cannot be read (${code}). Let this user read it, or move it away.`);
+  }
+}
+
+function version(): string {
+  return createRequire(import.meta.url)('saas-backend/package.json').version;
+}

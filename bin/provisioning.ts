@@ -1,0 +1,48 @@
+import {
+  ON_THE_HOST,
+  openProvisioning,
+  type ProvisioningAdministration,
+} from '../src/idp/provisioning-administration.js';
+import type { PrincipalDocument } from '../src/provisioning/store.js';
+import type { Program } from './program.js';
+import { withStore } from './store.js';
+import { complain, fail } from './terminal.js';
+
+/** What the commands about principals and clients share. */
+
+export { ON_THE_HOST };
+
+/** @param create whether a missing store is created; without it, the command fails */
+export function withProvisioning(
+  program: Program,
+  { create }: { create: boolean },
+  work: (administration: ProvisioningAdministration) => Promise<void>,
+): Promise<void> {
+  return withStore(program, () => openProvisioning(complain, { create }), work);
+}
+
+/** The principal with this handle; the command fails without one. */
+export async function findPrincipal(
+  { directory }: ProvisioningAdministration,
+  handle: string,
+): Promise<PrincipalDocument> {
+  return (await directory.findByHandle(handle)) ?? noPrincipal(handle);
+}
+
+export function noPrincipal(handle: string): never {
+  return fail(1, `No principal has the handle ${handle}.`);
+}
+
+/** All items of a directory that answers in pages. */
+export async function allPages<Item>(
+  page: (after: string | undefined) => Promise<{ items: Item[]; next: string | null }>,
+): Promise<Item[]> {
+  const found: Item[] = [];
+  let after: string | undefined;
+  do {
+    const { items, next } = await page(after);
+    found.push(...items);
+    after = next ?? undefined;
+  } while (after !== undefined);
+  return found;
+}
