@@ -189,7 +189,7 @@ t.test('saas-backend user grant', async (t) => {
   const unsold = await command([ada.email, 'por'], { BILLING_PRICES: 'price_1=pro,price_2=team' });
   t.match(unsold, {
     code: 0,
-    err: /has no plan por\. It sells: pro, team\./,
+    err: /has no plan por\. Its plans are: pro, team\./,
     out: /granted +por, until revoked/,
   });
   t.match(await command([ada.email, 'free']), { code: 0, out: /subscription +not entitled \(none\)/ });
