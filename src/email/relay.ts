@@ -97,7 +97,7 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
     else if (result.isFinal || leased.attempts >= MAX_ATTEMPTS) {
       await finish(leased, 'failed', result.message);
       const mail = { id, template: leased.template, attempts: leased.attempts };
-      log.error({ mail, reason: result.message }, 'a mail could not be sent');
+      log.error({ mail, reason: result.message }, 'an e-mail could not be sent');
     } else await postpone(leased, backOff(leased.attempts, random), result.message);
   };
 
@@ -109,7 +109,7 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
       if (error instanceof DeliveryError) return error;
       log.error(
         { err: error, mail: { id: mail.id, template: mail.template } },
-        'a mail could not be composed',
+        'an e-mail could not be composed',
       );
       return new DeliveryError('could not be composed', false);
     }

@@ -83,7 +83,7 @@ export function createBillingDomain(
   const plans = createPlans(values.billingPrices, (priceId) =>
     log.warn(
       { priceId },
-      'a price was bought of which nobody has said what plan it is; it entitles to nothing',
+      'purchased price has no configured plan; no access granted',
     ),
   );
 

@@ -189,7 +189,7 @@ t.test('saas-backend user grant', async (t) => {
   const unsold = await command([ada.email, 'por'], { BILLING_PRICES: 'price_1=pro,price_2=team' });
   t.match(unsold, {
     code: 0,
-    err: /sells no plan por\. It sells: pro, team\./,
+    err: /has no price for the plan por\. Configured plans: pro, team\./,
     out: /granted +por, until revoked/,
   });
   t.match(await command([ada.email, 'free']), { code: 0, out: /subscription +not entitled \(none\)/ });
@@ -202,7 +202,7 @@ t.test('saas-backend user grant', async (t) => {
     [[ada.email, 'free', '--until', '2099-01-31'], 2, /takes no --until/],
     [[ada.email], 2, /missing required argument 'plan'/],
     [[ada.email, '???'], 1, /plan must be the name of a plan/],
-    [['nobody@example.test', 'pro'], 1, /There is no such user/],
+    [['nobody@example.test', 'pro'], 1, /The user was not found/],
   ];
   await Promise.all(
     wrong.map(async ([args, code, says]) => {

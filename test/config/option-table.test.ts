@@ -248,7 +248,7 @@ t.test('who means production says so, or does not start', async (t) => {
     "'production'",
   ]) {
     const { problems } = resolve({ ...SAAS_PRODUCTION, NODE_ENV: name });
-    t.match(problems[0], "NODE_ENV must be spelt 'production'", name);
+    t.match(problems[0], "NODE_ENV must be spelled 'production'", name);
   }
   for (const name of ['', 'development', 'test', 'staging', 'preproduction']) {
     t.same(resolve({ ...SAAS_PRODUCTION, NODE_ENV: name }).problems, [], name);

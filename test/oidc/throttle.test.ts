@@ -96,7 +96,7 @@ t.test(
       headers: { accept: 'text/html', authorization: basic(people[0]?.[1].handle, WRONG) },
       from: '192.0.2.1',
     });
-    t.match(page, { status: 429, text: /Seconds to wait: 60/ });
+    t.match(page, { status: 429, text: /Try again in one minute\./ });
     const { handle, password } = minted as Credentials;
     t.equal(
       (await signIn(idp, client, handle, password)).status,
