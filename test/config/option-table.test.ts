@@ -178,7 +178,7 @@ for (const [program, product] of Object.entries(products)) {
       }
       if (!secret) continue;
       const [both] = resolve({ ...named, [env]: text }).problems;
-      t.equal(both, `${env} and ${env}_FILE are both set. Keep one.`);
+      t.equal(both, `${env} and ${env}_FILE are both set. Set only one of them.`);
       const [away] = resolve({ ...named, [`${env}_FILE`]: folder }).problems;
       t.equal(away, `${env}_FILE names a file that cannot be read (EISDIR).`);
       const [wrong = ''] = [...unsafe, ...invalid];
