@@ -84,7 +84,7 @@ const TITLES: Record<number, string> = {
 };
 
 function titleOf({ statusCode, title }: AppError): string {
-  return title ?? TITLES[statusCode] ?? (statusCode < 500 ? 'Request rejected' : 'Internal error');
+  return title ?? TITLES[statusCode] ?? (statusCode < 500 ? 'Request rejected' : 'Unexpected error');
 }
 
 /** The value of `Retry-After` in words: `one minute`, `30 seconds`. */

@@ -71,7 +71,7 @@ export const httpErrors = defineErrors({
   PAYLOAD_TOO_LARGE: [413, 'The body is too large.'],
   UNSUPPORTED_MEDIA_TYPE: [415, 'The media type or content encoding of the body is not supported.'],
   RATE_LIMITED: [429, 'Too many requests. Try again later.'],
-  INTERNAL: [500, 'An internal error occurred.'],
+  INTERNAL: [500, 'An unexpected error occurred.'],
   OVERLOADED: [503, 'The server is busy. Try again in a few seconds.'],
   NOT_READY: [503, 'The service is temporarily unavailable. Try again in a few seconds.'],
 });

@@ -51,7 +51,7 @@ t.test('the current password is asked again, and the new one is judged', async (
   const table: [Record<string, string>, number, RegExp][] = [
     [{ ...FILLED, current_password: 'wrong' }, 401, /current password is incorrect/],
     [{ ...FILLED, current_password: '' }, 401, /current password is incorrect/],
-    [{ ...FILLED, password_confirm: 'different' }, 422, /differ/],
+    [{ ...FILLED, password_confirm: 'different' }, 422, /do not match/],
     [{ ...FILLED, password: 'short', password_confirm: 'short' }, 422, /8/],
     [{ ...FILLED, password: `agp_${NEW}`, password_confirm: `agp_${NEW}` }, 422, /agp_/],
   ];

@@ -226,7 +226,7 @@ t.test('posts that a page of another site can make without asking are refused an
     for (const headers of simple) {
       const answers = await repeat(30, () => post(path, headers, 'csec_wrong'));
       t.same(new Set(statuses(answers)), new Set([400]), path);
-      t.match(answers[0], { body: { error: 'invalid_request', error_description: /another site/ } });
+      t.match(answers[0], { body: { error: 'invalid_request', error_description: /Cross-site/ } });
       t.equal((await post(path, headers, client.secret)).status, 400, 'nor evaluated');
     }
   }
