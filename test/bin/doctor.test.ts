@@ -350,7 +350,7 @@ t.test('people read it as lines', async (t) => {
   t.equal(await program.ended(), 1);
   const text = program.lines.join('\n');
   t.match(text, /^ok +configuration is complete for development$/m);
-  t.match(text, /^warning +CORS_ORIGIN lets .*\n +→ List the origins/m);
+  t.match(text, /^warning +CORS_ORIGIN allows .*\n +→ List the origins/m);
   t.match(
     text,
     /^problem +JWT_ACCESS_SECRET, .* cannot save the values .*\.json does not contain .*\n +→ Set them/m,
