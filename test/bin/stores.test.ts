@@ -152,7 +152,7 @@ t.test('without a variable, development names where its store would be', async (
   const cwd = temporaryFolder(t);
   const program = startProgram(t, IDP, { args: ['principal', 'list'], cwd });
   t.equal(await program.ended(), 1);
-  t.match(program.lines, [/there is no file \/.*\/data\/idp\.db\. Name/]);
+  t.match(program.lines, [/there is no file \/.*\/data\/idp\.db\. Use an existing/]);
   t.same(readdirSync(cwd), []);
 });
 

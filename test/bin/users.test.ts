@@ -63,7 +63,7 @@ t.test('user create: the password comes from standard input, never from an argum
   t.equal(made.code, 0, made.err);
   t.match(JSON.parse(made.out), { email: 'ada@example.test', name: 'Ada', emailVerified: true, id: /^usr_/ });
   const others: [args: string[], input: string, code: number, says: RegExp][] = [
-    [args, `${PASSWORD}\n`, 1, /exists already/],
+    [args, `${PASSWORD}\n`, 1, /already exists/],
     [['create', 'b@example.test', '--password-stdin'], 'short', 1, /password must be at least 8/],
     [['create', 'b@example.test', '--password-stdin'], 'x'.repeat(5000), 1, /too long/],
     [['create', 'b@example.test'], '', 2, /no terminal .* --password-stdin/],
