@@ -130,7 +130,8 @@ async function accountRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'au
     { ...change, schema: { body: EmailChangeBody, response: { 202: Acknowledgement } } },
     async (request, reply) => {
       await auth.changeEmail(request.saas, request.body, originOf(request));
-      const message = 'Follow the link in the e-mail that was sent to the new address. Until then, the current address remains valid.';
+      const message =
+        'Follow the link in the e-mail that was sent to the new address. Until then, the current address remains valid.';
       return reply.code(202).send({ success: true, message });
     },
   );

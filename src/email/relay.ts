@@ -77,7 +77,7 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
       else await finish(mail, 'dropped', 'the change was not stored');
     } else if (sendable === 'not-yet') await postpone(mail, Math.min(Math.max(age, SECOND), MINUTE));
     else if (!mail.security && !(await settings()).emailNotifications) {
-      await finish(mail, 'dropped', 'notification mails are switched off');
+      await finish(mail, 'dropped', 'notification e-mails are disabled');
     } else if (mail.attempts >= MAX_ATTEMPTS) await finish(mail, 'failed', mail.reason ?? 'interrupted');
     else return true;
     return false;
