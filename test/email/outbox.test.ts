@@ -232,7 +232,7 @@ t.test('switched off, mails are dropped, but not those of security; late ones ex
   t.equal((await stored(reset)).status, 'sent');
   t.match(await stored(first), {
     status: 'dropped',
-    reason: 'notification notification e-mails are disabled',
+    reason: 'notification e-mails are disabled',
   });
   settings.emailNotifications = true;
   const [second, late] = [await put(welcome), await put({ expiresAt: clock.now() })];
