@@ -85,7 +85,7 @@ ${sections.join('\n')}`;
 function configurationPage() {
   const sections = Object.entries(programs).map(([program, options]) => {
     const rows = options.map(({ name, env, fallbackEnv, doc, default: value, secret }) => [
-      `\`${env}\`${fallbackEnv ? `, else \`${fallbackEnv}\`` : ''}${secret ? ` (\`${env}_FILE\`)` : ''}`,
+      `\`${env}\`${fallbackEnv ? `, or \`${fallbackEnv}\`` : ''}${secret ? ` (\`${env}_FILE\`)` : ''}`,
       `\`${name}\``,
       isLiteral(value) ? `\`${value}\`` : value,
       doc,

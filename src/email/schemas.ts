@@ -28,7 +28,7 @@ export const emailOptions = {
   emailUser: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'EMAIL_USER',
     doc: 'User name at the e-mail provider.',
-    shown: 'resend, apikey at SendGrid, else FROM_EMAIL',
+    shown: 'resend, apikey for SendGrid, otherwise FROM_EMAIL',
     check: (user) =>
       /^[\x20-\x7e]+$/.test(user ?? '') ? undefined : 'must hold printable ASCII characters only.',
   }),
