@@ -49,7 +49,7 @@ export const oidcOptions = {
   }),
   trustedEmailDomains: option(Type.Optional(Type.Array(Type.String())), {
     env: 'IDP_TRUSTED_EMAIL_DOMAINS',
-    doc: 'Domains, separated by commas, whose invitations you send by e-mail: email_verified is true for people who accepted one.',
+    doc: 'Domains, separated by commas, to whose addresses you send invitations by e-mail: email_verified is true for people who accept one.',
     check: (domains) => domains?.map(emailDomainProblem).find((problem) => problem !== undefined),
   }),
   basicLogin: option(Type.Enum(['all', 'agents'], { default: 'all' }), {
