@@ -1,5 +1,5 @@
-// Writes what the code knows best: `.env.example` and the pages of options, routes and errors.
-// `npm run generate` writes; with --check nothing is written and drift ends with exit code 1.
+// Generates `.env.example` and the pages of options, routes and errors from the code.
+// `npm run generate` writes them; with --check nothing is written, and outdated files exit with code 1.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -39,7 +39,7 @@ const pages = {
 
 const drifted = Object.keys(pages).filter((file) => pages[file] !== read(file));
 if (process.argv.includes('--check')) {
-  for (const file of drifted) console.error(`${file} is not what the code says. Run: npm run generate`);
+  for (const file of drifted) console.error(`${file} is out of date. Run: npm run generate`);
   process.exitCode = drifted.length > 0 ? 1 : 0;
 } else {
   for (const file of drifted) writeFileSync(join(root, file), pages[file]);
@@ -76,8 +76,8 @@ function envExample() {
     });
     return `## ${program}\n\n${entries.join('\n')}`;
   });
-  return `# Copy to .env and uncomment what you change. Both programs read the .env of the folder they start in.
-# The environment wins over the file. A secret may stand in a file of its own: <NAME>_FILE=/run/secrets/name.
+  return `# Copy this file to .env and uncomment what you change. Both programs read .env from the current folder.
+# Environment variables override this file. A secret can be read from a file: <NAME>_FILE=/run/secrets/name.
 
 ${sections.join('\n')}`;
 }
@@ -85,7 +85,7 @@ ${sections.join('\n')}`;
 function configurationPage() {
   const sections = Object.entries(programs).map(([program, options]) => {
     const rows = options.map(({ name, env, fallbackEnv, doc, default: value, secret }) => [
-      `\`${env}\`${fallbackEnv ? `, else \`${fallbackEnv}\`` : ''}${secret ? ` (\`${env}_FILE\`)` : ''}`,
+      `\`${env}\`${fallbackEnv ? `, or \`${fallbackEnv}\`` : ''}${secret ? ` (\`${env}_FILE\`)` : ''}`,
       `\`${name}\``,
       isLiteral(value) ? `\`${value}\`` : value,
       doc,
@@ -95,34 +95,39 @@ function configurationPage() {
   return `${NOTE}
 # Configuration
 
-Options passed in code win over the environment, the environment wins over defaults. An empty variable is an
-unset one. Secrets may stand in files, which the variable in brackets names. With \`NODE_ENV=production\` nothing
-is made up, and weak or missing secrets refuse to start; elsewhere they are warnings in the log.
+Options passed in code override environment variables, which override defaults. An empty variable counts as unset.
+A secret can be read from a file whose path is in the variable in parentheses. With \`NODE_ENV=production\`, no secrets
+are generated, and weak or missing secrets prevent the start; otherwise they are logged as warnings.
 
 ${sections.join('\n')}`;
 }
 
 async function routesPage() {
   const shared = { env: false, databaseUri: 'sqlite::memory:', logLevel: 'silent' };
-  // Given, so that nothing is made up and kept on disk.
+  // Given, so that no secrets are generated and saved.
   const secret = 'x'.repeat(64);
   const saas = { jwtAccessSecret: secret, jwtRefreshSecret: secret, adminPassword: secret };
   const idp = { ed25519Seed: '5'.repeat(64), adminToken: secret };
   return `${NOTE}
 # Routes
 
-Every route of both servers and who may call it: the whole of what is exposed.
+All routes of both servers and who can call them. Nothing else is exposed.
 
 ## saas-backend
 
-\`user\` wants an access token as \`Authorization: Bearer\`, \`admin\` HTTP Basic.
+\`user\` requires an access token in \`Authorization: Bearer\`, \`admin\` requires HTTP Basic authentication.
 
 ${await routeTable(createServer({ ...shared, ...saas }))}
 ## idp
 
-\`admin\` wants \`IDP_ADMIN_TOKEN\` as \`Authorization: Bearer\`, \`inviter\` the same or, where it is set,
-\`IDP_INVITE_TOKEN\` instead, \`signup\` that sign-up is open, \`client\` the credentials of a registered client,
-\`agent\` those of an agent as HTTP Basic, \`bearer\` an access token of this provider.
+| Access | Requires |
+| --- | --- |
+| \`admin\` | \`IDP_ADMIN_TOKEN\` in \`Authorization: Bearer\` |
+| \`inviter\` | \`IDP_INVITE_TOKEN\` if set, otherwise \`IDP_ADMIN_TOKEN\`, in \`Authorization: Bearer\` |
+| \`signup\` | sign-up is enabled |
+| \`client\` | the credentials of a registered client |
+| \`agent\` | the credentials of an agent with HTTP Basic authentication |
+| \`bearer\` | an access token issued by this provider |
 
 ${await routeTable(createIdentityServer({ ...shared, ...idp }))}`;
 }
@@ -177,11 +182,11 @@ async function errorsPage() {
   return `${NOTE}
 # Errors
 
-Codes are stable, messages are for people. saas-backend answers
-\`{ "success": false, "message", "error": { "code", "details"?, "requestId" } }\`, idp answers
-\`{ "error", "error_description", "details"? }\` as OAuth does, and pages to browsers. A 503 says in \`Retry-After\`
-when to come back. \`details\` has one \`{ "path", "message" }\` for each field that is refused: what is accepted, an
-example, and what was given. Free text is described there (\`text of 12 characters\`); passwords and tokens never appear.
+Codes are stable; messages can change. saas-backend responds with
+\`{ "success": false, "message", "error": { "code", "details"?, "requestId" } }\`, idp with the OAuth format
+\`{ "error", "error_description", "details"? }\`, and both with HTML pages in a browser. A 503 response has \`Retry-After\`.
+\`details\` contains one \`{ "path", "message" }\` for each invalid field: what is accepted, an example, and what was given.
+Free text is described (\`text of 12 characters\`) and never repeated; passwords and tokens never appear.
 
 ## Both
 

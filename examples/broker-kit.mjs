@@ -1,4 +1,4 @@
-// What the two examples of a broker start and end: programs, the identity provider, a person and an agent.
+// Starts and stops what the two broker examples need: programs, the identity provider, a person and an agent.
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
@@ -9,17 +9,17 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
-/** Something that whoever runs the example can mend; the message says how. */
+/** A problem that the user can fix; the message says how. */
 export class Problem extends Error {}
 
 export const newSecret = () => randomBytes(24).toString('base64url');
 
-/** Runs an example in a folder of its own, and ends whatever it has started, however it ends. */
+/** Runs an example in its own folder and stops everything that it has started. */
 export async function run(example) {
   const folder = mkdtempSync(join(tmpdir(), 'broker-'));
   const started = [];
   const start = (command, args, env = {}) => {
-    // Groups of their own: a shell does not pass a signal on.
+    // Separate process groups: a shell does not pass signals on.
     const options = { cwd: folder, detached: true, stdio: ['ignore', 'pipe', 'pipe'] };
     const child = spawn(command, args, { ...options, env: { ...process.env, ...env } });
     const program = { child, closed: once(child, 'close'), lines: [] };
@@ -51,7 +51,7 @@ export async function stop({ child, closed }) {
   await closed;
 }
 
-/** Does something that takes a while, and says so to somebody who watches. */
+/** Runs a step and prints its duration. */
 export async function step(text, work) {
   const begun = performance.now();
   const seconds = () => Math.round((performance.now() - begun) / 1000);
@@ -67,18 +67,18 @@ export async function step(text, work) {
   }
 }
 
-/** Asks until somebody answers. @throws Problem when the program has ended before */
+/** Repeats a request until it succeeds. @throws Problem when the program has ended before */
 export async function untilReady({ child, lines }, url) {
   for (;;) {
     const answer = await fetch(url).catch(() => null);
     if (answer?.ok) return;
     if (child.exitCode !== null || child.signalCode !== null)
-      throw new Problem(`It ended before it answered:\n${lines.slice(-20).join('\n')}`);
+      throw new Problem(`The program ended before it responded:\n${lines.slice(-20).join('\n')}`);
     await new Promise((resolve) => setTimeout(resolve, 250));
   }
 }
 
-/** A port that nobody listens at. */
+/** A free port. */
 export async function freePort() {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -89,7 +89,7 @@ export async function freePort() {
 
 /**
  * The identity provider, with the broker as its client, a person and an agent.
- * @param bye where the broker has people return to from a logout, if it sends them to one
+ * @param bye the post-logout redirect URI of the broker, if it has one
  */
 export async function startProvider({ start }, callback, bye) {
   const adminToken = newSecret();

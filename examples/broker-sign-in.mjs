@@ -1,4 +1,4 @@
-// What the two examples of a broker do: somebody signs in at an application behind it, which knows RS256 only.
+// Signs principals in to an application behind a broker; the application supports only RS256.
 import { generateKeyPairSync } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -6,10 +6,10 @@ import { parseSetCookie } from 'cookie';
 import { createRemoteJWKSet, jwtVerify } from 'jose';
 import { newSecret, Problem } from './broker-kit.mjs';
 
-/** Nobody listens at it: the example reads where it is sent, as an agent does. */
+/** No server listens on it: the example reads the redirect, as an agent does. */
 export const REDIRECT_URI = 'http://127.0.0.1/callback';
 
-/** A person types the password into the form. */
+/** A person enters the password in the form. */
 async function byForm(browser, url, { handle, password }) {
   const page = await (await browser.ask(url)).text();
   const [, interaction] = /name="interaction" value="([^"]+)"/.exec(page) ?? [];
@@ -18,7 +18,7 @@ async function byForm(browser, url, { handle, password }) {
   return browser.ask(new URL('/authorize/login', url).href, { method: 'POST', headers, body });
 }
 
-/** An agent sends its credentials with the very request that the broker has made: to the provider, nobody else. */
+/** An agent adds its credentials to the authorization URL of the broker and sends them to the provider only. */
 function byBasic(browser, url, { handle, password }) {
   const credentials = Buffer.from(`${handle}:${password}`).toString('base64');
   return browser.ask(url, { headers: { authorization: `Basic ${credentials}` } });
@@ -26,7 +26,7 @@ function byBasic(browser, url, { handle, password }) {
 
 const ANSWERS = { human: byForm, agent: byBasic };
 
-/** Cookies of each origin, and no redirect followed by itself. */
+/** Keeps cookies for each origin and does not follow redirects. */
 class Browser {
   #cookies = new Map();
 
@@ -46,10 +46,10 @@ class Browser {
 }
 
 /**
- * Signs a principal in at an application behind the broker: from there to the provider and back.
+ * Signs a principal in to an application behind the broker, through the provider and back.
  *
  * @returns the broker's id_token, whose RS256 signature has been verified, and its claims
- * @throws Problem when the broker lets nobody through
+ * @throws Problem when the broker rejects the sign-in
  */
 async function signIn(
   { issuer, clientId, clientSecret, scope, hint },
@@ -83,7 +83,7 @@ async function signIn(
 
 const discover = async (issuer) => (await fetch(`${issuer}/.well-known/openid-configuration`)).json();
 
-/** Where the application sends a browser. */
+/** The authorization URL of the application. */
 function addressOf(broker, { clientId, scope, hint }, more) {
   const query = {
     response_type: 'code',
@@ -96,18 +96,18 @@ function addressOf(broker, { clientId, scope, hint }, more) {
   return `${broker.authorization_endpoint}?${new URLSearchParams(query)}`;
 }
 
-/** Says where and as whom to sign in, for somebody who wants to try. What has been started stays until it is ended. */
+/** Prints the URL and the accounts to try. Everything keeps running until Ctrl-C. */
 export async function describe(application, provider) {
   const begin = addressOf(await discover(application.issuer), application, { state: newSecret() });
   for (const { kind, handle, password } of provider.principals) console.log(`${kind}: ${handle} ${password}`);
   console.log(`sign in at ${begin}`);
-  // From here on a signal is what ends it well.
+  // From here on, a signal is the regular end.
   process.exitCode = 0;
 }
 
 const MOST_REDIRECTS = 20;
 
-/** Follows redirects to the application, and answers the provider on the way. */
+/** Follows redirects to the application and signs in at the provider on the way. */
 async function arrive(browser, url, provider, principal) {
   for (let hop = 0; hop < MOST_REDIRECTS; hop++) {
     if (url.startsWith(REDIRECT_URI)) return new URL(url).searchParams;
@@ -124,7 +124,7 @@ async function arrive(browser, url, provider, principal) {
   throw new Error(`more than ${MOST_REDIRECTS} redirects`);
 }
 
-/** Publishes another key under the name of the provider's own. */
+/** Publishes another key with the `kid` of the provider's key. */
 export async function serveForeignKey({ issuer }) {
   const { keys } = await (await fetch(`${issuer}/.well-known/jwks.json`)).json();
   const { x } = generateKeyPairSync('ed25519').publicKey.export({ format: 'jwk' });
@@ -136,7 +136,7 @@ export async function serveForeignKey({ issuer }) {
   return { url: `http://127.0.0.1:${server.address().port}/jwks`, close: () => server.close() };
 }
 
-/** Signs everybody in and says what the application learns. */
+/** Signs all principals in and prints the claims that the application receives. */
 export async function signEverybodyIn(application, provider) {
   for (const principal of provider.principals) {
     const { claims } = await signIn(application, provider, principal);
@@ -149,7 +149,7 @@ export async function signEverybodyIn(application, provider) {
   }
 }
 
-/** Signs a person out at the broker, which does the same at the provider and gets them back. @throws Problem when it does not */
+/** Signs a person out at the broker and, through it, at the provider. @throws Problem when it fails */
 export async function signPersonOut(application, provider) {
   const browser = new Browser();
   const [person] = provider.principals;
@@ -173,15 +173,15 @@ export async function signPersonOut(application, provider) {
   console.log('human signed out at both');
 }
 
-/** @throws Problem when a token that the published key has not signed gets through */
+/** @throws Problem when a token not signed with the published key is accepted */
 export async function expectRefusal(application, provider, program, reason) {
   for (const principal of provider.principals) {
     const known = program.lines.length;
     const refusal = await signIn(application, provider, principal).catch((error) => error);
     if (!(refusal instanceof Problem))
-      throw new Problem(`A foreign key was not refused: ${JSON.stringify(refusal)}`);
+      throw new Problem(`A foreign key was not rejected: ${JSON.stringify(refusal)}`);
     const line = program.lines.slice(known).find((text) => reason.test(text));
-    if (line === undefined) throw new Problem(`It was refused for another reason: ${refusal.message}`);
-    console.log(`${principal.kind} refused with a foreign key: ${reason.exec(line)[0]}`);
+    if (line === undefined) throw new Problem(`It was rejected for another reason: ${refusal.message}`);
+    console.log(`${principal.kind} rejected with a foreign key: ${reason.exec(line)[0]}`);
   }
 }

@@ -1,4 +1,4 @@
-// Dex between the identity provider and an application that knows RS256 only. `--help` says more.
+// Dex between the identity provider and an application that supports only RS256. See `--help`.
 import { execFile } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,16 +6,16 @@ import { parseArgs, promisify } from 'node:util';
 import * as kit from './broker-kit.mjs';
 import { describe, expectRefusal, serveForeignKey, signEverybodyIn } from './broker-sign-in.mjs';
 
-const HELP = `Starts the identity provider and Dex with examples/dex-broker.yaml, signs a person and an agent in at an application
-of Dex's, shows that a foreign key is refused, and ends everything it started.
+const HELP = `Starts the identity provider and Dex with examples/dex-broker.yaml, signs a person and an agent in to an application
+of Dex, shows that a foreign key is rejected, and stops everything it started.
 
 Usage
   node examples/dex-broker.mjs [--dex <program>] [--stay]
 
 Options
   --dex <program>  a current Dex (dex in PATH)
-  --stay           leaves all of it running until Ctrl-C, for you to try, and leaves the foreign key out
-  --help           says this`;
+  --stay           keeps everything running until Ctrl-C and skips the foreign key
+  --help           shows this help`;
 
 const { values: flags } = readArguments();
 if (flags.help) console.log(HELP);
@@ -38,7 +38,7 @@ function readArguments() {
 
 async function example(house) {
   await promisify(execFile)(flags.dex, ['version']).catch(({ message }) => {
-    throw new kit.Problem(`There is no Dex: ${message}. Name one with --dex: https://dexidp.io`);
+    throw new kit.Problem(`Dex was not found: ${message}. Set its path with --dex: https://dexidp.io`);
   });
   const port = await kit.freePort();
   const issuer = `http://localhost:${port}/dex`;

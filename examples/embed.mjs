@@ -1,4 +1,4 @@
-// Both plugins in a Fastify application of your own.
+// Both plugins in your own Fastify application.
 import Fastify from 'fastify';
 import { identityProvider, saasBackend } from 'saas-backend';
 
@@ -6,11 +6,11 @@ const app = Fastify();
 await app.register(saasBackend, { prefix: '/api' });
 await app.register(identityProvider, { prefix: '/idp' });
 
-// Your own routes ask for a signed-in user with the same guard.
+// The same guard requires a signed-in user on your own routes.
 app.get('/notes', { onRequest: app.saas.requireUser }, async (request) => ({
   owner: request.saas.user.email,
 }));
-// `entitled` alone says who may use what: a subscription that was cancelled or never paid has a status, too.
+// Check `entitled`, not the status: a cancelled or unpaid subscription also has a status.
 app.get('/reports', { onRequest: app.saas.requireEntitled('pro') }, async () => 'For subscribers');
 app.get('/plan', { onRequest: app.saas.requireUser }, async (request) => {
   const { entitled, plan } = request.saas.user.subscription;

@@ -6,7 +6,7 @@ const backend = createServer({ middleware: true });
 const app = express();
 // Before any body parser: the payment webhook is verified byte by byte.
 app.use(backend.middleware);
-// Your own routes ask for a signed-in user, and for one who is entitled to a plan, with the same guards.
+// The same guards require a signed-in user, or a plan, on your own routes.
 app.get('/notes', backend.requireUser, (request, response) => {
   response.json({ owner: request.saas.user.email });
 });

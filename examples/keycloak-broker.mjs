@@ -1,4 +1,4 @@
-// Keycloak between the identity provider and an application that knows RS256 only. `--help` says more.
+// Keycloak between the identity provider and an application that supports only RS256. See `--help`.
 import { execFile } from 'node:child_process';
 import { cpSync, existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -16,19 +16,19 @@ const VERSION = '26.4.7';
 const OLDEST_JAVA = 17;
 const REALM = 'demo';
 
-const HELP = `Starts the identity provider and Keycloak, registers the one with the other as examples/keycloak-broker.json has it,
-signs a person and an agent in at an application of Keycloak's, and the person out again, shows that a foreign key is
-refused, and ends everything it started.
+const HELP = `Starts the identity provider and Keycloak with the realm in examples/keycloak-broker.json,
+signs a person and an agent in to an application of Keycloak, signs the person out, shows that a foreign key is
+rejected, and stops everything it started.
 
 Usage
   node examples/keycloak-broker.mjs [--keycloak <folder or zip>] [--stay]
 
 Options
-  --keycloak <folder or zip>  a Keycloak 26 to copy, else Maven fetches ${VERSION} (160 MB, once)
-  --stay                      leaves all of it running until Ctrl-C, for you to try, and leaves the foreign key out
-  --help                      says this
+  --keycloak <folder or zip>  a Keycloak 26 to copy; by default, Maven downloads ${VERSION} (160 MB, once)
+  --stay                      keeps everything running until Ctrl-C and skips the foreign key
+  --help                      shows this help
 
-It takes Java ${OLDEST_JAVA} or newer, about a minute, and a gigabyte of memory.`;
+Requires Java ${OLDEST_JAVA} or newer, about a minute, and a gigabyte of memory.`;
 
 const command = promisify(execFile);
 
@@ -61,7 +61,7 @@ async function example(house) {
     const program = house.start('sh', args, {
       KC_BOOTSTRAP_ADMIN_USERNAME: 'admin',
       KC_BOOTSTRAP_ADMIN_PASSWORD: keycloak.password,
-      // It starts in half the time so, and runs slower for ever.
+      // Halves the start time, but makes it slower afterwards.
       JAVA_OPTS_APPEND: '-XX:TieredStopAtLevel=1',
     });
     await kit.untilReady(program, `${keycloak.url}/realms/master`);
@@ -101,21 +101,21 @@ async function example(house) {
 
 async function findJava() {
   const java = process.env.JAVA_HOME ? join(process.env.JAVA_HOME, 'bin/java') : 'java';
-  const needed = `Keycloak needs Java ${OLDEST_JAVA} or newer: apt-get install default-jre-headless, or set JAVA_HOME.`;
+  const needed = `Keycloak requires Java ${OLDEST_JAVA} or newer: apt-get install default-jre-headless, or set JAVA_HOME.`;
   const { stderr } = await command(java, ['-version']).catch(() => {
-    throw new kit.Problem(`There is no ${java}. ${needed}`);
+    throw new kit.Problem(`${java} was not found. ${needed}`);
   });
   const [, version] = /version "(\d+)/.exec(stderr) ?? [];
   if (Number(version) < OLDEST_JAVA) throw new kit.Problem(`${java} is Java ${version}. ${needed}`);
 }
 
-/** @returns the folder of a Keycloak that nobody else uses */
+/** @returns the folder of a separate Keycloak */
 async function unpack(folder) {
   const given = flags.keycloak === undefined ? await fetchKeycloak(folder) : resolve(flags.keycloak);
-  if (!existsSync(given)) throw new kit.Problem(`There is no ${given}.`);
+  if (!existsSync(given)) throw new kit.Problem(`${given} does not exist.`);
   const home = join(folder, 'keycloak');
   if (statSync(given).isDirectory()) {
-    // Realms and people of its own stay where they are.
+    // Its own realms and users are not copied.
     cpSync(given, home, { recursive: true, filter: (source) => source !== join(given, 'data') });
   } else {
     await command('unzip', ['-q', given, '-d', home]).catch(({ message }) => {
@@ -125,7 +125,7 @@ async function unpack(folder) {
   // The zip holds one folder, named after the version.
   const candidates = [home, ...readdirSync(home).map((name) => join(home, name))];
   const found = candidates.find((candidate) => existsSync(join(candidate, 'bin/kc.sh')));
-  if (!found) throw new kit.Problem(`${given} is no Keycloak: it has no bin/kc.sh.`);
+  if (!found) throw new kit.Problem(`${given} is not a Keycloak: it has no bin/kc.sh.`);
   return found;
 }
 
@@ -137,14 +137,13 @@ async function fetchKeycloak(folder) {
     `-Dartifact=${artifact}`,
     `-DoutputDirectory=${folder}`,
   ]).catch(({ code, stdout = '' }) => {
-    const reason =
-      code === 'ENOENT' ? 'There is no mvn to fetch Keycloak with' : `Maven cannot fetch it: ${stdout}`;
-    throw new kit.Problem(`${reason}. Install Maven, or name a Keycloak that you have with --keycloak.`);
+    const reason = code === 'ENOENT' ? 'mvn was not found' : `Maven cannot download it: ${stdout}`;
+    throw new kit.Problem(`${reason}. Install Maven, or set the path of a Keycloak with --keycloak.`);
   });
   return join(folder, `keycloak-quarkus-dist-${VERSION}.zip`);
 }
 
-/** @returns what sends a request to the admin REST API, below /admin/realms */
+/** @returns a function that sends requests to the admin REST API, below /admin/realms */
 async function signInAsAdmin({ url, password }) {
   const answer = await fetch(`${url}/realms/master/protocol/openid-connect/token`, {
     method: 'POST',
@@ -156,7 +155,7 @@ async function signInAsAdmin({ url, password }) {
     }),
   });
   const { access_token: token, error } = await answer.json();
-  if (!token) throw new Error(`Keycloak does not know its administrator: ${error}`);
+  if (!token) throw new Error(`Keycloak rejects its administrator: ${error}`);
   return async (method, path, body) => {
     const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
     const response = await fetch(`${url}/admin/realms/${path}`, {
@@ -170,7 +169,7 @@ async function signInAsAdmin({ url, password }) {
   };
 }
 
-/** What an operator does once. */
+/** The one-time setup by an operator. */
 async function setUp(admin, provider, application) {
   const secrets = {
     IDP_CLIENT_ID: provider.client.client_id,
@@ -182,8 +181,8 @@ async function setUp(admin, provider, application) {
     .replaceAll(/\$\{(\w+)\}/g, (_whole, name) => secrets[name]);
   await admin('POST', '', JSON.parse(realm));
 
-  // Who has no last name is asked for it with a form otherwise, and agents cannot fill in forms. Attributes that are
-  // not declared, kind among them, are for administrators only.
+  // Otherwise, Keycloak asks principals without a last name for it with a form, which agents cannot fill in. Only
+  // administrators can write undeclared attributes, such as kind.
   const profile = await admin('GET', `${REALM}/users/profile`);
   await admin('PUT', `${REALM}/users/profile`, {
     ...profile,

@@ -1,4 +1,4 @@
-// Both programs of this package, side by side: `npm start`.
+// Starts both programs of this package: `npm start`.
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -9,15 +9,15 @@ const programs = [['saas-backend'], ['idp', 'serve']].map(([name, ...verb]) => [
 ]);
 
 if (!programs.every(([file]) => existsSync(file))) {
-  console.error('The programs are not built yet. Run: npm ci');
+  console.error('The programs are not built. Run: npm ci');
   process.exit(1);
 }
 
-// One .env serves both, and a PORT in it must not send both to one place.
+// Both programs read the same .env, and a PORT in it must not apply to both.
 if (existsSync('.env')) process.loadEnvFile();
 process.env.IDP_PORT ??= '8080';
 
-// Groups of their own: a terminal sends Ctrl-C to the whole group, and a second signal would not wait.
+// Separate process groups: a terminal sends Ctrl-C to the whole group, and a second signal would not wait.
 const children = programs.map((program) =>
   spawn(process.execPath, program, { stdio: 'inherit', detached: true }),
 );
@@ -32,7 +32,7 @@ process.on('SIGTERM', end);
 
 for (const child of children) {
   child.on('exit', (code) => {
-    // The first to go decides; the other one has no reason to stay.
+    // When one program ends, the other one is stopped.
     process.exitCode ??= code ?? 1;
     if (!isEnding) end('SIGTERM');
   });

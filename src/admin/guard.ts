@@ -9,9 +9,9 @@ import type { Throttle } from '../throttle/throttle.js';
 export const adminErrors = defineErrors({
   CSRF_REJECTED: [
     403,
-    'Changes must come from the admin area itself. Forms are valid for 12 hours: reload the page. Programs send the header X-Requested-With.',
+    'The request did not come from the admin area, or the form is older than 12 hours: reload the page. API clients must send the X-Requested-With header.',
   ],
-  ADMIN_NOT_CONFIGURED: [503, 'The admin area has no password yet. The operator sets ADMIN_PASSWORD.'],
+  ADMIN_NOT_CONFIGURED: [503, 'The admin area is not configured. Set ADMIN_PASSWORD.'],
 });
 
 const CHALLENGE = { 'www-authenticate': 'Basic realm="admin", charset="UTF-8"' };

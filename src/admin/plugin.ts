@@ -110,9 +110,9 @@ async function overview(
 }
 
 const SWITCHES = {
-  allowRegistration: 'New accounts may be made',
-  maintenanceMode: 'Maintenance: users are kept out',
-  emailNotifications: 'Mails beyond security mails are sent',
+  allowRegistration: 'Allow new registrations',
+  maintenanceMode: 'Maintenance mode: users cannot sign in or call the API',
+  emailNotifications: 'Send notification e-mails (security e-mails are always sent)',
 };
 
 /** Bars in a field of 300 × 100, and the same in words for those who cannot see them. */
@@ -123,6 +123,6 @@ function plot(days: { date: string; count: number }[]) {
     const height = Math.round((count / most) * 96);
     return { date, count, x: (index * 300) / days.length + 1, y: 99 - height, height };
   });
-  const plotSummary = `${total} in all, at most ${total === 0 ? 0 : most} on one day.`;
+  const plotSummary = `${total} in total; peak ${total === 0 ? 0 : most} per day`;
   return { days: bars, plotSummary, firstDay: days[0]?.date, lastDay: days.at(-1)?.date };
 }

@@ -12,12 +12,12 @@ export const adminOptions = {
     doc: 'User name of the admin area.',
     check: (name) =>
       /[:\p{Cc}]/u.test(name) || name.trim() === ''
-        ? 'must be a name that is not blank and holds no colon or control character, like admin.'
+        ? 'must be a name that is not blank and contains no colon or control character, like admin.'
         : undefined,
   }),
   adminPassword: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'ADMIN_PASSWORD',
-    doc: 'Password of the admin area, 12 characters or more. Production without it answers 503 there.',
+    doc: 'Password of the admin area, at least 12 characters. Without it, the admin area responds with 503 in production.',
     shown: 'random outside production',
     secret: true,
     generate: (random) => newToken(random).slice(0, 24),
@@ -36,7 +36,7 @@ export const SettingsForm = Type.Object({
   maintenanceMode: Ticked,
   emailNotifications: Ticked,
   version: Type.String({
-    accepts: 'the version of the settings that the form was made from',
+    accepts: 'the version of the settings that the form was rendered with',
     pattern: '^\\d{1,15}$',
   }),
 });

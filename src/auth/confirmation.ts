@@ -60,7 +60,7 @@ export function createConfirmation(deps: ConfirmationDependencies): ConfirmAddre
     if (password === undefined) {
       const identity = authorization === undefined ? null : await deps.authenticate(authorization);
       if (identity?.user.id === user.id) return { holder: { passwordVersion, sessionEpoch } };
-      const message = 'is required: the current password of the account, or a new one';
+      const message = 'is required: the current password of the account or a new one';
       throw httpErrors.VALIDATION_ERROR({ details: [{ path: 'password', message }] });
     }
     // Before the comparison, so that no refusal tells whether a password is the current one.

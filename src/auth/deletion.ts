@@ -97,7 +97,7 @@ export function createDeletion(deps: DeletionDependencies): Deletion {
           after = page.next ?? undefined;
         } while (after !== undefined);
         if (failures.length > 0) {
-          throw new AggregateError(failures, `${failures.length} accounts could not be deleted yet.`);
+          throw new AggregateError(failures, `${failures.length} accounts could not be deleted.`);
         }
       },
     },

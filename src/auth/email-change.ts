@@ -48,7 +48,7 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
     async changeEmail({ user: { id, email } }, given, origin) {
       const newEmail = given.email.toLowerCase();
       if (newEmail === email) {
-        const message = 'is your address already';
+        const message = 'is already your address';
         throw httpErrors.VALIDATION_ERROR({ details: [{ path: 'email', message }] });
       }
       const { user } = await credentials.prove(

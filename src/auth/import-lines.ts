@@ -29,7 +29,7 @@ export async function* readLines(input: AsyncIterable<Uint8Array>, limit: number
     try {
       return utf8.decode(Buffer.concat(kept));
     } catch {
-      return { reason: 'is not UTF-8' };
+      return { reason: 'is not valid UTF-8' };
     }
   };
   const end = (): Line => {

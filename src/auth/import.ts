@@ -111,7 +111,7 @@ function readUser(text: string): NewUser | { reason: string } {
   try {
     value = JSON.parse(text);
   } catch {
-    return { reason: 'is not JSON' };
+    return { reason: 'is not valid JSON' };
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     return { reason: 'is not an object' };

@@ -31,7 +31,7 @@ export async function linkPagesPlugin(scope: Scope, options: LinkPagesOptions): 
     async (request) => {
       await auth.forgotPassword(request.body.email, originOf(request));
       const message =
-        'If there is an account with this address, a link to choose a new password is on its way.';
+        'If an account with this address exists, an e-mail with a password reset link has been sent.';
       return { success: true, message } as const;
     },
   );
@@ -45,7 +45,7 @@ export async function linkPagesPlugin(scope: Scope, options: LinkPagesOptions): 
     },
     async (request) => {
       await auth.resendVerification(request.body.email, originOf(request));
-      const message = 'If this address is still to be confirmed, a new link is on its way.';
+      const message = 'If this address needs to be confirmed, an e-mail with a new link has been sent.';
       return { success: true, message } as const;
     },
   );
@@ -80,7 +80,12 @@ async function resetPages(scope: Scope, { auth, pages, home }: LinkPagesOptions)
         const answer: FastifyReply = reply;
         return showForm(answer.code(statusCode), { token: request.body.token, problems });
       }
-      return done({ pages, home }, request, reply, 'The password is changed. Sign in with the new one.');
+      return done(
+        { pages, home },
+        request,
+        reply,
+        'Your password has been changed. Sign in with the new password.',
+      );
     },
   );
 }
@@ -113,8 +118,8 @@ async function verifyPages(scope: Scope, { auth, pages, home }: LinkPagesOptions
       try {
         const { passwordChanged } = await auth.verifyEmail(given, originOf(request));
         const message = passwordChanged
-          ? 'The address is confirmed, and the password is changed. Sign in with the new one.'
-          : 'The address is confirmed.';
+          ? 'Your address has been confirmed and your password has been changed. Sign in with the new password.'
+          : 'Your address has been confirmed.';
         return done({ pages, home }, request, reply, message);
       } catch (error) {
         const { statusCode, problems } = problemsOf(error, request);
@@ -127,7 +132,7 @@ async function verifyPages(scope: Scope, { auth, pages, home }: LinkPagesOptions
 
 async function unlockPages(scope: Scope, { auth, pages, home }: LinkPagesOptions): Promise<void> {
   scope.get('/auth/unlock', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
-    pages.send(reply, 'unlock', { title: 'Sign in from here', ...request.query }),
+    pages.send(reply, 'unlock', { title: 'Allow sign-in from this device', ...request.query }),
   );
 
   scope.post(
@@ -135,7 +140,7 @@ async function unlockPages(scope: Scope, { auth, pages, home }: LinkPagesOptions
     { config: PAGE, bodyLimit: BODY_LIMIT, schema: { body: VerifyBody, response: { 200: Acknowledgement } } },
     async (request, reply) => {
       await auth.unlock(request.body.token, originOf(request));
-      return done({ pages, home }, request, reply, 'You can sign in from here now.');
+      return done({ pages, home }, request, reply, 'You can now sign in from this device.');
     },
   );
 }

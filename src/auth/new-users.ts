@@ -91,19 +91,19 @@ function problemsOf(
       mustBe(OptionalName, name),
     password:
       password !== undefined &&
-      (typeof password === 'string' ? passwords.problem(password) : 'must be a text'),
+      (typeof password === 'string' ? passwords.problem(password) : 'must be a string'),
     passwordHash:
       passwordHash !== undefined &&
       (password !== undefined
-        ? 'must not stand beside a password: give one of them'
+        ? 'cannot be combined with a password: send one of them'
         : !(typeof passwordHash === 'string' && passwords.accepts(passwordHash)) &&
-          'must be a hash of argon2, bcrypt, scrypt or PBKDF2 of usual cost'),
+          'must be an argon2, bcrypt, scrypt or PBKDF2 hash of usual cost'),
     emailVerified:
       !(emailVerified === undefined || typeof emailVerified === 'boolean') &&
       `must be true or false; given: ${shown(emailVerified)}`,
     createdAt:
       !(createdAt === undefined || (Number.isSafeInteger(createdAt) && isPast(createdAt as number, clock))) &&
-      `must be a time that has passed, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: ${shown(createdAt)}`,
+      `must be a time in the past, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: ${shown(createdAt)}`,
   };
   return Object.entries(problems).flatMap(([path, message]) => (message ? [{ path, message }] : []));
 }

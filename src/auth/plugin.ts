@@ -45,7 +45,7 @@ async function sessionRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'au
       if (signedIn) return reply.code(201).send(ok(signedIn));
       return reply
         .code(202)
-        .send({ success: true, message: 'Follow the link that was sent to the address.' });
+        .send({ success: true, message: 'Follow the link in the e-mail that was sent to this address.' });
     },
   );
 
@@ -120,7 +120,7 @@ async function accountRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'au
       await auth.changePassword(request.saas, request.body, originOf(request));
       return {
         success: true,
-        message: 'The password is changed, and all other sessions have ended.',
+        message: 'The password has been changed and all other sessions have been revoked.',
       } as const;
     },
   );
@@ -130,7 +130,8 @@ async function accountRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'au
     { ...change, schema: { body: EmailChangeBody, response: { 202: Acknowledgement } } },
     async (request, reply) => {
       await auth.changeEmail(request.saas, request.body, originOf(request));
-      const message = 'Follow the link that was sent to the new address. Until then the old one holds.';
+      const message =
+        'Follow the link in the e-mail that was sent to the new address. Until then, the current address remains valid.';
       return reply.code(202).send({ success: true, message });
     },
   );
@@ -144,7 +145,7 @@ async function accountRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'au
     },
     async (request) => {
       await auth.deleteAccount(request.saas, request.body.password, originOf(request));
-      return { success: true, message: 'The account is deleted.' } as const;
+      return { success: true, message: 'The account has been deleted.' } as const;
     },
   );
 }

@@ -22,7 +22,7 @@ const strong = (secret: string) => secretWeakness(secret, 32);
 export const authOptions = {
   jwtAccessSecret: option(Type.String(), {
     env: 'JWT_ACCESS_SECRET',
-    doc: 'Signs access tokens. At least 32 random bytes in production.',
+    doc: 'Secret that signs access tokens. At least 32 random bytes in production.',
     shown: 'random outside production',
     secret: true,
     required: 'production',
@@ -31,13 +31,13 @@ export const authOptions = {
   }),
   jwtAccessSecretPrevious: option(Type.Optional(Type.String()), {
     env: 'JWT_ACCESS_SECRET_PREVIOUS',
-    doc: 'Still verifies access tokens, never signs: set it to the old secret when you change it.',
+    doc: 'Previous secret, used only to verify access tokens. Set it to the old secret when you rotate JWT_ACCESS_SECRET.',
     secret: true,
     safe: strong,
   }),
   jwtRefreshSecret: option(Type.String(), {
     env: 'JWT_REFRESH_SECRET',
-    doc: 'Signs refresh tokens. At least 32 random bytes in production, another one than JWT_ACCESS_SECRET.',
+    doc: 'Secret that signs refresh tokens. At least 32 random bytes in production, different from JWT_ACCESS_SECRET.',
     shown: 'random outside production',
     secret: true,
     required: 'production',
@@ -46,36 +46,36 @@ export const authOptions = {
   }),
   jwtRefreshSecretPrevious: option(Type.Optional(Type.String()), {
     env: 'JWT_REFRESH_SECRET_PREVIOUS',
-    doc: 'Still verifies refresh tokens, never signs.',
+    doc: 'Previous secret, used only to verify refresh tokens.',
     secret: true,
     safe: strong,
   }),
   accessTokenTtl: option(Type.Integer({ minimum: 1, maximum: 86_400, default: 900 }), {
     env: 'ACCESS_TOKEN_TTL',
-    doc: 'Life of an access token in whole seconds.',
+    doc: 'Lifetime of an access token in whole seconds.',
   }),
   refreshTokenTtl: option(Type.Integer({ minimum: 1, maximum: 31_536_000, default: 604_800 }), {
     env: 'REFRESH_TOKEN_TTL',
-    doc: 'Life of a refresh token in whole seconds; every refresh begins it anew.',
+    doc: 'Lifetime of a refresh token in whole seconds. Each refresh issues a token with the full lifetime.',
   }),
   sessionMaxAge: option(Type.Integer({ minimum: 1, maximum: 157_680_000, default: 2_592_000 }), {
     env: 'SESSION_MAX_AGE',
-    doc: 'Seconds after which a session ends however often it was refreshed.',
+    doc: 'Maximum lifetime of a session in seconds, regardless of refreshes.',
   }),
   requireEmailVerification: option(Type.Boolean({ default: false }), {
     env: 'REQUIRE_EMAIL_VERIFICATION',
-    doc: 'Whether nobody signs in before following a link that was sent to the address. Then no answer tells which addresses are known.',
+    doc: 'Require users to confirm their e-mail address before they can sign in. Responses then do not reveal which addresses are registered.',
   }),
   resetUrlRelative: option(Type.Optional(Type.String()), {
     env: 'RESET_URL_RELATIVE',
-    doc: 'Path, appended to PUBLIC_URL, of the page on which people choose a new password; ?token= is appended.',
-    shown: 'our own page',
+    doc: 'Path of your password reset page, relative to PUBLIC_URL. Links append ?token= to it.',
+    shown: 'the built-in page',
     check: (path) => pathProblem(path ?? '', '/new-password'),
   }),
   verifyUrlRelative: option(Type.Optional(Type.String()), {
     env: 'VERIFY_URL_RELATIVE',
-    doc: 'Path, appended to PUBLIC_URL, of the page on which people confirm their address; ?token= is appended.',
-    shown: 'our own page',
+    doc: 'Path of your e-mail confirmation page, relative to PUBLIC_URL. Links append ?token= to it.',
+    shown: 'the built-in page',
     check: (path) => pathProblem(path ?? '', '/confirm-address'),
   }),
 };
@@ -137,7 +137,7 @@ export const VerifyBody = Type.Object(
       Type.String({
         minLength: 1,
         description:
-          'The current password of the account, or a new one, which ends every session. Required unless the request bears an access token of the account.',
+          'The current password of the account, or a new one, which ends every session. Required unless the request carries an access token of the account.',
       }),
     ),
   },
@@ -166,7 +166,7 @@ const ListedSession = Type.Object({
   createdAt: Timestamp,
   expiresAt: Timestamp,
   refreshedAt: Timestamp,
-  current: Type.Boolean({ description: 'Whether it is the one that asks.' }),
+  current: Type.Boolean({ description: 'Whether this is the session of the request.' }),
 });
 export type ListedSession = Static<typeof ListedSession>;
 

@@ -23,7 +23,7 @@ export type UnlockDependencies = Pick<
 >;
 
 const OFFER =
-  'Too many wrong passwords for this account have come from many places. If the account exists, a link was sent to its e-mail address within the last hour: open it on this device, then sign in. Where you have signed in before, you can sign in as usual.';
+  'There were too many failed sign-in attempts for this account. If the account exists, a link was sent to its e-mail address within the last hour: open it on this device, then sign in. You can still sign in from locations where you have signed in before.';
 
 export function createUnlock(deps: UnlockDependencies): Unlock {
   const { users, mails, throttle, audit, backgroundTasks, clock } = deps;

@@ -16,7 +16,7 @@ export interface ManagedUser extends User {
   granted: { plan: string; since: string; until: string | null } | null;
 }
 
-export const noSuchUser = () => httpErrors.NOT_FOUND({ message: 'There is no such user.' });
+export const noSuchUser = () => httpErrors.NOT_FOUND({ message: 'The user was not found.' });
 
 /** `null` also for what is no address of ours. */
 export async function findUser(users: Pick<Users, 'findOne'>, by: UserKey): Promise<UserDocument | null> {

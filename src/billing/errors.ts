@@ -1,12 +1,12 @@
 import { AppError, defineErrors } from '../kernel/errors.js';
 
 export const billingErrors = defineErrors({
-  INVALID_SIGNATURE: [400, 'The signature of the event is missing, wrong or too old.'],
-  CUSTOMER_NOT_FOUND: [404, 'There is nothing to manage yet: you have not bought anything.'],
-  ALREADY_SUBSCRIBED: [409, 'You are subscribed to this already. Change the subscription instead.'],
+  INVALID_SIGNATURE: [400, 'The webhook signature is missing, invalid or too old.'],
+  CUSTOMER_NOT_FOUND: [404, 'There is no billing account yet: nothing has been purchased.'],
+  ALREADY_SUBSCRIBED: [409, 'You already have this subscription. Change it instead.'],
   EVENT_IN_PROGRESS: [409, 'The same event is being processed. Deliver it again later.'],
-  PRICE_NOT_ALLOWED: [422, 'This price is not for sale.'],
-  PAYMENT_PROVIDER_ERROR: [502, 'The payment provider did not answer as expected. Try again later.'],
+  PRICE_NOT_ALLOWED: [422, 'This price is not available for purchase.'],
+  PAYMENT_PROVIDER_ERROR: [502, 'The payment provider did not respond as expected. Try again later.'],
   BILLING_NOT_CONFIGURED: [503, 'Billing is not configured.'],
 });
 

@@ -26,7 +26,7 @@ export function createFetch(gateway: Gateway | undefined, plans: Plans, log: Fet
       return { snapshot: readSnapshot(found.object, plans), asOf: found.asOf };
     } catch (err) {
       // An event that cannot be settled now is settled as well as can be, and asked about again in the background.
-      log.warn({ err, subscription: id }, 'the payment provider could not be asked about a subscription');
+      log.warn({ err, subscription: id }, 'the payment provider could not be queried for a subscription');
       return null;
     }
   };

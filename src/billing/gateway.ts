@@ -240,7 +240,10 @@ function translate(error: Stripe.errors.StripeError): never {
     `Payment provider: ${[type, code, statusCode, requestId].filter(Boolean).join(' ')}`,
   );
   if (code === 'resource_missing' && param === 'customer') {
-    throw billingErrors.CUSTOMER_NOT_FOUND({ message: 'The payment provider has no such customer.', cause });
+    throw billingErrors.CUSTOMER_NOT_FOUND({
+      message: 'The customer does not exist at the payment provider.',
+      cause,
+    });
   }
   // Unknown, sold no more, or not to this customer or in this mode.
   const isAboutPrice = type === 'StripeInvalidRequestError' && /^(line_items(\[.*)?|mode)$/.test(param ?? '');

@@ -38,7 +38,7 @@ const PLAN = /^[\w .-]{1,100}$/;
 export function createGrants({ target, audit, clock }: GrantDependencies): Grants {
   const write = async (userId: string, grant: Grant | null) => {
     const written = await target.write(userId, grant);
-    if (!written) throw httpErrors.NOT_FOUND({ message: 'There is no such user.' });
+    if (!written) throw httpErrors.NOT_FOUND({ message: 'The user was not found.' });
     return written;
   };
 
@@ -71,7 +71,7 @@ function problemsOf({ plan, until }: { plan?: unknown; until?: unknown }, now: n
       message: 'must be the name of a plan: letters, digits, spaces, dots and hyphens, as in pro',
     });
   } else if (plan === NO_SUBSCRIPTION.plan || plan === UNKNOWN_PLAN) {
-    problems.push({ path: 'plan', message: `must not be ${plan}, which is no plan that grants access` });
+    problems.push({ path: 'plan', message: `must not be ${plan}, which does not grant access` });
   }
   const isTime = Number.isSafeInteger(until) && (until as number) <= MAX_TIME;
   if (until !== undefined && !(isTime && (until as number) > now)) {

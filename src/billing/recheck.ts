@@ -78,7 +78,7 @@ export function createBillingJobs(deps: RecheckDependencies): BillingJobs {
       await from.one(id, userId);
       return true;
     } catch (err) {
-      log.warn({ err, subscription: id }, 'a subscription in doubt could not be settled');
+      log.warn({ err, subscription: id }, 'an uncertain subscription could not be reconciled');
       const isAnswered = isUnknownSubscription(err);
       const recheckAt = clock.now() + (isAnswered ? RETRY_UNKNOWN_MS : RETRY_UNANSWERED_MS);
       await subscriptions.updateOne({ id, rev }, { set: { recheckAt }, inc: { rev: 1 } });

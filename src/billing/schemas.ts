@@ -9,14 +9,14 @@ import { secretWeakness } from '../kernel/secrets.js';
 export const billingOptions = {
   paymentSecretKey: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'PAYMENT_SECRET_KEY',
-    doc: 'Secret API key of the payment provider. Without it checkout, portal and sync answer 503.',
+    doc: 'Secret API key of the payment provider. Without it, checkout, portal and sync respond with 503.',
     secret: true,
     check: (key) =>
       /^[\x21-\x7e]+$/.test(key ?? '') ? undefined : 'must hold no spaces or control characters.',
   }),
   paymentApiUrl: option(Type.Optional(Type.String()), {
     env: 'PAYMENT_API_URL',
-    doc: 'Another address for the API of the payment provider: a simulator or stripe-mock. https for a key of live mode.',
+    doc: 'Base URL of the payment API, to use a simulator or stripe-mock. Must be https for a live mode key.',
     shown: "the provider's own",
     check: (url) =>
       URL.canParse(url ?? '') && /^https?:\/\/[^/?#@]+\/?$/.test(url ?? '')
@@ -25,12 +25,12 @@ export const billingOptions = {
   }),
   billingReturnUrlRelative: option(Type.String({ default: '/settings/billing' }), {
     env: 'BILLING_RETURN_URL_RELATIVE',
-    doc: 'Path, appended to PUBLIC_URL, to which people return from the payment provider.',
+    doc: 'Path to which users return from the payment provider, relative to PUBLIC_URL.',
     check: (path) => returnPathProblem(path),
   }),
   billingPrices: option(Type.Optional(Type.Array(Type.String())), {
     env: 'BILLING_PRICES',
-    doc: 'What may be bought, as price_…=plan, separated by commas. Without it any price of the provider.',
+    doc: 'Prices that can be purchased and their plans, as price_…=plan, separated by commas. Without it, any active price can be purchased.',
     check: (pairs = []) => pricesProblem(pairs),
   }),
   pastDue: option(
@@ -44,20 +44,20 @@ export const billingOptions = {
     ),
     {
       env: 'BILLING_PAST_DUE',
-      doc: 'Whether a subscription whose payment fails entitles on: entitled, denied, or for so many days.',
+      doc: 'Access while a payment is past due: entitled, denied, or a grace period in days.',
       parse: (text) => (/^\d{1,3}$/.test(text) ? Number(text) : text),
     },
   ),
   paymentWebhookSecret: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'PAYMENT_WEBHOOK_SECRET',
-    doc: 'Verifies the signature of webhooks. 32 characters or more in production. Without it the webhook answers 503.',
+    doc: 'Secret that verifies webhook signatures. At least 32 characters in production. Without it, the webhook responds with 503.',
     secret: true,
     check: blankness,
     safe: signingWeakness,
   }),
   paymentWebhookSecretPrevious: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'PAYMENT_WEBHOOK_SECRET_PREVIOUS',
-    doc: 'Verifies as well: set it to the old secret while the provider rolls it. The same holds for its length.',
+    doc: 'Previous secret, also accepted. Set it to the old secret while you roll PAYMENT_WEBHOOK_SECRET. At least 32 characters in production.',
     secret: true,
     check: blankness,
     safe: signingWeakness,
@@ -81,7 +81,7 @@ function blankness(secret = ''): string | undefined {
 
 /** The provider's own have 38 bytes or more. What they begin with does not make a secret of a placeholder. */
 function signingWeakness(secret = ''): string | undefined {
-  const remedy = 'Copy the one that the payment provider has made.';
+  const remedy = 'Copy the signing secret from the payment provider.';
   return secretWeakness(secret, 32, remedy) ?? secretWeakness(secret.replace(/^whsec_/, ''), 0, remedy);
 }
 
@@ -92,7 +92,9 @@ export const isLiveKey = (key: string | undefined): boolean => /^(sk|rk)_live_/.
 export function apiUrlProblem(url: string | undefined, key: string | undefined): string | undefined {
   if (url === undefined || !URL.canParse(url) || !isLiveKey(key)) return undefined;
   const { protocol, hostname } = new URL(url);
-  return protocol === 'https:' || isLoopback(hostname) ? undefined : 'must be https: it is sent a live key.';
+  return protocol === 'https:' || isLoopback(hostname)
+    ? undefined
+    : 'must be https, because it receives a live key.';
 }
 
 /** A path of the application: one leading slash (added where it lacks), and nothing that names another place. */

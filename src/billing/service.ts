@@ -214,7 +214,7 @@ function withTimestamps(told: Partial<SubscriptionDocument>): Record<string, unk
 }
 
 const NOT_CANCELLED =
-  'The payment provider did not answer as expected. The account is closed, and deleted as soon as the subscription is cancelled.';
+  'The payment provider did not respond as expected. The account is closed and will be deleted when the subscription has been cancelled.';
 
 const invalid = (path: string, message: string) =>
   httpErrors.VALIDATION_ERROR({ details: [{ path, message }] });

@@ -62,7 +62,7 @@ export function createSubscriptionService(deps: SubscriptionDependencies): Subsc
     const { userId } = objectIn(session?.['metadata']);
     const isTheirs = session && session['client_reference_id'] === user.id && userId === user.id;
     // Somebody else's session is as unknown as one that never was.
-    if (!isTheirs) throw httpErrors.NOT_FOUND({ message: 'There is no such checkout session.' });
+    if (!isTheirs) throw httpErrors.NOT_FOUND({ message: 'The checkout session was not found.' });
     return idIn(session['customer']);
   };
 

@@ -66,5 +66,5 @@ function readKept(file: string): Record<string, string> | null {
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
   }
-  throw new Error(`${file} does not hold the secrets of a development set-up. Repair or delete it.`);
+  throw new Error(`${file} does not contain valid development secrets. Repair or delete it.`);
 }

@@ -94,7 +94,7 @@ export function resolveOptions<P extends TProperties>(
   // Quotes, too: some that read a list of variables leave them in.
   if (/^\W*prod/i.test(mode) && !production) {
     report.refuse(
-      `NODE_ENV must be spelt 'production'; given: ${shown(mode)}. Anything else is development.`,
+      `NODE_ENV must be spelled 'production'; given: ${shown(mode)}. Anything else is development.`,
       'Set NODE_ENV=production.',
     );
   }
@@ -143,7 +143,7 @@ function keepSecrets({ program, random }: Source, file: string, makers: Record<s
     const reason = (error as Error).message.replace(/\.?$/, '.');
     const remedy = `Set ${Object.keys(makers).join(', ')} instead.`;
     throw new ConfigurationError(program, [
-      { message: `Development secrets cannot be kept: ${reason}`, remedy },
+      { message: `Development secrets cannot be saved: ${reason}`, remedy },
     ]);
   }
 }
@@ -196,7 +196,7 @@ function readText(
   const file = secret ? env[`${variable}_FILE`] || undefined : undefined;
   if (file === undefined) return text;
   if (text !== undefined) {
-    report.refuse(`${variable} and ${variable}_FILE are both set.`, 'Keep one.');
+    report.refuse(`${variable} and ${variable}_FILE are both set.`, 'Set only one of them.');
     return undefined;
   }
   try {

@@ -53,10 +53,10 @@ function malformation(text: string): string | undefined {
   if (!url || !/^https?:\/\/[^/\\]/i.test(text))
     return `must be an absolute http or https address, like https://app.example.com; given: ${shown(text)}.`;
   if (url.username || url.password || url.search || url.hash || /[\s?#]/.test(text)) {
-    return 'must hold no credentials, query or fragment, like https://app.example.com.';
+    return 'must not contain credentials, a query or a fragment, like https://app.example.com.';
   }
   if (/["<>\\`]/.test(text) || url.pathname.endsWith('//')) {
-    return 'must hold no quotation marks, angle brackets or backslashes, and end with one slash at most.';
+    return 'must not contain quotation marks, angle brackets or backslashes, and must end with at most one slash.';
   }
   return undefined;
 }

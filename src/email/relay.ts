@@ -77,7 +77,7 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
       else await finish(mail, 'dropped', 'the change was not stored');
     } else if (sendable === 'not-yet') await postpone(mail, Math.min(Math.max(age, SECOND), MINUTE));
     else if (!mail.security && !(await settings()).emailNotifications) {
-      await finish(mail, 'dropped', 'notification mails are switched off');
+      await finish(mail, 'dropped', 'notification e-mails are disabled');
     } else if (mail.attempts >= MAX_ATTEMPTS) await finish(mail, 'failed', mail.reason ?? 'interrupted');
     else return true;
     return false;
@@ -97,7 +97,7 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
     else if (result.isFinal || leased.attempts >= MAX_ATTEMPTS) {
       await finish(leased, 'failed', result.message);
       const mail = { id, template: leased.template, attempts: leased.attempts };
-      log.error({ mail, reason: result.message }, 'a mail could not be sent');
+      log.error({ mail, reason: result.message }, 'an e-mail could not be sent');
     } else await postpone(leased, backOff(leased.attempts, random), result.message);
   };
 
@@ -109,7 +109,7 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
       if (error instanceof DeliveryError) return error;
       log.error(
         { err: error, mail: { id: mail.id, template: mail.template } },
-        'a mail could not be composed',
+        'an e-mail could not be composed',
       );
       return new DeliveryError('could not be composed', false);
     }

@@ -12,14 +12,14 @@ export const isAddress = (text: string): boolean => fits(text, Email);
 export const emailOptions = {
   emailApiKey: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'EMAIL_API_KEY',
-    doc: 'Key of the e-mail provider. Without it, and without EMAIL_SMTP_URL, no mail leaves the process.',
+    doc: 'API key of the e-mail provider. Without it and without EMAIL_SMTP_URL, no e-mail is sent.',
     secret: true,
     check: (key) =>
       /^[\x21-\x7e]+$/.test(key ?? '') ? undefined : 'must hold no spaces or control characters.',
   }),
   emailService: option(Type.String({ default: DEFAULT_SERVICE }), {
     env: 'EMAIL_SERVICE',
-    doc: 'The e-mail provider that EMAIL_API_KEY is for, by its name in Nodemailer: Resend, SendGrid, Postmark, …',
+    doc: 'E-mail provider that EMAIL_API_KEY belongs to, by its name in Nodemailer: Resend, SendGrid, Postmark, …',
     check: (name) =>
       isKnownService(name)
         ? undefined
@@ -28,19 +28,19 @@ export const emailOptions = {
   emailUser: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'EMAIL_USER',
     doc: 'User name at the e-mail provider.',
-    shown: 'resend, apikey at SendGrid, else FROM_EMAIL',
+    shown: 'resend, apikey for SendGrid, otherwise FROM_EMAIL',
     check: (user) =>
       /^[\x20-\x7e]+$/.test(user ?? '') ? undefined : 'must hold printable ASCII characters only.',
   }),
   emailSmtpUrl: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'EMAIL_SMTP_URL',
-    doc: 'An SMTP server of your own instead of a provider: smtps://user:password@mail.example or smtp://…',
+    doc: 'Your own SMTP server instead of a provider: smtps://user:password@mail.example or smtp://…',
     secret: true,
     check: (url) => smtpProblem(url ?? ''),
   }),
   fromEmail: option(Type.Optional(Type.String()), {
     env: 'FROM_EMAIL',
-    doc: 'Sender address of all mails.',
+    doc: 'Sender address of all e-mails.',
     shown: 'no-reply@ and the host of PUBLIC_URL',
     check: (address) =>
       isAddress(address ?? '')
@@ -49,13 +49,13 @@ export const emailOptions = {
   }),
   fromName: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'FROM_NAME',
-    doc: 'Sender name of all mails.',
+    doc: 'Sender name of all e-mails.',
     shown: 'the site name',
     check: (name) => (fits(name ?? '', DisplayName) ? undefined : `${mustBe(DisplayName, name)}.`),
   }),
   emailTemplateDir: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'EMAIL_TEMPLATE_DIR',
-    doc: 'Folder of your own mail templates; each file replaces the one of the same name in templates/email.',
+    doc: 'Folder with your own e-mail templates; each file replaces the file of the same name in templates/email.',
     shown: 'the templates of this package',
     check: (folder) => templateProblems(folder),
   }),

@@ -79,7 +79,7 @@ export function templateProblems(folder: string | undefined): string | undefined
     (file) => /\.(subject|text|html)$/.test(file) && !FILES.includes(file),
   );
   const problems = [
-    ...strays.map((file) => `${file} replaces no template of ours`),
+    ...strays.map((file) => `${file} does not match any template`),
     ...FILES.flatMap((file) => problemOf(file, folder) ?? []),
   ];
   return problems.length === 0 ? undefined : `holds broken templates: ${problems.join('; ')}.`;
@@ -163,9 +163,9 @@ function problemIn(tokens: Token[], known: { values: string[]; partials: string[
     if (kind === '&') return `writes {{${name}}} unescaped; use two braces`;
     if (kind === '=') return 'changes the delimiters';
     if (kind === '>' && !known.partials.includes(name))
-      return `includes '${name}', which is no partial of its kind`;
+      return `includes '${name}', which is not a partial of this format`;
     if (['name', '#', '^'].includes(kind) && !known.values.includes(name))
-      return `asks for '${name}', which no mail of this name has`;
+      return `uses '${name}', which this e-mail does not provide`;
     const problem = Array.isArray(inside) ? problemIn(inside, known) : undefined;
     if (problem) return problem;
   }

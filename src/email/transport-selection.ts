@@ -32,12 +32,10 @@ export function openTransport(
   });
   if (settings) return createSmtpTransport(settings);
   if (!production) return createFolderTransport(FOLDER, clock, log);
-  log.warn(
-    'Neither EMAIL_API_KEY nor EMAIL_SMTP_URL is set: mails go to this log only, without their links.',
-  );
+  log.warn('Neither EMAIL_API_KEY nor EMAIL_SMTP_URL is set: e-mails are only logged, without their links.');
   return {
     async send(message) {
-      log.warn({ mail: describe(message) }, 'a mail has nowhere to go');
+      log.warn({ mail: describe(message) }, 'an e-mail was not sent: no transport is configured');
       return 'undeliverable';
     },
     async close() {},
@@ -59,7 +57,7 @@ export function createFolderTransport(folder: string, clock: Clock, log: JobLog)
       } catch (error) {
         throw new DeliveryError(`${folder}: ${(error as NodeJS.ErrnoException).code}`, false);
       }
-      log.info({ mail: describe(message) }, `a mail was not sent but written to ${path}.html`);
+      log.info({ mail: describe(message) }, `an e-mail was not sent but written to ${path}.html`);
       return 'written';
     },
     async close() {},

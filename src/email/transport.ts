@@ -126,7 +126,7 @@ export function createSmtpTransport(
         return 'sent';
       } catch (error) {
         throw limit.signal.aborted
-          ? new DeliveryError('the mail server did not answer in time', false)
+          ? new DeliveryError('the mail server did not respond in time', false)
           : deliveryError(error as SmtpError);
       } finally {
         limit.clear();

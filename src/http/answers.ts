@@ -79,6 +79,6 @@ export function logFailure(
   if (error.statusCode >= 500 && !(isOnPurpose && err === error)) {
     log[isOnPurpose ? 'warn' : 'error']({ err, ...(req && { req }), requestId }, error.message);
   } else if (error.statusCode < 500 && error.cause !== undefined) {
-    log.info({ err, requestId }, 'refused for a reason that its client is not told');
+    log.info({ err, requestId }, 'request rejected; the reason is not sent to the client');
   }
 }

@@ -77,8 +77,8 @@ function replayReadBody(request: FastifyRequest, payload: RequestPayload): Reque
 }
 
 const UNKEPT =
-  'The host read the body of this request before us and kept it neither in req.body nor in req.rawBody. ' +
-  'Mount the middleware before whatever reads bodies.';
+  'The host consumed the body of this request and kept it neither in req.body nor in req.rawBody. ' +
+  'Mount the middleware before any body parser.';
 
 /** What a host's parser has read, as bytes again. */
 function serialize(parsed: unknown, contentType: string): Buffer {

@@ -24,7 +24,7 @@ const DARK = '#1c212a';
 
 const BrandName = {
   ...DisplayName,
-  accepts: `a name of 1 to ${MOST_NAME} characters that is not blank and holds no control characters`,
+  accepts: `a name of 1 to ${MOST_NAME} characters that is not blank and contains no control characters`,
   examples: ['My app'],
   maxLength: MOST_NAME,
 };
@@ -33,18 +33,18 @@ const BrandName = {
 export const brandOptions = {
   brandName: option(Type.Optional(Type.String()), {
     env: 'IDP_BRAND_NAME',
-    doc: 'Name at the head of the pages for people.',
+    doc: 'Product name in the header of the HTML pages.',
     shown: 'the host of IDP_PUBLIC_URL',
     check: (name = '') => (fits(name, BrandName) ? undefined : `${mustBe(BrandName, name)}.`),
   }),
   brandLogo: option(Type.Optional(Type.String()), {
     env: 'IDP_BRAND_LOGO',
-    doc: 'File of the logo at the head of the pages, instead of the name: SVG, PNG, JPEG or WebP, at most 64 KiB. It is shown on white and, to people with a dark screen, on nearly black.',
+    doc: 'Path of a logo file that replaces the name in the header: SVG, PNG, JPEG or WebP, at most 64 KiB. It appears on white and, in dark mode, on a nearly black background.',
     check: (file = '') => readLogo(file).problem,
   }),
   brandAccent: option(Type.Optional(Type.String()), {
     env: 'IDP_BRAND_ACCENT',
-    doc: 'Colour of buttons and links, like #1f4fd8. What is hard to read in it is made darker or lighter.',
+    doc: 'Colour of buttons and links, like #1f4fd8. Where the contrast is too low, a darker or lighter shade is used.',
     shown: '#1f4fd8',
     check: (colour = '') =>
       HEX.test(colour)

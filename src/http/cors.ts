@@ -15,7 +15,7 @@ export async function registerCors(
 ): Promise<void> {
   await parent.register(async (scope: Scope) => {
     if (scope.hasRequestDecorator('corsPreflightEnabled')) {
-      scope.log.info('The host has registered @fastify/cors, so its rules hold here, too.');
+      scope.log.info('The host has registered @fastify/cors; its rules also apply to these routes.');
     } else if (origins.length > 0) await allowOrigins(scope, origins);
     await build(scope);
   });

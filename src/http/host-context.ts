@@ -55,7 +55,7 @@ export function logConfiguration(
   for (const { about, message, remedy } of applicable(advice))
     host.log.warn(`${about} ${message}. ${remedy}`);
   if (generated.names.length === 0) return;
-  host.log.warn(`${generated.names.join(', ')}: made up for development and kept in ${generated.file}.`);
+  host.log.warn(`${generated.names.join(', ')}: generated for development and saved in ${generated.file}.`);
 }
 
 /** What follows from the host context for every answer. */

@@ -64,17 +64,34 @@ export function createPages({ name, logo, style: colours = '' }: Brand): Pages {
     renderError(error, requestId) {
       const { message, statusCode, details, headers: own } = error;
       // A 503 says so in its sentence.
-      const seconds = statusCode === 429 ? own['retry-after'] : undefined;
-      const view = { title: titleOf(error), message, statusCode, details, seconds, requestId };
+      const wait = statusCode === 429 ? waitingTime(Number(own['retry-after'])) : undefined;
+      const view = { title: titleOf(error), message, statusCode, details, wait, requestId };
       const body = render('error', view);
       return { type: HTML, body, headers: headers() };
     },
   };
 }
 
-/** What an error is to whoever meets it; what it is exactly stands below. */
-function titleOf({ statusCode }: AppError): string {
-  return statusCode < 500 ? 'This did not work' : 'Something went wrong here';
+const TITLES: Record<number, string> = {
+  400: 'Invalid request',
+  401: 'Sign-in required',
+  403: 'Access denied',
+  404: 'Page not found',
+  413: 'Request too large',
+  414: 'URL too long',
+  429: 'Too many attempts',
+  503: 'Service unavailable',
+};
+
+function titleOf({ statusCode, title }: AppError): string {
+  return title ?? TITLES[statusCode] ?? (statusCode < 500 ? 'Request rejected' : 'Unexpected error');
+}
+
+/** The value of `Retry-After` in words: `one minute`, `30 seconds`. */
+function waitingTime(seconds: number): string | undefined {
+  if (!(seconds > 0)) return undefined;
+  const [count, unit] = seconds < 60 ? [seconds, 'second'] : [Math.ceil(seconds / 60), 'minute'];
+  return count === 1 ? `one ${unit}` : `${count} ${unit}s`;
 }
 
 /** Whether a request comes from a browser that wants to show something. */

@@ -36,6 +36,6 @@ function namesOf({ method, url, routePath }: RouteOptions & { routePath?: string
 }
 
 function conflict(name: string, remedy: string): Error {
-  const message = `${name} is declared twice, by this application and by saas-backend. ${remedy}`;
+  const message = `${name} is declared by both this application and saas-backend. ${remedy}`;
   return Object.assign(new Error(message), { code: 'FST_ERR_DUPLICATED_ROUTE' });
 }

@@ -34,7 +34,7 @@ const VISIBLE = '[^\\p{Z}\\p{C}\\p{Default_Ignorable_Code_Point}\\u2800]';
 
 const NAME = {
   accepts:
-    'a name of 1 to 200 characters that is not blank and holds no control or stray invisible characters',
+    'a name of 1 to 200 characters that is not blank and contains no control or stray invisible characters',
   examples: ['Ada Lovelace'],
   maxLength: 200,
   pattern: `^(?=.*${VISIBLE})${LEGIBLE}$`,
@@ -47,7 +47,7 @@ export const DisplayName = Type.String(NAME);
 export const OptionalName = Type.String({
   ...NAME,
   accepts:
-    'a name of at most 200 characters that is empty or not blank and holds no control or stray invisible characters',
+    'a name of at most 200 characters that is empty or not blank and contains no control or stray invisible characters',
   pattern: `^$|${NAME.pattern}`,
 });
 

@@ -167,7 +167,9 @@ const claimed = new WeakMap<FastifyInstance['server'], Set<string>>();
 function claim({ server }: FastifyInstance, path: string): void {
   const paths = claimed.get(server) ?? new Set();
   if (paths.has(path))
-    throw new Error(`${path} is taken by another plugin of ours. Mount this one elsewhere.`);
+    throw new Error(
+      `${path} is already used by another plugin of this package. Mount this one at another path.`,
+    );
   claimed.set(server, paths.add(path));
 }
 

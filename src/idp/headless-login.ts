@@ -15,18 +15,18 @@ const text = (env: string, doc: string, secret = false) =>
 
 /** What `idp login` is told, by flags or by environment. */
 export const loginSchema = defineOptions({
-  issuer: text('IDP_LOGIN_ISSUER', 'The address of the identity provider.'),
-  clientId: text('IDP_LOGIN_CLIENT_ID', 'The application to sign in at.'),
-  clientSecret: text('IDP_LOGIN_CLIENT_SECRET', 'Its secret, unless it is public.', true),
-  handle: text('IDP_LOGIN_HANDLE', 'Who signs in.'),
+  issuer: text('IDP_LOGIN_ISSUER', 'Issuer URL of the identity provider.'),
+  clientId: text('IDP_LOGIN_CLIENT_ID', 'Client ID of the application to sign in to.'),
+  clientSecret: text('IDP_LOGIN_CLIENT_SECRET', 'Client secret, unless the client is public.', true),
+  handle: text('IDP_LOGIN_HANDLE', 'Handle of the agent.'),
   password: text('IDP_LOGIN_PASSWORD', 'The password.', true),
   redirectUri: option(Type.String({ default: 'http://127.0.0.1/callback' }), {
     env: 'IDP_LOGIN_REDIRECT_URI',
-    doc: 'One that the application has registered.',
+    doc: 'A redirect URI registered for the application.',
   }),
   scope: option(Type.String({ default: 'openid email profile' }), {
     env: 'IDP_LOGIN_SCOPE',
-    doc: 'What the application learns.',
+    doc: 'Requested scopes.',
   }),
 });
 
@@ -93,7 +93,7 @@ async function discover(issuer: string): Promise<Metadata> {
   const response = await ask(`${address}/.well-known/openid-configuration`);
   const metadata = (await jsonOf(response)) as unknown as Metadata;
   if (!response.ok || metadata.issuer?.replace(/\/$/, '') !== address) {
-    throw new LoginFailed(`${issuer} is no identity provider, or calls itself otherwise.`);
+    throw new LoginFailed(`${issuer} is not an identity provider, or its metadata names a different issuer.`);
   }
   for (const endpoint of [metadata.authorization_endpoint, metadata.token_endpoint, metadata.jwks_uri]) {
     refuseOpenAddress(endpoint);
@@ -105,7 +105,7 @@ async function discover(issuer: string): Promise<Metadata> {
 function refuseOpenAddress(address: string): void {
   const url = URL.canParse(address) ? new URL(address) : null;
   if (!url || !(url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname)))) {
-    throw new LoginFailed(`${address} is no https address: the password would travel for everybody to read.`);
+    throw new LoginFailed(`${address} is not an https URL: the password would be sent unencrypted.`);
   }
 }
 
@@ -131,10 +131,10 @@ async function requestCode(
   const { searchParams } = new URL(location);
   const [code, error] = [searchParams.get('code'), searchParams.get('error')];
   if (searchParams.get('state') !== state || searchParams.get('iss') !== issuer) {
-    throw new LoginFailed('The answer belongs to another sign-in or comes from another provider.');
+    throw new LoginFailed('The response belongs to another sign-in or another provider.');
   }
   if (error !== null) throw new LoginFailed(`${error}: ${searchParams.get('error_description') ?? ''}`);
-  if (code === null) throw new LoginFailed('The answer holds no code.');
+  if (code === null) throw new LoginFailed('The response contains no code.');
   return code;
 }
 

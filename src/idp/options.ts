@@ -19,7 +19,7 @@ export const idpSchema = defineOptions({
   databaseUri: storeOptions.idp,
   publicUrl: publicUrlOption({
     env: 'IDP_PUBLIC_URL',
-    doc: 'Public base address of the service, https in production: the issuer, byte for byte but for one slash at its end.',
+    doc: 'Public base URL of the service; https in production. It is the issuer, byte for byte except for one trailing slash.',
   }),
   ...oidcOptions,
   ...provisioningOptions,
@@ -69,7 +69,7 @@ const EQUAL_SECRETS: Record<string, Record<string, string>> = {
   },
   IDP_INVITE_TOKEN: {
     IDP_ADMIN_TOKEN:
-      'Set IDP_INVITE_TOKEN to a different secret, or unset it: as it is, it restricts nobody.',
+      'Set IDP_INVITE_TOKEN to a different secret, or unset it: with the same value it has no effect.',
   },
 };
 
@@ -82,7 +82,7 @@ export function adviseIdp({
     [
       production && !values.disableSignup,
       'IDP_DISABLE_SIGNUP',
-      'is not 1: anybody who reaches the service can create an account',
+      'is not 1: anyone who can reach the service can create an account',
       'Set IDP_DISABLE_SIGNUP=1 unless sign-up is meant to be open.',
     ],
   ];

@@ -64,7 +64,7 @@ const refuseForms: Guard = async ({ headers }) => {
 };
 
 const FORM_OF_ANOTHER_SITE =
-  'A page of another site sent this as a form. Send it with fetch in the mode cors, or from a server.';
+  'Cross-site form submissions are rejected. Use fetch with CORS, or send the request from a server.';
 
 /** Clients and agents prove themselves in the body as often as in the header, or by a password, so their endpoints judge them. */
 const judgedByEndpoint: Guard = async () => {};
@@ -96,7 +96,7 @@ export async function mountIdp(
 ): Promise<Store> {
   if (fastify.hasDecorator('idp')) {
     throw new Error(
-      "identityProvider is registered on this instance already, or something else is called 'idp' there. One registration serves one issuer.",
+      "identityProvider is already registered on this instance, or another decorator is named 'idp'. Each registration serves one issuer.",
     );
   }
   logConfiguration(fastify, config, adviseIdp(config));
@@ -183,7 +183,7 @@ export async function mountIdp(
   const rules: ScopeRules = {
     ...answerRules(host),
     prefix,
-    conflictRemedy: 'Mount the identity provider elsewhere with the option prefix.',
+    conflictRemedy: 'Mount the identity provider at another path with the prefix option.',
     guards: {
       admin: adminGuard(values.adminToken, { audit, throttle }),
       inviter: adminGuard(values.inviteToken ?? values.adminToken, { audit, throttle }),

@@ -13,6 +13,8 @@ export interface ErrorDetail {
 export interface ErrorOptions {
   /** Replaces the sentence of the table. Shown to the client. */
   message?: string;
+  /** Replaces the title of the table on HTML pages. */
+  title?: string;
   details?: ErrorDetail[];
   headers?: Record<string, string>;
   /** For the log only. */
@@ -23,6 +25,8 @@ export interface ErrorOptions {
 export class AppError extends Error {
   readonly code: string;
   readonly statusCode: number;
+  /** Title of the HTML page, when the status alone does not name the problem. */
+  readonly title: string | undefined;
   readonly details: ErrorDetail[] | undefined;
   readonly headers: Record<string, string>;
 
@@ -35,40 +39,41 @@ export class AppError extends Error {
     this.name = 'AppError';
     this.code = code;
     this.statusCode = statusCode;
+    this.title = options.title;
     this.details = options.details;
     // A 503 is an invitation to come back, so it always says when.
     this.headers = { ...(statusCode === 503 ? { 'retry-after': '5' } : {}), ...options.headers };
   }
 }
 
-/** Code → status and the sentence for people. */
-export type ErrorTable = Record<string, readonly [status: number, message: string]>;
+/** Code → status, the sentence for people and, where the status does not say enough, the title of the HTML page. */
+export type ErrorTable = Record<string, readonly [status: number, message: string, title?: string]>;
 export type ErrorMakers<T extends ErrorTable> = {
   readonly [Code in keyof T]: (options?: ErrorOptions) => AppError;
 };
 
 /** Turns a table into makers: `throw errors.EMAIL_TAKEN()`. */
 export function defineErrors<const T extends ErrorTable>(table: T): ErrorMakers<T> {
-  const makers = Object.entries(table).map(([code, [status, message]]) => [
+  const makers = Object.entries(table).map(([code, [status, message, title]]) => [
     code,
-    (options?: ErrorOptions) => new AppError(code, status, message, options),
+    (options?: ErrorOptions) => new AppError(code, status, message, { ...(title && { title }), ...options }),
   ]);
   return Object.fromEntries(makers);
 }
 
 /** What any route may answer. */
 export const httpErrors = defineErrors({
-  VALIDATION_ERROR: [400, 'The request is not valid.'],
+  VALIDATION_ERROR: [400, 'The request is invalid.'],
   INVALID_JSON: [400, 'The body is not valid JSON.'],
   UNAUTHENTICATED: [401, 'Sign in first.'],
-  FORBIDDEN: [403, 'This is not allowed.'],
-  NOT_FOUND: [404, 'There is nothing at this address.'],
+  FORBIDDEN: [403, 'You do not have permission to do this.'],
+  NOT_FOUND: [404, 'The requested resource was not found.'],
   PAYLOAD_TOO_LARGE: [413, 'The body is too large.'],
-  UNSUPPORTED_MEDIA_TYPE: [415, 'The body has a media type or a content encoding that is not read here.'],
+  UNSUPPORTED_MEDIA_TYPE: [415, 'The media type or content encoding of the body is not supported.'],
   RATE_LIMITED: [429, 'Too many requests. Try again later.'],
-  INTERNAL: [500, 'Something went wrong on our side.'],
+  INTERNAL: [500, 'An unexpected error occurred.'],
   OVERLOADED: [503, 'The server is busy. Try again in a few seconds.'],
-  NOT_READY: [503, 'The service is not available at the moment. Try again in a few seconds.'],
+  NOT_READY: [503, 'The service is temporarily unavailable. Try again in a few seconds.'],
 });
 
 interface FastifyLikeError {

@@ -89,10 +89,10 @@ const PLACEHOLDERS =
 export function secretWeakness(
   secret: string,
   minimum: number,
-  remedy = 'Make one: openssl rand -base64 48',
+  remedy = 'Generate one: openssl rand -base64 48',
 ): string | undefined {
   if (secret.trim() === '') return 'is blank.';
-  if (PLACEHOLDERS.test(secret)) return `is a placeholder from a sample. ${remedy}`;
+  if (PLACEHOLDERS.test(secret)) return `is a placeholder from an example. ${remedy}`;
   if (Buffer.byteLength(secret) < minimum) return `is shorter than ${minimum} bytes. ${remedy}`;
   return new Set(secret).size < 6 ? `repeats a few characters. ${remedy}` : undefined;
 }

@@ -41,7 +41,7 @@ export async function accountPlugin(scope: Scope, options: AccountPluginOptions)
   );
 
   scope.get('/account/password/done', { config }, (_request, reply) =>
-    pages.send(reply, 'account-password-done', { title: 'Your password is changed' }),
+    pages.send(reply, 'account-password-done', { title: 'Password changed' }),
   );
 
   scope.post('/account/password', { config, schema: { body: PasswordBody } }, async (request, reply) => {
@@ -52,7 +52,7 @@ export async function accountPlugin(scope: Scope, options: AccountPluginOptions)
     if (again !== chosen) {
       return showForm(reply.code(422), visit, {
         isNewWrong: true,
-        problems: ['The two new passwords differ.'],
+        problems: ['The new passwords do not match.'],
       });
     }
     try {
@@ -68,7 +68,7 @@ export async function accountPlugin(scope: Scope, options: AccountPluginOptions)
     await audit.recordFailure({ event: 'login.failed', subject: visit.principal.id, ip: origin.ip });
     return showForm(reply.code(401), visit, {
       isCurrentWrong: true,
-      problems: ['The current password is wrong.'],
+      problems: ['The current password is incorrect.'],
     });
   });
 

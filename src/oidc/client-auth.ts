@@ -27,7 +27,7 @@ export async function authenticateClient(
   if (authorization !== undefined && !basic) throw invalidClient();
   if (basic && body['client_secret'] !== undefined) {
     throw oidcErrors.invalid_request({
-      message: 'The client authenticates in the header and in the body. Use one.',
+      message: 'Client credentials were sent in the header and in the body. Use one method.',
     });
   }
   if (basic && (body['client_id'] ?? basic.clientId) !== basic.clientId) throw invalidClient();

@@ -10,7 +10,7 @@ import { Email, fits } from '../http/schemas.js';
 export function emailDomainProblem(domain: string): string | undefined {
   return isDomain(canonical(domain))
     ? undefined
-    : `must list domains like example.com: ${JSON.stringify(domain)} is none.`;
+    : `must list domains like example.com: ${JSON.stringify(domain)} is not a domain.`;
 }
 
 /**

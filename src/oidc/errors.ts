@@ -2,18 +2,30 @@ import { defineErrors } from '../kernel/errors.js';
 
 /** Codes of RFC 6749 §§4.1.2.1, 5.2, RFC 6750 §3.1 and our own, as this domain answers them directly. */
 export const oidcErrors = defineErrors({
-  invalid_request: [400, 'The request is not valid.'],
-  invalid_grant: [400, 'The code or refresh token is not valid, has been used or belongs to another client.'],
-  invalid_scope: [400, 'The scope is wider than what was granted.'],
-  unsupported_grant_type: [400, 'This grant type is not supported.'],
-  browser_basic: [400, 'HTTP Basic is for agents. A browser signs in with the form.'],
-  invalid_client: [401, 'The client could not be authenticated.'],
-  invalid_credentials: [401, 'The handle or the password is wrong.'],
-  sign_in_first: [401, 'Nobody is signed in here. Sign in at an application, then open this page again.'],
+  invalid_request: [400, 'The request is invalid.'],
+  invalid_grant: [
+    400,
+    'The code or refresh token is invalid, expired, already used or was issued to another client.',
+  ],
+  invalid_scope: [400, 'The requested scope exceeds the granted scope.'],
+  unsupported_grant_type: [400, 'The grant type is not supported.'],
+  browser_basic: [
+    400,
+    'HTTP Basic authentication is for agents. Use the sign-in form in a browser.',
+    'Sign-in form required',
+  ],
+  invalid_client: [401, 'Client authentication failed.'],
+  invalid_credentials: [401, 'The handle or password is incorrect.'],
+  sign_in_first: [
+    401,
+    'You are not signed in. Sign in to an application, then open this page again.',
+    'Not signed in',
+  ],
   invalid_token: [401, 'The access token is missing, expired or revoked.'],
   login_rejected: [
     403,
-    'This page is too old, or its form was sent from somewhere else. Start again at the application.',
+    'The sign-in page has expired, or the form was submitted from another site. Start again in the application.',
+    'Sign-in page expired',
   ],
-  uri_too_long: [414, 'The address is longer than 8 KiB.'],
+  uri_too_long: [414, 'The URL is longer than 8 KiB.'],
 });

@@ -104,7 +104,7 @@ function readOnce(fields: readonly (readonly [string, string])[]): Record<string
   const repeated = known.find(([name], index) => known.findIndex(([other]) => other === name) < index);
   if (repeated) {
     throw oidcErrors.invalid_request({
-      details: [{ path: repeated[0], message: 'must not come more than once' }],
+      details: [{ path: repeated[0], message: 'must not appear more than once' }],
     });
   }
   return Object.fromEntries(known);
@@ -123,17 +123,19 @@ async function judgeLogout(
   const { id_token_hint: idToken, client_id: named, post_logout_redirect_uri: uri, state } = parameters;
   const hint = idToken === undefined ? null : await readHint(idToken);
   if (idToken !== undefined && !hint) {
-    throw oidcErrors.invalid_request({ message: 'id_token_hint is no id_token of this provider.' });
+    throw oidcErrors.invalid_request({
+      message: 'id_token_hint is not an id_token issued by this provider.',
+    });
   }
   if (hint && named !== undefined && named !== hint.clientId) {
-    throw oidcErrors.invalid_request({ message: 'client_id is not the client of id_token_hint.' });
+    throw oidcErrors.invalid_request({ message: 'client_id does not match the client of id_token_hint.' });
   }
   const clientId = hint?.clientId ?? named;
   if (uri === undefined || clientId === undefined) return { hint, target: undefined };
   const client = await directory.findClient(clientId);
   if (!client?.postLogoutRedirectUris.includes(uri)) {
     throw oidcErrors.invalid_request({
-      message: 'post_logout_redirect_uri is none of those that the client has registered.',
+      message: 'post_logout_redirect_uri is not registered for this client.',
     });
   }
   return { hint, target: state === undefined ? uri : withAnswer(uri, { state }) };

@@ -21,7 +21,7 @@ const seed = (env: string, doc: string) => ({
       : 'must be 64 hexadecimal characters: openssl rand -hex 32',
   safe: (value: string | undefined) =>
     PUBLISHED_SEEDS.has(value?.toLowerCase() ?? '') || new Set(value?.slice(0, 60)).size < 4
-      ? 'is a published or trivial key. Make one: openssl rand -hex 32'
+      ? 'is a published or trivial key. Generate one: openssl rand -hex 32'
       : undefined,
 });
 
@@ -29,21 +29,27 @@ export const oidcOptions = {
   ed25519Seed: option(Type.String(), {
     ...seed(
       'IDP_ED25519_SEED',
-      'Seed of the Ed25519 key that signs: 32 random bytes as 64 hexadecimal characters.',
+      'Seed of the Ed25519 signing key: 32 random bytes as 64 hexadecimal characters.',
     ),
     shown: 'random outside production',
     required: 'production',
     generate: (random) => random.bytes(32).toString('hex'),
   }),
   ed25519SeedNext: option(Type.Optional(Type.String()), {
-    ...seed('IDP_ED25519_SEED_NEXT', 'Published ahead, so that applications know it before it signs.'),
+    ...seed(
+      'IDP_ED25519_SEED_NEXT',
+      'Seed of the next key, published before it signs so that applications know it in time.',
+    ),
   }),
   ed25519SeedPrevious: option(Type.Optional(Type.String()), {
-    ...seed('IDP_ED25519_SEED_PREVIOUS', 'Still published, so that tokens it signed go on verifying.'),
+    ...seed(
+      'IDP_ED25519_SEED_PREVIOUS',
+      'Seed of the previous key, still published so that the tokens it signed remain verifiable.',
+    ),
   }),
   trustedEmailDomains: option(Type.Optional(Type.Array(Type.String())), {
     env: 'IDP_TRUSTED_EMAIL_DOMAINS',
-    doc: 'Domains, separated by commas, to which you mail your invitations: email_verified is true of who came by one.',
+    doc: 'Domains, separated by commas, to whose addresses you send invitations by e-mail: email_verified is true for people who accept one.',
     check: (domains) => domains?.map(emailDomainProblem).find((problem) => problem !== undefined),
   }),
   basicLogin: option(Type.Enum(['all', 'agents'], { default: 'all' }), {

@@ -55,7 +55,7 @@ export interface ListedAudit extends AuditLog {
 export function auditRetentionOption(env: string) {
   return option(Type.Integer({ minimum: 1, maximum: 36_500, default: 365 }), {
     env,
-    doc: 'Days after which audit records are removed.',
+    doc: 'Days after which audit records are deleted.',
   });
 }
 
@@ -94,7 +94,7 @@ function recordingIn(records: Collection<AuditRecord>, { clock, random, log }: A
     const record = { id: newId(AUDIT, clock, random), at: clock.now(), ...entry };
     await records
       .insert(record)
-      .catch((err: unknown) => log.error({ err, record }, 'an audit record was lost'));
+      .catch((err: unknown) => log.error({ err, record }, 'an audit record could not be written'));
   };
 
   const recordSummaries = async (force?: boolean): Promise<void> => {

@@ -14,7 +14,7 @@ export function createBackgroundTasks(log: Pick<JobLog, 'error'>): BackgroundTas
     run(what, work) {
       const done = new Promise<void>((resolve) => setImmediate(resolve))
         .then(work)
-        .catch((err: unknown) => log.error({ err, work: what }, 'work after an answer failed'))
+        .catch((err: unknown) => log.error({ err, work: what }, 'background task after a response failed'))
         .finally(() => running.delete(done));
       running.add(done);
     },

@@ -57,7 +57,7 @@ export function createEvents<Events>({
       for (const listener of listeners) {
         Promise.resolve(event)
           .then(listener as (event: unknown) => unknown)
-          .catch((err: unknown) => log.error({ err, event: name }, 'a listener failed'));
+          .catch((err: unknown) => log.error({ err, event: name }, 'an event listener failed'));
       }
     },
     events: Object.freeze<Subscription<Events>>({

@@ -138,10 +138,10 @@ export function createJobs(
     if (isStopping) return;
     try {
       await attempt(entry, isAsked);
-      if (entry.isFailing) log.info({ job: entry.name }, 'background work succeeds again');
+      if (entry.isFailing) log.info({ job: entry.name }, 'background job succeeds again');
       entry.isFailing = false;
     } catch (err) {
-      if (!entry.isFailing) log.error({ err, job: entry.name }, 'background work failed and is tried again');
+      if (!entry.isFailing) log.error({ err, job: entry.name }, 'background job failed and will be retried');
       entry.isFailing = true;
     }
   };

@@ -67,7 +67,7 @@ export function createArgon2Verify(load: () => Promise<Verify> = loadFast): Veri
   const loadOnce = () =>
     load().catch((error: Error) => {
       emitWarning(
-        `Passwords are verified at half the speed, because @node-rs/argon2 does not load: ${error.message}`,
+        `Password verification runs at half speed because @node-rs/argon2 cannot be loaded: ${error.message}`,
       );
       return verifyAny;
     });

@@ -4,7 +4,7 @@ import { defineErrors } from '../kernel/errors.js';
 /** Passwords that everybody tries first. */
 
 export const passwordErrors = defineErrors({
-  WEAK_PASSWORD: [422, 'This password is too easy to guess. Choose another one.'],
+  WEAK_PASSWORD: [422, 'This password is too easy to guess. Choose a different one.'],
 });
 
 export interface PasswordPolicy {
@@ -26,7 +26,7 @@ export function createPasswordPolicy(production: boolean, warn: (message: string
       const reason = await weakness(password, own);
       if (reason === null) return;
       if (!production) {
-        warn(`A new password ${reason}. Production refuses it.`);
+        warn(`A new password ${reason}. Production rejects it.`);
         return;
       }
       throw passwordErrors.WEAK_PASSWORD({ details: [{ path, message: reason }] });
@@ -37,7 +37,7 @@ export function createPasswordPolicy(production: boolean, warn: (message: string
 async function weakness(password: string, own: readonly string[]): Promise<string | null> {
   const plain = folded(password);
   const known = own.flatMap((name) => [name, name.replace(/@[^@]*$/, '')]).map(folded);
-  if (known.includes(plain)) return 'is the address, the handle or the name of the site';
+  if (known.includes(plain)) return 'is the e-mail address, the handle or the name of the site';
   common ??= readCommon().catch((error: unknown) => {
     common = undefined;
     throw error;

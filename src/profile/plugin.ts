@@ -40,7 +40,7 @@ const refuseUnknownFields: preValidationHookHandler = ({ body }, _reply, done) =
   );
   const details = unknown.slice(0, MAX_LISTED).map((name) => ({
     path: name.slice(0, MAX_NAME),
-    message: `is not a field of the profile that can be changed; those are: ${Object.keys(ProfilePatch.properties).join(', ')}`,
+    message: `is not a profile field that can be changed; allowed fields: ${Object.keys(ProfilePatch.properties).join(', ')}`,
   }));
   done(details.length > 0 ? httpErrors.VALIDATION_ERROR({ details }) : undefined);
 };

@@ -54,7 +54,7 @@ export function createClients(
     if (redirectUris?.length === 0)
       throw invalid({
         path: 'redirect_uris',
-        message: 'must name at least one URI, like https://app.example.com/callback',
+        message: 'must contain at least one URI, like https://app.example.com/callback',
       });
     const details = [
       ...uriProblems('redirect_uris', redirectUris ?? [], allowHttp),
@@ -63,7 +63,7 @@ export function createClients(
     if (details.length > 0) throw invalid(...details);
     const open = redirectUris?.find((uri) => redirectUriProblem(uri, false) !== null);
     if (open !== undefined)
-      warn(`The redirect URI ${open} is http beyond this machine. Production refuses it.`);
+      warn(`The redirect URI ${open} uses http on an address that is not loopback. Production rejects it.`);
   };
 
   return {

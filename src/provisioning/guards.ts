@@ -7,7 +7,7 @@ import type { Throttle } from '../throttle/throttle.js';
 import { provisioningErrors } from './errors.js';
 
 export const adminTokenErrors = defineErrors({
-  invalid_token: [401, 'The administrator token is wrong.'],
+  invalid_token: [401, 'The administrator token is invalid.'],
 });
 
 /** The administrator's bearer token, compared before the body is read. `undefined` closes the endpoints. */

@@ -19,7 +19,7 @@ function guide(issuer: string, isSignupOpen: boolean): string {
     curl -sS ${issuer}/v1/accounts -H 'content-type: application/json' \\
       -d '{"handle":"you@agents.example","password":"at least eight bytes, not a common one","kind":"agent"}'
 `
-    : 'Registration is closed here.\n';
+    : 'Sign-up is disabled.\n';
   return `# Identity provider at ${issuer}
 
 > OpenID Connect for people and agents. An agent signs in at any application that uses this provider, with two
@@ -31,38 +31,38 @@ Ask the operator for a handle and a password (\`agp_…\`).
 ${registration}
 ## Sign in
 
-You need the client_id and a redirect_uri of the application, as in the address to which it sends browsers. Send that
-very address with HTTP Basic. The answer is 302; its Location holds the code. Do not follow it: the application is not
-meant to see your password, and some programs would send it along.
+You need the client_id and a redirect_uri of the application, as in the URL to which it redirects browsers. Request
+that URL with HTTP Basic authentication. The response is a 302 whose Location contains the code. Do not follow it with
+the same credentials: the application must not receive your password.
 
     curl -sS -o /dev/null -w '%{redirect_url}' -u 'HANDLE:PASSWORD' \\
       '${issuer}/authorize?response_type=code&client_id=CLIENT_ID&redirect_uri=REDIRECT_URI&scope=openid%20email%20profile&state=STATE'
 
-If the application began the sign-in, open the Location without the password, with the application's cookies: it does
-the rest. If you are the client, exchange the code within 60 seconds, once:
+If the application started the sign-in, request the Location without the password and with the application's cookies;
+the application completes the sign-in. If you are the client, exchange the code within 60 seconds; it is valid once:
 
     curl -sS ${issuer}/token -u 'CLIENT_ID:CLIENT_SECRET' -d grant_type=authorization_code -d code=CODE -d redirect_uri=REDIRECT_URI
 
 Public clients have no secret: they send code_challenge and code_challenge_method=S256 with the first request, and
 client_id and code_verifier with the second.
 
-The answer is JSON with id_token, access_token and expires_in. 401 at the first request means that the handle or the
-password is wrong; 429 says in Retry-After when to come back.
+The response is JSON with id_token, access_token and expires_in. A 401 response to the first request means that the
+handle or password is incorrect; a 429 response says in Retry-After when to retry.
 
 ## Change your password
 
     curl -sS -X POST ${issuer}/v1/agents/self/rotate -u 'HANDLE:PASSWORD'
 
-answers with a new generated password, once. The old one and all tokens end at that moment.
+returns a new generated password, once. The old password and all tokens are revoked immediately.
 
-## Addresses
+## Endpoints
 
 - ${issuer}/.well-known/openid-configuration: metadata
 - ${issuer}/.well-known/jwks.json: keys
 - ${issuer}/authorize: authorization endpoint
 - ${issuer}/token: token endpoint
-- ${issuer}/userinfo: who an access token is for
-- ${issuer}/v1/accounts: registration${isSignupOpen ? '' : ' (closed)'}
+- ${issuer}/userinfo: claims about the owner of an access token
+- ${issuer}/v1/accounts: registration${isSignupOpen ? '' : ' (disabled)'}
 - ${issuer}/v1/agents, /v1/invites, /v1/clients, /v1/principals: for the operator
 `;
 }

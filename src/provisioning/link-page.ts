@@ -37,7 +37,7 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
   };
 
   scope.get('/invite/done', { config }, (_request, reply) =>
-    pages.send(reply, 'invite-done', { title: 'Your password is set' }),
+    pages.send(reply, 'invite-done', { title: 'Password set' }),
   );
 
   scope.get('/invite/:token', { config, schema: { params: LinkParameters } }, async (request, reply) => {
@@ -73,7 +73,7 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
 /** What a link that does not work looks like, whatever became of it. Everything else goes its usual way. */
 function showDead(pages: Pages, reply: FastifyReply, error: unknown): FastifyReply {
   if (!(error instanceof AppError) || (error.statusCode !== 404 && error.statusCode !== 410)) throw error;
-  return pages.send(reply.code(error.statusCode), 'invite-dead', { title: 'This link does not work' });
+  return pages.send(reply.code(error.statusCode), 'invite-dead', { title: 'Link expired' });
 }
 
 /** Another site has no business here. What guards the account is the token, which it does not have. */

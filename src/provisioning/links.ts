@@ -119,7 +119,8 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
       if (kind !== 'human') {
         throw provisioningErrors.kind_not_allowed({ message: 'This endpoint invites humans only.' });
       }
-      if (password !== undefined) throw invalid({ path: 'password', message: 'is chosen by the person' });
+      if (password !== undefined)
+        throw invalid({ path: 'password', message: 'is chosen by the invited person' });
       if (!isDays(days)) throw provisioningErrors.invalid_days();
       const canonical = canonicalHandle(handle);
       await throttle.count(MINTINGS, ip);
@@ -145,7 +146,7 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
       const { id, handle, state } = await look(token);
       if (confirmation !== undefined && confirmation !== password) {
         throw provisioningErrors.passwords_differ({
-          details: [{ path: 'password_confirm', message: 'differs from password' }],
+          details: [{ path: 'password_confirm', message: 'does not match password' }],
         });
       }
       const problem = chosenPasswordProblem(password, passwords);

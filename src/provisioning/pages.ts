@@ -21,7 +21,7 @@ export async function pageOf<T extends { id: string }>(
     });
   } catch (error) {
     throw error instanceof RefusedSelector
-      ? invalid({ path: 'after', message: 'must be the next of the page before' })
+      ? invalid({ path: 'after', message: 'must be the next value of the previous page' })
       : error;
   }
 }

@@ -19,7 +19,7 @@ const NOBODY = sha256('the generated password of nobody');
 
 /** The refusal of a new place when the guesses of many others have used up what an account has. */
 const BUDGET_SPENT =
-  'Too many wrong passwords for this account have come from many places. Sign in from where you have signed in before, try again later, or ask the operator for a link to set a new password: it lets you in from here.';
+  'There were too many failed sign-in attempts for this account. Sign in from a location where you have signed in before, try again later, or ask the operator for a link to set a new password, which also allows sign-in from this location.';
 
 /** How many principals an address block may make. */
 const REGISTRATIONS = atMost('accounts', 30, HOUR);

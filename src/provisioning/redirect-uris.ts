@@ -29,25 +29,25 @@ const RESPONSE_PARAMETERS = new Set([
  */
 export function redirectUriProblem(uri: string, allowHttp: boolean): string | null {
   if (/[^\x21-\x7e]|[*\\#]/.test(uri))
-    return 'must hold no spaces, control characters, wildcard, backslash or fragment';
+    return 'must not contain spaces, control characters, a wildcard, a backslash or a fragment';
   if (!URL.canParse(uri)) return 'must be an absolute URI, like https://app.example.com/callback';
   const { protocol, hostname, username, password, searchParams } = new URL(uri);
-  if (username || password) return 'must hold no user name or password';
+  if (username || password) return 'must not contain a user name or password';
   const reserved = [...searchParams.keys()].find((name) => RESPONSE_PARAMETERS.has(plainName(name)));
   if (reserved !== undefined) {
-    return `must not bring the parameter ${plainName(reserved)}, which belongs to the answer of the provider`;
+    return `must not contain the parameter ${plainName(reserved)}, which is reserved for authorization responses`;
   }
   const isWeb = protocol === 'https:' || protocol === 'http:';
-  if (isWeb && !WEB_ORIGIN.test(uri)) return 'must name a host, like https://app.example.com/callback';
+  if (isWeb && !WEB_ORIGIN.test(uri)) return 'must contain a host, like https://app.example.com/callback';
   if (protocol === 'https:') return null;
   if (protocol === 'http:') {
     return isLoopback(hostname) || allowHttp
       ? null
-      : 'must be https, like https://app.example.com/callback; http reaches this machine only';
+      : 'must be https, like https://app.example.com/callback; http is allowed for loopback addresses only';
   }
   return /^[a-z][a-z0-9-]*(\.[a-z0-9-]+)+:$/.test(protocol)
     ? null
-    : 'must be https, http to this machine, or a scheme like com.example.app:/callback';
+    : 'must be https, http on a loopback address, or a scheme like com.example.app:/callback';
 }
 
 /** A parameter as frameworks read it that take `Code`, `code[]` and `code[0]` for `code`. */

@@ -6,14 +6,14 @@ import { newToken, secretWeakness } from '../kernel/secrets.js';
 export const provisioningOptions = {
   disableSignup: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
     env: 'IDP_DISABLE_SIGNUP',
-    doc: '1 closes sign-up at /v1/accounts, 0 leaves it open to anybody; the endpoints of the administrator stay open.',
+    doc: '1 disables sign-up at /v1/accounts, 0 allows anyone to sign up. The administrator endpoints are not affected.',
     shown: '0',
     // Anything but 0 and 1 stops the start: a "true" must not leave the door open.
     parse: (text) => ({ 0: false, 1: true })[text] ?? text,
   }),
   adminToken: option(Type.Optional(Type.String()), {
     env: 'IDP_ADMIN_TOKEN',
-    doc: 'Gates the endpoints of the administrator, 32 characters or more in production. Production without it answers 501 there.',
+    doc: 'Bearer token for the administrator endpoints, at least 32 characters in production. Without it, they respond with 501 in production.',
     shown: 'random outside production',
     secret: true,
     generate: newToken,
@@ -21,7 +21,7 @@ export const provisioningOptions = {
   }),
   inviteToken: option(Type.Optional(Type.String()), {
     env: 'IDP_INVITE_TOKEN',
-    doc: 'When set, it alone may invite people (32 characters or more in production): whoever steals IDP_ADMIN_TOKEN then makes agents only.',
+    doc: 'Bearer token for invitations, at least 32 characters in production. When set, IDP_ADMIN_TOKEN cannot invite people.',
     secret: true,
     safe: (token) => secretWeakness(token ?? '', 32),
   }),
@@ -74,7 +74,7 @@ export const InviteBody = Type.Object(
 
 export const InviteAnswer = Type.Object({
   handle: Type.String(),
-  invite_url: Type.String({ description: 'Shown once. It works once.' }),
+  invite_url: Type.String({ description: 'Shown once; can be used once.' }),
   expires_at: Timestamp,
   days: Type.Integer(),
 });
@@ -91,7 +91,7 @@ export const PrincipalAnswer = Type.Object(principal);
 
 export const AgentAnswer = Type.Object({
   ...principal,
-  password: Type.String({ description: 'Shown once. Nobody can learn it later.' }),
+  password: Type.String({ description: 'Shown once; it cannot be retrieved later.' }),
 });
 
 export const RotationAnswer = Type.Pick(AgentAnswer, ['sub', 'handle', 'password']);
@@ -106,7 +106,7 @@ export const PrincipalView = Type.Object({
 
 export const PrincipalParameters = Type.Object({ sub: Type.String({ maxLength: 64 }) });
 
-const After = Type.Optional(Type.String({ accepts: 'the next of the page before', maxLength: 1024 }));
+const After = Type.Optional(Type.String({ accepts: 'the next value of the previous page', maxLength: 1024 }));
 
 export const PrincipalQuery = Type.Object({
   prefix: Type.Optional(
@@ -180,7 +180,7 @@ const client = {
 
 export const ClientAnswer = Type.Object({
   ...client,
-  client_secret: Type.Optional(Type.String({ description: 'Shown once, to confidential clients.' })),
+  client_secret: Type.Optional(Type.String({ description: 'Shown once; confidential clients only.' })),
 });
 
 export const ClientQuery = Type.Object({ after: After });

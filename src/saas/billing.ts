@@ -81,10 +81,7 @@ export function createBillingDomain(
   const { paymentSecretKey: key, billingReturnUrlRelative: returnPath, pastDue } = values;
   const gateway = key === undefined ? undefined : createGateway(key, values.paymentApiUrl);
   const plans = createPlans(values.billingPrices, (priceId) =>
-    log.warn(
-      { priceId },
-      'a price was bought of which nobody has said what plan it is; it entitles to nothing',
-    ),
+    log.warn({ priceId }, 'purchased price has no configured plan; no access granted'),
   );
 
   const writer = createSubscriptionWriter(subscriptions, clock);

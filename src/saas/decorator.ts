@@ -58,6 +58,6 @@ export function createEntitlementGuard(
     await requireUser(request);
     if (await entitles(request.saas.user.id, plan)) return;
     const needed = plan === undefined ? 'a subscription' : `a subscription to ${plan}`;
-    throw httpErrors.FORBIDDEN({ message: `This needs ${needed}.` });
+    throw httpErrors.FORBIDDEN({ message: `This requires ${needed}.` });
   };
 }

@@ -19,7 +19,7 @@ export async function examineHashes(databaseUri: string): Promise<Finding[]> {
     {
       level: 'warning',
       about: 'imported passwords',
-      message: `still have foreign hashes (${kinds.join('; ')}); until they are replaced, every failed login does the work of all of these kinds`,
+      message: `still have imported hashes (${kinds.join('; ')}); until they are replaced, every failed login takes as long as all of these algorithms together`,
       remedy:
         'A login replaces the hash. Ask owners who have not signed in since the import to do so, or to choose a new password.',
     },

@@ -41,26 +41,26 @@ function unwise(
     [
       production && values.databaseUri === 'sqlite::memory:',
       'DATABASE_URI',
-      'keeps everything in memory: a restart forgets all users',
-      'Name a file (sqlite:/var/lib/app.db) or a MongoDB.',
+      'keeps all data in memory: a restart deletes all users',
+      'Use a file (sqlite:/var/lib/app.db) or a MongoDB database.',
     ],
     [
       production && values.adminPassword === undefined,
       'ADMIN_PASSWORD',
-      'is not set: the admin area answers 503',
+      'is not set: the admin area responds with 503',
       'Set it to 12 characters or more.',
     ],
     [
       production && values.emailApiKey === undefined && values.emailSmtpUrl === undefined,
       'EMAIL_API_KEY',
-      'is not set: no mail leaves the process, so nobody can reset a password',
+      'is not set: no e-mail is sent, so users cannot reset their passwords',
       'Set it, or EMAIL_SMTP_URL.',
     ],
     [
       values.corsOrigin?.includes('*') === true,
       'CORS_ORIGIN',
-      'lets the pages of every origin call the API',
-      'List the origins of your own pages.',
+      'allows every origin to call the API',
+      'List the origins of your applications.',
     ],
     [
       values.paymentSecretKey !== undefined && values.paymentWebhookSecret === undefined,
@@ -71,20 +71,20 @@ function unwise(
     [
       production && /^[a-z]+_test_/.test(values.paymentSecretKey ?? ''),
       'PAYMENT_SECRET_KEY',
-      'is a key for tests: nobody is charged',
+      'is a test key: no payment is charged',
       'Set the live key.',
     ],
     [
       production && server.values.trustProxy === false,
       'TRUST_PROXY',
-      'is not set: behind a proxy all clients share its address, and so their limits',
+      'is not set: behind a proxy, all clients share the address of the proxy and therefore its rate limits',
       'List the addresses of the proxy, unless clients connect directly.',
     ],
     [
       values.jwtAccessSecretPrevious !== undefined || values.jwtRefreshSecretPrevious !== undefined,
       'JWT_ACCESS_SECRET_PREVIOUS, JWT_REFRESH_SECRET_PREVIOUS',
-      'still verify tokens',
-      'Unset them once the last token that they signed has expired.',
+      'are still accepted',
+      'Unset them when the last token that they signed has expired.',
     ],
   ];
 }

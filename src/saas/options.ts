@@ -21,11 +21,11 @@ export const saasSchema = defineOptions({
   databaseUri: storeOptions['saas-backend'],
   publicUrl: publicUrlOption({
     env: 'PUBLIC_URL',
-    doc: 'Public address of the application, https in production. Every link we send begins with it.',
+    doc: 'Public base URL of the application; https in production. Links in e-mails start with it.',
   }),
   corsOrigin: option(Type.Optional(Type.Array(Type.String())), {
     env: 'CORS_ORIGIN',
-    doc: 'Origins whose pages may call the API, separated by commas, or *.',
+    doc: 'Origins that may call the API from a browser (CORS), separated by commas, or * for any origin.',
     check: (origins) => origins?.map(originProblem).find((problem) => problem !== undefined),
   }),
   ...authOptions,
@@ -57,8 +57,8 @@ export function adviseSaas({ values }: Pick<Resolved<SaasConfiguration>, 'values
     [
       values.paymentSecretKey !== undefined && values.billingPrices === undefined,
       'BILLING_PRICES',
-      "is not set: any active price of the payment provider's account can be bought",
-      'List what is sold, like BILLING_PRICES=price_1Pro=pro,price_1Team=team.',
+      "is not set: any active price of the payment provider's account can be purchased",
+      'List the prices that are for sale, like BILLING_PRICES=price_1Pro=pro,price_1Team=team.',
     ],
   ];
 }
@@ -121,7 +121,7 @@ function checkTogether(values: SaasConfiguration, report: Report): void {
     const isRotation = twin === `${name}_PREVIOUS`;
     report.unsafe(
       `${twin} is the same as ${name}.`,
-      isRotation ? `Set ${twin} to the secret before it, or unset it.` : 'Use a different secret for each.',
+      isRotation ? `Set ${twin} to the previous secret, or unset it.` : 'Use a different secret for each.',
     );
   }
   const problem = apiUrlProblem(values.paymentApiUrl, values.paymentSecretKey);

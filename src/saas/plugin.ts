@@ -39,7 +39,7 @@ export async function mountSaas(
 ): Promise<Store> {
   if (fastify.hasDecorator('saas')) {
     throw new Error(
-      "saasBackend is registered on this instance already, or something else is called 'saas' there. One registration serves one prefix.",
+      "saasBackend is already registered on this instance, or another decorator is named 'saas'. Each registration serves one prefix.",
     );
   }
   logConfiguration(fastify, config, adviseSaas(config));
@@ -161,7 +161,7 @@ export async function mountSaas(
   const apiRules = {
     ...rules,
     prefix,
-    conflictRemedy: 'Mount the API elsewhere with the option prefix.',
+    conflictRemedy: 'Mount the API at another path with the prefix option.',
     renderError: renderError.api,
     meter: context.throttle.refusalOf,
   };
@@ -182,7 +182,7 @@ export async function mountSaas(
       ...rules,
       prefix: adminPath,
       conflictRemedy:
-        'Mount the admin area elsewhere with the option adminPath, or leave it out: adminPath: false.',
+        'Mount the admin area at another path with the adminPath option, or disable it with adminPath: false.',
       renderError: renderError.admin,
     };
     await openScope(fastify, adminRules, async (area) => {

@@ -115,7 +115,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     return stopping;
   };
   const start = async () => {
-    if (lifecycle.draining) throw new Error('This server was stopped. Make another one.');
+    if (lifecycle.draining) throw new Error('A stopped server cannot be restarted. Create a new one.');
     const listening = listen();
     starting = Promise.allSettled([starting, listening]);
     return listening;

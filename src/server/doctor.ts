@@ -91,11 +91,11 @@ function madeUp({ generated: { names, file } }: Resolved<unknown>): Finding[] {
   const about = names.join(', ');
   const problem = keepingProblem(file, names);
   if (problem !== null) {
-    const message = `made up for development cannot be kept: ${problem}`;
-    return [{ level: 'problem', about, message, remedy: 'Set them, or let this user write there.' }];
+    const message = `cannot save the values generated for development: ${problem}`;
+    return [{ level: 'problem', about, message, remedy: 'Set them, or grant this user write access.' }];
   }
   return [
-    { level: 'ok', about, message: `made up for development and kept in ${file}; production needs them set` },
+    { level: 'ok', about, message: `generated for development and saved in ${file}; required in production` },
   ];
 }
 
@@ -125,7 +125,7 @@ async function examinePort<Values extends { databaseUri: string }>(
     const isInUse = problem?.about === 'port' && (error as ListeningError).code === 'EADDRINUSE';
     const health = isInUse ? await askServer(`http://${urlHost(host)}:${port}/health`, patient) : null;
     if (health) {
-      const message = `${port} is in use by ${patient.product} itself: it runs already`;
+      const message = `${port} is in use by ${patient.product} itself, which is already running`;
       const running: Finding = { level: 'ok', about: names.port, message };
       return [running, ...unlistedProxy(health, patient.proxyVariable, server.values.trustProxy)];
     }

@@ -37,16 +37,16 @@ export function listeningProblem(
   names: Record<'port' | 'host', string>,
 ): ListeningProblem | null {
   if (code === 'EADDRINUSE') {
-    const remedy = `Stop what listens there, or choose another one with ${names.port}.`;
+    const remedy = `Stop the process that listens there, or choose another port with ${names.port}.`;
     return { about: 'port', message: `${port} is in use`, remedy };
   }
   if (code === 'EACCES' && syscall === 'listen') {
-    const remedy = `Choose one above 1023 with ${names.port}.`;
+    const remedy = `Choose a port above 1023 with ${names.port}.`;
     return { about: 'port', message: `${port} is reserved for the system`, remedy };
   }
   if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND' || code === 'EAI_AGAIN') {
-    const remedy = `Choose one of this machine with ${names.host}, like 127.0.0.1.`;
-    return { about: 'host', message: `${address ?? hostname} is no address of this machine`, remedy };
+    const remedy = `Choose an address of this machine with ${names.host}, like 127.0.0.1.`;
+    return { about: 'host', message: `${address ?? hostname} is not an address of this machine`, remedy };
   }
   return null;
 }

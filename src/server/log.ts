@@ -53,5 +53,5 @@ export function createLogStream(write: Write = (bytes) => writeSync(1, bytes)): 
 }
 
 function lossOf(lost: number): string {
-  return `${JSON.stringify({ level: 40, lost, msg: 'lines of the log could not be written and are lost' })}\n`;
+  return `${JSON.stringify({ level: 40, lost, msg: 'log lines could not be written and were lost' })}\n`;
 }

@@ -22,31 +22,31 @@ function serverSchema(names: {
   return defineOptions({
     host: option(Type.Optional(Type.String({ minLength: 1 })), {
       env: names.host,
-      doc: 'Address to listen at.',
+      doc: 'Address to listen on.',
       shown: '127.0.0.1, in production 0.0.0.0',
     }),
     port: option(Type.Integer({ minimum: 0, maximum: 65_535, default: names.defaultPort }), {
       env: names.port,
       ...(names.otherPort && { fallbackEnv: names.otherPort }),
-      doc: 'Port to listen at; 0 for any free one.',
+      doc: 'Port to listen on; 0 selects any free port.',
     }),
     logLevel: option(Type.Enum(LEVELS, { default: 'info' }), {
       env: 'LOG_LEVEL',
-      doc: `How much is logged: ${LEVELS.join(', ')}.`,
+      doc: `Log level: ${LEVELS.join(', ')}.`,
     }),
     trustProxy: option(Type.Union([Type.Literal(false), Type.Array(Type.String())], { default: false }), {
       env: names.trustProxy,
-      doc: 'Addresses (IP or CIDR, separated by commas) of the proxies in front, whose X-Forwarded-For is believed: docs/proxy.md.',
+      doc: 'IP addresses or CIDR ranges, separated by commas, of the proxies whose X-Forwarded-For header is trusted: docs/proxy.md.',
       parse: (text) => (text === 'false' ? false : parseList(text)),
       check: trustProblem,
     }),
     maxConnections: option(Type.Integer({ minimum: 16, maximum: 1_000_000, default: 16_384 }), {
       env: names.maxConnections,
-      doc: 'Connections open at once, at most 256 less than the process may have descriptors (`ulimit -n`). Beyond, the one idle for longest is closed.',
+      doc: 'Maximum number of open connections, at most the file descriptor limit (`ulimit -n`) minus 256. Beyond it, the connection that has been idle longest is closed.',
     }),
     maxConnectionsPerAddress: option(Type.Integer({ minimum: 4, maximum: 1_000_000, default: 1024 }), {
       env: names.maxConnectionsPerAddress,
-      doc: 'Connections open at once from one address (IPv6: one /64); proxies listed as trusted are exempt.',
+      doc: 'Maximum number of open connections per address (IPv6: per /64); trusted proxies are exempt.',
     }),
   });
 }
@@ -58,7 +58,7 @@ function trustProblem(proxies: false | string[]): string | undefined {
     return `must list IP addresses or CIDR ranges, like 10.0.0.7,10.0.1.0/24; given: ${shown(wrong)}. Numbers and true are refused: they would trust every client.`;
   }
   return coverEveryone(proxies)
-    ? 'must list your proxies only, like 10.0.0.7,10.0.1.0/24; given: networks that together hold every address, so that every client could choose the address it is counted by.'
+    ? 'must list your proxies only, like 10.0.0.7,10.0.1.0/24; given: networks that together cover every address, so that every client could choose the address it is counted by.'
     : undefined;
 }
 

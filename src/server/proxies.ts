@@ -64,8 +64,8 @@ export function listedProxies(trusted: Trusted): (address: string) => boolean {
 /** What it means that a proxy is not listed, and the line that changes it. */
 export function adviceOn(address: string, variable: string, trusted: Trusted) {
   return {
-    message: `does not list ${address}, so its X-Forwarded-For is ignored: all clients behind it share its limits, and the audit names it in their place`,
-    remedy: `If it is a proxy of yours that sets the header itself, set ${variable}=${[...(trusted || []), address].join(',')} and start anew (docs/proxy.md).`,
+    message: `does not list ${address}, so its X-Forwarded-For header is ignored: all clients behind it share its rate limits and appear in the audit log under its address`,
+    remedy: `If it is your proxy and it sets the header itself, set ${variable}=${[...(trusted || []), address].join(',')} and restart (docs/proxy.md).`,
   };
 }
 

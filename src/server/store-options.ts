@@ -5,7 +5,7 @@ import { unusableStore } from '../storage/open.js';
 const storeOption = (env: string, development: string) =>
   option(Type.String(), {
     env,
-    doc: 'The store: sqlite:<path>, sqlite::memory:, mongodb://<hosts>/<name> or mongodb+srv://<host>/<name>.',
+    doc: 'Database URI: sqlite:<path>, sqlite::memory:, mongodb://<hosts>/<name> or mongodb+srv://<host>/<name>.',
     secret: true,
     development,
     required: 'production',

@@ -6,13 +6,15 @@ const fields = {
   siteName: Type.String({
     ...DisplayName,
     examples: ['My app'],
-    description: 'Name of the product, shown in pages and mails.',
+    description: 'Name of the product, shown in pages and e-mails.',
   }),
-  allowRegistration: Type.Boolean({ description: 'Whether new accounts may be made.' }),
+  allowRegistration: Type.Boolean({ description: 'Whether new users can register.' }),
   maintenanceMode: Type.Boolean({
-    description: 'Whether users are kept out with 503; the admin area stays open.',
+    description: 'Whether requests of users are rejected with 503. The admin area remains available.',
   }),
-  emailNotifications: Type.Boolean({ description: 'Whether mails beyond security mails are sent.' }),
+  emailNotifications: Type.Boolean({
+    description: 'Whether notification e-mails are sent. Security e-mails are always sent.',
+  }),
 };
 
 export const GlobalSettings = Type.Object(fields);
@@ -24,7 +26,7 @@ export const PublicSettings = Type.Pick(GlobalSettings, ['siteName', 'allowRegis
 const version = Type.Integer({
   minimum: 0,
   maximum: Number.MAX_SAFE_INTEGER,
-  description: 'Raised by every write; a write names the one it has read.',
+  description: 'Incremented by every update; an update sends the version that it has read.',
 });
 
 export const VersionedSettings = Type.Object({ ...fields, version });

@@ -13,12 +13,12 @@ const MEMORY = 'sqlite::memory:';
  */
 export function existingFile(uri: string): string {
   if (uri === MEMORY) {
-    const remedy = 'Name a SQLite file.';
-    throw new StoreUnavailable('a store in memory ends with its program', { remedy });
+    const remedy = 'Use a SQLite file.';
+    throw new StoreUnavailable('an in-memory store is lost when its program stops', { remedy });
   }
   const file = fileOf(uri);
   refuseFolder(file);
-  const remedy = 'Name the file of a store, or start the program once, which makes it.';
+  const remedy = 'Use an existing store file, or start the program once to create it.';
   try {
     if (statSync(file).isFile()) return file;
   } catch (cause) {

@@ -20,7 +20,9 @@ export function lendingProblem(options: { mongo?: HostMongo; databaseUri?: strin
   if (!('mongo' in options)) return null;
   // The host registers @fastify/mongodb too late, and its users would be in a file of ours.
   if (typeof options.mongo?.client?.db !== 'function') {
-    return "'mongo' is not a fastify.mongo. Register @fastify/mongodb before.";
+    return "'mongo' is not a fastify.mongo. Register @fastify/mongodb first.";
   }
-  return options.databaseUri === undefined ? null : "'mongo' and 'databaseUri' are both given. Keep one.";
+  return options.databaseUri === undefined
+    ? null
+    : "'mongo' and 'databaseUri' are both given. Pass only one of them.";
 }

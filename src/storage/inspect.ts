@@ -13,7 +13,7 @@ import { readSqliteCollection, tryDatabase } from './sqlite/store.js';
  * @throws StoreUnavailable or what else a start on this store would end with
  */
 export async function inspectStore(uri: string): Promise<string> {
-  if (uri === 'sqlite::memory:') return 'is kept in memory and ends with the program';
+  if (uri === 'sqlite::memory:') return 'is kept in memory and is lost when the program stops';
   if (uri.startsWith('sqlite:')) return inspectSqlite(resolve(uri.slice('sqlite:'.length)));
   await (await import('./mongodb/store.js')).inspectMongodb(uri);
   return 'answers';

@@ -30,7 +30,7 @@ function schemeOf(uri: string): string {
 /** The same as the end of a sentence, for the check of an option. */
 export function unusableStore(uri: string): string | undefined {
   const problem = storeUriProblem(uri);
-  return problem === null ? undefined : `names no store: ${problem}.`;
+  return problem === null ? undefined : `is not a valid store URI: ${problem}.`;
 }
 
 /** Opens the store that a URI names, or one in the database of the host. An engine is loaded only when it is asked for. */

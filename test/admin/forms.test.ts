@@ -87,7 +87,7 @@ t.test('a form that was overtaken says so, and shows what holds now', async (t) 
   const late = await send(app, { ...values, siteName: 'Second' });
   t.equal(late.status, 409);
   t.match(late.headers['content-type'], 'text/html');
-  t.match(late.text, /role="alert">Somebody changed the settings/);
+  t.match(late.text, /role="alert">The settings were changed/);
   const shown = readForm(late.text);
   t.equal(new URL(shown.action, 'http://x/admin/settings').pathname, '/admin/settings');
   t.match(shown.values, { siteName: 'First', version: '1' });

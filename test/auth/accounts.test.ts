@@ -34,7 +34,7 @@ t.test('registration welcomes, and a verification link is sent on request', asyn
 
   for (const address of ['nobody@example.test', email]) {
     const answer = await app.post('/auth/resend-verification', { email: address });
-    t.match(answer, { status: 200, body: { success: true, message: /on its way/ } });
+    t.match(answer, { status: 200, body: { success: true, message: /has been sent/ } });
   }
   const link = await app.mail(VERIFY);
   t.strictSame(link.to, [email]);

@@ -36,7 +36,7 @@ t.test('a required confirmation from elsewhere replaces the password of the regi
   });
   t.equal((await verify(app, link, 'short')).body.error?.code, 'VALIDATION_ERROR');
   t.equal(await login(app, VICTIM, PASSWORD), 403, 'a refusal confirms nothing');
-  t.match(await verify(app, link, NEW), { status: 200, body: { message: /password is changed/ } });
+  t.match(await verify(app, link, NEW), { status: 200, body: { message: /password has been changed/ } });
   t.equal(await login(app, VICTIM, PASSWORD), 401);
   t.equal(await login(app, VICTIM, NEW), 200);
   t.strictSame((await app.mail(CHANGED)).to, [VICTIM]);
@@ -52,7 +52,10 @@ t.test('a required confirmation with the password of the registration keeps it',
   const app = await mailedApp(t, { requireEmailVerification: true });
   await app.post('/auth/register', { email: VICTIM, password: PASSWORD });
   const link = await app.tokenIn(VERIFY);
-  t.match(await verify(app, link, PASSWORD), { status: 200, body: { message: 'The address is confirmed.' } });
+  t.match(await verify(app, link, PASSWORD), {
+    status: 200,
+    body: { message: 'Your address has been confirmed.' },
+  });
   t.equal(await login(app, VICTIM, PASSWORD), 200);
   const user = await userCollection(await storeOf(t, app)).findOne({ email: VICTIM });
   t.equal(user?.passwordVersion, 1);
@@ -117,7 +120,7 @@ t.test('an account that moves to an address is confirmed by its holder, or taken
   };
   const link = await move();
   t.equal((await verify(app, link)).body.error?.code, 'VALIDATION_ERROR');
-  t.match(await verify(app, link, NEW), { status: 200, body: { message: /password is changed/ } });
+  t.match(await verify(app, link, NEW), { status: 200, body: { message: /password has been changed/ } });
   t.equal(await app.me(attacker), 401);
   t.equal(await login(app, VICTIM, PASSWORD), 401);
   t.equal(await login(app, VICTIM, NEW), 200);
@@ -164,8 +167,8 @@ t.test(
     t.match(short.text, `value="${link}"`);
     const confirmed = await submit(NEW);
     t.equal(confirmed.status, 200);
-    t.match(confirmed.text, /The address is confirmed, and the password is changed/);
-    t.match((await submit(NEW)).text, /not valid any more/);
+    t.match(confirmed.text, /Your address has been confirmed and your password has been changed/);
+    t.match((await submit(NEW)).text, /invalid or has expired/);
     t.equal(await login(app, VICTIM, NEW), 200);
   },
 );

@@ -28,7 +28,7 @@ export const WELCOME = /^Welcome/;
 export const RESET = /^Choose a new password/;
 export const CHANGED = /^Your password/;
 export const VERIFY = /^Confirm your address/;
-export const UNLOCK = /^Sign in to .* from a new place/;
+export const UNLOCK = /^Sign in to .* from a new location/;
 export const MOVED = /^Your address/;
 
 export async function mailedApp(

@@ -165,7 +165,7 @@ t.test('saas-backend user suspend holds in every process at once', async (t) => 
   t.match(await command('unsuspend', person.email), { code: 0, out: /state +open/ });
   t.same(await statuses(), [401, 401, 401, 200]);
 
-  t.match(await command('suspend', 'nobody@example.test'), { code: 1, err: 'There is no such user.\n' });
+  t.match(await command('suspend', 'nobody@example.test'), { code: 1, err: 'The user was not found.\n' });
   t.match(await command('show', 'nobody@example.test'), { code: 1, err: /no user nobody@example\.test/ });
   t.match(await command('suspend'), { code: 2, err: /missing required argument 'user'/ });
 });

@@ -347,6 +347,6 @@ t.test(
     development.server.fastify.log.warn = ((line: string) => lines.push(line)) as never;
     const person = { email: 'ada@example.test', password: 'password' };
     t.equal((await development.request('POST', '/api/auth/register', { body: person })).status, 201);
-    t.same(lines, ['A new password is one of the most common passwords. Production refuses it.']);
+    t.same(lines, ['A new password is one of the most common passwords. Production rejects it.']);
   },
 );

@@ -122,7 +122,7 @@ t.test('an import takes a byte order mark, and guesses at no other encoding', as
     },
   );
   t.match(report, { lines: 2, created: 1, refused: 1 });
-  t.same(refused, ['line 2: is not UTF-8']);
+  t.same(refused, ['line 2: is not valid UTF-8']);
   t.match(await users.findOne({ email: 'first@example.test' }), { name: 'Zoë' });
 });
 

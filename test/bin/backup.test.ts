@@ -92,12 +92,12 @@ t.test('nothing is ever overwritten, and what cannot be copied is said in one li
   writeFileSync(join(cwd, 'text.db'), 'no database at all, but some text'.repeat(100));
   writeFileSync(join(cwd, 'left.db.partial'), 'of a backup that was killed');
   const cases: [uri: string, file: string, says: RegExp][] = [
-    ['sqlite:app.db', 'taken.db', /taken\.db exists\. Name another file/],
-    ['sqlite:app.db', 'left.db', /left\.db\.partial exists\. Name another file, or move/],
-    ['sqlite:app.db', 'no/such/folder.db', /cannot create .* ENOENT\. Name a file in a folder that exists/],
+    ['sqlite:app.db', 'taken.db', /taken\.db exists\. Choose another file/],
+    ['sqlite:app.db', 'left.db', /left\.db\.partial exists\. Choose another file, or move/],
+    ['sqlite:app.db', 'no/such/folder.db', /cannot create .* ENOENT\. Choose a file in an existing folder/],
     ['sqlite:none.db', 'a.db', /there is no file .*none\.db/],
-    ['sqlite:text.db', 'b.db', /not a database\. Name another file/],
-    ['sqlite::memory:', 'c.db', /a store in memory ends with its program/],
+    ['sqlite:text.db', 'b.db', /not a database\. Choose another file/],
+    ['sqlite::memory:', 'c.db', /an in-memory store is lost when its program stops/],
     ['mongodb://u:secret@db.example/app', 'd.gz', /Run: mongodump --uri=<URI> --gzip --archive=d\.gz$/],
   ];
   await Promise.all(

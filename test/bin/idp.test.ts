@@ -185,10 +185,10 @@ t.test('what cannot be done is one sentence, what is typed wrong comes with the 
   const { type } = await both(t);
   await type(['agent', 'mint', 'taken']);
   const failing: [string[], RegExp][] = [
-    [['agent', 'mint', 'taken'], /^This handle is taken\.\n$/],
-    [['agent', 'mint', 'a b'], /^The request is not valid\.\n {2}handle must hold no colon/],
+    [['agent', 'mint', 'taken'], /^This handle is already taken\.\n$/],
+    [['agent', 'mint', 'a b'], /^The request is invalid\.\n {2}handle must hold no colon/],
     [['agent', 'rotate', 'nobody'], /^No principal has the handle nobody\.\n$/],
-    [['client', 'create', ','], /redirect_uris must name at least one URI, like https:/],
+    [['client', 'create', ','], /redirect_uris must contain at least one URI, like https:/],
   ];
   const wrong: [string[], RegExp][] = [
     [['agent', 'fire'], /unknown command 'fire'/],

@@ -81,7 +81,7 @@ t.test('an agent logs in without a browser, and keeps its tokens to itself', asy
   t.match(wrong, {
     code: 1,
     out: '',
-    err: /^idp login: invalid_credentials: The handle or the password is wrong/,
+    err: /^idp login: invalid_credentials: The handle or password is incorrect/,
   });
 
   const request = {
@@ -93,13 +93,13 @@ t.test('an agent logs in without a browser, and keeps its tokens to itself', asy
     scope: 'openid',
   };
   const failing: [Partial<LoginRequest>, RegExp][] = [
-    [{ clientId: 'cid_nobody' }, /client_id names no client/],
-    [{ redirectUri: 'http://127.0.0.1/other' }, /redirect_uri is none of those/],
+    [{ clientId: 'cid_nobody' }, /client_id is not registered/],
+    [{ redirectUri: 'http://127.0.0.1/other' }, /redirect_uri is not registered for this client/],
     [{ clientSecret: 'csec_x' }, /invalid_client/],
     [{ issuer: 'http://localhost:1' }, /http:\/\/localhost:1 cannot be reached: bad port/],
-    [{ issuer: 'http://id.example.test' }, /is no https address/],
-    [{ issuer: issuer.replace('localhost', '127.0.0.1') }, /calls itself otherwise/],
-    [{ issuer: 'nonsense' }, /is no https address/],
+    [{ issuer: 'http://id.example.test' }, /is not an https URL/],
+    [{ issuer: issuer.replace('localhost', '127.0.0.1') }, /its metadata names a different issuer/],
+    [{ issuer: 'nonsense' }, /is not an https URL/],
   ];
   for (const [other, reason] of failing) {
     const error = await logIn({ ...request, ...other }, REAL).catch((thrown: Error) => thrown);
@@ -157,11 +157,11 @@ t.test(
       [(_state, iss) => `${elsewhere}/cb?code=x&state=forged&iss=${iss}`, /belongs to another sign-in/],
       [
         (state) => `${elsewhere}/cb?code=x&state=${state}&iss=https://other.test`,
-        /comes from another provider/,
+        /belongs to another sign-in or another provider/,
       ],
-      [(state) => `${elsewhere}/cb?code=x&state=${state}`, /comes from another provider/],
+      [(state) => `${elsewhere}/cb?code=x&state=${state}`, /belongs to another sign-in or another provider/],
       [(state, iss) => `${elsewhere}/cb?error=access_denied&state=${state}&iss=${iss}`, /access_denied/],
-      [(state, iss) => `${elsewhere}/cb?state=${state}&iss=${iss}`, /holds no code/],
+      [(state, iss) => `${elsewhere}/cb?state=${state}&iss=${iss}`, /contains no code/],
       [(state, iss) => `${elsewhere}/cb?code=x&state=${state}&iss=${iss}`, /id_token cannot be trusted/],
     ];
     for (const [answer, reason] of cases) {

@@ -159,7 +159,7 @@ t.test('a port in use is one sentence with a remedy', async (t) => {
   t.equal(code, 1);
   t.equal(
     text,
-    `saas-backend cannot start: port ${port} is in use. Stop what listens there, or choose another one with --port.`,
+    `saas-backend cannot start: port ${port} is in use. Stop the process that listens there, or choose another port with --port.`,
   );
 });
 
@@ -171,7 +171,7 @@ t.test('a store that cannot be opened is one sentence with a remedy', async (t) 
   t.equal(code, 1);
   t.match(
     text,
-    /^idp cannot start: the store that IDP_DATABASE_URI names cannot be opened: .*Name another file, .*\.$/,
+    /^idp cannot start: the store that IDP_DATABASE_URI names cannot be opened: .*Choose another file, .*\.$/,
   );
 });
 
@@ -231,7 +231,7 @@ t.test('development makes its secrets up, in each folder others, and says so', a
       [temporaryFolder(t), temporaryFolder(t)].map(async (cwd) => {
         const program = start(t, script, args, { cwd });
         await program.url();
-        t.match(program.lines.join('\n'), `made up for development and kept in data/${file}.secrets.json`);
+        t.match(program.lines.join('\n'), `generated for development and saved in data/${file}.secrets.json`);
         const path = join(cwd, `data/${file}.secrets.json`);
         t.equal(statSync(path).mode & 0o777, 0o600);
         return JSON.parse(readFileSync(path, 'utf8')) as Record<string, string>;

@@ -28,7 +28,7 @@ t.test('a file that cannot be created', async (t) => {
   await says(
     t,
     `${file}/app.db`,
-    /DATABASE_URI names cannot be opened: cannot create .* ENOTDIR\. Name a file/,
+    /DATABASE_URI names cannot be opened: cannot create .* ENOTDIR\. Choose a file/,
   );
 });
 
@@ -36,26 +36,26 @@ t.test(
   'folders where even the system refuses to create one',
   { skip: process.platform !== 'linux' },
   async (t) => {
-    await says(t, '/proc/x/y', /cannot create \/proc\/x\/y: ENOENT\. Name a file/);
-    await says(t, '/sys/app.db', /cannot create \/sys\/app\.db: E[A-Z]+\. Name a file/);
+    await says(t, '/proc/x/y', /cannot create \/proc\/x\/y: ENOENT\. Choose a file/);
+    await says(t, '/sys/app.db', /cannot create \/sys\/app\.db: E[A-Z]+\. Choose a file/);
   },
 );
 
 t.test('a folder of somebody else', { skip: process.getuid?.() === 0 }, async (t) => {
-  await says(t, '/saas-backend.db', /cannot create .* E(ACCES|ROFS)\. Name a file/);
+  await says(t, '/saas-backend.db', /cannot create .* E(ACCES|ROFS)\. Choose a file/);
 });
 
 t.test('a full disk', { skip: process.platform !== 'linux' }, async (t) => {
-  await says(t, '/dev/full', /disk is full\. Free some space/);
+  await says(t, '/dev/full', /disk is full\. Free up disk space/);
 });
 
 t.test('a folder, a text, a damaged file', async (t) => {
   const folder = temporaryFolder(t);
-  await says(t, folder, /is a folder\. Name a file in it, like sqlite:.*\/app\.db\./);
+  await says(t, folder, /is a folder\. Choose a file in it, like sqlite:.*\/app\.db\./);
 
   const text = join(folder, 'notes.txt');
   writeFileSync(text, 'these are my notes, and no database at all');
-  await says(t, text, /file is not a database\. Name another file, or restore the last backup\./);
+  await says(t, text, /file is not a database\. Choose another file, or restore the last backup\./);
 
   const damaged = join(folder, 'damaged.db');
   const store = await openStore(`sqlite:${damaged}`);
@@ -66,7 +66,7 @@ t.test('a folder, a text, a damaged file', async (t) => {
   const descriptor = openSync(damaged, 'r+');
   writeSync(descriptor, Buffer.alloc(3996, 0xff), 0, 3996, 100);
   closeSync(descriptor);
-  await says(t, damaged, /malformed\. It is damaged: restore the last backup\./);
+  await says(t, damaged, /malformed\. The file is damaged: restore the last backup\./);
 });
 
 t.test('a file of a newer version, and one of another program', async (t) => {
@@ -75,7 +75,7 @@ t.test('a file of a newer version, and one of another program', async (t) => {
   db.exec('PRAGMA user_version = 999');
   await says(t, file, /written by a newer version .*\. Install that version again, or restore the backup/);
   db.exec('PRAGMA user_version = 0; CREATE TABLE users (name)');
-  await says(t, file, /is the database of another program\. Name another file/);
+  await says(t, file, /belongs to another program\. Choose another file/);
   db.close();
 });
 
@@ -140,8 +140,8 @@ t.test('a mistyped file is named and not made, by any command that works on what
       t.equal(await program.ended(), 1, `${args}`);
       t.equal(program.lines.length, 1, 'one line');
       const reason = uri.includes('typo')
-        ? /DATABASE_URI names: there is no file \/.*typo.*\.db\. Name the file of a store, or start/
-        : /DATABASE_URI names: a store in memory ends with its program\. Name a SQLite file\.$/;
+        ? /DATABASE_URI names: there is no file \/.*typo.*\.db\. Use an existing store file, or start/
+        : /DATABASE_URI names: an in-memory store is lost when its program stops\. Use a SQLite file\.$/;
       t.match(program.lines[0], reason);
       t.same(readdirSync(cwd), [], 'nothing is made');
     }),
@@ -152,7 +152,7 @@ t.test('without a variable, development names where its store would be', async (
   const cwd = temporaryFolder(t);
   const program = startProgram(t, IDP, { args: ['principal', 'list'], cwd });
   t.equal(await program.ended(), 1);
-  t.match(program.lines, [/there is no file \/.*\/data\/idp\.db\. Name/]);
+  t.match(program.lines, [/there is no file \/.*\/data\/idp\.db\. Use an existing/]);
   t.same(readdirSync(cwd), []);
 });
 
@@ -160,9 +160,9 @@ t.test('a name under which there can be no file', async (t) => {
   const cwd = temporaryFolder(t);
   writeFileSync(join(cwd, 'file'), '');
   for (const [path, reason] of [
-    ['file/idp.db', /there is no file .*file\/idp\.db\. Name the file/],
-    ['.', / is a folder\. Name a file in it, like sqlite:/],
-    ['x'.repeat(300), /there is no file .*x \(ENAMETOOLONG\)\. Name the file/],
+    ['file/idp.db', /there is no file .*file\/idp\.db\. Use an existing store file/],
+    ['.', / is a folder\. Choose a file in it, like sqlite:/],
+    ['x'.repeat(300), /there is no file .*x \(ENAMETOOLONG\)\. Use an existing store file/],
   ] as const) {
     const env = { IDP_DATABASE_URI: `sqlite:${path}` };
     const program = startProgram(t, IDP, { args: ['principal', 'list'], cwd, env });

@@ -63,7 +63,7 @@ t.test('user create: the password comes from standard input, never from an argum
   t.equal(made.code, 0, made.err);
   t.match(JSON.parse(made.out), { email: 'ada@example.test', name: 'Ada', emailVerified: true, id: /^usr_/ });
   const others: [args: string[], input: string, code: number, says: RegExp][] = [
-    [args, `${PASSWORD}\n`, 1, /exists already/],
+    [args, `${PASSWORD}\n`, 1, /already exists/],
     [['create', 'b@example.test', '--password-stdin'], 'short', 1, /password must be at least 8/],
     [['create', 'b@example.test', '--password-stdin'], 'x'.repeat(5000), 1, /too long/],
     [['create', 'b@example.test'], '', 2, /no terminal .* --password-stdin/],
@@ -148,13 +148,13 @@ t.test(
     t.equal(first.code, 1);
     t.same(JSON.parse(first.out), { lines: 11, created: 3, existing: 1, refused: 7, interrupted: false });
     t.same(first.err.trimEnd().split('\n'), [
-      'line 2: is not JSON',
+      'line 2: is not valid JSON',
       'line 3: is not an object',
       "line 5: has an unknown field 'password_hash'",
-      'line 7: passwordHash must be a hash of argon2, bcrypt, scrypt or PBKDF2 of usual cost',
+      'line 7: passwordHash must be an argon2, bcrypt, scrypt or PBKDF2 hash of usual cost',
       'line 9: is longer than 16 KiB',
-      'line 10: createdAt must be a time that has passed, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: "yesterday"',
-      'line 11: createdAt must be a time that has passed, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: "2024-01-02T03:04:05"',
+      'line 10: createdAt must be a time in the past, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: "yesterday"',
+      'line 11: createdAt must be a time in the past, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: "2024-01-02T03:04:05"',
     ]);
     const ada = await users.findOne({ email: 'ada@example.test' });
     t.match(ada, { name: 'Ada', emailVerified: false, createdAt: Date.UTC(2024, 0, 2, 1, 4, 5, 123) });
@@ -211,7 +211,7 @@ t.test('a dry run says of every line what the import says, however far apart its
     refused: 2,
     interrupted: false,
   });
-  t.match(real.err, /^line 1: createdAt .*\nline 3304: is not JSON\n$/);
+  t.match(real.err, /^line 1: createdAt .*\nline 3304: is not valid JSON\n$/);
   const again = await command(cwd, ['import', '-', '--dry-run', '--json'], input);
   t.match(JSON.parse(again.out), { created: 0, existing: lines.length - 2 });
 });

@@ -80,7 +80,7 @@ await onChromium((browser) => {
     t.equal(response?.headers()['www-authenticate'], undefined);
     t.match(await page.title(), /^Error: /);
     const alert = page.getByRole('alert');
-    t.match(await alert.innerText(), 'wrong');
+    t.match(await alert.innerText(), 'incorrect');
     const password = page.getByLabel('Password');
     t.equal(await focused(page), 'password');
     t.equal(await password.getAttribute('aria-describedby'), await alert.getAttribute('id'));
@@ -107,7 +107,7 @@ await onChromium((browser) => {
 
     await page.goto(authorizeUrl(origin, second));
     t.match(await page.locator('main').innerText(), `Signed in as ${human.handle}`);
-    const deny = () => page.getByRole('button', { name: 'Do not allow' }).click();
+    const deny = () => page.getByRole('button', { name: 'Deny' }).click();
     const denied = new URL(await arrival(page, cb, cb, deny)).searchParams;
     t.equal(denied.get('error'), 'access_denied');
     t.equal(denied.get('state'), STATE);
@@ -182,16 +182,16 @@ await onChromium((browser) => {
     t.match(await page.locator('main').innerText(), 'grace');
     const choose = async (password: string, again: string) => {
       await page.getByLabel('Password', { exact: true }).fill(password);
-      await page.getByLabel('The same password again').fill(again);
+      await page.getByLabel('Confirm password').fill(again);
       await submit(page);
     };
     await choose(PASSWORD, `${PASSWORD}!`);
-    t.match(await page.getByRole('alert').innerText(), 'differ');
+    t.match(await page.getByRole('alert').innerText(), 'do not match');
     t.equal(await focused(page), 'password');
     await choose(PASSWORD, PASSWORD);
-    t.match(await page.locator('h1').innerText(), 'Your password is set');
+    t.match(await page.locator('h1').innerText(), 'Password set');
     t.equal((await page.goto(url))?.status(), 410);
-    t.match(await page.locator('h1').innerText(), 'This link does not work');
+    t.match(await page.locator('h1').innerText(), 'Link expired');
 
     const signIn = async (password: string) => {
       await page.goto(authorizeUrl(origin, client));
@@ -202,7 +202,7 @@ await onChromium((browser) => {
     const change = async (current: string, next: string, again = next) => {
       await page.getByLabel('Current password').fill(current);
       await page.getByLabel('New password', { exact: true }).fill(next);
-      await page.getByLabel('The new password again').fill(again);
+      await page.getByLabel('Confirm new password').fill(again);
       await submit(page);
     };
     const next = 'another long sentence of mine';
@@ -212,7 +212,7 @@ await onChromium((browser) => {
     await change(PASSWORD, next, PASSWORD);
     t.equal(await focused(page), 'password');
     await change(PASSWORD, next);
-    t.match(await page.locator('h1').innerText(), 'Your password is changed');
+    t.match(await page.locator('h1').innerText(), 'Password changed');
     await signIn(next);
   });
 
@@ -227,7 +227,7 @@ await onChromium((browser) => {
     const response = await refused.goto(url);
     t.equal(response?.status(), 400);
     t.equal(response?.headers()['www-authenticate'], undefined);
-    t.match(await refused.locator('main').innerText(), 'A browser signs in with the form');
+    t.match(await refused.locator('main').innerText(), 'Use the sign-in form in a browser');
 
     const { page } = await open(t, browser, true);
     const inUrl = url.replace('//', `//${encodeURIComponent(handle)}:${encodeURIComponent(password)}@`);

@@ -41,7 +41,7 @@ async function stopsOfIdp(idp: IdpApp, origin: string): Promise<Stop[]> {
   const client = await idp.createClient({ name: NAME, redirect_uris: `${origin}/health` });
   await idp.makeHuman({ handle: HANDLE });
   const { body } = await idp.admin('POST', '/v1/invites', { handle: `new.${HANDLE}` });
-  const chosen = { 'New password': 'a new one of mine', 'The new password again': 'a new one of mine' };
+  const chosen = { 'New password': 'a new one of mine', 'Confirm new password': 'a new one of mine' };
   const scope = 'openid profile email offline_access';
   const start = authorizeUrl(origin, client, { scope });
   return [
@@ -52,7 +52,7 @@ async function stopsOfIdp(idp: IdpApp, origin: string): Promise<Stop[]> {
     stop('error-details', 400, open(`${origin}/logout?state=1&state=2`)),
     stop('sign-in-first', 401, open(`${origin}/account/password`)),
     stop('invite', 200, open(body.invite_url)),
-    stop('invite-differ', 422, send({ Password: PASSWORD, 'The same password again': 'another' })),
+    stop('invite-differ', 422, send({ Password: PASSWORD, 'Confirm password': 'another' })),
     stop('invite-done', 200, open(`${origin}/invite/done`)),
     stop('invite-dead', 404, open(`${origin}/invite/${'x'.repeat(43)}`)),
     stop('logout-done', 200, open(`${origin}/logout`)),
@@ -68,7 +68,7 @@ async function stopsOfIdp(idp: IdpApp, origin: string): Promise<Stop[]> {
   ];
 }
 
-const CONFIRMING = 'Your password, or a new one';
+const CONFIRMING = 'Current or new password';
 
 async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
   const { email } = await saas.signUp({ email: HANDLE, name: NAME });

@@ -178,7 +178,7 @@ for (const [program, product] of Object.entries(products)) {
       }
       if (!secret) continue;
       const [both] = resolve({ ...named, [env]: text }).problems;
-      t.equal(both, `${env} and ${env}_FILE are both set. Keep one.`);
+      t.equal(both, `${env} and ${env}_FILE are both set. Set only one of them.`);
       const [away] = resolve({ ...named, [`${env}_FILE`]: folder }).problems;
       t.equal(away, `${env}_FILE names a file that cannot be read (EISDIR).`);
       const [wrong = ''] = [...unsafe, ...invalid];
@@ -248,7 +248,7 @@ t.test('who means production says so, or does not start', async (t) => {
     "'production'",
   ]) {
     const { problems } = resolve({ ...SAAS_PRODUCTION, NODE_ENV: name });
-    t.match(problems[0], "NODE_ENV must be spelt 'production'", name);
+    t.match(problems[0], "NODE_ENV must be spelled 'production'", name);
   }
   for (const name of ['', 'development', 'test', 'staging', 'preproduction']) {
     t.same(resolve({ ...SAAS_PRODUCTION, NODE_ENV: name }).problems, [], name);

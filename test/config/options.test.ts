@@ -57,7 +57,7 @@ t.test('production needs its secrets, and says all that is missing at once', asy
   const weak = { JWT_ACCESS_SECRET: 'secret', ADMIN_PASSWORD: 'admin', PAYMENT_WEBHOOK_SECRET: 'whsec_test' };
   t.match(problemsOf(t, { ...PRODUCTION, ...weak }), [
     /^JWT_ACCESS_SECRET is /,
-    /^PAYMENT_WEBHOOK_SECRET is shorter than 32 bytes\. Copy the one that the payment provider has made\.$/,
+    /^PAYMENT_WEBHOOK_SECRET is shorter than 32 bytes\. Copy the signing secret from the payment provider\.$/,
     /^ADMIN_PASSWORD is /,
   ]);
   for (const blank of ['', undefined]) {
@@ -149,7 +149,7 @@ t.test('a key that moves real money is sent in the clear to this machine alone',
   });
   for (const url of ['http://api.example', 'http://10.0.0.1:12111']) {
     t.same(problemsOf(t, { ...PRODUCTION, ...keyed('rk_live_1', url) }), [
-      'PAYMENT_API_URL must be https: it is sent a live key.',
+      'PAYMENT_API_URL must be https, because it receives a live key.',
     ]);
     const { config } = resolveSaas({ env: { ...DEVELOPMENT, ...keyed('sk_live_1', url) } });
     t.equal(config.warnings.length, 1, 'elsewhere a warning');
@@ -199,7 +199,7 @@ t.test('whoever configures by code does not leave production', async (t) => {
     else process.env['NODE_ENV'] = before;
   });
   process.env['NODE_ENV'] = 'Production';
-  t.match(problemsOf(t, false, SECRETS).join(), "NODE_ENV must be spelt 'production'");
+  t.match(problemsOf(t, false, SECRETS).join(), "NODE_ENV must be spelled 'production'");
   process.env['NODE_ENV'] = 'production';
   t.match(
     problemsOf(t, false, { jwtAccessSecret: 'secret' }).join(),
@@ -211,7 +211,7 @@ t.test('whoever configures by code does not leave production', async (t) => {
 t.test('messages say what would be right', async (t) => {
   t.match(
     problemsOf(t, { ...PRODUCTION, NODE_ENV: 'Production' }).join(),
-    "NODE_ENV must be spelt 'production'",
+    "NODE_ENV must be spelled 'production'",
   );
   t.match(problemsOf(t, { ...PRODUCTION, LOG_LEVEL: 'loud' }), [
     /^LOG_LEVEL \(option 'logLevel'\) must be one of trace, debug, .*; given: "loud"\.$/,
@@ -223,7 +223,7 @@ t.test('messages say what would be right', async (t) => {
   }
   t.match(
     problemsOf(t, { ...DEVELOPMENT, DATABASE_URI: 'postgres://ada:geheim@db.example/app' }).join(),
-    /^DATABASE_URI names no store: .*, like sqlite:data\/app\.db; given: postgres:…\.$/,
+    /^DATABASE_URI is not a valid store URI: .*, like sqlite:data\/app\.db; given: postgres:…\.$/,
   );
   t.match(
     problemsOf(t, { ...DEVELOPMENT, PUBLIC_URL: 'app.example' }).join(),
@@ -244,7 +244,7 @@ t.test('a file of development secrets that is damaged, or cannot be, is named', 
     writeFileSync(file, text);
     t.throws(
       () => keepDevelopmentSecrets(file, { A: () => 'a' }, countedRandom()),
-      /x\.secrets\.json does not hold/,
+      /x\.secrets\.json does not contain/,
     );
   }
   const cwd = process.cwd();
@@ -252,7 +252,7 @@ t.test('a file of development secrets that is damaged, or cannot be, is named', 
   process.chdir(temporaryFolder(t));
   writeFileSync('data', 'no folder');
   t.match(problemsOf(t, {}), [
-    /^Development secrets cannot be kept: E[A-Z]+: [^.]+\. Set JWT_ACCESS_SECRET, .*ADMIN_PASSWORD instead\.$/,
+    /^Development secrets cannot be saved: E[A-Z]+: [^.]+\. Set JWT_ACCESS_SECRET, .*ADMIN_PASSWORD instead\.$/,
   ]);
 });
 

@@ -91,7 +91,10 @@ t.test('after eight attempts a mail has failed, and says why', async (t) => {
   t.match(failed, { status: 'failed', attempts: 8, reason: /^ESOCKET at CONN|^ECONNECTION at CONN/ });
   t.notOk(failed.values ?? failed.dueAt);
   t.equal(lines.length, 1);
-  t.match(lines[0], { words: 'a mail could not be sent', entry: { mail: { template: 'password-reset' } } });
+  t.match(lines[0], {
+    words: 'an e-mail could not be sent',
+    entry: { mail: { template: 'password-reset' } },
+  });
   clock.advance(DAY);
   await relay();
   t.equal((await stored(key)).attempts, 8);
@@ -143,7 +146,7 @@ t.test('a server that says nothing, or stops in the middle, costs a mail its tim
   t.match(await half.stored(second), {
     status: 'queued',
     attempts: 1,
-    reason: 'the mail server did not answer in time',
+    reason: 'the mail server did not respond in time',
   });
 });
 
@@ -227,7 +230,10 @@ t.test('switched off, mails are dropped, but not those of security; late ones ex
   const [reset, first] = [await put(), await put(welcome)];
   await relay();
   t.equal((await stored(reset)).status, 'sent');
-  t.match(await stored(first), { status: 'dropped', reason: 'notification mails are switched off' });
+  t.match(await stored(first), {
+    status: 'dropped',
+    reason: 'notification e-mails are disabled',
+  });
   settings.emailNotifications = true;
   const [second, late] = [await put(welcome), await put({ expiresAt: clock.now() })];
   await relay();

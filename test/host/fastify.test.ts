@@ -308,11 +308,11 @@ t.test('what cannot be mounted does not boot', async (t) => {
     t.teardown(() => host.close());
     await t.rejects(async () => register(host), reason);
   };
-  await refuses(/^saasBackend is registered on this instance already/, async (host) => {
+  await refuses(/^saasBackend is already registered on this instance/, async (host) => {
     await host.register(saasBackend, saasGuest(t));
     await host.register(saasBackend, saasGuest(t, { prefix: '/second', adminPath: false }));
   });
-  await refuses(/^identityProvider is registered on this instance already/, async (host) => {
+  await refuses(/^identityProvider is already registered on this instance/, async (host) => {
     await host.register(identityProvider, idpGuest(t));
     const options = idpGuest(t, { prefix: '/second', publicUrl: 'http://app.test/second' });
     await host.register(identityProvider, options);
@@ -322,7 +322,7 @@ t.test('what cannot be mounted does not boot', async (t) => {
       Promise.resolve(host.register(identityProvider, idpGuest(t, { prefix: '/idp', publicUrl }))),
     );
   }
-  await refuses(/^\/admin is taken by another plugin of ours/, async (host) => {
+  await refuses(/^\/admin is already used by another plugin of this package/, async (host) => {
     await host.register(saasBackend, saasGuest(t));
     const options = idpGuest(t, { prefix: '/admin', publicUrl: 'http://app.test/admin' });
     await host.register(identityProvider, options);
@@ -332,20 +332,20 @@ t.test('what cannot be mounted does not boot', async (t) => {
       await host.register(saasBackend, saasGuest(t, { prefix }));
     });
   }
-  await refuses(/or something else is called 'saas' there/, async (host) => {
+  await refuses(/or another decorator is named 'saas'/, async (host) => {
     host.decorate('saas' as string, null);
     await host.register(saasBackend, saasGuest(t));
   });
 });
 
 t.test('a route that the host declares as well is named with the option that moves ours', async (t) => {
-  const admin = /^GET \/admin is declared twice.*option adminPath.*adminPath: false/;
+  const admin = /^GET \/admin is declared by both .*adminPath option.*adminPath: false/;
   const cases: [declare: (host: FastifyInstance) => unknown, reason: RegExp][] = [
     [(host) => host.get('/admin', async () => 'mine'), admin],
     [(host) => host.all('/admin', async () => 'mine'), admin],
-    [(host) => host.get('/admin/', async () => 'mine'), /^GET \/admin\/ is declared twice.*adminPath/],
-    [(host) => host.post('/api/auth/login', async () => 'mine'), /^POST \/api\/auth\/login .*option prefix/],
-    [(host) => host.get('/idp/jwks', async () => 'mine'), /^GET \/idp\/jwks .*provider.*option prefix/],
+    [(host) => host.get('/admin/', async () => 'mine'), /^GET \/admin\/ is declared by both.*adminPath/],
+    [(host) => host.post('/api/auth/login', async () => 'mine'), /^POST \/api\/auth\/login .*prefix option/],
+    [(host) => host.get('/idp/jwks', async () => 'mine'), /^GET \/idp\/jwks .*provider.*prefix option/],
   ];
   for (const [declare, reason] of cases) {
     for (const isFirst of [true, false]) {

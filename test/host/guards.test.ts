@@ -90,7 +90,7 @@ t.test('Express: guards hold before the first request to our paths, and set requ
   t.same((await call(`${base}/mine`, accessToken, { kept: true })).body, { kept: true });
   t.match(await call(`${base}/pro`, accessToken), {
     status: 403,
-    body: { success: false, message: 'This needs a subscription to pro.', error: { code: 'FORBIDDEN' } },
+    body: { success: false, message: 'This requires a subscription to pro.', error: { code: 'FORBIDDEN' } },
   });
 
   for (const [token, code] of [

@@ -236,7 +236,7 @@ t.test('the identity provider tells it, too', async (t) => {
       [
         {
           path: 'redirect_uris.0',
-          message: 'must not bring the parameter state, which belongs to the answer of the provider',
+          message: 'must not contain the parameter state, which is reserved for authorization responses',
         },
       ],
     ],

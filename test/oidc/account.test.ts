@@ -49,9 +49,9 @@ t.test('the current password is asked again, and the new one is judged', async (
   const { idp, client, human, browser, path } = await signedIn(t);
   const form = await browser.open(path);
   const table: [Record<string, string>, number, RegExp][] = [
-    [{ ...FILLED, current_password: 'wrong' }, 401, /current password is wrong/],
-    [{ ...FILLED, current_password: '' }, 401, /current password is wrong/],
-    [{ ...FILLED, password_confirm: 'different' }, 422, /differ/],
+    [{ ...FILLED, current_password: 'wrong' }, 401, /current password is incorrect/],
+    [{ ...FILLED, current_password: '' }, 401, /current password is incorrect/],
+    [{ ...FILLED, password_confirm: 'different' }, 422, /do not match/],
     [{ ...FILLED, password: 'short', password_confirm: 'short' }, 422, /8/],
     [{ ...FILLED, password: `agp_${NEW}`, password_confirm: `agp_${NEW}` }, 422, /agp_/],
   ];

@@ -149,7 +149,7 @@ t.test('whoever names no scope that is known learns the identifier, and the page
   const plain = await idp.redeem(client, await idp.codeFor(client, agent, { scope: 'unknown email' }));
   t.match(plain.body, { scope: 'email', id_token: undefined }, 'nothing is added to what is known');
   const { text } = await idp.authorize(client, undefined, { scope: 'unknown' });
-  t.match(text, 'an identifier of yours');
+  t.match(text, 'your account ID');
   t.notMatch(text, /your (name|e-mail)/);
 });
 
@@ -173,7 +173,7 @@ t.test('an agent fails at the form exactly as a wrong password does', async (t) 
     idp.clock.advance(1);
     answers.push(await submit(idp, shown, who));
   }
-  t.match(answers[0], { status: 401, text: 'The user name or the password is wrong.' });
+  t.match(answers[0], { status: 401, text: 'The user name or password is incorrect.' });
   t.strictSame(comparable(answers[0] as Answer), comparable(answers[1] as Answer), 'byte for byte');
   // The form shows the handle again, and differs in nothing else.
   const [first, ...others] = answers.map((answer, index) => {

@@ -163,7 +163,7 @@ t.test('a failing run is logged once and tried again', async (t) => {
   });
   await jobs.runNow('work');
   await jobs.runNow('work');
-  t.same(lines, [{ level: 'error', words: 'background work failed and is tried again' }]);
+  t.same(lines, [{ level: 'error', words: 'background job failed and will be retried' }]);
   const other = newJobs();
   other.add('work', { everySeconds: 60, run: async () => void attempts++ });
   clock.advance(1);
@@ -172,7 +172,7 @@ t.test('a failing run is logged once and tried again', async (t) => {
   t.equal(attempts, 3, 'it is due for whoever comes next');
   await jobs.runNow('work');
   t.equal(attempts, 4);
-  t.match(lines[1], { level: 'info', words: 'background work succeeds again' });
+  t.match(lines[1], { level: 'info', words: 'background job succeeds again' });
   t.equal(lines.length, 2);
 });
 

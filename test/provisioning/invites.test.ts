@@ -127,7 +127,7 @@ t.test('a person accepts in a browser without scripts and can then sign in', asy
     { origin: ISSUER, 'sec-fetch-site': 'same-origin' },
   );
   t.match(done, { status: 303, headers: { location: '/invite/done', 'set-cookie': undefined } });
-  t.match(await idp.request('GET', '/invite/done'), { status: 200, text: /Your password is set/ });
+  t.match(await idp.request('GET', '/invite/done'), { status: 200, text: /Password set/ });
   const { browser, page: form } = await idp.visit(client);
   const end = await browser.submit(form, { handle: HANDLE, password: PASSWORD });
   t.match(end.location, /code=ac_/);
@@ -229,7 +229,7 @@ t.test('a refused password leaves the link as it was', async (t) => {
     status: 422,
     body: { error: 'passwords_differ' },
   });
-  t.match(await submit(idp, path, different), { status: 422, text: /two passwords differ/ });
+  t.match(await submit(idp, path, different), { status: 422, text: /passwords do not match/ });
   for (const body of [{}, { password: null }, { password: ['x'] }, [], '{', { password: 1 }]) {
     t.equal((await accept(idp, path, 0, { body })).status, 400, JSON.stringify(body));
   }

@@ -180,7 +180,7 @@ export async function startBackend(
     program,
     wrongGuess,
     audited: async () => (await auditOf(store)).map(({ ip }) => ip),
-    complaints: () => program.lines.filter((line) => line.includes('X-Forwarded-For is ignored')),
+    complaints: () => program.lines.filter((line) => line.includes('X-Forwarded-For header is ignored')),
     async diagnosis() {
       const doctor = startProgram(t, script, { args: ['doctor', '--json'], cwd, env: env(String(port)) });
       await doctor.ended();

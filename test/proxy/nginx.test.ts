@@ -172,11 +172,11 @@ await withOrSkip(MISSING, startNginx, (world) => {
       await backend.program.printed(/"statusCode":429/);
       const complaints = backend.complaints();
       t.equal(complaints.length, 1);
-      t.match(complaints[0], `set ${line} and start anew`);
+      t.match(complaints[0], `set ${line} and restart`);
       t.match(JSON.parse(complaints[0] ?? ''), { level: 50, proxy: '127.0.0.1' });
       const [, told] = await backend.diagnosis();
       t.match(told, { level: 'warning', message: /^does not list 127\.0\.0\.1,/ });
-      t.match(told?.remedy, `set ${line} and start anew`);
+      t.match(told?.remedy, `set ${line} and restart`);
       t.notMatch((await toIt({})).text, 'unlisted', 'clients are not told');
     }
   });

@@ -23,7 +23,7 @@ await withOrSkip(missing, findDex, (dex) => {
     const { stdout } = await run(process.execPath, [EXAMPLE, '--dex', dex]);
     for (const kind of ['human', 'agent']) {
       t.match(stdout, new RegExp(`^${kind} signed in: .*"kind":"${kind}"`, 'm'));
-      t.match(stdout, new RegExp(`^${kind} refused with a foreign key: failed to verify id token`, 'm'));
+      t.match(stdout, new RegExp(`^${kind} rejected with a foreign key: failed to verify id token`, 'm'));
     }
   });
 

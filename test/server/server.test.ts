@@ -250,7 +250,7 @@ t.test(
     const { url } = await started;
     t.notOk(server.fastify.server.listening);
     await t.rejects(fetch(`${url}/health`));
-    await t.rejects(server.start(), { message: 'This server was stopped. Make another one.' });
+    await t.rejects(server.start(), { message: 'A stopped server cannot be restarted. Create a new one.' });
   },
 );
 

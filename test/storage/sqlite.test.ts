@@ -71,10 +71,7 @@ t.test('files that cannot be ours are refused', async (t) => {
   const foreign = await openDatabase(join(dir, 'foreign.db'));
   foreign.exec('PRAGMA user_version = 0; CREATE TABLE users (name)');
   foreign.close();
-  await t.rejects(
-    openStore(`sqlite:${join(dir, 'foreign.db')}`),
-    /foreign\.db is the database of another program/,
-  );
+  await t.rejects(openStore(`sqlite:${join(dir, 'foreign.db')}`), /foreign\.db belongs to another program/);
   writeFileSync(join(dir, 'text.db'), 'no database at all, but some text'.repeat(100));
   const error = await t.rejects(openStore(`sqlite:${join(dir, 'text.db')}`), StoreUnavailable);
   t.match(error, { cause: /not a database/ });

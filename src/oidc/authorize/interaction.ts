@@ -50,8 +50,8 @@ export function promptsOf({
 
 /** What the application is told where every page is forbidden (OIDC Core §3.1.2.6). */
 export const FORBIDDEN_PAGES: Readonly<Record<Interaction, RuleViolation>> = {
-  login: { error: 'login_required', description: 'The person has to sign in.' },
-  consent: { error: 'consent_required', description: 'The person has to allow this first.' },
+  login: { error: 'login_required', description: 'The user is not signed in.' },
+  consent: { error: 'consent_required', description: 'The user has not given consent.' },
 };
 
 /** At the very second, too, so that 0 always asks. */

@@ -57,10 +57,10 @@ function show(
 }
 
 /** Userinfo tells it whatever was granted. */
-const IDENTIFIER = 'an identifier of yours, so that it knows you again';
+const IDENTIFIER = 'your account ID';
 
 const LEARNED = [
   ['profile', 'your name and user name'],
   ['email', 'your e-mail address'],
-  ['offline_access', 'all of this later, too, when you are away'],
+  ['offline_access', 'and to keep this access while you are not using the app'],
 ] as const;

@@ -215,9 +215,9 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   }
 }
 
-const WRONG = ['The user name or the password is wrong.'];
+const WRONG = ['The user name or password is incorrect.'];
 
-const DENIED = { error: 'access_denied', description: 'The person has not allowed it.' };
+const DENIED = { error: 'access_denied', description: 'The user denied the request.' };
 
 const queryOf = (url: string): URLSearchParams =>
   new URLSearchParams(url.includes('?') ? url.slice(url.indexOf('?')) : '');

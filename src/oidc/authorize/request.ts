@@ -28,7 +28,7 @@ export type Judgement = { request: AuthorizationRequest } | { refusal: Refusal }
 
 const FOREIGN_HINT: RuleViolation = {
   error: 'invalid_request',
-  description: 'id_token_hint is no id_token of this provider.',
+  description: 'id_token_hint is not an id_token issued by this provider.',
 };
 
 /**
@@ -43,10 +43,15 @@ export async function judgeRequest(
 ): Promise<Judgement> {
   const { client_id: clientId, redirect_uri: redirectUri, scope, id_token_hint: idToken } = parameters;
   const client = clientId ? await directory.findClient(clientId) : null;
-  if (!client) throw oidcErrors.invalid_request({ message: 'client_id names no client of this provider.' });
+  if (!client)
+    throw oidcErrors.invalid_request({
+      message: 'client_id is not registered.',
+      title: 'Unknown application',
+    });
   if (!redirectUri || !matchesRedirectUri(client, redirectUri)) {
     throw oidcErrors.invalid_request({
-      message: 'redirect_uri is none of those that the client has registered.',
+      message: 'redirect_uri is not registered for this client.',
+      title: 'Unknown redirect URI',
     });
   }
   for (const rule of RULES) {
@@ -92,7 +97,7 @@ export function readParameters(search: URLSearchParams): Parameters {
   for (const [name, value] of search) {
     if (!isParameter(name)) continue;
     if (seen.has(name)) {
-      const details = [{ path: name, message: 'must not come more than once' }];
+      const details = [{ path: name, message: 'must not appear more than once' }];
       throw oidcErrors.invalid_request({ details });
     }
     seen.add(name);

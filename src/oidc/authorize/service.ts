@@ -64,11 +64,11 @@ export interface AuthorizationDependencies {
 
 const WRONG_KIND: RuleViolation = {
   error: 'access_denied',
-  description: 'This kind of principal may not sign in here.',
+  description: 'This kind of principal is not allowed to sign in to this client.',
 };
 const SOMEBODY_ELSE: RuleViolation = {
   error: 'login_required',
-  description: 'Somebody else has signed in than the one whom id_token_hint means.',
+  description: 'The signed-in user is not the user of id_token_hint.',
 };
 
 export function createAuthorization(deps: AuthorizationDependencies): Authorization {

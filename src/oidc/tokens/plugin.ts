@@ -118,7 +118,7 @@ async function readRequest(
 function readOnce({ resource: _, ...body }: Static<typeof AnyForm>): Record<string, string> {
   const pairs = Object.entries(body).map(([name, value]) => {
     if (typeof value === 'string') return [name, value] as const;
-    const details = [{ path: name.slice(0, 100), message: 'must be one string' }];
+    const details = [{ path: name.slice(0, 100), message: 'must be a single string' }];
     throw oidcErrors.invalid_request({ details });
   });
   return Object.fromEntries(pairs.filter(([, value]) => value !== ''));
@@ -136,7 +136,7 @@ function bearerOf({ headers, body }: FastifyRequest): string | undefined {
   const inForm = (body as { access_token?: unknown } | undefined)?.access_token || undefined;
   if ((inHeader !== undefined && inForm !== undefined) || Array.isArray(inForm)) {
     throw oidcErrors.invalid_request({
-      message: 'The access token comes more than once. Send it once, in the header or in the body.',
+      message: 'The access token was sent more than once. Send it either in the header or in the body.',
       headers: challenge('invalid_request'),
     });
   }

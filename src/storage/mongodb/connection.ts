@@ -39,7 +39,7 @@ export class Connection {
 async function withTimeout<R>(result: Promise<R>): Promise<R> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    const error = new StoreUnavailable(`MongoDB: no answer within ${CALL_TIMEOUT_MS / 1000} seconds`);
+    const error = new StoreUnavailable(`MongoDB: no response within ${CALL_TIMEOUT_MS / 1000} seconds`);
     timer = setTimeout(reject, CALL_TIMEOUT_MS, error);
   });
   try {

@@ -141,7 +141,7 @@ function toOpenError(error: Error): Error {
     return new StoreUnavailable(`MongoDB: ${error.message}`, { cause: error, remedy });
   }
   return new TypeError(
-    'the MongoDB URI cannot be read: check its hosts and options, and percent-encode what is special in its password',
+    'the MongoDB URI cannot be read: check its hosts and options, and percent-encode special characters in its password',
   );
 }
 
@@ -151,7 +151,7 @@ function useHostDatabase({ mongo }: HostDatabase): OpenDatabase {
 
 async function checkDeployment(db: mongodb.Db): Promise<void> {
   const { setName, msg, maxWireVersion } = await db.command({ hello: 1 }, { readPreference: 'primary' });
-  if (maxWireVersion < MIN_WIRE_VERSION) throw new Error('MongoDB 6.0 or later is needed');
+  if (maxWireVersion < MIN_WIRE_VERSION) throw new Error('MongoDB 6.0 or later is required');
   if (setName === undefined && msg !== 'isdbgrid') {
     throw new Error(
       'MongoDB runs as a single server, where a write cannot be repeated safely: make it a replica set, ' +

@@ -59,13 +59,13 @@ function reserve(partial: string): void {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'EEXIST') throw taken(partial);
-    const remedy = 'Name a file in a folder that exists and where this user may write.';
+    const remedy = 'Choose a file in an existing folder where this user can write.';
     throw new StoreUnavailable(`cannot create ${partial}: ${code}`, { cause: error, remedy });
   }
 }
 
 function taken(file: string): StoreUnavailable {
-  return new StoreUnavailable(`${file} exists`, { remedy: 'Name another file, or move that one away.' });
+  return new StoreUnavailable(`${file} exists`, { remedy: 'Choose another file, or move the existing one.' });
 }
 
 function sync(path: string): void {

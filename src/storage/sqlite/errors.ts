@@ -5,8 +5,8 @@ import { StoreUnavailable } from '../collection.js';
 
 // https://www.sqlite.org/rescode.html, primary codes.
 const BUSY = 5;
-const PERMISSION = 'Let this user write the file and its folder.';
-const LOCKED = 'End the process that holds it locked.';
+const PERMISSION = 'Grant this user write access to the file and its folder.';
+const LOCKED = 'Stop the process that holds the lock.';
 /** Errors that the statement did not cause, and what the operator can do. */
 const REMEDIES = new Map([
   [3, PERMISSION],
@@ -14,11 +14,11 @@ const REMEDIES = new Map([
   [7, 'Give the process more memory.'],
   [8, PERMISSION],
   [10, 'Check the disk.'],
-  [11, 'It is damaged: restore the last backup.'],
-  [13, 'Free some space on the disk.'],
+  [11, 'The file is damaged: restore the last backup.'],
+  [13, 'Free up disk space.'],
   [14, PERMISSION],
   [15, LOCKED],
-  [26, 'Name another file, or restore the last backup.'],
+  [26, 'Choose another file, or restore the last backup.'],
 ]);
 
 /** Retries a step by timer, with jitter, while another process holds the lock. */

@@ -53,7 +53,7 @@ function createFolder(folder: string): void {
 /** SQLite would only say that it cannot open it. @throws StoreUnavailable */
 export function refuseFolder(file: string): void {
   if (!isFolder(file)) return;
-  const remedy = `Name a file in it, like sqlite:${join(file, 'app.db')}.`;
+  const remedy = `Choose a file in it, like sqlite:${join(file, 'app.db')}.`;
   throw new StoreUnavailable(`${file} is a folder`, { remedy });
 }
 
@@ -67,7 +67,7 @@ function isFolder(path: string): boolean {
 }
 
 function cannotCreate(file: string, cause: unknown): StoreUnavailable {
-  const remedy = 'Name a file in a folder where this user may write.';
+  const remedy = 'Choose a file in a folder where this user can write.';
   return new StoreUnavailable(`cannot create ${file}: ${(cause as NodeJS.ErrnoException).code}`, {
     cause,
     remedy,

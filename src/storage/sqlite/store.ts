@@ -218,8 +218,8 @@ function readSchemaVersion(db: Database, file: string): number {
     );
   }
   if (version === 0 && tables > 0) {
-    throw new StoreUnavailable(`${file} is the database of another program`, {
-      remedy: 'Name another file.',
+    throw new StoreUnavailable(`${file} belongs to another program`, {
+      remedy: 'Choose another file.',
     });
   }
   return version;

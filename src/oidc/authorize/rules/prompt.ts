@@ -4,6 +4,6 @@ import type { Rule } from '../rule.js';
 export const excludeOtherPrompts: Rule = ({ parameters: { prompt = '' } }) => {
   const asked = prompt.split(' ');
   return asked.includes('none') && asked.length > 1
-    ? { error: 'invalid_request', description: 'prompt=none excludes every other prompt.' }
+    ? { error: 'invalid_request', description: 'prompt=none cannot be combined with other values.' }
     : null;
 };
