@@ -73,7 +73,7 @@ async function shopFloor(apiUrl = 'http://127.0.0.1:1') {
   return { store, clock, seen, start, receive };
 }
 
-t.test('a kill at any step is repaired by the next delivery', async (t) => {
+t.test('a crash at any step is repaired by the next delivery', async (t) => {
   for (const [name, { before, event, status, mails }] of Object.entries(SCENES)) {
     let steps = 0;
     for (let isOver = false; !isOver; steps++) {
@@ -109,7 +109,7 @@ t.test('a kill at any step is repaired by the next delivery', async (t) => {
   }
 });
 
-t.test('what was cut off is repaired although something newer has come meanwhile', async (t) => {
+t.test('an interrupted event is repaired even when a newer one has arrived meanwhile', async (t) => {
   const [created, late, newer] = [
     subscriptionEvent('created', 0, object('active')),
     subscriptionEvent('updated', 1, object('past_due'), { status: 'active' }),
@@ -133,7 +133,7 @@ t.test('what was cut off is repaired although something newer has come meanwhile
   }
 });
 
-t.test('what was learnt from the provider is repaired, wherever it was cut off', async (t) => {
+t.test('a sync interrupted at any step is repaired', async (t) => {
   const api = await provider(t);
   const truth = api.world.subscribe('cus_1', 'usr_1', false);
   for (const [status, more] of [
@@ -164,7 +164,7 @@ t.test('what was learnt from the provider is repaired, wherever it was cut off',
   }
 });
 
-t.test('a repeated delivery waits for the one that is being worked on, and then gives up', async (t) => {
+t.test('a repeated delivery waits for the one in progress, and gives up after a while', async (t) => {
   const store = await openStore('sqlite::memory:');
   t.teardown(() => store.close());
   const clock = fakeClock();
@@ -190,7 +190,7 @@ t.test('a repeated delivery waits for the one that is being worked on, and then 
   t.equal(await claims.finish(lost, 'processed'), false, 'whoever lost it does not end it');
 });
 
-t.test('what hangs, trickles or asks for patience is given up in time', async (t) => {
+t.test('provider calls that hang, trickle or ask to retry later are given up in time', async (t) => {
   const trickling = createServer((_request, response) => {
     response.writeHead(200, { 'content-type': 'application/json' });
     const timer = setInterval(() => response.write(' '), 20);
@@ -216,13 +216,13 @@ t.test('what hangs, trickles or asks for patience is given up in time', async (t
   }
 });
 
-t.test('calls ask for nothing that would have to be decompressed', async (t) => {
+t.test('provider calls do not ask for compressed answers', async (t) => {
   const { url, calls } = await provider(t);
   await createGateway(KEY, url).createPortal({ customerId: 'cus_1', returnUrl: 'https://app.example.test' });
   t.equal(calls[0]?.headers['accept-encoding'], 'identity');
 });
 
-t.test('kill -9 of a real process in the middle of a burst', async (t) => {
+t.test('events survive kill -9 of a real process during a burst', async (t) => {
   const databaseUri = `sqlite:${temporaryFolder(t)}/saas.db`;
   const count = 200;
   const bodies = Array.from({ length: count }, (_, index) =>
@@ -270,12 +270,12 @@ async function post(url: string, body: string, time: number): Promise<number> {
 }
 
 await onMongod((server) => {
-  t.test('a storm on MongoDB', async (t) => {
+  t.test('after a webhook storm on MongoDB all subscriptions match the provider', async (t) => {
     const { problems } = await storm(7, { subscriptions: 10, events: 70 }, server.fresh(t));
     t.same(problems, []);
   });
 
-  t.test("on MongoDB, too, every user is right within a minute of the provider's return", async (t) => {
+  t.test('on MongoDB, every user is correct within a minute after an outage of the provider', async (t) => {
     const { problems, wrongAtReturn } = await outage(5, server.fresh(t));
     t.same(problems, []);
     t.ok(wrongAtReturn > 0, `${wrongAtReturn} were wrong before`);

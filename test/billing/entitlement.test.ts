@@ -47,7 +47,7 @@ async function seller(t: Parameters<typeof saasApp>[0], options: Options = {}) {
   };
 }
 
-t.test('the user object says who is entitled, and shows no plan to others', async (t) => {
+t.test('the user object states the entitlement, and shows a plan only to entitled users', async (t) => {
   const { ada, saas, tell, subscription, details } = await seller(t);
   t.same(await subscription(), { status: 'none', plan: 'free', entitled: false });
   for (const status of ['incomplete', 'active', 'past_due', 'unpaid', 'paused', 'active', 'canceled']) {
@@ -61,7 +61,7 @@ t.test('the user object says who is entitled, and shows no plan to others', asyn
   }
 });
 
-t.test('a trial and a grace period end without another event', async (t) => {
+t.test('a trial and a grace period end without a further event', async (t) => {
   const { app, ada, saas, tell, subscription } = await seller(t, { pastDue: 3 });
   const trialEnd = Math.floor(app.clock.now() / 1000) + 600;
   await tell('sub_1', 'trialing', { trial_end: trialEnd });
@@ -81,7 +81,7 @@ t.test('a trial and a grace period end without another event', async (t) => {
   t.same(await subscription(), { status: 'past_due', plan: 'free', entitled: false });
 });
 
-t.test('a trial that is extended is extended on the user object', async (t) => {
+t.test('an extended trial is extended on the user object', async (t) => {
   const { app, tell, subscription } = await seller(t);
   const now = Math.floor(app.clock.now() / 1000);
   await tell('sub_1', 'trialing', { trial_end: now + 60 });
@@ -90,7 +90,7 @@ t.test('a trial that is extended is extended on the user object', async (t) => {
   t.match(await subscription(), { status: 'trialing', entitled: true });
 });
 
-t.test('the subscription that entitles is shown, whatever another one is worth', async (t) => {
+t.test('the entitling subscription is shown, even if another one is more expensive', async (t) => {
   const { saas, ada, tell, subscription, details } = await seller(t);
   await tell('sub_1', 'active', { metadata: { userId: ada.id } });
   t.same(await subscription(), { status: 'active', plan: 'free', entitled: false }, 'of an unknown plan');
@@ -107,7 +107,7 @@ t.test('the subscription that entitles is shown, whatever another one is worth',
   ]);
 });
 
-t.test('entitles answers false for what names no user', async (t) => {
+t.test('entitles answers false for values that are no user ID', async (t) => {
   const { saas } = await seller(t);
   const names: unknown[] = [
     'usr_nobody',
@@ -124,7 +124,7 @@ t.test('entitles answers false for what names no user', async (t) => {
   for (const name of names) t.equal(await saas.entitles(name as string), false);
 });
 
-t.test('records of earlier versions say the same', async (t) => {
+t.test('records of earlier versions give the same entitlement', async (t) => {
   const { app, ada, tell, subscription } = await seller(t);
   await tell('sub_1', 'active');
   const users = userCollection(await storeOf(t, app));
@@ -140,7 +140,7 @@ t.test('records of earlier versions say the same', async (t) => {
 });
 
 onMongod((server) => {
-  t.test('MongoDB stores what entitles', async (t) => {
+  t.test('MongoDB stores entitlements', async (t) => {
     const { tell, subscription } = await seller(t, { databaseUri: server.fresh(t) });
     await tell('sub_1', 'active');
     t.same(await subscription(), { status: 'active', plan: 'pro', entitled: true });

@@ -82,17 +82,17 @@ async function tryOut(t: Test, options: NonNullable<Parameters<typeof saasApp>[1
   await saas.users.revokeGrant({ id: ada.id });
 }
 
-t.test('a granted plan entitles until it ends or is taken back, without a payment provider', (t) =>
+t.test('a granted plan entitles until it ends or is revoked, without a payment provider', (t) =>
   tryOut(t, { paymentWebhookSecret: undefined as never }),
 );
 
 onMongod((server) => {
-  t.test('MongoDB: a granted plan entitles until it ends or is taken back', (t) =>
+  t.test('MongoDB: a granted plan entitles until it ends or is revoked', (t) =>
     tryOut(t, { databaseUri: server.fresh(t) }),
   );
 });
 
-t.test('no event of the provider takes a grant away, and no grant a subscription', async (t) => {
+t.test('provider events do not remove a grant, and a grant does not remove a subscription', async (t) => {
   const { app, ada, saas, tell, subscription } = await granting(t);
   const entitled = () => Promise.all(['pro', 'team'].map((plan) => saas.entitles(ada.id, plan)));
   await tell('active', 'pro');
@@ -111,7 +111,7 @@ t.test('no event of the provider takes a grant away, and no grant a subscription
   t.match(details, { status: 'canceled', plan: 'pro', granted: null });
 });
 
-t.test('a purchase after a grant is what the user has, and the grant stays', async (t) => {
+t.test('a purchase takes precedence over a grant, which remains', async (t) => {
   const { app, ada, saas, tell, subscription } = await granting(t);
   const until = app.clock.now() + DAY;
   await saas.users.grant({ id: ada.id }, { plan: 'pro', until });
@@ -124,7 +124,7 @@ t.test('a purchase after a grant is what the user has, and the grant stays', asy
   t.equal(await saas.entitles(ada.id, 'pro'), false);
 });
 
-t.test('grants are audited, exported to their user and gone with the account', async (t) => {
+t.test('grants are audited, included in the export and deleted with the account', async (t) => {
   const { app, ada, saas } = await granting(t);
   const until = app.clock.now() + DAY;
   await saas.users.grant({ id: ada.id }, { plan: 'pro', until });
@@ -156,7 +156,7 @@ t.test('grants are audited, exported to their user and gone with the account', a
   t.equal(await saas.entitles(ada.id), false);
 });
 
-t.test('what is no plan and no time to come is refused by name', async (t) => {
+t.test('an unknown plan or an end that is not in the future is refused by name', async (t) => {
   const { app, ada, saas } = await granting(t);
   const wrong: [given: object, path: string][] = [
     [{ plan: '' }, 'plan'],
@@ -176,7 +176,7 @@ t.test('what is no plan and no time to come is refused by name', async (t) => {
   t.equal(await saas.entitles(ada.id), false);
 });
 
-t.test('saas-backend user grant', async (t) => {
+t.test('saas-backend user grant grants and revokes a plan', async (t) => {
   const { app, ada, saas } = await granting(t);
   const command = (args: string[], more: Record<string, string> = {}) =>
     runProgram('saas-backend', ['user', 'grant', ...args], { DATABASE_URI: `sqlite:${app.file}`, ...more });

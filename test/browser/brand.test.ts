@@ -9,7 +9,7 @@ import { authorizeUrl, fillSignIn, reachableIdp, refusalsOf, serveElsewhere } fr
 /** What an operator adds to the pages does them no harm. */
 
 await onChromium((browser) => {
-  t.test('a logo from a stranger is a picture and nothing else', async (t) => {
+  t.test('a logo from another origin is displayed as an image and cannot run scripts', async (t) => {
     const requests: string[] = [];
     const stranger = await serveElsewhere(t, (request, response) => {
       requests.push(request.url ?? '');
@@ -41,7 +41,7 @@ await onChromium((browser) => {
     t.same(refusals, [], 'and needs nothing that the policy does not allow');
   });
 
-  t.test('a colour that is hard to read is made legible, by day and by night', async (t) => {
+  t.test('a brand colour of low contrast is adjusted in light and dark mode', async (t) => {
     for (const brandAccent of ['#fd0', '#0b1f4b']) {
       const { idp, origin } = await reachableIdp(t, { brandAccent });
       const client = await idp.createClient({ redirect_uris: `${origin}/health` });

@@ -29,7 +29,7 @@ const AUTOCOMPLETE: Record<string, string> = {
 };
 
 await onChromium((browser) => {
-  t.test('every page is accessible, in every look', async (t) => {
+  t.test('every page is accessible at every width and colour scheme', async (t) => {
     // What is tested is not our policy here, and the test's own script must run.
     const context = await browser.newContext({ bypassCSP: true, reducedMotion: 'reduce' });
     t.teardown(() => context.close());

@@ -29,7 +29,7 @@ function watch(t: Test): string[] {
   return calls;
 }
 
-t.test('the fast library verifies what the other one made', async (t) => {
+t.test('the fast library verifies hashes of the other one', async (t) => {
   const calls = watch(t);
   const verify = createArgon2Verify();
   const costs: HashingCost[] = [CHEAP, { ...CHEAP, memoryCost: 1000, timeCost: 3 }];
@@ -45,7 +45,7 @@ t.test('the fast library verifies what the other one made', async (t) => {
   }
 });
 
-t.test('what was made elsewhere is left to the library that knows every kind', async (t) => {
+t.test('other hash variants are left to the library that knows every kind', async (t) => {
   const calls = watch(t);
   const verify = createArgon2Verify();
   const passwords = createPasswords(countedRandom(), CHEAP);
@@ -69,7 +69,7 @@ t.test('what was made elsewhere is left to the library that knows every kind', a
   t.same(await own.verify(stored, PASSWORD), { ok: true, outdated: false }, 'unless we make such ourselves');
 });
 
-t.test('what the fast library is too strict to read, the other one reads', async (t) => {
+t.test('hashes that the fast library refuses to parse are verified by the other one', async (t) => {
   const verify = createArgon2Verify();
   const stored = await hashArgon2(PASSWORD, SALT, { ...CHEAP, memoryCost: 16 });
   // The last character holds two bits more than the hash has.
@@ -81,7 +81,7 @@ t.test('what the fast library is too strict to read, the other one reads', async
   }
 });
 
-t.test('a machine that it has no build for is told so once, and verifies all the same', async (t) => {
+t.test('without a build for the platform the fallback is logged once and verifies the same', async (t) => {
   const calls = watch(t);
   const warned = once(process, 'warning');
   const verify = createArgon2Verify(() => Promise.reject(new Error('Cannot find native binding.')));

@@ -25,7 +25,7 @@ const FOREIGN = {
     'scrypt$1024$Zq3kXw9pLm2Tn7Rv$8$1$R+pSBIeatgfvtIz3izxfTOrhYvcoyw+C6grZISKVEH6X8RwcWBiWrSfvn7ca4TzBsZ2BQNHeNwOaNM1zmYdMGw==',
 };
 
-t.test('the hash of another system proves its password and asks to be made anew', async (t) => {
+t.test('a hash of another system verifies its password and asks for a rehash', async (t) => {
   for (const [name, stored] of Object.entries(FOREIGN)) {
     t.ok(passwords.accepts(stored), name);
     t.same(await passwords.verify(stored, PASSWORD), { ok: true, outdated: true }, name);
@@ -38,7 +38,7 @@ t.test('the hash of another system proves its password and asks to be made anew'
   }
 });
 
-t.test('Better Auth: a hash of its own library, whose passwords are NFKC', async (t) => {
+t.test('a Better Auth hash of an NFKC password is verified', async (t) => {
   const stored =
     'e49cca85615942848bb3776c70c59355:43a6e0549e55d81d8b58057e8f59f8f19b84f77271b51e952986a09dc05cf25a4d66a1281de38329bf0015f9c809bcf939ce6db01fcbca8982de97c65a0c7b9a';
   t.ok(passwords.accepts(stored));
@@ -52,7 +52,7 @@ t.test('Better Auth: a hash of its own library, whose passwords are NFKC', async
   t.equal((await passwords.verify(stored, 'passwörd fine horse')).ok, false);
 });
 
-t.test('what asks for too much work is refused before any of it is done', async (t) => {
+t.test('hashes of excessive cost are refused before any work', async (t) => {
   const key = 'A'.repeat(43);
   const greedy = [
     FOREIGN['bcrypt, Python'].replace('$04$', '$31$'),
@@ -80,7 +80,7 @@ t.test('what asks for too much work is refused before any of it is done', async 
   }
 });
 
-t.test('the most that is accepted is not refused by OpenSSL', async (t) => {
+t.test('OpenSSL accepts the highest accepted cost', async (t) => {
   const salt = randomBytes(16);
   const cost = { N: 2 ** 17, r: 8, p: 2 };
   const key = scryptSync(PASSWORD, salt, 32, { ...cost, maxmem: 2 ** 30 });

@@ -11,7 +11,7 @@ const make = (cost = CHEAP): Passwords => createPasswords(countedRandom(), cost)
 /** Slow enough for a queue to build up. */
 const SLOWER = { ...CHEAP, memoryCost: 1024 };
 
-t.test('a hash is argon2id at the cost asked for, with a salt of its own', async (t) => {
+t.test('a hash is argon2id at the configured cost, with its own salt', async (t) => {
   const passwords = make({ memoryCost: 16, timeCost: 2, parallelism: 1 });
   const [one, two] = await Promise.all([passwords.hash(PASSWORD), passwords.hash(PASSWORD)]);
   t.match(one, /^\$argon2id\$v=19\$m=16,t=2,p=1\$/);
@@ -22,29 +22,32 @@ t.test('a hash is argon2id at the cost asked for, with a salt of its own', async
   t.same(await make().verify(one, 'wrong'), { ok: false, outdated: false });
 });
 
-t.test('whoever comes first waits for the hash of nobody, known or not', async (t) => {
-  const known = await make().hash(PASSWORD);
-  for (const stored of [known, null]) {
-    let salts = 0;
-    const random = {
-      bytes(size: number) {
-        if (++salts === 1) throw new Error('on purpose');
-        return Buffer.alloc(size, salts);
-      },
-    };
-    const passwords = createPasswords(random, CHEAP);
-    t.equal(salts, 0);
-    passwords.prepare();
-    t.equal(salts, 1);
-    await t.rejects(passwords.verify(stored, PASSWORD), { message: 'on purpose' });
-    for (const _ of [1, 2]) {
-      t.same(await passwords.verify(stored, PASSWORD), { ok: stored !== null, outdated: false });
-      t.equal(salts, 2, 'made anew after a failure, and once');
+t.test(
+  'the first verification waits for the placeholder hash, whether the account is known or not',
+  async (t) => {
+    const known = await make().hash(PASSWORD);
+    for (const stored of [known, null]) {
+      let salts = 0;
+      const random = {
+        bytes(size: number) {
+          if (++salts === 1) throw new Error('on purpose');
+          return Buffer.alloc(size, salts);
+        },
+      };
+      const passwords = createPasswords(random, CHEAP);
+      t.equal(salts, 0);
+      passwords.prepare();
+      t.equal(salts, 1);
+      await t.rejects(passwords.verify(stored, PASSWORD), { message: 'on purpose' });
+      for (const _ of [1, 2]) {
+        t.same(await passwords.verify(stored, PASSWORD), { ok: stored !== null, outdated: false });
+        t.equal(salts, 2, 'made anew after a failure, and once');
+      }
     }
-  }
-});
+  },
+);
 
-t.test('one spelling of a character is as good as another, a broken one is refused', async (t) => {
+t.test('Unicode spellings of a password are equivalent, and invalid ones are refused', async (t) => {
   const passwords = make();
   const [composed, decomposed] = ['Fu\u00dfg\u00e4nger', 'Fu\u00dfga\u0308nger'];
   t.equal((await passwords.verify(await passwords.hash(composed), decomposed)).ok, true);
@@ -53,7 +56,7 @@ t.test('one spelling of a character is as good as another, a broken one is refus
   t.match(passwords.problem('secret \ud800 secret'), /Unicode/);
 });
 
-t.test('8 to 1,024 bytes, whatever they are', async (t) => {
+t.test('a password has 8 to 1,024 bytes of any kind', async (t) => {
   const passwords = make();
   for (const good of ['12345678', '        ', 'üüüü', '💶💶', 'x'.repeat(1024), 'ü'.repeat(512)]) {
     t.equal(passwords.problem(good), null, good.slice(0, 10));
@@ -65,7 +68,7 @@ t.test('8 to 1,024 bytes, whatever they are', async (t) => {
   t.equal((await passwords.verify(await passwords.hash(PASSWORD), 'x'.repeat(100_000))).ok, false);
 });
 
-t.test('a stored hash that is none, or asks for too much, is no password', async (t) => {
+t.test('a stored hash that is invalid or too expensive never verifies', async (t) => {
   const passwords = make();
   const good = await passwords.hash(PASSWORD);
   const spoilt = (parameters: string) => good.replace('m=8,t=1,p=1', parameters);
@@ -95,7 +98,7 @@ t.test('a stored hash that is none, or asks for too much, is no password', async
   }
 });
 
-t.test('hashes wait in a queue of bounded length', async (t) => {
+t.test('hashing waits in a queue of bounded length', async (t) => {
   const passwords = make(SLOWER);
   const results = await Promise.allSettled(Array.from({ length: 200 }, () => passwords.hash(PASSWORD)));
   const refused = results.filter((result) => result.status === 'rejected');
@@ -107,7 +110,7 @@ t.test('hashes wait in a queue of bounded length', async (t) => {
   t.match(await passwords.hash(PASSWORD), /^\$argon2id/, 'and the gate opens again');
 });
 
-t.test('whoever is turned away hears of it late, unless too many do', async (t) => {
+t.test('refusals of a full queue are delayed, unless there are too many', async (t) => {
   const pauses: (() => void)[] = [];
   const gate = new Gate(1, 1, () => new Promise<void>((resolve) => pauses.push(resolve)));
   const work = () => new Promise<never>(() => undefined);
@@ -126,7 +129,7 @@ t.test('whoever is turned away hears of it late, unless too many do', async (t) 
   t.equal(heard.length, 1025);
 });
 
-t.test('whoever hung up while waiting costs nothing', async (t) => {
+t.test('a client that disconnects while waiting costs no hashing', async (t) => {
   const passwords = make();
   await t.rejects(
     passwords.hash(PASSWORD, () => true),
@@ -138,7 +141,7 @@ t.test('whoever hung up while waiting costs nothing', async (t) => {
   );
 });
 
-t.test('an account that does not exist costs the work of one that does', async (t) => {
+t.test('an unknown account costs the same hashing work as a known one', async (t) => {
   let verified = 0;
   const { verify } = argon2;
   t.intercept(argon2, 'verify', {
@@ -155,14 +158,14 @@ t.test('an account that does not exist costs the work of one that does', async (
   t.equal(verified, 2);
 });
 
-t.test('a flood leaves nothing behind for accounts that do not exist', async (t) => {
+t.test('after a flood, passwords of unknown accounts are still verified', async (t) => {
   const passwords = make(SLOWER);
   const flood = Array.from({ length: 200 }, () => passwords.hash(PASSWORD));
   await Promise.allSettled([...flood, passwords.verify(null, PASSWORD)]);
   t.same(await passwords.verify(null, PASSWORD), { ok: false, outdated: false });
 });
 
-t.test('over HTTP: 503 with Retry-After, and nothing stored', async (t) => {
+t.test('a full queue is answered 503 with Retry-After, and nothing is stored', async (t) => {
   const app = await saasApp(t, { hashing: SLOWER });
   const answers = await Promise.all(
     Array.from({ length: 200 }, (_, index) =>

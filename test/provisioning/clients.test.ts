@@ -9,7 +9,7 @@ const URI = 'https://app.example.test/cb';
 
 const NO_STRINGS = ['', null, 1, { $ne: '' }];
 
-t.test('a client is told its secret once; a public one has none', async (t) => {
+t.test('the secret of a client is returned once, and a public client has none', async (t) => {
   const idp = await idpApp(t);
   const { status, headers, body } = await idp.admin('POST', '/v1/clients', {
     name: 'App',
@@ -56,7 +56,7 @@ t.test('a client is told its secret once; a public one has none', async (t) => {
   );
 });
 
-t.test('redirect URIs are https, http to this machine, or a scheme of reverse DNS', async (t) => {
+t.test('redirect URIs are https, http to a loopback address, or a reverse-DNS scheme', async (t) => {
   const idp = await idpApp(t, { env: { NODE_ENV: 'production' } });
   for (const uri of REGISTRABLE) {
     for (const uris of [uri, [uri]]) {
@@ -83,7 +83,7 @@ t.test('redirect URIs are https, http to this machine, or a scheme of reverse DN
   );
 });
 
-t.test('/v1/clients takes one JSON object of the right types', async (t) => {
+t.test('/v1/clients accepts one JSON object of the right types', async (t) => {
   const idp = await idpApp(t);
   const wrong: unknown[] = [
     ...['', 'null', '[]', '"x"', '{', '{}', '['.repeat(16_000), '{"__proto__":{"public":true}}'],

@@ -73,7 +73,7 @@ t.test('a long list of principals comes in pages, each once', async (t) => {
   }
 });
 
-t.test('disabling acts on the next request everywhere, and for good on what was given out', async (t) => {
+t.test('disabling takes effect on the next request and permanently revokes what was issued', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const confirmed = await idp.mintAgent();
@@ -114,7 +114,7 @@ t.test('disabling acts on the next request everywhere, and for good on what was 
   t.match(JSON.stringify(events), /principal\.disabled.*principal\.enabled.*principal\.disabled/);
 });
 
-t.test('an invitation is withdrawn by disabling, and made anew after enabling', async (t) => {
+t.test('disabling withdraws an invitation, and a new one is possible after enabling', async (t) => {
   const idp = await idpApp(t);
   const invite = async () => (await idp.admin('POST', '/v1/invites', { handle: 'ada' })).body;
   const path = new URL((await invite()).invite_url).pathname;
@@ -128,7 +128,7 @@ t.test('an invitation is withdrawn by disabling, and made anew after enabling', 
   t.match(await idp.request('POST', again, { body: { password: PASSWORD } }), { status: 201, body: { sub } });
 });
 
-t.test('a deleted agent is gone, and its handle stays taken for ever', async (t) => {
+t.test('a deleted agent is removed, and its handle stays reserved', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const [agent, disabled, human] = [await idp.mintAgent(), await idp.mintAgent(), await idp.makeHuman()];
@@ -153,7 +153,7 @@ t.test('a deleted agent is gone, and its handle stays taken for ever', async (t)
   t.notMatch(JSON.stringify(stored), /Hash/);
 });
 
-t.test('an agent rotates its own password, once at a time, and the old one is dead at once', async (t) => {
+t.test('an agent rotates its own password, and the old one is void at once', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const chosen = { sub: '', handle: 'chosen@example.test', password: PASSWORD };
@@ -199,7 +199,7 @@ t.test('an agent rotates its own password, once at a time, and the old one is de
   t.equal((await rotate(idp, agent)).status, 200);
 });
 
-t.test('guesses at rotation count as all others do', async (t) => {
+t.test('failed password rotations count as failed sign-ins', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const agent = await idp.mintAgent();

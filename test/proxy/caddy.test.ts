@@ -41,7 +41,7 @@ async function startCaddy() {
 }
 
 await withOrSkip(MISSING, startCaddy, (world) => {
-  t.test('limits and audit see the client, whatever it says of itself', async (t) => {
+  t.test("limits and audit use the client's address, whatever headers it sends", async (t) => {
     for (const [{ wrongGuess, audited, program, complaints }, toIt] of [
       [world.saas, world.toSaas],
       [world.idp, world.toIdp],
@@ -56,7 +56,7 @@ await withOrSkip(MISSING, startCaddy, (world) => {
     }
   });
 
-  t.test('what the page of the documentation sets: https, HSTS, limits', async (t) => {
+  t.test('the documented configuration sets https, HSTS and limits', async (t) => {
     const { toSaas, toIdp, http } = world;
     const strict = (rawHeaders: string[]) =>
       rawHeaders.filter((name) => name.toLowerCase() === 'strict-transport-security').length;

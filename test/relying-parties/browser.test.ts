@@ -15,7 +15,7 @@ const PAGE = `<!doctype html><body>
 <script type="module" src="/recipe.js"></script>`;
 
 await onChromium((browser) => {
-  t.test('oidc-client-ts signs a person in, and does not look at the signature', async (t) => {
+  t.test('oidc-client-ts signs a person in and does not verify the signature', async (t) => {
     const provider = await startProvider(t);
     const { idp, issuer, human, middle } = provider;
     const site = await startSite(t);

@@ -19,7 +19,7 @@ const missing = {
 };
 
 await withOrSkip(missing, findDex, (dex) => {
-  t.test('people and agents sign in by way of Dex, which refuses a foreign key', async (t) => {
+  t.test('people and agents sign in through Dex, which refuses a foreign key', async (t) => {
     const { stdout } = await run(process.execPath, [EXAMPLE, '--dex', dex]);
     for (const kind of ['human', 'agent']) {
       t.match(stdout, new RegExp(`^${kind} signed in: .*"kind":"${kind}"`, 'm'));
@@ -27,7 +27,7 @@ await withOrSkip(missing, findDex, (dex) => {
     }
   });
 
-  t.test('an agent goes through a broker with the commands of docs/broker.md', async (t) => {
+  t.test('an agent signs in through a broker with the commands of docs/broker.md', async (t) => {
     const example = startProgram(t, EXAMPLE, { args: ['--dex', dex, '--stay'] });
     const [, url = ''] = await example.printed(/^sign in at (.+)/);
     const [, password = ''] = await example.printed(/^agent: scout@agents\.example (.+)/);

@@ -127,7 +127,7 @@ await withOrSkip(
   inGo,
   () => go,
   (binary) => {
-    t.test('go-oidc', (t) =>
+    t.test('go-oidc signs people and agents in', (t) =>
       signsIn(t, { command: binary, args: [] }, /^failed to verify signature: .*id token signature/m),
     );
   },
@@ -145,10 +145,10 @@ await withOrSkip(
   () => python,
   (command) => {
     const script = (name: string): Party => ({ command, args: [join(SOURCES, 'python', name)] });
-    t.test('Authlib', (t) =>
+    t.test('Authlib signs people and agents in', (t) =>
       signsIn(t, script('authlib_app.py'), /^joserfc\.errors\.BadSignatureError: bad_signature/m),
     );
-    t.test('PyJWT', (t) =>
+    t.test('PyJWT signs people and agents in', (t) =>
       signsIn(
         t,
         script('pyjwt_app.py'),

@@ -137,7 +137,7 @@ for (const [name, application] of Object.entries(APPLICATIONS)) {
   });
 }
 
-t.test('the documentation says so, of all of them', async (t) => {
+t.test('the documentation lists every tested client', async (t) => {
   const said = verdicts();
   for (const [name, { refusal }] of Object.entries(APPLICATIONS)) {
     t.equal(said.get(name) === 'refuses', refusal !== undefined, `${name}: ${said.get(name)}`);
@@ -153,7 +153,7 @@ t.test('the documentation says so, of all of them', async (t) => {
   );
 });
 
-t.test('what MCP clients check in place of an id_token', async (t) => {
+t.test('the provider meets what MCP clients check in place of an id_token', async (t) => {
   const metadata = await discoverAuthorizationServerMetadata(issuer);
   const request = { clientInformation: { client_id: native.id }, redirectUrl: REDIRECT_URI };
   const plain = { ...metadata, code_challenge_methods_supported: ['plain'] } as typeof metadata;

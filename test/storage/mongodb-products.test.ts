@@ -11,7 +11,7 @@ import { type Mongod, onMongod } from './mongod.js';
 const fifty = <R>(call: () => Promise<R>): Promise<R[]> => Promise.all(Array.from({ length: 50 }, call));
 
 await onMongod((server) => {
-  t.test('saas-backend: fifty refreshes of one token have one successor', async (t) => {
+  t.test('saas-backend: fifty concurrent refreshes of one token have one successor', async (t) => {
     const app = await saasApp(t, { databaseUri: server.fresh(t) });
     const { email, password } = await app.signUp();
     t.equal((await app.request('POST', '/api/auth/register', { body: { email, password } })).status, 409);
@@ -25,7 +25,7 @@ await onMongod((server) => {
     t.equal((await app.request('GET', '/ready')).status, 200);
   });
 
-  t.test('idp: a code is redeemed once, and its replay ends what it bought', async (t) => {
+  t.test('idp: a code is redeemed once, and its replay revokes the tokens issued for it', async (t) => {
     const idp = await idpApp(t, { databaseUri: server.fresh(t) });
     const client = await idp.createClient();
     const code = await idp.codeFor(client, await idp.mintAgent());
@@ -41,8 +41,10 @@ await onMongod((server) => {
     t.equal((await idp.userinfo(token)).status, 401);
   });
 
-  t.test("both on the host's connection", (t) => asGuests(t, server));
-  t.test('both while their server is away', { skip: !server.process }, (t) => outage(t, server));
+  t.test("both products work on the host's connection", (t) => asGuests(t, server));
+  t.test('both products answer 503 while the database is down, and recover', { skip: !server.process }, (t) =>
+    outage(t, server),
+  );
 });
 
 async function outage(t: Test, server: Mongod): Promise<void> {

@@ -19,13 +19,17 @@ await onMongod((server) => {
 
   t.test("a host's client is used and left open", (t) => hostsClient(t, server));
   t.test('the database of a newer version is refused', (t) => newerVersion(t, server));
-  t.test('a trial leaves nothing, and fails where opening fails', (t) => trials(t, server));
-  t.test('what cannot be served is told in one sentence, without secrets', (t) => refusedServers(t, server));
-  t.test('a server that hangs', { skip: !server.process }, (t) => hangs(t, server));
-  t.test('a server that is killed and comes back', { skip: !server.process }, (t) => comesBack(t, server));
+  t.test('a connection check stores nothing, and fails where opening fails', (t) => trials(t, server));
+  t.test('an unusable server is reported in one sentence without secrets', (t) => refusedServers(t, server));
+  t.test('a server that hangs fails calls after a time limit', { skip: !server.process }, (t) =>
+    hangs(t, server),
+  );
+  t.test('calls succeed again after a server was killed and restarted', { skip: !server.process }, (t) =>
+    comesBack(t, server),
+  );
 });
 
-t.test('what a socket says is told as what it means, and our own mistakes are not', async (t) => {
+t.test('socket errors are reported as an unavailable database, and programming errors are not', async (t) => {
   const connection = new Connection(async () => undefined);
   const failing = (error: Error) => connection.call(() => Promise.reject(error));
   // Node says so, with this code and without a system call, of a socket whose server has just hung up.

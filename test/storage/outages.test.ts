@@ -42,7 +42,7 @@ async function untilRefused(write: (number: number) => Promise<Answer>): Promise
 }
 
 for (const [name, [begin, end]] of Object.entries(OUTAGES)) {
-  t.test(`saas-backend on a disk that becomes ${name}`, async (t) => {
+  t.test(`saas-backend answers 503 and recovers on a disk that becomes ${name}`, async (t) => {
     const app = await saasApp(t);
     const { accessToken: token, refreshToken, email } = await app.signUp();
     const register = (number: number) =>
@@ -70,7 +70,7 @@ for (const [name, [begin, end]] of Object.entries(OUTAGES)) {
     t.equal((await app.request('POST', '/api/auth/refresh', { body: { refreshToken } })).status, 200);
   });
 
-  t.test(`idp on a disk that becomes ${name}`, async (t) => {
+  t.test(`idp answers 503 and recovers on a disk that becomes ${name}`, async (t) => {
     const idp = await idpApp(t);
     const client = await idp.createClient();
     const agent = await idp.mintAgent();
@@ -91,7 +91,7 @@ for (const [name, [begin, end]] of Object.entries(OUTAGES)) {
   });
 }
 
-t.test('a file that is damaged under a running program', async (t) => {
+t.test('a database file damaged under a running program is answered 503', async (t) => {
   const folder = temporaryFolder(t);
   const first = await saasApp(t, { folder });
   const { accessToken: token, email, password } = await first.signUp();

@@ -6,7 +6,7 @@ import { begin, type Fresh, type Thing, thing } from '../kit.js';
 
 /** This part of the contract. */
 export function lists(t: Test, fresh: Fresh): void {
-  t.test('filters and orders mean what the pure functions say', async (t) => {
+  t.test('filters and sort orders match their reference implementation', async (t) => {
     const { all } = await begin(t, fresh);
     const next = random(7);
     const pick = <V>(values: readonly V[]): V => values[next() % values.length] as V;
@@ -49,7 +49,7 @@ export function lists(t: Test, fresh: Fresh): void {
     t.equal(await all.count({ id: { in: docs.map(({ id }) => id) } }), docs.length);
   });
 
-  t.test('pages lose and repeat nothing while the list changes', async (t) => {
+  t.test('pages neither skip nor repeat documents while the list changes', async (t) => {
     const { all } = await begin(t, fresh);
     const stay = Array.from({ length: 40 }, (_, i) =>
       thing(`s${i}`, i % 4 ? { at: i % 7 } : i % 8 ? { at: null } : {}),
@@ -87,7 +87,7 @@ export function lists(t: Test, fresh: Fresh): void {
     }
   });
 
-  t.test('a cursor serves its own order only', async (t) => {
+  t.test('a cursor is valid only for its own sort order', async (t) => {
     const { all } = await begin(t, fresh);
     for (const id of ['1', '2', '3']) await all.insert(thing(id));
     const { next } = await all.page({ sort: 'id', limit: 1 });
