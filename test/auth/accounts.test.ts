@@ -6,6 +6,7 @@ import { customerCollection, paymentCollection } from '../../src/billing/store.j
 import { mailCollection } from '../../src/email/store.js';
 import { openStore } from '../../src/storage/open.js';
 import { auditOf, basic, CHEAP, PASSWORD, SECRETS, storeOf } from '../kit/app.js';
+import { waitUntil } from '../kit/wait.js';
 import { CHANGED, type MailedApp, MOVED, mailedApp, RESET, VERIFY, WELCOME } from './kit.js';
 
 const NEW = 'a different sentence entirely';
@@ -578,6 +579,6 @@ t.test('the purge removes expired documents and nothing else', async (t) => {
     sink: app.sink,
   });
   const fresh = (await next.post('/auth/login', { email, password: PASSWORD })).body.data;
-  while ((await sessions.count()) !== 1) await new Promise((resolve) => setImmediate(resolve));
+  await waitUntil('the purge', async () => (await sessions.count()) === 1);
   t.equal(await next.me(fresh), 200);
 });

@@ -1,8 +1,8 @@
-import { setImmediate } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { type Answer, basic, PASSWORD, parseJson, testOptions } from '../kit/app.js';
 import { compiled, type Program, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
+import { waitUntil } from '../kit/wait.js';
 import { onMongod } from '../storage/mongod.js';
 
 /** Four processes on one store, by the clock of the machine. */
@@ -124,7 +124,8 @@ t.test('four processes share accounts and sessions on one SQLite file', async (t
     ] as const) {
       await close(isOn, version);
       // How soon is tested with a clock of our own; here, that they do.
-      for (const url of urls) while ((await isClosed(url)) !== isOn) await setImmediate();
+      for (const url of urls)
+        await waitUntil(`maintenance mode ${isOn}`, async () => (await isClosed(url)) === isOn);
     }
   });
 

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import fastify from 'fastify';
 import t from 'tap';
 import { createCatalog } from '../../src/billing/catalog.js';
@@ -19,6 +18,7 @@ import { fakeClock } from '../kit/clock.js';
 import type { ProviderCall } from '../kit/stripe.js';
 import { subscriptionObject } from '../kit/stripe-world.js';
 import { temporaryFolder } from '../kit/tmp.js';
+import { waitUntil } from '../kit/wait.js';
 import { backstage, holdNext, inBackground, invoiceEvent, KEY, shop, subscriptionEvent } from './kit.js';
 
 /** Items as the provider lists them. */
@@ -844,7 +844,7 @@ t.test('each change sends one e-mail and emits one event', async (t) => {
     link: 'http://app.example.test/settings/billing',
     plan: 'pro',
   });
-  await sleep(0);
+  await waitUntil('the events', () => heard.length >= 6);
   t.same(
     heard.map(([name]) => name),
     [

@@ -12,6 +12,7 @@ import { openStore } from '../../src/storage/open.js';
 import { testOptions } from '../kit/app.js';
 import { compiled, startCommand, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
+import { waitUntil } from '../kit/wait.js';
 
 const SAAS = compiled('package/bin/saas-backend.js');
 const IDP = compiled('package/bin/idp.js');
@@ -252,7 +253,8 @@ t.test('a full log disk blocks nothing', { skip: !isLinux && 'there is no /dev/f
           ({ status }) => status === 200,
           () => false,
         );
-      while (!(await isReady())) t.equal(program.lines.join(), '', 'nothing is said of it');
+      await waitUntil('readiness', isReady);
+      t.equal(program.lines.join(), '', 'nothing is written to stderr');
       program.signal(signal);
       t.equal(await program.ended(), code, `${signal} ends it`);
     }),

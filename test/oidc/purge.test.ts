@@ -1,5 +1,4 @@
 import { join } from 'node:path';
-import { setImmediate } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import type { Clock } from '../../src/kernel/clock.js';
 import { createConsentService } from '../../src/oidc/consents.js';
@@ -28,6 +27,7 @@ import {
 } from '../kit/idp.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
+import { waitUntil } from '../kit/wait.js';
 import { onMongod } from '../storage/mongod.js';
 
 const SECOND = 1000;
@@ -284,7 +284,7 @@ t.test('the purge removes consents of deleted principals and keeps those of disa
   idp.clock.advance(HOUR);
   // A process that starts does at once what is due.
   await idpApp(t, { databaseUri: `sqlite:${idp.file}`, clock: idp.clock });
-  while ((await consents.count()) > 2) await setImmediate();
+  await waitUntil('the purge', async () => (await consents.count()) <= 2);
   t.equal(await service.covers(away.sub, client.id, 'openid'), true);
   t.equal(await service.covers(lockedOut.sub, client.id, 'openid'), true);
 });
@@ -375,7 +375,9 @@ async function killOne(t: Test, databaseUri: string, dead: number): Promise<void
   const start = () => startProgram(t, compiled('test/oidc/purge-worker.js'), { args: [databaseUri] });
   const [killed, other] = [start(), start()];
   await Promise.all([killed, other].map((worker) => worker.printed(/begins/)));
-  while ((await grants.count()) === dead + alive) await setImmediate();
+  await waitUntil('the first removals', async () => (await grants.count()) < dead + alive, {
+    everyTurn: true,
+  });
   await killed.kill();
   t.equal(await other.ended(), 0, other.lines.join('\n'));
   const last = start();
@@ -415,7 +417,7 @@ t.test('the program serves during a purge, and SIGTERM ends both', async (t) => 
     env,
   });
   const [, url] = await program.printed(/"url":"([^"]+)"/);
-  while ((await grants.count()) > dead) await setImmediate();
+  await waitUntil('the first removals', async () => (await grants.count()) <= dead, { everyTurn: true });
   t.equal((await fetch(`${url}/ready`)).status, 200);
   t.equal(await program.terminate(), 0);
   const left = await grants.count();

@@ -157,7 +157,7 @@ t.test('when every connection of an address has a request in progress, a new one
 t.test('an address at its limit does not block other addresses', async (t) => {
   const { idle, isServed } = await begin(t, { maxConnectionsPerAddress: 4 });
   const other = await idle('127.0.0.2').catch(() => null);
-  if (!other) return t.comment('this system has one loopback address only');
+  if (!other) return t.plan(0, 'this system has one loopback address only');
   for (let count = 0; count < 12; count++) await idle();
   t.ok(await isServed(other));
 });

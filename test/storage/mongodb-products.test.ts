@@ -6,6 +6,7 @@ import { identityProvider, saasBackend } from '../../src/index.js';
 import { basic, PASSWORD, saasApp, testOptions } from '../kit/app.js';
 import { ADMIN_TOKEN, authorizePath, CALLBACK, codeIn, idpApp, idpOptions, redemption } from '../kit/idp.js';
 import { temporaryFolder } from '../kit/tmp.js';
+import { waitUntil } from '../kit/wait.js';
 import { type Mongod, onMongod } from './mongod.js';
 
 const fifty = <R>(call: () => Promise<R>): Promise<R[]> => Promise.all(Array.from({ length: 50 }, call));
@@ -77,9 +78,8 @@ async function outage(t: Test, server: Mongod): Promise<void> {
   t.equal((await idp.request('GET', '/jwks')).status, 200);
 
   await restart?.();
-  // A new primary is elected first.
-  while ((await app.request('GET', '/ready')).status !== 200);
-  while ((await idp.request('GET', '/ready')).status !== 200);
+  for (const product of [app, idp])
+    await waitUntil('a new primary', async () => (await product.request('GET', '/ready')).status === 200);
   t.equal((await app.request('GET', '/api/auth/me', { token })).status, 200);
   t.equal((await register()).status, 201, 'nothing of what was refused is there');
   t.equal((await refresh()).status, 200);

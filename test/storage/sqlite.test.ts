@@ -1,12 +1,13 @@
 import { once } from 'node:events';
 import { mkdirSync, stat, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as turn } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { StoreUnavailable, UniqueViolation } from '../../src/storage/collection.js';
 import { openStore, storeUriProblem } from '../../src/storage/open.js';
 import type { Database } from '../../src/storage/sqlite/connection.js';
 import { createSqliteStore, openDatabase } from '../../src/storage/sqlite/store.js';
+import { waitUntil } from '../kit/wait.js';
 import { contract } from './contract.js';
 import { startWorker, type Thing, thing, things } from './kit.js';
 
@@ -126,15 +127,15 @@ t.test('a full disk rejects writes, keeps acknowledged ones, and recovers', asyn
 });
 
 /** Calls `onCommit` before each commit. */
-function observed(db: Database, onCommit: () => void): Database {
+function observed(db: Database, onRun: () => void, observedSql = 'COMMIT'): Database {
   return {
     exec: (sql) => db.exec(sql),
     close: () => db.close(),
     prepare(sql) {
       const statement = db.prepare(sql);
-      if (sql !== 'COMMIT') return statement;
+      if (sql !== observedSql) return statement;
       const run = (): unknown => {
-        onCommit();
+        onRun();
         return statement.run();
       };
       return { run, get: () => undefined, all: () => [] };
@@ -200,16 +201,19 @@ t.test('writes of successive event-loop turns share a commit without waiting lon
 t.test('a lock held by another process delays writes without blocking the event loop', async (t) => {
   const file = fresh(t);
   const holder = await openDatabase(file);
-  const store = createSqliteStore(await openDatabase(file));
+  let attempts = 0;
+  const db = observed(await openDatabase(file), () => attempts++, 'BEGIN IMMEDIATE');
+  const store = createSqliteStore(db);
   const all = things(store);
   await all.insert(thing('1'));
   holder.exec('BEGIN IMMEDIATE');
+  attempts = 0;
   let settled = false;
   const write = all.insert(thing('2')).finally(() => {
     settled = true;
   });
   // Were the loop held up, the lock could not be given back below and the write would fail.
-  for (let tick = 0; tick < 20; tick++) await sleep(1);
+  await waitUntil('three attempts', () => attempts >= 3);
   t.equal(settled, false);
   t.equal(await all.count(), 1, 'reads go on');
   holder.exec('COMMIT');

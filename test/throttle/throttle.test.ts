@@ -18,6 +18,7 @@ import { auditOf } from '../kit/app.js';
 import { type FakeClock, fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
+import { waitUntil } from '../kit/wait.js';
 import { onMongod } from '../storage/mongod.js';
 
 const SECOND = 1000;
@@ -380,7 +381,8 @@ t.test('a guess cut off by the end of its process counts as a failure', async (t
   for (let count = 0; count < 9; count++) await guess(throttle, HOME);
   void throttle.attempt({ account: VICTIM, ip: HOME }, () => new Promise(() => undefined));
   const other = (await newProcess(t, uri, { clock })).throttle;
-  while ((await guess(throttle, address(1), true)) !== 'right');
+  const isCounted = async () => (await guess(throttle, address(1), true)) === 'right';
+  await waitUntil('the unfinished guess is counted', isCounted);
   clock.advance(11 * SECOND);
   t.equal(await guess(other, HOME, true), 49, 'taken for a failure');
   clock.advance(49 * SECOND);
