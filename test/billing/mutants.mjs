@@ -7,7 +7,7 @@ const STORM = [
   'storm',
   'after a storm of reordered events, kills and faults all subscriptions match the provider',
 ];
-const OUTAGE = ['storm', 'after an outage of the provider every user is correct within a minute'];
+const OUTAGE = ['crashes', 'after an outage of the provider every user is correct within a minute'];
 
 const mutants = [
   {
@@ -124,7 +124,9 @@ const mutants = [
     file: 'entitlement.js',
     text: 'until === undefined || now < until',
     replacement: 'true',
-    tests: [['grants', 'a granted plan entitles until it ends or is revoked, without a payment provider']],
+    tests: [
+      ['entitlement', 'a granted plan entitles until it ends or is revoked, without a payment provider'],
+    ],
   },
   {
     name: 'a subscription is written over whatever was written meanwhile',
