@@ -12,7 +12,8 @@ import { fakeClock } from '../kit/clock.js';
 import { type Exploration, explore, type Scenario } from '../kit/explore.js';
 import { countedRandom } from '../kit/random.js';
 import { signWebhook } from '../kit/sign-webhook.js';
-import { boot, STORM_SECRET } from '../kit/stripe-storm.js';
+import { STORM_SECRET } from '../kit/stripe-stage.js';
+import { boot } from '../kit/stripe-storm.js';
 import { viewUnsubscribed } from '../kit/users.js';
 
 /** The real services in every order of their calls of the port; passwords, tokens and counters are stand-ins. */
