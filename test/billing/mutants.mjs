@@ -4,7 +4,7 @@ import { runMutants } from '../mutants.mjs';
 // it. Ends with 1 when they do not, or when a text to replace is not where it was. Run by `npm run test:mutants`.
 
 const STORM = [
-  'storm',
+  'crashes',
   'after a storm of reordered events, kills and faults all subscriptions match the provider',
 ];
 const OUTAGE = ['crashes', 'after an outage of the provider every user is correct within a minute'];
