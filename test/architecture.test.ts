@@ -86,7 +86,7 @@ const local = sources.flatMap(({ file, imports }) =>
   imports.filter((name) => name.startsWith('.')).map((name) => ({ file, target: targetOf(file, name) })),
 );
 
-t.test('the house is what it was when these rules were written', async (t) => {
+t.test('the folders of src are the ones that the layers name', async (t) => {
   t.ok(local.length > 50, 'imports are found');
   t.ok(
     local.some(({ target }) => levelOf(target) === 0) &&
@@ -103,14 +103,14 @@ t.test('imports point downwards only', async (t) => {
   );
 });
 
-t.test('a domain never imports another, and a product never the other one', async (t) => {
+t.test('a domain never imports another domain, and a product never the other product', async (t) => {
   const strays = local.filter(
     ({ file, target }) => levelOf(file) === levelOf(target) && partOf(file) !== partOf(target),
   );
   t.same(strays, []);
 });
 
-t.test('a program loads its own server when it is to serve, and nothing of the other product', async (t) => {
+t.test('a program loads its own server only to serve, and nothing of the other product', async (t) => {
   const PROGRAMS = {
     'bin/saas-backend.ts': {
       server: 'src/saas/server.ts',
@@ -135,7 +135,7 @@ t.test('a program loads its own server when it is to serve, and nothing of the o
   }
 });
 
-t.test('what is slow to load is loaded by those who need it', async (t) => {
+t.test('slow dependencies are loaded only where they are needed', async (t) => {
   const SLOW = /^(stripe|bcryptjs|nodemailer|mongodb|@fastify\/mongodb)\b/;
   const everything = everythingLoadedBy('src/index.ts');
   t.ok(
@@ -148,7 +148,7 @@ t.test('what is slow to load is loaded by those who need it', async (t) => {
   );
 });
 
-t.test('services do not know HTTP', async (t) => {
+t.test('services do not import HTTP code', async (t) => {
   const services = sources.filter(({ file }) => /(^|\/)service\.ts$/.test(file));
   t.ok(services.length > 0);
   t.same(
@@ -157,7 +157,7 @@ t.test('services do not know HTTP', async (t) => {
   );
 });
 
-t.test('each service of somebody else is known to one place', async (t) => {
+t.test('each third-party service is imported in one place', async (t) => {
   const KNOWN_TO: Record<string, RegExp> = {
     stripe: /^src\/billing\/gateway\.ts$/,
     mongodb: /^src\/storage\/mongodb/,
@@ -181,7 +181,7 @@ t.test('the environment is read in one place', async (t) => {
   );
 });
 
-t.test('files are short and finished', async (t) => {
+t.test('files are short and have no unfinished parts', async (t) => {
   const long = sources.filter(({ text }) => text.trimEnd().split('\n').length > 400);
   t.same(
     long.map(({ file }) => file),
@@ -193,7 +193,7 @@ t.test('files are short and finished', async (t) => {
   );
 });
 
-t.test('every dependency is imported, and its reason is written down', async (t) => {
+t.test('every dependency is imported and has a documented reason', async (t) => {
   const { dependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
   const declared = Object.keys(dependencies).sort();
   const packages = sources

@@ -156,7 +156,7 @@ const all = (secrets: Record<string, string>) =>
 
 const COMMON = { PASSWORD, WRONG, COOKIE, BEARER, SIGNED, TOKEN };
 
-t.test('saas-backend keeps every secret to itself', async (t) => {
+t.test('saas-backend writes no secret to logs, answers, e-mails or its database', async (t) => {
   const routes = await routesOf(createServer({ ...testOptions(temporaryFolder(t)) }));
   t.ok(routes.length > 10);
   const cwd = temporaryFolder(t);
@@ -228,7 +228,7 @@ t.test('saas-backend keeps every secret to itself', async (t) => {
   controls(t, program, open, answers, 'ada@example.test');
 });
 
-t.test('idp keeps every secret to itself', async (t) => {
+t.test('idp writes no secret to logs, answers or its database', async (t) => {
   const routes = await routesOf(createIdentityServer({ ...idpOptions(temporaryFolder(t)) }));
   t.ok(routes.length > 10);
   const cwd = temporaryFolder(t);

@@ -11,7 +11,7 @@ import { temporaryFolder } from './kit/tmp.js';
 const REQUESTS = 600;
 
 for (const [product, open] of Object.entries(FUZZ_TARGETS)) {
-  t.test(`${product} has an answer of its own to whatever is sent to any route`, async (t) => {
+  t.test(`${product} answers every malformed request to any route with a documented error`, async (t) => {
     const target = await open(temporaryFolder(t));
     t.teardown(() => target.stop());
     const { problems, untouched, statuses } = await fuzz(target, { requests: REQUESTS, seed: 1, clients: 4 });
@@ -22,7 +22,7 @@ for (const [product, open] of Object.entries(FUZZ_TARGETS)) {
   });
 }
 
-t.test('the same seed spoils a request in the same way', async (t) => {
+t.test('the same seed mutates a request in the same way', async (t) => {
   const draft = (): FuzzRequest => ({
     method: 'POST',
     path: '/x',
@@ -39,7 +39,7 @@ t.test('the same seed spoils a request in the same way', async (t) => {
   t.not(spoilt(1), spoilt(2));
 });
 
-t.test('whatever no answer may be is found', async (t) => {
+t.test('the fuzzer detects every kind of invalid answer', async (t) => {
   const { createServer } = await import('node:http');
   const WRONG: Record<string, [status: number, headers: Record<string, string>, body: string]> = {
     failure: [500, {}, '{"error":"server_error","error_description":"x"}'],

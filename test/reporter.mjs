@@ -1,5 +1,5 @@
-// What `npm test` prints: a line for each test file, what failed with the reason, and how many passed. Loaded by tap
-// (`reporter` in .taprc), for a terminal and for a file alike.
+// What `npm test` prints, on a terminal and in a file alike: a line for each test file, what failed with the reason, and
+// how many passed.
 import { readdirSync, readFileSync } from 'node:fs';
 import { Transform } from 'node:stream';
 import { inspect, stripVTControlCharacters, styleText } from 'node:util';

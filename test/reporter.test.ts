@@ -41,7 +41,7 @@ not ok 2 - dist/test/auth/crash.test.js # time=80ms
 ok 3 - dist/test/auth/fine.test.js # time=20ms
 `;
 
-t.test('each failure is printed once, with its reason, and the last line counts', async (t) => {
+t.test('each failure is printed once with its reason, and the last line has the totals', async (t) => {
   const reporter = new Reporter();
   reporter.end(OUTPUT);
   const report = await text(reporter);

@@ -6,7 +6,7 @@ const ADMIN = { authorization: basic() };
 const WRITE = { ...ADMIN, 'x-requested-with': 'test' };
 const SETTINGS = '/admin/api/settings';
 
-t.test('the overview is a page that nobody stores, frames or scripts', async (t) => {
+t.test('the overview page forbids caching, framing and scripts', async (t) => {
   const app = await saasApp(t);
   await app.signUp();
   const page = await app.request('GET', '/admin', { headers: ADMIN });
@@ -35,7 +35,7 @@ t.test('the overview is a page that nobody stores, frames or scripts', async (t)
   t.match(page.text, 'person1@example.test');
 });
 
-t.test('what users wrote stays text', async (t) => {
+t.test('text that users entered is escaped', async (t) => {
   const app = await saasApp(t);
   const attacks = [
     '<script>alert(1)</script>',
@@ -53,7 +53,7 @@ t.test('what users wrote stays text', async (t) => {
   t.match(text, '{{constructor}}');
 });
 
-t.test('whoever is not the operator is 401, with a challenge and an audit record', async (t) => {
+t.test('a request without operator credentials is answered 401 with a challenge and audited', async (t) => {
   const app = await saasApp(t);
   const encoded = (text: string | Buffer) => `Basic ${Buffer.from(text).toString('base64')}`;
   const { adminUsername: name, adminPassword: password } = SECRETS;
@@ -102,7 +102,7 @@ t.test('whoever is not the operator is 401, with a challenge and an audit record
   t.notMatch(JSON.stringify(records), password.split(':')[1] as string);
 });
 
-t.test('colons and any Unicode in the password, any case of the scheme', async (t) => {
+t.test('the password may contain colons and any Unicode, and the scheme is case-insensitive', async (t) => {
   for (const adminPassword of ['a:b::c:dEf4:', 'pässwörd 💶 long enough']) {
     const app = await saasApp(t, { adminPassword });
     const authorization = basic(SECRETS.adminUsername, adminPassword);
@@ -112,7 +112,7 @@ t.test('colons and any Unicode in the password, any case of the scheme', async (
   }
 });
 
-t.test('a browser gets the refusal as a page, a program as JSON', async (t) => {
+t.test('a refusal is a page for browsers and JSON for programs', async (t) => {
   const app = await saasApp(t);
   const page = await app.request('GET', '/admin', { headers: { accept: 'text/html,*/*;q=0.8' } });
   t.equal(page.status, 401);
@@ -122,7 +122,7 @@ t.test('a browser gets the refusal as a page, a program as JSON', async (t) => {
   t.equal(json.body.error.code, 'UNAUTHENTICATED');
 });
 
-t.test('the browser’s ambient password is not enough for a change', async (t) => {
+t.test('credentials that a browser sends by itself are not enough for a change', async (t) => {
   const app = await saasApp(t);
   const { 'x-requested-with': _, ...withoutHeader } = WRITE;
   const body = { siteName: 'Taken over', version: 0 };
@@ -146,7 +146,7 @@ t.test('the browser’s ambient password is not enough for a change', async (t) 
   t.equal((await patch({ ...WRITE, 'sec-fetch-site': 'same-origin' })).status, 200);
 });
 
-t.test('a Bearer token opens nothing here, and Basic nothing there', async (t) => {
+t.test('the admin area refuses Bearer tokens, and the API refuses Basic credentials', async (t) => {
   const app = await saasApp(t);
   const { accessToken: token } = await app.signUp();
   t.equal((await app.request('GET', '/admin', { token })).status, 401);
@@ -154,7 +154,7 @@ t.test('a Bearer token opens nothing here, and Basic nothing there', async (t) =
   t.equal((await app.request('GET', '/api/auth/me', { headers: ADMIN })).status, 401);
 });
 
-t.test('the area can be moved, or left out', async (t) => {
+t.test('the admin area can be moved or disabled', async (t) => {
   const moved = await saasApp(t, { adminPath: '/operations/room' });
   t.equal((await moved.request('GET', '/operations/room', { headers: ADMIN })).status, 200);
   t.equal((await moved.request('GET', '/admin', { headers: ADMIN })).status, 404);
@@ -162,7 +162,7 @@ t.test('the area can be moved, or left out', async (t) => {
   t.equal((await none.request('GET', '/admin', { headers: ADMIN })).status, 404);
 });
 
-t.test('production without a password keeps it closed', async (t) => {
+t.test('in production the admin area stays closed without a password', async (t) => {
   const app = await saasApp(t, {
     env: { NODE_ENV: 'production' },
     publicUrl: 'https://app.example.test',

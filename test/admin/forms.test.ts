@@ -49,7 +49,7 @@ const send = (app: SaasApp, values: Record<string, string>, headers: Record<stri
     headers: { ...FORM, ...headers },
   });
 
-t.test('the operator changes the settings by a form', async (t) => {
+t.test('the operator changes the settings in a form', async (t) => {
   const app = await saasApp(t);
   const { action, values } = await formOf(app);
   t.equal(new URL(action, 'http://x/admin').pathname, '/admin/settings');
@@ -80,7 +80,7 @@ t.test('the operator changes the settings by a form', async (t) => {
   });
 });
 
-t.test('a form that was overtaken says so, and shows what holds now', async (t) => {
+t.test('a form based on outdated settings is refused and shows the current ones', async (t) => {
   const app = await saasApp(t);
   const { values } = await formOf(app);
   t.equal((await send(app, { ...values, siteName: 'First' })).status, 303);
@@ -98,7 +98,7 @@ t.test('a form that was overtaken says so, and shows what holds now', async (t) 
   }
 });
 
-t.test('a foreign page cannot send the form, even with the credentials of the browser', async (t) => {
+t.test("another site cannot submit the form, even with the browser's credentials", async (t) => {
   const app = await saasApp(t);
   const { values } = await formOf(app);
   const { token = '', ...without } = values;
@@ -138,7 +138,7 @@ t.test('a foreign page cannot send the form, even with the credentials of the br
   t.match((await formOf(app)).values, { version: '0' }, 'nothing was changed');
 });
 
-t.test('the token holds in every process, and for these credentials only', async (t) => {
+t.test('the form token is valid in every process, and only for the same credentials', async (t) => {
   const folder = temporaryFolder(t);
   const here = await saasApp(t, { folder });
   const { clock } = here;
@@ -155,7 +155,7 @@ t.test('the token holds in every process, and for these credentials only', async
   t.equal((await send(there, values)).status, 303);
 });
 
-t.test('the addresses of the form and of the answer to it lead where they should', async (t) => {
+t.test('the form and its redirect use the configured paths', async (t) => {
   const app = await saasApp(t);
   const origin = await app.listen();
   const answer = await fetch(`${origin}/admin`, { headers: ADMIN });

@@ -71,7 +71,7 @@ async function races(t: Test, { call, tokenIn, count, mail }: Race): Promise<voi
   const signUp = async (email: string) =>
     (await call('/auth/register', { email, password: PASSWORD })).body.data;
 
-  await t.test('registrations of one address', async (t) => {
+  await t.test('concurrent registrations of one address create one account', async (t) => {
     const spellings = ['Same@Example.test', 'same@example.test', 'SAME@example.TEST'];
     const answers = await all((index) =>
       call('/auth/register', { email: spellings[index % 3], password: PASSWORD }),
@@ -79,7 +79,7 @@ async function races(t: Test, { call, tokenIn, count, mail }: Race): Promise<voi
     t.same(tally(answers), { 201: 1, EMAIL_TAKEN: MANY - 1 });
   });
 
-  await t.test('refreshes of one token', async (t) => {
+  await t.test('concurrent refreshes of one token have one successor', async (t) => {
     const { refreshToken } = await signUp('refresh@example.test');
     const answers = await all(() => call('/auth/refresh', { refreshToken }));
     t.same(tally(answers), { 200: MANY });
@@ -89,7 +89,7 @@ async function races(t: Test, { call, tokenIn, count, mail }: Race): Promise<voi
     t.equal((await call('/auth/refresh', { refreshToken: successor })).status, 200, 'which goes on');
   });
 
-  await t.test('resets by one link', async (t) => {
+  await t.test('concurrent resets by one link succeed once', async (t) => {
     const [email, before] = ['reset@example.test', await signUp('reset@example.test')];
     await call('/auth/forgot-password', { email });
     const token = await tokenIn(RESET);
@@ -107,7 +107,7 @@ async function races(t: Test, { call, tokenIn, count, mail }: Race): Promise<voi
     t.equal(count(CHANGED), 1);
   });
 
-  await t.test('confirmations of one address by one link, each with a new password', async (t) => {
+  await t.test('concurrent confirmations by one link, each with a new password, succeed once', async (t) => {
     const [email, before] = ['confirm@example.test', await signUp('confirm@example.test')];
     await call('/auth/resend-verification', { email });
     const token = await tokenIn(VERIFY);
@@ -124,28 +124,31 @@ async function races(t: Test, { call, tokenIn, count, mail }: Race): Promise<voi
     t.equal(count(CHANGED), notices + 1);
   });
 
-  await t.test('changes to one address, and registrations of it', async (t) => {
-    const rivals = ['one@example.test', 'two@example.test', 'three@example.test'];
-    for (const email of rivals) {
-      const { accessToken } = await signUp(email);
-      await call('/user/email', { email: 'wanted@example.test', password: PASSWORD }, accessToken);
-    }
-    const tokens: string[] = [];
-    for (const _ of rivals) tokens.push(await tokenIn(VERIFY));
-    const person = { email: 'wanted@example.test', password: PASSWORD };
-    const answers = await all((index) =>
-      index % 2
-        ? call('/auth/register', person)
-        : call('/auth/verify-email', { token: tokens[index % 3], password: PASSWORD }),
-    );
-    const won = answers.filter(({ status }) => status < 300);
-    t.equal(won.length, 1);
-    const { EMAIL_TAKEN = 0, INVALID_TOKEN = 0 } = tally(answers);
-    t.equal(EMAIL_TAKEN + INVALID_TOKEN, MANY - 1, 'the others are told why');
-    t.equal((await signIn(person.email, PASSWORD)).status, 200);
-  });
+  await t.test(
+    'concurrent changes to one address and registrations of it give it to one account',
+    async (t) => {
+      const rivals = ['one@example.test', 'two@example.test', 'three@example.test'];
+      for (const email of rivals) {
+        const { accessToken } = await signUp(email);
+        await call('/user/email', { email: 'wanted@example.test', password: PASSWORD }, accessToken);
+      }
+      const tokens: string[] = [];
+      for (const _ of rivals) tokens.push(await tokenIn(VERIFY));
+      const person = { email: 'wanted@example.test', password: PASSWORD };
+      const answers = await all((index) =>
+        index % 2
+          ? call('/auth/register', person)
+          : call('/auth/verify-email', { token: tokens[index % 3], password: PASSWORD }),
+      );
+      const won = answers.filter(({ status }) => status < 300);
+      t.equal(won.length, 1);
+      const { EMAIL_TAKEN = 0, INVALID_TOKEN = 0 } = tally(answers);
+      t.equal(EMAIL_TAKEN + INVALID_TOKEN, MANY - 1, 'the others are told why');
+      t.equal((await signIn(person.email, PASSWORD)).status, 200);
+    },
+  );
 
-  await t.test('new passwords of one account', async (t) => {
+  await t.test('concurrent password changes of one account succeed once', async (t) => {
     const { accessToken } = await signUp('change@example.test');
     const answers = await all((index) =>
       call(
@@ -159,7 +162,7 @@ async function races(t: Test, { call, tokenIn, count, mail }: Race): Promise<voi
     t.equal(INVALID_CREDENTIALS + RATE_LIMITED + UNAUTHENTICATED, MANY - 1, JSON.stringify(tally(answers)));
   });
 
-  await t.test('deletions of one account', async (t) => {
+  await t.test('concurrent deletions of one account delete it once', async (t) => {
     const { accessToken } = await signUp('gone@example.test');
     const answers = await all(() => call('/user/delete', { password: PASSWORD }, accessToken));
     const { 200: won, INVALID_CREDENTIALS = 0, RATE_LIMITED = 0, UNAUTHENTICATED = 0 } = tally(answers);

@@ -6,6 +6,7 @@ import { customerCollection, paymentCollection } from '../../src/billing/store.j
 import { mailCollection } from '../../src/email/store.js';
 import { openStore } from '../../src/storage/open.js';
 import { auditOf, basic, CHEAP, PASSWORD, SECRETS, storeOf } from '../kit/app.js';
+import { waitUntil } from '../kit/wait.js';
 import { CHANGED, type MailedApp, MOVED, mailedApp, RESET, VERIFY, WELCOME } from './kit.js';
 
 const NEW = 'a different sentence entirely';
@@ -24,7 +25,7 @@ function heardBy({ server }: MailedApp): { name: string; event: Record<string, u
 const eventsOf = async (t: Test, app: MailedApp) =>
   (await auditOf(await storeOf(t, app))).map(({ event }) => event);
 
-t.test('registration welcomes, and a verification link is sent on request', async (t) => {
+t.test('registration sends a welcome e-mail, and a verification link on request', async (t) => {
   const app = await mailedApp(t);
   const heard = heardBy(app);
   const { email, id, accessToken: token } = await app.signUp({ name: 'Ada' });
@@ -64,7 +65,7 @@ t.test('registration welcomes, and a verification link is sent on request', asyn
   t.equal(app.sink.mails.length, 2, 'a confirmed address needs no link');
 });
 
-t.test('emailNotifications switches the welcome off, and no security mail', async (t) => {
+t.test('emailNotifications turns off the welcome e-mail but no security e-mail', async (t) => {
   const app = await mailedApp(t);
   const headers = { authorization: basic(), 'x-requested-with': 'test' };
   const settings = { emailNotifications: false, version: 0 };
@@ -74,7 +75,7 @@ t.test('emailNotifications switches the welcome off, and no security mail', asyn
   t.match(await app.nextMail(), { subject: RESET });
 });
 
-t.test('where addresses must be confirmed, no answer tells which are known', async (t) => {
+t.test('where addresses must be confirmed, no answer reveals which are registered', async (t) => {
   const app = await mailedApp(t, { requireEmailVerification: true });
   const heard = heardBy(app);
   const register = async (email: string, password = PASSWORD) => {
@@ -130,7 +131,7 @@ t.test('where addresses must be confirmed, no answer tells which are known', asy
   );
 });
 
-t.test('one plain address and nothing else, and an answer without anything of the inside', async (t) => {
+t.test('an e-mail field takes one plain address, and the answer reveals no internals', async (t) => {
   const app = await mailedApp(t);
   const register = (email: string) => app.post('/auth/register', { email, password: PASSWORD });
   for (const email of [
@@ -157,7 +158,7 @@ t.test('one plain address and nothing else, and an answer without anything of th
   t.equal((await register('VICTIM@example.COM')).status, 409);
 });
 
-t.test('registration can be closed, and so can everything, the admin area apart', async (t) => {
+t.test('registration can be closed, and maintenance closes everything but the admin area', async (t) => {
   const app = await mailedApp(t);
   const account = await app.signUp();
   const headers = { authorization: basic(), 'x-requested-with': 'test' };
@@ -214,7 +215,7 @@ t.test('the admin area shows neither passwords nor tokens nor links', async (t) 
   }
 });
 
-t.test('the audit knows who did what from where, and no secret', async (t) => {
+t.test('the audit log records who did what from where, and no secret', async (t) => {
   const app = await mailedApp(t);
   const { email, accessToken: token, id } = await app.signUp();
   await app.post('/auth/forgot-password', { email });
@@ -248,7 +249,7 @@ t.test('the audit knows who did what from where, and no secret', async (t) => {
   for (const secret of [PASSWORD, NEW, reset, change, token, email]) t.notOk(all.includes(secret));
 });
 
-t.test('a new password asks for the old one, and ends the other sessions at once', async (t) => {
+t.test('changing the password requires the current one and ends all other sessions at once', async (t) => {
   const app = await mailedApp(t);
   const heard = heardBy(app);
   const account = await app.signUp();
@@ -280,28 +281,31 @@ t.test('a new password asks for the old one, and ends the other sessions at once
   t.equal((await change({ currentPassword: NEW, newPassword: PASSWORD })).status, 429, 'as at the login');
 });
 
-t.test('production refuses common and own words as new passwords, and spends no link on them', async (t) => {
-  const app = await mailedApp(t, {
-    env: { NODE_ENV: 'production' },
-    publicUrl: 'https://app.example.test',
-  });
-  const { email, accessToken: token } = await app.signUp();
-  for (const weak of ['password1', email, 'iloveyou']) {
-    const body = { currentPassword: PASSWORD, newPassword: weak };
-    t.match(await app.post('/user/password', body, { token }), {
-      status: 422,
-      body: { error: { code: 'WEAK_PASSWORD' } },
+t.test(
+  'production refuses common and personal words as new passwords without using up the link',
+  async (t) => {
+    const app = await mailedApp(t, {
+      env: { NODE_ENV: 'production' },
+      publicUrl: 'https://app.example.test',
     });
-  }
-  await app.post('/auth/forgot-password', { email });
-  const link = await app.tokenIn(RESET);
-  const reset = (password: string) => app.post('/auth/reset-password', { token: link, password });
-  t.equal((await reset('password1')).status, 422);
-  t.equal((await reset(NEW)).status, 200);
-});
+    const { email, accessToken: token } = await app.signUp();
+    for (const weak of ['password1', email, 'iloveyou']) {
+      const body = { currentPassword: PASSWORD, newPassword: weak };
+      t.match(await app.post('/user/password', body, { token }), {
+        status: 422,
+        body: { error: { code: 'WEAK_PASSWORD' } },
+      });
+    }
+    await app.post('/auth/forgot-password', { email });
+    const link = await app.tokenIn(RESET);
+    const reset = (password: string) => app.post('/auth/reset-password', { token: link, password });
+    t.equal((await reset('password1')).status, 422);
+    t.equal((await reset(NEW)).status, 200);
+  },
+);
 
 t.test(
-  'an address changes when a link sent to the new one is followed; what was sent to the old is void',
+  'an address changes when the link sent to the new one is followed, which voids links sent to the old one',
   async (t) => {
     const app = await mailedApp(t);
     const { email, accessToken: token, id } = await app.signUp({ name: 'Ada' });
@@ -349,7 +353,7 @@ t.test(
   },
 );
 
-t.test('sessions are listed and ended one by one, each by its owner only', async (t) => {
+t.test('sessions are listed and revoked one by one, each only by its owner', async (t) => {
   const app = await mailedApp(t);
   const heard = heardBy(app);
   const [mine, other] = [await app.signUp(), await app.signUp()];
@@ -422,7 +426,7 @@ t.test('an export holds every payment, however many there are', async (t) => {
   t.same(times, times.toSorted().reverse(), 'the newest first');
 });
 
-t.test('an address changes hands, and the mails of who had it stay theirs', async (t) => {
+t.test('an address that moves to another account does not expose e-mails of its former owner', async (t) => {
   const app = await mailedApp(t);
   const { email, id, accessToken: token } = await app.signUp();
   await app.post('/user/email', { email: 'new@example.test', password: PASSWORD }, { token });
@@ -445,7 +449,7 @@ t.test('an address changes hands, and the mails of who had it stay theirs', asyn
   t.equal(await mailCollection(await storeOf(t, app)).count({ userId: id }), 0);
 });
 
-t.test('errors of listeners are nobody else’s', async (t) => {
+t.test('an error in one event listener does not affect the request or other listeners', async (t) => {
   const app = await mailedApp(t);
   const { events } = app.server.fastify.saas;
   let heard = 0;
@@ -487,7 +491,7 @@ async function provider(t: Test, { isDown }: { isDown(): boolean }) {
   return { calls, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
 }
 
-t.test('deletion cancels at the provider, removes what is kept, and frees the address', async (t) => {
+t.test('deletion cancels the subscription, removes stored data and frees the address', async (t) => {
   const { calls, url } = await provider(t, { isDown: () => false });
   const app = await mailedApp(t, { paymentSecretKey: KEY, paymentApiUrl: url });
   const heard = heardBy(app);
@@ -522,41 +526,44 @@ t.test('deletion cancels at the provider, removes what is kept, and frees the ad
   t.not(again.id, id);
 });
 
-t.test('a provider that fails: the account is closed at once, and a job finishes', async (t) => {
-  let isDown = true;
-  const { url } = await provider(t, { isDown: () => isDown });
-  const app = await mailedApp(t, { paymentSecretKey: KEY, paymentApiUrl: url });
-  const heard = heardBy(app);
-  const account = await app.signUp();
-  const { id, email, accessToken: token } = account;
-  const store = await storeOf(t, app);
-  await customerCollection(store).insert({ id, customerId: 'cus_1', createdAt: 1 });
-  const answer = await app.post('/user/delete', { password: PASSWORD }, { token });
-  t.match(answer, { status: 502, body: { error: { code: 'PAYMENT_PROVIDER_ERROR' }, message: /closed/ } });
-  t.notMatch(answer.text, KEY);
-  t.equal(await app.me(account), 401);
-  t.equal(
-    (await app.post('/auth/login', { email, password: PASSWORD })).body.error.code,
-    'ACCOUNT_SUSPENDED',
-  );
-  await app.close();
+t.test(
+  'when the payment provider fails, deletion closes the account at once and a job completes it',
+  async (t) => {
+    let isDown = true;
+    const { url } = await provider(t, { isDown: () => isDown });
+    const app = await mailedApp(t, { paymentSecretKey: KEY, paymentApiUrl: url });
+    const heard = heardBy(app);
+    const account = await app.signUp();
+    const { id, email, accessToken: token } = account;
+    const store = await storeOf(t, app);
+    await customerCollection(store).insert({ id, customerId: 'cus_1', createdAt: 1 });
+    const answer = await app.post('/user/delete', { password: PASSWORD }, { token });
+    t.match(answer, { status: 502, body: { error: { code: 'PAYMENT_PROVIDER_ERROR' }, message: /closed/ } });
+    t.notMatch(answer.text, KEY);
+    t.equal(await app.me(account), 401);
+    t.equal(
+      (await app.post('/auth/login', { email, password: PASSWORD })).body.error.code,
+      'ACCOUNT_SUSPENDED',
+    );
+    await app.close();
 
-  isDown = false;
-  app.clock.advance(61_000);
-  const next = await mailedApp(t, {
-    paymentSecretKey: KEY,
-    paymentApiUrl: url,
-    databaseUri: `sqlite:${app.file}`,
-    clock: app.clock,
-    sink: app.sink,
-  });
-  const gone = new Promise((resolve) => next.server.fastify.saas.events.once('user.deleted', resolve));
-  t.match(await gone, { userId: id });
-  t.equal(await userCollection(store).findOne({ id }), null);
-  t.notOk(heard.some(({ name }) => name === 'user.deleted'));
-});
+    isDown = false;
+    app.clock.advance(61_000);
+    const next = await mailedApp(t, {
+      paymentSecretKey: KEY,
+      paymentApiUrl: url,
+      databaseUri: `sqlite:${app.file}`,
+      clock: app.clock,
+      sink: app.sink,
+    });
+    const gone = new Promise((resolve) => next.server.fastify.saas.events.once('user.deleted', resolve));
+    t.match(await gone, { userId: id });
+    t.equal(await userCollection(store).findOne({ id }), null);
+    t.notOk(heard.some(({ name }) => name === 'user.deleted'));
+  },
+);
 
-t.test('what is over is purged, and nothing else', async (t) => {
+t.test('the purge removes expired documents and nothing else', async (t) => {
   const app = await mailedApp(t);
   const { email, accessToken } = await app.signUp();
   await app.post('/auth/login', { email, password: 'wrong' });
@@ -572,6 +579,6 @@ t.test('what is over is purged, and nothing else', async (t) => {
     sink: app.sink,
   });
   const fresh = (await next.post('/auth/login', { email, password: PASSWORD })).body.data;
-  while ((await sessions.count()) !== 1) await new Promise((resolve) => setImmediate(resolve));
+  await waitUntil('the purge', async () => (await sessions.count()) === 1);
   t.equal(await next.me(fresh), 200);
 });

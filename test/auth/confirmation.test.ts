@@ -24,31 +24,34 @@ async function linkFor(app: MailedApp, email: string): Promise<string> {
   return app.tokenIn(VERIFY);
 }
 
-t.test('a required confirmation from elsewhere replaces the password of the registration', async (t) => {
-  const app = await mailedApp(t, { requireEmailVerification: true });
-  const attacker = { email: VICTIM, password: PASSWORD };
-  t.equal((await app.post('/auth/register', attacker)).status, 202);
-  const link = await app.tokenIn(VERIFY);
-  const missing = await verify(app, link);
-  t.match(missing, {
-    status: 400,
-    body: { error: { code: 'VALIDATION_ERROR', details: [{ path: 'password', message: /required/ }] } },
-  });
-  t.equal((await verify(app, link, 'short')).body.error?.code, 'VALIDATION_ERROR');
-  t.equal(await login(app, VICTIM, PASSWORD), 403, 'a refusal confirms nothing');
-  t.match(await verify(app, link, NEW), { status: 200, body: { message: /password has been changed/ } });
-  t.equal(await login(app, VICTIM, PASSWORD), 401);
-  t.equal(await login(app, VICTIM, NEW), 200);
-  t.strictSame((await app.mail(CHANGED)).to, [VICTIM]);
-  t.equal((await verify(app, link, PASSWORD)).body.error?.code, 'INVALID_TOKEN', 'the link works once');
-  const records = await auditOf(await storeOf(t, app));
-  t.same(
-    records.map(({ event }) => event).filter((event) => /^(email|password)/.test(event)),
-    ['password.reset', 'email.verified'],
-  );
-});
+t.test(
+  'a required confirmation from another browser replaces the password set at registration',
+  async (t) => {
+    const app = await mailedApp(t, { requireEmailVerification: true });
+    const attacker = { email: VICTIM, password: PASSWORD };
+    t.equal((await app.post('/auth/register', attacker)).status, 202);
+    const link = await app.tokenIn(VERIFY);
+    const missing = await verify(app, link);
+    t.match(missing, {
+      status: 400,
+      body: { error: { code: 'VALIDATION_ERROR', details: [{ path: 'password', message: /required/ }] } },
+    });
+    t.equal((await verify(app, link, 'short')).body.error?.code, 'VALIDATION_ERROR');
+    t.equal(await login(app, VICTIM, PASSWORD), 403, 'a refusal confirms nothing');
+    t.match(await verify(app, link, NEW), { status: 200, body: { message: /password has been changed/ } });
+    t.equal(await login(app, VICTIM, PASSWORD), 401);
+    t.equal(await login(app, VICTIM, NEW), 200);
+    t.strictSame((await app.mail(CHANGED)).to, [VICTIM]);
+    t.equal((await verify(app, link, PASSWORD)).body.error?.code, 'INVALID_TOKEN', 'the link works once');
+    const records = await auditOf(await storeOf(t, app));
+    t.same(
+      records.map(({ event }) => event).filter((event) => /^(email|password)/.test(event)),
+      ['password.reset', 'email.verified'],
+    );
+  },
+);
 
-t.test('a required confirmation with the password of the registration keeps it', async (t) => {
+t.test('a required confirmation with the password set at registration keeps it', async (t) => {
   const app = await mailedApp(t, { requireEmailVerification: true });
   await app.post('/auth/register', { email: VICTIM, password: PASSWORD });
   const link = await app.tokenIn(VERIFY);
@@ -61,25 +64,28 @@ t.test('a required confirmation with the password of the registration keeps it',
   t.equal(user?.passwordVersion, 1);
 });
 
-t.test('a later confirmation from elsewhere ends the sessions and links of the registration', async (t) => {
-  const app = await mailedApp(t);
-  const revoked: unknown[] = [];
-  app.server.fastify.saas.events.on('session.revoked', (event) => revoked.push(event));
-  const attacker = await app.signUp({ email: VICTIM });
-  const change = { email: 'attacker@example.test', password: PASSWORD };
-  await app.post('/user/email', change, { token: attacker.accessToken });
-  const back = await app.tokenIn(VERIFY);
-  const link = await linkFor(app, VICTIM);
-  t.equal((await verify(app, link, NEW)).status, 200);
-  t.equal(await app.me(attacker), 401);
-  t.equal((await app.post('/auth/refresh', { refreshToken: attacker.refreshToken })).status, 401);
-  t.equal(await login(app, VICTIM, PASSWORD), 401);
-  t.equal((await verify(app, back, PASSWORD)).status, 400, 'nor does a pending change survive');
-  t.equal(await login(app, VICTIM, NEW), 200);
-  t.match(revoked, [{ userId: attacker.id, scope: 'global' }]);
-});
+t.test(
+  'a later confirmation from another browser ends the sessions and links of the registration',
+  async (t) => {
+    const app = await mailedApp(t);
+    const revoked: unknown[] = [];
+    app.server.fastify.saas.events.on('session.revoked', (event) => revoked.push(event));
+    const attacker = await app.signUp({ email: VICTIM });
+    const change = { email: 'attacker@example.test', password: PASSWORD };
+    await app.post('/user/email', change, { token: attacker.accessToken });
+    const back = await app.tokenIn(VERIFY);
+    const link = await linkFor(app, VICTIM);
+    t.equal((await verify(app, link, NEW)).status, 200);
+    t.equal(await app.me(attacker), 401);
+    t.equal((await app.post('/auth/refresh', { refreshToken: attacker.refreshToken })).status, 401);
+    t.equal(await login(app, VICTIM, PASSWORD), 401);
+    t.equal((await verify(app, back, PASSWORD)).status, 400, 'nor does a pending change survive');
+    t.equal(await login(app, VICTIM, NEW), 200);
+    t.match(revoked, [{ userId: attacker.id, scope: 'global' }]);
+  },
+);
 
-t.test('a session or the current password of the account keeps sessions and password', async (t) => {
+t.test('a confirmation with a session or the current password keeps sessions and password', async (t) => {
   const app = await mailedApp(t);
   for (const proof of ['session', 'password']) {
     const account = await app.signUp();
@@ -95,7 +101,7 @@ t.test('a session or the current password of the account keeps sessions and pass
   }
 });
 
-t.test('a session proves its own account only, and only while it lives', async (t) => {
+t.test('a session proves only its own account, and only until it ends', async (t) => {
   const app = await mailedApp(t);
   const account = await app.signUp();
   const stranger = await app.signUp();
@@ -110,21 +116,24 @@ t.test('a session proves its own account only, and only while it lives', async (
   t.equal(await login(app, account.email, PASSWORD), 200, 'and the password stays');
 });
 
-t.test('an account that moves to an address is confirmed by its holder, or taken over', async (t) => {
-  const app = await mailedApp(t);
-  const attacker = await app.signUp();
-  const move = async () => {
-    const { accessToken: token } = attacker;
-    await app.post('/user/email', { email: VICTIM, password: PASSWORD }, { token });
-    return app.tokenIn(VERIFY);
-  };
-  const link = await move();
-  t.equal((await verify(app, link)).body.error?.code, 'VALIDATION_ERROR');
-  t.match(await verify(app, link, NEW), { status: 200, body: { message: /password has been changed/ } });
-  t.equal(await app.me(attacker), 401);
-  t.equal(await login(app, VICTIM, PASSWORD), 401);
-  t.equal(await login(app, VICTIM, NEW), 200);
-});
+t.test(
+  'an account that moves to an address is confirmed or taken over by the owner of that address',
+  async (t) => {
+    const app = await mailedApp(t);
+    const attacker = await app.signUp();
+    const move = async () => {
+      const { accessToken: token } = attacker;
+      await app.post('/user/email', { email: VICTIM, password: PASSWORD }, { token });
+      return app.tokenIn(VERIFY);
+    };
+    const link = await move();
+    t.equal((await verify(app, link)).body.error?.code, 'VALIDATION_ERROR');
+    t.match(await verify(app, link, NEW), { status: 200, body: { message: /password has been changed/ } });
+    t.equal(await app.me(attacker), 401);
+    t.equal(await login(app, VICTIM, PASSWORD), 401);
+    t.equal(await login(app, VICTIM, NEW), 200);
+  },
+);
 
 t.test('an account without a password gets the one of the person who confirms', async (t) => {
   const app = await mailedApp(t, { requireEmailVerification: true });
@@ -134,7 +143,7 @@ t.test('an account without a password gets the one of the person who confirms', 
   t.equal(await login(app, VICTIM, NEW), 200);
 });
 
-t.test('a closed account is not confirmed', async (t) => {
+t.test('a suspended account is not confirmed', async (t) => {
   const app = await mailedApp(t);
   const { email, id } = await app.signUp();
   const link = await linkFor(app, email);
@@ -146,7 +155,7 @@ t.test('a closed account is not confirmed', async (t) => {
 });
 
 t.test(
-  'the page asks for a password, works without JavaScript and shows what is wrong with it',
+  'the page asks for a password, works without JavaScript and shows why a password is refused',
   async (t) => {
     const app = await mailedApp(t, { requireEmailVerification: true });
     await app.post('/auth/register', { email: VICTIM, password: PASSWORD });
@@ -173,7 +182,7 @@ t.test(
   },
 );
 
-t.test('production refuses a common password before it says whether it is the current one', async (t) => {
+t.test('production refuses a common password before revealing whether it is the current one', async (t) => {
   const app = await mailedApp(t, { publicUrl: 'https://app.example.test', env: { NODE_ENV: 'production' } });
   const common = 'password123';
   const passwordHash = '$2b$04$......................5zTzvmG0eLEXfzOB8JSfZbFLDnXbSpe';
@@ -183,7 +192,7 @@ t.test('production refuses a common password before it says whether it is the cu
   t.equal((await verify(app, link, NEW)).status, 200);
 });
 
-t.test('a reset by mail ends a pending change of the address', async (t) => {
+t.test('a password reset by e-mail cancels a pending change of address', async (t) => {
   const app = await mailedApp(t);
   const attacker = await app.signUp({ email: VICTIM });
   const change = { email: 'attacker@example.test', password: PASSWORD };
@@ -196,7 +205,7 @@ t.test('a reset by mail ends a pending change of the address', async (t) => {
   t.equal(await login(app, VICTIM, NEW), 200, 'the address is still the one that was recovered');
 });
 
-t.test('the link of a change expires after a day', async (t) => {
+t.test('the link that changes an address expires after a day', async (t) => {
   const app = await mailedApp(t);
   const { email, id, accessToken: token } = await app.signUp();
   await app.post('/user/email', { email: 'new@example.test', password: PASSWORD }, { token });

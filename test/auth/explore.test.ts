@@ -12,7 +12,8 @@ import { fakeClock } from '../kit/clock.js';
 import { type Exploration, explore, type Scenario } from '../kit/explore.js';
 import { countedRandom } from '../kit/random.js';
 import { signWebhook } from '../kit/sign-webhook.js';
-import { boot, STORM_SECRET } from '../kit/stripe-storm.js';
+import { STORM_SECRET } from '../kit/stripe-stage.js';
+import { boot } from '../kit/stripe-storm.js';
 import { viewUnsubscribed } from '../kit/users.js';
 
 /** The real services in every order of their calls of the port; passwords, tokens and counters are stand-ins. */
@@ -193,81 +194,94 @@ const holds = (t: Test, { failure, orders }: Exploration) => {
   t.ok(orders > 3, `${orders} orders`);
 };
 
-t.test('refresh: one successor, whoever is first and whoever is gone', async (t) => {
-  const one = (seed: string) => (store: Store) => refresh(store, seed);
-  const scenario: Scenario = {
-    setup,
-    actors: [one('a'), one('b'), one('c')],
-    crash: true,
-    async check(store, results) {
-      insist(!codes(results).some((code) => code !== 'done'), `refused: ${codes(results)}`);
-      const given = results.flatMap((result) =>
-        result?.status === 'fulfilled' ? [result.value as { refreshToken: string }] : [],
+t.test(
+  'in every interleaving of refreshes a token has one successor, even when a process crashes',
+  async (t) => {
+    const one = (seed: string) => (store: Store) => refresh(store, seed);
+    const scenario: Scenario = {
+      setup,
+      actors: [one('a'), one('b'), one('c')],
+      crash: true,
+      async check(store, results) {
+        insist(!codes(results).some((code) => code !== 'done'), `refused: ${codes(results)}`);
+        const given = results.flatMap((result) =>
+          result?.status === 'fulfilled' ? [result.value as { refreshToken: string }] : [],
+        );
+        insist(new Set(given.map(({ refreshToken }) => refreshToken)).size <= 1, 'two successors');
+        insist((await aliveSessions(store)).length === 1, 'the session has ended');
+      },
+    };
+    holds(t, await explore(scenario));
+    const fresh = (seed: string) => {
+      let drawn = 0;
+      const tokens = { ...TOKENS, successorOf: () => `${seed}${drawn++}` };
+      return (store: Store) => serviceOn(store, seed, { tokens }).refresh(`${ADA} ses_${ADA} first`, ORIGIN);
+    };
+    const wrong = await explore({ ...scenario, actors: [fresh('a'), fresh('b')] });
+    t.match(wrong.failure?.reason, /refused/, 'successors that are drawn instead of derived are found out');
+  },
+);
+
+t.test(
+  'in every interleaving of reset, login and refresh no access by the old password survives',
+  async (t) => {
+    const scenario = {
+      setup,
+      actors: [reset, login, (store: Store) => refresh(store)],
+      crash: true,
+      check: strangersAreOut,
+    };
+    holds(t, await explore(scenario));
+
+    const deleting = async (store: Store) => {
+      await userCollection(store).updateOne({ id: ADA }, { set: { passwordHash: 'hash of new' } });
+      await sessionCollection(store).deleteMany({ userId: ADA });
+    };
+    const wrong = await explore({ ...scenario, actors: [deleting, login], crash: false });
+    t.match(
+      wrong.failure?.reason,
+      /alive after the reset: ses_/,
+      'deleting the sessions instead is found out',
+    );
+  },
+);
+
+t.test(
+  'a session that ends meanwhile can neither revoke other sessions nor change the password',
+  async (t) => {
+    const endOthers = (store: Store) =>
+      serviceOn(store, 'others').logout({ refreshToken: `${ADA} ses_${ADA} first`, scope: 'others' }, ORIGIN);
+    const change = (store: Store) =>
+      serviceOn(store, 'change').changePassword(
+        identityOf(ADA),
+        { currentPassword: 'old', newPassword: 'thief' },
+        ORIGIN,
       );
-      insist(new Set(given.map(({ refreshToken }) => refreshToken)).size <= 1, 'two successors');
-      insist((await aliveSessions(store)).length === 1, 'the session has ended');
-    },
-  };
-  holds(t, await explore(scenario));
-  const fresh = (seed: string) => {
-    let drawn = 0;
-    const tokens = { ...TOKENS, successorOf: () => `${seed}${drawn++}` };
-    return (store: Store) => serviceOn(store, seed, { tokens }).refresh(`${ADA} ses_${ADA} first`, ORIGIN);
-  };
-  const wrong = await explore({ ...scenario, actors: [fresh('a'), fresh('b')] });
-  t.match(wrong.failure?.reason, /refused/, 'successors that are drawn instead of derived are found out');
-});
+    holds(t, await explore({ setup, actors: [reset, endOthers, change], check: strangersAreOut }));
 
-t.test('reset, login and refresh at once: no way in by the old password survives', async (t) => {
-  const scenario = {
-    setup,
-    actors: [reset, login, (store: Store) => refresh(store)],
-    crash: true,
-    check: strangersAreOut,
-  };
-  holds(t, await explore(scenario));
+    const endAll = (store: Store) =>
+      serviceOn(store, 'all').logout({ refreshToken: `${ADA} ses_${ADA} first`, scope: 'global' }, ORIGIN);
+    const check = async (store: Store) => {
+      const alive = await aliveSessions(store);
+      insist(alive.length === 0, `alive after all have ended: ${alive}`);
+    };
+    holds(t, await explore({ setup, actors: [endAll, change], check }));
 
-  const deleting = async (store: Store) => {
-    await userCollection(store).updateOne({ id: ADA }, { set: { passwordHash: 'hash of new' } });
-    await sessionCollection(store).deleteMany({ userId: ADA });
-  };
-  const wrong = await explore({ ...scenario, actors: [deleting, login], crash: false });
-  t.match(wrong.failure?.reason, /alive after the reset: ses_/, 'deleting the sessions instead is found out');
-});
+    const careless = (store: Store) => {
+      const users = userCollection(store);
+      const updateOne: typeof users.updateOne = ({ sessionEpoch: _, ...where }, what) =>
+        users.updateOne(where, what);
+      return serviceOn(store, 'others', { users: { ...users, updateOne } }).logout(
+        { refreshToken: `${ADA} ses_${ADA} first`, scope: 'others' },
+        ORIGIN,
+      );
+    };
+    const wrong = await explore({ setup, actors: [reset, careless], check: strangersAreOut });
+    t.match(wrong.failure?.reason, /alive after the reset/, 'sparing a session of any epoch is found out');
+  },
+);
 
-t.test('a session that ends keeps nobody in: not by ending the others, not by a new password', async (t) => {
-  const endOthers = (store: Store) =>
-    serviceOn(store, 'others').logout({ refreshToken: `${ADA} ses_${ADA} first`, scope: 'others' }, ORIGIN);
-  const change = (store: Store) =>
-    serviceOn(store, 'change').changePassword(
-      identityOf(ADA),
-      { currentPassword: 'old', newPassword: 'thief' },
-      ORIGIN,
-    );
-  holds(t, await explore({ setup, actors: [reset, endOthers, change], check: strangersAreOut }));
-
-  const endAll = (store: Store) =>
-    serviceOn(store, 'all').logout({ refreshToken: `${ADA} ses_${ADA} first`, scope: 'global' }, ORIGIN);
-  const check = async (store: Store) => {
-    const alive = await aliveSessions(store);
-    insist(alive.length === 0, `alive after all have ended: ${alive}`);
-  };
-  holds(t, await explore({ setup, actors: [endAll, change], check }));
-
-  const careless = (store: Store) => {
-    const users = userCollection(store);
-    const updateOne: typeof users.updateOne = ({ sessionEpoch: _, ...where }, what) =>
-      users.updateOne(where, what);
-    return serviceOn(store, 'others', { users: { ...users, updateOne } }).logout(
-      { refreshToken: `${ADA} ses_${ADA} first`, scope: 'others' },
-      ORIGIN,
-    );
-  };
-  const wrong = await explore({ setup, actors: [reset, careless], check: strangersAreOut });
-  t.match(wrong.failure?.reason, /alive after the reset/, 'sparing a session of any epoch is found out');
-});
-
-t.test('a suspension ends what is signed in, beginning or changing at that moment, for good', async (t) => {
+t.test('a suspension permanently ends sessions that exist, begin or change at that moment', async (t) => {
   const suspensionOn = (store: Store, users = userCollection(store)) =>
     createSuspension({
       users,
@@ -304,39 +318,42 @@ t.test('a suspension ends what is signed in, beginning or changing at that momen
   t.match(wrong.failure?.reason, /alive again/, 'a suspension that ends no sessions is found out');
 });
 
-t.test('deletion, login and refresh at once: gone, and never charged afterwards', async (t) => {
-  const cancelled = (store: Store) => store.collection<{ id: string }>('cancelled');
-  const hooksOn = (store: Store) => ({
-    cancelSubscriptions: async (id: string) =>
-      void (await cancelled(store).insert({ id }).catch(nullIfTaken)),
-    deleteData: async () => undefined,
-    deleteLateData: async () => undefined,
-  });
-  const service = (store: Store) => serviceOn(store, 'delete', { deletionHooks: hooksOn(store) });
-  const scenario: Scenario = {
-    async setup(store) {
-      await setup(store);
-      cancelled(store);
-    },
-    actors: [
-      (store) => service(store).deleteAccount(identityOf(ADA), 'old', ORIGIN),
-      login,
-      (store) => refresh(store),
-    ],
-    crash: true,
-    recover: (store) => service(store).deletionJob.run({ term: 1, signal: new AbortController().signal }),
-    async check(store, results) {
-      const user = await userCollection(store).findOne({ id: ADA });
-      insist(user !== null || (await cancelled(store).count()) === 1, 'gone, but charged');
-      insist(user === null || user.deletingAt === undefined, 'half deleted');
-      insist(user === null || results[0]?.status !== 'fulfilled', 'said to be deleted');
-      insist(user !== null || (await aliveSessions(store)).length === 0, 'still in');
-    },
-  };
-  holds(t, await explore(scenario));
-});
+t.test(
+  'in every interleaving of deletion, login and refresh the account is deleted and never charged again',
+  async (t) => {
+    const cancelled = (store: Store) => store.collection<{ id: string }>('cancelled');
+    const hooksOn = (store: Store) => ({
+      cancelSubscriptions: async (id: string) =>
+        void (await cancelled(store).insert({ id }).catch(nullIfTaken)),
+      deleteData: async () => undefined,
+      deleteLateData: async () => undefined,
+    });
+    const service = (store: Store) => serviceOn(store, 'delete', { deletionHooks: hooksOn(store) });
+    const scenario: Scenario = {
+      async setup(store) {
+        await setup(store);
+        cancelled(store);
+      },
+      actors: [
+        (store) => service(store).deleteAccount(identityOf(ADA), 'old', ORIGIN),
+        login,
+        (store) => refresh(store),
+      ],
+      crash: true,
+      recover: (store) => service(store).deletionJob.run({ term: 1, signal: new AbortController().signal }),
+      async check(store, results) {
+        const user = await userCollection(store).findOne({ id: ADA });
+        insist(user !== null || (await cancelled(store).count()) === 1, 'gone, but charged');
+        insist(user === null || user.deletingAt === undefined, 'half deleted');
+        insist(user === null || results[0]?.status !== 'fulfilled', 'said to be deleted');
+        insist(user !== null || (await aliveSessions(store)).length === 0, 'still in');
+      },
+    };
+    holds(t, await explore(scenario));
+  },
+);
 
-t.test('deletion while the provider tells of what was bought: nothing of it is left', async (t) => {
+t.test('a deletion during webhook deliveries leaves no billing data', async (t) => {
   const domainOn = (store: Store) => {
     const seen = { mails: new Map(), told: [], unheard: new Set<string>() };
     return boot(store, fakeClock(), undefined, seen).domain;
@@ -374,49 +391,49 @@ t.test('deletion while the provider tells of what was bought: nothing of it is l
   holds(t, await explore(scenario(told('invoice.payment_succeeded', 'in_1'))));
 });
 
-t.test('one address, two changes and a registration: one has it, the others are told', async (t) => {
-  const confirm = (id: string) => (store: Store) =>
-    serviceOn(store, id).verifyEmail({ token: linkOf(id), password: 'old' }, ORIGIN);
-  const scenario: Scenario = {
-    setup,
-    actors: [confirm(ADA), confirm(EVE), register],
-    async check(store, results) {
-      const holders = await userCollection(store).count({ email: 'new@example.test' });
-      insist(holders === 1, `${holders} have it`);
-      const all = codes(results).sort().join();
-      insist(all === 'EMAIL_TAKEN,EMAIL_TAKEN,done', all);
-    },
-  };
-  holds(t, await explore(scenario));
-});
-
 t.test(
-  'two resets by one link, a crash anywhere: one wins, and a mail tells of it exactly when it did',
+  'of two changes to one address and a registration one succeeds and the others are refused',
   async (t) => {
-    const by = (password: string) => (store: Store) =>
-      serviceOn(store, password, { mails: storedMails(store) }).resetPassword(
-        { token: linkOf(ADA), password },
-        ORIGIN,
-      );
-    const check: Scenario['check'] = async (store, results) => {
-      const user = (await userCollection(store).findOne({ id: ADA })) as UserDocument;
-      const { items } = await mailsOf(store).page({ sort: 'id', limit: 10 });
-      const sent = items.filter(({ reaches }) => user.passwordVersion >= reaches).length;
-      insist(user.passwordVersion <= 2, 'both have won');
-      insist(sent === user.passwordVersion - 1, `${sent} mails of ${user.passwordVersion - 1} changes`);
-      const refused = codes(results).filter((code) => code !== 'done');
-      insist(
-        refused.every((code) => code === 'INVALID_TOKEN'),
-        refused.join(),
-      );
+    const confirm = (id: string) => (store: Store) =>
+      serviceOn(store, id).verifyEmail({ token: linkOf(id), password: 'old' }, ORIGIN);
+    const scenario: Scenario = {
+      setup,
+      actors: [confirm(ADA), confirm(EVE), register],
+      async check(store, results) {
+        const holders = await userCollection(store).count({ email: 'new@example.test' });
+        insist(holders === 1, `${holders} have it`);
+        const all = codes(results).sort().join();
+        insist(all === 'EMAIL_TAKEN,EMAIL_TAKEN,done', all);
+      },
     };
-    holds(t, await explore({ setup, actors: [by('one'), by('two')], crash: true, check }));
-
-    const late = async (store: Store) => {
-      await reset(store);
-      await mailsOf(store).insert({ id: 'late', reaches: 2 });
-    };
-    const wrong = await explore({ setup, actors: [late], crash: true, check });
-    t.equal(wrong.failure?.reason, '0 mails of 1 changes', 'a mail that is put after the write is found out');
+    holds(t, await explore(scenario));
   },
 );
+
+t.test('of two resets by one link one succeeds and is confirmed by e-mail, even after a crash', async (t) => {
+  const by = (password: string) => (store: Store) =>
+    serviceOn(store, password, { mails: storedMails(store) }).resetPassword(
+      { token: linkOf(ADA), password },
+      ORIGIN,
+    );
+  const check: Scenario['check'] = async (store, results) => {
+    const user = (await userCollection(store).findOne({ id: ADA })) as UserDocument;
+    const { items } = await mailsOf(store).page({ sort: 'id', limit: 10 });
+    const sent = items.filter(({ reaches }) => user.passwordVersion >= reaches).length;
+    insist(user.passwordVersion <= 2, 'both have won');
+    insist(sent === user.passwordVersion - 1, `${sent} mails of ${user.passwordVersion - 1} changes`);
+    const refused = codes(results).filter((code) => code !== 'done');
+    insist(
+      refused.every((code) => code === 'INVALID_TOKEN'),
+      refused.join(),
+    );
+  };
+  holds(t, await explore({ setup, actors: [by('one'), by('two')], crash: true, check }));
+
+  const late = async (store: Store) => {
+    await reset(store);
+    await mailsOf(store).insert({ id: 'late', reaches: 2 });
+  };
+  const wrong = await explore({ setup, actors: [late], crash: true, check });
+  t.equal(wrong.failure?.reason, '0 mails of 1 changes', 'a mail that is put after the write is found out');
+});

@@ -82,15 +82,17 @@ async function equalWork(t: Test, app: SaasApp): Promise<void> {
   t.same(await fail(emailOf('bcrypt4')), rest, 'of accounts that were rehashed, too');
 }
 
-t.test('a wrong password costs the same work for every account', async (t) => equalWork(t, await saasApp(t)));
+t.test('a wrong password costs the same hashing work for every account', async (t) =>
+  equalWork(t, await saasApp(t)),
+);
 
 await onMongod((server: Mongod) => {
-  t.test('a wrong password costs the same work for every account on MongoDB', async (t) =>
+  t.test('a wrong password costs the same hashing work for every account on MongoDB', async (t) =>
     equalWork(t, await saasApp(t, { databaseUri: server.fresh(t) })),
   );
 });
 
-t.test('every new password and the deletion of an account end the extra work', async (t) => {
+t.test('a new password or the deletion of the account ends the extra hashing work', async (t) => {
   const app = await saasApp(t);
   const users = userCollection(await storeOf(t, app));
   const { create } = app.server.fastify.saas.users;
@@ -120,7 +122,7 @@ t.test('every new password and the deletion of an account end the extra work', a
   t.equal(await hashes.count(), 0, 'nor does a refused import leave any');
 });
 
-t.test('owners who are signed in do not pay for the hashes of others', async (t) => {
+t.test('signed-in owners do not wait for the imported hashes of other accounts', async (t) => {
   const app = await saasApp(t);
   const { accessToken: token } = await app.signUp();
   await app.server.fastify.saas.users.create({
@@ -176,17 +178,17 @@ async function recount(t: Test, databaseUri: string): Promise<void> {
   );
 }
 
-t.test('a recount finds what an earlier version imported and removes what is gone', async (t) =>
+t.test('a recount finds imported hashes of earlier versions and drops those that no account has', async (t) =>
   recount(t, `sqlite:${t.testdir()}/store.db`),
 );
 
 await onMongod((server: Mongod) => {
-  t.test('a recount finds what an earlier version imported on MongoDB', async (t) =>
+  t.test('a recount finds imported hashes of earlier versions on MongoDB', async (t) =>
     recount(t, server.fresh(t)),
   );
 });
 
-t.test('a client that is gone costs no further work', async (t) => {
+t.test('a disconnected client costs no further hashing work', async (t) => {
   const passwords = createPasswords(countedRandom(), CHEAP);
   let asked = 0;
   // The gate asks first.

@@ -9,63 +9,78 @@ const mutants = [
     file: 'recovery.js',
     text: "unset: [...RECOVERY_LINKS, 'keptSession']",
     replacement: "unset: ['resetHash', 'resetExpiresAt', 'keptSession']",
-    tests: [['confirmation', 'a reset by mail ends a pending change']],
+    tests: [['confirmation', 'a password reset by e-mail cancels a pending change of address']],
   },
   {
     name: 'the link of a change never expires',
     file: 'email-change.js',
     text: ' || !isLive',
     replacement: '',
-    tests: [['confirmation', 'the link of a change expires']],
+    tests: [['confirmation', 'the link that changes an address expires after a day']],
   },
   {
     name: 'any password counts as the current one',
     file: 'confirmation.js',
     text: 'return ok ? { holder',
     replacement: 'return true ? { holder',
-    tests: [['confirmation', 'a required confirmation from elsewhere']],
+    tests: [
+      [
+        'confirmation',
+        'a required confirmation from another browser replaces the password set at registration',
+      ],
+    ],
   },
   {
     name: 'the session of any account proves that a link is used by its holder',
     file: 'confirmation.js',
     text: 'identity?.user.id === user.id',
     replacement: 'identity',
-    tests: [['confirmation', 'a session proves its own account']],
+    tests: [['confirmation', 'a session proves only its own account, and only until it ends']],
   },
   {
     name: 'a confirmation from elsewhere keeps sessions',
     file: 'confirmation.js',
     text: 'passwordVersion: 1, sessionEpoch: 1',
     replacement: 'passwordVersion: 1',
-    tests: [['confirmation', 'a later confirmation from elsewhere']],
+    tests: [
+      [
+        'confirmation',
+        'a later confirmation from another browser ends the sessions and links of the registration',
+      ],
+    ],
   },
   {
     name: 'a confirmation from elsewhere keeps a pending change of the address',
     file: 'confirmation.js',
     text: "unset: [...ALL_LINKS, 'keptSession']",
     replacement: "unset: ['verifyHash', 'verifyExpiresAt', 'keptSession']",
-    tests: [['confirmation', 'a later confirmation from elsewhere']],
+    tests: [
+      [
+        'confirmation',
+        'a later confirmation from another browser ends the sessions and links of the registration',
+      ],
+    ],
   },
   {
     name: 'only the hash of the account itself is verified',
     file: 'credentials.js',
     text: 'await foreignHashes.decoys()',
     replacement: '[]',
-    tests: [['foreign-hashes', 'a wrong password costs the same work']],
+    tests: [['foreign-hashes', 'a wrong password costs the same hashing work for every account']],
   },
   {
     name: 'a bcrypt hash is not filled up to the most costly one',
     file: '../passwords/foreign.js',
     text: 'Math.log2(target) - log',
     replacement: '0',
-    tests: [['foreign-hashes', 'a wrong password costs the same work']],
+    tests: [['foreign-hashes', 'a wrong password costs the same hashing work for every account']],
   },
   {
     name: 'a recount forgets users that are about to be stored',
     file: 'foreign-hashes.js',
     text: '!user && isRecent(',
     replacement: 'false && isRecent(',
-    tests: [['foreign-hashes', 'a recount finds what']],
+    tests: [['foreign-hashes', 'a recount finds imported hashes of earlier versions']],
   },
 ];
 

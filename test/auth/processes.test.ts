@@ -1,8 +1,8 @@
-import { setImmediate } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { type Answer, basic, PASSWORD, parseJson, testOptions } from '../kit/app.js';
 import { compiled, type Program, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
+import { waitUntil } from '../kit/wait.js';
 import { onMongod } from '../storage/mongod.js';
 
 /** Four processes on one store, by the clock of the machine. */
@@ -42,27 +42,30 @@ async function guesses(
   const login = (email: string, password: string) => async (at: string) =>
     (await post(`${at}/api/auth/login`, { email, password })).status;
 
-  await t.test('accept right passwords at once', async (t) => {
+  await t.test('concurrent logins with the right password are accepted', async (t) => {
     const person = { email: 'right@example.test', password: PASSWORD };
     t.equal((await post(`${url}/api/auth/register`, person)).status, 201);
     const statuses = await spread(urls, 40, login(person.email, PASSWORD));
     t.same(new Set(statuses), new Set([200]));
   });
 
-  await t.test('evaluate ten wrong passwords from one place, known to the account or not', async (t) => {
-    const person = { email: 'known@example.test', password: PASSWORD };
-    t.equal((await post(`${url}/api/auth/register`, person)).status, 201);
-    t.equal(await login(person.email, PASSWORD)(url), 200);
-    for (const email of [person.email, 'unknown@example.test']) {
-      const statuses = await spread(urls, 100, login(email, 'not the password'));
-      const evaluated = statuses.filter((status) => status === 401).length;
-      // The eleventh comes after a minute, should the machine take so long.
-      t.ok(evaluated === 10 || evaluated === 11, `${email}: ${evaluated} evaluated`);
-      t.equal(statuses.filter((status) => status === 429).length, statuses.length - evaluated);
-    }
-  });
+  await t.test(
+    'ten wrong passwords from one address are evaluated, whether the account knows it or not',
+    async (t) => {
+      const person = { email: 'known@example.test', password: PASSWORD };
+      t.equal((await post(`${url}/api/auth/register`, person)).status, 201);
+      t.equal(await login(person.email, PASSWORD)(url), 200);
+      for (const email of [person.email, 'unknown@example.test']) {
+        const statuses = await spread(urls, 100, login(email, 'not the password'));
+        const evaluated = statuses.filter((status) => status === 401).length;
+        // The eleventh comes after a minute, should the machine take so long.
+        t.ok(evaluated === 10 || evaluated === 11, `${email}: ${evaluated} evaluated`);
+        t.equal(statuses.filter((status) => status === 429).length, statuses.length - evaluated);
+      }
+    },
+  );
 
-  await t.test('do not forget them in a restart', async (t) => {
+  await t.test('counted failures survive a restart', async (t) => {
     await Promise.all(programs.map((program) => program.kill()));
     const args = [JSON.stringify(options)];
     const again = await startProgram(t, compiled('test/kit/saas-server.js'), { args }).url();
@@ -71,26 +74,28 @@ async function guesses(
   });
 }
 
-t.test('four processes count guesses on one file', async (t) => guesses(t, await startAll(t)));
+t.test('four processes share login throttling on one SQLite file', async (t) =>
+  guesses(t, await startAll(t)),
+);
 
 await onMongod((server) => {
-  t.test('four processes count guesses on one MongoDB', async (t) =>
+  t.test('four processes share login throttling on one MongoDB', async (t) =>
     guesses(t, await startAll(t, { databaseUri: server.fresh(t) })),
   );
 });
 
-t.test('four processes on one file', async (t) => {
+t.test('four processes share accounts and sessions on one SQLite file', async (t) => {
   const { programs, urls, options } = await startAll(t);
   const [url] = urls as [string];
   const person = { email: 'same@example.test', password: PASSWORD };
 
-  await t.test('make one account of one address', async (t) => {
+  await t.test('concurrent registrations of one address create one account', async (t) => {
     const answers = await spread(urls, 48, (url) => post(`${url}/api/auth/register`, person));
     t.equal(answers.filter(({ status }) => status === 201).length, 1);
     t.equal(answers.filter(({ status }) => status === 409).length, 47);
   });
 
-  await t.test('give one refresh token one successor', async (t) => {
+  await t.test('concurrent refreshes of one token have one successor', async (t) => {
     const { refreshToken } = (await post(`${url}/api/auth/login`, person)).body.data;
     const answers = await spread(urls, 48, (url) => post(`${url}/api/auth/refresh`, { refreshToken }));
     t.same(new Set(answers.map(({ status }) => status)), new Set([200]));
@@ -98,14 +103,14 @@ t.test('four processes on one file', async (t) => {
     for (const { body } of answers) t.equal(await me(url, body.data.accessToken), 200);
   });
 
-  await t.test('know of a logout at once', async (t) => {
+  await t.test('a logout is effective in every process at once', async (t) => {
     const { accessToken, refreshToken } = (await post(`${url}/api/auth/login`, person)).body.data;
     t.same(await spread(urls, PROCESSES, (url) => me(url, accessToken)), [200, 200, 200, 200]);
     t.equal((await post(`${url}/api/auth/logout`, { refreshToken, scope: 'global' })).status, 200);
     t.same(await spread(urls, PROCESSES, (url) => me(url, accessToken)), [401, 401, 401, 401]);
   });
 
-  await t.test('follow the settings of one of them', async (t) => {
+  await t.test('a change of settings reaches every process', async (t) => {
     const admin = { authorization: basic(), 'x-requested-with': 'test', 'content-type': 'application/json' };
     const close = async (maintenanceMode: boolean, version: number) => {
       const body = JSON.stringify({ maintenanceMode, version });
@@ -119,11 +124,12 @@ t.test('four processes on one file', async (t) => {
     ] as const) {
       await close(isOn, version);
       // How soon is tested with a clock of our own; here, that they do.
-      for (const url of urls) while ((await isClosed(url)) !== isOn) await setImmediate();
+      for (const url of urls)
+        await waitUntil(`maintenance mode ${isOn}`, async () => (await isClosed(url)) === isOn);
     }
   });
 
-  await t.test('lose no session to a kill', async (t) => {
+  await t.test('no session is lost when a process is killed', async (t) => {
     const { refreshToken } = (await post(`${url}/api/auth/login`, person)).body.data;
     const rotated = (await post(`${url}/api/auth/refresh`, { refreshToken })).body.data;
     await Promise.all(programs.map((program) => program.kill()));

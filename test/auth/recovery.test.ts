@@ -14,7 +14,7 @@ function comparable({ status, headers, body }: { status: number; headers: object
   return { status, others, body };
 }
 
-t.test('forgot-password says the same of every address, before it has looked', async (t) => {
+t.test('forgot-password answers every address alike, before it looks up the account', async (t) => {
   const app = await mailedApp(t);
   const known = await app.signUp();
   const closed = await app.signUp();
@@ -34,25 +34,22 @@ t.test('forgot-password says the same of every address, before it has looked', a
   t.equal(app.sink.mails.filter(({ to }) => to.includes(closed.email)).length, 1, 'only its welcome');
 });
 
-t.test(
-  'a mail server that is down or slow changes no answer, and a stop waits for the look-up',
-  async (t) => {
-    const app = await mailedApp(t, { emailSmtpUrl: 'smtp://127.0.0.1:9' });
-    const { email } = await app.signUp();
-    t.equal((await app.post('/auth/forgot-password', { email })).status, 200);
-    await app.close();
-    const store = await openStore(`sqlite:${app.file}`);
-    t.teardown(() => store.close());
-    const { items } = await mailCollection(store).page({ sort: 'id', limit: 10 });
-    t.same(
-      items.map(({ template }) => template).sort(),
-      ['password-reset', 'welcome'],
-      'it was queued before the store closed',
-    );
-  },
-);
+t.test('a mail server that is down or slow changes no answer, and a stop waits for the lookup', async (t) => {
+  const app = await mailedApp(t, { emailSmtpUrl: 'smtp://127.0.0.1:9' });
+  const { email } = await app.signUp();
+  t.equal((await app.post('/auth/forgot-password', { email })).status, 200);
+  await app.close();
+  const store = await openStore(`sqlite:${app.file}`);
+  t.teardown(() => store.close());
+  const { items } = await mailCollection(store).page({ sort: 'id', limit: 10 });
+  t.same(
+    items.map(({ template }) => template).sort(),
+    ['password-reset', 'welcome'],
+    'it was queued before the store closed',
+  );
+});
 
-t.test('the link begins with PUBLIC_URL and goes to the stored address alone', async (t) => {
+t.test('the link begins with PUBLIC_URL and is sent only to the stored address', async (t) => {
   const app = await mailedApp(t, { publicUrl: 'https://app.example.test/shop' });
   const { email } = await app.signUp();
   const evil = { host: 'evil.test', 'x-forwarded-host': 'evil.test', forwarded: 'host=evil.test' };
@@ -81,24 +78,27 @@ t.test('the link begins with PUBLIC_URL and goes to the stored address alone', a
   t.match((await app.mail(RESET)).text, /\nhttp:\/\/app\.example\.test\/new\?lang=en&token=usr_/);
 });
 
-t.test('three mails in a quarter of an hour, silently; ten requests of one source in an hour', async (t) => {
-  const app = await mailedApp(t, { limits: true });
-  const { email } = await app.signUp();
-  for (let count = 0; count < 10; count++) {
-    t.equal((await app.post('/auth/forgot-password', { email })).status, 200);
-  }
-  const refused = await app.post('/auth/forgot-password', { email });
-  t.equal(refused.status, 429);
-  t.ok(refused.headers['retry-after']);
-  t.equal((await app.post('/auth/forgot-password', { email }, { from: '192.0.2.7' })).status, 200);
-  await app.close();
-  const store = await openStore(`sqlite:${app.file}`);
-  t.teardown(() => store.close());
-  const { items } = await mailCollection(store).page({ sort: 'id', limit: 20 });
-  t.equal(items.filter(({ template }) => template === 'password-reset').length, 3);
-});
+t.test(
+  'an account receives three e-mails in 15 minutes, and a source may ask ten times an hour',
+  async (t) => {
+    const app = await mailedApp(t, { limits: true });
+    const { email } = await app.signUp();
+    for (let count = 0; count < 10; count++) {
+      t.equal((await app.post('/auth/forgot-password', { email })).status, 200);
+    }
+    const refused = await app.post('/auth/forgot-password', { email });
+    t.equal(refused.status, 429);
+    t.ok(refused.headers['retry-after']);
+    t.equal((await app.post('/auth/forgot-password', { email }, { from: '192.0.2.7' })).status, 200);
+    await app.close();
+    const store = await openStore(`sqlite:${app.file}`);
+    t.teardown(() => store.close());
+    const { items } = await mailCollection(store).page({ sort: 'id', limit: 20 });
+    t.equal(items.filter(({ template }) => template === 'password-reset').length, 3);
+  },
+);
 
-t.test('nobody uses up the links of somebody else by asking for other ones', async (t) => {
+t.test('requests for one kind of link do not use up the limit of another kind', async (t) => {
   const app = await mailedApp(t, { limits: true });
   const { email } = await app.signUp();
   for (let count = 0; count < 4; count++) {
@@ -108,7 +108,7 @@ t.test('nobody uses up the links of somebody else by asking for other ones', asy
   t.ok(await app.tokenIn(RESET));
 });
 
-t.test('a link that is not sent does not take the place of one that was', async (t) => {
+t.test('a link that is not sent does not replace one that was sent', async (t) => {
   const app = await mailedApp(t, { limits: true });
   const { accessToken: token } = await app.signUp();
   const change = { email: 'new@example.test', password: PASSWORD };
@@ -122,7 +122,7 @@ t.test('a link that is not sent does not take the place of one that was', async 
   t.equal(followed.status, 200);
 });
 
-t.test('an address has not used up its links before it has an account', async (t) => {
+t.test('requests for an address without an account do not use up its limit', async (t) => {
   const app = await mailedApp(t, { limits: true, requireEmailVerification: true });
   const person = { email: 'ada@example.test', password: PASSWORD };
   for (let count = 0; count < 3; count++) {
@@ -133,7 +133,7 @@ t.test('an address has not used up its links before it has an account', async (t
   t.equal((await app.post('/auth/verify-email', { token: link, password: PASSWORD })).status, 200);
 });
 
-t.test('a link works once, for an hour, and a newer one or a new password voids it', async (t) => {
+t.test('a link works once within an hour, and a newer link or a new password voids it', async (t) => {
   const app = await mailedApp(t);
   const account = await app.signUp();
   const { email } = account;
@@ -174,7 +174,7 @@ t.test('a link works once, for an hour, and a newer one or a new password voids 
   t.ok(events.includes('password.forgotten') && events.includes('password.reset'));
 });
 
-t.test('what is no token of this account and this kind is refused before any work', async (t) => {
+t.test('a token of another account or another kind is refused before any hashing', async (t) => {
   const app = await mailedApp(t);
   const [mine, other] = [await app.signUp(), await app.signUp()];
   await app.post('/auth/resend-verification', { email: mine.email });
@@ -200,56 +200,59 @@ t.test('what is no token of this account and this kind is refused before any wor
   t.equal(await refused(token), 200);
 });
 
-t.test('pages: GET consumes nothing, a form gets a page, an application JSON', async (t) => {
-  const app = await mailedApp(t);
-  const { email } = await app.signUp();
-  await app.post('/auth/forgot-password', { email });
-  const token = await app.tokenIn(RESET);
-  const path = `/api/auth/reset-password?token=${token}`;
-  for (let count = 0; count < 50; count++) {
-    await app.request(count % 2 ? 'GET' : 'HEAD', path);
-  }
-  const page = await app.request('GET', path);
-  t.equal(page.status, 200);
-  t.match(page.headers['content-type'], /^text\/html/);
-  t.match(page.headers['content-security-policy'], /^default-src 'none'; style-src 'sha256-/);
-  t.equal(page.headers['cache-control'], 'no-store');
-  t.equal(page.headers['referrer-policy'], 'same-origin');
-  t.notMatch(page.text, /<script|https?:\/\//);
-  t.match(page.text, `value="${token}"`);
+t.test(
+  'GET does not consume the link; a form is answered with a page, an application with JSON',
+  async (t) => {
+    const app = await mailedApp(t);
+    const { email } = await app.signUp();
+    await app.post('/auth/forgot-password', { email });
+    const token = await app.tokenIn(RESET);
+    const path = `/api/auth/reset-password?token=${token}`;
+    for (let count = 0; count < 50; count++) {
+      await app.request(count % 2 ? 'GET' : 'HEAD', path);
+    }
+    const page = await app.request('GET', path);
+    t.equal(page.status, 200);
+    t.match(page.headers['content-type'], /^text\/html/);
+    t.match(page.headers['content-security-policy'], /^default-src 'none'; style-src 'sha256-/);
+    t.equal(page.headers['cache-control'], 'no-store');
+    t.equal(page.headers['referrer-policy'], 'same-origin');
+    t.notMatch(page.text, /<script|https?:\/\//);
+    t.match(page.text, `value="${token}"`);
 
-  const form = { 'content-type': 'application/x-www-form-urlencoded' };
-  const submit = (fields: Record<string, string>) =>
-    app.request('POST', '/api/auth/reset-password', {
-      body: new URLSearchParams(fields).toString(),
+    const form = { 'content-type': 'application/x-www-form-urlencoded' };
+    const submit = (fields: Record<string, string>) =>
+      app.request('POST', '/api/auth/reset-password', {
+        body: new URLSearchParams(fields).toString(),
+        headers: form,
+      });
+    const short = await submit({ token, password: 'short' });
+    t.equal(short.status, 400);
+    t.match(short.text, /role="alert"[\s\S]*must be at least 8 bytes long[\s\S]*<form/);
+    const hostile = await submit({ token: `"><script>`, password: NEW });
+    t.equal(hostile.status, 400);
+    t.match(hostile.headers['content-type'], /^text\/html/);
+    t.notMatch(hostile.text, /<script/);
+    const changed = await submit({ token, password: NEW });
+    t.equal(changed.status, 200);
+    t.match(changed.text, /Your password has been changed[\s\S]*href="http:&#x2F;&#x2F;app.example.test"/);
+    t.match((await submit({ token, password: NEW })).text, /invalid or has expired/);
+    const json = await app.request('POST', '/api/auth/reset-password', {
+      body: { token, password: NEW },
+      headers: { accept: 'text/html' },
+    });
+    t.match(json.headers['content-type'], /^application\/json/, 'whoever sends JSON gets JSON');
+    t.equal((await app.post('/auth/login', { email, password: NEW })).status, 200);
+    const elsewhere = await app.request('POST', '/api/auth/login', {
+      body: new URLSearchParams({ email, password: NEW }).toString(),
       headers: form,
     });
-  const short = await submit({ token, password: 'short' });
-  t.equal(short.status, 400);
-  t.match(short.text, /role="alert"[\s\S]*must be at least 8 bytes long[\s\S]*<form/);
-  const hostile = await submit({ token: `"><script>`, password: NEW });
-  t.equal(hostile.status, 400);
-  t.match(hostile.headers['content-type'], /^text\/html/);
-  t.notMatch(hostile.text, /<script/);
-  const changed = await submit({ token, password: NEW });
-  t.equal(changed.status, 200);
-  t.match(changed.text, /Your password has been changed[\s\S]*href="http:&#x2F;&#x2F;app.example.test"/);
-  t.match((await submit({ token, password: NEW })).text, /invalid or has expired/);
-  const json = await app.request('POST', '/api/auth/reset-password', {
-    body: { token, password: NEW },
-    headers: { accept: 'text/html' },
-  });
-  t.match(json.headers['content-type'], /^application\/json/, 'whoever sends JSON gets JSON');
-  t.equal((await app.post('/auth/login', { email, password: NEW })).status, 200);
-  const elsewhere = await app.request('POST', '/api/auth/login', {
-    body: new URLSearchParams({ email, password: NEW }).toString(),
-    headers: form,
-  });
-  t.equal(elsewhere.status, 415, 'nothing else reads forms');
-  t.equal((await app.request('GET', '/api/auth/reset-password')).status, 400);
-});
+    t.equal(elsewhere.status, 415, 'nothing else reads forms');
+    t.equal((await app.request('GET', '/api/auth/reset-password')).status, 400);
+  },
+);
 
-t.test('without a mail server production answers the same, and keeps no working link', async (t) => {
+t.test('without a mail server production gives the same answer and stores no working link', async (t) => {
   const app = await saasApp(t, {
     env: { NODE_ENV: 'production' },
     publicUrl: 'https://app.example.test',

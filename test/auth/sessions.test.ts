@@ -88,7 +88,7 @@ t.test('register answers 201 with the user and its first tokens', async (t) => {
   });
 });
 
-t.test('login answers 200 with the same data, whatever the letters of the address', async (t) => {
+t.test('login answers 200 with the same data for any letter case of the address', async (t) => {
   const app = await saasApp(t);
   const { email, id } = await app.signUp();
   const answer = await app.request('POST', '/api/auth/login', {
@@ -100,7 +100,7 @@ t.test('login answers 200 with the same data, whatever the letters of the addres
   t.equal(answer.headers['cache-control'], 'no-store');
 });
 
-t.test('login says the same of an unknown address, a wrong password and a suspended account', async (t) => {
+t.test('login answers alike for an unknown address, a wrong password and a suspended account', async (t) => {
   const app = await saasApp(t);
   const { email, id } = await app.signUp();
   const login = (body: object) => app.request('POST', '/api/auth/login', { body });
@@ -125,7 +125,7 @@ t.test('login says the same of an unknown address, a wrong password and a suspen
   t.equal(codeOf(t, suspended), 'ACCOUNT_SUSPENDED');
 });
 
-t.test('50 registrations of one address at once make one account', async (t) => {
+t.test('50 concurrent registrations of one address create one account', async (t) => {
   const app = await saasApp(t);
   const spellings = ['Same@Example.test', 'same@example.test', 'SAME@EXAMPLE.TEST'];
   const answers = await Promise.all(
@@ -141,7 +141,7 @@ t.test('50 registrations of one address at once make one account', async (t) => 
   t.equal(await userCollection(await storeOf(t, app)).count(), 1);
 });
 
-t.test('addresses and names that could be read in two ways are refused', async (t) => {
+t.test('ambiguous e-mail addresses and names are refused', async (t) => {
   const app = await saasApp(t);
   for (const email of [
     'a＠example.test',
@@ -178,7 +178,7 @@ t.test('addresses and names that could be read in two ways are refused', async (
   t.equal(await userCollection(await storeOf(t, app)).count(), 0, 'nothing was stored');
 });
 
-t.test('bytes that are no UTF-8 are no password', async (t) => {
+t.test('a password that is not valid UTF-8 is refused', async (t) => {
   const app = await saasApp(t);
   const body = (byte: number) =>
     Buffer.concat([
@@ -196,7 +196,7 @@ t.test('bytes that are no UTF-8 are no password', async (t) => {
   t.equal((await app.request('POST', '/api/auth/register', { body: replaced })).status, 400);
 });
 
-t.test('me and profile', async (t) => {
+t.test('the user reads their account and changes their profile', async (t) => {
   const app = await saasApp(t);
   const { accessToken: token, id, email } = await app.signUp();
   const user = {
@@ -237,7 +237,7 @@ t.test('me and profile', async (t) => {
   t.strictSame(emptied.body.data, user);
 });
 
-t.test('who is not signed in is told how, who was is told why', async (t) => {
+t.test('a missing token and an expired token are answered with different challenges', async (t) => {
   const app = await saasApp(t);
   const { accessToken: token } = await app.signUp();
   const none = await app.request('GET', '/api/auth/me');
@@ -286,7 +286,7 @@ t.test('a refresh token has one successor', async (t) => {
 });
 
 t.test(
-  'where another version has derived the successor, its twin is refused and nobody signed out',
+  'when another version has rotated a token, a concurrent refresh is refused without revoking the session',
   async (t) => {
     const app = await saasApp(t);
     const sessions = sessionCollection(await storeOf(t, app));
@@ -299,7 +299,7 @@ t.test(
   },
 );
 
-t.test('the window after a rotation does not slide', async (t) => {
+t.test('the grace window after a rotation does not slide', async (t) => {
   const app = await saasApp(t);
   const { refreshToken } = await app.signUp();
   const refresh = () => app.request('POST', '/api/auth/refresh', { body: { refreshToken } });
@@ -309,7 +309,7 @@ t.test('the window after a rotation does not slide', async (t) => {
   }
 });
 
-t.test('50 refreshes of one token at once have one successor', async (t) => {
+t.test('50 concurrent refreshes of one token have one successor', async (t) => {
   const app = await saasApp(t);
   const { refreshToken, id } = await app.signUp();
   const answers = await Promise.all(
@@ -328,7 +328,7 @@ t.test('50 refreshes of one token at once have one successor', async (t) => {
   );
 });
 
-t.test('a refresh that is overtaken between its look and its write changes nothing', async (t) => {
+t.test('a refresh that loses a race between its read and its write changes nothing', async (t) => {
   const store = await openStore('sqlite::memory:');
   t.teardown(() => store.close());
   const [clock, random, secret] = [fakeClock(), countedRandom(), SECRETS.jwtRefreshSecret];
@@ -385,7 +385,7 @@ t.test('a refresh that is overtaken between its look and its write changes nothi
   await t.rejects(auth.refresh(refreshToken, origin), { code: 'REFRESH_TOKEN_REUSED' });
 });
 
-t.test('a session ends after 30 days however often it was refreshed, and after 7 without', async (t) => {
+t.test('a session ends after 30 days in any case, and after 7 days without a refresh', async (t) => {
   const app = await saasApp(t);
   const refresh = async (refreshToken: string) => {
     const { status, body } = await app.request('POST', '/api/auth/refresh', { body: { refreshToken } });
@@ -408,7 +408,7 @@ t.test('a session ends after 30 days however often it was refreshed, and after 7
   t.equal((await refresh(last.token)).status, 401);
 });
 
-t.test('a session that has ended stays dead, whatever its tokens say', async (t) => {
+t.test('a revoked session stays revoked while its tokens are unexpired', async (t) => {
   const app = await saasApp(t);
   const sessions = sessionCollection(await storeOf(t, app));
   const refresh = async (refreshToken: string) => {
@@ -434,7 +434,7 @@ t.test('a session that has ended stays dead, whatever its tokens say', async (t)
   t.equal((await refresh(person.refreshToken)).code, '200 undefined');
 });
 
-t.test('a session outlives a restart, and its end does, too', async (t) => {
+t.test('sessions and revocations survive a restart', async (t) => {
   const folder = temporaryFolder(t);
   const before = await saasApp(t, { folder });
   const [kept, ended] = [await before.signUp(), await before.signUp()];
@@ -447,7 +447,7 @@ t.test('a session outlives a restart, and its end does, too', async (t) => {
   t.equal((await after.request('POST', '/api/auth/refresh', { body: { refreshToken } })).status, 200);
 });
 
-t.test('an old secret still verifies, and what follows is signed with the new one', async (t) => {
+t.test('a previous secret still verifies, and new tokens are signed with the current one', async (t) => {
   const folder = temporaryFolder(t);
   const before = await saasApp(t, { folder });
   const { refreshToken, accessToken } = await before.signUp();
@@ -481,7 +481,7 @@ t.test('an old secret still verifies, and what follows is signed with the new on
   t.equal((await done.request('GET', '/api/auth/me', { token: accessToken })).status, 401);
 });
 
-t.test('twins have one successor, also where one does not know the new secret yet', async (t) => {
+t.test('concurrent refreshes have one successor even when one process lacks the new secret', async (t) => {
   const folder = temporaryFolder(t);
   const old = await saasApp(t, { folder });
   const { refreshToken } = await old.signUp();
@@ -504,7 +504,7 @@ t.test('twins have one successor, also where one does not know the new secret ye
   }
 });
 
-t.test('logout takes whichever token still tells whose session it is', async (t) => {
+t.test('logout accepts either token that still identifies its session', async (t) => {
   const app = await saasApp(t);
   const { accessToken: token, refreshToken } = await app.signUp();
   const logout = (body: object, token?: string) =>
@@ -521,7 +521,7 @@ t.test('logout takes whichever token still tells whose session it is', async (t)
   t.equal((await app.request('POST', '/api/auth/refresh', { body: again })).status, 401);
 });
 
-t.test('logout ends this session, the others or all, from the next request on', async (t) => {
+t.test('logout revokes this session, the others or all, as of the next request', async (t) => {
   const app = await saasApp(t);
   const { email, accessToken: a, refreshToken } = await app.signUp();
   const login = async () => {
@@ -563,7 +563,7 @@ t.test('logout ends this session, the others or all, from the next request on', 
   t.equal((await logout(await login(), { scope: 'everything' })).status, 400);
 });
 
-t.test('logout with tokens of two sessions does what each of them would do alone', async (t) => {
+t.test('logout with tokens of two sessions acts on each session as its own token would', async (t) => {
   const app = await saasApp(t);
   const login = async ({ email }: { email: string }) =>
     (await app.request('POST', '/api/auth/login', { body: { email, password: PASSWORD } })).body.data;
@@ -636,7 +636,7 @@ t.test('logout with both tokens of a session happens once', async (t) => {
   t.same(details, ['others', 'others', 'global']);
 });
 
-t.test('suspension and deletion act on the very next request', async (t) => {
+t.test('suspension and deletion take effect on the next request', async (t) => {
   const app = await saasApp(t);
   const users = userCollection(await storeOf(t, app));
   for (const strike of [
@@ -653,7 +653,7 @@ t.test('suspension and deletion act on the very next request', async (t) => {
   }
 });
 
-t.test('login renews a hash made at another cost, once', async (t) => {
+t.test('login rehashes a password hashed at another cost, once', async (t) => {
   const folder = temporaryFolder(t);
   const before = await saasApp(t, { folder });
   const { id, email } = await before.signUp();

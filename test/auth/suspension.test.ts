@@ -58,10 +58,12 @@ async function suspended(t: Test, options: Parameters<typeof saasApp>[1] = {}): 
   }
 }
 
-t.test('a suspension holds from the next request on and ends every session for good', (t) => suspended(t));
+t.test('a suspension takes effect on the next request and permanently ends every session', (t) =>
+  suspended(t),
+);
 
 onMongod((server) => {
-  t.test('MongoDB: a suspension holds from the next request on', (t) =>
+  t.test('MongoDB: a suspension takes effect on the next request', (t) =>
     suspended(t, { databaseUri: server.fresh(t) }),
   );
 });
@@ -81,7 +83,7 @@ t.test('suspensions are audited once', async (t) => {
   t.equal(records.length, 2);
 });
 
-t.test('a link that was mailed before a suspension never works again', async (t) => {
+t.test('a link sent before a suspension never works again', async (t) => {
   const app = await mailedApp(t);
   const { users } = app.server.fastify.saas;
   const { id, email, accessToken: token } = await app.signUp();
@@ -110,7 +112,7 @@ t.test('a link that was mailed before a suspension never works again', async (t)
   t.equal((await login(app, email)).status, 200);
 });
 
-t.test('an account that is being deleted is not opened again', async (t) => {
+t.test('an account that is being deleted cannot be reactivated', async (t) => {
   const app = await saasApp(t);
   const { id } = await app.signUp();
   await userCollection(await storeOf(t, app)).updateOne({ id }, { set: { suspendedAt: 1, deletingAt: 1 } });
@@ -120,7 +122,7 @@ t.test('an account that is being deleted is not opened again', async (t) => {
   t.match(await users.find({ id }), { suspendedAt: '1970-01-01T00:00:00.001Z' });
 });
 
-t.test('saas-backend user suspend holds in every process at once', async (t) => {
+t.test('saas-backend user suspend takes effect in every process at once', async (t) => {
   const options = { ...testOptions(temporaryFolder(t)), logLevel: 'info' };
   const programs = [1, 2].map(() =>
     startProgram(t, compiled('test/kit/saas-server.js'), { args: [JSON.stringify(options)] }),

@@ -46,7 +46,7 @@ async function attack(app: SaasApp, email: string, sources = 70): Promise<Record
 }
 
 t.test(
-  'while an account is throttled, right, wrong and unknown look the same and nothing is hashed',
+  'while an account is throttled, right and wrong passwords and unknown accounts are answered alike, without hashing',
   async (t) => {
     const app = await saasApp(t);
     const { email } = await app.signUp();
@@ -71,7 +71,7 @@ t.test(
   },
 );
 
-t.test('a single address, however long it guesses, never refuses the owner elsewhere', async (t) => {
+t.test('guesses from one address never lock out the owner at another', async (t) => {
   const app = await saasApp(t);
   const { email } = await app.signUp();
   let fresh = 0;
@@ -83,50 +83,53 @@ t.test('a single address, however long it guesses, never refuses the owner elsew
   }
 });
 
-t.test('when many addresses have used up its guesses, the owner gets in by a mailed link', async (t) => {
-  const app = await mailedApp(t);
-  const { email, id } = await app.signUp();
-  await app.mail(WELCOME);
-  await attack(app, email);
-  await attack(app, 'nobody@example.test');
-  const attacked = await login(app, email, PASSWORD, '203.0.113.7');
-  t.match(attacked, { status: 429, body: { message: /a link was sent to its e-mail address/ } });
+t.test(
+  "when many addresses have exhausted an account's limit, its owner signs in by an e-mailed link",
+  async (t) => {
+    const app = await mailedApp(t);
+    const { email, id } = await app.signUp();
+    await app.mail(WELCOME);
+    await attack(app, email);
+    await attack(app, 'nobody@example.test');
+    const attacked = await login(app, email, PASSWORD, '203.0.113.7');
+    t.match(attacked, { status: 429, body: { message: /a link was sent to its e-mail address/ } });
 
-  const mail = await app.mail(UNLOCK);
-  t.same(mail.to, [email]);
-  const page = await app.request('GET', `/api/auth/unlock?token=${mail.token}`, { from: '203.0.113.7' });
-  t.match(page, { status: 200, text: /Allow this device to sign in/ });
-  t.equal(
-    (await login(app, email, PASSWORD, '203.0.113.7')).status,
-    429,
-    'looking at the page changes nothing',
-  );
+    const mail = await app.mail(UNLOCK);
+    t.same(mail.to, [email]);
+    const page = await app.request('GET', `/api/auth/unlock?token=${mail.token}`, { from: '203.0.113.7' });
+    t.match(page, { status: 200, text: /Allow this device to sign in/ });
+    t.equal(
+      (await login(app, email, PASSWORD, '203.0.113.7')).status,
+      429,
+      'looking at the page changes nothing',
+    );
 
-  const unlock = (token: string) => app.post('/auth/unlock', { token }, { from: '203.0.113.7' });
-  t.match(await unlock(`${id}.${'x'.repeat(43)}`), {
-    status: 400,
-    body: { error: { code: 'INVALID_TOKEN' } },
-  });
-  t.match(await unlock(mail.token), { status: 200, body: { success: true } });
-  t.equal((await login(app, email, PASSWORD, '203.0.113.7')).status, 200);
-  t.equal((await login(app, email, PASSWORD, '203.0.113.8')).status, 429, 'this place and no other');
-  t.match(await unlock(mail.token), { status: 400 }, 'once');
+    const unlock = (token: string) => app.post('/auth/unlock', { token }, { from: '203.0.113.7' });
+    t.match(await unlock(`${id}.${'x'.repeat(43)}`), {
+      status: 400,
+      body: { error: { code: 'INVALID_TOKEN' } },
+    });
+    t.match(await unlock(mail.token), { status: 200, body: { success: true } });
+    t.equal((await login(app, email, PASSWORD, '203.0.113.7')).status, 200);
+    t.equal((await login(app, email, PASSWORD, '203.0.113.8')).status, 429, 'this place and no other');
+    t.match(await unlock(mail.token), { status: 400 }, 'once');
 
-  app.clock.advance(59 * MINUTE);
-  for (let index = 0; index < 10; index++) await attack(app, email, 20);
-  const mails = mailCollection(await storeOf(t, app));
-  t.equal(await mails.count({ userId: id }), 2, 'one link per hour');
-  app.clock.advance(MINUTE);
-  await attack(app, email);
-  const late = await app.mail(UNLOCK);
-  app.clock.advance(60 * MINUTE);
-  t.match(await unlock(late.token), { status: 400 }, 'which is valid for an hour');
-  const events = (await auditOf(await storeOf(t, app))).filter(({ event }) => event === 'login.unlocked');
-  t.match(events, [{ subject: id, ip: '203.0.113.7' }]);
-  t.notOk(app.sink.mails.some(({ to }) => to.includes('nobody@example.test')));
-});
+    app.clock.advance(59 * MINUTE);
+    for (let index = 0; index < 10; index++) await attack(app, email, 20);
+    const mails = mailCollection(await storeOf(t, app));
+    t.equal(await mails.count({ userId: id }), 2, 'one link per hour');
+    app.clock.advance(MINUTE);
+    await attack(app, email);
+    const late = await app.mail(UNLOCK);
+    app.clock.advance(60 * MINUTE);
+    t.match(await unlock(late.token), { status: 400 }, 'which is valid for an hour');
+    const events = (await auditOf(await storeOf(t, app))).filter(({ event }) => event === 'login.unlocked');
+    t.match(events, [{ subject: id, ip: '203.0.113.7' }]);
+    t.notOk(app.sink.mails.some(({ to }) => to.includes('nobody@example.test')));
+  },
+);
 
-t.test('a link ends with the password and with the address it was sent to', async (t) => {
+t.test('a new password or a new address voids the sign-in link', async (t) => {
   const app = await mailedApp(t);
   const { email, accessToken: token } = await app.signUp();
   await attack(app, email);
@@ -136,9 +139,9 @@ t.test('a link ends with the password and with the address it was sent to', asyn
   t.equal((await app.post('/auth/unlock', { token: link })).status, 400);
 });
 
-t.test('places of whoever knew an earlier password are no longer known with a new one', async (t) => {
+t.test('a new password forgets the addresses known under an earlier password', async (t) => {
   const NEW = 'a different sentence entirely';
-  /** Signs in with the first password from many places, which do not count as those of the owner backgroundTasks. */
+  /** Signs in with the first password from many places, which do not count as places of the owner later. */
   const check = async (name: string, makeNew: (app: MailedApp) => Promise<string>, options = {}) => {
     const app = await mailedApp(t, options);
     const from = (index: number) => `198.51.100.${index}`;
@@ -190,7 +193,7 @@ t.test('places of whoever knew an earlier password are no longer known with a ne
   });
 });
 
-t.test('right logins at once from a new address are never refused', async (t) => {
+t.test('concurrent logins with the right password from a new address are never refused', async (t) => {
   const app = await saasApp(t);
   const { email } = await app.signUp();
   const answers = await Promise.all(
@@ -199,7 +202,7 @@ t.test('right logins at once from a new address are never refused', async (t) =>
   t.same(new Set(answers.map(({ status }) => status)), new Set([200]));
 });
 
-t.test('refusals are counted in the audit, and do not add a record each', async (t) => {
+t.test('refusals are summarised in the audit log instead of adding a record each', async (t) => {
   const app = await saasApp(t);
   const { email } = await app.signUp();
   await tally(500, () => login(app, email, WRONG));
@@ -207,7 +210,7 @@ t.test('refusals are counted in the audit, and do not add a record each', async 
   t.ok(records.length < 15, `${records.length} records`);
 });
 
-t.test('no header and no address inside a /64 makes a client somebody else', async (t) => {
+t.test('neither headers nor another address of the same /64 change how a client is counted', async (t) => {
   const app = await saasApp(t, { limits: true });
   const forged = (index: number) => ({
     'x-forwarded-for': [`10.0.0.${index}`, 'a', '::ffff:1.2.3.4', '1, '.repeat(1000)][index % 4] as string,
@@ -233,7 +236,7 @@ t.test('no header and no address inside a /64 makes a client somebody else', asy
   t.same(behind, { 401: 30, 429: 10 }, 'a trusted proxy names the last hop before it');
 });
 
-t.test('30 logins a minute per address, whatever comes of them', async (t) => {
+t.test('an address may attempt 30 logins a minute, successful or not', async (t) => {
   const app = await saasApp(t, PRODUCTION);
   const { email } = await app.signUp();
   t.same(await tally(25, (index) => login(app, `${index}@example.test`, WRONG)), { 401: 25 });
@@ -245,7 +248,7 @@ t.test('30 logins a minute per address, whatever comes of them', async (t) => {
   t.equal((await login(app, email, PASSWORD)).status, 200);
 });
 
-t.test('10 registrations an hour per address', async (t) => {
+t.test('an address may register 10 accounts an hour', async (t) => {
   const app = await saasApp(t, PRODUCTION);
   const register = (index: number) =>
     app.request('POST', '/api/auth/register', {
@@ -259,7 +262,7 @@ t.test('10 registrations an hour per address', async (t) => {
   t.equal((await register(10)).status, 201);
 });
 
-t.test('300 requests a minute per address, except for probes and webhooks', async (t) => {
+t.test('an address may send 300 requests a minute, apart from probes and webhooks', async (t) => {
   const app = await saasApp(t, { limits: true });
   const open = () => app.request('GET', '/api/settings/public');
   t.same(await tally(200, open), { 200: 200 });
@@ -279,7 +282,7 @@ t.test('300 requests a minute per address, except for probes and webhooks', asyn
 });
 
 t.test(
-  'volume counts in production and from elsewhere, and not on the own machine of a developer',
+  "request limits apply in production and to remote addresses, not to a developer's own machine",
   async (t) => {
     const attempts = async (app: SaasApp, from?: string) =>
       tally(31, (index) => login(app, `${index}@example.test`, WRONG, from));
@@ -315,7 +318,7 @@ t.test('ten wrong credentials a minute close the admin area to that address', as
 });
 
 t.test(
-  'common passwords, the own address and the name of the site are too weak for production',
+  "production refuses common passwords, the user's address and the site's name as passwords",
   async (t) => {
     const app = await saasApp(t, PRODUCTION);
     const settings = { siteName: 'Wonderful Site', version: 0 };

@@ -47,7 +47,7 @@ async function begin(t: Test): Promise<{ app: SaasApp; person: Account; claims: 
   return { app, person, claims };
 }
 
-t.test('forged headers, payloads and signatures are 401, never 500', async (t) => {
+t.test('forged headers, payloads and signatures are answered 401, never 500', async (t) => {
   const { app, person, claims } = await begin(t);
   const [header, payload, signature] = partsOf(person.accessToken);
   const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 });
@@ -132,7 +132,7 @@ t.test('keys named in the header are not looked up', async (t) => {
   }
 });
 
-t.test('claims that do not hold are 401', async (t) => {
+t.test('tokens with invalid claims are answered 401', async (t) => {
   const { app, claims } = await begin(t);
   const now = app.clock.now() / 1000;
   const wrong: Json[] = [
@@ -182,13 +182,13 @@ t.test('claims that do not hold are 401', async (t) => {
   t.equal(skewed.status, 200, 'a minute of clock skew is forgiven');
 });
 
-t.test('the session of one user is no session of another', async (t) => {
+t.test('a token cannot name the session of another user', async (t) => {
   const { app, claims } = await begin(t);
   const { id } = await app.signUp();
   await refuseAll(t, app, { swapped: forge(HEADER, { ...claims, sub: id }) });
 });
 
-t.test('a refresh token says when its session began', async (t) => {
+t.test('a refresh token carries the start of its session', async (t) => {
   const { app, person } = await begin(t);
   const header = { alg: 'HS256', typ: 'rt+jwt' };
   const claims = claimsOf(person.refreshToken);
@@ -204,7 +204,7 @@ t.test('a refresh token says when its session began', async (t) => {
   t.equal((await refresh(claims['auth_time'])).status, 200);
 });
 
-t.test('the refresh token of one user is none of another, and changes nothing', async (t) => {
+t.test('a refresh token altered to name another user is refused and changes nothing', async (t) => {
   const { app, person } = await begin(t);
   const sessions = sessionCollection(await storeOf(t, app));
   const { id } = await app.signUp();
@@ -219,7 +219,7 @@ t.test('the refresh token of one user is none of another, and changes nothing', 
   t.same(await sessions.findOne(of), before);
 });
 
-t.test('the two kinds of token are never taken for each other', async (t) => {
+t.test('access and refresh tokens are never accepted in place of each other', async (t) => {
   // Even where an operator made one secret of both.
   for (const jwtRefreshSecret of [SECRETS.jwtRefreshSecret, SECRETS.jwtAccessSecret]) {
     const app = await saasApp(t, { jwtRefreshSecret });
@@ -231,7 +231,7 @@ t.test('the two kinds of token are never taken for each other', async (t) => {
   }
 });
 
-t.test('garbage as refresh token is 401, and refreshes nothing', async (t) => {
+t.test('a malformed refresh token is answered 401 and refreshes nothing', async (t) => {
   const { app, person } = await begin(t);
   const claims = claimsOf(person.refreshToken);
   const header = { alg: 'HS256', typ: 'rt+jwt' };
@@ -253,7 +253,7 @@ t.test('garbage as refresh token is 401, and refreshes nothing', async (t) => {
   }
 });
 
-t.test('Authorization headers that carry no Bearer token', async (t) => {
+t.test('Authorization headers without a Bearer token are answered 401', async (t) => {
   const { app, person } = await begin(t);
   for (const authorization of [
     '',

@@ -12,7 +12,7 @@ import { countedRandom } from '../kit/random.js';
 
 const BCRYPT = '$2a$04$XTuyIS99hkwY2e8/7K7RlefGboJb28bSlZlN.9r6HA6faaFfv0H06';
 
-t.test('an account made by code signs in, whether or not registration is open', async (t) => {
+t.test('an account created by code can sign in, whether or not registration is open', async (t) => {
   const app = await saasApp(t);
   const { users } = app.server.fastify.saas;
   const body = { allowRegistration: false, version: 0 };
@@ -38,7 +38,7 @@ t.test('an account made by code signs in, whether or not registration is open', 
   t.equal(made.length, 1);
 });
 
-t.test('what registration refuses, code is refused too', async (t) => {
+t.test('creation by code refuses what registration refuses', async (t) => {
   const app = await saasApp(t);
   const { users } = app.server.fastify.saas;
   const email = 'new@example.test';
@@ -69,7 +69,7 @@ t.test('what registration refuses, code is refused too', async (t) => {
   });
 });
 
-t.test('no other letter finds an account, and what is no address finds none', async (t) => {
+t.test('an account is found by its address in any ASCII letter case and by no other spelling', async (t) => {
   const app = await saasApp(t);
   const { email } = await app.signUp({ email: 'kim@example.test' });
   const { find } = app.server.fastify.saas.users;
@@ -79,7 +79,7 @@ t.test('no other letter finds an account, and what is no address finds none', as
   }
 });
 
-t.test('an imported hash signs in once and is argon2id from then on', async (t) => {
+t.test('an imported hash is replaced by argon2id at the first login', async (t) => {
   const app = await saasApp(t);
   const users = userCollection(await storeOf(t, app));
   const { create } = app.server.fastify.saas.users;
@@ -100,7 +100,7 @@ t.test('an imported hash signs in once and is argon2id from then on', async (t) 
   t.equal(await login(`${PASSWORD}!`), 401);
 });
 
-t.test('an import takes a byte order mark, and guesses at no other encoding', async (t) => {
+t.test('an import accepts a byte order mark and refuses other encodings', async (t) => {
   const users = userCollection(await storeOf(t, await saasApp(t)));
   const refused: string[] = [];
   const input = Readable.from([
@@ -126,7 +126,7 @@ t.test('an import takes a byte order mark, and guesses at no other encoding', as
   t.match(await users.findOne({ email: 'first@example.test' }), { name: 'Zoë' });
 });
 
-t.test('an account without a password cannot be signed in to, and looks like any other', async (t) => {
+t.test('an account without a password cannot sign in and is indistinguishable from others', async (t) => {
   const app = await saasApp(t);
   await app.server.fastify.saas.users.create({ email: 'none@example.test' });
   for (const password of ['', 'undefined', PASSWORD]) {

@@ -1,7 +1,8 @@
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { userCollection } from '../../src/auth/store.js';
 import type { Json } from '../../src/billing/snapshot.js';
-import { SECRETS, saasApp, storeOf } from '../kit/app.js';
+import { auditOf, SECRETS, saasApp, storeOf } from '../kit/app.js';
+import { runProgram } from '../kit/command-line.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { onMongod } from '../storage/mongod.js';
 
@@ -47,7 +48,7 @@ async function seller(t: Parameters<typeof saasApp>[0], options: Options = {}) {
   };
 }
 
-t.test('the user object says who is entitled, and shows no plan to others', async (t) => {
+t.test('the user object states the entitlement, and shows a plan only to entitled users', async (t) => {
   const { ada, saas, tell, subscription, details } = await seller(t);
   t.same(await subscription(), { status: 'none', plan: 'free', entitled: false });
   for (const status of ['incomplete', 'active', 'past_due', 'unpaid', 'paused', 'active', 'canceled']) {
@@ -61,7 +62,7 @@ t.test('the user object says who is entitled, and shows no plan to others', asyn
   }
 });
 
-t.test('a trial and a grace period end without another event', async (t) => {
+t.test('a trial and a grace period end without a further event', async (t) => {
   const { app, ada, saas, tell, subscription } = await seller(t, { pastDue: 3 });
   const trialEnd = Math.floor(app.clock.now() / 1000) + 600;
   await tell('sub_1', 'trialing', { trial_end: trialEnd });
@@ -81,7 +82,7 @@ t.test('a trial and a grace period end without another event', async (t) => {
   t.same(await subscription(), { status: 'past_due', plan: 'free', entitled: false });
 });
 
-t.test('a trial that is extended is extended on the user object', async (t) => {
+t.test('an extended trial is extended on the user object', async (t) => {
   const { app, tell, subscription } = await seller(t);
   const now = Math.floor(app.clock.now() / 1000);
   await tell('sub_1', 'trialing', { trial_end: now + 60 });
@@ -90,7 +91,7 @@ t.test('a trial that is extended is extended on the user object', async (t) => {
   t.match(await subscription(), { status: 'trialing', entitled: true });
 });
 
-t.test('the subscription that entitles is shown, whatever another one is worth', async (t) => {
+t.test('the entitling subscription is shown, even if another one is more expensive', async (t) => {
   const { saas, ada, tell, subscription, details } = await seller(t);
   await tell('sub_1', 'active', { metadata: { userId: ada.id } });
   t.same(await subscription(), { status: 'active', plan: 'free', entitled: false }, 'of an unknown plan');
@@ -107,7 +108,7 @@ t.test('the subscription that entitles is shown, whatever another one is worth',
   ]);
 });
 
-t.test('entitles answers false for what names no user', async (t) => {
+t.test('entitles answers false for values that are no user ID', async (t) => {
   const { saas } = await seller(t);
   const names: unknown[] = [
     'usr_nobody',
@@ -124,7 +125,7 @@ t.test('entitles answers false for what names no user', async (t) => {
   for (const name of names) t.equal(await saas.entitles(name as string), false);
 });
 
-t.test('records of earlier versions say the same', async (t) => {
+t.test('records of earlier versions give the same entitlement', async (t) => {
   const { app, ada, tell, subscription } = await seller(t);
   await tell('sub_1', 'active');
   const users = userCollection(await storeOf(t, app));
@@ -140,11 +141,220 @@ t.test('records of earlier versions say the same', async (t) => {
 });
 
 onMongod((server) => {
-  t.test('MongoDB stores what entitles', async (t) => {
+  t.test('MongoDB stores entitlements', async (t) => {
     const { tell, subscription } = await seller(t, { databaseUri: server.fresh(t) });
     await tell('sub_1', 'active');
     t.same(await subscription(), { status: 'active', plan: 'pro', entitled: true });
     await tell('sub_1', 'canceled');
     t.same(await subscription(), { status: 'canceled', plan: 'free', entitled: false });
   });
+});
+
+/** Plans that the operator gives, beside those that were bought. */
+
+const DAY = 86_400_000;
+
+async function granting(t: Test, options: NonNullable<Parameters<typeof saasApp>[1]> = {}) {
+  const app = await saasApp(t, options);
+  const ada = await app.signUp();
+  const { saas } = app.server.fastify;
+  const start = Math.floor(app.clock.now() / 1000);
+  let events = 0;
+  return {
+    app,
+    ada,
+    saas,
+    async tell(status: string, plan: string, created = start) {
+      const object = { id: 'sub_1', status, created, metadata: { userId: ada.id, plan } };
+      const type = `customer.subscription.${status === 'canceled' ? 'deleted' : 'updated'}`;
+      const body = JSON.stringify({ id: `evt_${++events}`, type, created: start + events, data: { object } });
+      const headers = {
+        'payment-signature': signWebhook(body, SECRETS.paymentWebhookSecret, app.clock.now()),
+      };
+      t.equal((await app.request('POST', '/api/billing/webhook', { body, headers })).status, 200);
+    },
+    async subscription() {
+      const { accessToken: token } = (
+        await app.request('POST', '/api/auth/login', { body: { email: ada.email, password: ada.password } })
+      ).body.data;
+      const me = await app.request('GET', '/api/auth/me', { token });
+      const details = await app.request('GET', '/api/billing/subscription', { token });
+      t.match(details.body.data, {
+        status: me.body.data.user.subscription.status,
+        entitled: me.body.data.user.subscription.entitled,
+      });
+      return { user: me.body.data.user.subscription, details: details.body.data };
+    },
+  };
+}
+
+async function tryOut(t: Test, options: NonNullable<Parameters<typeof saasApp>[1]> = {}): Promise<void> {
+  const { app, ada, saas, subscription } = await granting(t, options);
+  const until = app.clock.now() + 7 * DAY;
+  const since = new Date(app.clock.now()).toISOString();
+  const end = new Date(until).toISOString();
+  const answer = await saas.users.grant({ email: ada.email }, { plan: 'pro', until });
+  t.match(answer, {
+    subscription: { status: 'granted', plan: 'pro', entitled: true },
+    granted: { plan: 'pro', since, until: end },
+  });
+  const { user, details } = await subscription();
+  t.same(user, { status: 'granted', plan: 'pro', entitled: true });
+  t.match(details, {
+    status: 'granted',
+    plan: 'pro',
+    entitled: true,
+    priceId: null,
+    currentPeriodStart: since,
+    currentPeriodEnd: end,
+    granted: { plan: 'pro', since, until: end },
+  });
+  t.equal(await saas.entitles(ada.id, 'pro'), true);
+  t.equal(await saas.entitles(ada.id, 'team'), false);
+
+  app.clock.advance(7 * DAY - 1);
+  t.equal(await saas.entitles(ada.id), true);
+  app.clock.advance(1);
+  t.equal(await saas.entitles(ada.id), false);
+  const over = await subscription();
+  t.same(over.user, { status: 'none', plan: 'free', entitled: false });
+  t.match(over.details, { status: 'none', plan: 'free', granted: null });
+
+  await saas.users.grant({ id: ada.id }, { plan: 'team' });
+  app.clock.advance(1000 * DAY);
+  t.same((await subscription()).user, { status: 'granted', plan: 'team', entitled: true }, 'for good');
+  const revoked = await saas.users.revokeGrant({ id: ada.id });
+  t.match(revoked, { subscription: { status: 'none', plan: 'free', entitled: false }, granted: null });
+  await saas.users.revokeGrant({ id: ada.id });
+}
+
+t.test('a granted plan entitles until it ends or is revoked, without a payment provider', (t) =>
+  tryOut(t, { paymentWebhookSecret: undefined as never }),
+);
+
+onMongod((server) => {
+  t.test('MongoDB: a granted plan entitles until it ends or is revoked', (t) =>
+    tryOut(t, { databaseUri: server.fresh(t) }),
+  );
+});
+
+t.test('provider events do not remove a grant, and a grant does not remove a subscription', async (t) => {
+  const { app, ada, saas, tell, subscription } = await granting(t);
+  const entitled = () => Promise.all(['pro', 'team'].map((plan) => saas.entitles(ada.id, plan)));
+  await tell('active', 'pro');
+  app.clock.advance(1000);
+  await saas.users.grant({ id: ada.id }, { plan: 'team' });
+  t.same((await subscription()).user, { status: 'granted', plan: 'team', entitled: true }, 'the newer one');
+  t.same(await entitled(), [true, true], 'and either is enough');
+  for (const status of ['past_due', 'unpaid', 'canceled']) {
+    await tell(status, 'pro');
+    t.same((await subscription()).user, { status: 'granted', plan: 'team', entitled: true });
+    t.same(await entitled(), [status === 'past_due', true]);
+  }
+  await saas.users.revokeGrant({ id: ada.id });
+  const { user, details } = await subscription();
+  t.same(user, { status: 'canceled', plan: 'free', entitled: false });
+  t.match(details, { status: 'canceled', plan: 'pro', granted: null });
+});
+
+t.test('a purchase takes precedence over a grant, which remains', async (t) => {
+  const { app, ada, saas, tell, subscription } = await granting(t);
+  const until = app.clock.now() + DAY;
+  await saas.users.grant({ id: ada.id }, { plan: 'pro', until });
+  await tell('active', 'team', Math.floor(app.clock.now() / 1000) + 60);
+  const { user, details } = await subscription();
+  t.same(user, { status: 'active', plan: 'team', entitled: true });
+  t.match(details, { status: 'active', plan: 'team', granted: { plan: 'pro' } });
+  t.equal(await saas.entitles(ada.id, 'pro'), true);
+  app.clock.advance(DAY);
+  t.equal(await saas.entitles(ada.id, 'pro'), false);
+});
+
+t.test('grants are audited, included in the export and deleted with the account', async (t) => {
+  const { app, ada, saas } = await granting(t);
+  const until = app.clock.now() + DAY;
+  await saas.users.grant({ id: ada.id }, { plan: 'pro', until });
+  app.clock.advance(1000);
+  await saas.users.grant({ id: ada.id }, { plan: 'team' });
+  const exported = await app.request('GET', '/api/user/export', { token: ada.accessToken });
+  t.match(exported.body.data.user, { subscription: { status: 'granted', plan: 'team' } });
+  t.match(exported.body.data.user.granted, { plan: 'team', since: new Date(app.clock.now()).toISOString() });
+  app.clock.advance(1000);
+  for (const _ of [1, 2]) await saas.users.revokeGrant({ id: ada.id });
+  const store = await storeOf(t, app);
+  const records = (await auditOf(store)).filter(({ event }) => event.startsWith('plan.'));
+  t.match(records, [
+    {
+      event: 'plan.granted',
+      subject: ada.id,
+      ip: 'local',
+      detail: `pro until ${new Date(until).toISOString()}`,
+    },
+    { event: 'plan.granted', subject: ada.id, detail: 'team' },
+    { event: 'plan.revoked', subject: ada.id, detail: 'team' },
+  ]);
+  t.equal(records.length, 3);
+  await app.request('POST', '/api/user/delete', {
+    token: ada.accessToken,
+    body: { password: ada.password },
+  });
+  await t.rejects(saas.users.grant({ id: ada.id }, { plan: 'pro' }), { code: 'NOT_FOUND' });
+  t.equal(await saas.entitles(ada.id), false);
+});
+
+t.test('an unknown plan or an end that is not in the future is refused by name', async (t) => {
+  const { app, ada, saas } = await granting(t);
+  const wrong: [given: object, path: string][] = [
+    [{ plan: '' }, 'plan'],
+    [{ plan: ' pro' }, 'plan'],
+    [{ plan: 'pro\n' }, 'plan'],
+    [{ plan: 'free' }, 'plan'],
+    [{ plan: 'unknown' }, 'plan'],
+    [{}, 'plan'],
+    [{ plan: 'pro', until: app.clock.now() }, 'until'],
+    [{ plan: 'pro', until: '2050-01-01' }, 'until'],
+    [{ plan: 'pro', until: Number.MAX_SAFE_INTEGER }, 'until'],
+  ];
+  for (const [given, path] of wrong) {
+    const refused = saas.users.grant({ id: ada.id }, given as { plan: string });
+    await t.rejects(refused, { code: 'VALIDATION_ERROR', details: [{ path }] }, JSON.stringify(given));
+  }
+  t.equal(await saas.entitles(ada.id), false);
+});
+
+t.test('saas-backend user grant grants and revokes a plan', async (t) => {
+  const { app, ada, saas } = await granting(t);
+  const command = (args: string[], more: Record<string, string> = {}) =>
+    runProgram('saas-backend', ['user', 'grant', ...args], { DATABASE_URI: `sqlite:${app.file}`, ...more });
+  const day = await command([ada.email, 'pro', '--until', '2099-01-31', '--json']);
+  t.equal(day.code, 0, day.err);
+  t.match(JSON.parse(day.out), { id: ada.id, granted: { plan: 'pro', until: '2099-02-01T00:00:00.000Z' } });
+  t.equal(await saas.entitles(ada.id, 'pro'), true, 'in the process that serves');
+  const time = await command([ada.id, 'pro', '--until', '2099-01-31T12:00:00+02:00', '--json']);
+  t.equal(JSON.parse(time.out).granted.until, '2099-01-31T10:00:00.000Z');
+  const unsold = await command([ada.email, 'por'], { BILLING_PRICES: 'price_1=pro,price_2=team' });
+  t.match(unsold, {
+    code: 0,
+    err: /has no plan por\. Its plans are: pro, team\./,
+    out: /granted +por, until revoked/,
+  });
+  t.match(await command([ada.email, 'free']), { code: 0, out: /subscription +not entitled \(none\)/ });
+  t.equal(await saas.entitles(ada.id), false);
+
+  const wrong: [args: string[], code: number, says: RegExp][] = [
+    [[ada.email, 'pro', '--until', '2020-01-31'], 2, /--until 2020-01-31 is in the past/],
+    [[ada.email, 'pro', '--until', '2099-02-30'], 2, /--until takes a date \(2030-01-31\).*not '2099-02-30'/],
+    [[ada.email, 'pro', '--until', 'tomorrow'], 2, /not 'tomorrow'/],
+    [[ada.email, 'free', '--until', '2099-01-31'], 2, /takes no --until/],
+    [[ada.email], 2, /<plan> is missing/],
+    [[ada.email, '???'], 1, /plan must be the name of a plan/],
+    [['nobody@example.test', 'pro'], 1, /There is no such user/],
+  ];
+  await Promise.all(
+    wrong.map(async ([args, code, says]) => {
+      t.match(await command(args), { code, err: says, out: '' }, args.join(' '));
+    }),
+  );
+  const elsewhere = await command([ada.email, 'pro'], { DATABASE_URI: `sqlite:${app.file}.not` });
+  t.match(elsewhere, { code: 1, err: /there is no file/ });
 });

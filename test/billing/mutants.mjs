@@ -3,8 +3,11 @@ import { runMutants } from '../mutants.mjs';
 // Breaks billing on purpose, one way at a time, in a copy of what was built, and has the tests that must notice run on
 // it. Ends with 1 when they do not, or when a text to replace is not where it was. Run by `npm run test:mutants`.
 
-const STORM = ['storm', 'whatever the order'];
-const OUTAGE = ['storm', 'after an outage'];
+const STORM = [
+  'crashes',
+  'after a storm of reordered events, kills and faults all subscriptions match the provider',
+];
+const OUTAGE = ['crashes', 'after an outage of the provider every user is correct within a minute'];
 
 const mutants = [
   {
@@ -33,7 +36,7 @@ const mutants = [
     file: 'process.js',
     text: 'const { outcome, tellings } = await work(event)',
     replacement: "await claims.finish(claim, 'processed'); const { outcome, tellings } = await work(event)",
-    tests: [['crashes', 'a kill at any step'], STORM],
+    tests: [['crashes', 'a crash at any step is repaired by the next delivery'], STORM],
   },
   {
     name: 'events are ordered by their second alone, and the last to come wins a tie',
@@ -47,14 +50,20 @@ const mutants = [
     file: 'judge.js',
     text: 'if (event.created < stored.at)',
     replacement: 'if (event.created <= stored.at)',
-    tests: [['subscription', 'of one second'], STORM],
+    tests: [
+      [
+        'subscription',
+        'the provider decides between events of one second; during an outage the last known state holds until a background sync',
+      ],
+      STORM,
+    ],
   },
   {
     name: 'an invoice activates a canceled subscription',
     file: 'judge.js',
     text: "['past_due', 'unpaid', 'incomplete'].includes(status)",
     replacement: "['past_due', 'unpaid', 'incomplete', 'canceled'].includes(status)",
-    tests: [['subscription', 'an invoice']],
+    tests: [['subscription', 'an invoice does not override its subscription']],
   },
   {
     name: "an invoice concerns the customer's best subscription",
@@ -62,14 +71,14 @@ const mutants = [
     text: 'await apply(event, subscriptionId, owner)',
     replacement:
       'await apply(event, isInvoice(event) ? ((await projector.best(userId))?.id ?? subscriptionId) : subscriptionId, { userId })',
-    tests: [['subscription', 'an invoice']],
+    tests: [['subscription', 'an invoice does not override its subscription']],
   },
   {
     name: 'what is over can begin again',
     file: 'judge.js',
     text: 'if (isTerminal(stored.status))',
     replacement: 'if (false)',
-    tests: [['subscription', "the specification's body"]],
+    tests: [['subscription', 'the minimal body of the specification changes the status and nothing else']],
   },
   {
     name: 'the projection is not written where it looks equal',
@@ -84,35 +93,40 @@ const mutants = [
     file: 'apply.js',
     text: 'return { effect, isProjected: false',
     replacement: 'return { effect, isProjected: true',
-    tests: [['crashes', 'what was cut off'], STORM],
+    tests: [
+      ['crashes', 'an interrupted event is repaired even when a newer one has arrived meanwhile'],
+      STORM,
+    ],
   },
   {
     name: 'a new status is taken for no news to the projection',
     file: 'project.js',
     text: 'termsOf(before), termsOf(after)',
     replacement: "{ ...termsOf(before), status: '' }, { ...termsOf(after), status: '' }",
-    tests: [['crashes', 'a kill at any step'], STORM],
+    tests: [['crashes', 'a crash at any step is repaired by the next delivery'], STORM],
   },
   {
     name: 'the end of a trial does not reach the record of its user',
     file: 'project.js',
     text: '...(trialEnd !== undefined && { trialEnd }),',
     replacement: '',
-    tests: [['entitlement', 'a trial and a grace period']],
+    tests: [['entitlement', 'a trial and a grace period end without a further event']],
   },
   {
     name: 'a record that an earlier version wrote last is believed',
     file: 'summary.js',
     text: 'subscriptionsHeld.rev === subscriptionRev',
     replacement: 'true',
-    tests: [['entitlement', 'records of earlier versions']],
+    tests: [['entitlement', 'records of earlier versions give the same entitlement']],
   },
   {
     name: 'a grant outlives its end',
     file: 'entitlement.js',
     text: 'until === undefined || now < until',
     replacement: 'true',
-    tests: [['grants', 'a granted plan entitles until']],
+    tests: [
+      ['entitlement', 'a granted plan entitles until it ends or is revoked, without a payment provider'],
+    ],
   },
   {
     name: 'a subscription is written over whatever was written meanwhile',
@@ -126,21 +140,25 @@ const mutants = [
     file: 'process.js',
     text: "if (effect === 'inserted' || effect === 'known') {",
     replacement: 'if (false) {',
-    tests: [['subscription', 'an event that says our user']],
+    tests: [
+      ['subscription', 'an event with our user ID links the customer and releases the events waiting for it'],
+    ],
   },
   {
     name: 'a claim whose worker is gone is held for ever',
     file: 'claims.js',
     text: 'of leasesOver(now)',
     replacement: 'of []',
-    tests: [['crashes', 'a kill at any step']],
+    tests: [['crashes', 'a crash at any step is repaired by the next delivery']],
   },
   {
     name: 'each of those who ask at once asks for themselves',
     file: 'coalesce.js',
     text: 'if (!round)',
     replacement: 'if (true)',
-    tests: [['resync', 'fifty syncs']],
+    tests: [
+      ['resync', 'fifty concurrent syncs of one user share a few calls, and none receives an older state'],
+    ],
   },
   {
     name: 'whoever comes while the provider is asked is told what it answers to those before',
@@ -148,8 +166,8 @@ const mutants = [
     text: 'return round.next;',
     replacement: 'return round.answer;',
     tests: [
-      ['resync', 'fifty syncs'],
-      ['subscription', 'nobody is turned away by a look'],
+      ['resync', 'fifty concurrent syncs of one user share a few calls, and none receives an older state'],
+      ['subscription', 'a sync that began before a purchase does not block it'],
     ],
   },
   {
@@ -157,7 +175,7 @@ const mutants = [
     file: 'coalesce.js',
     text: 'round.answer.then(beginNext, beginNext)',
     replacement: 'round.answer.then(beginNext)',
-    tests: [['resync', 'a sync that fails']],
+    tests: [['resync', 'a failed sync fails only for the callers that share it']],
   },
 ];
 

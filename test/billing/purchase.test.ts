@@ -59,7 +59,7 @@ t.test('checkout sends the customer, the price and addresses below PUBLIC_URL', 
   t.equal(calls.at(-1)?.form.get('return_url'), 'https://app.example.test/base/done');
 });
 
-t.test('twenty first purchases at once make one customer', async (t) => {
+t.test('twenty concurrent first purchases create one customer', async (t) => {
   const { url, customers, calls } = await provider(t);
   const app = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: url });
   const { accessToken: token } = await app.signUp();
@@ -74,7 +74,7 @@ t.test('twenty first purchases at once make one customer', async (t) => {
   t.equal(new Set(used).size, 1);
 });
 
-t.test('what is billed by use is sold without a quantity', async (t) => {
+t.test('a metered price is sold without a quantity', async (t) => {
   const api = await provider(t);
   const error = { type: 'invalid_request_error', param: 'line_items[0][quantity]', message: 'no' };
   api.fault = ({ form }) =>
@@ -86,47 +86,41 @@ t.test('what is billed by use is sold without a quantity', async (t) => {
   t.equal((await buy({ priceId: 'price_pro', quantity: 2 })).body.error.code, 'PRICE_NOT_ALLOWED');
 });
 
-t.test(
-  'a customer whom somebody has removed at the provider is replaced by the next purchase, once',
-  async (t) => {
-    const api = await provider(t);
-    const app = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: api.url });
-    const { accessToken: token } = await app.signUp();
-    const buy = async () => {
-      const body = { priceId: 'price_basic' };
-      return (await app.request('POST', '/api/billing/create-checkout-session', { token, body })).status;
-    };
-    const made = () => [...api.customers.values()].map(({ id }) => String(id));
-    t.equal(await buy(), 200);
-    const removed = new Set(made());
-    const error = { type: 'invalid_request_error', code: 'resource_missing', param: 'customer' };
-    api.fault = ({ form, query }) =>
-      removed.has(form.get('customer') ?? query.get('customer') ?? '')
-        ? { status: 400, body: JSON.stringify({ error }) }
-        : undefined;
+t.test('a customer deleted at the provider is replaced by the next purchase, once', async (t) => {
+  const api = await provider(t);
+  const app = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: api.url });
+  const { accessToken: token } = await app.signUp();
+  const buy = async () => {
+    const body = { priceId: 'price_basic' };
+    return (await app.request('POST', '/api/billing/create-checkout-session', { token, body })).status;
+  };
+  const made = () => [...api.customers.values()].map(({ id }) => String(id));
+  t.equal(await buy(), 200);
+  const removed = new Set(made());
+  const error = { type: 'invalid_request_error', code: 'resource_missing', param: 'customer' };
+  api.fault = ({ form, query }) =>
+    removed.has(form.get('customer') ?? query.get('customer') ?? '')
+      ? { status: 400, body: JSON.stringify({ error }) }
+      : undefined;
 
-    const portal = await app.request('POST', '/api/billing/create-portal-session', { token });
-    t.match([portal.status, portal.body.error?.code], [404, 'CUSTOMER_NOT_FOUND']);
-    t.same((await app.request('GET', '/api/billing/invoices', { token })).body.data, []);
-    t.equal(
-      (await app.request('POST', '/api/billing/sync', { token })).body.error?.code,
-      'CUSTOMER_NOT_FOUND',
-    );
+  const portal = await app.request('POST', '/api/billing/create-portal-session', { token });
+  t.match([portal.status, portal.body.error?.code], [404, 'CUSTOMER_NOT_FOUND']);
+  t.same((await app.request('GET', '/api/billing/invoices', { token })).body.data, []);
+  t.equal((await app.request('POST', '/api/billing/sync', { token })).body.error?.code, 'CUSTOMER_NOT_FOUND');
 
-    t.same(new Set(await Promise.all(Array.from({ length: 10 }, buy))), new Set([200]));
-    t.equal(made().length, 2, 'one in the place of the other');
-    t.equal((await app.request('POST', '/api/billing/create-portal-session', { token })).status, 200);
-    const used = api.calls.filter(({ path }) => path === '/v1/checkout/sessions').slice(-10);
-    t.equal(used.at(-1)?.form.get('customer'), made()[1]);
+  t.same(new Set(await Promise.all(Array.from({ length: 10 }, buy))), new Set([200]));
+  t.equal(made().length, 2, 'one in the place of the other');
+  t.equal((await app.request('POST', '/api/billing/create-portal-session', { token })).status, 200);
+  const used = api.calls.filter(({ path }) => path === '/v1/checkout/sessions').slice(-10);
+  t.equal(used.at(-1)?.form.get('customer'), made()[1]);
 
-    // Of another account of the provider, say: a new customer each time would not help.
-    api.fault = ({ form }) =>
-      form.has('customer') ? { status: 400, body: JSON.stringify({ error }) } : undefined;
-    t.equal(await buy(), 502);
-  },
-);
+  // Of another account of the provider, say: a new customer each time would not help.
+  api.fault = ({ form }) =>
+    form.has('customer') ? { status: 400, body: JSON.stringify({ error }) } : undefined;
+  t.equal(await buy(), 502);
+});
 
-t.test('whoever leaves while a purchase begins is not told where to pay', async (t) => {
+t.test('an account deleted while a purchase begins receives no payment link', async (t) => {
   for (const step of ['/v1/customers', '/v1/checkout/sessions']) {
     const api = await provider(t);
     const app = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: api.url });
@@ -144,7 +138,7 @@ t.test('whoever leaves while a purchase begins is not told where to pay', async 
   }
 });
 
-t.test('what is not for sale is 422, and setup needs no price', async (t) => {
+t.test('a price that is not for sale is answered 422, and setup mode needs no price', async (t) => {
   const api = await provider(t);
   const { url } = api;
   const open = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: url });
@@ -178,7 +172,7 @@ t.test('what is not for sale is 422, and setup needs no price', async (t) => {
   t.equal((await buy(listed, { priceId: 'price_other' }, other.accessToken)).status, 422);
 });
 
-t.test('faults of the provider are 502 and tell neither the key nor what it said', async (t) => {
+t.test("provider failures are answered 502 without the key or the provider's message", async (t) => {
   const faults = [
     { status: 401, body: `{"error":{"type":"invalid_request_error","message":"Invalid API Key: ${KEY}"}}` },
     { status: 402, body: '{"error":{"type":"card_error","message":"inside"}}' },
@@ -204,7 +198,7 @@ t.test('faults of the provider are 502 and tell neither the key nor what it said
   }
 });
 
-t.test('an answer that is none is 502 at every call', async (t) => {
+t.test('an invalid provider answer is answered 502 at every call', async (t) => {
   const api = await provider(t);
   const app = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: api.url });
   const { accessToken: token } = await app.signUp();
@@ -239,7 +233,7 @@ t.test('an answer that is none is 502 at every call', async (t) => {
   }
 });
 
-t.test('nobody is deleted whose subscription may not have been cancelled', async (t) => {
+t.test('an account is not deleted while its subscription may not have been cancelled', async (t) => {
   const { app, api, buyer } = await shop(t);
   const { accessToken: token, id, customer } = await buyer();
   const subscription = Object.assign(api.world.subscribe(customer, id, true), { status: 'active' });
@@ -251,7 +245,7 @@ t.test('nobody is deleted whose subscription may not have been cancelled', async
   t.equal(subscription.status, 'active');
 });
 
-t.test('a first purchase waits for its twin, whose key the provider refuses meanwhile', async (t) => {
+t.test('a first purchase waits for a concurrent one that holds the idempotency key', async (t) => {
   const { app, api } = await shop(t);
   const { accessToken: token } = await app.signUp();
   const error = { type: 'idempotency_error', code: 'idempotency_key_in_use', message: 'in use' };
@@ -281,24 +275,27 @@ t.test('a first purchase waits for its twin, whose key the provider refuses mean
   t.equal(api.customers.size, 1);
 });
 
-t.test('a failure that the provider remembers with its key keeps nobody from buying', async (t) => {
-  const { app, api } = await shop(t);
-  const { accessToken: token } = await app.signUp();
-  let failed: unknown;
-  api.fault = ({ path, headers: { 'idempotency-key': key } }) => {
-    if (path !== '/v1/customers' || (failed !== undefined && key !== failed)) return undefined;
-    const isRepeated = failed !== undefined;
-    failed = key;
-    const headers = { 'original-request': 'req_1', ...(isRepeated && { 'idempotent-replayed': 'true' }) };
-    return { status: 500, body: '{"error":{"type":"api_error"}}', headers };
-  };
-  const buy = () =>
-    app.request('POST', '/api/billing/create-checkout-session', { token, body: { mode: 'setup' } });
-  t.equal((await buy()).status, 200);
-  t.equal(api.customers.size, 1);
-});
+t.test(
+  'a failure that the provider stores under an idempotency key does not block later purchases',
+  async (t) => {
+    const { app, api } = await shop(t);
+    const { accessToken: token } = await app.signUp();
+    let failed: unknown;
+    api.fault = ({ path, headers: { 'idempotency-key': key } }) => {
+      if (path !== '/v1/customers' || (failed !== undefined && key !== failed)) return undefined;
+      const isRepeated = failed !== undefined;
+      failed = key;
+      const headers = { 'original-request': 'req_1', ...(isRepeated && { 'idempotent-replayed': 'true' }) };
+      return { status: 500, body: '{"error":{"type":"api_error"}}', headers };
+    };
+    const buy = () =>
+      app.request('POST', '/api/billing/create-checkout-session', { token, body: { mode: 'setup' } });
+    t.equal((await buy()).status, 200);
+    t.equal(api.customers.size, 1);
+  },
+);
 
-t.test('a portal needs a customer', async (t) => {
+t.test('the portal needs a customer', async (t) => {
   const { url, calls } = await provider(t);
   const app = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: url });
   const { accessToken: token } = await app.signUp();
@@ -308,7 +305,7 @@ t.test('a portal needs a customer', async (t) => {
   t.equal(calls.length, 0);
 });
 
-t.test('return paths that leave the application stop the start', async (t) => {
+t.test('return paths outside the application prevent the start', async (t) => {
   for (const path of [
     '//evil.test',
     '/\\evil.test',

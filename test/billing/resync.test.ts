@@ -32,7 +32,7 @@ async function lostWebhooks(t: Parameters<typeof shop>[0], { app, api, deliver, 
 const inOrder = (changes: ResyncChange[]) =>
   changes.toSorted((a, b) => (a.subscriptionId < b.subscriptionId ? -1 : 1));
 
-t.test('what webhooks did not tell is found and repaired', async (t) => {
+t.test('a resync finds and repairs what webhooks missed', async (t) => {
   const here = await shop(t);
   const { api, app, subscription } = here;
   const { ada, eve, known, unknown, rows } = await lostWebhooks(t, here);
@@ -74,7 +74,7 @@ t.test('what webhooks did not tell is found and repaired', async (t) => {
 });
 
 t.test(
-  'what somebody has elsewhere is asked about, also where the provider knows their customer no more',
+  'a resync checks subscriptions of other customers of a user, even if the stored customer was deleted',
   async (t) => {
     const here = await shop(t);
     const { app, api, deliver, buyer, subscription } = here;
@@ -113,40 +113,43 @@ t.test(
   },
 );
 
-t.test('fifty syncs of one user at once ask a few times, and none is told what is older', async (t) => {
-  const { app, api, buyer } = await shop(t);
-  const [ada, eve] = [await buyer(), await buyer()];
-  const truth = api.world.subscribe(ada.customer, ada.id, true);
-  const session = { id: 'cs_done', customer: ada.customer, client_reference_id: ada.id };
-  api.sessions.set(session.id, { ...session, metadata: { userId: ada.id } });
-  const sync = ({ accessToken: token }: typeof ada, body = {}) =>
-    app.request('POST', '/api/billing/sync', { token, body });
-  const isAboutAda = ({ path, query }: ProviderCall) =>
-    [session.id, truth.id].some((id) => path.endsWith(id)) || query.get('customer') === ada.customer;
-  const list = () => ({ object: 'list', has_more: false, data: [subscriptionObject(truth)] });
-  const ways: [body: object, answer: () => Json, then: string][] = [
-    [{}, list, 'unpaid'],
-    [{ sessionId: session.id }, () => api.sessions.get(session.id) as Json, 'paused'],
-  ];
-  for (const [body, answer, status] of ways) {
-    const held = holdNext(api, isAboutAda, answer);
-    const before = api.calls.length;
-    const first = sync(ada, body);
-    await held.asked;
-    truth.status = status;
-    const others = Array.from({ length: 49 }, () => sync(ada, body));
-    t.equal((await sync(eve)).status, 200, 'another user waits for none of them');
-    held.letGo();
-    t.equal((await first).status, 200);
-    const told = (await Promise.all(others)).map(({ body }) => body.data?.status ?? body.error.code);
-    t.same(new Set(told), new Set([status]));
-    const asked = api.calls.slice(before).filter(isAboutAda).length;
-    // Two rounds of each question, and before each an attempt that a busy machine gave up.
-    t.ok(asked <= 8, `${asked} questions`);
-  }
-});
+t.test(
+  'fifty concurrent syncs of one user share a few calls, and none receives an older state',
+  async (t) => {
+    const { app, api, buyer } = await shop(t);
+    const [ada, eve] = [await buyer(), await buyer()];
+    const truth = api.world.subscribe(ada.customer, ada.id, true);
+    const session = { id: 'cs_done', customer: ada.customer, client_reference_id: ada.id };
+    api.sessions.set(session.id, { ...session, metadata: { userId: ada.id } });
+    const sync = ({ accessToken: token }: typeof ada, body = {}) =>
+      app.request('POST', '/api/billing/sync', { token, body });
+    const isAboutAda = ({ path, query }: ProviderCall) =>
+      [session.id, truth.id].some((id) => path.endsWith(id)) || query.get('customer') === ada.customer;
+    const list = () => ({ object: 'list', has_more: false, data: [subscriptionObject(truth)] });
+    const ways: [body: object, answer: () => Json, then: string][] = [
+      [{}, list, 'unpaid'],
+      [{ sessionId: session.id }, () => api.sessions.get(session.id) as Json, 'paused'],
+    ];
+    for (const [body, answer, status] of ways) {
+      const held = holdNext(api, isAboutAda, answer);
+      const before = api.calls.length;
+      const first = sync(ada, body);
+      await held.asked;
+      truth.status = status;
+      const others = Array.from({ length: 49 }, () => sync(ada, body));
+      t.equal((await sync(eve)).status, 200, 'another user waits for none of them');
+      held.letGo();
+      t.equal((await first).status, 200);
+      const told = (await Promise.all(others)).map(({ body }) => body.data?.status ?? body.error.code);
+      t.same(new Set(told), new Set([status]));
+      const asked = api.calls.slice(before).filter(isAboutAda).length;
+      // Two rounds of each question, and before each an attempt that a busy machine gave up.
+      t.ok(asked <= 8, `${asked} questions`);
+    }
+  },
+);
 
-t.test('a sync that fails is the failure of those who share it alone', async (t) => {
+t.test('a failed sync fails only for the callers that share it', async (t) => {
   const { app, api, buyer } = await shop(t);
   const [ada, eve] = [await buyer(), await buyer()];
   const sync = async ({ accessToken: token }: typeof ada) => {
@@ -170,7 +173,7 @@ t.test('a sync that fails is the failure of those who share it alone', async (t)
   t.equal(await sync(ada), 200);
 });
 
-t.test('since a date: only those of whom the provider has told', async (t) => {
+t.test('a resync since a date covers only users with provider events', async (t) => {
   const here = await shop(t);
   const { unknown } = await lostWebhooks(t, here);
   const { resync } = await backstage(t, here);
@@ -182,7 +185,7 @@ t.test('since a date: only those of whom the provider has told', async (t) => {
   t.match(await resync.run({ since: since + 60_000 }), { customers: 0, changes: [] });
 });
 
-t.test('however much the provider has told, and however slowly it lists it', async (t) => {
+t.test('a resync covers any number of provider events, however slowly they are listed', async (t) => {
   const api = await provider(t);
   for (let number = 0; number < 250; number++) api.world.events.push({ id: `evt_${number}`, created: 1 });
   const gateway = createGateway(KEY, api.url);
@@ -193,7 +196,7 @@ t.test('however much the provider has told, and however slowly it lists it', asy
   t.equal((await gateway.eventsSince(0, [])).length, 250);
 });
 
-t.test('of nobody is not of everybody', async (t) => {
+t.test('a resync of an unknown user covers no other users', async (t) => {
   const here = await shop(t);
   await lostWebhooks(t, here);
   const { resync } = await backstage(t, here);
@@ -201,7 +204,7 @@ t.test('of nobody is not of everybody', async (t) => {
   await t.rejects(resync.run({ userId: '' }));
 });
 
-t.test('the provider may have an address of IPv6', async (t) => {
+t.test("the provider's address may be IPv6", async (t) => {
   const hosts: unknown[] = [];
   mock.method(http, 'request', ({ host }: { host: string }) => {
     hosts.push(host);
@@ -216,7 +219,7 @@ t.test('the provider may have an address of IPv6', async (t) => {
   t.same(new Set(hosts), new Set(['::1']), 'as Node takes it: without brackets');
 });
 
-t.test('saas-backend billing resync', async (t) => {
+t.test('saas-backend billing resync repairs users by command', async (t) => {
   const here = await shop(t);
   const { known, ada } = await lostWebhooks(t, here);
   const run = async (...args: string[]) => {

@@ -18,7 +18,7 @@ const binary = process.env['STRIPE_MOCK'] ?? inPath('stripe-mock');
 if (!binary && process.env['CI'] === 'true') throw new Error('There is no stripe-mock. Set STRIPE_MOCK.');
 
 t.test(
-  "every request fits the provider's own description",
+  "every request matches Stripe's OpenAPI description",
   { skip: !binary && 'there is no stripe-mock' },
   async (t) => {
     const url = await stripeMock(t, binary as string);

@@ -27,7 +27,7 @@ function deliver(
 
 const outcomeOf = ({ body }: Answer) => body.data?.outcome ?? body.error.code;
 
-t.test('an event nobody here is known by is kept, its repetition is a duplicate', async (t) => {
+t.test('an event of an unknown customer is stored, and its repetition is a duplicate', async (t) => {
   const app = await saasApp(t);
   const body = minimal({ id: 'evt_1' });
   const first = await deliver(app, body);
@@ -44,7 +44,7 @@ t.test('an event nobody here is known by is kept, its repetition is a duplicate'
   t.equal(await events.count(), 3);
 });
 
-t.test('a body without an id is named by its signature', async (t) => {
+t.test('a body without an ID is identified by its signature', async (t) => {
   const app = await saasApp(t);
   const signature = signWebhook(minimal(), SECRET, app.clock.now());
   t.equal(outcomeOf(await deliver(app, minimal(), signature)), 'unmatched');
@@ -53,7 +53,7 @@ t.test('a body without an id is named by its signature', async (t) => {
   t.equal(outcomeOf(await deliver(app)), 'unmatched', 'another delivery, another signature');
 });
 
-t.test('50 deliveries of one event at once are one event', async (t) => {
+t.test('50 concurrent deliveries of one event are processed once', async (t) => {
   const app = await saasApp(t);
   const answers = await Promise.all(Array.from({ length: 50 }, () => deliver(app, minimal({ id: 'evt_1' }))));
   const outcomes = answers.map(outcomeOf);
@@ -62,7 +62,7 @@ t.test('50 deliveries of one event at once are one event', async (t) => {
   t.equal(await webhookEventCollection(await storeOf(t, app)).count(), 1);
 });
 
-t.test('an event that somebody works on is left to them until their lease ends', async (t) => {
+t.test('an event in progress stays with its worker until the lease ends', async (t) => {
   const app = await saasApp(t);
   const events = webhookEventCollection(await storeOf(t, app));
   const now = app.clock.now();
@@ -84,7 +84,7 @@ t.test('an event that somebody works on is left to them until their lease ends',
   t.match(await events.findOne({ id: 'evt_1' }), { attempts: 2, outcome: 'unmatched' });
 });
 
-t.test('a signature holds for five minutes, in both directions', async (t) => {
+t.test('a signature is valid for five minutes before and after its time', async (t) => {
   const app = await saasApp(t);
   const now = app.clock.now();
   const outcomes: [number, number][] = [
@@ -101,7 +101,7 @@ t.test('a signature holds for five minutes, in both directions', async (t) => {
   }
 });
 
-t.test('headers that prove nothing are 400', async (t) => {
+t.test('invalid signature headers are answered 400', async (t) => {
   const app = await saasApp(t);
   const seconds = Math.floor(app.clock.now() / 1000);
   const v1 = webhookDigest(minimal(), SECRET, seconds);
@@ -160,7 +160,7 @@ t.test('a flood of forged events leads to few audit records', async (t) => {
   );
 });
 
-t.test('any of several signatures will do, by the current or the previous secret', async (t) => {
+t.test('one valid signature of several suffices, by the current or the previous secret', async (t) => {
   const previous = 'webhook-previous-Vx3nTg8qKd5w';
   const app = await saasApp(t, { paymentWebhookSecretPrevious: previous });
   const seconds = Math.floor(app.clock.now() / 1000);
@@ -179,7 +179,7 @@ t.test('any of several signatures will do, by the current or the previous secret
   t.equal((await app.request('POST', PATH, { body, headers })).status, 200, 'the provider’s own header name');
 });
 
-t.test('the signature is over the bytes as they came', async (t) => {
+t.test('the signature covers the bytes as received', async (t) => {
   const app = await saasApp(t);
   for (const body of [
     '{ "data" : { "object": {"id":"sub_\\u0031"} },\r\n\t"type":"x",  "type":"invoice.payment_failed" }',
@@ -195,7 +195,7 @@ t.test('the signature is over the bytes as they came', async (t) => {
   }
 });
 
-t.test('true signatures over nonsense are 400 and store nothing', async (t) => {
+t.test('invalid bodies with valid signatures are answered 400 and store nothing', async (t) => {
   const app = await saasApp(t);
   const bodies: Record<string, string> = {
     '': 'INVALID_JSON',
@@ -221,7 +221,7 @@ t.test('true signatures over nonsense are 400 and store nothing', async (t) => {
   t.equal(await webhookEventCollection(await storeOf(t, app)).count(), 0);
 });
 
-t.test('only JSON, unencoded, up to 512 KiB', async (t) => {
+t.test('a webhook body is unencoded JSON of at most 512 KiB', async (t) => {
   const app = await saasApp(t);
   const ofSize = (bytes: number) => {
     const body = minimal({ padding: '' });
@@ -243,7 +243,7 @@ t.test('only JSON, unencoded, up to 512 KiB', async (t) => {
   }
 });
 
-t.test('a body without a length is cut off, too', async (t) => {
+t.test('a chunked body is cut off at the same limit', async (t) => {
   const app = await saasApp(t);
   const url = await app.listen();
   const request = httpRequest(`${url}${PATH}`, {
@@ -265,7 +265,7 @@ t.test('a body without a length is cut off, too', async (t) => {
   request.destroy();
 });
 
-t.test('without a secret nothing is believed', async (t) => {
+t.test('without a secret every webhook is answered 503', async (t) => {
   const app = await saasApp(t, { paymentWebhookSecret: undefined as never });
   for (const secret of [SECRET, '', 'undefined']) {
     const body = minimal();

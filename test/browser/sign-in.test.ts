@@ -21,7 +21,7 @@ const STATE = 'a&b c';
 await onChromium((browser) => {
   const tls = selfSigned();
 
-  t.test('the form leads to every kind of application, with scripts and without', async (t) => {
+  t.test('the sign-in form redirects to every kind of application, with and without scripts', async (t) => {
     const other = await serveElsewhere(t, (_request, response) => response.end('elsewhere'), { tls });
     const web = await serveElsewhere(t, (_request, response) => goOn(response, `${other.url}/home`), { tls });
     const pages = await serveElsewhere(t, (_request, response) => response.end('at another port'));
@@ -66,7 +66,7 @@ await onChromium((browser) => {
     }
   });
 
-  t.test('a wrong password is said where the person is, who tries again', async (t) => {
+  t.test('a wrong password is reported on the form, and the person can try again', async (t) => {
     const { idp, origin } = await reachableIdp(t);
     const app = await serveElsewhere(t, (_request, response) => response.end('arrived'));
     const client = await idp.createClient({ redirect_uris: `${app.url}/cb` });
@@ -91,7 +91,7 @@ await onChromium((browser) => {
     await expectAnswer(t, idp, client, arrived);
   });
 
-  t.test('whoever has signed in is asked by each application, once, and may decline', async (t) => {
+  t.test('a signed-in person is asked for consent once by each application and may decline', async (t) => {
     const { idp, origin } = await reachableIdp(t);
     const app = await serveElsewhere(t, (_request, response) => response.end('arrived'));
     const cb = `${app.url}/cb`;
@@ -123,7 +123,7 @@ await onChromium((browser) => {
     await expectAnswer(t, idp, second, await arrival(page, cb, cb, submit));
   });
 
-  t.test('an application that signs in by a window of its own hears from it', async (t) => {
+  t.test('an application that signs in by a pop-up window receives the answer', async (t) => {
     const { idp, origin } = await reachableIdp(t);
     const app = await serveElsewhere(t, (_request, response) =>
       response.setHeader('content-type', 'text/html').end('<title>app</title><button>Sign in</button>'),
@@ -141,7 +141,7 @@ await onChromium((browser) => {
     t.equal(await popup.evaluate('window.opener?.document.title'), 'app');
   });
 
-  t.test('a person signs out here, and at the wish of an application', async (t) => {
+  t.test('a person signs out at the provider and at the request of an application', async (t) => {
     const { idp, origin } = await reachableIdp(t);
     const app = await serveElsewhere(t, (_request, response) => response.end('arrived'));
     const cb = `${app.url}/cb`;
@@ -216,7 +216,7 @@ await onChromium((browser) => {
     await signIn(next);
   });
 
-  t.test('credentials in the request of a browser are refused, and never asked for', async (t) => {
+  t.test('Basic credentials sent by a browser are refused, and browsers are never challenged', async (t) => {
     const { idp, origin } = await reachableIdp(t);
     const client = await idp.createClient();
     const { handle, password } = await idp.mintAgent();

@@ -95,7 +95,7 @@ function isAbout(t: Test, sentences: readonly string[], variable: string, text: 
 for (const [program, product] of Object.entries(products)) {
   const { rows, production, resolve } = product;
 
-  t.test(`${program}: every variable has its cases`, async (t) => {
+  t.test(`${program}: every variable has test cases`, async (t) => {
     const cases = product.cases(temporaryFolder(t));
     t.same(Object.keys(cases).sort(), rows.map(({ env }) => env).sort());
     for (const { env, secret } of rows) {
@@ -108,7 +108,7 @@ for (const [program, product] of Object.entries(products)) {
     }
   });
 
-  t.test(`${program}: defaults`, async (t) => {
+  t.test(`${program}: unset variables have their documented defaults`, async (t) => {
     const cases = product.cases(temporaryFolder(t));
     const development = resolve({ NODE_ENV: '' });
     t.same([development.problems, development.warnings], [[], []]);
@@ -127,7 +127,7 @@ for (const [program, product] of Object.entries(products)) {
     t.equal(bare.problems.length, rows.filter(({ env }) => cases[env]?.required).length);
   });
 
-  t.test(`${program}: what each variable takes, by environment and by code`, async (t) => {
+  t.test(`${program}: each variable accepts its valid values, by environment and by code`, async (t) => {
     const cases = product.cases(temporaryFolder(t));
     for (const { name, env } of rows) {
       const { valid, invalid } = cases[env] as Cases;
@@ -142,7 +142,7 @@ for (const [program, product] of Object.entries(products)) {
     }
   });
 
-  t.test(`${program}: what each variable refuses`, async (t) => {
+  t.test(`${program}: each variable refuses its invalid values`, async (t) => {
     const cases = product.cases(temporaryFolder(t));
     const [inProduction, inDevelopment] = surroundings(product);
     for (const { env } of rows) {
@@ -160,7 +160,7 @@ for (const [program, product] of Object.entries(products)) {
     }
   });
 
-  t.test(`${program}: secrets, and nothing else, may stand in files`, async (t) => {
+  t.test(`${program}: only secrets may be read from files`, async (t) => {
     const folder = temporaryFolder(t);
     const cases = product.cases(folder);
     const file = join(folder, 'secret');
@@ -188,7 +188,7 @@ for (const [program, product] of Object.entries(products)) {
   });
 
   t.test(
-    `${program}: all problems of a start in one message, without a secret, and the doctor's`,
+    `${program}: a start and the doctor report all problems in one message, without a secret`,
     async (t) => {
       const cwd = temporaryFolder(t);
       const cases = product.cases(cwd);
@@ -226,7 +226,7 @@ for (const [program, product] of Object.entries(products)) {
   );
 }
 
-t.test('idp listens at PORT where IDP_PORT is not set, and says which of them is wrong', async (t) => {
+t.test('idp listens at PORT where IDP_PORT is not set, and names the invalid one of them', async (t) => {
   const { resolve } = products['idp'] as Product;
   t.equal(resolve({ PORT: '4000' }).values['port'], 4000);
   t.equal(resolve({ PORT: '4000', IDP_PORT: '5000' }).values['port'], 5000);
@@ -236,7 +236,7 @@ t.test('idp listens at PORT where IDP_PORT is not set, and says which of them is
   t.match(resolve({ PORT: '4000', IDP_PORT: 'eighty' }).problems, [/^IDP_PORT /]);
 });
 
-t.test('who means production says so, or does not start', async (t) => {
+t.test('a misspelt production in NODE_ENV prevents the start', async (t) => {
   const { resolve } = products['saas-backend'] as Product;
   for (const name of [
     'prod',

@@ -35,7 +35,7 @@ function problemsOf(t: Test, env: Environment | false, options: CreateServerOpti
   return [];
 }
 
-t.test('production needs its secrets, and says all that is missing at once', async (t) => {
+t.test('production requires its secrets and reports all missing ones at once', async (t) => {
   t.same(problemsOf(t, PRODUCTION), []);
   const problems = problemsOf(
     t,
@@ -65,7 +65,7 @@ t.test('production needs its secrets, and says all that is missing at once', asy
   }
 });
 
-t.test('production refuses what protects nothing, development warns, and neither prints it', async (t) => {
+t.test('production refuses weak secrets, development warns, and neither prints them', async (t) => {
   const weak: [name: string, value: string][] = [
     ['JWT_ACCESS_SECRET', 'access-secret-change-me'],
     ['JWT_ACCESS_SECRET', 'access-secret-change-me-access-secret-change-me'],
@@ -95,7 +95,7 @@ t.test('production refuses what protects nothing, development warns, and neither
   }
 });
 
-t.test('no secret stands under two names, be it trimmed or previous', async (t) => {
+t.test('one secret cannot serve two purposes, even trimmed or as a previous secret', async (t) => {
   const secret = 'Vw3kLq8ZsT1mXe6YbN0cRj4HuPd9Ga2F';
   const other = 'k9QxTr2LmZ8vBn4WcY6dHs1JfPe7Gu3A';
   const names = [
@@ -120,7 +120,7 @@ t.test('no secret stands under two names, be it trimmed or previous', async (t) 
   }
 });
 
-t.test('no secret of the identity provider stands under two names', async (t) => {
+t.test('one secret of the identity provider cannot serve two purposes', async (t) => {
   const seed = '5d9c1e8a70f3b264c6e1d8f05a9b3742e7160fca8d35b94c2e6f01a7d8c3b549';
   const production = {
     NODE_ENV: 'production',
@@ -142,7 +142,7 @@ t.test('no secret of the identity provider stands under two names', async (t) =>
   }
 });
 
-t.test('a key that moves real money is sent in the clear to this machine alone', async (t) => {
+t.test('a live key is sent without TLS only to the local machine', async (t) => {
   const keyed = (paymentSecretKey: string, url: string) => ({
     PAYMENT_SECRET_KEY: paymentSecretKey,
     PAYMENT_API_URL: url,
@@ -165,7 +165,7 @@ t.test('a key that moves real money is sent in the clear to this machine alone',
   t.equal(problemsOf(t, { ...PRODUCTION, ...keyed('sk_live_1', 'no address') }).length, 1);
 });
 
-t.test('what the environment says, as the types it should have', async (t) => {
+t.test('environment variables are converted to the types of their options', async (t) => {
   const { config } = resolveSaas({
     env: {
       ...DEVELOPMENT,
@@ -192,7 +192,7 @@ t.test('what the environment says, as the types it should have', async (t) => {
   t.equal(without.values.accessTokenTtl, 900);
 });
 
-t.test('whoever configures by code does not leave production', async (t) => {
+t.test('options given by code do not switch off production checks', async (t) => {
   const before = process.env['NODE_ENV'];
   t.teardown(() => {
     if (before === undefined) delete process.env['NODE_ENV'];
@@ -208,7 +208,7 @@ t.test('whoever configures by code does not leave production', async (t) => {
   t.same(problemsOf(t, { ...PRODUCTION, NODE_ENV: 'production' }), []);
 });
 
-t.test('messages say what would be right', async (t) => {
+t.test('messages state which values are accepted', async (t) => {
   t.match(
     problemsOf(t, { ...PRODUCTION, NODE_ENV: 'Production' }).join(),
     "NODE_ENV must be spelled 'production'",
@@ -231,14 +231,14 @@ t.test('messages say what would be right', async (t) => {
   );
 });
 
-t.test('what is wrong with several parts of a server is said once', async (t) => {
+t.test('a problem shared by several parts of a server is reported once', async (t) => {
   const env = { NODE_ENV: 'Production' };
   for (const create of [() => createServer({ env }), () => createIdentityServer({ env })]) {
     t.throws(create, { message: /^.*\n {2}- NODE_ENV .*$/ });
   }
 });
 
-t.test('a file of development secrets that is damaged, or cannot be, is named', async (t) => {
+t.test('an unreadable or damaged file of development secrets is named', async (t) => {
   for (const text of ['{bad', 'null', '[]', '{"JWT_ACCESS_SECRET":1}']) {
     const file = join(temporaryFolder(t), 'x.secrets.json');
     writeFileSync(file, text);
@@ -256,7 +256,7 @@ t.test('a file of development secrets that is damaged, or cannot be, is named', 
   ]);
 });
 
-t.test('an unknown option is a typing error, not a silent default', async (t) => {
+t.test('an unknown option is refused, not ignored', async (t) => {
   t.match(problemsOf(t, DEVELOPMENT, { acessTokenTtl: 60 } as CreateServerOptions), [
     "'acessTokenTtl' is not an option. Did you mean 'accessTokenTtl'?",
   ]);
@@ -269,7 +269,7 @@ t.test('an unknown option is a typing error, not a silent default', async (t) =>
   }
 });
 
-t.test('development secrets are made once and kept for their owner only', async (t) => {
+t.test('development secrets are created once in a file that only its owner can read', async (t) => {
   const file = join(temporaryFolder(t), 'data', 'secrets.json');
   let made = 0;
   const makers = { ONE: () => `one ${made++}`, TWO: () => `two ${made++}` };
@@ -284,7 +284,7 @@ t.test('development secrets are made once and kept for their owner only', async 
   t.equal(statSync(file).mode & 0o777, 0o600);
 });
 
-t.test('programs that begin at the same time agree on one set of secrets', async (t) => {
+t.test('programs that start at the same time agree on one set of secrets', async (t) => {
   const folder = temporaryFolder(t);
   mkdirSync(join(folder, 'data'));
   const script = compiled('test/kit/development-secrets.js');

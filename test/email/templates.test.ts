@@ -29,32 +29,35 @@ function folderOf(t: Test, files: Record<string, string>): string {
 
 const SITE = { siteName: 'Northwind', siteUrl: 'https://app.example.test' };
 
-t.test('every mail says what it must, in both forms, and leads to the application only', async (t) => {
-  const templates = loadTemplates(undefined);
-  t.equal(MAIL_NAMES.length, 9);
-  for (const name of MAIL_NAMES) {
-    const values = sampleValues(name, SITE.siteUrl);
-    const { subject, text, html } = templates.render(name, { ...values, ...SITE });
-    t.match(subject, /^[A-Z][^\r\n]+$/, name);
-    t.match(subject, /Northwind/, name);
-    for (const body of [text, html]) {
-      t.match(body, /Not you\?|Already paid\?|Changed your mind\?/, name);
-      t.notMatch(body, /\{\{|\}\}|undefined|\[object/, name);
+t.test(
+  'every e-mail has its required content as text and HTML, and links only to the application',
+  async (t) => {
+    const templates = loadTemplates(undefined);
+    t.equal(MAIL_NAMES.length, 9);
+    for (const name of MAIL_NAMES) {
+      const values = sampleValues(name, SITE.siteUrl);
+      const { subject, text, html } = templates.render(name, { ...values, ...SITE });
+      t.match(subject, /^[A-Z][^\r\n]+$/, name);
+      t.match(subject, /Northwind/, name);
+      for (const body of [text, html]) {
+        t.match(body, /Not you\?|Already paid\?|Changed your mind\?/, name);
+        t.notMatch(body, /\{\{|\}\}|undefined|\[object/, name);
+      }
+      const links = [...html.matchAll(/(?:href|src)="([^"]*)"/g)].map(([, link = '']) => link);
+      t.ok(links.length >= 3, `${name} has a button, the bare link and the site`);
+      t.ok(links.every((link) => link.startsWith('https:&#x2F;&#x2F;app.example.test')));
+      t.notMatch(html, /<script|<img|@import|url\(/, name);
+      t.match(html, /prefers-color-scheme: dark/);
+      for (const link of [values['link'], SITE.siteUrl]) if (link) t.ok(text.includes(link), name);
+
+      const { name: _, plan, amount, ...least } = values;
+      const bare = templates.render(name, { ...least, ...SITE });
+      t.notMatch(bare.text, /Hello| {2}|\bfor \.| to {2}| of at/, `${name} without what may be missing`);
     }
-    const links = [...html.matchAll(/(?:href|src)="([^"]*)"/g)].map(([, link = '']) => link);
-    t.ok(links.length >= 3, `${name} has a button, the bare link and the site`);
-    t.ok(links.every((link) => link.startsWith('https:&#x2F;&#x2F;app.example.test')));
-    t.notMatch(html, /<script|<img|@import|url\(/, name);
-    t.match(html, /prefers-color-scheme: dark/);
-    for (const link of [values['link'], SITE.siteUrl]) if (link) t.ok(text.includes(link), name);
+  },
+);
 
-    const { name: _, plan, amount, ...least } = values;
-    const bare = templates.render(name, { ...least, ...SITE });
-    t.notMatch(bare.text, /Hello| {2}|\bfor \.| to {2}| of at/, `${name} without what may be missing`);
-  }
-});
-
-t.test('a folder of the operator replaces file by file', async (t) => {
+t.test('a folder of the operator replaces templates file by file', async (t) => {
   const folder = folderOf(t, {
     'welcome.subject': 'Ahoy from\r\n{{siteName}}\n',
     'welcome.html': '<p>{{#name}}{{name}}{{/name}} at {{siteName}}</p>{{> _foot}}',
@@ -73,7 +76,7 @@ t.test('a folder of the operator replaces file by file', async (t) => {
   t.equal(changed.subject, ours.render('password-changed', values).subject);
 });
 
-t.test('what is wrong with a folder of templates stops the start, and is named', async (t) => {
+t.test('an invalid templates folder prevents the start, and the problem is named', async (t) => {
   const target = join(folderOf(t, { real: 'Hello {{email}}' }), 'real');
   const linked = temporaryFolder(t);
   // As a mounted volume does it.
@@ -106,7 +109,7 @@ t.test('what is wrong with a folder of templates stops the start, and is named',
   });
 });
 
-t.test('unusable options stop the start, without their values', async (t) => {
+t.test('invalid options prevent the start, without their values in the message', async (t) => {
   const options = testOptions(temporaryFolder(t));
   const wrong: [object, RegExp][] = [
     [{ fromEmail: 'a@example.test\r\nBcc: b@example.test' }, /FROM_EMAIL must be one address/],
@@ -139,7 +142,7 @@ t.test('unusable options stop the start, without their values', async (t) => {
   }
 });
 
-t.test('a preview, and a test mail whose failure is told', async (t) => {
+t.test('the operator can preview templates and send a test e-mail, whose failure is reported', async (t) => {
   const sink = await mailSink(t);
   const { email } = await outbox(t, {
     url: sink.url,
@@ -174,7 +177,7 @@ async function putReset(mails: ReturnType<typeof mailCollection>, now: number) {
   });
 }
 
-t.test('a backend begins to send once it is ready, and a stop waits for the outcome', async (t) => {
+t.test('a backend starts sending when it is ready, and a stop waits for the outcome', async (t) => {
   const folder = temporaryFolder(t);
   const clock = fakeClock();
   const store = await openStore(`sqlite:${join(folder, 'saas.db')}`);
@@ -190,50 +193,53 @@ t.test('a backend begins to send once it is ready, and a stop waits for the outc
   t.equal(sink.mails.length, 1);
 });
 
-t.test('without a mail server nothing leaves: files for developers, a log without links', async (t) => {
-  const folder = temporaryFolder(t);
-  const start = (env: Record<string, string>) =>
-    startProgram(t, compiled('package/bin/saas-backend.js'), {
-      cwd: folder,
-      args: ['--port', '0'],
-      env: { DATABASE_URI: 'sqlite:saas.db', HOST: '127.0.0.1', ...env },
+t.test(
+  'without a mail server e-mails become files in development and log lines without links in production',
+  async (t) => {
+    const folder = temporaryFolder(t);
+    const start = (env: Record<string, string>) =>
+      startProgram(t, compiled('package/bin/saas-backend.js'), {
+        cwd: folder,
+        args: ['--port', '0'],
+        env: { DATABASE_URI: 'sqlite:saas.db', HOST: '127.0.0.1', ...env },
+      });
+    const store = await openStore(`sqlite:${join(folder, 'saas.db')}`);
+    t.teardown(() => store.close());
+    const mails = mailCollection(store);
+    await putReset(mails, Date.now());
+
+    const development = start({});
+    const [, path = ''] = await development.printed(
+      /written to (data\/mail\/[\w.-]+password-reset[\w.-]+\.html)/,
+    );
+    t.equal(await development.terminate(), 0);
+    t.notMatch(development.lines.join('\n'), /Zq7vLd0/);
+    t.match(development.lines.join('\n'), /reset-password\?\[redacted\]/);
+    const files = readdirSync(join(folder, 'data/mail')).filter((file) => file.startsWith('2'));
+    t.equal(files.length, 2);
+    for (const file of files) t.equal(statSync(join(folder, 'data/mail', file)).mode & 0o777, 0o600);
+    t.match(readFileSync(join(folder, path), 'utf8'), /token&#x3D;Zq7vLd0/);
+    t.ok(readFileSync(join(folder, path.replace('.html', '.txt')), 'utf8').includes(LINK));
+    t.ok(existsSync(join(folder, 'data/mail/.gitignore')));
+    const written = await mails.findOne({ key: 'reset-1' });
+    t.equal(written?.status, 'written');
+    t.notOk(written?.values);
+
+    await mails.deleteOne({ key: 'reset-1' });
+    // Otherwise the next program waits for its turn.
+    await store.collection('leases').deleteOne({ id: 'mail' });
+    await putReset(mails, Date.now());
+    const production = start({
+      NODE_ENV: 'production',
+      PUBLIC_URL: 'https://app.example.test',
+      JWT_ACCESS_SECRET: SECRETS.jwtAccessSecret + SECRETS.jwtRefreshSecret,
+      JWT_REFRESH_SECRET: SECRETS.jwtRefreshSecret + SECRETS.jwtAccessSecret,
+      ADMIN_PASSWORD: SECRETS.adminPassword,
     });
-  const store = await openStore(`sqlite:${join(folder, 'saas.db')}`);
-  t.teardown(() => store.close());
-  const mails = mailCollection(store);
-  await putReset(mails, Date.now());
-
-  const development = start({});
-  const [, path = ''] = await development.printed(
-    /written to (data\/mail\/[\w.-]+password-reset[\w.-]+\.html)/,
-  );
-  t.equal(await development.terminate(), 0);
-  t.notMatch(development.lines.join('\n'), /Zq7vLd0/);
-  t.match(development.lines.join('\n'), /reset-password\?\[redacted\]/);
-  const files = readdirSync(join(folder, 'data/mail')).filter((file) => file.startsWith('2'));
-  t.equal(files.length, 2);
-  for (const file of files) t.equal(statSync(join(folder, 'data/mail', file)).mode & 0o777, 0o600);
-  t.match(readFileSync(join(folder, path), 'utf8'), /token&#x3D;Zq7vLd0/);
-  t.ok(readFileSync(join(folder, path.replace('.html', '.txt')), 'utf8').includes(LINK));
-  t.ok(existsSync(join(folder, 'data/mail/.gitignore')));
-  const written = await mails.findOne({ key: 'reset-1' });
-  t.equal(written?.status, 'written');
-  t.notOk(written?.values);
-
-  await mails.deleteOne({ key: 'reset-1' });
-  // Otherwise the next program waits for its turn.
-  await store.collection('leases').deleteOne({ id: 'mail' });
-  await putReset(mails, Date.now());
-  const production = start({
-    NODE_ENV: 'production',
-    PUBLIC_URL: 'https://app.example.test',
-    JWT_ACCESS_SECRET: SECRETS.jwtAccessSecret + SECRETS.jwtRefreshSecret,
-    JWT_REFRESH_SECRET: SECRETS.jwtRefreshSecret + SECRETS.jwtAccessSecret,
-    ADMIN_PASSWORD: SECRETS.adminPassword,
-  });
-  await production.printed(/Neither EMAIL_API_KEY nor EMAIL_SMTP_URL is set/);
-  await production.printed(/an e-mail was not sent: no transport is configured/);
-  t.equal(await production.terminate(), 0);
-  t.notMatch(production.lines.join('\n'), /Zq7vLd0/);
-  t.match(await mails.findOne({ key: 'reset-1' }), { status: 'undeliverable' });
-});
+    await production.printed(/Neither EMAIL_API_KEY nor EMAIL_SMTP_URL is set/);
+    await production.printed(/an e-mail was not sent: no transport is configured/);
+    t.equal(await production.terminate(), 0);
+    t.notMatch(production.lines.join('\n'), /Zq7vLd0/);
+    t.match(await mails.findOne({ key: 'reset-1' }), { status: 'undeliverable' });
+  },
+);

@@ -28,7 +28,7 @@ const WAYS: Record<string, (t: Test) => HostOptions> = {
 };
 
 for (const [name, together] of Object.entries(WAYS)) {
-  t.test(`outside our prefixes a host answers byte for byte as without us (${name})`, async (t) => {
+  t.test(`outside our prefixes a host answers byte for byte as without the plugins (${name})`, async (t) => {
     const options = together(t);
     const [alone, withUs] = [
       await createHost(t, { zod: options.zod === true }),
@@ -47,7 +47,7 @@ for (const [name, together] of Object.entries(WAYS)) {
     }
   });
 
-  t.test(`its log lines stay its own, outside (${name})`, async (t) => {
+  t.test(`outside our prefixes the host's log lines do not change (${name})`, async (t) => {
     const options = together(t);
     const logs = await Promise.all(
       [{ zod: options.zod === true }, options].map(async (options) => {
@@ -63,7 +63,7 @@ for (const [name, together] of Object.entries(WAYS)) {
     t.same(logs[1], logs[0]);
   });
 
-  t.test(`inside, nothing of the host’s ways shows (${name})`, async (t) => {
+  t.test(`under our prefixes the host's conventions have no effect (${name})`, async (t) => {
     const host = await createHost(t, together(t));
     await driveSaas(t, host);
     await driveIdp(t, host, '/idp');
@@ -149,7 +149,7 @@ async function driveIdp(t: Test, host: FastifyInstance, prefix: string): Promise
   t.match(missing.json(), { error: 'not_found' }, 'our 404');
 }
 
-t.test('a host’s own routes ask us who is there', async (t) => {
+t.test("a host's own routes authenticate users with our guards", async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
   await host.register(saasBackend, saasGuest(t, { prefix: '/backend/v1', adminPath: '/backend/admin' }));
@@ -168,14 +168,14 @@ t.test('a host’s own routes ask us who is there', async (t) => {
   t.equal((await host.inject('/backend/admin')).statusCode, 401);
 });
 
-t.test('a host with its own rules for other origins keeps them', async (t) => {
+t.test('a host keeps its own CORS rules', async (t) => {
   const guest = saasGuest(t, { corsOrigin: ['https://app.example'] });
   const host = await createHost(t, { last: async (host) => void (await host.register(saasBackend, guest)) });
   const answer = await host.inject({ url: '/api/auth/me', headers: { origin: 'https://app.example' } });
   t.equal(answer.headers['access-control-allow-origin'], 'https://host.example');
 });
 
-t.test('hooks on a host’s root hold on our routes, too, and those beside us do not', async (t) => {
+t.test("hooks of the host's root run on our routes, and hooks of sibling plugins do not", async (t) => {
   const lines: string[] = [];
   const host = fastify({ logger: { stream: { write: (line: string) => void lines.push(line) } } });
   t.teardown(() => host.close());
@@ -203,7 +203,7 @@ t.test('hooks on a host’s root hold on our routes, too, and those beside us do
   t.equal(lines.filter((line) => line.includes('words of the host')).length, 2, 'which its log tells');
 });
 
-t.test('what a hook of a host refuses keeps its status, and says when to come back', async (t) => {
+t.test("a refusal by a host's hook keeps its status and Retry-After", async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
   await host.register(saasBackend, saasGuest(t));
@@ -232,7 +232,7 @@ t.test('what a hook of a host refuses keeps its status, and says when to come ba
   t.same(await refused(idp, { statusCode: 302 }), [500, 'server_error', undefined]);
 });
 
-t.test('what a hook of a host hides looks like what is not there', async (t) => {
+t.test("a route that a host's hook hides looks like an unknown route", async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
   host.setNotFoundHandler((_request, reply) => void reply.code(404).send('host 404'));
@@ -255,7 +255,7 @@ t.test('what a hook of a host hides looks like what is not there', async (t) => 
   }
 });
 
-t.test('a body that the host has read is no hindrance where there is nothing', async (t) => {
+t.test('a body that the host has read does not disturb a 404', async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
   host.addHook('onRequest', async ({ raw }) => void Object.assign(raw, { body: await raw.toArray() }));
@@ -266,7 +266,7 @@ t.test('a body that the host has read is no hindrance where there is nothing', a
   t.equal((await post()).statusCode, 404);
 });
 
-t.test('two of each live in two scopes of one application', async (t) => {
+t.test('two instances of each plugin work in two scopes of one application', async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
   const { url: emailSmtpUrl, next } = await mailSink(t);
@@ -302,7 +302,7 @@ t.test('two of each live in two scopes of one application', async (t) => {
   await host.close();
 });
 
-t.test('what cannot be mounted does not boot', async (t) => {
+t.test('an impossible mount prevents the start', async (t) => {
   const refuses = async (reason: RegExp, register: (host: FastifyInstance) => Promise<unknown>) => {
     const host = fastify();
     t.teardown(() => host.close());
@@ -338,7 +338,7 @@ t.test('what cannot be mounted does not boot', async (t) => {
   });
 });
 
-t.test('a route that the host declares as well is named with the option that moves ours', async (t) => {
+t.test('a route conflict with the host names the option that moves ours', async (t) => {
   const admin = /^GET \/admin is declared by both .*adminPath option.*adminPath: false/;
   const cases: [declare: (host: FastifyInstance) => unknown, reason: RegExp][] = [
     [(host) => host.get('/admin', async () => 'mine'), admin],
@@ -371,7 +371,7 @@ t.test('a route that the host declares as well is named with the option that mov
   for (const url of ['/admin/other', '/api/mine']) t.equal((await host.inject(url)).body, 'mine');
 });
 
-t.test('in development, mails link to the port that the host listens at', async (t) => {
+t.test('in development, e-mails link to the port that the host listens at', async (t) => {
   const { url: emailSmtpUrl, next } = await mailSink(t);
   const host = fastify();
   t.teardown(() => host.close());
@@ -388,7 +388,7 @@ t.test('in development, mails link to the port that the host listens at', async 
   t.match(readMail(await next()).text, `http://localhost:${port}/api/auth/reset-password?token=`);
 });
 
-t.test('a listener for an event that is never emitted is refused, with the nearest name', async (t) => {
+t.test('a listener for an unknown event is refused with the nearest name', async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
   await host.register(saasBackend, saasGuest(t));
@@ -409,22 +409,25 @@ t.test('a listener for an event that is never emitted is refused, with the neare
 });
 
 await onMongod((server) => {
-  t.test('@fastify/mongodb of a host boots beside our own connection, before and after', async (t) => {
-    for (const isFirst of [true, false]) {
-      const host = fastify();
-      t.teardown(() => host.close());
-      const register = () => host.register(mongodb, { url: server.fresh(t), forceClose: true });
-      if (isFirst) await register();
-      await host.register(saasBackend, saasGuest(t, { databaseUri: server.fresh(t) }));
-      if (!isFirst) await register();
-      await host.register(identityProvider, { ...idpGuest(t), databaseUri: server.fresh(t) });
-      host.get('/mine', async () => {
-        const collections = await host.mongo.db?.listCollections().toArray();
-        return collections?.map(({ name }) => name);
-      });
-      t.equal((await host.inject('/api/ready')).statusCode, 200);
-      t.equal((await host.inject('/idp/ready')).statusCode, 200);
-      t.same((await host.inject('/mine')).json(), [], 'nothing of ours is in the host’s database');
-    }
-  });
+  t.test(
+    '@fastify/mongodb of a host works beside our own connection, registered before or after',
+    async (t) => {
+      for (const isFirst of [true, false]) {
+        const host = fastify();
+        t.teardown(() => host.close());
+        const register = () => host.register(mongodb, { url: server.fresh(t), forceClose: true });
+        if (isFirst) await register();
+        await host.register(saasBackend, saasGuest(t, { databaseUri: server.fresh(t) }));
+        if (!isFirst) await register();
+        await host.register(identityProvider, { ...idpGuest(t), databaseUri: server.fresh(t) });
+        host.get('/mine', async () => {
+          const collections = await host.mongo.db?.listCollections().toArray();
+          return collections?.map(({ name }) => name);
+        });
+        t.equal((await host.inject('/api/ready')).statusCode, 200);
+        t.equal((await host.inject('/idp/ready')).statusCode, 200);
+        t.same((await host.inject('/mine')).json(), [], 'nothing of ours is in the host’s database');
+      }
+    },
+  );
 });

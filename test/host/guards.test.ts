@@ -60,7 +60,7 @@ async function signedUpBefore(t: Test, options: Options): Promise<{ accessToken:
   return { accessToken, id: user.id };
 }
 
-t.test('Express: guards hold before the first request to our paths, and set request.saas', async (t) => {
+t.test('Express: guards apply before the first request to our paths, and set request.saas', async (t) => {
   const options = { databaseUri: testOptions(temporaryFolder(t)).databaseUri };
   const { accessToken, id } = await signedUpBefore(t, options);
   const backend = start(t, options);
@@ -130,7 +130,7 @@ t.test('Express: guards hold before the first request to our paths, and set requ
   t.equal((await call(`${base}/mine`, accessToken)).status, 401);
 });
 
-t.test('a paid subscription opens a guarded route, and its end closes it', async (t) => {
+t.test('a guarded route opens with a paid subscription and closes with its end', async (t) => {
   const backend = start(t);
   const app = express();
   app.use(backend.middleware);
@@ -156,7 +156,7 @@ t.test('a paid subscription opens a guarded route, and its end closes it', async
   t.equal((await call(`${base}/pro`, accessToken)).status, 403);
 });
 
-t.test('node:http: a guard is called with a function to go on with', async (t) => {
+t.test('node:http: a guard calls its callback for requests that it lets pass', async (t) => {
   const backend = start(t);
   const base = await listen(t, (request: SaasRequest, response) => {
     backend.middleware(request, response, () =>
@@ -172,26 +172,23 @@ t.test('node:http: a guard is called with a function to go on with', async (t) =
   t.equal(await text(answer), '');
 });
 
-t.test(
-  'a guard that refuses a request which the application has answered meanwhile does nothing',
-  async (t) => {
-    const backend = start(t);
-    const failures: unknown[] = [];
-    const fail = (error: unknown) => failures.push(error);
-    process.on('unhandledRejection', fail);
-    t.teardown(() => process.off('unhandledRejection', fail));
-    const base = await listen(t, (request: SaasRequest, response) => {
-      if (request.url === '/late') response.writeHead(504).end('The application was quicker.');
-      backend.requireUser(request, response, () => response.end());
-    });
-    const late = await call(`${base}/late`);
-    t.match(late, { status: 504, text: 'The application was quicker.' });
-    t.equal((await call(`${base}/mine`)).status, 401);
-    t.same(failures, []);
-  },
-);
+t.test('a guard does nothing when the application has already answered the request', async (t) => {
+  const backend = start(t);
+  const failures: unknown[] = [];
+  const fail = (error: unknown) => failures.push(error);
+  process.on('unhandledRejection', fail);
+  t.teardown(() => process.off('unhandledRejection', fail));
+  const base = await listen(t, (request: SaasRequest, response) => {
+    if (request.url === '/late') response.writeHead(504).end('The application was quicker.');
+    backend.requireUser(request, response, () => response.end());
+  });
+  const late = await call(`${base}/late`);
+  t.match(late, { status: 504, text: 'The application was quicker.' });
+  t.equal((await call(`${base}/mine`)).status, 401);
+  t.same(failures, []);
+});
 
-t.test('authenticate takes the headers of Node and of fetch', async (t) => {
+t.test('authenticate accepts Node.js and fetch headers', async (t) => {
   const clock = fakeClock();
   const options = { databaseUri: testOptions(temporaryFolder(t)).databaseUri, clock };
   const { accessToken, id } = await signedUpBefore(t, options);
@@ -246,7 +243,7 @@ t.test('an upgrade to a WebSocket is authenticated by its headers', async (t) =>
   t.match(await upgrade('garbage'), /^HTTP\/1\.1 401 /);
 });
 
-t.test('after stop guards answer 503, and a backend that cannot start is an error of the host', async (t) => {
+t.test('guards answer 503 after stop, and a failed start is passed to the host as an error', async (t) => {
   const backend = start(t);
   const app = express();
   app.get('/mine', backend.requireUser, (_request, response) => void response.send('mine'));
@@ -271,7 +268,7 @@ t.test('after stop guards answer 503, and a backend that cannot start is an erro
   await t.rejects(broken.authenticate({}), { name: 'StoreUnavailable' });
 });
 
-t.test('in development, mails link to the port of the server that mounts the middleware', async (t) => {
+t.test('in development, e-mails link to the port of the server that mounts the middleware', async (t) => {
   const { url: emailSmtpUrl, next } = await mailSink(t);
   const { publicUrl: _, ...options } = testOptions(temporaryFolder(t));
   const backend = createServer({ ...options, emailSmtpUrl, middleware: true });

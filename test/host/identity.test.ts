@@ -14,7 +14,7 @@ import { temporaryFolder } from '../kit/tmp.js';
 
 const admin = { authorization: `Bearer ${ADMIN_TOKEN}` };
 
-t.test('at the root of a host, preflights for what is not ours stay the host’s', async (t) => {
+t.test('at the root of a host, preflights for other routes stay with the host', async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
   await host.register(identityProvider, guest(idpOptions(temporaryFolder(t))));
@@ -39,7 +39,7 @@ t.test('at the root of a host, preflights for what is not ours stay the host’s
   t.equal((await host.inject('/api/settings/public')).statusCode, 200);
 });
 
-t.test('a host that configures no address is known by the one it listens at', async (t) => {
+t.test('a host without a configured address uses the one it listens at', async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
   await host.register(
@@ -55,7 +55,7 @@ t.test('a host that configures no address is known by the one it listens at', as
   t.equal(issuer, `http://localhost:${new URL(url).port}/v1/idp`);
 });
 
-t.test('@fastify/cors of the host boots beside us, before and after', async (t) => {
+t.test('@fastify/cors of the host works beside the plugins, registered before or after', async (t) => {
   for (const isFirst of [true, false]) {
     const host = fastify();
     t.teardown(() => host.close());
@@ -67,7 +67,7 @@ t.test('@fastify/cors of the host boots beside us, before and after', async (t) 
   }
 });
 
-t.test('answers of the token endpoint are JSON, whatever a client says it accepts', async (t) => {
+t.test('the token endpoint answers JSON for any Accept header', async (t) => {
   const server = createIdentityServer(idpOptions(temporaryFolder(t)));
   t.teardown(() => server.stop());
   const headers = { accept: 'text/html, image/gif, image/jpeg, *; q=.2' };
@@ -77,7 +77,7 @@ t.test('answers of the token endpoint are JSON, whatever a client says it accept
   t.match(page.headers['content-type'], 'text/html');
 });
 
-t.test('body limits are ours, however much a host accepts', async (t) => {
+t.test('our body limits apply even if the host accepts more', async (t) => {
   const host = fastify({ bodyLimit: 10 * 1024 * 1024 });
   t.teardown(() => host.close());
   await host.register(identityProvider, guest(idpOptions(temporaryFolder(t))));
@@ -93,7 +93,7 @@ t.test('body limits are ours, however much a host accepts', async (t) => {
   t.equal(await post('/api/auth/login', 17 * 1024), 413);
 });
 
-t.test('forms that Express has read already reach the token endpoint whole', async (t) => {
+t.test('forms that Express has parsed reach the token endpoint intact', async (t) => {
   const server = createIdentityServer({ ...idpOptions(temporaryFolder(t)), middleware: true });
   t.teardown(() => server.stop());
   const app = express();
@@ -119,7 +119,7 @@ t.test('forms that Express has read already reach the token endpoint whole', asy
   t.equal(((await answer.json()) as { error: string }).error, 'invalid_grant');
 });
 
-t.test('behind a Unix socket nobody has an address, and everything works', async (t: Test) => {
+t.test('behind a Unix socket, where clients have no address, all routes work', async (t: Test) => {
   const server = createServer(testOptions(temporaryFolder(t)));
   t.teardown(() => server.stop());
   const socketPath = join(temporaryFolder(t), 's');

@@ -61,7 +61,7 @@ async function drive(t: Test, base: string, api: string, admin: string): Promise
   t.equal((await call(`${base}${api}/health`)).status, 200);
 }
 
-t.test('Express 5', async (t) => {
+t.test('the middleware serves all routes in Express 5', async (t) => {
   const mounts: [string, (app: Express, server: MiddlewareServer) => void, api: string, admin: string][] = [
     ['at its root', (app, { middleware }) => app.use(middleware), '/api', '/admin'],
     [
@@ -111,7 +111,7 @@ t.test('Express 5', async (t) => {
   }
 });
 
-t.test('a prefix of the server’s own, unstripped', async (t) => {
+t.test('the middleware serves its own prefix in a host that does not strip it', async (t) => {
   const server = mountable(t, { prefix: '/my/prefix', adminPath: '/my/admin' });
   const base = await listen(
     t,
@@ -121,19 +121,22 @@ t.test('a prefix of the server’s own, unstripped', async (t) => {
   t.equal((await call(`${base}/api/auth/me`)).text, 'host 404 /api/auth/me');
 });
 
-t.test('a webhook whose bytes the host did not keep is our failure, not a false signature', async (t) => {
-  const server = mountable(t);
-  const base = await listen(
-    t,
-    express5((app) => app.use(express.json()).use(server.middleware)),
-  );
-  const answer = await call(`${base}/api/billing/webhook`, event, signed());
-  t.equal(answer.status, 500);
-  t.equal(answer.body.error.code, 'INTERNAL');
-  t.notMatch(answer.text, /express|rawBody/);
-});
+t.test(
+  'a webhook whose raw body the host discarded is a server error, not an invalid signature',
+  async (t) => {
+    const server = mountable(t);
+    const base = await listen(
+      t,
+      express5((app) => app.use(express.json()).use(server.middleware)),
+    );
+    const answer = await call(`${base}/api/billing/webhook`, event, signed());
+    t.equal(answer.status, 500);
+    t.equal(answer.body.error.code, 'INTERNAL');
+    t.notMatch(answer.text, /express|rawBody/);
+  },
+);
 
-t.test('an empty req.body on what the host did not read is nobody’s body', async (t) => {
+t.test('an empty req.body on an unread request is ignored', async (t) => {
   const server = mountable(t);
   // As the parsers of Express 4 do for what they do not read.
   const leaveEmpty = (request: express.Request, _: unknown, next: () => void) => {
@@ -147,7 +150,7 @@ t.test('an empty req.body on what the host did not read is nobody’s body', asy
   t.equal((await call(`${base}/api/billing/webhook`, event, signed())).status, 200);
 });
 
-t.test('bare node:http', async (t) => {
+t.test('the middleware serves all routes in a bare node:http server', async (t) => {
   const server = mountable(t);
   const base = await listen(t, (request, response) =>
     server.middleware(request, response, () => response.writeHead(404).end(`host 404 ${request.url}`)),
@@ -167,7 +170,7 @@ t.test('bare node:http', async (t) => {
   t.equal((await call(`${second}/v1/nothing`)).status, 404);
 });
 
-t.test('stop leaves the host alive, and what cannot boot reaches it as an error', async (t) => {
+t.test('stop does not stop the host, and a failed start reaches it as an error', async (t) => {
   const server = mountable(t);
   const base = await listen(
     t,

@@ -91,7 +91,7 @@ const PARSERS: Record<string, Handler[]> = {
 
 for (const [framework, chain] of Object.entries(FRAMEWORKS)) {
   for (const [name, parsers] of Object.entries(PARSERS)) {
-    t.test(`both servers in one chain of ${framework}, after compression and ${name}`, async (t) => {
+    t.test(`both servers work in one chain of ${framework}, after compression and ${name}`, async (t) => {
       const { middleware } = both(t);
       const compress = compression({ threshold: 0 }) as Handler;
       const { url } = await listen(t, chain([compress, ...parsers, ...middleware, echo]));
@@ -145,7 +145,7 @@ for (const [framework, chain] of Object.entries(FRAMEWORKS)) {
   }
 }
 
-t.test('a body that was read and not kept is our failure, and not an endless wait', async (t) => {
+t.test('a body that was read and discarded is a server error, not an endless wait', async (t) => {
   const { middleware } = both(t);
   const eat: Handler = async (request, _response, next) => {
     await request.toArray();
@@ -163,7 +163,7 @@ t.test('a body that was read and not kept is our failure, and not an endless wai
   t.equal((await fetch(`${url}/api/auth/login`, empty)).status, 400);
 });
 
-t.test('a body that was empty is empty, whatever a parser makes of it', async (t) => {
+t.test('an empty body stays empty, whatever a parser sets', async (t) => {
   const { middleware } = both(t);
   const parsers: Record<string, Handler[]> = { ...PARSERS, 'JSON alone': [express.json()] };
   for (const [name, handlers] of Object.entries(parsers)) {
@@ -180,69 +180,72 @@ t.test('a body that was empty is empty, whatever a parser makes of it', async (t
   }
 });
 
-t.test('the host’s streams, connections and sockets run beside us, also after we have stopped', async (t) => {
-  const { saas, idp, middleware } = both(t);
-  const { url, server } = await listen(t, bare([...middleware, echo]));
-  let connections = 0;
-  server.on('connection', () => connections++);
-  const sockets = new WebSocketServer({ server });
-  sockets.on('connection', (socket) => socket.on('message', (data) => socket.send(data)));
-  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-  t.teardown(() => agent.destroy());
+t.test(
+  "the host's streams, connections and sockets keep working, even after the middleware stops",
+  async (t) => {
+    const { saas, idp, middleware } = both(t);
+    const { url, server } = await listen(t, bare([...middleware, echo]));
+    let connections = 0;
+    server.on('connection', () => connections++);
+    const sockets = new WebSocketServer({ server });
+    sockets.on('connection', (socket) => socket.on('message', (data) => socket.send(data)));
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    t.teardown(() => agent.destroy());
 
-  const get = async (path: string, method = 'GET', body?: string) => {
-    const sent = request(url + path, { agent, method, ...(body && { headers: json }) }).end(body);
-    const [response] = (await once(sent, 'response')) as [IncomingMessage];
-    await text(response);
-    return response;
-  };
-  const conversation = async (path: string) => {
-    const sent = request(url + path, { agent, method: 'POST', headers: { expect: '100-continue' } });
-    sent.flushHeaders();
-    await once(sent, 'continue');
-    sent.write('one');
-    const [response] = (await once(sent, 'response')) as [IncomingMessage];
-    t.equal(String(await once(response, 'data')), 'one', `${path} answers before the request has ended`);
-    sent.end('two');
-    t.equal(await text(response), 'two');
-  };
-  const say = async (socket: WebSocket, word: string) => {
-    socket.send(word);
-    t.equal(String((await once(socket, 'message'))[0]), word);
-  };
+    const get = async (path: string, method = 'GET', body?: string) => {
+      const sent = request(url + path, { agent, method, ...(body && { headers: json }) }).end(body);
+      const [response] = (await once(sent, 'response')) as [IncomingMessage];
+      await text(response);
+      return response;
+    };
+    const conversation = async (path: string) => {
+      const sent = request(url + path, { agent, method: 'POST', headers: { expect: '100-continue' } });
+      sent.flushHeaders();
+      await once(sent, 'continue');
+      sent.write('one');
+      const [response] = (await once(sent, 'response')) as [IncomingMessage];
+      t.equal(String(await once(response, 'data')), 'one', `${path} answers before the request has ended`);
+      sent.end('two');
+      t.equal(await text(response), 'two');
+    };
+    const say = async (socket: WebSocket, word: string) => {
+      socket.send(word);
+      t.equal(String((await once(socket, 'message'))[0]), word);
+    };
 
-  const open = await Promise.all(
-    ['/live', '/api/live'].map(async (path) => {
-      const socket = new WebSocket(url.replace('http', 'ws') + path);
-      await once(socket, 'open');
-      return socket;
-    }),
-  );
-  t.teardown(() => open.forEach((socket) => void socket.terminate()));
-  connections = 0;
+    const open = await Promise.all(
+      ['/live', '/api/live'].map(async (path) => {
+        const socket = new WebSocket(url.replace('http', 'ws') + path);
+        await once(socket, 'open');
+        return socket;
+      }),
+    );
+    t.teardown(() => open.forEach((socket) => void socket.terminate()));
+    connections = 0;
 
-  t.equal((await get('/api/health')).statusCode, 200);
-  t.equal((await get('/jwks')).statusCode, 200);
-  for (const path of ['/mine', '/api/mine', '/api/%zz']) await conversation(path);
-  t.equal((await get('/api/auth/login', 'POST', '{}')).statusCode, 400);
-  t.equal((await get('/jwks', 'PROPFIND')).statusCode, 202);
-  t.equal(connections, 1, 'on one connection');
-  for (const socket of open) await say(socket, 'before');
+    t.equal((await get('/api/health')).statusCode, 200);
+    t.equal((await get('/jwks')).statusCode, 200);
+    for (const path of ['/mine', '/api/mine', '/api/%zz']) await conversation(path);
+    t.equal((await get('/api/auth/login', 'POST', '{}')).statusCode, 400);
+    t.equal((await get('/jwks', 'PROPFIND')).statusCode, 202);
+    t.equal(connections, 1, 'on one connection');
+    for (const socket of open) await say(socket, 'before');
 
-  await saas.stop();
-  await idp.stop();
-  for (const path of ['/mine', '/api/mine']) {
-    await conversation(path);
-    t.equal((await get(path)).headers.connection, 'keep-alive');
-  }
-  t.equal(connections, 1, 'on the same connection');
-  for (const socket of open) await say(socket, 'after');
-  t.equal((await get('/api/bye')).headers.connection, 'close', 'unless the host says so');
-  t.equal((await get('/api/auth/me')).statusCode, 503);
-  t.equal((await get('/jwks')).statusCode, 503);
-});
+    await saas.stop();
+    await idp.stop();
+    for (const path of ['/mine', '/api/mine']) {
+      await conversation(path);
+      t.equal((await get(path)).headers.connection, 'keep-alive');
+    }
+    t.equal(connections, 1, 'on the same connection');
+    for (const socket of open) await say(socket, 'after');
+    t.equal((await get('/api/bye')).headers.connection, 'close', 'unless the host says so');
+    t.equal((await get('/api/auth/me')).statusCode, 503);
+    t.equal((await get('/jwks')).statusCode, 503);
+  },
+);
 
-t.test('what goes back to the host stands in its log alone', async (t) => {
+t.test('a request passed back to the host is logged only by the host', async (t) => {
   const options = { ...idpOptions(temporaryFolder(t)), logLevel: 'info', middleware: true } as const;
   const { fastify, middleware, stop } = createIdentityServer(options);
   t.teardown(stop);
@@ -257,7 +260,7 @@ t.test('what goes back to the host stands in its log alone', async (t) => {
   t.same(lines, ['/jwks']);
 });
 
-t.test('links lead to where we are mounted', async (t) => {
+t.test('links point to the mount path', async (t) => {
   const mount: [string, string, (middleware: Middleware) => RequestListener][] = [
     ['/api', '/api', (middleware) => express().use(middleware)],
     ['/api', '/my/prefix', (middleware) => express().use('/my/prefix', middleware)],
@@ -287,7 +290,7 @@ t.test('links lead to where we are mounted', async (t) => {
   }
 });
 
-t.test('an identity provider below a stripped mount is the one of its issuer', async (t) => {
+t.test("an identity provider below a stripped mount answers under its issuer's path", async (t) => {
   const issuer = 'http://app.example.test/idp';
   for (const prefix of ['', '/idp']) {
     const options = { ...idpOptions(temporaryFolder(t)), publicUrl: issuer, prefix };

@@ -48,7 +48,7 @@ async function register(target: Target): Promise<{ id: string; token: string }> 
 }
 
 for (const name of PROGRAMS) {
-  t.test(`${name}: idle connections of one address do not keep others out`, async (t) => {
+  t.test(`${name}: idle connections of one address do not block other clients`, async (t) => {
     const target = await startTarget(t, name);
     const sockets = await holdOpen(t, target, sizeOf(2000, 17_000));
     await isServed(t, target);
@@ -56,7 +56,7 @@ for (const name of PROGRAMS) {
     t.ok(open <= 1024, `${open} of ${sockets.length} are still open`);
   });
 
-  t.test(`${name}: where descriptors are few, connections do not use them up`, async (t) => {
+  t.test(`${name}: connections do not exhaust a low limit of file descriptors`, async (t) => {
     const limit = name === 'idp' ? 'IDP_MAX_CONNECTIONS_PER_ADDRESS' : 'MAX_CONNECTIONS_PER_ADDRESS';
     const target = await startTarget(t, name, { [limit]: '16384' }, 512);
     const sockets = await holdOpen(t, target, 1200);
@@ -66,7 +66,7 @@ for (const name of PROGRAMS) {
   });
 }
 
-t.test('a token in differently padded headers takes the memory of one', { skip: SKIP }, async (t) => {
+t.test('a token in differently padded headers uses the memory of one', { skip: SKIP }, async (t) => {
   const target = await startTarget(t, 'saas-backend');
   const { token } = await register(target);
   const count = sizeOf(10_000, 20_000);
@@ -89,7 +89,7 @@ t.test('a token in differently padded headers takes the memory of one', { skip: 
   t.ok(growth < 50 * MEBIBYTE, `${(growth / MEBIBYTE).toFixed(1)} MiB for ${count} headers`);
 });
 
-t.test('unread pipelined exports keep nobody else out', { skip: SKIP }, async (t) => {
+t.test('unread pipelined exports do not block other clients', { skip: SKIP }, async (t) => {
   const uri = `sqlite:${temporaryFolder(t)}/saas.db`;
   const target = await startTarget(t, 'saas-backend', { DATABASE_URI: uri });
   const { id: subject, token } = await register(target);

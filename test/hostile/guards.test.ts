@@ -169,7 +169,7 @@ function bytesOf({ method, target, headers = {}, body = '' }: Asked): Buffer {
 }
 
 for (const [name, product] of Object.entries(PRODUCTS)) {
-  t.test(`${name}: no spelling of a request reaches what it has no credential for`, async (t) => {
+  t.test(`${name}: no spelling of a request bypasses authentication`, async (t) => {
     const { server, url, port, guarded, reached } = await listen(t, product);
     t.ok(guarded.length >= product.least, `${guarded.length} guarded routes`);
     const connection = new FuzzConnection(url);
@@ -227,7 +227,7 @@ for (const [name, product] of Object.entries(PRODUCTS)) {
     }
     t.ok(kept > guarded.length * 80, `${kept} requests were refused`);
 
-    await t.test('CONNECT and what upgrades lead nowhere', async (t) => {
+    await t.test('CONNECT is refused and upgrades are ignored', async (t) => {
       for (const { path } of guarded) {
         const socket = connect(port, '127.0.0.1').on('error', () => {});
         socket.end(`CONNECT ${path} HTTP/1.1\r\nhost: x\r\n\r\nGET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`);

@@ -66,7 +66,7 @@ async function upload(target: Target, head: string, bytes: number, chunked: bool
 
 for (const name of PROGRAMS) {
   t.test(
-    `${name}: large uploads at once cost no memory`,
+    `${name}: concurrent large uploads do not use up memory`,
     { buffered: true, skip: !KNOWS_MEMORY && 'the memory of a process cannot be asked for' },
     async (t) => {
       const target = await startTarget(t, name);
@@ -102,7 +102,7 @@ for (const name of PROGRAMS) {
   );
 
   t.test(
-    `${name}: idle connections are cheap, and end`,
+    `${name}: idle connections use little memory and are closed`,
     { buffered: true, skip: !KNOWS_MEMORY && 'the memory of a process cannot be asked for' },
     async (t) => {
       const limit = name === 'idp' ? 'IDP_MAX_CONNECTIONS_PER_ADDRESS' : 'MAX_CONNECTIONS_PER_ADDRESS';

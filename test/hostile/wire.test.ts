@@ -178,7 +178,7 @@ function ambiguous(path: string): Record<string, string> {
 }
 
 for (const name of PROGRAMS) {
-  t.test(`${name} on the wire`, { buffered: true }, async (t) => {
+  t.test(`${name} handles malformed HTTP`, { buffered: true }, async (t) => {
     const target = await startTarget(t, name);
     const isAlive = async (t: Test, what: string) => {
       const { inherited, longest } = await target.probe();
@@ -188,7 +188,7 @@ for (const name of PROGRAMS) {
     };
     await target.probe();
 
-    await t.test('where a request ends is never in doubt', async (t) => {
+    await t.test('ambiguous message lengths are refused', async (t) => {
       for (const [what, bytes] of Object.entries(ambiguous(JSON_PATHS[name][0]?.[0] ?? ''))) {
         const statuses = await answersTo(target, Buffer.from(bytes, 'latin1'));
         t.ok(statuses.length <= 1, `${what}: ${statuses}`);
@@ -205,7 +205,7 @@ for (const name of PROGRAMS) {
       await isAlive(t, 'smuggling');
     });
 
-    await t.test('a request says once whom it asks', async (t) => {
+    await t.test('a request with a missing, repeated or invalid Host header is refused', async (t) => {
       // As from a proxy that is believed: what it lets through is judged all the same.
       const trusting = { TRUST_PROXY: '127.0.0.1', IDP_TRUST_PROXY: '127.0.0.1' };
       for (const asked of [target, await startTarget(t, name, trusting)]) {
@@ -231,7 +231,7 @@ for (const name of PROGRAMS) {
       }
     });
 
-    await t.test('headers have an end', async (t) => {
+    await t.test('oversized headers are refused', async (t) => {
       const request = (...lines: string[]) =>
         ['GET /health HTTP/1.1', 'host: x', ...lines, '', ''].join('\r\n');
       const x = 'x'.repeat(20_000);
@@ -254,7 +254,7 @@ for (const name of PROGRAMS) {
       await isAlive(t, 'headers');
     });
 
-    await t.test('nesting, numbers and fields without end', async (t) => {
+    await t.test('deeply nested JSON, huge numbers and many fields are refused', async (t) => {
       for (const [path, kibibytes] of JSON_PATHS[name]) {
         const most = kibibytes * 1024;
         const deep = (levels: number) => `{"email":${'['.repeat(levels)}${']'.repeat(levels)}}`;
@@ -296,47 +296,50 @@ for (const name of PROGRAMS) {
       await isAlive(t, 'bodies');
     });
 
-    await t.test('whoever is refused while still sending hears why, and nothing more', async (t) => {
-      // One of its own for each: what a program discards within a few seconds has a limit.
-      const [small, large] = await Promise.all([startTarget(t, name), startTarget(t, name)]);
-      const [[path]] = JSON_PATHS[name] as [[string, number]];
-      const piece = 'x'.repeat(2 ** 16);
-      const chunk = `${piece.length.toString(16)}\r\n${piece}\r\n`;
-      const json = 'content-type: application/json\r\n';
-      const chunked = 'transfer-encoding: chunked\r\n\r\n';
-      const length = (count: number) => `content-length: ${piece.length * count}\r\n\r\n`;
-      for (const [statuses, begin, more = piece] of [
-        [[413], `POST ${path} HTTP/1.1\r\nhost: x\r\n${json}${length(8)}`],
-        [[413], `POST ${path} HTTP/1.1\r\nhost: x\r\n${json}${chunked}${chunk}`, chunk],
-        [[413], `POST ${path} HTTP/1.0\r\n${json}${length(8)}`],
-        [[404], `POST /nothing-there HTTP/1.1\r\nhost: x\r\nconnection: close\r\n${length(8)}`],
-        [[400], `POST ${path} HTTP/1.1\r\nhost: x\r\nhost: y\r\n${length(8)}`],
-        [[400], 'GET / HTTP/1.1\r\nhost x\r\n'],
-        [[431], `GET / HTTP/1.1\r\nhost: x\r\nx: ${piece}`],
-        // Here the connection stays, and the body is read to its end.
-        [[404, 200], `POST /nothing-there HTTP/1.1\r\nhost: x\r\n${length(8)}`],
-      ] as const) {
-        const text = await persist(small, begin, [...Array<string>(8).fill(more), LAST]);
-        t.same(statusesOf(text), statuses, begin.slice(0, 80));
-      }
-      // More than the kernels of both sides hold.
-      const begin = `POST ${path} HTTP/1.1\r\nhost: x\r\n${json}${length(63)}`;
-      t.same(statusesOf(await persist(large, begin + piece, Array<string>(62).fill(piece))), [413], '4 MB');
+    await t.test(
+      'clients rejected during an upload receive the error response, and nothing more',
+      async (t) => {
+        // One of its own for each: what a program discards within a few seconds has a limit.
+        const [small, large] = await Promise.all([startTarget(t, name), startTarget(t, name)]);
+        const [[path]] = JSON_PATHS[name] as [[string, number]];
+        const piece = 'x'.repeat(2 ** 16);
+        const chunk = `${piece.length.toString(16)}\r\n${piece}\r\n`;
+        const json = 'content-type: application/json\r\n';
+        const chunked = 'transfer-encoding: chunked\r\n\r\n';
+        const length = (count: number) => `content-length: ${piece.length * count}\r\n\r\n`;
+        for (const [statuses, begin, more = piece] of [
+          [[413], `POST ${path} HTTP/1.1\r\nhost: x\r\n${json}${length(8)}`],
+          [[413], `POST ${path} HTTP/1.1\r\nhost: x\r\n${json}${chunked}${chunk}`, chunk],
+          [[413], `POST ${path} HTTP/1.0\r\n${json}${length(8)}`],
+          [[404], `POST /nothing-there HTTP/1.1\r\nhost: x\r\nconnection: close\r\n${length(8)}`],
+          [[400], `POST ${path} HTTP/1.1\r\nhost: x\r\nhost: y\r\n${length(8)}`],
+          [[400], 'GET / HTTP/1.1\r\nhost x\r\n'],
+          [[431], `GET / HTTP/1.1\r\nhost: x\r\nx: ${piece}`],
+          // Here the connection stays, and the body is read to its end.
+          [[404, 200], `POST /nothing-there HTTP/1.1\r\nhost: x\r\n${length(8)}`],
+        ] as const) {
+          const text = await persist(small, begin, [...Array<string>(8).fill(more), LAST]);
+          t.same(statusesOf(text), statuses, begin.slice(0, 80));
+        }
+        // More than the kernels of both sides hold.
+        const begin = `POST ${path} HTTP/1.1\r\nhost: x\r\n${json}${length(63)}`;
+        t.same(statusesOf(await persist(large, begin + piece, Array<string>(62).fill(piece))), [413], '4 MB');
 
-      const socket = large.open();
-      const closed = closing(socket);
-      socket.write(`POST ${path} HTTP/1.1\r\nhost: x\r\n${json}${length(2 ** 30)}`);
-      const sendOn = () => void socket.write(piece, (error) => error ?? sendOn());
-      sendOn();
-      await closed;
-      t.ok(
-        socket.bytesWritten < 2 ** 26,
-        `whoever sends on for ever is cut off, after ${socket.bytesWritten}`,
-      );
-      t.match(await large.tell(SMUGGLED), /^HTTP\/1\.1 200 /, 'others are served');
-    });
+        const socket = large.open();
+        const closed = closing(socket);
+        socket.write(`POST ${path} HTTP/1.1\r\nhost: x\r\n${json}${length(2 ** 30)}`);
+        const sendOn = () => void socket.write(piece, (error) => error ?? sendOn());
+        sendOn();
+        await closed;
+        t.ok(
+          socket.bytesWritten < 2 ** 26,
+          `whoever sends on for ever is cut off, after ${socket.bytesWritten}`,
+        );
+        t.match(await large.tell(SMUGGLED), /^HTTP\/1\.1 200 /, 'others are served');
+      },
+    );
 
-    await t.test('thousands of requests with keys of prototypes', async (t) => {
+    await t.test('thousands of bodies with prototype keys change no object', async (t) => {
       const poison = [
         '{"__proto__":{"x":1}}',
         '{"constructor":{"prototype":{"x":1}}}',
@@ -377,7 +380,7 @@ for (const name of PROGRAMS) {
       t.same((await target.probe()).inherited, []);
     });
 
-    await t.test('pipelines without end are answered one by one, or not at all', async (t) => {
+    await t.test('endless pipelines are answered one request at a time or cut off', async (t) => {
       const text = await target.tell(SMUGGLED.repeat(3000), 3000);
       t.same(statusesOf(text), Array(3000).fill(200));
       const logins = post(
@@ -398,7 +401,7 @@ for (const name of PROGRAMS) {
 // Half a minute of waiting. The plainest of them are in test/server/server.test.ts.
 const IN_FULL = sizeOf(0, 1) === 1;
 for (const name of IN_FULL ? PROGRAMS : []) {
-  t.test(`${name} waits for nobody`, { buffered: true }, async (t) => {
+  t.test(`${name} disconnects slow clients`, { buffered: true }, async (t) => {
     const target = await startTarget(t, name);
     const [[path]] = JSON_PATHS[name] as [[string, number]];
     const body = `POST ${path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n`;
@@ -413,17 +416,18 @@ for (const name of IN_FULL ? PROGRAMS : []) {
       trailers: [`${body}transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n`, 'x: y\r\n'],
       'what was to be continued': [`${body}content-length: 99\r\nexpect: 100-continue\r\n\r\n`, ''],
       'empty lines': ['\r\n', '\r\n'],
-      'answers that nobody reads': [SMUGGLED.repeat(50_000), SMUGGLED],
+      'unread answers': [SMUGGLED.repeat(50_000), SMUGGLED],
     };
     const ends = Object.entries(slow).map(async ([what, [begin, more]]) => {
       const socket = target.open();
-      if (what !== 'answers that nobody reads') socket.resume();
+      let received = '';
+      if (what !== 'unread answers') socket.on('data', (bytes) => (received += bytes));
       const closed = closing(socket);
       if (begin !== '') socket.write(begin);
       const drip = more === '' ? undefined : setInterval(() => socket.write(more), 1000);
       await closed;
       clearInterval(drip);
-      t.pass(what);
+      t.notMatch(received, /^HTTP\/1\.1 [235]/, what);
     });
     // Half closed: nothing more can come, so nothing is waited for.
     for (const begin of ['', 'GET /health HTTP/1.1\r\nhost:', `${body}content-length: 99\r\n\r\n{`]) {

@@ -24,7 +24,7 @@ function contrast(one: string, other: string): number {
   return (light + 0.05) / (dark + 0.05);
 }
 
-t.test('whatever colour an operator likes, text in it and on it is legible', async (t) => {
+t.test('text in and on any brand colour is legible', async (t) => {
   const digits = ['0', '3', '6', '8', 'a', 'c', 'f'];
   for (const red of digits) {
     for (const green of digits) {
@@ -41,7 +41,7 @@ t.test('whatever colour an operator likes, text in it and on it is legible', asy
   t.equal(legibleOn('#ffffff', '#1f4fd8'), '#1f4fd8', 'what is legible stays as it is');
 });
 
-t.test('the pages carry the brand, and without one the host', async (t) => {
+t.test('pages show the brand, or the host name without one', async (t) => {
   const plain = await idpApp(t);
   const { text } = await plain.authorize(await plain.createClient());
   t.match(text, /<title>Sign in – id\.example\.test<\/title>/);
@@ -61,7 +61,7 @@ t.test('the pages carry the brand, and without one the host', async (t) => {
   t.match(page.text, /--accent:#FD0;--on-accent:#000000/);
 });
 
-t.test('a brand that cannot be shown stops the start, with all that is wrong', async (t) => {
+t.test('an invalid brand prevents the start, with all problems reported', async (t) => {
   const folder = temporaryFolder(t);
   const write = (name: string, content: string | Buffer) => {
     writeFileSync(join(folder, name), content);

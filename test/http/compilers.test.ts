@@ -41,7 +41,7 @@ t.test('lengths are counted in code points, as Ajv counts them', async (t) => {
   t.equal((await post('/ours', { text: ['a', 'b'] })).statusCode, 400, 'an array has no characters');
 });
 
-t.test('a token is written as it is, and other texts are escaped', async (t) => {
+t.test('tokens are serialized unescaped, and other texts are escaped', async (t) => {
   const answer = {
     texts: ['"\u2028\\'.repeat(20), '"'],
     token: 'eyJh.'.repeat(20),

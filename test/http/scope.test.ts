@@ -64,7 +64,7 @@ async function begin(t: Test): Promise<{
   };
 }
 
-t.test('a wrong type is 400 in every field of every route, and stores nothing', async (t) => {
+t.test('a wrong type in any field of any route is answered 400 and stores nothing', async (t) => {
   const { call, dump } = await begin(t);
   const before = await dump();
   const operators = [{ $gt: '' }, { $ne: null }, { $where: '1' }, { $in: ['x'] }];
@@ -102,7 +102,7 @@ t.test('a wrong type is 400 in every field of every route, and stores nothing', 
   t.same(await dump(), before);
 });
 
-t.test('an empty or missing selector is 400', async (t) => {
+t.test('an empty or missing selector is answered 400', async (t) => {
   const { call, dump } = await begin(t);
   const before = await dump();
   const required: [method: string, path: string, fields: string[]][] = [
@@ -127,7 +127,7 @@ t.test('an empty or missing selector is 400', async (t) => {
   t.same(await dump(), before);
 });
 
-t.test('what a body has beyond its schema is never stored', async (t) => {
+t.test('body fields outside the schema are never stored', async (t) => {
   const { app } = await begin(t);
   const extras = {
     id: 'usr_mine',
@@ -167,7 +167,7 @@ t.test('what a body has beyond its schema is never stored', async (t) => {
   t.strictSame(await users.findOne({ id }), { ...stored, name: 'New' });
 });
 
-t.test('prototypes are out of reach', async (t) => {
+t.test('request bodies cannot change prototypes', async (t) => {
   const { call } = await begin(t);
   for (const [method, path, body] of JSON_ROUTES) {
     const { name: _, ...others } = body;
@@ -199,7 +199,7 @@ t.test('a body is at most 16 KiB under auth, 100 KiB elsewhere', async (t) => {
   t.same(await dump(), before);
 });
 
-t.test('an upload without end is cut off', async (t) => {
+t.test('an endless upload is cut off', async (t) => {
   const { app } = await begin(t);
   const url = await app.listen();
   const headers = { 'content-type': 'application/json' };
@@ -212,7 +212,7 @@ t.test('an upload without end is cut off', async (t) => {
   request.destroy();
 });
 
-t.test('nesting without end is an error of the client', async (t) => {
+t.test('deeply nested JSON is a client error', async (t) => {
   const { call } = await begin(t);
   for (const [method, path, body, kibibytes] of JSON_ROUTES) {
     const depth = kibibytes * 400;
@@ -222,7 +222,7 @@ t.test('nesting without end is an error of the client', async (t) => {
   }
 });
 
-t.test('only unencoded JSON, whatever the route would accept', async (t) => {
+t.test('every route refuses bodies other than unencoded JSON', async (t) => {
   const { call, dump } = await begin(t);
   const before = await dump();
   for (const [method, path, body] of JSON_ROUTES) {
@@ -259,7 +259,7 @@ t.test('only unencoded JSON, whatever the route would accept', async (t) => {
   t.same(await dump(), before);
 });
 
-t.test('an error tells nothing of the inside, in each of its renderings', async (t) => {
+t.test('errors reveal no internals in any rendering', async (t) => {
   const secret = 'connect ECONNREFUSED db.internal:5432 password=canary';
   const renderings: ScopeRules['renderError'][] = [
     (error, _request, id) => renderEnvelope(error, id),
@@ -296,7 +296,7 @@ t.test('an error tells nothing of the inside, in each of its renderings', async 
   }
 });
 
-t.test('one error, three renderings', async (t) => {
+t.test('an error is rendered as a JSON envelope, OAuth JSON or HTML', async (t) => {
   const error = new AppError('VALIDATION_ERROR', 400, 'The <request> is not valid.', {
     details: [{ path: 'name', message: 'is <b>wrong</b>' }],
   });
@@ -319,7 +319,7 @@ t.test('one error, three renderings', async (t) => {
   t.equal(toAppError(error), error);
 });
 
-t.test('every answer carries the headers, whatever it says', async (t) => {
+t.test('every answer carries the security headers', async (t) => {
   const { app, call } = await begin(t);
   const secure = await saasApp(t, { publicUrl: 'https://app.example.test' });
   const answers = {
@@ -359,7 +359,7 @@ t.test('every answer carries the headers, whatever it says', async (t) => {
   }
 });
 
-t.test('other origins: the listed ones exactly, and not everywhere', async (t) => {
+t.test('CORS admits exactly the listed origins, and only where needed', async (t) => {
   const origin = 'https://app.example';
   const app = await saasApp(t, { corsOrigin: [origin, 'https://other.example:8443'] });
   const allowed = async (method: string, path: string, from: string) => {
@@ -408,7 +408,7 @@ t.test('other origins: the listed ones exactly, and not everywhere', async (t) =
   t.equal(none.headers['access-control-allow-origin'], undefined);
 });
 
-t.test('addresses are never taken from the request', async (t) => {
+t.test('links never use addresses from the request', async (t) => {
   const app = await saasApp(t);
   const issuerOf = (token: string) =>
     JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()).iss;
@@ -445,7 +445,7 @@ async function exchange(url: string, head: string): Promise<string> {
   return (await socket.toArray()).join('');
 }
 
-t.test('X-Forwarded-For counts only from a proxy that is trusted', async (t) => {
+t.test('X-Forwarded-For counts only from a trusted proxy', async (t) => {
   const ipOf = async (app: SaasApp, forwarded: string) => {
     const headers = { 'x-forwarded-for': forwarded };
     await app.request('POST', LOGIN, { body: { email: 'a@example.test', password: 'x' }, headers });
@@ -469,7 +469,7 @@ t.test('X-Forwarded-For counts only from a proxy that is trusted', async (t) => 
   }
 });
 
-t.test('other methods do nothing', async (t) => {
+t.test('unsupported methods are answered 404 and have no effect', async (t) => {
   const { call, dump } = await begin(t);
   const before = await dump();
   for (const [, path, body] of JSON_ROUTES) {
@@ -543,7 +543,7 @@ const rules = (more: Partial<ScopeRules> = {}): ScopeRules => ({
   ...more,
 });
 
-t.test('a route that does not say who may call it does not boot', async (t) => {
+t.test('a route without a declared access level prevents the start', async (t) => {
   for (const config of [undefined, {}, access('nobody knows')]) {
     const app = fastify();
     t.teardown(() => app.close());
@@ -558,7 +558,7 @@ t.test('a route that does not say who may call it does not boot', async (t) => {
   }
 });
 
-t.test('readiness is the store’s, and ends when the server drains', async (t) => {
+t.test('readiness follows the store, and ends when the server drains', async (t) => {
   let isDraining = false;
   let problem: Error | undefined;
   const store = {

@@ -63,7 +63,7 @@ t.test('a blank site name is refused, by API and by form', async (t) => {
   for (const name of VISIBLE) t.equal((await patch(name)).status, version++ < 99 ? 200 : 0, name);
 });
 
-t.test('a blank name of a person is refused, and an empty one is none', async (t) => {
+t.test('a blank name of a person is refused, and an empty one removes it', async (t) => {
   const app = await saasApp(t);
   const { accessToken: token } = await app.signUp();
   const rename = (name: string) => app.request('PATCH', '/api/user/profile', { token, body: { name } });
@@ -186,7 +186,7 @@ const MISTAKES: [method: string, path: string, body: unknown, details: object[]]
   ],
 ];
 
-t.test('a refused field is told what is accepted, an example and what was given', async (t) => {
+t.test('a validation error names what is accepted, an example and the given value', async (t) => {
   const app = await saasApp(t);
   const { accessToken: token } = await app.signUp();
   for (const [method, path, body, expected] of MISTAKES) {
@@ -199,7 +199,7 @@ t.test('a refused field is told what is accepted, an example and what was given'
   }
 });
 
-t.test('the identity provider tells it, too', async (t) => {
+t.test('a validation error of the identity provider names the same', async (t) => {
   const idp = await idpApp(t);
   const mistakes: [body: object, details: object[]][] = [
     [
@@ -262,7 +262,7 @@ t.test('the identity provider tells it, too', async (t) => {
   }
 });
 
-t.test('what a host sees of a refused request holds no password', async (t) => {
+t.test('the error that a host sees of a refused request contains no password', async (t) => {
   const server = createServer(testOptions(temporaryFolder(t)));
   t.teardown(() => server.stop());
   const seen: unknown[] = [];
@@ -273,7 +273,7 @@ t.test('what a host sees of a refused request holds no password', async (t) => {
   t.notMatch(inspect(seen, { depth: 9, showHidden: true }), /hidden-|deep|'hidden/);
 });
 
-t.test('no schema of a request leaves a pattern without words for it', async (t) => {
+t.test('every pattern in a request schema has a description', async (t) => {
   const folder = new URL('../../../src/', import.meta.url).pathname;
   t.ok(folder.endsWith('/src/'));
   for (const domain of ['auth', 'billing', 'settings', 'profile', 'provisioning', 'admin', 'oidc', 'http']) {

@@ -29,6 +29,9 @@ export async function startChromium(t: Test): Promise<Browser> {
   return browser;
 }
 
+/** The browser of this process: all tests of a file share it. */
+let shared: Promise<Browser> | undefined;
+
 /** Runs tests in Chromium. Where there is none they are skipped, and that is told; with CI=true they fail. */
 export async function onChromium(tests: (browser: Browser) => void): Promise<void> {
   const missing = {
@@ -37,5 +40,9 @@ export async function onChromium(tests: (browser: Browser) => void): Promise<voi
     want: 'a Chromium',
     remedy: 'Install chromium, or set CHROMIUM to the path of one.',
   };
-  await withOrSkip(missing, () => startChromium(t), tests);
+  const start = () => {
+    shared ??= startChromium(t);
+    return shared;
+  };
+  await withOrSkip(missing, start, tests);
 }

@@ -23,7 +23,7 @@ t.test('the clock stands still until it is moved', async (t) => {
   t.equal(clock.now(), 7);
 });
 
-t.test('randomness is counted, and follows from its seed', async (t) => {
+t.test('test randomness is deterministic for a seed', async (t) => {
   const [one, same, other] = [countedRandom(), countedRandom(), countedRandom('another')];
   const first = one.bytes(32);
   t.equal(first.length, 32);
@@ -33,7 +33,7 @@ t.test('randomness is counted, and follows from its seed', async (t) => {
   t.equal(one.calls, 2);
 });
 
-t.test('the mail sink takes what Nodemailer sends', async (t) => {
+t.test('the mail sink receives what Nodemailer sends', async (t) => {
   const sink = await mailSink(t);
   const transport = nodemailer.createTransport(sink.url);
   const early = sink.next();
@@ -48,7 +48,7 @@ t.test('the mail sink takes what Nodemailer sends', async (t) => {
   t.equal(sink.mails.length, 2);
 });
 
-t.test('the agent keeps cookies, fills in forms and stops at the border', async (t) => {
+t.test('the agent keeps cookies, fills in forms and does not leave its site', async (t) => {
   const seen: string[] = [];
   const server = createServer(async (request, response) => {
     const body = (await request.toArray()).join('');
@@ -95,7 +95,7 @@ t.test('the agent keeps cookies, fills in forms and stops at the border', async 
   ]);
 });
 
-t.test('programs tell their address, end on request and are killed', async (t) => {
+t.test('started programs report their address, stop on request and can be killed', async (t) => {
   const script = join(temporaryFolder(t), 'program.mjs');
   writeFileSync(
     script,
@@ -114,12 +114,12 @@ t.test('programs tell their address, end on request and are killed', async (t) =
   await t.rejects(killed.printed(/never/), /ended with null/);
 });
 
-t.test('what a test starts is what it is anywhere else', async (t) => {
-  // lean.mjs keeps tap from loading itself into it, by a word that tap does not document.
+t.test('a program that a test starts has no options of the test runner', async (t) => {
+  // `tap` adds its module loader to every process below it; test/run.mjs removes it.
   t.equal(execFileSync(process.execPath, ['-p', 'process.env.NODE_OPTIONS']).toString().trim(), 'undefined');
 });
 
-t.test('an application in one call', async (t) => {
+t.test('one call starts an application', async (t) => {
   const app = await saasApp(t);
   const { email, accessToken } = await app.signUp({ name: 'Ada' });
   const me = await app.request('GET', '/api/auth/me', { token: accessToken });

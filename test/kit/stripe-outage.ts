@@ -1,15 +1,11 @@
-import { userCollection } from '../../src/auth/store.js';
 import { AppError } from '../../src/kernel/errors.js';
 import type { BillingDomain } from '../../src/saas/billing.js';
-import type { Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
-import { type FakeClock, fakeClock } from './clock.js';
-import { signWebhook } from './sign-webhook.js';
-import { type Fault, stripeApi } from './stripe.js';
-import { boot, STORM_SECRET, UNSUBSCRIBED } from './stripe-storm.js';
-import { type Person, type Seen, wrongProjections, wrongSubscriptions } from './stripe-truth.js';
-import { World } from './stripe-world.js';
-import { viewUnsubscribed } from './users.js';
+import type { FakeClock } from './clock.js';
+import type { Fault } from './stripe.js';
+import { checkOut, insertUser, openStage, receive } from './stripe-stage.js';
+import { boot } from './stripe-storm.js';
+import { type Person, wrongProjections, wrongSubscriptions } from './stripe-truth.js';
+import type { World } from './stripe-world.js';
 
 /**
  * An outage of the payment provider's API while it goes on to deliver events, many of them of the same second and in any
@@ -35,7 +31,6 @@ export interface OutageResult {
 const SETTLED_WITHIN = 60;
 const STEP = 5;
 
-const START = Date.UTC(2040, 0, 1) / 1000;
 const DOWN: readonly Fault[] = [
   { status: 500, body: '{}' },
   { status: 503, body: 'no' },
@@ -44,15 +39,14 @@ const DOWN: readonly Fault[] = [
 ];
 
 /** @param databaseUri of an empty database; in memory where it is absent */
-export async function outage(seed: number, databaseUri = 'sqlite::memory:'): Promise<OutageResult> {
-  const world = new World(seed, START);
+export async function outage(seed: number, databaseUri?: string): Promise<OutageResult> {
+  const stage = await openStage(seed, databaseUri);
+  const { world, clock, api, store, seen } = stage;
   const { dice } = world;
-  const clock = fakeClock(START * 1000);
-  const api = await stripeApi(world);
-  const store = await openStore(databaseUri);
-  const seen: Seen = { mails: new Map(), told: [], unheard: new Set() };
   const { domain } = boot(store, clock, api.url, seen);
-  const people = await register(world, store, domain, api.sessions, 60 + dice.whole(31));
+  const people: Person[] = [];
+  for (let count = 60 + dice.whole(31), number = 0; number < count; number++)
+    people.push(await checkOut(domain, stage, await insertUser(stage, number)));
   const schedule = createSchedule(domain, world, clock);
   let published = 0;
 
@@ -61,17 +55,16 @@ export async function outage(seed: number, databaseUri = 'sqlite::memory:'): Pro
     const fresh = world.events.slice(published).map((event) => JSON.stringify(event));
     published = world.events.length;
     const bodies = dice.shuffled(fresh.flatMap((body) => (dice.happens(0.2) ? [body, body] : [body])));
-    const receive = async (body: string): Promise<void> => {
-      const signature = signWebhook(body, STORM_SECRET, clock.now());
+    const deliverOne = async (body: string): Promise<void> => {
       try {
-        await domain.webhook.receive({ signature, body: Buffer.from(body), ip: '192.0.2.1' });
+        await receive(domain, stage, body);
       } catch (error) {
         // The other copy is being processed, and the provider delivers this one again.
         if (!(error instanceof AppError && error.code === 'EVENT_IN_PROGRESS')) throw error;
       }
     };
     for (let first = 0; first < bodies.length; first += 8) {
-      await Promise.all(bodies.slice(first, first + 8).map(receive));
+      await Promise.all(bodies.slice(first, first + 8).map(deliverOne));
     }
   };
 
@@ -109,8 +102,7 @@ export async function outage(seed: number, databaseUri = 'sqlite::memory:'): Pro
     ];
     return { people: people.length, lasted, wrongAtReturn, problems, settledAfter, events, callsWhileDown };
   } finally {
-    await store.close();
-    await api.close();
+    await stage.close();
   }
 }
 
@@ -135,24 +127,4 @@ function createSchedule(domain: BillingDomain, world: World, clock: FakeClock) {
       clock.set(end * 1000);
     },
   };
-}
-
-/** People who have been to checkout, so that their customer is known. */
-async function register(
-  world: World,
-  store: Store,
-  domain: BillingDomain,
-  sessions: ReadonlyMap<string, Record<string, unknown>>,
-  count: number,
-): Promise<Person[]> {
-  const people: Person[] = [];
-  for (let number = 0; number < count; number++) {
-    const id = `usr_${String(number).padStart(5, '0')}`;
-    const user = { id, email: `person${number}@example.test`, ...UNSUBSCRIBED, createdAt: world.now * 1000 };
-    await userCollection(store).insert(user);
-    const { sessionId } = await domain.billing.checkout(await viewUnsubscribed(user), { mode: 'setup' });
-    const customer = String(sessions.get(sessionId)?.['customer']);
-    people.push({ user, customer, isSigned: world.dice.happens(0.5), sessionId, isLate: false });
-  }
-  return people;
 }

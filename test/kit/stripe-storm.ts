@@ -1,17 +1,16 @@
 import { setImmediate as turn } from 'node:timers/promises';
-import { type UserDocument, userCollection } from '../../src/auth/store.js';
+import { userCollection } from '../../src/auth/store.js';
 import type { Json } from '../../src/billing/snapshot.js';
 import { AppError } from '../../src/kernel/errors.js';
 import { type BillingDomain, createBillingDomain } from '../../src/saas/billing.js';
 import type { Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
-import { type FakeClock, fakeClock } from './clock.js';
+import type { FakeClock } from './clock.js';
 import { countedRandom } from './random.js';
-import { signWebhook } from './sign-webhook.js';
-import { type Fault, stripeApi } from './stripe.js';
+import type { Fault } from './stripe.js';
 import { Killed, type Life, mortal } from './stripe-mortal.js';
+import { checkOut, insertUser, openStage, receive, STORM_SECRET, type Stage } from './stripe-stage.js';
 import { type Person, type Seen, stormProblems, wrongSubscriptions } from './stripe-truth.js';
-import { World } from './stripe-world.js';
+import type { World } from './stripe-world.js';
 import { viewUnsubscribed } from './users.js';
 
 /**
@@ -38,19 +37,6 @@ export interface StormResult {
   problems: string[];
 }
 
-export const STORM_SECRET = 'whsec_storm_Qm7vLd0mXw4RkT9cYb2N';
-
-/** What the records of people have in common before they buy anything. */
-export const UNSUBSCRIBED = {
-  passwordHash: 'none',
-  passwordVersion: 1,
-  emailVerified: true,
-  sessionEpoch: 0,
-  subscriptionStatus: 'none',
-  subscriptionPlan: 'free',
-};
-const START = Date.UTC(2040, 0, 1) / 1000;
-
 /** Longer than a claim's lease, so that the provider's next attempt finds the event free. Seconds. */
 const RETRY_AFTER = 40;
 const BATCH = 16;
@@ -71,17 +57,10 @@ interface Delivery {
 }
 
 /** @param databaseUri of an empty database; in memory where it is absent */
-export async function storm(
-  seed: number,
-  size: StormSize,
-  databaseUri = 'sqlite::memory:',
-): Promise<StormResult> {
-  const world = new World(seed, START);
+export async function storm(seed: number, size: StormSize, databaseUri?: string): Promise<StormResult> {
+  const stage = await openStage(seed, databaseUri);
+  const { world, clock, api, store, seen } = stage;
   const { dice } = world;
-  const clock = fakeClock(START * 1000);
-  const api = await stripeApi(world);
-  const store = await openStore(databaseUri);
-  const seen: Seen = { mails: new Map(), told: [], unheard: new Set() };
   const result = { events: 0, deliveries: 0, forged: 0, kills: 0, calls: 0, doubts: 0 };
   const problems: string[] = [];
   const people: Person[] = [];
@@ -105,9 +84,8 @@ export async function storm(
     const { body, isForged } = delivery;
     result.deliveries++;
     const secret = isForged ? `${STORM_SECRET}x` : STORM_SECRET;
-    const signature = signWebhook(body, secret, clock.now());
     try {
-      await domain.webhook.receive({ signature, body: Buffer.from(body), ip: '192.0.2.1' });
+      await receive(domain, stage, body, secret);
       if (isForged) problems.push('a forged event was accepted');
     } catch (error) {
       if (isForged && codeOf(error) === 'INVALID_SIGNATURE') result.forged++;
@@ -146,7 +124,7 @@ export async function storm(
   };
 
   try {
-    people.push(...(await register(world, store, domain, api.sessions, Math.ceil(size.subscriptions * 0.8))));
+    people.push(...(await register(domain, stage, Math.ceil(size.subscriptions * 0.8))));
     const isOver = () =>
       world.subscriptions.size >= size.subscriptions &&
       [...world.subscriptions.values()].every(({ endedAt }) => endedAt !== null);
@@ -183,8 +161,7 @@ export async function storm(
       }
     }
   } finally {
-    await store.close();
-    await api.close();
+    await stage.close();
   }
 }
 
@@ -248,33 +225,19 @@ export async function runJobs({ jobs }: BillingDomain): Promise<void> {
 }
 
 /** Users: some with a customer from the beginning, some whom only the subscription names, some known from a session only. */
-async function register(
-  world: World,
-  store: Store,
-  domain: BillingDomain,
-  sessions: Map<string, Json>,
-  count: number,
-): Promise<Person[]> {
-  const users = userCollection(store);
+async function register(domain: BillingDomain, stage: Stage, count: number): Promise<Person[]> {
+  const { world, api } = stage;
   const people: Person[] = [];
   for (let number = 0; number < count; number++) {
-    const user: UserDocument = {
-      id: `usr_${String(number).padStart(5, '0')}`,
-      email: `person${number}@example.test`,
-      ...UNSUBSCRIBED,
-      createdAt: world.now * 1000,
-    };
-    await users.insert(user);
+    const user = await insertUser(stage, number);
     const kind = world.dice.one(['customer', 'customer', 'signed', 'session'] as const);
     if (kind === 'customer') {
-      const { sessionId } = await domain.billing.checkout(await viewUnsubscribed(user), { mode: 'setup' });
-      const customer = String(sessions.get(sessionId)?.['customer']);
-      people.push({ user, customer, isSigned: world.dice.happens(0.5), sessionId, isLate: false });
+      people.push(await checkOut(domain, stage, user));
       continue;
     }
     const [customer, sessionId] = [world.name('cus'), world.name('cs')];
     const session = { id: sessionId, customer, client_reference_id: user.id, metadata: { userId: user.id } };
-    sessions.set(sessionId, session);
+    api.sessions.set(sessionId, session);
     people.push({ user, customer, isSigned: kind === 'signed', sessionId, isLate: kind === 'session' });
   }
   return people;

@@ -20,7 +20,7 @@ import { temporaryFolder } from '../kit/tmp.js';
 const JUMPS = { hour: HOUR, day: DAY, year: 365 * DAY };
 
 for (const [name, jump] of Object.entries(JUMPS)) {
-  t.test(`work in the background goes on after a clock is put back by a ${name}`, async (t) => {
+  t.test(`background jobs continue after the clock is set back by a ${name}`, async (t) => {
     const store = await openStore('sqlite::memory:');
     t.teardown(() => store.close());
     const clock = fakeClock();
@@ -58,7 +58,7 @@ for (const [name, jump] of Object.entries(JUMPS)) {
     t.equal(third.runs(), 1, 'one that can be true binds');
   });
 
-  t.test(`an event whose worker is gone is taken over after a ${name} back`, async (t) => {
+  t.test(`an event of a crashed worker is taken over after the clock is set back by a ${name}`, async (t) => {
     const store = await openStore('sqlite::memory:');
     t.teardown(() => store.close());
     const clock = fakeClock();
@@ -74,7 +74,7 @@ for (const [name, jump] of Object.entries(JUMPS)) {
     t.equal(await claims.finish(claim, 'processed'), true);
   });
 
-  t.test(`a mail goes out after a ${name} back, and once`, async (t) => {
+  t.test(`an e-mail is sent once after the clock is set back by a ${name}`, async (t) => {
     const sink = await mailSink(t);
     const { put, relay, clock } = await outbox(t, { url: sink.url });
     await put();
@@ -87,7 +87,7 @@ for (const [name, jump] of Object.entries(JUMPS)) {
     t.equal(sink.mails.length, 1);
   });
 
-  t.test(`saas-backend after a clock is put back by a ${name} and comes right again`, async (t) => {
+  t.test(`saas-backend works after the clock is set back by a ${name} and corrected`, async (t) => {
     const app = await saasApp(t);
     const person = await app.signUp();
     const refresh = (refreshToken: string) =>
@@ -110,7 +110,7 @@ for (const [name, jump] of Object.entries(JUMPS)) {
     t.equal((await me(next.body.data.accessToken)).status, 401, 'forward: it has expired');
   });
 
-  t.test(`idp after a clock is put back by a ${name} and comes right again`, async (t) => {
+  t.test(`idp works after the clock is set back by a ${name} and corrected`, async (t) => {
     const idp = await idpApp(t);
     const client = await idp.createClient();
     const agent = await idp.mintAgent();
@@ -129,7 +129,7 @@ for (const [name, jump] of Object.entries(JUMPS)) {
   });
 }
 
-t.test('a used refresh token does not come to life again', async (t) => {
+t.test('a used refresh token stays used when the clock is set back', async (t) => {
   const app = await saasApp(t);
   const refresh = (refreshToken: string) =>
     app.request('POST', '/api/auth/refresh', { body: { refreshToken } });
@@ -207,7 +207,7 @@ async function falselyTimed(t: Test, script: string, args: string[]) {
   };
 }
 
-t.test('both programs on a machine whose clock jumps', async (t) => {
+t.test('both programs survive jumps of the system clock', async (t) => {
   const saas = async () => {
     const { jump, send, end } = await falselyTimed(t, 'package/bin/saas-backend.js', ['-p', '0']);
     const me = async (token: string) => (await send('GET', '/api/auth/me', `Bearer ${token}`)).status;

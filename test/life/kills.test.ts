@@ -132,7 +132,7 @@ const json = (path: string, body: unknown, headers: Record<string, string> = {})
 });
 
 function saas(t: Test, databaseUri?: string) {
-  return t.test('saas-backend', async (t) => {
+  return t.test('saas-backend loses no acknowledged change to kill -9', async (t) => {
     const options = { ...testOptions(temporaryFolder(t)), ...(databaseUri && { databaseUri }) };
     const people = new Map<string, string>();
     const events = new Set<string>();
@@ -200,7 +200,7 @@ function saas(t: Test, databaseUri?: string) {
 }
 
 function idp(t: Test, databaseUri?: string) {
-  return t.test('idp', async (t) => {
+  return t.test('idp loses no acknowledged change to kill -9', async (t) => {
     const options = { ...idpOptions(temporaryFolder(t)), ...(databaseUri && { databaseUri }) };
     const operator = { authorization: `Bearer ${ADMIN_TOKEN}` };
     const form = { 'content-type': 'application/x-www-form-urlencoded' };
@@ -258,7 +258,7 @@ function idp(t: Test, databaseUri?: string) {
 saas(t);
 idp(t);
 await onMongod((server) => {
-  t.test('on MongoDB', async (t) => {
+  t.test('on MongoDB, both programs lose no acknowledged change to kill -9', async (t) => {
     await saas(t, server.fresh(t));
     await idp(t, server.fresh(t));
   });

@@ -12,6 +12,7 @@ import { openStore } from '../../src/storage/open.js';
 import { testOptions } from '../kit/app.js';
 import { compiled, startCommand, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
+import { waitUntil } from '../kit/wait.js';
 
 const SAAS = compiled('package/bin/saas-backend.js');
 const IDP = compiled('package/bin/idp.js');
@@ -103,45 +104,42 @@ t.test('SIGTERM under load loses nothing that was accepted', async (t) => {
   }
 });
 
-t.test(
-  'work in the background stops with the first request that is refused, not after the last',
-  async (t) => {
-    const smtp = createListener(
-      (socket) =>
-        void socket
-          .resume()
-          .on('error', () => undefined)
-          .write('220 hello\r\n'),
-    );
-    smtp.listen(0, '127.0.0.1');
-    t.teardown(() => smtp.close());
-    await once(smtp, 'listening');
-    const { port: smtpPort } = smtp.address() as AddressInfo;
-    const env = { EMAIL_SMTP_URL: `smtp://127.0.0.1:${smtpPort}` };
-    const program = startProgram(t, SAAS, { args: ['-p', '0'], cwd: temporaryFolder(t), env });
-    const url = new URL(await program.url());
-    const connected = once(smtp, 'connection') as Promise<[Socket]>;
-    const person = { email: 'ada@example.test', password: 'a sentence is fine' };
-    for (const path of ['register', 'forgot-password']) {
-      const body = JSON.stringify(person);
-      const headers = { 'content-type': 'application/json' };
-      await (await fetch(new URL(`/api/auth/${path}`, url), { method: 'POST', headers, body })).text();
-    }
-    // The mail is on its way to a server that greets and says nothing more.
-    const [mail] = await connected;
-    const socket = connect(Number(url.port), url.hostname).on('error', () => undefined);
-    t.teardown(() => socket.destroy());
-    const type = 'content-type: application/json\r\ncontent-length: 9\r\nexpect: 100-continue';
-    socket.write(`POST /api/auth/login HTTP/1.1\r\nhost: x\r\n${type}\r\n\r\n`);
-    // The program has the request once it asks for the body, which never comes.
-    await once(socket, 'data');
-    const first = Promise.race([mail, socket].map((one) => once(one, 'close').then(() => one)));
-    const ended = program.terminate();
-    t.equal(await first, mail, 'both hang, and the mail is given up before the request');
-    socket.destroy();
-    t.equal(await ended, 0);
-  },
-);
+t.test('background jobs stop with the first refused request, not after the last', async (t) => {
+  const smtp = createListener(
+    (socket) =>
+      void socket
+        .resume()
+        .on('error', () => undefined)
+        .write('220 hello\r\n'),
+  );
+  smtp.listen(0, '127.0.0.1');
+  t.teardown(() => smtp.close());
+  await once(smtp, 'listening');
+  const { port: smtpPort } = smtp.address() as AddressInfo;
+  const env = { EMAIL_SMTP_URL: `smtp://127.0.0.1:${smtpPort}` };
+  const program = startProgram(t, SAAS, { args: ['-p', '0'], cwd: temporaryFolder(t), env });
+  const url = new URL(await program.url());
+  const connected = once(smtp, 'connection') as Promise<[Socket]>;
+  const person = { email: 'ada@example.test', password: 'a sentence is fine' };
+  for (const path of ['register', 'forgot-password']) {
+    const body = JSON.stringify(person);
+    const headers = { 'content-type': 'application/json' };
+    await (await fetch(new URL(`/api/auth/${path}`, url), { method: 'POST', headers, body })).text();
+  }
+  // The mail is on its way to a server that greets and says nothing more.
+  const [mail] = await connected;
+  const socket = connect(Number(url.port), url.hostname).on('error', () => undefined);
+  t.teardown(() => socket.destroy());
+  const type = 'content-type: application/json\r\ncontent-length: 9\r\nexpect: 100-continue';
+  socket.write(`POST /api/auth/login HTTP/1.1\r\nhost: x\r\n${type}\r\n\r\n`);
+  // The program has the request once it asks for the body, which never comes.
+  await once(socket, 'data');
+  const first = Promise.race([mail, socket].map((one) => once(one, 'close').then(() => one)));
+  const ended = program.terminate();
+  t.equal(await first, mail, 'both hang, and the mail is given up before the request');
+  socket.destroy();
+  t.equal(await ended, 0);
+});
 
 /** Everything that comes over a connection until it ends. */
 async function read(socket: ReturnType<typeof connect>): Promise<string> {
@@ -153,7 +151,7 @@ async function read(socket: ReturnType<typeof connect>): Promise<string> {
   return text;
 }
 
-t.test('requests in a pipeline are all answered, also the ones behind the stop', async (t) => {
+t.test('all requests of a pipeline are answered, even those behind the stop', async (t) => {
   const server = createServer(testOptions(temporaryFolder(t)));
   t.teardown(() => server.stop());
   const gates = ['one', 'two'].map((name) => {
@@ -191,7 +189,7 @@ t.test('requests in a pipeline are all answered, also the ones behind the stop',
   await stopped;
 });
 
-t.test('a stop leaves the connections of a server in front alone', async (t) => {
+t.test('a stop does not close connections of a server in front', async (t) => {
   const server = createServer(testOptions(temporaryFolder(t)));
   await server.fastify.ready();
   // As Fastify's guide for serverless platforms hands requests on.
@@ -233,40 +231,37 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-t.test(
-  'a log whose disk is full holds up nothing',
-  { skip: !isLinux && 'there is no /dev/full' },
-  async (t) => {
-    const faults = [
-      [SAAS, 'SIGTERM', 0],
-      [IDP, 'SIGTERM', 0],
-      [SAAS, 'SIGWINCH', 1],
-    ] as const;
-    const preload = join(temporaryFolder(t), 'fault.mjs');
-    writeFileSync(preload, "process.once('SIGWINCH', () => { throw new Error('out of the blue') })");
-    await Promise.all(
-      faults.map(async ([script, signal, code]) => {
-        const port = await freePort();
-        const serve = `exec "${process.execPath}" --import="${preload}" "${script}" serve --host 127.0.0.1 --port ${port} >/dev/full`;
-        const program = startCommand(t, 'sh', {
-          args: ['-c', serve],
-          cwd: temporaryFolder(t),
-          env: PRODUCTION,
-        });
-        const isReady = () =>
-          fetch(`http://127.0.0.1:${port}/ready`).then(
-            ({ status }) => status === 200,
-            () => false,
-          );
-        while (!(await isReady())) t.equal(program.lines.join(), '', 'nothing is said of it');
-        program.signal(signal);
-        t.equal(await program.ended(), code, `${signal} ends it`);
-      }),
-    );
-  },
-);
+t.test('a full log disk blocks nothing', { skip: !isLinux && 'there is no /dev/full' }, async (t) => {
+  const faults = [
+    [SAAS, 'SIGTERM', 0],
+    [IDP, 'SIGTERM', 0],
+    [SAAS, 'SIGWINCH', 1],
+  ] as const;
+  const preload = join(temporaryFolder(t), 'fault.mjs');
+  writeFileSync(preload, "process.once('SIGWINCH', () => { throw new Error('out of the blue') })");
+  await Promise.all(
+    faults.map(async ([script, signal, code]) => {
+      const port = await freePort();
+      const serve = `exec "${process.execPath}" --import="${preload}" "${script}" serve --host 127.0.0.1 --port ${port} >/dev/full`;
+      const program = startCommand(t, 'sh', {
+        args: ['-c', serve],
+        cwd: temporaryFolder(t),
+        env: PRODUCTION,
+      });
+      const isReady = () =>
+        fetch(`http://127.0.0.1:${port}/ready`).then(
+          ({ status }) => status === 200,
+          () => false,
+        );
+      await waitUntil('readiness', isReady);
+      t.equal(program.lines.join(), '', 'nothing is written to stderr');
+      program.signal(signal);
+      t.equal(await program.ended(), code, `${signal} ends it`);
+    }),
+  );
+});
 
-t.test('lines that could not be written are counted, and torn ones end', async (t) => {
+t.test('log lines that could not be written are counted, and partial lines are terminated', async (t) => {
   const out: string[] = [];
   const answers: (number | string)[] = [];
   const log = createLogStream((bytes) => {

@@ -37,7 +37,7 @@ function isOurs(t: Test, { status, headers, text, body }: Answer, name: string):
   else t.match(body, { error: /^[a-z_]+$/, error_description: /./, statusCode: undefined }, name);
 }
 
-t.test('a body has an end, and up to there it is read', async (t) => {
+t.test('a body is read up to its limit and refused beyond it', async (t) => {
   const idp = await idpApp(t);
   for (const [path, limit] of Object.entries(BODIES)) {
     const fill = (length: number) => `x=${'y'.repeat(length - 2)}`;
@@ -49,7 +49,7 @@ t.test('a body has an end, and up to there it is read', async (t) => {
   }
 });
 
-t.test('a body is a form or JSON, plain, and says so', async (t) => {
+t.test('a body must be a declared, unencoded form or JSON', async (t) => {
   const idp = await idpApp(t);
   const types = [
     ...['text/plain', 'multipart/form-data; boundary=x', 'application/xml', 'application/jsonx', 'x', ';'],
@@ -68,7 +68,7 @@ t.test('a body is a form or JSON, plain, and says so', async (t) => {
   }
 });
 
-t.test('no field holds anything but one string', async (t) => {
+t.test('every field accepts only one string', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const own = { client_id: client.id, client_secret: client.secret };
@@ -122,7 +122,7 @@ t.test('no field holds anything but one string', async (t) => {
   t.equal(({} as Record<string, unknown>)['x'], undefined);
 });
 
-t.test('every other method is nothing that there is', async (t) => {
+t.test('unsupported methods are answered 404', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const agent = await idp.mintAgent();
@@ -159,7 +159,7 @@ t.test('every other method is nothing that there is', async (t) => {
   }
 });
 
-t.test('no spelling of a path goes past what guards it', async (t) => {
+t.test('no spelling of a path bypasses its guard', async (t) => {
   const probe = createIdentityServer(idpOptions(temporaryFolder(t)));
   const routes = collectRoutes(probe.fastify);
   await probe.fastify.ready();
@@ -210,7 +210,7 @@ t.test('no spelling of a path goes past what guards it', async (t) => {
   }
 });
 
-t.test('of two headers one counts, and never a mix', async (t) => {
+t.test('of two conflicting headers one counts, never a mix', async (t) => {
   const idp = await idpApp(t);
   const [client, other] = [await idp.createClient(), await idp.createClient()];
   const [agent, stranger] = [await idp.mintAgent(), await idp.mintAgent()];
@@ -265,7 +265,7 @@ t.test('of two headers one counts, and never a mix', async (t) => {
   }
 });
 
-t.test('credentials of clients are read strictly, wherever they prove themselves', async (t) => {
+t.test('client credentials are parsed strictly at every endpoint', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const secret = client.secret as string;
@@ -325,7 +325,7 @@ t.test('credentials of clients are read strictly, wherever they prove themselves
   }
 });
 
-t.test('an error is a page for whoever looks at one, and JSON for everybody else', async (t) => {
+t.test('an error is a page for browsers and JSON for other clients', async (t) => {
   const idp = await idpApp(t);
   const wanted = (accept: string | undefined): RegExp =>
     accept?.includes('text/html') ? /^text\/html/ : /^application\/json/;
@@ -352,7 +352,7 @@ t.test('an error is a page for whoever looks at one, and JSON for everybody else
   }
 });
 
-t.test('no line of a header is the client’s, whichever way the answer goes', async (t) => {
+t.test('clients cannot inject header lines into any answer', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const human = await idp.makeHuman();
@@ -384,7 +384,7 @@ t.test('no line of a header is the client’s, whichever way the answer goes', a
   }
 });
 
-t.test('300 requests of many fields at once are refused, and somebody signs in meanwhile', async (t) => {
+t.test('a sign-in succeeds while 300 concurrent requests with many fields are refused', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const agent = await idp.mintAgent();

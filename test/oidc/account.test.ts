@@ -15,7 +15,7 @@ async function signedIn(t: Test, idp?: IdpApp) {
   return { idp: provider, client, human, browser, tokens, origin, path: `${origin}/account/password` };
 }
 
-t.test('a person changes the password, and everything given out under the old one ends', async (t) => {
+t.test('changing the password revokes everything issued under the old one', async (t) => {
   const { idp, client, human, browser, tokens, path, origin } = await signedIn(t);
   const waiting = await idp.codeFor(client, human);
   const other = await idp.visit(client);
@@ -45,7 +45,7 @@ t.test('a person changes the password, and everything given out under the old on
   );
 });
 
-t.test('the current password is asked again, and the new one is judged', async (t) => {
+t.test('changing the password requires the current one and validates the new one', async (t) => {
   const { idp, client, human, browser, path } = await signedIn(t);
   const form = await browser.open(path);
   const table: [Record<string, string>, number, RegExp][] = [
@@ -65,7 +65,7 @@ t.test('the current password is asked again, and the new one is judged', async (
   t.equal((await idp.authorize(client, human)).status, 302, 'nothing has changed');
 });
 
-t.test('only pages of this session change a password', async (t) => {
+t.test('only a form of the same session changes a password', async (t) => {
   const { idp, client, human, browser, path } = await signedIn(t);
   const { form } = (await browser.open(path)).form().fields;
   const mine = { form: form as string };
@@ -87,7 +87,7 @@ t.test('only pages of this session change a password', async (t) => {
   t.equal((await post(mine)).status, 303);
 });
 
-t.test('of many changes at once one counts', async (t) => {
+t.test('of many concurrent password changes one succeeds', async (t) => {
   const { idp, client, human, browser, path } = await signedIn(t);
   const { fields } = (await browser.open(path)).form();
   const headers = { cookie: `__Host-idp-session=${browser.cookies()['__Host-idp-session']}` };

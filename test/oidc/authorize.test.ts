@@ -27,7 +27,7 @@ const isRefused = (t: Test, { status, headers, text }: Answer, message: string) 
 const queryOf = ({ headers }: Answer) =>
   Object.fromEntries(new URL(headers['location'] as string).searchParams);
 
-t.test('a redirect_uri other than the registered one is answered here and never redirected to', async (t) => {
+t.test('an unregistered redirect_uri is answered with an error page and never redirected to', async (t) => {
   const idp = await idpApp(t);
   const agent = await idp.mintAgent();
   const registered = 'https://app.example.test/cb';
@@ -91,7 +91,7 @@ t.test('a redirect_uri other than the registered one is answered here and never 
   }
 });
 
-t.test('a client that nobody knows and a parameter that comes twice are never redirected', async (t) => {
+t.test('an unknown client and a repeated parameter are never redirected', async (t) => {
   const idp = await idpApp(t);
   const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
   for (const id of [undefined, '', 'cid_0', `${client.id}x`, ' ', '__proto__', 'constructor', '{"$ne":""}']) {
@@ -110,7 +110,7 @@ t.test('a client that nobody knows and a parameter that comes twice are never re
   }
 });
 
-t.test('only a public client may come from another port, and only of a loopback address', async (t) => {
+t.test('only a public client may use another port, and only on a loopback address', async (t) => {
   const idp = await idpApp(t);
   const agent = await idp.mintAgent();
   const uris = [
@@ -166,7 +166,7 @@ t.test('only a public client may come from another port, and only of a loopback 
   t.notOk(await accepted(confidential, 'http://127.0.0.1:51004/cb?a=1'));
 });
 
-t.test('what else is wrong goes to the application, with its state and our name', async (t) => {
+t.test('all other errors go to the application with its state and our issuer', async (t) => {
   const idp = await idpApp(t);
   const [web, native] = [await idp.createClient(), await idp.createClient({ public: true })];
   const agent = await idp.mintAgent();
@@ -211,7 +211,7 @@ t.test('what else is wrong goes to the application, with its state and our name'
   t.ok(queryOf(await idp.authorize(web, agent, most))['code'], 'the limits themselves are allowed');
 });
 
-t.test('Basic is answered with 302, the registered query kept, state and iss added', async (t) => {
+t.test('Basic is answered with 302, which keeps the registered query and adds state and iss', async (t) => {
   const idp = await idpApp(t);
   const agent = await idp.mintAgent();
   const registered = 'https://app.example.test/cb?tenant=a%20b&plan=theirs';
@@ -301,7 +301,7 @@ t.test('wrong, unknown, disabled and malformed credentials get the same 401, byt
 });
 
 t.test(
-  'Basic splits at the first colon, its scheme is read in any case, its handle as people write it',
+  'Basic credentials split at the first colon, with a case-insensitive scheme and a normalized handle',
   async (t) => {
     const idp = await idpApp(t);
     const client = await idp.createClient();
@@ -317,22 +317,25 @@ t.test(
   },
 );
 
-t.test('people may use Basic unless IDP_BASIC_LOGIN says otherwise, and then learn nothing', async (t) => {
-  for (const basicLogin of ['all', 'agents'] as const) {
-    const idp = await idpApp(t, { basicLogin });
-    const [client, agent, human] = [await idp.createClient(), await idp.mintAgent(), await idp.makeHuman()];
-    t.equal((await idp.authorize(client, agent)).status, 302);
-    const right = await idp.authorize(client, human);
-    if (basicLogin === 'all') t.equal(right.status, 302);
-    else {
-      const wrong = await idp.authorize(client, { ...human, password: 'wrong password' });
-      t.equal(wrong.status, 401);
-      t.strictSame(comparable(right), comparable(wrong));
+t.test(
+  'IDP_BASIC_LOGIN decides whether people may use Basic, and a refusal does not reveal whether the password is right',
+  async (t) => {
+    for (const basicLogin of ['all', 'agents'] as const) {
+      const idp = await idpApp(t, { basicLogin });
+      const [client, agent, human] = [await idp.createClient(), await idp.mintAgent(), await idp.makeHuman()];
+      t.equal((await idp.authorize(client, agent)).status, 302);
+      const right = await idp.authorize(client, human);
+      if (basicLogin === 'all') t.equal(right.status, 302);
+      else {
+        const wrong = await idp.authorize(client, { ...human, password: 'wrong password' });
+        t.equal(wrong.status, 401);
+        t.strictSame(comparable(right), comparable(wrong));
+      }
     }
-  }
-});
+  },
+);
 
-t.test('without credentials there is a form and no challenge, which browsers would remember', async (t) => {
+t.test('without credentials the answer is a form, not a Basic challenge', async (t) => {
   const idp = await idpApp(t);
   const { status, headers, text } = await idp.authorize(await idp.createClient());
   t.equal(status, 200);
@@ -384,7 +387,7 @@ t.test('Basic from a browser is refused without a code and without a challenge',
   t.equal(answer.status, 302, "Node's own fetch");
 });
 
-t.test('HEAD and the other methods mint no code', async (t) => {
+t.test('HEAD and other methods issue no code', async (t) => {
   const idp = await idpApp(t);
   const [client, { handle, password }] = [await idp.createClient(), await idp.mintAgent()];
   const { calls } = idp.random;
@@ -401,7 +404,7 @@ t.test('HEAD and the other methods mint no code', async (t) => {
   t.equal(idp.random.calls, calls, 'nothing was made');
 });
 
-t.test('a client names the kinds that may sign in; the others are denied at the application', async (t) => {
+t.test('a client lists the kinds that may sign in; others are denied at the application', async (t) => {
   const idp = await idpApp(t);
   const [agent, human] = [await idp.mintAgent(), await idp.makeHuman()];
   for (const [kind, allowed, denied] of [
@@ -416,7 +419,7 @@ t.test('a client names the kinds that may sign in; the others are denied at the 
   }
 });
 
-t.test('prompt=none without a session is login_required; with Basic there is somebody', async (t) => {
+t.test('prompt=none without a session is login_required, and Basic satisfies it', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const silent = await idp.authorize(client, undefined, { prompt: 'none', state: 's' });
@@ -426,7 +429,7 @@ t.test('prompt=none without a session is login_required; with Basic there is som
   t.ok(await idp.codeFor(client, await idp.mintAgent(), { prompt: 'none' }));
 });
 
-t.test('POST /authorize is the same request by GET; unknown parameters are ignored', async (t) => {
+t.test('POST /authorize equals the same request by GET, and unknown parameters are ignored', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const path = authorizePath(client, { state: 'a b&é', claims: '{}', 'x.y': '1', $where: '1' });
@@ -443,7 +446,7 @@ t.test('POST /authorize is the same request by GET; unknown parameters are ignor
   t.equal((await idp.request('GET', twice.headers['location'] as string)).status, 400);
 });
 
-t.test('the code is 256 bits, kept as a hash for 60 seconds, bound to what it was asked for', async (t) => {
+t.test('the code has 256 bits, is stored as a hash for 60 seconds and is bound to its request', async (t) => {
   const idp = await idpApp(t);
   const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
   const parameters = { scope: 'profile openid unknown', nonce: 'n-0S6', state: 's' };
@@ -469,7 +472,7 @@ t.test('the code is 256 bits, kept as a hash for 60 seconds, bound to what it wa
   });
 });
 
-t.test('a client_id that no store can hold names no client', async (t) => {
+t.test('a client_id that a store cannot hold is an unknown client', async (t) => {
   const idp = await idpApp(t);
   for (const id of ['\0', 'cid_\0', '\ufffd', 'cid_'.repeat(1000)]) {
     const answer = await idp.request('GET', `/authorize?${new URLSearchParams({ client_id: id })}`);
@@ -491,7 +494,7 @@ t.test('an address of more than 8 KiB is refused before it is read', async (t) =
   t.match(await idp.request('GET', fill(8193)), { status: 414, body: { error: 'uri_too_long' } });
 });
 
-t.test('a hostile query is refused, not a failure', async (t) => {
+t.test('a malformed query is a client error, not a server error', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const start = authorizePath(client);
@@ -523,7 +526,7 @@ t.test('a hostile query is refused, not a failure', async (t) => {
   t.equal(({} as Record<string, unknown>)['x'], undefined);
 });
 
-t.test('a body at POST /authorize that is no form is refused, not a failure', async (t) => {
+t.test('a body at POST /authorize that is no form is a client error, not a server error', async (t) => {
   const idp = await idpApp(t);
   for (const body of [
     'null',

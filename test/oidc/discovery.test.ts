@@ -19,7 +19,7 @@ const KNOWN_KEY = {
 };
 const OPENID_CONFIGURATION = '/.well-known/openid-configuration';
 
-t.test('the key set is the public half of the seed, whatever the case of its letters', async (t) => {
+t.test('the key set is derived from the seed, in any letter case', async (t) => {
   for (const ed25519Seed of [KNOWN_SEED, KNOWN_SEED.toUpperCase()]) {
     const idp = await idpApp(t, { ed25519Seed });
     for (const path of ['/.well-known/jwks.json', '/jwks']) {
@@ -30,7 +30,7 @@ t.test('the key set is the public half of the seed, whatever the case of its let
   }
 });
 
-t.test('the next and the previous key are published beside the one that signs', async (t) => {
+t.test('the next and the previous key are published beside the signing key', async (t) => {
   const seeds = { ed25519SeedNext: 'ab34'.repeat(16), ed25519SeedPrevious: 'c0de'.repeat(16) };
   const idp = await idpApp(t, { ed25519Seed: KNOWN_SEED, ...seeds });
   const { keys } = (await idp.request('GET', '/jwks')).body;
@@ -44,7 +44,7 @@ t.test('the next and the previous key are published beside the one that signs', 
   t.strictSame(header, { alg: 'EdDSA', typ: 'JWT', kid: KNOWN_KEY.kid });
 });
 
-t.test('discovery promises what there is and nothing else', async (t) => {
+t.test('discovery lists exactly the supported features', async (t) => {
   const idp = await idpApp(t);
   const { status, headers, body, text } = await idp.request('GET', OPENID_CONFIGURATION);
   t.equal(status, 200);
@@ -92,7 +92,7 @@ t.test('discovery promises what there is and nothing else', async (t) => {
   }
 });
 
-t.test('what is published may be read by every page and kept for five minutes', async (t) => {
+t.test('discovery documents are readable from every origin and cacheable for five minutes', async (t) => {
   const idp = await idpApp(t);
   for (const path of [OPENID_CONFIGURATION, '/.well-known/oauth-authorization-server', '/jwks']) {
     const { headers } = await idp.request('GET', path, { headers: { origin: 'https://spa.example.test' } });
@@ -107,7 +107,7 @@ t.test('what is published may be read by every page and kept for five minutes', 
   }
 });
 
-t.test('pages of other origins may ask for tokens and claims, and for nothing else', async (t) => {
+t.test('other origins may call the token and userinfo endpoints and nothing else', async (t) => {
   const idp = await idpApp(t);
   const allowed = async (path: string, method: string) => {
     const headers = { origin: 'https://spa.example.test', 'access-control-request-method': method };
@@ -130,7 +130,7 @@ t.test('pages of other origins may ask for tokens and claims, and for nothing el
   }
 });
 
-t.test('the issuer is the configured one, byte for byte, whatever a request says of itself', async (t) => {
+t.test('the issuer is the configured one, byte for byte, whatever Host header a request has', async (t) => {
   const idp = await idpApp(t);
   const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
   const honest = (await idp.request('GET', OPENID_CONFIGURATION)).text;
@@ -177,7 +177,7 @@ t.test('the issuer is the configured one, byte for byte, whatever a request says
   t.ok(answer.endsWith(honest), 'a target in absolute form');
 });
 
-t.test('documents keep their place among the answers of a connection, and HEAD has none', async (t) => {
+t.test('documents keep their order in a pipeline, and HEAD has no body', async (t) => {
   const idp = await idpApp(t);
   const { hostname, port } = new URL(await idp.listen());
   const ask = (method: string, path: string, more = '') =>
@@ -204,20 +204,23 @@ t.test('documents keep their place among the answers of a connection, and HEAD h
   t.equal(bodies[4], jwks);
 });
 
-t.test('the issuer loses one trailing slash; the host application can ask for it', async (t) => {
-  const { host, port, logLevel, ...options } = idpOptions(temporaryFolder(t));
-  const app = fastify();
-  t.teardown(() => app.close());
-  await app.register(identityProvider, { ...options, publicUrl: `${ISSUER}/` });
-  t.equal((await app.inject(OPENID_CONFIGURATION)).json().issuer, ISSUER);
-  t.equal(app.idp.issuer(), ISSUER);
+t.test(
+  'one trailing slash of the issuer is removed, and the host application can read the issuer',
+  async (t) => {
+    const { host, port, logLevel, ...options } = idpOptions(temporaryFolder(t));
+    const app = fastify();
+    t.teardown(() => app.close());
+    await app.register(identityProvider, { ...options, publicUrl: `${ISSUER}/` });
+    t.equal((await app.inject(OPENID_CONFIGURATION)).json().issuer, ISSUER);
+    t.equal(app.idp.issuer(), ISSUER);
 
-  const twice = fastify().register(identityProvider, options).register(identityProvider, options);
-  await t.rejects(async () => twice.ready(), /already registered on this instance/);
-  await twice.close();
-});
+    const twice = fastify().register(identityProvider, options).register(identityProvider, options);
+    await t.rejects(async () => twice.ready(), /already registered on this instance/);
+    await twice.close();
+  },
+);
 
-t.test('an issuer with a path is also described where RFC 8414 looks for it', async (t) => {
+t.test('an issuer with a path is also described at the location of RFC 8414', async (t) => {
   const publicUrl = `${ISSUER}/tenant/idp`;
   const mounted = await idpApp(t, { publicUrl, prefix: '/tenant/idp' });
   const behindProxy = await idpApp(t, { publicUrl });

@@ -66,7 +66,7 @@ t.test('an address is verified where an invitation was mailed to a trusted domai
   t.same(silent, { email: undefined, verified: undefined }, 'nobody asked');
 });
 
-t.test('whoever came in another way has named any address', async (t) => {
+t.test('an address of a person who was not invited is not verified', async (t) => {
   const idp = await idpApp(t, { trustedEmailDomains: TRUSTED });
   const self = await idp.makeHuman({ handle: 'self@example.com' });
   t.same(await told(idp, self), { email: self.handle, verified: false });
@@ -82,7 +82,7 @@ t.test('whoever came in another way has named any address', async (t) => {
   t.same(await told(idp, self), { email: self.handle, verified: false }, 'a link that was no invitation');
 });
 
-t.test('without a list nobody is believed, and with another one others are', async (t) => {
+t.test('the list of trusted domains decides which addresses are verified', async (t) => {
   const first = await idpApp(t);
   const ada = await invite(first, 'ada@example.com');
   t.same(await told(first, ada), { email: ada.handle, verified: false });
@@ -91,7 +91,7 @@ t.test('without a list nobody is believed, and with another one others are', asy
   t.same(await told(second, ada), { email: ada.handle, verified: true });
 });
 
-t.test('what is no domain stops the start', async (t) => {
+t.test('an invalid domain prevents the start', async (t) => {
   const start = (trustedEmailDomains: string[]) =>
     createIdentityServer({ ...idpOptions(temporaryFolder(t)), trustedEmailDomains });
   for (const wrong of [

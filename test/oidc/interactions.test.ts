@@ -19,7 +19,7 @@ async function twoProcesses(t: Test, first: IdpAppOptions = {}, second: IdpAppOp
   ] as const;
 }
 
-t.test('a form shown by one process is accepted by another, also during a key rotation', async (t) => {
+t.test('a form shown by one process is accepted by another, even during a key rotation', async (t) => {
   for (const [first, second] of [
     [{}, {}],
     [{ ed25519Seed: SEED }, { ed25519Seed: OTHER_SEED, ed25519SeedPrevious: SEED }],
@@ -42,7 +42,7 @@ t.test('a form shown by one process is accepted by another, also during a key ro
   }
 });
 
-t.test('a form of a key that is not configured any more is refused', async (t) => {
+t.test('a form signed with a removed key is refused', async (t) => {
   const [shows, refuses] = await twoProcesses(t, { ed25519Seed: SEED }, { ed25519Seed: OTHER_SEED });
   const [client, human] = [await shows.createClient(), await shows.makeHuman()];
   const { browser, page } = await shows.visit(client);
@@ -56,7 +56,7 @@ t.test('a form of a key that is not configured any more is refused', async (t) =
   t.match(answer, { status: 403, body: { error: 'login_rejected' } });
 });
 
-t.test('the longest request that is accepted leads to a form that can be submitted', async (t) => {
+t.test('the longest accepted request leads to a form that can be submitted', async (t) => {
   const idp = await idpApp(t);
   const [client, human] = [await idp.createClient(), await idp.makeHuman()];
   const room = 8 * 1024 - authorizePath(client, { login_hint: '' }).length;
@@ -97,25 +97,28 @@ await onMongod((server) => {
   );
 });
 
-t.test('requests beyond 300 per minute and address are refused, except those of applications', async (t) => {
-  const idp = await idpApp(t, { limits: true });
-  const client = await idp.createClient();
-  const agent = await idp.mintAgent();
-  for (let round = 0; round < 310; round++) await idp.authorize(client);
-  const refused = await idp.authorize(client);
-  t.equal(refused.status, 429);
-  t.ok(Number(refused.headers['retry-after']) > 0);
-  for (const path of ['/jwks', '/.well-known/openid-configuration', '/health']) {
-    t.equal((await idp.request('GET', path)).status, 200, path);
-  }
-  const tokens = await idp.redeem(client, await idp.codeFor(client, agent));
-  t.equal(tokens.status, 200, 'an agent signs in');
-  t.equal((await idp.userinfo(tokens.body.access_token)).status, 200);
-  const failed = await idp.request('GET', authorizePath(client), { headers: { authorization: 'Basic' } });
-  t.equal(failed.status, 429, 'malformed credentials count like any other request');
-});
+t.test(
+  'requests beyond 300 per minute and address are refused, apart from those of applications',
+  async (t) => {
+    const idp = await idpApp(t, { limits: true });
+    const client = await idp.createClient();
+    const agent = await idp.mintAgent();
+    for (let round = 0; round < 310; round++) await idp.authorize(client);
+    const refused = await idp.authorize(client);
+    t.equal(refused.status, 429);
+    t.ok(Number(refused.headers['retry-after']) > 0);
+    for (const path of ['/jwks', '/.well-known/openid-configuration', '/health']) {
+      t.equal((await idp.request('GET', path)).status, 200, path);
+    }
+    const tokens = await idp.redeem(client, await idp.codeFor(client, agent));
+    t.equal(tokens.status, 200, 'an agent signs in');
+    t.equal((await idp.userinfo(tokens.body.access_token)).status, 200);
+    const failed = await idp.request('GET', authorizePath(client), { headers: { authorization: 'Basic' } });
+    t.equal(failed.status, 429, 'malformed credentials count like any other request');
+  },
+);
 
-t.test('refused credentials are counted, and do not add a record each', async (t) => {
+t.test('refused credentials are summarised in the audit log instead of adding a record each', async (t) => {
   const idp = await idpApp(t, { limits: false });
   const client = await idp.createClient();
   const store = await idpStore(t, idp);

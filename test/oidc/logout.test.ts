@@ -35,7 +35,7 @@ async function signedIn(t: Test) {
 
 const isDone = (page: Page) => page.status === 200 && page.body.includes('You are signed out');
 
-t.test('an application signs its person out, and gets them back where it has registered', async (t) => {
+t.test('an application signs its user out, who returns to a registered address', async (t) => {
   const { idp, client, human, browser, hint, logout, isSignedIn } = await signedIn(t);
   t.ok(await isSignedIn());
   const state = 's&t="é\r\n';
@@ -54,7 +54,7 @@ t.test('an application signs its person out, and gets them back where it has reg
   t.ok(isDone(await logout({ id_token_hint: hint })), 'nowhere to go');
 });
 
-t.test('a hint does it without the cookie, by POST and when it has expired', async (t) => {
+t.test('an id_token_hint signs out without the cookie, by POST and when expired', async (t) => {
   const { idp, hint, isSignedIn, signIn, client } = await signedIn(t);
   const post = (form: Record<string, string>) => idp.request('POST', '/logout', { form });
   const other = await idp.visit(client);
@@ -68,7 +68,7 @@ t.test('a hint does it without the cookie, by POST and when it has expired', asy
   t.ok(await isSignedIn(other.browser), 'and no other');
 });
 
-t.test('a browser that somebody else uses by now keeps them signed in', async (t) => {
+t.test('a hint of one person does not sign out another one in the same browser', async (t) => {
   const { idp, client, browser, hint, origin, logout, isSignedIn } = await signedIn(t);
   const { handle, password } = await idp.makeHuman();
   const page = await browser.open(origin + authorizePath(client, { prompt: 'login' }));
@@ -77,7 +77,7 @@ t.test('a browser that somebody else uses by now keeps them signed in', async (t
   t.ok(await isSignedIn());
 });
 
-t.test('without a hint the person is asked, and sent nowhere', async (t) => {
+t.test('without a hint the person is asked and not redirected', async (t) => {
   const { idp, client, human, browser, origin, logout, isSignedIn } = await signedIn(t);
   for (const more of [
     {},
@@ -109,7 +109,7 @@ t.test('without a hint the person is asked, and sent nowhere', async (t) => {
   t.ok(isDone(await browser.submit(asked)), 'twice');
 });
 
-t.test('a wrong hint or a wrong address is an error page, and never a redirect', async (t) => {
+t.test('an invalid hint or address leads to an error page, never a redirect', async (t) => {
   const { idp, client, hint, logout, isSignedIn } = await signedIn(t);
   const other = await idp.createClient({ post_logout_redirect_uris: ['https://other.example.test/'] });
   const [header, payload, signature] = hint.split('.') as [string, string, string];
@@ -151,7 +151,7 @@ t.test('a wrong hint or a wrong address is an error page, and never a redirect',
   t.equal((await renamed.request('GET', `/logout?id_token_hint=${hint}`)).status, 400, 'with the same key');
 });
 
-t.test('hints outlive their key for as long as it is published', async (t) => {
+t.test('a hint is accepted for as long as its key is published', async (t) => {
   const { idp, client, browser, hint, signIn } = await signedIn(t);
   const other = await idp.visit(client);
   const otherHint = await signIn(other.browser, other.page);

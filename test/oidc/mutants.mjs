@@ -3,8 +3,11 @@ import { runMutants } from '../mutants.mjs';
 // Breaks the provider on purpose, one way at a time, in a copy of what was built, and has the tests that must notice
 // run on it. Ends with 1 when they do not, or when a text to replace is not where it was. Run by `npm run test:mutants`.
 
-const HISTORY = ['purge', 'nobody can tell'];
-const RACES = ['processes', 'four processes on one file'];
+const HISTORY = [
+  'purge',
+  'removing expired documents changes no answer, keeps live ones and leaves no expired one for long',
+];
+const RACES = ['processes', 'four processes share one SQLite file'];
 const VERIFIED = ['email-verified', 'an address is verified'];
 
 const mutants = [
@@ -27,14 +30,14 @@ const mutants = [
     file: '../ops/purge.js',
     text: 'items.map(({ id }) => id) }, expiresAt }',
     replacement: 'items.map(({ id }) => id) } }',
-    tests: [['purge', 'what is prolonged']],
+    tests: [['purge', 'a session extended during its removal stays']],
   },
   {
     name: 'a purge goes on when it is to stop',
     file: 'purge.js',
     text: 'seen < ROUND && !signal.aborted; seen += BATCH) {\n            const { items, next } = await grants',
     replacement: 'seen < ROUND; seen += BATCH) {\n            const { items, next } = await grants',
-    tests: [['purge', 'the program serves']],
+    tests: [['purge', 'the program serves during a purge, and SIGTERM ends both']],
   },
   {
     name: 'a grant is over with its code',
@@ -55,14 +58,14 @@ const mutants = [
     file: 'purge.js',
     text: 'now - begunAt >= DAY',
     replacement: 'begunAt < 0',
-    tests: [['purge', 'families that were alive']],
+    tests: [['purge', 'token families alive at the first purge are checked again later']],
   },
   {
     name: 'who is locked out counts as gone',
     file: '../idp/plugin.js',
     text: "principal.state === 'deleted'",
     replacement: "principal.state !== 'active'",
-    tests: [['purge', 'the program itself knows']],
+    tests: [['purge', 'the purge removes consents of deleted principals and keeps those of disabled ones']],
   },
   {
     name: 'jobs outlive their server',
@@ -70,7 +73,7 @@ const mutants = [
     text: `fastify.addHook('onClose', async () => {
         await jobs.stop();`,
     replacement: "fastify.addHook('onClose', async () => {",
-    tests: [['purge', 'the program serves']],
+    tests: [['purge', 'the program serves during a purge, and SIGTERM ends both']],
   },
   {
     name: 'a code is redeemed whoever was first',
@@ -84,7 +87,12 @@ const mutants = [
     file: 'tokens/redeem.js',
     text: '!isSecretOf(code, grant.codeHash) || ',
     replacement: '',
-    tests: [['token', 'a code is good for its client']],
+    tests: [
+      [
+        'token',
+        'a code is valid for its client and redirect_uri for 60 seconds, and survives a failed attempt',
+      ],
+    ],
   },
   {
     name: 'a refresh token is exchanged whoever was first',
@@ -105,14 +113,14 @@ const mutants = [
     file: 'tokens/refresh.js',
     text: 'isPrevious || isIssuedRefreshToken(id, token, deps.seeds)',
     replacement: 'isPrevious',
-    tests: [['refresh', 'an older token than the one before']],
+    tests: [['refresh', 'a token older than the previous one counts as reuse at once']],
   },
   {
     name: 'everybody of a trusted domain is believed',
     file: 'claims.js',
     text: 'invitedAt !== undefined && ',
     replacement: '',
-    tests: [['email-verified', 'whoever came in another way']],
+    tests: [['email-verified', 'an address of a person who was not invited is not verified']],
   },
   {
     name: 'domains below a trusted one are trusted, too',
@@ -126,49 +134,51 @@ const mutants = [
     file: 'keys.js',
     text: 'jwks: { keys: pairs.map((pair) => pair.jwk) }',
     replacement: 'jwks: { keys: [jwk] }',
-    tests: [['rotation', 'rotations under load']],
+    tests: [['rotation', 'key rotations under load']],
   },
   {
     name: 'hints verify under the key that signs alone',
     file: 'keys.js',
     text: 'new Map(pairs.map(',
     replacement: 'new Map(pairs.slice(0, 1).map(',
-    tests: [['logout', 'hints outlive']],
+    tests: [['logout', 'a hint is accepted for as long as its key is published']],
   },
   {
     name: 'a session is named where there is none',
     file: 'tokens/answer.js',
     text: '...(grant.sid !== undefined && { sid: grant.sid })',
     replacement: "sid: grant.sid ?? 'sid_'.padEnd(36, '0')",
-    tests: [['sessions', 'a person who uses Basic']],
+    tests: [['sessions', 'Basic starts no session and issues no sid']],
   },
   {
     name: 'the tag of a form is not compared',
     file: 'authorize/interaction-token.js',
     text: 'presented.length === expected.length && timingSafeEqual(presented, expected)',
     replacement: 'presented.length === expected.length',
-    tests: [['sign-in', 'a form counts only']],
+    tests: [['sign-in', 'a form is accepted only from the browser that it was shown in']],
   },
   {
     name: 'a form is not bound to its cookie',
     file: 'authorize/interaction-token.js',
     text: 'sha256(cookie)',
     replacement: "sha256('')",
-    tests: [['sign-in', 'a form counts only']],
+    tests: [['sign-in', 'a form is accepted only from the browser that it was shown in']],
   },
   {
     name: 'a form never expires',
     file: 'authorize/interaction-token.js',
     text: 'return stillHolds(expiresAt, { now: clock.now(), life: LIFETIME_MS }) ? interaction : null;',
     replacement: 'return interaction;',
-    tests: [['sign-in', 'a form counts only']],
+    tests: [['sign-in', 'a form is accepted only from the browser that it was shown in']],
   },
   {
     name: 'forms of other keys are refused during a rotation',
     file: 'authorize/interaction-token.js',
     text: 'seeds.map(deriveKey)',
     replacement: 'seeds.slice(0, 1).map(deriveKey)',
-    tests: [['interactions', 'a form shown by one process']],
+    tests: [
+      ['interactions', 'a form shown by one process is accepted by another, even during a key rotation'],
+    ],
   },
 ];
 

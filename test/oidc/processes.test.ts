@@ -79,7 +79,7 @@ async function races(
   { urls, client, authorization, secrets, grants }: Awaited<ReturnType<typeof start>>,
 ): Promise<void> {
   const [url] = urls as [string];
-  await t.test('redeem one code once, and kill what it bought when it comes again', async (t) => {
+  await t.test('a code is redeemed once, and its replay revokes the tokens issued for it', async (t) => {
     for (let round = 0; round < 5; round++) {
       const code = await codeFor(url, client, authorization);
       const form = redemption(client, code);
@@ -100,7 +100,7 @@ async function races(
     }
   });
 
-  await t.test('give one refresh token one successor', async (t) => {
+  await t.test('concurrent refreshes of one token have one successor', async (t) => {
     for (let round = 0; round < 5; round++) {
       const code = await codeFor(url, client, authorization, { scope: 'openid offline_access' });
       const { body } = await post(`${url}/token`, redemption(client, code));
@@ -127,25 +127,25 @@ async function races(
 }
 
 await onMongod((server) => {
-  t.test('four processes on one MongoDB', async (t) => {
+  t.test('four processes share one MongoDB', async (t) => {
     await races(t, await start(t, { databaseUri: server.fresh(t) }));
   });
 });
 
-t.test('four processes on one file', async (t) => {
+t.test('four processes share one SQLite file', async (t) => {
   const started = await start(t);
   const { programs, urls, client, authorization, secrets } = started;
   const [url] = urls as [string];
 
-  await t.test('race', (t) => races(t, started));
+  await t.test('every race has one winner', (t) => races(t, started));
 
-  await t.test('make one account of one handle', async (t) => {
+  await t.test('concurrent sign-ups of one handle create one account', async (t) => {
     const body = { handle: 'same@example.test', password: PASSWORD };
     const answers = await spread(urls, 50, (url) => post(`${url}/v1/accounts`, body));
     t.same(answers.map(({ status }) => status).sort(), [201, ...Array(49).fill(409)]);
   });
 
-  await t.test('log no secret and no query, whatever goes wrong', async (t) => {
+  await t.test('logs contain no secret and no query, whatever fails', async (t) => {
     const canary = 'canary-5QmXv8';
     const code = await codeFor(url, client, authorization);
     const { body } = await post(`${url}/token`, redemption(client, code));

@@ -1,5 +1,4 @@
 import { join } from 'node:path';
-import { setImmediate } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import type { Clock } from '../../src/kernel/clock.js';
 import { createConsentService } from '../../src/oidc/consents.js';
@@ -28,6 +27,7 @@ import {
 } from '../kit/idp.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
+import { waitUntil } from '../kit/wait.js';
 import { onMongod } from '../storage/mongod.js';
 
 const SECOND = 1000;
@@ -142,7 +142,7 @@ const shape = (told: object): string =>
   JSON.stringify(told, (key, value) => (['sub', 'client_id', 'aud'].includes(key) ? undefined : value));
 
 t.test(
-  'nobody can tell whether what is over was removed; what lives stays, and nothing stays for long',
+  'removing expired documents changes no answer, keeps live ones and leaves no expired one for long',
   async (t) => {
     const purged = await idpApp(t);
     const { grants, purge } = await purgerOf(t, purged);
@@ -187,7 +187,7 @@ t.test(
   },
 );
 
-t.test('families that were alive at the first look are looked at again', async (t) => {
+t.test('token families alive at the first purge are checked again later', async (t) => {
   // Without a provider, whose own purge, whenever it gets to it, removes what this one leaves.
   const store = await openStore('sqlite::memory:');
   t.teardown(() => store.close());
@@ -227,7 +227,7 @@ t.test('families that were alive at the first look are looked at again', async (
   }
 });
 
-t.test('sessions are removed when they have expired, and not before', async (t) => {
+t.test('sessions are removed once they have expired, not before', async (t) => {
   const idp = await idpApp(t);
   const { sessions, purge } = await purgerOf(t, idp);
   const [client, human] = [await idp.createClient(), await idp.makeHuman()];
@@ -244,7 +244,7 @@ t.test('sessions are removed when they have expired, and not before', async (t) 
   }
 });
 
-t.test('consents go with the application, or the person, and no others', async (t) => {
+t.test('consents are removed with their application or person, and no others', async (t) => {
   // Without a provider, whose own purge would find neither these people nor these applications.
   const store = await openStore('sqlite::memory:');
   t.teardown(() => store.close());
@@ -270,7 +270,7 @@ t.test('consents go with the application, or the person, and no others', async (
   t.equal(await service.covers('u_7', 'cid_new', 'openid'), false);
 });
 
-t.test('the program itself knows who is gone, and who only cannot sign in', async (t) => {
+t.test('the purge removes consents of deleted principals and keeps those of disabled ones', async (t) => {
   const idp = await idpApp(t);
   const store = await idpStore(t, idp);
   const { consents } = collectionsOf(store);
@@ -284,12 +284,12 @@ t.test('the program itself knows who is gone, and who only cannot sign in', asyn
   idp.clock.advance(HOUR);
   // A process that starts does at once what is due.
   await idpApp(t, { databaseUri: `sqlite:${idp.file}`, clock: idp.clock });
-  while ((await consents.count()) > 2) await setImmediate();
+  await waitUntil('the purge', async () => (await consents.count()) <= 2);
   t.equal(await service.covers(away.sub, client.id, 'openid'), true);
   t.equal(await service.covers(lockedOut.sub, client.id, 'openid'), true);
 });
 
-t.test('what is prolonged while it is being removed stays', async (t) => {
+t.test('a session extended during its removal stays', async (t) => {
   const NOW = Date.UTC(2040, 0, 1);
   const id = 'sid_1';
   const { failure, orders } = await explore({
@@ -375,7 +375,9 @@ async function killOne(t: Test, databaseUri: string, dead: number): Promise<void
   const start = () => startProgram(t, compiled('test/oidc/purge-worker.js'), { args: [databaseUri] });
   const [killed, other] = [start(), start()];
   await Promise.all([killed, other].map((worker) => worker.printed(/begins/)));
-  while ((await grants.count()) === dead + alive) await setImmediate();
+  await waitUntil('the first removals', async () => (await grants.count()) < dead + alive, {
+    everyTurn: true,
+  });
   await killed.kill();
   t.equal(await other.ended(), 0, other.lines.join('\n'));
   const last = start();
@@ -385,15 +387,17 @@ async function killOne(t: Test, databaseUri: string, dead: number): Promise<void
   t.ok(left.every(({ createdAt }) => createdAt > Date.now() - HOUR));
 }
 
-t.test('two processes and a kill in the middle, on SQLite', (t) =>
+t.test('two processes purge completely despite a kill, on SQLite', (t) =>
   killOne(t, `sqlite:${join(temporaryFolder(t), 'idp.db')}`, 4000),
 );
 
 await onMongod((server) => {
-  t.test('two processes and a kill in the middle, on MongoDB', (t) => killOne(t, server.fresh(t), 1000));
+  t.test('two processes purge completely despite a kill, on MongoDB', (t) =>
+    killOne(t, server.fresh(t), 1000),
+  );
 });
 
-t.test('the program serves while it removes, and SIGTERM ends both', async (t) => {
+t.test('the program serves during a purge, and SIGTERM ends both', async (t) => {
   const cwd = temporaryFolder(t);
   const uri = `sqlite:${join(cwd, 'idp.db')}`;
   const store = await openStore(uri);
@@ -413,7 +417,7 @@ t.test('the program serves while it removes, and SIGTERM ends both', async (t) =
     env,
   });
   const [, url] = await program.printed(/"url":"([^"]+)"/);
-  while ((await grants.count()) > dead) await setImmediate();
+  await waitUntil('the first removals', async () => (await grants.count()) <= dead, { everyTurn: true });
   t.equal((await fetch(`${url}/ready`)).status, 200);
   t.equal(await program.terminate(), 0);
   const left = await grants.count();

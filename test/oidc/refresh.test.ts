@@ -34,64 +34,64 @@ async function tokensOf(idp: IdpApp, client: RegisteredClient, who: Credentials,
 const refresh = async (idp: IdpApp, client: RegisteredClient, token: string) =>
   (await idp.refresh(client, token)).body;
 
+t.test('offline_access issues a refresh token, which renews all tokens', async (t) => {
+  const idp = await idpApp(t);
+  const { client, agent, tokens, refreshToken } = await family(idp, {}, { ...OFFLINE, nonce: 'n' });
+  t.match(refreshToken, /^rt_[0-9a-f]{32}[\w-]{43}$/);
+  t.equal(tokens.scope, 'openid profile offline_access');
+  t.notOk('refresh_token' in (await tokensOf(idp, client, agent, { scope: 'openid' })).tokens);
+
+  idp.clock.advance(10 * SECOND);
+  const { status, headers, body } = await idp.refresh(client, refreshToken);
+  t.equal(status, 200);
+  t.match(headers, { 'cache-control': 'no-store', pragma: 'no-cache' });
+  t.match(body, { token_type: 'Bearer', expires_in: 3600, scope: tokens.scope });
+  t.match(body.refresh_token, /^rt_[0-9a-f]{32}[\w-]{43}$/);
+  t.not(body.refresh_token, refreshToken);
+  t.not(body.access_token, tokens.access_token);
+
+  const [first, second] = [claimsOf(tokens.id_token), claimsOf(body.id_token)];
+  t.equal(first.nonce, 'n');
+  t.notOk('nonce' in second);
+  const { sub, aud, auth_time, iss } = first;
+  t.match(second, { sub, aud, auth_time, iss, name: agent.handle, iat: first.iat + 10 });
+  t.not(second.jti, first.jti);
+  for (const token of [tokens.access_token, body.access_token]) {
+    t.match(await idp.userinfo(token), { status: 200, body: { sub, name: agent.handle } });
+  }
+  idp.clock.advance(HOUR - 10 * SECOND);
+  t.equal((await idp.userinfo(tokens.access_token)).status, 401, 'each lives for an hour of its own');
+  t.equal((await idp.userinfo(body.access_token)).status, 200);
+});
+
 t.test(
-  'a refresh token is there for whoever asks for offline_access, and buys everything anew',
+  'within 30 seconds a reused refresh token has the same successor; later its family is revoked',
   async (t) => {
     const idp = await idpApp(t);
-    const { client, agent, tokens, refreshToken } = await family(idp, {}, { ...OFFLINE, nonce: 'n' });
-    t.match(refreshToken, /^rt_[0-9a-f]{32}[\w-]{43}$/);
-    t.equal(tokens.scope, 'openid profile offline_access');
-    t.notOk('refresh_token' in (await tokensOf(idp, client, agent, { scope: 'openid' })).tokens);
+    const { client, agent, tokens, refreshToken } = await family(idp);
+    const answers = await Promise.all(Array.from({ length: 50 }, () => idp.refresh(client, refreshToken)));
+    t.same(new Set(answers.map(({ status }) => status)), new Set([200]));
+    t.equal(new Set(answers.map(({ body }) => body.refresh_token)).size, 1);
+    t.equal(new Set(answers.map(({ body }) => body.access_token)).size, 1);
+    const first = answers[0]?.body;
 
-    idp.clock.advance(10 * SECOND);
-    const { status, headers, body } = await idp.refresh(client, refreshToken);
-    t.equal(status, 200);
-    t.match(headers, { 'cache-control': 'no-store', pragma: 'no-cache' });
-    t.match(body, { token_type: 'Bearer', expires_in: 3600, scope: tokens.scope });
-    t.match(body.refresh_token, /^rt_[0-9a-f]{32}[\w-]{43}$/);
-    t.not(body.refresh_token, refreshToken);
-    t.not(body.access_token, tokens.access_token);
-
-    const [first, second] = [claimsOf(tokens.id_token), claimsOf(body.id_token)];
-    t.equal(first.nonce, 'n');
-    t.notOk('nonce' in second);
-    const { sub, aud, auth_time, iss } = first;
-    t.match(second, { sub, aud, auth_time, iss, name: agent.handle, iat: first.iat + 10 });
-    t.not(second.jti, first.jti);
-    for (const token of [tokens.access_token, body.access_token]) {
-      t.match(await idp.userinfo(token), { status: 200, body: { sub, name: agent.handle } });
+    idp.clock.advance(30 * SECOND);
+    const again = await idp.refresh(client, refreshToken);
+    t.match(again.body, { refresh_token: first.refresh_token, access_token: first.access_token });
+    t.equal(again.body.expires_in, 3570, 'it lives no longer for being told again');
+    idp.clock.advance(1);
+    t.match(await idp.refresh(client, refreshToken), REFUSED);
+    t.match(await idp.refresh(client, first.refresh_token), REFUSED, 'the thief has nothing of it either');
+    for (const token of [tokens.access_token, first.access_token]) {
+      t.equal((await idp.userinfo(token)).status, 401);
     }
-    idp.clock.advance(HOUR - 10 * SECOND);
-    t.equal((await idp.userinfo(tokens.access_token)).status, 401, 'each lives for an hour of its own');
-    t.equal((await idp.userinfo(body.access_token)).status, 200);
+    const reused = (await auditOf(await idpStore(t, idp))).filter(({ event }) => event === 'refresh.reused');
+    t.match(reused, [{ subject: agent.sub, detail: client.id }]);
+    t.equal(reused.length, 1);
   },
 );
 
-t.test('within 30 seconds everybody gets the same successor; later the family is dead', async (t) => {
-  const idp = await idpApp(t);
-  const { client, agent, tokens, refreshToken } = await family(idp);
-  const answers = await Promise.all(Array.from({ length: 50 }, () => idp.refresh(client, refreshToken)));
-  t.same(new Set(answers.map(({ status }) => status)), new Set([200]));
-  t.equal(new Set(answers.map(({ body }) => body.refresh_token)).size, 1);
-  t.equal(new Set(answers.map(({ body }) => body.access_token)).size, 1);
-  const first = answers[0]?.body;
-
-  idp.clock.advance(30 * SECOND);
-  const again = await idp.refresh(client, refreshToken);
-  t.match(again.body, { refresh_token: first.refresh_token, access_token: first.access_token });
-  t.equal(again.body.expires_in, 3570, 'it lives no longer for being told again');
-  idp.clock.advance(1);
-  t.match(await idp.refresh(client, refreshToken), REFUSED);
-  t.match(await idp.refresh(client, first.refresh_token), REFUSED, 'the thief has nothing of it either');
-  for (const token of [tokens.access_token, first.access_token]) {
-    t.equal((await idp.userinfo(token)).status, 401);
-  }
-  const reused = (await auditOf(await idpStore(t, idp))).filter(({ event }) => event === 'refresh.reused');
-  t.match(reused, [{ subject: agent.sub, detail: client.id }]);
-  t.equal(reused.length, 1);
-});
-
-t.test('an older token than the one before is reuse at once', async (t) => {
+t.test('a token older than the previous one counts as reuse at once', async (t) => {
   const idp = await idpApp(t);
   const { client, refreshToken } = await family(idp);
   const second = await refresh(idp, client, refreshToken);
@@ -174,7 +174,7 @@ t.test('scope may be narrowed and never widened; the refresh token keeps all of 
   t.equal((await idp.refresh(client, bare.refresh_token, { scope: '' })).body.scope, OFFLINE.scope);
 });
 
-t.test('of those who ask for different scopes at once, all get what the first one got', async (t) => {
+t.test('concurrent refreshes with different scopes all receive the scope of the first', async (t) => {
   const idp = await idpApp(t);
   const { client, refreshToken } = await family(idp);
   const scopes = ['openid', 'profile', 'openid profile', undefined];
@@ -209,7 +209,7 @@ t.test('a refresh token is bound to its client, with a secret or without', async
   t.equal((await idp.userinfo(tokens.access_token)).status, 200, 'so nothing was stolen');
 });
 
-t.test('whoever is locked out, or has a new password, refreshes nothing', async (t) => {
+t.test('disabling a principal or changing its password ends its refresh tokens', async (t) => {
   const idp = await idpApp(t);
   const locked = await family(idp);
   await idp.admin('POST', `/v1/principals/${locked.agent.sub}/disable`);
@@ -222,7 +222,7 @@ t.test('whoever is locked out, or has a new password, refreshes nothing', async 
   t.match(await idp.refresh(replayed.client, replayed.refreshToken), REFUSED, 'a replayed code ends it, too');
 });
 
-t.test('what a client may no longer sign in gets nothing more there', async (t) => {
+t.test('a kind that a client no longer admits receives no more tokens there', async (t) => {
   const idp = await idpApp(t);
   const { client, agent, refreshToken } = await family(idp);
   const code = await idp.codeFor(client, agent);
@@ -234,7 +234,7 @@ t.test('what a client may no longer sign in gets nothing more there', async (t) 
   t.equal((await idp.refresh(client, refreshToken)).status, 200, 'nobody stole anything');
 });
 
-t.test('a new seed keeps the families, and knows what the old one has given out', async (t) => {
+t.test('a new seed keeps token families and recognizes tokens issued under the old one', async (t) => {
   const first = await idpApp(t);
   const { client, refreshToken } = await family(first);
   const given = await refresh(first, client, refreshToken);
@@ -248,7 +248,7 @@ t.test('a new seed keeps the families, and knows what the old one has given out'
   t.equal((await second.refresh(client, given.refresh_token)).status, 200);
 });
 
-t.test('no more than sixteen access tokens of one grant live at once', async (t) => {
+t.test('a grant has at most sixteen live access tokens', async (t) => {
   const idp = await idpApp(t);
   const { client, tokens, refreshToken } = await family(idp);
   const issued = [tokens.access_token];
@@ -262,7 +262,7 @@ t.test('no more than sixteen access tokens of one grant live at once', async (t)
   t.same(statuses, [401, ...Array(16).fill(200)]);
 });
 
-t.test('/revoke ends tokens of the client that asks, and says nothing of others', async (t) => {
+t.test('/revoke revokes tokens of the calling client and reveals nothing about others', async (t) => {
   const idp = await idpApp(t);
   for (const more of [{}, { public: true }]) {
     const { client, agent, tokens, refreshToken } = await family(idp, more);
@@ -310,7 +310,7 @@ t.test('an access token that is revoked during a refresh stays revoked', async (
   t.equal((await idp.userinfo(body.access_token)).status, 200);
 });
 
-t.test('/introspect tells a client with a secret of its own tokens, and nothing else', async (t) => {
+t.test('/introspect describes to a confidential client its own tokens and no others', async (t) => {
   const idp = await idpApp(t);
   const { client, agent, tokens, refreshToken } = await family(idp);
   const other = await idp.createClient();

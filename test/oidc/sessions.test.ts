@@ -47,7 +47,7 @@ async function trust(t: Test, idp: IdpApp, { id }: RegisteredClient) {
   await clientCollection(await idpStore(t, idp)).updateOne({ id }, { set: { trusted: true } });
 }
 
-t.test('a person signs in once, is asked once by each further application, and then no more', async (t) => {
+t.test('a person signs in once and is asked for consent once by each further application', async (t) => {
   const { idp, client, other, human, browser, end } = await signedIn(t);
   const first = await learned(idp, client, end);
   t.match(first, { sub: human.sub, sid: /^sid_[0-9a-f]{32}$/, auth_time: idp.clock.now() / SECOND });
@@ -76,7 +76,7 @@ t.test('a person signs in once, is asked once by each further application, and t
   t.equal(events.filter((event) => event === 'login.continued').length, 3);
 });
 
-t.test('whoever does not allow it says so to the application, and is asked again next time', async (t) => {
+t.test('a refused consent is reported to the application, and asked again next time', async (t) => {
   const { idp, other, browser } = await signedIn(t);
   const asked = await ask(idp, browser, other, { state: 's' });
   const denied = await browser.submit(asked, { decision: 'deny' });
@@ -86,14 +86,14 @@ t.test('whoever does not allow it says so to the application, and is asked again
   t.match((await browser.submit(asked, { interaction: 'x'.repeat(43), decision: 'allow' })).status, 403);
 });
 
-t.test('only a client that the host has marked is let in silently at once', async (t) => {
+t.test('only a trusted client skips consent', async (t) => {
   const { idp, other, browser } = await signedIn(t);
   await trust(t, idp, other);
   t.equal((await ask(idp, browser, other, { scope: 'openid email profile' })).status, 302);
   t.ok(isConsent(await ask(idp, browser, other, { prompt: 'consent' })), 'unless it wants to know');
 });
 
-t.test('the session ends after an hour of rest, and after twelve hours of use', async (t) => {
+t.test('the session ends after an idle hour, and after twelve hours in any case', async (t) => {
   const { idp, client, browser } = await signedIn(t);
   idp.clock.advance(HOUR);
   t.ok(isSignIn(await ask(idp, browser, client)), 'an hour of rest');
@@ -106,7 +106,7 @@ t.test('the session ends after an hour of rest, and after twelve hours of use', 
   t.ok(isSignIn(await ask(busy.idp, busy.browser, busy.client)), 'twelve hours');
 });
 
-t.test('each sign-in brings a new session, ends the old one, and no planted one is taken over', async (t) => {
+t.test('each sign-in starts a new session, ends the old one and never adopts a planted one', async (t) => {
   const { idp, client, human, browser, end } = await signedIn(t);
   const [first, cookies] = [await learned(idp, client, end), browser.cookies()];
   t.same(Object.keys(cookies), ['__Host-idp', '__Host-idp-session']);
@@ -189,7 +189,7 @@ t.test('prompt=consent asks each time, and typing the password is the consent', 
   t.equal((await signIn(browser, form, human)).status, 303);
 });
 
-t.test('the answer is about whom the hint means, or there is none', async (t) => {
+t.test('an id_token_hint restricts the answer to its person', async (t) => {
   const { idp, client, human, browser, end } = await signedIn(t);
   const { body } = await idp.redeem(client, codeIn(end.location));
   const mine = { id_token_hint: body.id_token as string };
@@ -214,7 +214,7 @@ t.test('the answer is about whom the hint means, or there is none', async (t) =>
   }
 });
 
-t.test('a person who uses Basic begins no session, and so has no sid', async (t) => {
+t.test('Basic starts no session and issues no sid', async (t) => {
   const { idp, client, human, browser, end } = await signedIn(t);
   const { sid } = await learned(idp, client, end);
   const answer = await idp.authorize(client, human, { scope: 'openid offline_access' });
@@ -232,7 +232,7 @@ t.test('a person who uses Basic begins no session, and so has no sid', async (t)
   t.ok(isSignIn(await ask(idp, browser, client)), 'whatever a sid names, logout ends');
 });
 
-t.test('who is locked out has no session any more, and agents never have one', async (t) => {
+t.test('disabling a person ends the session, and agents never have one', async (t) => {
   const { idp, client, human, browser } = await signedIn(t);
   await idp.admin('POST', `/v1/principals/${human.sub}/disable`);
   t.ok(isSignIn(await ask(idp, browser, client)));
@@ -251,7 +251,7 @@ t.test('who is locked out has no session any more, and agents never have one', a
   });
 });
 
-t.test('a consent page is for the one who was asked, at this browser, in this session', async (t) => {
+t.test('a consent page is valid only for its person, browser and session', async (t) => {
   const { idp, client, other, human, browser } = await signedIn(t);
   const asked = await ask(idp, browser, other);
   const { interaction } = asked.form().fields;
@@ -282,7 +282,7 @@ t.test('a consent page is for the one who was asked, at this browser, in this se
   t.not(nobody.sub, human.sub);
 });
 
-t.test('a consent page that was left open allows no more than it could now', async (t) => {
+t.test('a consent page left open allows no more than current settings do', async (t) => {
   const { idp, client, other, human, browser, end } = await signedIn(t);
   await learned(idp, client, end);
   const asked = await ask(idp, browser, other, { max_age: '60' });
@@ -294,7 +294,7 @@ t.test('a consent page that was left open allows no more than it could now', asy
   t.equal(answered.auth_time, idp.clock.now() / SECOND);
 });
 
-t.test('whoever does not allow it is not let in because of another page', async (t) => {
+t.test('a refused consent cannot be overridden by another open page', async (t) => {
   const { idp, other, human, browser } = await signedIn(t);
   const asked = await ask(idp, browser, other);
   const elsewhere = await ask(idp, browser, other, { prompt: 'login' });
@@ -302,7 +302,7 @@ t.test('whoever does not allow it is not let in because of another page', async 
   t.equal(errorOf(await browser.submit(asked, { decision: 'deny' })), 'access_denied');
 });
 
-t.test('a client that lets no people in says so without asking', async (t) => {
+t.test('a client that admits no people refuses them without a consent page', async (t) => {
   const { idp, browser } = await signedIn(t);
   const agentsOnly = await idp.createClient({ principal_kinds: ['agent'] });
   t.equal(errorOf(await ask(idp, browser, agentsOnly, { prompt: 'none' })), 'access_denied');

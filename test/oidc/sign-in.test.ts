@@ -47,7 +47,7 @@ const submit = (
     headers: { ...(cookie !== undefined && { cookie }), ...headers },
   });
 
-t.test('a person signs in without JavaScript and arrives at the application with a code', async (t) => {
+t.test('a person signs in without JavaScript and returns to the application with a code', async (t) => {
   for (const publicUrl of [ISSUER, 'http://id.example.test']) {
     const idp = await idpApp(t, { publicUrl });
     const registered = `${CALLBACK}?tenant=1`;
@@ -76,7 +76,7 @@ t.test('a person signs in without JavaScript and arrives at the application with
   }
 });
 
-t.test('the page is neither framed nor stored, and its cookie is out of reach', async (t) => {
+t.test('the page forbids framing and caching, and its cookie is HttpOnly', async (t) => {
   const secure = await idpApp(t);
   const { headers } = await secure.authorize(await secure.createClient());
   t.match(headers['set-cookie'], /^__Host-idp=[\w-]{43}; Path=\/; HttpOnly; Secure; SameSite=Lax$/);
@@ -93,7 +93,7 @@ t.test('the page is neither framed nor stored, and its cookie is out of reach', 
   t.match(cookie, /^idp=[\w-]{43}; Path=\/; HttpOnly; SameSite=Lax$/, 'a browser drops Secure on http');
 });
 
-t.test('the policy of the page lets the form end at the application and nowhere else', async (t) => {
+t.test('the content security policy lets the form redirect only to the application', async (t) => {
   const idp = await idpApp(t);
   const targets = {
     'https://app.example.test:8443/cb?x=1': 'https://app.example.test:8443',
@@ -112,7 +112,7 @@ t.test('the policy of the page lets the form end at the application and nowhere 
   }
 });
 
-t.test('the page says who asks and what it learns, all of it escaped', async (t) => {
+t.test('the page shows the application and the requested claims, all escaped', async (t) => {
   const idp = await idpApp(t);
   const name = `<img src=x onerror=alert(1)>"'&{{title}}{{{style}}}`;
   const client = await idp.createClient({ name });
@@ -134,7 +134,7 @@ t.test('the page says who asks and what it learns, all of it escaped', async (t)
   t.match((await idp.authorize(nameless)).text, '<strong>app.example.test</strong>');
 });
 
-t.test('whoever names no scope that is known learns the identifier, and the page says so', async (t) => {
+t.test('a request without a known scope receives the account ID, and the page says so', async (t) => {
   const idp = await idpApp(t);
   const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
   for (const scope of [undefined, '', ' ', 'unknown', 'api:read  OpenID', 'openid\temail']) {
@@ -199,7 +199,7 @@ t.test('an agent fails at the form exactly as a wrong password does', async (t) 
   );
 });
 
-t.test('a form counts only in the browser it was shown to', async (t) => {
+t.test('a form is accepted only from the browser that it was shown in', async (t) => {
   const idp = await idpApp(t);
   const [client, human] = [await idp.createClient(), await idp.makeHuman()];
   const [mine, theirs] = [await show(idp, client), await show(idp, client)];
@@ -229,7 +229,7 @@ t.test('a form counts only in the browser it was shown to', async (t) => {
   t.equal((await submit(idp, theirs, human)).status, 403, 'a form is good for 15 minutes');
 });
 
-t.test('two tabs of one browser share its cookie, and a planted one is not taken over', async (t) => {
+t.test('two tabs of one browser share its cookie, and a planted cookie is not adopted', async (t) => {
   const idp = await idpApp(t);
   const [client, { handle, password }] = [await idp.createClient(), await idp.makeHuman()];
   const { browser, page } = await idp.visit(client);
@@ -244,7 +244,7 @@ t.test('two tabs of one browser share its cookie, and a planted one is not taken
   t.notMatch(planted.headers['set-cookie'], /=short/);
 });
 
-t.test('what the application asked for stays on the server and is judged anew', async (t) => {
+t.test('the authorization request stays on the server and is validated again', async (t) => {
   const idp = await idpApp(t);
   const [client, human] = [await idp.createClient(), await idp.makeHuman()];
   const shown = await show(idp, client);
@@ -260,7 +260,7 @@ t.test('what the application asked for stays on the server and is judged anew', 
   t.match(await submit(idp, late, human), { status: 400, headers: { location: undefined } });
 });
 
-t.test('whoever clicks twice ends at the application', async (t) => {
+t.test('a form submitted twice leads to the application', async (t) => {
   const idp = await idpApp(t);
   const [client, human] = [await idp.createClient(), await idp.makeHuman()];
   const shown = await show(idp, client);
@@ -272,7 +272,7 @@ t.test('whoever clicks twice ends at the application', async (t) => {
   }
 });
 
-t.test('principals that a client does not let in are told so at the application', async (t) => {
+t.test('principals that a client does not admit are refused at the application', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient({ principal_kinds: ['agent'] });
   const human = await idp.makeHuman();
@@ -283,7 +283,7 @@ t.test('principals that a client does not let in are told so at the application'
   t.notOk('__Host-idp-session' in browser.cookies(), 'and nobody is signed in');
 });
 
-t.test('the form takes three strings and nothing else', async (t) => {
+t.test('the form accepts exactly three strings', async (t) => {
   const idp = await idpApp(t);
   const [client, { handle, password }] = [await idp.createClient(), await idp.makeHuman()];
   const { interaction, cookie } = await show(idp, client);

@@ -71,68 +71,67 @@ async function everybody(idp: IdpApp): Promise<Record<string, Credentials>> {
   };
 }
 
+t.test('failures are throttled alike for known and unknown handles', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient();
+  const people = Object.entries(await everybody(idp));
+  const expected = [...Array(10).fill(401), 429, 429];
+  for (const [kind, { handle }] of people) {
+    for (const password of [WRONG, FORGED]) {
+      const answers = await repeat(12, () => signIn(idp, client, handle, password));
+      t.same(statuses(answers), expected, `${kind}: each kind of secret has a counter of its own`);
+    }
+  }
+  const { minted, ...chosen } = Object.fromEntries(people);
+  const refused = await repeat(Object.keys(chosen).length, (index) => {
+    const { handle, password } = Object.values(chosen)[index] as Credentials;
+    return signIn(idp, client, handle, password);
+  });
+  t.match(refused[0], { status: 429, body: { error: 'rate_limited' }, headers: { 'retry-after': '60' } });
+  for (const answer of refused)
+    t.strictSame(comparable(answer), comparable(refused[0] as Answer), 'right ones, too');
+  const page = await idp.request('GET', authorizePath(client), {
+    headers: { accept: 'text/html', authorization: basic(people[0]?.[1].handle, WRONG) },
+    from: '192.0.2.1',
+  });
+  t.match(page, { status: 429, text: /Try again in one minute\./ });
+  const { handle, password } = minted as Credentials;
+  t.equal((await signIn(idp, client, handle, password)).status, 302, 'a right generated secret is accepted');
+});
+
 t.test(
-  'failures are throttled alike whatever the handle is, so that they tell nothing about it',
+  'the form and Basic share one counter, and failures of others do not block minted agents',
   async (t) => {
     const idp = await idpApp(t);
     const client = await idp.createClient();
-    const people = Object.entries(await everybody(idp));
-    const expected = [...Array(10).fill(401), 429, 429];
-    for (const [kind, { handle }] of people) {
-      for (const password of [WRONG, FORGED]) {
-        const answers = await repeat(12, () => signIn(idp, client, handle, password));
-        t.same(statuses(answers), expected, `${kind}: each kind of secret has a counter of its own`);
-      }
-    }
-    const { minted, ...chosen } = Object.fromEntries(people);
-    const refused = await repeat(Object.keys(chosen).length, (index) => {
-      const { handle, password } = Object.values(chosen)[index] as Credentials;
-      return signIn(idp, client, handle, password);
-    });
-    t.match(refused[0], { status: 429, body: { error: 'rate_limited' }, headers: { 'retry-after': '60' } });
-    for (const answer of refused)
-      t.strictSame(comparable(answer), comparable(refused[0] as Answer), 'right ones, too');
-    const page = await idp.request('GET', authorizePath(client), {
-      headers: { accept: 'text/html', authorization: basic(people[0]?.[1].handle, WRONG) },
-      from: '192.0.2.1',
-    });
-    t.match(page, { status: 429, text: /Try again in one minute\./ });
-    const { handle, password } = minted as Credentials;
-    t.equal(
-      (await signIn(idp, client, handle, password)).status,
-      302,
-      'a right generated secret is accepted',
+    const [human, agent] = [await idp.makeHuman(), await idp.mintAgent()];
+    const { browser, page } = await idp.visit(client);
+    const form = (handle: string, password: string) => browser.send(page, { handle, password });
+
+    t.same(await repeat(5, async () => (await form(human.handle, WRONG)).status), Array(5).fill(401));
+    const basics = await repeat(8, () => signIn(idp, client, human.handle, WRONG, '127.0.0.1'));
+    t.same(statuses(basics), [...Array(5).fill(401), 429, 429, 429]);
+    const [right, wrong] = [await form(human.handle, PASSWORD), await form(human.handle, WRONG)];
+    t.equal(right.status, 429);
+    t.equal(right.body.replace(/req_\w+/, ''), wrong.body.replace(/req_\w+/, ''));
+    t.equal((await signIn(idp, client, human.handle, PASSWORD)).status, 302, 'elsewhere the owner is let in');
+    idp.clock.advance(MINUTE);
+    t.equal((await form(human.handle, PASSWORD)).status, 303);
+
+    t.same(
+      await repeat(6, async () => (await form(agent.handle, agent.password)).status),
+      Array(6).fill(401),
     );
+    for (let index = 0; index < 70; index++)
+      await signIn(idp, client, agent.handle, WRONG, `198.51.100.${index}`);
+    const fleet = await Promise.all(
+      Array.from({ length: 100 }, () => signIn(idp, client, agent.handle, agent.password)),
+    );
+    t.same(new Set(statuses(fleet)), new Set([302]));
   },
 );
 
-t.test('the form and Basic count together, and strangers hold up no minted agent', async (t) => {
-  const idp = await idpApp(t);
-  const client = await idp.createClient();
-  const [human, agent] = [await idp.makeHuman(), await idp.mintAgent()];
-  const { browser, page } = await idp.visit(client);
-  const form = (handle: string, password: string) => browser.send(page, { handle, password });
-
-  t.same(await repeat(5, async () => (await form(human.handle, WRONG)).status), Array(5).fill(401));
-  const basics = await repeat(8, () => signIn(idp, client, human.handle, WRONG, '127.0.0.1'));
-  t.same(statuses(basics), [...Array(5).fill(401), 429, 429, 429]);
-  const [right, wrong] = [await form(human.handle, PASSWORD), await form(human.handle, WRONG)];
-  t.equal(right.status, 429);
-  t.equal(right.body.replace(/req_\w+/, ''), wrong.body.replace(/req_\w+/, ''));
-  t.equal((await signIn(idp, client, human.handle, PASSWORD)).status, 302, 'elsewhere the owner is let in');
-  idp.clock.advance(MINUTE);
-  t.equal((await form(human.handle, PASSWORD)).status, 303);
-
-  t.same(await repeat(6, async () => (await form(agent.handle, agent.password)).status), Array(6).fill(401));
-  for (let index = 0; index < 70; index++)
-    await signIn(idp, client, agent.handle, WRONG, `198.51.100.${index}`);
-  const fleet = await Promise.all(
-    Array.from({ length: 100 }, () => signIn(idp, client, agent.handle, agent.password)),
-  );
-  t.same(new Set(statuses(fleet)), new Set([302]));
-});
-
-t.test('an owner whose account is attacked from many addresses gets in by the operator’s link', async (t) => {
+t.test("the owner of an account attacked from many addresses signs in by the operator's link", async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const human = await idp.makeHuman();
@@ -150,7 +149,7 @@ t.test('an owner whose account is attacked from many addresses gets in by the op
   t.equal((await signIn(idp, client, human.handle, password, '203.0.113.8')).status, 429);
 });
 
-t.test('with a new password, places of whoever knew the old one are no longer known', async (t) => {
+t.test('a new password forgets the addresses known under the old one', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const human = await idp.makeHuman();
@@ -165,7 +164,7 @@ t.test('with a new password, places of whoever knew the old one are no longer kn
   t.equal((await signIn(idp, client, human.handle, password, '203.0.113.7')).status, 302);
 });
 
-t.test('60 failures a minute per address, of people, agents and clients each', async (t) => {
+t.test('an address may fail 60 times a minute for people, agents and clients each', async (t) => {
   const idp = await idpApp(t, { limits: true });
   const client = await idp.createClient();
   const [agent, human] = [await idp.mintAgent(), await idp.makeHuman()];
@@ -196,7 +195,7 @@ t.test('60 failures a minute per address, of people, agents and clients each', a
   t.equal((await signIn(idp, client, human.handle, PASSWORD)).status, 302);
 });
 
-t.test('a wrong secret for a public client is no failure of that client', async (t) => {
+t.test('a wrong secret for a public client is not counted against it', async (t) => {
   const idp = await idpApp(t, { limits: true });
   const [client, agent] = [await idp.createClient({ public: true }), await idp.mintAgent()];
   const redeem = async (more = {}) =>
@@ -208,7 +207,7 @@ t.test('a wrong secret for a public client is no failure of that client', async 
   t.equal((await redeem()).status, 200);
 });
 
-t.test('posts that a page of another site can make without asking are refused and not counted', async (t) => {
+t.test('cross-site posts without a preflight are refused and not counted', async (t) => {
   const idp = await idpApp(t, { limits: true });
   const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
   const code = await idp.codeFor(client, agent);
@@ -236,7 +235,7 @@ t.test('posts that a page of another site can make without asking are refused an
   t.equal((await post('/token', asked, client.secret)).status, 200, 'a page that asks may redeem its code');
 });
 
-t.test('accounts, agents and failures of the administrator are bounded per address', async (t) => {
+t.test('sign-ups, minted agents and administrator failures are limited per address', async (t) => {
   const idp = await idpApp(t, { env: PRODUCTION });
   const accounts = await repeat(31, (index) =>
     idp.request('POST', '/v1/accounts', { body: { handle: `${index}@example.test`, password: PASSWORD } }),

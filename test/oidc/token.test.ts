@@ -36,27 +36,30 @@ async function verify(idp: IdpApp, idToken: string, audience: string) {
   return jwtVerify(idToken, keys, { issuer: ISSUER, audience, algorithms: ['EdDSA'], currentDate });
 }
 
-t.test('a code buys an access token and an id_token for an hour, and none of it is stored', async (t) => {
-  const idp = await idpApp(t);
-  const client = await idp.createClient();
-  const code = await idp.codeFor(client, await idp.mintAgent(), { scope: 'email openid unknown' });
-  const { status, headers, body } = await idp.redeem(client, code);
-  t.equal(status, 200);
-  t.match(headers, { 'cache-control': 'no-store', pragma: 'no-cache', 'access-control-allow-origin': '*' });
-  t.match(body.access_token, /^at_[0-9a-f]{32}[\w-]{43}$/);
-  t.strictSame(body, {
-    access_token: body.access_token,
-    token_type: 'Bearer',
-    expires_in: 3600,
-    scope: 'openid email',
-    id_token: body.id_token,
-  });
-  const bare = await flow(idp, { scope: 'profile' });
-  t.notOk('id_token' in bare.tokens, 'no openid, no id_token');
-  t.equal((await flow(idp)).tokens.scope, 'openid', 'no scope means to sign in');
-});
+t.test(
+  'a code is exchanged for an access token and an id_token of one hour, neither of which is stored',
+  async (t) => {
+    const idp = await idpApp(t);
+    const client = await idp.createClient();
+    const code = await idp.codeFor(client, await idp.mintAgent(), { scope: 'email openid unknown' });
+    const { status, headers, body } = await idp.redeem(client, code);
+    t.equal(status, 200);
+    t.match(headers, { 'cache-control': 'no-store', pragma: 'no-cache', 'access-control-allow-origin': '*' });
+    t.match(body.access_token, /^at_[0-9a-f]{32}[\w-]{43}$/);
+    t.strictSame(body, {
+      access_token: body.access_token,
+      token_type: 'Bearer',
+      expires_in: 3600,
+      scope: 'openid email',
+      id_token: body.id_token,
+    });
+    const bare = await flow(idp, { scope: 'profile' });
+    t.notOk('id_token' in bare.tokens, 'no openid, no id_token');
+    t.equal((await flow(idp)).tokens.scope, 'openid', 'no scope means to sign in');
+  },
+);
 
-t.test('the id_token says who signed in where, the same of agents and of people', async (t) => {
+t.test('the id_token has the same claims for agents and people', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const [agent, human] = [await idp.mintAgent(), await idp.makeHuman()];
@@ -92,7 +95,7 @@ t.test('the id_token says who signed in where, the same of agents and of people'
   t.notOk('nonce' in claims || 'acr' in claims || 'nbf' in claims, 'what was not asked for is not said');
 });
 
-t.test('scopes decide what is told of a principal, in the id_token and at userinfo alike', async (t) => {
+t.test('scopes decide the claims of the id_token and of userinfo alike', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const updated = { updated_at: idp.clock.now() / SECOND };
@@ -115,7 +118,7 @@ t.test('scopes decide what is told of a principal, in the id_token and at userin
   }
 });
 
-t.test('no name can stand in for a claim or break the token', async (t) => {
+t.test('a name can neither replace a claim nor break the token', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   for (const name of [
@@ -132,7 +135,7 @@ t.test('no name can stand in for a claim or break the token', async (t) => {
   }
 });
 
-t.test('a code that comes again is refused and kills what it bought, however late', async (t) => {
+t.test('a replayed code is refused and revokes the tokens issued for it, however late', async (t) => {
   for (const delay of [0, 30 * SECOND, 10 * 60 * SECOND]) {
     const idp = await idpApp(t);
     const { client, agent, code, tokens } = await flow(idp);
@@ -147,7 +150,7 @@ t.test('a code that comes again is refused and kills what it bought, however lat
   }
 });
 
-t.test('of 50 redemptions at once one succeeds', async (t) => {
+t.test('of 50 concurrent redemptions of a code one succeeds', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const code = await idp.codeFor(client, await idp.mintAgent());
@@ -158,7 +161,7 @@ t.test('of 50 redemptions at once one succeeds', async (t) => {
 });
 
 t.test(
-  'a code is good for its client, its redirect_uri and 60 seconds, and survives a failure',
+  'a code is valid for its client and redirect_uri for 60 seconds, and survives a failed attempt',
   async (t) => {
     const idp = await idpApp(t);
     const [client, other] = [await idp.createClient(), await idp.createClient()];
@@ -201,7 +204,7 @@ t.test(
   },
 );
 
-t.test('the verifier must fit the challenge, and there must be one for the other', async (t) => {
+t.test('the code verifier must match the challenge, and neither works without the other', async (t) => {
   const idp = await idpApp(t);
   const [web, native] = [await idp.createClient(), await idp.createClient({ public: true })];
   const agent = await idp.mintAgent();
@@ -238,7 +241,7 @@ t.test('the verifier must fit the challenge, and there must be one for the other
   t.equal((await idp.redeem(native, code)).status, 200, 'a wrong verifier does not consume the code');
 });
 
-t.test('clients prove themselves in the header or in the body, never in both', async (t) => {
+t.test('clients authenticate in the header or in the body, never in both', async (t) => {
   const idp = await idpApp(t);
   const [web, native] = [await idp.createClient(), await idp.createClient({ public: true })];
   const other = await idp.createClient();
@@ -294,7 +297,7 @@ t.test('clients prove themselves in the header or in the body, never in both', a
   t.equal((await idp.redeem(native, code)).status, 200);
 });
 
-t.test('/token takes a form or an object of strings, each parameter once', async (t) => {
+t.test('/token accepts a form or a JSON object of strings, each parameter once', async (t) => {
   const idp = await idpApp(t);
   const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
   const code = await idp.codeFor(client, agent);
@@ -361,7 +364,7 @@ t.test('/token takes a form or an object of strings, each parameter once', async
   t.equal((await idp.request('POST', '/token', { body: listed })).status, 200);
 });
 
-t.test('whoever is disabled or deleted gets nothing any more, from code and token alike', async (t) => {
+t.test('codes and tokens of a disabled or deleted principal are refused', async (t) => {
   const idp = await idpApp(t);
   const principals = principalCollection(await idpStore(t, idp));
   const disable = (id: string) => principals.updateOne({ id }, { set: { state: 'disabled' } });
@@ -376,7 +379,7 @@ t.test('whoever is disabled or deleted gets nothing any more, from code and toke
   }
 });
 
-t.test('userinfo takes a living access token, in the header or in the form', async (t) => {
+t.test('userinfo accepts a valid access token in the header or in the form', async (t) => {
   const idp = await idpApp(t);
   const { agent, code, client, tokens } = await flow(idp);
   const token = tokens.access_token;
@@ -440,7 +443,7 @@ t.test('userinfo takes a living access token, in the header or in the form', asy
   t.equal((await idp.userinfo(token)).status, 401, 'expired');
 });
 
-t.test('the database and its log hold no secret in the clear', async (t) => {
+t.test('the database and its log contain no secret in plain text', async (t) => {
   const idp = await idpApp(t);
   const human = await idp.makeHuman();
   const { client, agent, code, tokens } = await flow(idp, { scope: 'openid email offline_access' });
@@ -465,7 +468,7 @@ t.test('the database and its log hold no secret in the clear', async (t) => {
   t.ok(dump.includes(sha256(unused)), 'the hash is there');
 });
 
-t.test('a client that is deleted takes along what it was given', async (t) => {
+t.test('deleting a client revokes everything issued to it', async (t) => {
   const idp = await idpApp(t);
   const { client, agent, tokens } = await flow(idp, { scope: 'openid offline_access' });
   const other = await flow(idp);

@@ -24,7 +24,7 @@ async function auditOn(t: Test, uri = 'sqlite::memory:') {
 
 const failure = (ip: string) => ({ event: 'login.failed', ip });
 
-t.test('ten failures an hour of one address block are recorded, the others are summarised', async (t) => {
+t.test('ten failures an hour of one address block are recorded, and the rest summarised', async (t) => {
   const { audit, clock, list } = await auditOn(t);
   for (let attempt = 0; attempt < 1000; attempt++) await audit.recordFailure(failure('2001:db8::1'));
   t.equal((await list()).length, 10);

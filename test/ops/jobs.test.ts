@@ -43,7 +43,7 @@ async function laboratory(t: Test) {
   return { store, clock, lines, newJobs };
 }
 
-t.test('two processes do a job once in its time, and whoever is asked does it again', async (t) => {
+t.test('two processes run a job once per interval, and again on request', async (t) => {
   const { clock, newJobs } = await laboratory(t);
   const terms: number[] = [];
   const job: Job = { everySeconds: 3600, run: async ({ term }) => void terms.push(term) };
@@ -78,7 +78,7 @@ t.test('two processes do a job once in its time, and whoever is asked does it ag
   t.same(terms, [1, 2, 3], 'a stopped process begins nothing');
 });
 
-t.test('past the lease another process takes over, and the effect of the first is refused', async (t) => {
+t.test('after the lease another process takes over, and writes of the first are refused', async (t) => {
   const { store, clock, newJobs } = await laboratory(t);
   const effects = store.collection<{ id: string; term: number; by: string }>('effects', { fields: ['term'] });
   await effects.insert({ id: 'one', term: 0, by: 'nobody' });
@@ -113,7 +113,7 @@ t.test('past the lease another process takes over, and the effect of the first i
   t.match(await effects.findOne({ id: 'one' }), { term: 3 }, 'the late end of the first freed nothing');
 });
 
-t.test('a long run keeps its lease, and hears when it has lost it', async (t) => {
+t.test('a long run renews its lease, and is aborted when it loses it', async (t) => {
   const { store, clock, newJobs } = await laboratory(t);
   // The timers of jobs keep no process alive, and nothing else is under way here.
   const awake = setInterval(() => undefined, 1000);
@@ -151,7 +151,7 @@ t.test('a long run keeps its lease, and hears when it has lost it', async (t) =>
   t.equal(lost, true);
 });
 
-t.test('a failing run is logged once and tried again', async (t) => {
+t.test('a failing run is logged once and retried', async (t) => {
   const { clock, lines, newJobs } = await laboratory(t);
   const jobs = newJobs();
   let attempts = 0;
@@ -176,7 +176,7 @@ t.test('a failing run is logged once and tried again', async (t) => {
   t.equal(lines.length, 2);
 });
 
-t.test('asked while it runs, a job runs once more; a stop waits and tells', async (t) => {
+t.test('a job requested while it runs runs once more, and a stop waits for it', async (t) => {
   const { newJobs } = await laboratory(t);
   const jobs = newJobs();
   const gates = [gate(), gate()];
@@ -207,7 +207,7 @@ t.test('asked while it runs, a job runs once more; a stop waits and tells', asyn
   t.throws(() => jobs.add('work', { everySeconds: 1, run: async () => {} }), /already/);
 });
 
-t.test('four processes count together, and none twice; the lease of a killed one passes on', async (t) => {
+t.test('four processes never run a job twice, and the lease of a killed one passes on', async (t) => {
   const databaseUri = `sqlite:${join(temporaryFolder(t), 'jobs.db')}`;
   const store = await openStore(databaseUri);
   t.teardown(() => store.close());

@@ -36,7 +36,7 @@ async function freePorts(count: number): Promise<number[]> {
   return ports;
 }
 
-t.test('the package holds what runs and nothing else', async (t) => {
+t.test('the package contains only what runs', async (t) => {
   const expected =
     /^(dist\/(package\/[\w/-]+\.js|src\/[\w/.-]+\.d\.ts)|lists\/[\w-]+\.txt|templates\/[\w/.-]+\.(html|css|txt|text|subject)|docs\/[\w-]+\.md|examples\/[\w-]+\.(mjs|json|yaml)|package\.json|README\.md|LICENSE|CHANGELOG\.md|\.env\.example)$/;
   t.same(
@@ -48,14 +48,14 @@ t.test('the package holds what runs and nothing else', async (t) => {
   }
 });
 
-t.test('it is small', async (t) => {
+t.test('the package is small', async (t) => {
   const count = Object.keys(consumer.installed).length;
   t.comment(`${count} packages, ${(consumer.bytes / 2 ** 20).toFixed(1)} MiB`);
   t.ok(count < 120);
   t.ok(consumer.bytes < 95 * 2 ** 20);
 });
 
-t.test('both programs say their version', async (t) => {
+t.test('both programs print their version', async (t) => {
   for (const name of ['saas-backend', 'idp']) {
     t.match((await run(consumer.bin(name), ['--version'])).stdout, /^\d+\.\d+\.\d+\n$/);
   }
@@ -83,7 +83,7 @@ t.test('both plugins load as an ECMAScript module and by require', async (t) => 
   }
 });
 
-t.test('TypeScript knows the options and decorators of both plugins, beside zod, too', async (t) => {
+t.test('the types cover the options and decorators of both plugins, even beside zod', async (t) => {
   const { devDependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
   const beside = ['zod', 'fastify-type-provider-zod', '@types/node'];
   await consumer.install(...beside.map((name) => `${name}@${devDependencies[name]}`));
@@ -102,7 +102,7 @@ t.test('TypeScript knows the options and decorators of both plugins, beside zod,
   t.equal((await check.catch((error: { stdout: string }) => error)).stdout, '');
 });
 
-t.test('saas-backend signs a user in, and the session survives a restart', async (t) => {
+t.test('the packed saas-backend signs a user in, and the session survives a restart', async (t) => {
   const options = {
     cwd: temporaryFolder(t),
     args: ['--port', '0'],
@@ -132,7 +132,7 @@ t.test('saas-backend signs a user in, and the session survives a restart', async
   t.equal(await second.terminate(), 0);
 });
 
-t.test('idp signs agents and people in at real clients, which refuse a foreign key', async (t) => {
+t.test('the packed idp signs agents and people in at real clients, which refuse a foreign key', async (t) => {
   await consumer.install('better-auth@1.7.25');
   const middle = await standInTheMiddle(t);
   const adminToken = 'the-token-of-the-administrator-of-this-test';
@@ -187,7 +187,7 @@ t.test('idp signs agents and people in at real clients, which refuse a foreign k
   t.equal(await idp.terminate(), 0);
 });
 
-t.test('docs/broker.md leads from nothing to an agent at an application', async (t) => {
+t.test('the steps of docs/broker.md sign an agent in at an application', async (t) => {
   const text = readFileSync(join(ROOT, 'docs/broker.md'), 'utf8');
   const [ports, cwd] = [await freePorts(2), consumer.folder];
   const blocks = [...text.matchAll(/```(?:sh|js)\n([\s\S]*?)```/g)].map(([, block = '']) =>

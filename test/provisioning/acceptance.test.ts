@@ -32,7 +32,7 @@ const PASSWORDS = Array.from({ length: 50 }, (_, index) => `${PASSWORD} ${index}
 /** @param moments of each call of the store in which a process is killed */
 function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly string[]): void {
   for (const processes of [1, PROCESSES]) {
-    t.test(`${engine}, ${processes} at a time: of 50 acceptances one wins`, async (t) => {
+    t.test(`${engine}, ${processes} process(es): of 50 concurrent acceptances one succeeds`, async (t) => {
       const options = JSON.stringify({
         ...idpOptions(temporaryFolder(t)),
         databaseUri: fresh(t),
@@ -67,7 +67,7 @@ function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly
     });
   }
 
-  t.test(`${engine}: killed at any call, an acceptance has happened whole or not at all`, async (t) => {
+  t.test(`${engine}: an acceptance killed at any call is complete or absent`, async (t) => {
     const uri = fresh(t);
     const idp = await idpApp(t, { databaseUri: uri, clock: fakeClock(Date.now()), limits: false });
     const client = await idp.createClient();
@@ -111,7 +111,7 @@ function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly
   });
 }
 
-t.test('what happens while the password is hashed decides, too', async (t) => {
+t.test('a change while the password is hashed decides the acceptance', async (t) => {
   const clock = fakeClock();
   const idp = await idpApp(t, { clock });
   const principals = principalCollection(await idpStore(t, idp));
@@ -149,7 +149,7 @@ t.test('what happens while the password is hashed decides, too', async (t) => {
   }
 });
 
-t.test('whoever accepts while they are invited anew keeps the account', async (t) => {
+t.test('an acceptance during a new invitation keeps the account', async (t) => {
   const idp = await idpApp(t);
   const principals = principalCollection(await idpStore(t, idp));
   const client = await idp.createClient();

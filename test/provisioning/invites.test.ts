@@ -34,7 +34,7 @@ async function isInert(idp: IdpApp): Promise<boolean> {
   return (await Promise.all(tries)).every(({ status }) => status === 401);
 }
 
-t.test('an invitation is a link below the public address, told once and stored as a hash', async (t) => {
+t.test('an invitation is a link below the public address, returned once and stored as a hash', async (t) => {
   const idp = await idpApp(t);
   const { status, headers, body } = await invite(idp, { handle: 'Ada@Example.test', name: 'Ada' });
   t.equal(status, 201);
@@ -56,7 +56,7 @@ t.test('an invitation is a link below the public address, told once and stored a
   t.ok(await isInert(idp));
 });
 
-t.test('days are a whole number from 1 to 30, and the handle is one', async (t) => {
+t.test('an invitation needs a valid handle and 1 to 30 whole days', async (t) => {
   const idp = await idpApp(t);
   for (const days of [0, -1, 31, 1.5, 1e9, '7', '', null, true, [7], {}]) {
     const answer = await invite(idp, { days });
@@ -78,7 +78,7 @@ t.test('days are a whole number from 1 to 30, and the handle is one', async (t) 
   }
 });
 
-t.test('an invited handle is taken, and nobody else is invited over it', async (t) => {
+t.test('an invited handle is taken and cannot be invited for another person', async (t) => {
   const idp = await idpApp(t);
   await invited(idp);
   const register = { handle: HANDLE, password: PASSWORD, kind: 'human' };
@@ -103,7 +103,7 @@ t.test('an invited handle is taken, and nobody else is invited over it', async (
   }
 });
 
-t.test('whoever is invited anew has one account, and the older link is dead', async (t) => {
+t.test('a new invitation keeps the account and voids the older link', async (t) => {
   const idp = await idpApp(t);
   const older = await invited(idp);
   const newer = await invited(idp, { days: 1, name: 'Ada' });
@@ -114,7 +114,7 @@ t.test('whoever is invited anew has one account, and the older link is dead', as
   t.equal(await principalCollection(await idpStore(t, idp)).count(), 1);
 });
 
-t.test('a person accepts in a browser without scripts and can then sign in', async (t) => {
+t.test('a person accepts an invitation without JavaScript and can then sign in', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   const path = await invited(idp);
@@ -137,7 +137,7 @@ t.test('a person accepts in a browser without scripts and can then sign in', asy
   }
 });
 
-t.test('looking uses nothing up, and tells nothing to whoever has no link', async (t) => {
+t.test('viewing an invitation does not use it up, and reveals nothing without the link', async (t) => {
   const idp = await idpApp(t);
   const path = await invited(idp);
   const { calls } = idp.random;
@@ -190,7 +190,7 @@ t.test('looking uses nothing up, and tells nothing to whoever has no link', asyn
   t.equal(texts.size, 1, 'all pages are the same to the byte');
 });
 
-t.test('a link ends with its time, whatever has been cleaned up', async (t) => {
+t.test('a link expires on time, before or after the purge', async (t) => {
   const idp = await idpApp(t);
   const path = await invited(idp, { days: 1 });
   idp.clock.advance(DAY - 1);
@@ -202,7 +202,7 @@ t.test('a link ends with its time, whatever has been cleaned up', async (t) => {
   t.equal((await accept(idp, await invited(idp))).status, 201, 'and can be made anew');
 });
 
-t.test('a refused password leaves the link as it was', async (t) => {
+t.test('a refused password does not use up the link', async (t) => {
   const idp = await idpApp(t, { env: { NODE_ENV: 'production' } });
   const path = await invited(idp);
   const weak = [
@@ -242,7 +242,7 @@ t.test('a refused password leaves the link as it was', async (t) => {
   t.equal((await accept(idp, path)).status, 201);
 });
 
-t.test('another site cannot send the form, and a program can', async (t) => {
+t.test('another site cannot submit the form, and a program can', async (t) => {
   const idp = await idpApp(t);
   const path = await invited(idp);
   const foreign: Record<string, string>[] = [
@@ -263,7 +263,7 @@ t.test('another site cannot send the form, and a program can', async (t) => {
   t.equal((await accept(idp, path, PASSWORD, { headers: fetchOfNode })).status, 201);
 });
 
-t.test('what other secrets there are open no link', async (t) => {
+t.test('other secrets do not open an invitation', async (t) => {
   const idp = await idpApp(t);
   const path = await invited(idp);
   const token = path.slice('/invite/'.length);
@@ -287,7 +287,7 @@ t.test('what other secrets there are open no link', async (t) => {
   t.equal((await accept(idp, path)).status, 201);
 });
 
-t.test('a flood of links that do not work never reaches argon2', async (t) => {
+t.test('a flood of invalid links never reaches argon2', async (t) => {
   const idp = await idpApp(t);
   const used = await invited(idp);
   await accept(idp, used);
@@ -308,7 +308,7 @@ t.test('people are invited and agents minted while sign-up is closed', async (t)
   t.match(await accept(idp, await invited(idp)), { status: 201, body: { handle: HANDLE, kind: 'human' } });
 });
 
-t.test('invitations are gated like agents, by the same counter', async (t) => {
+t.test('invitations require the admin token and share the counter of agents', async (t) => {
   const idp = await idpApp(t);
   for (const [token, error] of [
     [undefined, 'unauthenticated'],
@@ -329,7 +329,7 @@ t.test('invitations are gated like agents, by the same counter', async (t) => {
   }
 });
 
-t.test('under a path of a host everything points below it', async (t) => {
+t.test('under a path of a host all links point below it', async (t) => {
   const idp = await idpApp(t, { prefix: '/idp', publicUrl: `${ISSUER}/tenant/idp` });
   const { body } = await invite(idp);
   t.match(body.invite_url, `${ISSUER}/tenant/idp/invite/`);

@@ -16,7 +16,7 @@ const register = (idp: IdpApp, handle: string, name?: string) =>
 const shown = (text: string) =>
   `${text} ${JSON.stringify(text).replace(/[^ -~]/gu, (c) => `\\u{${c.codePointAt(0)?.toString(16)}}`)}`;
 
-t.test('a new handle holds nothing invisible, no symbols and no special forms of letters', async (t) => {
+t.test('a new handle has no invisible characters, symbols or special letter forms', async (t) => {
   const idp = await idpApp(t);
   for (const handle of [
     '\u3164\u3164\u3164',
@@ -124,7 +124,7 @@ await onMongod((server: Mongod) => {
   });
 });
 
-t.test('a name has a visible character and no invisible ones that shape nothing', async (t) => {
+t.test('a name has a visible character and no needless invisible ones', async (t) => {
   const idp = await idpApp(t);
   const refused = [
     '   ',

@@ -7,7 +7,7 @@ import { ADMIN_TOKEN, comparable, type IdpApp, idpApp, idpStore } from '../kit/i
 const HANDLE = 'somebody@example.test';
 const signUp = (idp: IdpApp, body: unknown) => idp.request('POST', '/v1/accounts', { body });
 
-t.test('an account is an agent unless it says otherwise', async (t) => {
+t.test('an account is an agent unless the request asks for a human', async (t) => {
   const idp = await idpApp(t);
   const person = { handle: 'Ada.Lovelace@Example.test', password: PASSWORD, kind: 'human', name: 'Ada' };
   const { status, headers, body } = await signUp(idp, person);
@@ -51,7 +51,7 @@ t.test('another kind is refused, in any spelling or type, and nothing is created
   t.equal(await principalCollection(await idpStore(t, idp)).count(), 0);
 });
 
-t.test('what only we may decide is not taken from the body', async (t) => {
+t.test('server-controlled fields are not taken from the body', async (t) => {
   const idp = await idpApp(t);
   const more = {
     id: 'u_0',
@@ -76,66 +76,69 @@ t.test('what only we may decide is not taken from the body', async (t) => {
   t.match(stored?.passwordHash, /^\$argon2id\$/);
 });
 
-t.test('a handle has 3 to 254 bytes, no colon, space or control, and no prefix of ours', async (t) => {
-  const idp = await idpApp(t);
-  const refused = [
-    ...[
-      '',
-      'ab',
-      'a'.repeat(255),
-      `${'é'.repeat(127)}x`,
-      'a:b',
-      'a b',
-      ' abc',
-      'abc ',
-      'a\tb',
-      'a\nb',
-      'a\0b',
-    ],
-    ...[
-      'a\u00a0b',
-      'a\u200bb',
-      'a\u202eb',
-      'a\ufeffb',
-      'a\ud800b',
-      'a\u3000b',
-      'cid_abc',
-      'CID_abc',
-      'ac_abc',
-      'u_abc',
-    ],
-    ...[null, 1, true, ['abc'], { $gt: '' }],
-  ];
-  for (const handle of refused) {
-    const body = { handle, password: PASSWORD };
-    t.match(
-      await signUp(idp, body),
-      { status: 400, body: { error: 'invalid_request' } },
-      JSON.stringify(handle),
-    );
-    const minted = await idp.admin('POST', '/v1/agents', { handle });
-    t.match(minted, { status: 400, body: { error: 'invalid_request' } }, JSON.stringify(handle));
-  }
-  t.equal(await principalCollection(await idpStore(t, idp)).count(), 0);
-  for (const handle of [
-    'abc',
-    'a'.repeat(254),
-    'a+b@example.test',
-    'été-çà',
-    '__proto__',
-    'constructor',
-    '用户名',
-  ]) {
-    const answer = await signUp(idp, { handle, password: PASSWORD });
-    t.match(answer, { status: 201, body: { handle } });
-    t.equal(
-      (await idp.authorize(await idp.createClient(), { sub: '', handle, password: PASSWORD })).status,
-      302,
-    );
-  }
-});
+t.test(
+  'a handle has 3 to 254 bytes, no colon, space or control character, and no reserved prefix',
+  async (t) => {
+    const idp = await idpApp(t);
+    const refused = [
+      ...[
+        '',
+        'ab',
+        'a'.repeat(255),
+        `${'é'.repeat(127)}x`,
+        'a:b',
+        'a b',
+        ' abc',
+        'abc ',
+        'a\tb',
+        'a\nb',
+        'a\0b',
+      ],
+      ...[
+        'a\u00a0b',
+        'a\u200bb',
+        'a\u202eb',
+        'a\ufeffb',
+        'a\ud800b',
+        'a\u3000b',
+        'cid_abc',
+        'CID_abc',
+        'ac_abc',
+        'u_abc',
+      ],
+      ...[null, 1, true, ['abc'], { $gt: '' }],
+    ];
+    for (const handle of refused) {
+      const body = { handle, password: PASSWORD };
+      t.match(
+        await signUp(idp, body),
+        { status: 400, body: { error: 'invalid_request' } },
+        JSON.stringify(handle),
+      );
+      const minted = await idp.admin('POST', '/v1/agents', { handle });
+      t.match(minted, { status: 400, body: { error: 'invalid_request' } }, JSON.stringify(handle));
+    }
+    t.equal(await principalCollection(await idpStore(t, idp)).count(), 0);
+    for (const handle of [
+      'abc',
+      'a'.repeat(254),
+      'a+b@example.test',
+      'été-çà',
+      '__proto__',
+      'constructor',
+      '用户名',
+    ]) {
+      const answer = await signUp(idp, { handle, password: PASSWORD });
+      t.match(answer, { status: 201, body: { handle } });
+      t.equal(
+        (await idp.authorize(await idp.createClient(), { sub: '', handle, password: PASSWORD })).status,
+        302,
+      );
+    }
+  },
+);
 
-t.test('a password has 8 to 1,024 bytes and does not look like one of ours', async (t) => {
+t.test('a password has 8 to 1,024 bytes and does not look like a generated secret', async (t) => {
   const idp = await idpApp(t);
   const refused = [
     '',
@@ -163,33 +166,36 @@ t.test('a password has 8 to 1,024 bytes and does not look like one of ours', asy
   }
 });
 
-t.test('a taken handle answers 409 and changes nothing, whoever holds it', async (t) => {
-  const idp = await idpApp(t);
-  const client = await idp.createClient();
-  const [human, agent] = [await idp.makeHuman(), await idp.mintAgent()];
-  const principals = principalCollection(await idpStore(t, idp));
-  for (const who of [human, agent]) {
-    const before = await principals.findOne({ id: who.sub });
-    idp.clock.advance(1000);
-    for (const handle of [who.handle, who.handle.toUpperCase()]) {
-      const answers = [
-        await signUp(idp, { handle, password: 'another password', kind: 'agent' }),
-        await signUp(idp, { handle, password: 'another password', kind: 'human', name: 'Other' }),
-        await idp.admin('POST', '/v1/agents', { handle, name: 'Other' }),
-      ];
-      for (const answer of answers) {
-        t.match(answer, { status: 409, body: { error: 'handle_taken' } });
-        t.notMatch(answer.text, /agp_|u_/);
+t.test(
+  'a taken handle is answered 409 and changes nothing, whether a human or an agent holds it',
+  async (t) => {
+    const idp = await idpApp(t);
+    const client = await idp.createClient();
+    const [human, agent] = [await idp.makeHuman(), await idp.mintAgent()];
+    const principals = principalCollection(await idpStore(t, idp));
+    for (const who of [human, agent]) {
+      const before = await principals.findOne({ id: who.sub });
+      idp.clock.advance(1000);
+      for (const handle of [who.handle, who.handle.toUpperCase()]) {
+        const answers = [
+          await signUp(idp, { handle, password: 'another password', kind: 'agent' }),
+          await signUp(idp, { handle, password: 'another password', kind: 'human', name: 'Other' }),
+          await idp.admin('POST', '/v1/agents', { handle, name: 'Other' }),
+        ];
+        for (const answer of answers) {
+          t.match(answer, { status: 409, body: { error: 'handle_taken' } });
+          t.notMatch(answer.text, /agp_|u_/);
+        }
       }
+      t.strictSame(await principals.findOne({ id: who.sub }), before);
+      t.equal((await idp.authorize(client, who)).status, 302, 'the old password still works');
+      t.equal((await idp.authorize(client, { ...who, password: 'another password' })).status, 401);
     }
-    t.strictSame(await principals.findOne({ id: who.sub }), before);
-    t.equal((await idp.authorize(client, who)).status, 302, 'the old password still works');
-    t.equal((await idp.authorize(client, { ...who, password: 'another password' })).status, 401);
-  }
-  t.equal(await principals.count(), 2);
-});
+    t.equal(await principals.count(), 2);
+  },
+);
 
-t.test('two spellings of one handle are one handle', async (t) => {
+t.test('spellings of a handle that normalize alike are one handle', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
   // Lower case has a composed form where upper case has none.
@@ -205,7 +211,7 @@ t.test('two spellings of one handle are one handle', async (t) => {
   }
 });
 
-t.test('of 50 accounts and agents of one handle at once one comes into being', async (t) => {
+t.test('of 50 concurrent accounts and agents of one handle one is created', async (t) => {
   const idp = await idpApp(t);
   const bodies = Array.from({ length: 50 }, (_, index) => ({
     handle: index % 2 ? HANDLE : HANDLE.toUpperCase(),
@@ -218,7 +224,7 @@ t.test('of 50 accounts and agents of one handle at once one comes into being', a
   t.equal(await principalCollection(await idpStore(t, idp)).count(), 1);
 });
 
-t.test('closed sign-up says the same to every shape of request, and agents are still minted', async (t) => {
+t.test('closed sign-up gives the same answer to every request, and agents are still minted', async (t) => {
   const idp = await idpApp(t, { disableSignup: true });
   const agent = await idp.mintAgent();
   const closed = { status: 403, body: { error: 'signup_disabled' } };
@@ -250,7 +256,7 @@ t.test('closed sign-up says the same to every shape of request, and agents are s
   t.equal(idp.random.calls, calls, 'and nothing was hashed');
 });
 
-t.test('a minted agent has a password of 256 bits that is shown once and kept as a hash', async (t) => {
+t.test('a minted agent has a 256-bit password that is shown once and stored as a hash', async (t) => {
   const idp = await idpApp(t);
   const { status, headers, body } = await idp.admin('POST', '/v1/agents', {
     handle: 'Bot@Example.test',
@@ -277,7 +283,7 @@ t.test('a minted agent has a password of 256 bits that is shown once and kept as
   });
 });
 
-t.test('a human is refused at /v1/agents, not made an agent, however it is asked for', async (t) => {
+t.test('/v1/agents refuses to create a human, in any spelling', async (t) => {
   const idp = await idpApp(t);
   const asked = [
     'human',
@@ -315,7 +321,7 @@ t.test('a human is refused at /v1/agents, not made an agent, however it is asked
   t.equal(({} as Record<string, unknown>)['kind'], undefined);
 });
 
-t.test('the administrator is asked for the token before the body is read', async (t) => {
+t.test('the admin token is checked before the body is read', async (t) => {
   const idp = await idpApp(t);
   const routes = [
     ['POST', '/v1/agents'],
@@ -389,7 +395,7 @@ t.test('production without a token has no administrator', async (t) => {
   }
 });
 
-t.test('/v1/accounts and /v1/agents take one JSON object of the right types', async (t) => {
+t.test('/v1/accounts and /v1/agents accept one JSON object of the right types', async (t) => {
   const idp = await idpApp(t);
   for (const path of ['/v1/accounts', '/v1/agents']) {
     const post = (body: unknown, headers: Record<string, string> = {}) =>
@@ -426,7 +432,7 @@ t.test('/v1/accounts and /v1/agents take one JSON object of the right types', as
   t.equal(({} as Record<string, unknown>)['x'], undefined);
 });
 
-t.test('accounts and agents are on record, without their passwords', async (t) => {
+t.test('accounts and agents are audited without their passwords', async (t) => {
   const idp = await idpApp(t);
   const human = await idp.makeHuman();
   idp.clock.advance(1);

@@ -105,7 +105,7 @@ for (const inviteToken of [undefined, INVITE_TOKEN]) {
     }
   });
 
-  t.test(`${lock} IDP_INVITE_TOKEN, no agent comes through the form`, async (t) => {
+  t.test(`${lock} IDP_INVITE_TOKEN, agents cannot sign in by the form`, async (t) => {
     const { idp, victims, client } = await before(t, more);
     for (const who of [await idp.mintAgent(), victims.agent, victims.chosen]) {
       const { browser, page } = await idp.visit(client);
@@ -117,7 +117,7 @@ for (const inviteToken of [undefined, INVITE_TOKEN]) {
   });
 
   t.test(
-    `${lock} IDP_INVITE_TOKEN, locking out and letting in again gives nobody's place away`,
+    `${lock} IDP_INVITE_TOKEN, disabling and enabling principals gives a stolen admin token no account`,
     async (t) => {
       const { idp, victims, documents, client } = await before(t, more);
       const { invited, ...existing } = victims;
@@ -142,25 +142,28 @@ for (const inviteToken of [undefined, INVITE_TOKEN]) {
   );
 }
 
-t.test('with IDP_INVITE_TOKEN, a stolen admin token makes no human, and not of an invited one', async (t) => {
-  const { idp, victims, documents } = await before(t, { inviteToken: INVITE_TOKEN });
-  const humans = async () => (await documents()).filter(({ kind }) => kind === 'human');
-  const then = await humans();
-  await everythingTheTokenDoes(idp, victims);
-  await everythingTheTokenDoes(idp, { human: { sub: 'u_0', handle: 'new@example.test', password: MINE } });
-  t.strictSame(await humans(), then);
-  const refused = await idp.admin('POST', '/v1/invites', { handle: 'friend@example.test' });
-  t.match(refused, { status: 401, body: { error: 'invalid_token' } });
-  const call = { token: INVITE_TOKEN, body: { handle: 'friend@example.test' } };
-  t.equal((await idp.request('POST', '/v1/invites', call)).status, 201);
-  for (const [method, path] of [
-    ['POST', '/v1/agents'],
-    ['GET', '/v1/principals'],
-    ['POST', '/v1/clients'],
-  ] as const) {
-    t.equal((await idp.request(method, path, { ...call })).status, 401, 'which opens nothing else');
-  }
-});
+t.test(
+  'with IDP_INVITE_TOKEN, a stolen admin token can neither create a human nor accept an invitation',
+  async (t) => {
+    const { idp, victims, documents } = await before(t, { inviteToken: INVITE_TOKEN });
+    const humans = async () => (await documents()).filter(({ kind }) => kind === 'human');
+    const then = await humans();
+    await everythingTheTokenDoes(idp, victims);
+    await everythingTheTokenDoes(idp, { human: { sub: 'u_0', handle: 'new@example.test', password: MINE } });
+    t.strictSame(await humans(), then);
+    const refused = await idp.admin('POST', '/v1/invites', { handle: 'friend@example.test' });
+    t.match(refused, { status: 401, body: { error: 'invalid_token' } });
+    const call = { token: INVITE_TOKEN, body: { handle: 'friend@example.test' } };
+    t.equal((await idp.request('POST', '/v1/invites', call)).status, 201);
+    for (const [method, path] of [
+      ['POST', '/v1/agents'],
+      ['GET', '/v1/principals'],
+      ['POST', '/v1/clients'],
+    ] as const) {
+      t.equal((await idp.request(method, path, { ...call })).status, 401, 'which opens nothing else');
+    }
+  },
+);
 
 t.test(
   'without IDP_INVITE_TOKEN, an inviter may open a link of their own making, as documented',
@@ -175,7 +178,7 @@ t.test(
   },
 );
 
-t.test('a client made with a stolen token is not trusted, and no client is changed', async (t) => {
+t.test('a client created with a stolen token is not trusted, and no client can be changed', async (t) => {
   const { idp, client } = await before(t);
   const mine = { name: 'Mine', redirect_uris: 'https://evil.test/cb', trusted: true };
   t.match((await idp.admin('POST', '/v1/clients', mine)).body, { trusted: false });
@@ -184,7 +187,7 @@ t.test('a client made with a stolen token is not trusted, and no client is chang
   }
 });
 
-t.test('IDP_INVITE_TOKEN is another secret than IDP_ADMIN_TOKEN, and no weak one', async (t) => {
+t.test('IDP_INVITE_TOKEN must be strong and differ from IDP_ADMIN_TOKEN', async (t) => {
   await t.rejects(
     idpApp(t, { inviteToken: ADMIN_TOKEN }),
     /IDP_INVITE_TOKEN is the same as IDP_ADMIN_TOKEN\. Set IDP_INVITE_TOKEN to a different secret/,

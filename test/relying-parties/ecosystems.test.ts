@@ -1,6 +1,7 @@
 /** Applications in other languages, with the libraries that they have for it: Go and Python. */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
@@ -10,7 +11,7 @@ import { Agent } from '../kit/agent.js';
 import { basic } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { type Credentials, type IdpApp, idpApp, type RegisteredClient } from '../kit/idp.js';
-import { compiled } from '../kit/process.js';
+import { compiled, startProgram } from '../kit/process.js';
 import { withOrSkip } from '../kit/skip.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { type Middle, standInTheMiddle } from '../package/man-in-the-middle.js';
@@ -127,7 +128,7 @@ await withOrSkip(
   inGo,
   () => go,
   (binary) => {
-    t.test('go-oidc', (t) =>
+    t.test('go-oidc signs people and agents in', (t) =>
       signsIn(t, { command: binary, args: [] }, /^failed to verify signature: .*id token signature/m),
     );
   },
@@ -145,10 +146,10 @@ await withOrSkip(
   () => python,
   (command) => {
     const script = (name: string): Party => ({ command, args: [join(SOURCES, 'python', name)] });
-    t.test('Authlib', (t) =>
+    t.test('Authlib signs people and agents in', (t) =>
       signsIn(t, script('authlib_app.py'), /^joserfc\.errors\.BadSignatureError: bad_signature/m),
     );
-    t.test('PyJWT', (t) =>
+    t.test('PyJWT signs people and agents in', (t) =>
       signsIn(
         t,
         script('pyjwt_app.py'),
@@ -168,4 +169,46 @@ async function findPython(): Promise<string> {
   const command = process.env['TEST_PYTHON'] ?? 'python3';
   await run(command, ['-c', 'import authlib, flask, jwt, requests']);
   return command;
+}
+
+/** Dex between the provider and an application: the example as it is shipped, and what docs/broker.md says of it. */
+const ROOT = join(compiled('.'), '..');
+const EXAMPLE = join(ROOT, 'examples/dex-broker.mjs');
+
+const missing = {
+  name: 'dex',
+  subject: 'Dex as a broker',
+  want: 'a Dex',
+  remedy: 'Make one with test/relying-parties/dex.sh <file>, and set TEST_DEX to that file.',
+};
+
+await withOrSkip(missing, findDex, (dex) => {
+  t.test('people and agents sign in through Dex, which refuses a foreign key', async (t) => {
+    const { stdout } = await run(process.execPath, [EXAMPLE, '--dex', dex]);
+    for (const kind of ['human', 'agent']) {
+      t.match(stdout, new RegExp(`^${kind} signed in: .*"kind":"${kind}"`, 'm'));
+      t.match(stdout, new RegExp(`^${kind} rejected with a foreign key: failed to verify id token`, 'm'));
+    }
+  });
+
+  t.test('an agent signs in through a broker with the commands of docs/broker.md', async (t) => {
+    const example = startProgram(t, EXAMPLE, { args: ['--dex', dex, '--stay'] });
+    const [, url = ''] = await example.printed(/^sign in at (.+)/);
+    const [, password = ''] = await example.printed(/^agent: scout@agents\.example (.+)/);
+    const page = readFileSync(join(ROOT, 'docs/broker.md'), 'utf8');
+    const commands = page.split('## An agent at a broker\n')[1]?.match(/```sh\n([\s\S]*?)```/)?.[1] ?? '';
+    t.match(commands, 'curl');
+    // Nobody listens at the application, so the last of them fails once it is there.
+    const script = `cd "$(mktemp -d)"\n${commands}\nrm -r "$PWD"\necho "$arrived"`;
+    const env = { PATH: process.env['PATH'], url, password };
+    const { stdout } = await run('sh', ['-c', script], { env });
+    t.match(stdout, /^http:\/\/127\.0\.0\.1\/callback\?code=/);
+    t.equal(await example.terminate(), 0);
+  });
+});
+
+async function findDex(): Promise<string> {
+  const dex = process.env['TEST_DEX'] ?? 'dex';
+  await run(dex, ['version']);
+  return dex;
 }

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import {
   discoverAuthorizationServerMetadata,
   exchangeAuthorization,
@@ -8,7 +9,9 @@ import express from 'express';
 import t, { type Test } from 'tap';
 import { Agent } from '../kit/agent.js';
 import { parseJson } from '../kit/app.js';
+import { onChromium } from '../kit/chromium.js';
 import { claimsOf } from '../kit/idp.js';
+import { compiled } from '../kit/process.js';
 import {
   asLibrary,
   type Known,
@@ -137,7 +140,7 @@ for (const [name, application] of Object.entries(APPLICATIONS)) {
   });
 }
 
-t.test('the documentation says so, of all of them', async (t) => {
+t.test('the documentation lists every tested client', async (t) => {
   const said = verdicts();
   for (const [name, { refusal }] of Object.entries(APPLICATIONS)) {
     t.equal(said.get(name) === 'refuses', refusal !== undefined, `${name}: ${said.get(name)}`);
@@ -153,7 +156,7 @@ t.test('the documentation says so, of all of them', async (t) => {
   );
 });
 
-t.test('what MCP clients check in place of an id_token', async (t) => {
+t.test('the provider meets what MCP clients check in place of an id_token', async (t) => {
   const metadata = await discoverAuthorizationServerMetadata(issuer);
   const request = { clientInformation: { client_id: native.id }, redirectUrl: REDIRECT_URI };
   const plain = { ...metadata, code_challenge_methods_supported: ['plain'] } as typeof metadata;
@@ -189,4 +192,46 @@ t.test('what MCP clients check in place of an id_token', async (t) => {
     answer.searchParams.set(name, value);
     await t.rejects(finish(answer, kept), /not what was begun/, name);
   }
+});
+
+/** An application without a server: the recipe of oidc-client-ts, in a real browser. */
+
+/** Its build for pages without a bundler makes a global name; here it is a module, too. */
+const FILE = '../node_modules/oidc-client-ts/dist/browser/oidc-client-ts.min.js';
+const LIBRARY = `${readFileSync(compiled(FILE), 'utf8')}\nexport const { UserManager } = oidc;`;
+
+const PAGE = `<!doctype html><body>
+<script type="importmap">{ "imports": { "oidc-client-ts": "/oidc-client-ts.js" } }</script>
+<script type="module" src="/recipe.js"></script>`;
+
+await onChromium((browser) => {
+  t.test('oidc-client-ts signs a person in and does not verify the signature', async (t) => {
+    const provider = await startProvider(t);
+    const { idp, issuer, human, middle } = provider;
+    const site = await startSite(t);
+    const client = await idp.createClient({ redirect_uris: `${site.url}/callback`, public: true });
+    const files: Record<string, string> = {
+      '/oidc-client-ts.js': LIBRARY,
+      '/recipe.js': recipe('oidc-client-ts', { 'http://localhost:8080': issuer, 'cid_…': client.id }),
+    };
+    site.answer = ({ url = '/' }, response) => {
+      const type = files[url] ? 'text/javascript' : 'text/html';
+      response.writeHead(200, { 'content-type': type }).end(files[url] ?? PAGE);
+    };
+
+    for (const swapsKey of [false, true]) {
+      middle.swapsKey = swapsKey;
+      const context = await browser.newContext();
+      const page = await context.newPage();
+      await page.goto(site.url);
+      await page.fill('[name=handle]', human.handle);
+      await page.fill('[name=password]', human.password);
+      await page.press('[name=password]', 'Enter');
+      const text = await page.textContent('body:has-text("sub_profile")');
+      const { sub, handle: email } = human;
+      t.match(JSON.parse(text ?? ''), { sub, email, name: 'Ada', kind: 'human', sub_profile: 'user' });
+      t.equal(new URL(page.url()).pathname, '/callback');
+      await context.close();
+    }
+  });
 });

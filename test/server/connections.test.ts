@@ -86,7 +86,7 @@ async function startIdp(t: Test, own: ServerOptions): Promise<number> {
 }
 
 for (const [name, start] of Object.entries({ 'saas-backend': startSaas, idp: startIdp })) {
-  t.test(`${name}: beyond the limit of an address its longest idle connection is closed`, async (t) => {
+  t.test(`${name}: beyond the limit of an address, its longest idle connection is closed`, async (t) => {
     const { idle, isServed } = await begin(t, { maxConnectionsPerAddress: 4 }, start);
     const clients: Client[] = [];
     for (let count = 0; count < 4; count++) clients.push(await idle());
@@ -98,7 +98,7 @@ for (const [name, start] of Object.entries({ 'saas-backend': startSaas, idp: sta
   });
 }
 
-t.test('a request under way is never cut for a new connection', async (t) => {
+t.test('a request in progress is never cut off for a new connection', async (t) => {
   const { connectFrom, idle, isServed } = await begin(t, { maxConnectionsPerAddress: 4 });
   const busy = await connectFrom();
   busy.write(LOGIN);
@@ -113,7 +113,7 @@ t.test('a request under way is never cut for a new connection', async (t) => {
   t.ok(await isServed(busy), 'and the connection lives on');
 });
 
-t.test('a connection that was taken over, as for WebSockets, is never idle', async (t) => {
+t.test('an upgraded connection is never idle', async (t) => {
   const server = createServer({ ...testOptions(temporaryFolder(t)), maxConnectionsPerAddress: 4 });
   t.teardown(() => server.stop());
   server.fastify.server.on('upgrade', (_request, socket) => {
@@ -136,7 +136,7 @@ t.test('a connection that was taken over, as for WebSockets, is never idle', asy
   for (const kept of [...others.slice(-2), fresh]) t.ok(await isServed(kept));
 });
 
-t.test('where every connection of an address has a request under way, a new one is refused', async (t) => {
+t.test('when every connection of an address has a request in progress, a new one is refused', async (t) => {
   const { connectFrom, idle } = await begin(t, { maxConnectionsPerAddress: 4 });
   const busy: Client[] = [];
   for (let count = 0; count < 4; count++) {
@@ -154,15 +154,15 @@ t.test('where every connection of an address has a request under way, a new one 
   t.ok(await idle(), 'afterwards there is room again');
 });
 
-t.test('one address that is full keeps nobody else out', async (t) => {
+t.test('an address at its limit does not block other addresses', async (t) => {
   const { idle, isServed } = await begin(t, { maxConnectionsPerAddress: 4 });
   const other = await idle('127.0.0.2').catch(() => null);
-  if (!other) return t.comment('this system has one loopback address only');
+  if (!other) return t.plan(0, 'this system has one loopback address only');
   for (let count = 0; count < 12; count++) await idle();
   t.ok(await isServed(other));
 });
 
-t.test('a listed proxy is bounded by the limit in all only', async (t) => {
+t.test('a listed proxy is bounded only by the total limit', async (t) => {
   const own = { maxConnections: 16, maxConnectionsPerAddress: 4, trustProxy: ['127.0.0.0/8'] };
   const { idle, isServed } = await begin(t, own);
   const clients: Client[] = [];
@@ -172,7 +172,7 @@ t.test('a listed proxy is bounded by the limit in all only', async (t) => {
   for (const kept of [...clients.slice(1), newest]) t.ok(await isServed(kept));
 });
 
-t.test('the limit in all leaves descriptors for everything else', async (t) => {
+t.test('the total limit leaves file descriptors for everything else', async (t) => {
   t.equal(affordableConnections(16_384, 20_000), 16_384);
   t.equal(affordableConnections(16_384, 1024), 768);
   t.equal(affordableConnections(16_384, 256), 128);

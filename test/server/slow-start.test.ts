@@ -4,7 +4,7 @@ import { createServer } from '../../src/index.js';
 import { testOptions } from '../kit/app.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-t.test('a start that takes long is waited for', async (t) => {
+t.test('a slow start is waited for', async (t) => {
   const server = createServer(testOptions(temporaryFolder(t)));
   t.teardown(() => server.stop());
   mock.timers.enable({ apis: ['setTimeout'] });

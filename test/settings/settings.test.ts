@@ -12,7 +12,7 @@ const DEFAULTS = {
   emailNotifications: true,
 };
 
-t.test('users read exactly four settings, everybody the public ones', async (t) => {
+t.test('users read exactly four settings, and anyone reads the public ones', async (t) => {
   const app = await saasApp(t);
   const { accessToken: token } = await app.signUp();
   const global = await app.request('GET', '/api/global-settings', { token });
@@ -23,7 +23,7 @@ t.test('users read exactly four settings, everybody the public ones', async (t) 
   t.strictSame((await app.request('GET', '/api/settings/public')).body, { success: true, data: open });
 });
 
-t.test('the operator changes them, one version after the other', async (t) => {
+t.test('the operator changes settings one version at a time', async (t) => {
   const app = await saasApp(t);
   const patch = (body: object) => app.request('PATCH', '/admin/api/settings', { body, headers: ADMIN });
   const read = await app.request('GET', '/admin/api/settings', { headers: ADMIN });
@@ -49,7 +49,7 @@ t.test('the operator changes them, one version after the other', async (t) => {
   t.equal((await app.request('GET', '/api/global-settings', { token })).body.data.siteName, 'Umbrella');
 });
 
-t.test('who changed which of them to what is audited, and from where', async (t) => {
+t.test('changes of settings are audited with operator, values and address', async (t) => {
   const app = await saasApp(t);
   const patch = (body: object, headers = ADMIN) =>
     app.request('PATCH', '/admin/api/settings', { body, headers, from: '203.0.113.9' });
@@ -69,7 +69,7 @@ t.test('who changed which of them to what is audited, and from where', async (t)
   );
 });
 
-t.test('20 writes of one version at once: one holds', async (t) => {
+t.test('of 20 concurrent writes of one version one succeeds', async (t) => {
   const app = await saasApp(t);
   for (const version of [0, 1]) {
     const answers = await Promise.all(
@@ -88,7 +88,7 @@ t.test('20 writes of one version at once: one holds', async (t) => {
   }
 });
 
-t.test('settings are of their type, and no others can be added', async (t) => {
+t.test('settings are type-checked, and unknown ones are refused', async (t) => {
   const app = await saasApp(t);
   const patch = (body: unknown) => app.request('PATCH', '/admin/api/settings', { body, headers: ADMIN });
   for (const wrong of [
@@ -126,7 +126,7 @@ t.test('registration can be closed', async (t) => {
   t.equal(login.status, 200);
 });
 
-t.test('maintenance keeps users out and nobody else', async (t) => {
+t.test('maintenance mode refuses users and no one else', async (t) => {
   const app = await saasApp(t, { corsOrigin: ['https://app.example'] });
   const { email, accessToken: token, refreshToken } = await app.signUp();
   const body = { maintenanceMode: true, version: 0 };
@@ -177,7 +177,7 @@ t.test('maintenance keeps users out and nobody else', async (t) => {
   for (const [name, { status }] of Object.entries(open)) t.equal(status, 200, name);
 });
 
-t.test('a change holds in every process within two seconds', async (t) => {
+t.test('a change of settings reaches every process within two seconds', async (t) => {
   const folder = temporaryFolder(t);
   const here = await saasApp(t, { folder });
   const there = await saasApp(t, { folder, clock: here.clock, random: countedRandom('there') });

@@ -20,6 +20,9 @@ export interface Mongod {
   process: { signal(name: NodeJS.Signals): void; killAndRestart(): Promise<() => Promise<void>> } | null;
 }
 
+/** The server of this process: all tests of a file share it. */
+let own: Promise<Mongod> | undefined;
+
 /** Runs tests on a server. Where there is none they are skipped, and that is told; with CI=true they fail. */
 export async function onMongod(tests: (server: Mongod) => void): Promise<void> {
   const missing = {
@@ -29,7 +32,11 @@ export async function onMongod(tests: (server: Mongod) => void): Promise<void> {
     remedy: 'Set TEST_MONGODB_URI to a replica set, or MONGOMS_SYSTEM_BINARY to a mongod (docs/storage.md).',
   };
   const uri = process.env['TEST_MONGODB_URI'];
-  await withOrSkip(missing, async () => (uri ? serverAt(uri, null) : await startOwn()), tests);
+  const start = async () => {
+    own ??= uri ? Promise.resolve(serverAt(uri, null)) : startOwn();
+    return own;
+  };
+  await withOrSkip(missing, start, tests);
 }
 
 async function startOwn(): Promise<Mongod> {

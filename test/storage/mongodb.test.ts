@@ -19,13 +19,17 @@ await onMongod((server) => {
 
   t.test("a host's client is used and left open", (t) => hostsClient(t, server));
   t.test('the database of a newer version is refused', (t) => newerVersion(t, server));
-  t.test('a trial leaves nothing, and fails where opening fails', (t) => trials(t, server));
-  t.test('what cannot be served is told in one sentence, without secrets', (t) => refusedServers(t, server));
-  t.test('a server that hangs', { skip: !server.process }, (t) => hangs(t, server));
-  t.test('a server that is killed and comes back', { skip: !server.process }, (t) => comesBack(t, server));
+  t.test('a connection check stores nothing, and fails where opening fails', (t) => trials(t, server));
+  t.test('an unusable server is reported in one sentence without secrets', (t) => refusedServers(t, server));
+  t.test('a server that hangs fails calls after a time limit', { skip: !server.process }, (t) =>
+    hangs(t, server),
+  );
+  t.test('calls succeed again after a server was killed and restarted', { skip: !server.process }, (t) =>
+    comesBack(t, server),
+  );
 });
 
-t.test('what a socket says is told as what it means, and our own mistakes are not', async (t) => {
+t.test('socket errors are reported as an unavailable database, and programming errors are not', async (t) => {
   const connection = new Connection(async () => undefined);
   const failing = (error: Error) => connection.call(() => Promise.reject(error));
   // Node says so, with this code and without a system call, of a socket whose server has just hung up.
@@ -162,9 +166,6 @@ async function refusedServers(t: Test, server: Mongod): Promise<void> {
   t.notMatch(inspect(error, { depth: 9 }), /hidden/);
 }
 
-/** Longer than any call may take, and longer than a busy machine adds to the five seconds of the driver. */
-const BOUND = 20_000;
-
 /** Calls at a time, while a server is stopped. */
 const LANES = 8;
 
@@ -174,30 +175,28 @@ function load(t: Test, all: Collection<Thing>) {
   const events = new EventEmitter();
   const acknowledged = new Map<string, number>();
   const refused: unknown[] = [];
-  let slowest = 0;
+  const refusedLanes = new Set<string>();
   const lane = async (id: string): Promise<void> => {
     while (going) {
-      const since = performance.now();
       try {
         const after = await all.updateOne({ id }, { inc: { at: 1, count: 1 } });
         acknowledged.set(id, after?.count ?? Number.NaN);
         events.emit('acknowledged');
       } catch (error) {
         refused.push(error);
+        refusedLanes.add(id);
         events.emit('refused');
       }
-      slowest = Math.max(slowest, performance.now() - since);
     }
   };
   const ids = Array.from({ length: LANES }, (_, i) => `l${i}`);
   const ended = Promise.all(ids.map((id) => lane(id)));
   return {
-    refused,
+    refusedLanes,
     next: (event: 'acknowledged' | 'refused') => once(events, event),
     async stop() {
       going = false;
       await ended;
-      t.ok(slowest < BOUND, `no call took longer than ${Math.round(slowest)} ms`);
       for (const error of refused) t.type(error, StoreUnavailable);
       for (const id of ids) {
         const doc = await all.findOne({ id });
@@ -221,8 +220,8 @@ async function hangs(t: Test, server: Mongod): Promise<void> {
   t.teardown(() => server.process?.signal('SIGCONT'));
   const error = await t.rejects(all.findOne({ id: 'l0' }), StoreUnavailable);
   t.match(error, { message: /^MongoDB: / });
-  // Also those whose question is with the server already.
-  while (calls.refused.length < LANES) await calls.next('refused');
+  // Every lane, also those whose call had reached the server already.
+  while (calls.refusedLanes.size < LANES) await calls.next('refused');
   server.process?.signal('SIGCONT');
   await calls.next('acknowledged');
   await all.insert(thing('after'));

@@ -33,7 +33,7 @@ const mutants = [
     file: 'sqlite/store.js',
     text: 'synchronous = FULL',
     replacement: 'synchronous = OFF',
-    tests: [['sqlite', 'the file is whole after a kill, and commits are synced']],
+    tests: [['sqlite', 'the file is intact after a kill, and commits are synced']],
   },
   {
     name: 'SQLite: writes are acknowledged before their commit',
@@ -45,7 +45,7 @@ const mutants = [
     replacement: `for (const resolveWrite of settle)
                 resolveWrite();
             this.sql('COMMIT').run();`,
-    tests: [['sqlite', 'when the commit fails, every write of it is refused']],
+    tests: [['sqlite', 'when a commit fails, every write in it is refused']],
   },
   {
     name: 'both: a filter may ask for undefined',

@@ -1,12 +1,13 @@
 import { once } from 'node:events';
 import { mkdirSync, stat, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as turn } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { StoreUnavailable, UniqueViolation } from '../../src/storage/collection.js';
 import { openStore, storeUriProblem } from '../../src/storage/open.js';
 import type { Database } from '../../src/storage/sqlite/connection.js';
 import { createSqliteStore, openDatabase } from '../../src/storage/sqlite/store.js';
+import { waitUntil } from '../kit/wait.js';
 import { contract } from './contract.js';
 import { startWorker, type Thing, thing, things } from './kit.js';
 
@@ -14,7 +15,7 @@ const fresh = (t: Test): string => join(t.testdir(), 'new', 'store.db');
 
 contract(t, 'sqlite', (t) => `sqlite:${fresh(t)}`);
 
-t.test('memory: each open has its own', async (t) => {
+t.test('each open of an in-memory database has its own data', async (t) => {
   const [one, two] = await Promise.all([openStore('sqlite::memory:'), openStore('sqlite::memory:')]);
   await things(one).insert(thing('1'));
   t.equal(await things(one).count(), 1);
@@ -22,7 +23,7 @@ t.test('memory: each open has its own', async (t) => {
   await Promise.all([one.close(), two.close()]);
 });
 
-t.test('store URIs', async (t) => {
+t.test('database URIs are validated', async (t) => {
   for (const uri of [
     'sqlite::memory:',
     'sqlite:a.db',
@@ -62,7 +63,7 @@ t.test('the file, its log and its folder are private', async (t) => {
   await store.close();
 });
 
-t.test('files that cannot be ours are refused', async (t) => {
+t.test('files that are not our databases are refused', async (t) => {
   const dir = t.testdir();
   const newer = await openDatabase(join(dir, 'newer.db'));
   newer.exec('PRAGMA user_version = 2');
@@ -80,7 +81,7 @@ t.test('files that cannot be ours are refused', async (t) => {
   await t.rejects(openStore(`sqlite:${join(dir, 'text.db', 'below.db')}`), StoreUnavailable);
 });
 
-t.test('the file is whole after a kill, and commits are synced', async (t) => {
+t.test('the file is intact after a kill, and commits are synced', async (t) => {
   const file = fresh(t);
   const child = await startWorker(t, `sqlite:${file}`, 'write');
   await once(child, 'message');
@@ -93,7 +94,7 @@ t.test('the file is whole after a kill, and commits are synced', async (t) => {
   db.close();
 });
 
-t.test('a full disk rejects, keeps what it acknowledged, and heals', async (t) => {
+t.test('a full disk rejects writes, keeps acknowledged ones, and recovers', async (t) => {
   const db = await openDatabase(fresh(t));
   const store = createSqliteStore(db);
   const all = things(store);
@@ -123,15 +124,15 @@ t.test('a full disk rejects, keeps what it acknowledged, and heals', async (t) =
 });
 
 /** Calls `onCommit` before each commit. */
-function observed(db: Database, onCommit: () => void): Database {
+function observed(db: Database, onRun: () => void, observedSql = 'COMMIT'): Database {
   return {
     exec: (sql) => db.exec(sql),
     close: () => db.close(),
     prepare(sql) {
       const statement = db.prepare(sql);
-      if (sql !== 'COMMIT') return statement;
+      if (sql !== observedSql) return statement;
       const run = (): unknown => {
-        onCommit();
+        onRun();
         return statement.run();
       };
       return { run, get: () => undefined, all: () => [] };
@@ -139,7 +140,7 @@ function observed(db: Database, onCommit: () => void): Database {
   };
 }
 
-t.test('when the commit fails, every write of it is refused', async (t) => {
+t.test('when a commit fails, every write in it is refused', async (t) => {
   let failing = false;
   const store = createSqliteStore(
     observed(await openDatabase(fresh(t)), () => {
@@ -161,7 +162,7 @@ t.test('when the commit fails, every write of it is refused', async (t) => {
   await store.close();
 });
 
-t.test('writes that come turn after turn share a commit, for which none waits long', async (t) => {
+t.test('writes of successive event-loop turns share a commit without waiting long', async (t) => {
   let [commits, now] = [0, 0];
   const db = observed(await openDatabase(fresh(t)), () => commits++);
   const store = createSqliteStore(db, 5000, () => now);
@@ -194,19 +195,22 @@ t.test('writes that come turn after turn share a commit, for which none waits lo
   await store.close();
 });
 
-t.test('a lock held elsewhere delays writes without holding up the loop', async (t) => {
+t.test('a lock held by another process delays writes without blocking the event loop', async (t) => {
   const file = fresh(t);
   const holder = await openDatabase(file);
-  const store = createSqliteStore(await openDatabase(file));
+  let attempts = 0;
+  const db = observed(await openDatabase(file), () => attempts++, 'BEGIN IMMEDIATE');
+  const store = createSqliteStore(db);
   const all = things(store);
   await all.insert(thing('1'));
   holder.exec('BEGIN IMMEDIATE');
+  attempts = 0;
   let settled = false;
   const write = all.insert(thing('2')).finally(() => {
     settled = true;
   });
   // Were the loop held up, the lock could not be given back below and the write would fail.
-  for (let tick = 0; tick < 20; tick++) await sleep(1);
+  await waitUntil('three attempts', () => attempts >= 3);
   t.equal(settled, false);
   t.equal(await all.count(), 1, 'reads go on');
   holder.exec('COMMIT');
@@ -239,7 +243,7 @@ t.test('a lock held elsewhere delays writes without holding up the loop', async 
   holder.close();
 });
 
-t.test('a file that others write to all the time can be opened', async (t) => {
+t.test('a file that other processes write constantly can be opened', async (t) => {
   const file = fresh(t);
   const holder = await openStore(`sqlite:${file}`);
   await things(holder).insert(thing('1'));
@@ -255,7 +259,7 @@ t.test('a file that others write to all the time can be opened', async (t) => {
   lock.close();
 });
 
-t.test('a process that knows fewer fields writes what others find', async (t) => {
+t.test('a process that declares fewer fields writes documents that others find', async (t) => {
   const file = fresh(t);
   const older = await openStore(`sqlite:${file}`);
   const few = older.collection<Thing>('things', { unique: ['email'] });
@@ -271,7 +275,7 @@ t.test('a process that knows fewer fields writes what others find', async (t) =>
   await Promise.all([older.close(), newer.close()]);
 });
 
-t.test('reads of one turn agree; those of the next see what others committed before it', async (t) => {
+t.test('reads of one event-loop turn agree, and the next turn sees commits of other processes', async (t) => {
   const file = fresh(t);
   const store = createSqliteStore(await openDatabase(file));
   const all = things(store);

@@ -3,11 +3,11 @@ import { runMutants } from '../mutants.mjs';
 // Breaks the throttle on purpose, one way at a time, in a copy of what was built, and runs the tests that must notice.
 // Ends with 1 when they do not, or when a text to replace is not where it was. Run by `npm run test:mutants`.
 
-const OWN = ['throttle', 'a right guess takes back its own count'];
-const BURSTS = ['throttle', 'guesses at once are counted before any is evaluated'];
-const DAY = ['throttle', 'at most 100 guesses in any 24 hours'];
-const ONE_BLOCK = ['throttle', 'one address block keeps nobody out'];
-const RIGHT_ONES = ['throttle', 'right guesses at once from a new address are never refused'];
+const OWN = ['throttle', 'a right guess removes its own count and no other'];
+const BURSTS = ['throttle', 'concurrent guesses are counted before any is evaluated'];
+const DAY = ['throttle', 'at most 100 guesses in any 24 hours are evaluated, from any number of addresses'];
+const ONE_BLOCK = ['throttle', 'guesses from one address block never block the owner elsewhere'];
+const RIGHT_ONES = ['throttle', 'concurrent right guesses from a new address are never refused'];
 
 const mutants = [
   {
@@ -53,7 +53,7 @@ const mutants = [
     file: 'counters.js',
     text: 'pending > 0 && isRecent(reservedAt, { now: clock.now(), within: PENDING_MS })',
     replacement: 'pending > 0',
-    tests: [['throttle', 'a process that ends in the middle']],
+    tests: [['throttle', 'a guess cut off by the end of its process counts as a failure']],
   },
   {
     name: 'two processes count one guess',
@@ -88,14 +88,14 @@ const mutants = [
     file: 'guesses.js',
     text: 'const budgets = until > 0 ? [] : budgetsOf(account, ip);',
     replacement: 'const budgets = budgetsOf(account, ip);',
-    tests: [['throttle', 'a known source is held up']],
+    tests: [['throttle', 'a known source is limited only by its own failures']],
   },
   {
     name: 'each block of an IPv6 network has a share of its own',
     file: 'guesses.js',
     text: 'return network === undefined',
     replacement: 'return network !== null',
-    tests: [['throttle', 'nor does one IPv6 network']],
+    tests: [['throttle', 'guesses from one IPv6 network never block the owner elsewhere']],
   },
   {
     name: 'the delay of one address does not grow',
@@ -116,14 +116,14 @@ const mutants = [
     file: 'guesses.js',
     text: "if (kind !== 'password') {",
     replacement: "if (kind !== 'password') { await counters.check([source]);",
-    tests: [['throttle', 'a right secret of 256 bits']],
+    tests: [['throttle', 'a right 256-bit secret is always accepted, and wrong ones are counted']],
   },
   {
     name: 'each refusal is recorded',
     file: 'counters.js',
     text: "audit.recordFailure({ event: 'throttle.hit'",
     replacement: "audit.record({ event: 'throttle.hit'",
-    tests: [['throttle', 'a refusal says when to come back']],
+    tests: [['throttle', 'a refusal has Retry-After, is audited, and no clock change prolongs it']],
   },
 ];
 

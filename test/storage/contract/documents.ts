@@ -12,7 +12,7 @@ import { begin, DECLARATION, type Fresh, type Thing, thing } from '../kit.js';
 
 /** This part of the contract. */
 export function documents(t: Test, fresh: Fresh): void {
-  t.test('documents come back as they were written', async (t) => {
+  t.test('documents are read as they were written', async (t) => {
     const { all } = await begin(t, fresh);
     const doc = thing('1', {
       at: null,
@@ -47,7 +47,7 @@ export function documents(t: Test, fresh: Fresh): void {
     t.equal(await all.count(), 0);
   });
 
-  t.test('a violation names its field, and fails its own call only', async (t) => {
+  t.test('a unique violation names its field and fails only its own call', async (t) => {
     const { all } = await begin(t, fresh);
     await all.insert(thing('1'));
     const taken = async (call: Promise<unknown>, field: string): Promise<void> => {
@@ -83,7 +83,7 @@ export function documents(t: Test, fresh: Fresh): void {
     );
   });
 
-  t.test('many documents', async (t) => {
+  t.test('updateMany, deleteMany and count affect exactly the matching documents', async (t) => {
     const { all } = await begin(t, fresh);
     await Promise.all(
       Array.from({ length: 700 }, (_, i) => all.insert(thing(`m${i}`, { at: i, group: i % 7 ? 'x' : 'y' }))),
@@ -99,7 +99,7 @@ export function documents(t: Test, fresh: Fresh): void {
     t.equal(await all.count(), 100);
   });
 
-  t.test('what was written is there when the store is opened again', async (t) => {
+  t.test('written documents are present when the store is opened again', async (t) => {
     const { uri, store } = await begin(t, fresh);
     const before = store.collection<Thing>('later');
     await before.insert(thing('1', { at: 5 }));

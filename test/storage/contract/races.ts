@@ -5,7 +5,7 @@ import { begin, type Fresh, startWorker, thing } from '../kit.js';
 
 /** This part of the contract. */
 export function races(t: Test, fresh: Fresh): void {
-  t.test('one of fifty conditional calls wins', async (t) => {
+  t.test('of fifty concurrent conditional calls one succeeds', async (t) => {
     const { all } = await begin(t, fresh);
     await all.insert(thing('1', { group: null }));
     await all.insert(thing('2', { count: 0 }));
@@ -25,7 +25,7 @@ export function races(t: Test, fresh: Fresh): void {
     t.equal(inserted.filter(({ status }) => status === 'fulfilled').length, 1);
   });
 
-  t.test('one of four processes wins', async (t) => {
+  t.test('of four processes one succeeds', async (t) => {
     const { uri, all } = await begin(t, fresh);
     const ids = Array.from({ length: 200 }, (_, i) => `t${i}`);
     await Promise.all(ids.map((id) => all.insert(thing(id, { group: null, count: 0 }))));

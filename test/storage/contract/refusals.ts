@@ -10,7 +10,7 @@ import { begin, type Fresh, type Thing, thing } from '../kit.js';
 
 /** This part of the contract. */
 export function refusals(t: Test, fresh: Fresh): void {
-  t.test('what could match by mistake is refused', async (t) => {
+  t.test('filters that could match by mistake are refused', async (t) => {
     const { all } = await begin(t, fresh);
     await all.insert(thing('1'));
     const lost = [
@@ -81,7 +81,7 @@ export function refusals(t: Test, fresh: Fresh): void {
     t.strictSame(await all.findOne({ id: '1' }), thing('1'));
   });
 
-  t.test('what is no plain document or change is refused', async (t) => {
+  t.test('values that are no plain document or change are refused', async (t) => {
     const { all } = await begin(t, fresh);
     const deep = { value: [] as unknown[] };
     deep.value.push(deep);

@@ -19,7 +19,7 @@ import {
 
 /** Both programs behind nginx: who counts as the client when the proxy is listed, not listed, or listed wrong. */
 
-const MISSING = {
+const MISSING_NGINX = {
   name: 'nginx',
   subject: 'What nginx does in front of the programs',
   want: 'an nginx',
@@ -116,34 +116,37 @@ async function flood(ask: Ask, { wrongGuess }: Pick<Backend, 'wrongGuess'>): Pro
   return [more.status, other.status];
 }
 
-await withOrSkip(MISSING, startNginx, (world) => {
-  t.test('a listed proxy: limits and audit see the client, whatever it says of itself', async (t) => {
-    for (const [backend, toIt] of [
-      [world.saas, world.toSaas],
-      [world.idp, world.toIdp],
-    ] as const) {
-      t.same(await flood(toIt, backend), [429, 401]);
-      await toIt({
-        ...backend.wrongGuess,
-        from: '127.0.0.6',
-        headers: { ...backend.wrongGuess.headers, 'x-forwarded-for': '6.6.6.6, 127.0.0.1' },
-      });
-      const audited = await backend.audited();
-      t.same([...new Set(audited)], ['127.0.0.2', '127.0.0.4', '127.0.0.6']);
-      await t.resolves(backend.program.printed(/"ip":"127\.0\.0\.6"/), 'the log says the same');
-      t.same(backend.complaints(), []);
-    }
-    t.same(await world.saas.diagnosis(), []);
-  });
+await withOrSkip(MISSING_NGINX, startNginx, (world) => {
+  t.test(
+    "behind a listed proxy, limits and audit use the client's address, whatever headers it sends",
+    async (t) => {
+      for (const [backend, toIt] of [
+        [world.saas, world.toSaas],
+        [world.idp, world.toIdp],
+      ] as const) {
+        t.same(await flood(toIt, backend), [429, 401]);
+        await toIt({
+          ...backend.wrongGuess,
+          from: '127.0.0.6',
+          headers: { ...backend.wrongGuess.headers, 'x-forwarded-for': '6.6.6.6, 127.0.0.1' },
+        });
+        const audited = await backend.audited();
+        t.same([...new Set(audited)], ['127.0.0.2', '127.0.0.4', '127.0.0.6']);
+        await t.resolves(backend.program.printed(/"ip":"127\.0\.0\.6"/), 'the log says the same');
+        t.same(backend.complaints(), []);
+      }
+      t.same(await world.saas.diagnosis(), []);
+    },
+  );
 
-  t.test('several proxies in a row, all of them listed', async (t) => {
+  t.test('several listed proxies in a row are all skipped', async (t) => {
     await world.throughTwo({ ...world.saas.wrongGuess, from: '127.0.0.8' });
     t.equal((await world.saas.audited()).pop(), '127.0.0.8');
     await world.saas.program.printed(/"ip":"127\.0\.0\.8"/);
     t.same(world.saas.complaints(), []);
   });
 
-  t.test('IPv6, and proxies that put the port behind the address', async (t) => {
+  t.test('IPv6 addresses and addresses with a port are understood', async (t) => {
     const { wrongGuess, audited } = world.saas;
     for (const [said, ip] of [
       ['2001:db8:1:2::7', '2001:db8:1:2::7'],
@@ -160,28 +163,31 @@ await withOrSkip(MISSING, startNginx, (world) => {
     t.equal((await world.saying('2001:db8:1:3::1', wrongGuess)).status, 401);
   });
 
-  t.test('a proxy that is not listed: one limit for all, one error with the line to set', async (t) => {
-    t.match((await world.saasUntold.diagnosis())[0], { message: /^is not set/ }, 'nobody came yet');
-    for (const [backend, toIt, line] of [
-      [world.saasUntold, world.toUntold, 'TRUST_PROXY=127.0.0.1'],
-      [world.idpUntold, world.toIdpUntold, 'IDP_TRUST_PROXY=127.0.0.1'],
-    ] as const) {
-      t.same(await flood(toIt, backend), [429, 429]);
-      t.same([...new Set(await backend.audited())], ['127.0.0.1']);
-      // A line about the last request: by then all others are here.
-      await backend.program.printed(/"statusCode":429/);
-      const complaints = backend.complaints();
-      t.equal(complaints.length, 1);
-      t.match(complaints[0], `set ${line} and restart`);
-      t.match(JSON.parse(complaints[0] ?? ''), { level: 50, proxy: '127.0.0.1' });
-      const [, told] = await backend.diagnosis();
-      t.match(told, { level: 'warning', message: /^does not list 127\.0\.0\.1,/ });
-      t.match(told?.remedy, `set ${line} and restart`);
-      t.notMatch((await toIt({})).text, 'unlisted', 'clients are not told');
-    }
-  });
+  t.test(
+    'an unlisted proxy shares one limit for all clients and logs one error with the setting',
+    async (t) => {
+      t.match((await world.saasUntold.diagnosis())[0], { message: /^is not set/ }, 'nobody came yet');
+      for (const [backend, toIt, line] of [
+        [world.saasUntold, world.toUntold, 'TRUST_PROXY=127.0.0.1'],
+        [world.idpUntold, world.toIdpUntold, 'IDP_TRUST_PROXY=127.0.0.1'],
+      ] as const) {
+        t.same(await flood(toIt, backend), [429, 429]);
+        t.same([...new Set(await backend.audited())], ['127.0.0.1']);
+        // A line about the last request: by then all others are here.
+        await backend.program.printed(/"statusCode":429/);
+        const complaints = backend.complaints();
+        t.equal(complaints.length, 1);
+        t.match(complaints[0], `set ${line} and restart`);
+        t.match(JSON.parse(complaints[0] ?? ''), { level: 50, proxy: '127.0.0.1' });
+        const [, told] = await backend.diagnosis();
+        t.match(told, { level: 'warning', message: /^does not list 127\.0\.0\.1,/ });
+        t.match(told?.remedy, `set ${line} and restart`);
+        t.notMatch((await toIt({})).text, 'unlisted', 'clients are not told');
+      }
+    },
+  );
 
-  t.test('a list without the proxy, or without one of two', async (t) => {
+  t.test('a list that lacks one of the proxies counts its address', async (t) => {
     await world.toWrong({ ...world.saasWrong.wrongGuess, from: '127.0.0.2' });
     t.equal((await world.saasWrong.audited()).pop(), '127.0.0.1');
     await world.saasWrong.program.printed(/request completed/);
@@ -196,7 +202,7 @@ await withOrSkip(MISSING, startNginx, (world) => {
     t.match(world.idpHalf.complaints(), [/set IDP_TRUST_PROXY=127\.0\.0\.1,127\.0\.0\.3 and/]);
   });
 
-  t.test('whoever connects past the proxy is who they are', async (t) => {
+  t.test('a client that bypasses the proxy counts by its own address', async (t) => {
     for (const { port, wrongGuess, audited } of [world.saas, world.idp, world.saasUntold]) {
       for (const forwarded of ['6.6.6.6', '6.6.6.6, 127.0.0.1', '127.0.0.1', '::1', 'a']) {
         const headers = { ...wrongGuess.headers, 'x-forwarded-for': forwarded, 'x-real-ip': '6.6.6.6' };
@@ -206,7 +212,7 @@ await withOrSkip(MISSING, startNginx, (world) => {
     }
   });
 
-  t.test('addresses that leave us never come from headers, not even from those of a proxy', async (t) => {
+  t.test('addresses in links never come from headers, not even from those of a proxy', async (t) => {
     const spoofs: Record<string, string>[] = [
       { 'x-forwarded-host': 'evil.test', 'x-forwarded-proto': 'http', 'x-forwarded-port': '1' },
       {
@@ -242,7 +248,7 @@ await withOrSkip(MISSING, startNginx, (world) => {
     }
   });
 
-  t.test('what the page of the documentation sets: https, HSTS, limits', async (t) => {
+  t.test('the documented configuration sets https, HSTS and limits', async (t) => {
     const { toSaas, toIdp, http, https, pem } = world;
     const strict = ({ rawHeaders }: Reply) =>
       rawHeaders.filter((name) => name.toLowerCase() === 'strict-transport-security').length;
@@ -283,5 +289,93 @@ await withOrSkip(MISSING, startNginx, (world) => {
     t.match(more.text, 'nginx');
     const form = { ...PRODUCTS.idp.wrongGuess, body: 'x'.repeat(64 * 1024 + 1) };
     t.match((await toIdp(form)).text, /413[\s\S]*nginx/);
+  });
+});
+
+/** Both programs behind Caddy, with the configuration that the documentation shows. */
+
+const MISSING_CADDY = {
+  name: 'caddy',
+  subject: 'What Caddy does in front of the programs',
+  want: 'a caddy',
+  remedy: 'apt-get install caddy openssl',
+};
+
+async function startCaddy() {
+  await run('caddy', ['version']);
+  const folder = temporaryFolder(t);
+  const { cert, key, pem } = await selfSigned(folder);
+  const [saas, idp] = await Promise.all([
+    startBackend(t, 'saas', { trust: '127.0.0.1' }),
+    startBackend(t, 'idp', { trust: '127.0.0.1' }),
+  ]);
+  const [https, http] = await freePorts(2);
+  // Ports, and certificates of our own, where Caddy would fetch some.
+  const page = snippet('caddy')
+    .replace('{\n', `{\n admin off\n skip_install_trust\n http_port ${http}\n https_port ${https}\n`)
+    .replaceAll(/^(app|id)\.example \{/gm, `$&\n bind 127.0.0.1\n tls ${cert} ${key}`)
+    .replace('127.0.0.1:3000', `127.0.0.1:${saas.port}`)
+    .replace('127.0.0.1:8080', `127.0.0.1:${idp.port}`);
+  const file = join(folder, 'Caddyfile');
+  writeFileSync(file, page);
+  const env = { HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder };
+  const args = ['run', '--config', file, '--adapter', 'caddyfile'];
+  await startCommand(t, 'caddy', { args, cwd: folder, env }).printed(/serving initial configuration/);
+  const over = (name: string) => (question: Omit<Question, 'port' | 'name'>) =>
+    ask({ ...question, port: https as number, name, pem });
+  return { saas, idp, http: http as number, toSaas: over('app.example'), toIdp: over('id.example') };
+}
+
+await withOrSkip(MISSING_CADDY, startCaddy, (world) => {
+  t.test("limits and audit use the client's address, whatever headers it sends", async (t) => {
+    for (const [{ wrongGuess, audited, program, complaints }, toIt] of [
+      [world.saas, world.toSaas],
+      [world.idp, world.toIdp],
+    ] as const) {
+      const headers = { ...wrongGuess.headers, 'x-forwarded-for': '6.6.6.6, 127.0.0.1' };
+      for (let guess = 0; guess < 10; guess++) await toIt({ ...wrongGuess, from: '127.0.0.2', headers });
+      t.equal((await toIt({ ...wrongGuess, from: '127.0.0.2', headers })).status, 429);
+      t.equal((await toIt({ ...wrongGuess, from: '127.0.0.4', headers })).status, 401);
+      t.same([...new Set(await audited())], ['127.0.0.2', '127.0.0.4']);
+      await program.printed(/"ip":"127\.0\.0\.4"/);
+      t.same(complaints(), []);
+    }
+  });
+
+  t.test('the documented configuration sets https, HSTS and limits', async (t) => {
+    const { toSaas, toIdp, http } = world;
+    const strict = (rawHeaders: string[]) =>
+      rawHeaders.filter((name) => name.toLowerCase() === 'strict-transport-security').length;
+    for (const toIt of [toSaas, toIdp]) {
+      const { status, rawHeaders, headers } = await toIt({});
+      t.same([status, strict(rawHeaders)], [200, 1]);
+      t.equal(headers['strict-transport-security'], 'max-age=31536000');
+    }
+    const { status, headers } = await ask({ port: http, path: '/a?b=c', headers: { host: 'app.example' } });
+    t.equal(status, 308);
+    t.match(headers.location, /^https:\/\/app\.example(:\d+)?\/a\?b=c$/);
+    t.equal((await toSaas({ headers: { 'x-large': 'x'.repeat(40_000) } })).status, 431);
+    t.equal(
+      (await toIdp({ path: `/authorize?state=${'x'.repeat(8192 - 17)}` })).status,
+      400,
+      '8 KiB of address',
+    );
+
+    const webhook = (size: number): Omit<Question, 'port'> => ({
+      method: 'POST',
+      path: '/api/billing/webhook',
+      headers: { 'content-type': 'application/json' },
+      body: `"${'x'.repeat(size - 2)}"`,
+    });
+    t.match(
+      (await toSaas(webhook(512 * 1024))).text,
+      'BILLING_NOT_CONFIGURED',
+      'the largest webhook arrives',
+    );
+    const more = await toSaas(webhook(512 * 1024 + 1));
+    t.equal(more.status, 413);
+    t.match(more.text, 'PAYLOAD_TOO_LARGE', "the program's own answer");
+    const far = await toSaas(webhook(2 * 1024 * 1024));
+    t.ok([413, 502].includes(far.status), 'whoever is first: Caddy before 2.7 calls it 502');
   });
 });

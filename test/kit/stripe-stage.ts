@@ -1,0 +1,80 @@
+import { type UserDocument, userCollection } from '../../src/auth/store.js';
+import type { BillingDomain } from '../../src/saas/billing.js';
+import { openStore } from '../../src/storage/open.js';
+import { fakeClock } from './clock.js';
+import { signWebhook } from './sign-webhook.js';
+import { stripeApi } from './stripe.js';
+import type { Person, Seen } from './stripe-truth.js';
+import { World } from './stripe-world.js';
+import { viewUnsubscribed } from './users.js';
+
+/** What a webhook storm and an outage of the provider have in common: the provider's world, its API and a store. */
+
+export const STORM_SECRET = 'whsec_storm_Qm7vLd0mXw4RkT9cYb2N';
+
+/** What the records of people have in common before they buy anything. */
+export const UNSUBSCRIBED = {
+  passwordHash: 'none',
+  passwordVersion: 1,
+  emailVerified: true,
+  sessionEpoch: 0,
+  subscriptionStatus: 'none',
+  subscriptionPlan: 'free',
+};
+
+const START = Date.UTC(2040, 0, 1) / 1000;
+
+export type Stage = Awaited<ReturnType<typeof openStage>>;
+
+/** @param databaseUri of an empty database; in memory where it is absent */
+export async function openStage(seed: number, databaseUri = 'sqlite::memory:') {
+  const world = new World(seed, START);
+  const clock = fakeClock(START * 1000);
+  const api = await stripeApi(world);
+  const store = await openStore(databaseUri);
+  const seen: Seen = { mails: new Map(), told: [], unheard: new Set() };
+  return {
+    world,
+    clock,
+    api,
+    store,
+    seen,
+    async close() {
+      await store.close();
+      await api.close();
+    },
+  };
+}
+
+/** Delivers an event to a process. */
+export function receive(
+  domain: BillingDomain,
+  { clock }: Stage,
+  body: string,
+  secret = STORM_SECRET,
+): Promise<unknown> {
+  const signature = signWebhook(body, secret, clock.now());
+  return domain.webhook.receive({ signature, body: Buffer.from(body), ip: '192.0.2.1' });
+}
+
+export async function insertUser({ world, store }: Stage, number: number): Promise<UserDocument> {
+  const user: UserDocument = {
+    id: `usr_${String(number).padStart(5, '0')}`,
+    email: `person${number}@example.test`,
+    ...UNSUBSCRIBED,
+    createdAt: world.now * 1000,
+  };
+  await userCollection(store).insert(user);
+  return user;
+}
+
+/** Sends a user to checkout, so that the customer is known. */
+export async function checkOut(
+  domain: BillingDomain,
+  { world, api }: Stage,
+  user: UserDocument,
+): Promise<Person> {
+  const { sessionId } = await domain.billing.checkout(await viewUnsubscribed(user), { mode: 'setup' });
+  const customer = String(api.sessions.get(sessionId)?.['customer']);
+  return { user, customer, isSigned: world.dice.happens(0.5), sessionId, isLate: false };
+}

@@ -1,0 +1,51 @@
+/**
+ * Runs test files, each in a process of its own, and reports. Without the names of files it runs all of them.
+ *
+ *   node test/run.mjs [--timeout=<seconds for each file>] [dist/test/<folder>/<file>.test.js ...]
+ *
+ * A test file is an ordinary program. The `tap` command starts it with a module loader that records every import for
+ * coverage and for `tap --changed`, and hands that loader on to all programs that the test starts. This project uses
+ * neither, and the loader doubles the time that a test file takes to start.
+ */
+import { readdirSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import t from 'tap';
+import Reporter from './reporter.mjs';
+
+/** One more than there are processors: many tests wait, for limits of time and for programs that start. */
+const JOBS = 3;
+
+/** Three times what the slowest file takes where four such runs share two processors. */
+const TIMEOUT_SECONDS = '300';
+
+const { values, positionals } = parseArgs({
+  options: { timeout: { type: 'string', default: TIMEOUT_SECONDS } },
+  allowPositionals: true,
+});
+
+/** Every compiled test file, in a stable order. */
+const allTestFiles = () =>
+  readdirSync('dist/test', { recursive: true })
+    .filter((name) => name.endsWith('.test.js'))
+    .map((name) => `dist/test/${name.replaceAll('\\', '/')}`)
+    .sort();
+
+const files = positionals.length > 0 ? positionals : allTestFiles();
+
+const env = { ...process.env, TAP_TIMEOUT: values.timeout };
+
+t.pipe(new Reporter()).pipe(process.stdout);
+t.register();
+// Each file has a time limit, all of them together have none.
+t.setTimeout(0);
+t.jobs = JOBS;
+t.plan(files.length);
+for (const file of files) {
+  // `t.spawn` adds the loader to NODE_OPTIONS; `env` removes it again.
+  t.spawn('env', ['-u', 'NODE_OPTIONS', process.execPath, '--enable-source-maps', file], {
+    name: file,
+    buffered: true,
+    env,
+    timeout: Number(values.timeout) * 1000,
+  });
+}
