@@ -23,14 +23,8 @@ import { consentCollection, grantCollection, sessionCollection } from '../oidc/s
 import { createTokenService } from '../oidc/tokens/service.js';
 import { createAudit } from '../ops/audit.js';
 import { healthPlugin } from '../ops/health.js';
-import { createClients } from '../provisioning/clients.js';
-import { createDirectory } from '../provisioning/directory.js';
-import { adminGuard, signupGuard } from '../provisioning/guards.js';
-import { createLastKnownAddress } from '../provisioning/last-known-address.js';
-import { createLinks } from '../provisioning/links.js';
-import { provisioningPlugin } from '../provisioning/plugin.js';
-import { createPrincipals } from '../provisioning/principals.js';
-import { clientCollection, principalCollection } from '../provisioning/store.js';
+import { createProvisioningModule } from '../provisioning/module.js';
+import { createLastKnownAddress } from '../provisioning/store.js';
 import { createModuleContext, followLifecycle } from '../server/module-context.js';
 import type { Store } from '../storage/collection.js';
 import { openStore } from '../storage/open.js';
@@ -42,7 +36,6 @@ import {
   type ResolvedIdp,
   resolveIdp,
 } from './options.js';
-import { createPasswordChange } from './password-change.js';
 
 /** The identity provider: the one place where its domains are put together. */
 
@@ -128,28 +121,22 @@ export async function mountIdp(
     throttleSecret: values.ed25519Seed,
   });
   followLifecycle(fastify, context, values);
-  const { audit, throttle, passwords, passwordPolicy, jobs } = context;
+  const { audit, throttle, jobs } = context;
   const tools = { audit, clock, random };
   const attempt: Attempt = (guess, evaluate) =>
     throttle.attempt(Object.assign({}, guess, { perAddress: FAILURES[guess.kind ?? 'password'] }), evaluate);
-  const people = principalCollection(store);
-  const hashing = { passwords, passwordPolicy, throttle };
-  const principals = createPrincipals(people, { ...tools, ...hashing, attempt });
-  const links = createLinks(people, { ...tools, ...hashing, issuer });
-  const clients = createClients(clientCollection(store), {
-    ...tools,
+  const provisioning = createProvisioningModule(context, {
+    issuer,
     allowHttp: !config.production,
-    warn: (message) => fastify.log.warn(message),
+    isSignupOpen: !values.disableSignup,
+    adminToken: values.adminToken,
+    inviteToken: values.inviteToken,
   });
-  const principalDirectory = createDirectory(people, tools);
   const directory: Directory = {
-    authenticate: principals.authenticate,
-    findPrincipal: principals.find,
-    findClient: clients.find,
-    async isGone(sub) {
-      const principal = await principalDirectory.get(sub);
-      return principal === null || principal.state === 'deleted';
-    },
+    authenticate: provisioning.principals.authenticate,
+    findPrincipal: provisioning.principals.find,
+    isDeleted: provisioning.directory.isDeleted,
+    findClient: provisioning.clients.find,
   };
   const grants = grantCollection(store);
   const otherSeeds = [values.ed25519SeedNext, values.ed25519SeedPrevious].filter(
@@ -185,12 +172,9 @@ export async function mountIdp(
     prefix,
     conflictRemedy: 'Mount the identity provider at another path with the prefix option.',
     guards: {
-      admin: adminGuard(values.adminToken, { audit, throttle }),
-      inviter: adminGuard(values.inviteToken ?? values.adminToken, { audit, throttle }),
-      signup: signupGuard(values.disableSignup),
+      ...provisioning.guards,
       client: refuseForms,
       bearer: judgedByEndpoint,
-      agent: judgedByEndpoint,
     },
     renderError: idpErrors(pages),
     meter: throttle.refusalOf,
@@ -200,15 +184,7 @@ export async function mountIdp(
     isPlugin: server === undefined,
   };
   await openScope(fastify, rules, async (scope) => {
-    await scope.register(provisioningPlugin, {
-      principals,
-      links,
-      clients,
-      pages,
-      principalDirectory,
-      issuer,
-      isSignupOpen: !values.disableSignup,
-    });
+    await scope.register(provisioning.plugin, { pages });
     await scope.register(oidcPlugin, {
       authorization,
       sessions,
@@ -216,7 +192,7 @@ export async function mountIdp(
       cookies: createCookies(issuer),
       pages,
       readHint,
-      changePassword: createPasswordChange(people, { ...tools, ...hashing, principals }),
+      changePassword: provisioning.principals.changePassword,
       clock,
       directory,
       tokens,

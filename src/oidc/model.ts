@@ -42,7 +42,7 @@ export interface Directory {
   ): Promise<Principal | null>;
   /** The active principal of a `sub`, else `null`. */
   findPrincipal(sub: string): Promise<Principal | null>;
-  /** Whether there is no such principal and never will be again. */
-  isGone(sub: string): Promise<boolean>;
+  /** Whether there is no such principal and never will be. */
+  isDeleted(sub: string): Promise<boolean>;
   findClient(clientId: string): Promise<Client | null>;
 }

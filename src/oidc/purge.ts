@@ -13,7 +13,7 @@ export interface PurgeDependencies {
   grants: Grants;
   sessions: Sessions;
   consents: Consents;
-  directory: Pick<Directory, 'findClient' | 'isGone'>;
+  directory: Pick<Directory, 'findClient' | 'isDeleted'>;
   clock: Clock;
 }
 
@@ -71,7 +71,7 @@ function createConsentPurge(consents: Consents, directory: PurgeDependencies['di
 
   const isOver = async (id: string): Promise<boolean> => {
     const { sub, clientId } = partiesOf(id);
-    return (await directory.findClient(clientId)) === null || (await directory.isGone(sub));
+    return (await directory.findClient(clientId)) === null || (await directory.isDeleted(sub));
   };
 
   return async ({ signal }) => {
