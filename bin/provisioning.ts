@@ -1,8 +1,4 @@
-import {
-  ON_THE_HOST,
-  openProvisioning,
-  type ProvisioningAdministration,
-} from '../src/idp/provisioning-administration.js';
+import { ON_THE_HOST, openProvisioning, type ProvisioningAdministration } from '../src/idp/administration.js';
 import type { PrincipalDocument } from '../src/provisioning/store.js';
 import type { Program } from './program.js';
 import { withStore } from './store.js';

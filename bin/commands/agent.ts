@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { principalView } from '../../src/provisioning/views.js';
+import { principalView } from '../../src/provisioning/schemas.js';
 import { type CommonOptions, examples } from '../command.js';
 import { displayName } from '../options.js';
 import type { Program } from '../program.js';

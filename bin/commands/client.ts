@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { parseList } from '../../src/config/options.js';
-import { KINDS, type Kind } from '../../src/provisioning/schemas.js';
-import { clientView } from '../../src/provisioning/views.js';
+import { clientView } from '../../src/provisioning/schemas.js';
+import { KINDS, type Kind } from '../../src/provisioning/store.js';
 import { type CommonOptions, examples } from '../command.js';
 import { displayName } from '../options.js';
 import type { Program } from '../program.js';

@@ -5,7 +5,7 @@ import { examine, type Finding } from '../server/doctor.js';
 import { idpServerSchema, resolveServer, type ServerConfiguration } from '../server/options.js';
 import { adviseIdp, type IdpConfiguration, idpSchema, resolveIdp } from './options.js';
 
-/** What a start of idp would meet. */
+/** The problems that a start of idp would have. */
 export function examineIdp(): Promise<Finding[]> {
   return examine({
     product: 'idp',

@@ -6,14 +6,14 @@ import type { Clock } from '../kernel/clock.js';
 import { newToken, type Random, sha256 } from '../kernel/secrets.js';
 
 /**
- * The authorization code flow as an agent goes through it: no browser, and nobody who listens at the redirect URI,
- * because the redirect is read and never followed.
+ * A client for agents: the authorization code flow without a browser. The redirect is read and never followed, so that
+ * no server has to listen at the redirect URI.
  */
 
 const text = (env: string, doc: string, secret = false) =>
   option(Type.Optional(Type.String({ minLength: 1 })), { env, doc, secret });
 
-/** What `idp login` is told, by flags or by environment. */
+/** The options of `idp login`, as flags or environment variables. */
 export const loginSchema = defineOptions({
   issuer: text('IDP_LOGIN_ISSUER', 'Issuer URL of the identity provider.'),
   clientId: text('IDP_LOGIN_CLIENT_ID', 'Client ID of the application to sign in to.'),
@@ -49,15 +49,15 @@ export interface LoginTokens {
   expires_at: number;
 }
 
-/** The sign-in did not come about; the message says why. */
+/** The sign-in failed; the message says why. */
 export class LoginFailed extends Error {
   override readonly name = 'LoginFailed';
 }
 
-const PATIENCE = 10_000;
+const REQUEST_TIMEOUT_MS = 10_000;
 
 /**
- * Signs in and verifies what comes back: the state, the issuer, and the id_token's signature, audience and nonce.
+ * Signs in and verifies the response: the state, the issuer, and the signature, audience and nonce of the id_token.
  *
  * @throws LoginFailed
  */
@@ -68,15 +68,15 @@ export async function logIn(
   const metadata = await discover(request.issuer);
   const [state, nonce, verifier] = [newToken(random), newToken(random), newToken(random)];
   const code = await requestCode(metadata, request, { state, nonce, challenge: sha256(verifier) });
-  const begun = clock.now();
-  const answer = await redeem(metadata, request, { code, verifier });
-  if (answer.id_token !== undefined) await verifyIdToken(metadata, request, answer.id_token, nonce);
+  const startedAt = clock.now();
+  const response = await redeemCode(metadata, request, { code, verifier });
+  if (response.id_token !== undefined) await verifyIdToken(metadata, request, response.id_token, nonce);
   return {
-    ...(answer.id_token !== undefined && { id_token: answer.id_token }),
-    access_token: answer.access_token,
-    token_type: answer.token_type,
-    scope: answer.scope ?? request.scope,
-    expires_at: Math.floor(begun / 1000) + answer.expires_in,
+    ...(response.id_token !== undefined && { id_token: response.id_token }),
+    access_token: response.access_token,
+    token_type: response.token_type,
+    scope: response.scope ?? request.scope,
+    expires_at: Math.floor(startedAt / 1000) + response.expires_in,
   };
 }
 
@@ -89,20 +89,20 @@ interface Metadata {
 
 async function discover(issuer: string): Promise<Metadata> {
   const address = issuer.replace(/\/$/, '');
-  refuseOpenAddress(address);
-  const response = await ask(`${address}/.well-known/openid-configuration`);
+  requireSecureUrl(address);
+  const response = await send(`${address}/.well-known/openid-configuration`);
   const metadata = (await jsonOf(response)) as unknown as Metadata;
   if (!response.ok || metadata.issuer?.replace(/\/$/, '') !== address) {
     throw new LoginFailed(`${issuer} is not an identity provider, or its metadata names a different issuer.`);
   }
   for (const endpoint of [metadata.authorization_endpoint, metadata.token_endpoint, metadata.jwks_uri]) {
-    refuseOpenAddress(endpoint);
+    requireSecureUrl(endpoint);
   }
   return metadata;
 }
 
-/** A password travels encrypted or stays on this machine. */
-function refuseOpenAddress(address: string): void {
+/** The password must be sent encrypted or to this machine. */
+function requireSecureUrl(address: string): void {
   const url = URL.canParse(address) ? new URL(address) : null;
   if (!url || !(url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname)))) {
     throw new LoginFailed(`${address} is not an https URL: the password would be sent unencrypted.`);
@@ -125,9 +125,9 @@ async function requestCode(
     code_challenge_method: 'S256',
   });
   const authorization = `Basic ${Buffer.from(`${handle}:${password}`).toString('base64')}`;
-  const response = await ask(`${endpoint}?${query}`, { headers: { authorization } });
+  const response = await send(`${endpoint}?${query}`, { headers: { authorization } });
   const location = response.headers.get('location') ?? '';
-  if (response.status !== 302 || !URL.canParse(location)) throw await refusal(response);
+  if (response.status !== 302 || !URL.canParse(location)) throw await failureOf(response);
   const { searchParams } = new URL(location);
   const [code, error] = [searchParams.get('code'), searchParams.get('error')];
   if (searchParams.get('state') !== state || searchParams.get('iss') !== issuer) {
@@ -138,7 +138,7 @@ async function requestCode(
   return code;
 }
 
-interface TokenAnswer {
+interface TokenResponse {
   access_token: string;
   token_type: string;
   expires_in: number;
@@ -146,11 +146,11 @@ interface TokenAnswer {
   id_token?: string;
 }
 
-async function redeem(
+async function redeemCode(
   { token_endpoint: endpoint }: Metadata,
   { clientId, clientSecret, redirectUri }: LoginRequest,
   { code, verifier }: { code: string; verifier: string },
-): Promise<TokenAnswer> {
+): Promise<TokenResponse> {
   const body = new URLSearchParams({
     grant_type: 'authorization_code',
     code,
@@ -159,9 +159,9 @@ async function redeem(
     code_verifier: verifier,
     ...(clientSecret !== undefined && { client_secret: clientSecret }),
   });
-  const response = await ask(endpoint, { method: 'POST', body });
-  if (!response.ok) throw await refusal(response);
-  return (await jsonOf(response)) as unknown as TokenAnswer;
+  const response = await send(endpoint, { method: 'POST', body });
+  if (!response.ok) throw await failureOf(response);
+  return (await jsonOf(response)) as unknown as TokenResponse;
 }
 
 async function verifyIdToken(
@@ -180,10 +180,10 @@ async function verifyIdToken(
   if (payload['nonce'] !== nonce) throw new LoginFailed('The id_token belongs to another sign-in.');
 }
 
-/** No redirect is followed: whoever is at its end is not meant to get the password. */
-async function ask(url: string, init: RequestInit = {}): Promise<Response> {
+/** Follows no redirect, because its target must not receive the password. */
+async function send(url: string, init: RequestInit = {}): Promise<Response> {
   try {
-    return await fetch(url, { ...init, redirect: 'manual', signal: AbortSignal.timeout(PATIENCE) });
+    return await fetch(url, { ...init, redirect: 'manual', signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS) });
   } catch (error) {
     const { cause, message } = error as Error & { cause?: { code?: string; message?: string } };
     const reason = cause?.code ?? cause?.message ?? message;
@@ -191,7 +191,7 @@ async function ask(url: string, init: RequestInit = {}): Promise<Response> {
   }
 }
 
-async function refusal(response: Response): Promise<LoginFailed> {
+async function failureOf(response: Response): Promise<LoginFailed> {
   const { error, error_description: description } = await jsonOf(response);
   const wait = response.headers.get('retry-after');
   const when = wait === null ? '' : ` Try again in ${wait} seconds.`;

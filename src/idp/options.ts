@@ -13,7 +13,7 @@ import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.
 import { storeOptions } from '../server/store-options.js';
 import { LENT, lendingProblem } from '../storage/host-database.js';
 
-/** What the identity provider can be told, by options and by environment. */
+/** The options of the identity provider, in code and as environment variables. */
 
 export const idpSchema = defineOptions({
   databaseUri: storeOptions.idp,
@@ -28,7 +28,7 @@ export const idpSchema = defineOptions({
 });
 export type IdpConfiguration = Static<typeof idpSchema>;
 
-/** What code passes beside the configuration. */
+/** The options that are not part of the configuration. */
 export interface IdpRuntimeOptions extends RuntimeOptions {
   /** Where the provider is mounted. Default: the root. The issuer then ends with it. */
   prefix?: string;
@@ -41,7 +41,7 @@ export interface ResolvedIdp {
   runtime: Required<Pick<IdpRuntimeOptions, 'prefix' | 'clock' | 'random'>> & OptionalRuntime;
 }
 
-/** Secrets that stand under two names: one of them was copied, or a step of a rotation was left out. */
+/** Refuses a secret under two names: it was copied, or a step of a rotation is missing. */
 function refuseEqualSecrets(values: IdpConfiguration, report: Report): void {
   const secrets = {
     IDP_ED25519_SEED: values.ed25519Seed,
@@ -58,7 +58,7 @@ function refuseEqualSecrets(values: IdpConfiguration, report: Report): void {
   }
 }
 
-/** What to do about a secret that is the same as another, where that is not to make one of them anew. */
+/** The remedy for two equal secrets, where it is not to generate one of them. */
 const EQUAL_SECRETS: Record<string, Record<string, string>> = {
   IDP_ED25519_SEED_NEXT: {
     IDP_ED25519_SEED: 'Unset IDP_ED25519_SEED_NEXT: its key signs already.',
@@ -73,7 +73,7 @@ const EQUAL_SECRETS: Record<string, Record<string, string>> = {
   },
 };
 
-/** What works and is unwise, so that the start log and `doctor` both say it. */
+/** Advice about a valid configuration, for the start log and `doctor`. */
 export function adviseIdp({
   values,
   production,
@@ -89,7 +89,7 @@ export function adviseIdp({
 }
 
 /**
- * @param generate whether development may make secrets up and keep them
+ * @param generate whether development may generate and keep secrets
  * @throws ConfigurationError naming every problem
  */
 export function resolveIdp(options: IdentityProviderOptions, generate = true): ResolvedIdp {
@@ -108,7 +108,7 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
     if (problem) report.refuse(`'prefix' ${problem}`);
     const lending = lendingProblem(options);
     if (lending) report.refuse(lending);
-    // A host is no path, though https://idp ends with /idp.
+    // Only the path counts: https://idp ends with /idp as well.
     const path = values.publicUrl?.replace(/^\w+:\/\/[^/]*|\/$/g, '');
     if (path !== undefined && !path.endsWith(prefix)) {
       report.refuse(

@@ -1,40 +1,18 @@
 import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
 import { createBrand } from '../http/brand.js';
-import { isSimpleCrossSite } from '../http/browser.js';
 import { answerRules, type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
 import { createPages, type Pages, wantsPage } from '../http/pages.js';
-import { type Guard, openScope, rulesOf, type ScopeRules } from '../http/scope.js';
-import { MINUTE } from '../kernel/clock.js';
+import { openScope, rulesOf, type ScopeRules } from '../http/scope.js';
 import { renderOAuth } from '../kernel/errors.js';
-import { createInteractionTokens } from '../oidc/authorize/interaction-token.js';
-import { createAuthorization } from '../oidc/authorize/service.js';
-import { createClaims } from '../oidc/claims.js';
-import { createConsentService } from '../oidc/consents.js';
-import { createCookies } from '../oidc/cookies.js';
-import { oidcErrors } from '../oidc/errors.js';
-import { createHintReader } from '../oidc/hints.js';
-import { createKeys } from '../oidc/keys.js';
-import type { Directory } from '../oidc/model.js';
-import { insertedMetadataPlugin, oidcPlugin } from '../oidc/plugin.js';
-import { createPurges } from '../oidc/purge.js';
-import { createSessionService } from '../oidc/sessions.js';
-import { consentCollection, grantCollection, sessionCollection } from '../oidc/store.js';
-import { createTokenService } from '../oidc/tokens/service.js';
+import { createOidcModule } from '../oidc/module.js';
 import { createAudit } from '../ops/audit.js';
 import { healthPlugin } from '../ops/health.js';
-import { createClients } from '../provisioning/clients.js';
-import { createDirectory } from '../provisioning/directory.js';
-import { adminGuard, signupGuard } from '../provisioning/guards.js';
-import { createLastKnownAddress } from '../provisioning/last-known-address.js';
-import { createLinks } from '../provisioning/links.js';
-import { provisioningPlugin } from '../provisioning/plugin.js';
-import { createPrincipals } from '../provisioning/principals.js';
-import { clientCollection, principalCollection } from '../provisioning/store.js';
+import { createProvisioningModule } from '../provisioning/module.js';
+import { createLastKnownAddress } from '../provisioning/store.js';
 import { createModuleContext, followLifecycle } from '../server/module-context.js';
 import type { Store } from '../storage/collection.js';
 import { openStore } from '../storage/open.js';
-import { type Attempt, atMost, type Limit, type SecretKind } from '../throttle/throttle.js';
 import {
   adviseIdp,
   type IdentityProviderOptions,
@@ -42,13 +20,10 @@ import {
   type ResolvedIdp,
   resolveIdp,
 } from './options.js';
-import { createPasswordChange } from './password-change.js';
 
-/** The identity provider: the one place where its domains are put together. */
-
-/** What the host gets: `fastify.idp`. */
+/** The host's `fastify.idp`. */
 export interface IdpDecorator {
-  /** The issuer, as it stands in every id_token. */
+  /** The issuer, exactly as in every id_token. */
   issuer(): string;
 }
 
@@ -58,37 +33,19 @@ declare module 'fastify' {
   }
 }
 
-/** Before anything is read or counted: forms of other sites must not use up the limits of their visitors' addresses. */
-const refuseForms: Guard = async ({ headers }) => {
-  if (isSimpleCrossSite(headers)) throw oidcErrors.invalid_request({ message: FORM_OF_ANOTHER_SITE });
-};
+/** The pages for people. The default name is the host, because that is how people know the issuer. */
+export const createIdpPages = (values: IdpConfiguration, issuer: () => string): Pages =>
+  createPages(createBrand(values, () => new URL(issuer()).host));
 
-const FORM_OF_ANOTHER_SITE =
-  'Cross-site form submissions are rejected. Use fetch with CORS, or send the request from a server.';
-
-/** Clients and agents prove themselves in the body as often as in the header, or by a password, so their endpoints judge them. */
-const judgedByEndpoint: Guard = async () => {};
-
-/** Wrong secrets from one address block, however they are presented. One kind never uses up the limit of another. */
-const FAILURES: Record<SecretKind, Limit> = {
-  password: atMost('failures', 60, MINUTE),
-  agent: atMost('failures.agent', 60, MINUTE),
-  client: atMost('failures.client', 60, MINUTE),
-};
-
-/** Errors as OAuth knows them, or as a page for whoever looks at one. */
-export const idpErrors =
+/** Renders errors as OAuth JSON, or as a page in a browser. */
+export const createErrorRenderer =
   (pages: Pages): ScopeRules['renderError'] =>
   (error, request, requestId) =>
     (request.is404 || rulesOf(request.routeOptions).page) && wantsPage(request.headers.accept)
       ? pages.renderError(error, requestId)
       : renderOAuth(error);
 
-/** The pages for people. Without another name they go by the host, which is what people know the issuer by. */
-export const idpPages = (values: IdpConfiguration, issuer: () => string): Pages =>
-  createPages(createBrand(values, () => new URL(issuer()).host));
-
-/** Builds the domains, mounts them on `fastify` and answers with the store they share. */
+/** Creates the modules, mounts them on `fastify` and returns the store they share. */
 export async function mountIdp(
   fastify: FastifyInstance,
   { config, runtime }: ResolvedIdp,
@@ -101,7 +58,7 @@ export async function mountIdp(
   }
   logConfiguration(fastify, config, adviseIdp(config));
   const { values } = config;
-  const { clock, random, prefix } = runtime;
+  const { prefix, random } = runtime;
   const host =
     server?.hostContext ??
     pluginContext(
@@ -109,17 +66,16 @@ export async function mountIdp(
       { configured: values.publicUrl, port: 8080, path: fastify.prefix + prefix },
       random,
     );
+  const issuer = host.publicUrl.get;
+  const pages = server?.pages ?? createIdpPages(values, issuer);
   const store = await openStore(
     runtime.mongo ? { mongo: runtime.mongo, prefix: 'idp_' } : values.databaseUri,
   );
   fastify.addHook('onClose', () => store.close());
-
-  const issuer = host.publicUrl.get;
   if (!config.production) {
     const { remember } = createLastKnownAddress(store);
     fastify.addHook('onListen', () => remember(issuer()));
   }
-  const pages = server?.pages ?? idpPages(values, issuer);
   const context = createModuleContext(store, {
     ...runtime,
     production: config.production,
@@ -128,114 +84,54 @@ export async function mountIdp(
     throttleSecret: values.ed25519Seed,
   });
   followLifecycle(fastify, context, values);
-  const { audit, throttle, passwords, passwordPolicy, jobs } = context;
-  const tools = { audit, clock, random };
-  const attempt: Attempt = (guess, evaluate) =>
-    throttle.attempt(Object.assign({}, guess, { perAddress: FAILURES[guess.kind ?? 'password'] }), evaluate);
-  const people = principalCollection(store);
-  const hashing = { passwords, passwordPolicy, throttle };
-  const principals = createPrincipals(people, { ...tools, ...hashing, attempt });
-  const links = createLinks(people, { ...tools, ...hashing, issuer });
-  const clients = createClients(clientCollection(store), {
-    ...tools,
-    allowHttp: !config.production,
-    warn: (message) => fastify.log.warn(message),
-  });
-  const principalDirectory = createDirectory(people, tools);
-  const directory: Directory = {
-    authenticate: principals.authenticate,
-    findPrincipal: principals.find,
-    findClient: clients.find,
-    async isGone(sub) {
-      const principal = await principalDirectory.get(sub);
-      return principal === null || principal.state === 'deleted';
-    },
-  };
-  const grants = grantCollection(store);
-  const otherSeeds = [values.ed25519SeedNext, values.ed25519SeedPrevious].filter(
-    (seed) => seed !== undefined,
-  );
-  const seeds = [values.ed25519Seed, ...otherSeeds] as const;
-  const keys = createKeys(seeds);
-  const readHint = createHintReader(keys, issuer);
-  const claimsOf = createClaims(values.trustedEmailDomains ?? []);
-  const tokens = createTokenService({ ...tools, grants, directory, keys, claimsOf, issuer, seeds });
-  const interactionTokens = createInteractionTokens(seeds, { clock });
-  const authorization = createAuthorization({
-    ...tools,
-    grants,
-    interactionTokens,
-    directory,
-    readHint,
-    issuer,
-  });
-  const kept = {
-    grants,
-    sessions: sessionCollection(store),
-    consents: consentCollection(store),
-  };
-  const sessions = createSessionService({ ...tools, sessions: kept.sessions, directory });
-  const consents = createConsentService(kept.consents, clock);
 
-  for (const [name, job] of Object.entries(createPurges({ ...kept, directory, clock }))) jobs.add(name, job);
+  const provisioning = createProvisioningModule(context, {
+    issuer,
+    allowHttp: !config.production,
+    isSignupOpen: !values.disableSignup,
+    adminToken: values.adminToken,
+    inviteToken: values.inviteToken,
+  });
+  const otherSeeds = [values.ed25519SeedNext, values.ed25519SeedPrevious];
+  const oidc = createOidcModule(context, {
+    issuer,
+    seeds: [values.ed25519Seed, ...otherSeeds.filter((seed) => seed !== undefined)],
+    directory: {
+      authenticate: provisioning.principals.authenticate,
+      findPrincipal: provisioning.principals.find,
+      isDeleted: provisioning.directory.isDeleted,
+      findClient: provisioning.clients.find,
+    },
+    changePassword: provisioning.principals.changePassword,
+    trustedEmailDomains: values.trustedEmailDomains ?? [],
+    humansUseBasic: values.basicLogin === 'all',
+  });
 
   fastify.decorate('idp', Object.freeze({ issuer }));
   const rules: ScopeRules = {
     ...answerRules(host),
     prefix,
     conflictRemedy: 'Mount the identity provider at another path with the prefix option.',
-    guards: {
-      admin: adminGuard(values.adminToken, { audit, throttle }),
-      inviter: adminGuard(values.inviteToken ?? values.adminToken, { audit, throttle }),
-      signup: signupGuard(values.disableSignup),
-      client: refuseForms,
-      bearer: judgedByEndpoint,
-      agent: judgedByEndpoint,
-    },
-    renderError: idpErrors(pages),
-    meter: throttle.refusalOf,
+    guards: { ...provisioning.guards, ...oidc.guards },
+    renderError: createErrorRenderer(pages),
+    meter: context.throttle.refusalOf,
     bodyLimit: 16 * 1024,
-    // At the root of a host, unknown paths are the host's.
+    // At the root of a host, the host answers unknown paths.
     own404: prefix !== '',
     isPlugin: server === undefined,
   };
   await openScope(fastify, rules, async (scope) => {
-    await scope.register(provisioningPlugin, {
-      principals,
-      links,
-      clients,
-      pages,
-      principalDirectory,
-      issuer,
-      isSignupOpen: !values.disableSignup,
-    });
-    await scope.register(oidcPlugin, {
-      authorization,
-      sessions,
-      consents,
-      cookies: createCookies(issuer),
-      pages,
-      readHint,
-      changePassword: createPasswordChange(people, { ...tools, ...hashing, principals }),
-      clock,
-      directory,
-      tokens,
-      keys,
-      audit,
-      attempt,
-      issuer,
-      meter: throttle.refusalOf,
-      humansUseBasic: values.basicLogin === 'all',
-    });
+    await scope.register(provisioning.plugin, { pages });
+    await scope.register(oidc.plugin, { pages });
     if (prefix !== '') await scope.register(healthPlugin, { store, wrap: (state) => state });
   });
-  // Elsewhere than at the root there is no such place.
+  // RFC 8414 §3.1 inserts the well-known part before the path of the issuer, which only the root of a host can serve.
   if (new URL(issuer()).pathname !== '/' && fastify.prefix === '') {
     await openScope(fastify, { ...rules, prefix: '', own404: false }, async (scope) => {
-      await scope.register(insertedMetadataPlugin, { issuer });
+      await scope.register(oidc.pathMetadataPlugin);
     });
   }
-  // Every collection is declared by now: what is wrong with the store stops the start.
+  // All collections are declared: an unusable store stops the start here.
   await store.ready();
   return store;
 }

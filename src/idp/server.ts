@@ -4,7 +4,7 @@ import { renderOAuth } from '../kernel/errors.js';
 import { assemble, type MiddlewareServer, type Server } from '../server/assembly.js';
 import { idpServerSchema, resolveServer, type ServerOptions, splitOptions } from '../server/options.js';
 import { type IdentityProviderOptions, type IdpConfiguration, resolveIdp } from './options.js';
-import { idpErrors, idpPages, mountIdp } from './plugin.js';
+import { createErrorRenderer, createIdpPages, mountIdp } from './plugin.js';
 
 export interface CreateIdentityServerOptions extends IdentityProviderOptions, ServerOptions {
   /** Whether the server has a `middleware` to mount in another application. Default `false`. */
@@ -32,8 +32,8 @@ export function createIdentityServer(
   );
   const { prefix, random } = idp.runtime;
   const hostContext = serverContext(idp.config.values.publicUrl, server.values.port, prefix);
-  const pages = idpPages(idp.config.values, hostContext.publicUrl.get);
-  // Below a prefix the metadata stands outside of it as well (RFC 8414 §3.1).
+  const pages = createIdpPages(idp.config.values, hostContext.publicUrl.get);
+  // Below a prefix, the metadata is also served outside of it (RFC 8414 §3.1).
   const { pathname } = new URL(hostContext.publicUrl.get());
   const outside = prefix === '' ? [] : [`/.well-known/oauth-authorization-server${pathname}`];
   return assemble({
@@ -44,7 +44,7 @@ export function createIdentityServer(
     random,
     hostContext,
     mount: (app) => mountIdp(app, idp, { hostContext, pages }),
-    renderError: idpErrors(pages),
+    renderError: createErrorRenderer(pages),
     renderPlainError: renderOAuth,
     wrapHealth: (state) => state,
     mountPoints: middleware ? [prefix, ...outside] : undefined,

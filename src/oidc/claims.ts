@@ -1,10 +1,11 @@
+import { domainToASCII, domainToUnicode } from 'node:url';
+import { Email, fits } from '../http/schemas.js';
 import { toSeconds } from '../kernel/clock.js';
-import { createDomainCheck, isEmailAddress } from './email-domains.js';
-import type { Principal } from './model.js';
+import type { Principal } from './directory.js';
 
 export const SCOPES = ['openid', 'email', 'profile', 'offline_access'] as const;
 
-/** No level of assurance (OIDC Core §2): the one class there is without a second factor. */
+/** No level of assurance (OIDC Core §2): the only class without a second factor. */
 export const ACR_VALUES = ['0'] as const;
 
 export const CLAIMS = [
@@ -12,13 +13,13 @@ export const CLAIMS = [
   ...['kind', 'sub_profile', 'name', 'preferred_username', 'updated_at', 'email', 'email_verified'],
 ] as const;
 
-/** What an application learns of a principal, for the scopes it was granted (OIDC Core §5.4). */
+/** The claims about a principal for the granted scopes (OIDC Core §5.4). */
 export type ClaimsOf = (principal: Principal, scope: string) => Record<string, string | number | boolean>;
 
-/** @param trustedDomains of e-mail, where an invitation proves the address */
+/** @param trustedDomains e-mail domains in which an accepted invitation verifies the address */
 export function createClaims(trustedDomains: readonly string[]): ClaimsOf {
   const isInTrustedDomain = createDomainCheck(trustedDomains);
-  // Whoever registered has named any address. Where it is not proved, nobody may link an account by it.
+  // Registration accepts any address, so only an invitation proves that the principal reads its mail.
   const isVerified = ({ handle, invitedAt }: Principal) =>
     invitedAt !== undefined && isInTrustedDomain(handle);
 
@@ -39,3 +40,42 @@ export function createClaims(trustedDomains: readonly string[]): ClaimsOf {
     };
   };
 }
+
+/** The problem of a domain of the configuration, or `undefined`. */
+export function emailDomainProblem(domain: string): string | undefined {
+  return isDomain(canonical(domain))
+    ? undefined
+    : `must list domains like example.com: ${JSON.stringify(domain)} is not a domain.`;
+}
+
+/**
+ * Whether an address is in one of these domains, subdomains excluded. A domain beyond ASCII has two spellings, and any
+ * other spelling is another domain, even if a resolver would accept it.
+ */
+function createDomainCheck(domains: readonly string[]): (address: string) => boolean {
+  const spellings = new Set(
+    domains
+      .map(canonical)
+      .flatMap((domain) => [domainToASCII(domain), domainToUnicode(domainToASCII(domain))]),
+  );
+  return (address) => spellings.has(address.slice(address.lastIndexOf('@') + 1));
+}
+
+/** Whether a handle is an e-mail address: ASCII, apart from a domain in its other spelling. */
+function isEmailAddress(handle: string): boolean {
+  const at = handle.lastIndexOf('@');
+  const domain = handle.slice(at + 1);
+  return at > 0 && isDomain(domain) && fits(`${handle.slice(0, at)}@${domainToASCII(domain)}`, Email);
+}
+
+/** Whether a domain in canonical form is one of its two spellings. */
+function isDomain(domain: string): boolean {
+  const ascii = domainToASCII(domain);
+  return (domain === ascii || domain === domainToUnicode(ascii)) && LABELS.test(ascii);
+}
+
+/** The form in which handles are stored. */
+const canonical = (domain: string): string => domain.toLowerCase().normalize('NFC');
+
+/** Two labels or more, none of them empty. The last one is not a number, which would be an IP address. */
+const LABELS = /^([a-z\d]([a-z\d-]*[a-z\d])?\.)+[a-z]([a-z\d-]*[a-z\d])?$/;

@@ -1,11 +1,17 @@
 import { parseBasic } from '../http/authorization.js';
+import { isSimpleCrossSite } from '../http/browser.js';
+import type { Guard } from '../http/scope.js';
+import { MINUTE } from '../kernel/clock.js';
 import { isSecretOf, sha256 } from '../kernel/secrets.js';
-import type { Attempt } from '../throttle/throttle.js';
+import { atMost, type Throttle } from '../throttle/throttle.js';
+import type { Client, Directory } from './directory.js';
 import { oidcErrors } from './errors.js';
-import type { Client, Directory } from './model.js';
 
-/** A secret that no client has: unknown clients cost the same work as known ones. */
-const NOBODY = sha256('the secret of no client');
+/** The hash of no secret: unknown clients take the same work as known ones. */
+const UNUSED_HASH = sha256('the secret of no client');
+
+/** Wrong secrets from one address block. */
+const FAILURES = atMost('failures.client', 60, MINUTE);
 
 export interface ClientCredentials {
   authorization: string | undefined;
@@ -15,13 +21,13 @@ export interface ClientCredentials {
 
 /**
  * The client of a token request (RFC 6749 §2.3): `client_secret_basic`, `client_secret_post`, or for public
- * clients no more than its identifier.
+ * clients only its `client_id`.
  *
- * @throws invalid_client, invalid_request when it uses two ways at once, RATE_LIMITED
+ * @throws invalid_client, invalid_request for two methods at once, RATE_LIMITED
  */
 export async function authenticateClient(
   { authorization, body, ip }: ClientCredentials,
-  { directory, attempt }: { directory: Pick<Directory, 'findClient'>; attempt: Attempt },
+  { directory, throttle }: { directory: Pick<Directory, 'findClient'>; throttle: Pick<Throttle, 'attempt'> },
 ): Promise<Client> {
   const basic = authorization === undefined ? null : readBasic(authorization);
   if (authorization !== undefined && !basic) throw invalidClient();
@@ -34,27 +40,28 @@ export async function authenticateClient(
   const clientId = basic?.clientId ?? body['client_id'];
   const secret = basic?.secret ?? body['client_secret'];
   const client = clientId ? await directory.findClient(clientId) : null;
-  // A public client has no secret to guess, so a wrong one is a mistake and counts as no failure.
+  // A public client has no secret to guess, so sending one is a mistake and not a failed attempt.
   if (client && client.secretHash === undefined) {
     if (secret === undefined) return client;
     throw invalidClient();
   }
-  const proven = await attempt({ account: `client ${clientId}`, ip, kind: 'client' }, async () => {
+  const guess = { account: `client ${clientId}`, ip, kind: 'client', perAddress: FAILURES } as const;
+  const authenticated = await throttle.attempt(guess, async () => {
     const isRight =
       secret !== undefined &&
-      (isSecretOf(secret, client?.secretHash ?? NOBODY) ||
-        isSecretOf(secret, client?.previousSecretHash ?? NOBODY));
+      (isSecretOf(secret, client?.secretHash ?? UNUSED_HASH) ||
+        isSecretOf(secret, client?.previousSecretHash ?? UNUSED_HASH));
     return isRight ? client : null;
   });
-  if (!proven) throw invalidClient();
-  return proven;
+  if (!authenticated) throw invalidClient();
+  return authenticated;
 }
 
-/** Nobody, or not the one who may: with the challenge that every 401 of a token request bears (RFC 6749 §5.2). */
+/** With the challenge that every 401 response to a token request carries (RFC 6749 §5.2). */
 export const invalidClient = () =>
   oidcErrors.invalid_client({ headers: { 'www-authenticate': 'Basic realm="idp", charset="UTF-8"' } });
 
-/** Both halves are form-encoded inside the header (RFC 6749 §2.3.1). */
+/** Identifier and secret are form-encoded inside the header (RFC 6749 §2.3.1). */
 function readBasic(authorization: string): { clientId: string; secret: string } | null {
   const credentials = parseBasic(authorization);
   if (!credentials) return null;
@@ -65,3 +72,14 @@ function readBasic(authorization: string): { clientId: string; secret: string } 
     return null;
   }
 }
+
+/** Refuses forms of other sites before they count: they would use up the limits of their visitors' addresses. */
+export const refuseCrossSiteForms: Guard = async ({ headers }) => {
+  if (isSimpleCrossSite(headers)) throw oidcErrors.invalid_request({ message: FORM_OF_ANOTHER_SITE });
+};
+
+const FORM_OF_ANOTHER_SITE =
+  'Cross-site form submissions are rejected. Use fetch with CORS, or send the request from a server.';
+
+/** For routes that authenticate the request themselves, by a token in the header or the body. */
+export const authenticatedByRoute: Guard = async () => {};

@@ -2,9 +2,9 @@ import type { Clock } from '../kernel/clock.js';
 import { UniqueViolation } from '../storage/collection.js';
 import type { Consents } from './store.js';
 
-/** What people have let applications learn, so that they are not asked twice. */
+/** Remembers which scopes users granted to clients, so that they are asked once. */
 export interface ConsentService {
-  /** Whether all of these scopes have been granted to this client before. */
+  /** Whether the user granted all of these scopes to this client before. */
   covers(sub: string, clientId: string, scope: string): Promise<boolean>;
   remember(sub: string, clientId: string, scope: string): Promise<void>;
 }
@@ -25,7 +25,7 @@ export function createConsentService(consents: Consents, clock: Clock): ConsentS
       if (await consents.updateOne({ id }, { set: consent })) return;
       await consents.insert({ id, ...consent }).catch(async (error: unknown) => {
         if (!(error instanceof UniqueViolation)) throw error;
-        // Of two at once the last one is remembered. Whatever is missing is asked for again.
+        // The last of two simultaneous writes wins. Missing scopes are requested again.
         await consents.updateOne({ id }, { set: consent });
       });
     },
@@ -34,7 +34,7 @@ export function createConsentService(consents: Consents, clock: Clock): ConsentS
 
 const idOf = (sub: string, clientId: string): string => `${sub} ${clientId}`;
 
-/** Whose consent it is, and to whom. */
+/** The principal and the client of a consent. */
 export function partiesOf(consentId: string): { sub: string; clientId: string } {
   const [sub = '', clientId = ''] = consentId.split(' ');
   return { sub, clientId };

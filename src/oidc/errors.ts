@@ -1,6 +1,6 @@
 import { defineErrors } from '../kernel/errors.js';
 
-/** Codes of RFC 6749 §§4.1.2.1, 5.2, RFC 6750 §3.1 and our own, as this domain answers them directly. */
+/** Codes of RFC 6749 §§4.1.2.1, 5.2, RFC 6750 §3.1 and of this provider, as responses and not as redirects. */
 export const oidcErrors = defineErrors({
   invalid_request: [400, 'The request is invalid.'],
   invalid_grant: [

@@ -1,10 +1,11 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import { newToken, type Random } from '../kernel/secrets.js';
-import { GRANT } from './store.js';
+import { DAY, MINUTE, SECOND } from '../kernel/clock.js';
+import { newToken, type Random, sha256 } from '../kernel/secrets.js';
+import { GRANT, type GrantDocument, type IssuedToken } from './store.js';
 
 /**
- * Codes and tokens name their grant: a prefix, the 32 hexadecimal digits of its identifier, and 256 bits that nobody guesses.
- * So the grant is found by its own key, and every sign-in is spared an index of hashes.
+ * Codes and tokens contain the id of their grant: a prefix, its 32 hexadecimal digits, and 256 bits of secret. The grant is
+ * found by its own key, so that no sign-in pays for an index of hashes.
  */
 export type TokenPrefix = 'ac_' | 'at_' | 'rt_';
 
@@ -22,30 +23,103 @@ export function grantIdOf(prefix: TokenPrefix, token: string): string | undefine
   return name === undefined ? undefined : GRANT + name;
 }
 
-/** Bytes of each half of a refresh token's secret. */
-const HALF = 16;
+/** Length of each half of a refresh token's secret. */
+const HALF_BYTES = 16;
 
 /**
- * A refresh token of this provider: 128 bits that nobody guesses, and a MAC over them and the grant. The store keeps the
- * hashes of the newest two tokens of a family only; the MAC tells an older one, which was stolen, from one that was made up.
+ * A refresh token: 128 random bits, and a MAC over them and the grant. The store keeps only the hashes of the newest two
+ * tokens of a family; the MAC distinguishes an older token, which was stolen, from a forged one.
  */
 export function refreshToken(grantId: string, nonce: Buffer, seed: string): string {
-  const half = nonce.subarray(0, HALF);
+  const half = nonce.subarray(0, HALF_BYTES);
   return grantToken('rt_', grantId, Buffer.concat([half, mac(grantId, half, seed)]).toString('base64url'));
 }
 
 export function newRefreshToken(grantId: string, random: Random, seed: string): string {
-  return refreshToken(grantId, random.bytes(HALF), seed);
+  return refreshToken(grantId, random.bytes(HALF_BYTES), seed);
 }
 
-/** Whether a provider with one of these seeds issued the refresh token. Tokens of versions without a MAC read as made up. */
+/** Whether a provider with one of these seeds issued the refresh token. Tokens of versions without a MAC count as forged. */
 export function isIssuedRefreshToken(grantId: string, token: string, seeds: readonly string[]): boolean {
   const secret = Buffer.from(token.slice(-43), 'base64url');
-  const [nonce, presented] = [secret.subarray(0, HALF), secret.subarray(HALF)];
+  const [nonce, presented] = [secret.subarray(0, HALF_BYTES), secret.subarray(HALF_BYTES)];
   return seeds.some((seed) => timingSafeEqual(mac(grantId, nonce, seed), presented));
 }
 
 function mac(grantId: string, nonce: Buffer, seed: string): Buffer {
   const key = createHmac('sha256', seed).update('refresh token authentication').digest();
-  return createHmac('sha256', key).update(grantId).update(nonce).digest().subarray(0, HALF);
+  return createHmac('sha256', key).update(grantId).update(nonce).digest().subarray(0, HALF_BYTES);
+}
+
+/** The tokens that a refresh token is exchanged for. */
+export interface Successor {
+  refreshToken: string;
+  accessToken: string;
+}
+
+/**
+ * Derives the successor from the presented token, so that every exchange of it returns the same tokens and the store
+ * needs no plaintext.
+ */
+export function deriveSuccessor(grantId: string, presented: string, seed: string): Successor {
+  const derive = (what: string) => createHmac('sha256', seed).update(`${what} after ${presented}`).digest();
+  return {
+    refreshToken: refreshToken(grantId, derive('refresh'), seed),
+    accessToken: grantToken('at_', grantId, derive('access').toString('base64url')),
+  };
+}
+
+/** The successor issued for this token, if one of the seeds derives it and its access token is still valid. */
+export function findIssuedSuccessor(
+  grant: GrantDocument,
+  presented: string,
+  { seeds, now }: { seeds: readonly string[]; now: number },
+): { successor: Successor; issued: IssuedToken } | null {
+  const successor = seeds
+    .map((seed) => deriveSuccessor(grant.id, presented, seed))
+    .find(({ refreshToken }) => sha256(refreshToken) === grant.refreshHash);
+  if (!successor) return null;
+  const accessHash = sha256(successor.accessToken);
+  const issued = grant.accessTokens?.find(({ hash, expiresAt }) => hash === accessHash && expiresAt > now);
+  return issued ? { successor, issued } : null;
+}
+
+/** Lifetime of access tokens and id_tokens. */
+export const TOKEN_LIFETIME_SECONDS = 3600;
+
+export const CODE_LIFETIME_MS = MINUTE;
+
+/** Longest lifetime of a grant without a refresh token, whose code was redeemed at the last moment. */
+export const MAX_LIFETIME_WITHOUT_REFRESH_MS = CODE_LIFETIME_MS + TOKEN_LIFETIME_SECONDS * SECOND;
+
+/** Lifetime of an unused refresh token, and of its family in total. */
+export const REFRESH_IDLE_LIFETIME_MS = 30 * DAY;
+const REFRESH_MAX_LIFETIME_MS = 90 * DAY;
+
+/** Valid access tokens of one grant; another one revokes the oldest. */
+const MAX_ACCESS_TOKENS = 16;
+
+/** When a refresh token issued now expires. */
+export function refreshExpiry({ createdAt }: Pick<GrantDocument, 'createdAt'>, now: number): number {
+  return Math.min(now + REFRESH_IDLE_LIFETIME_MS, createdAt + REFRESH_MAX_LIFETIME_MS);
+}
+
+/** The valid access tokens of a grant and a new one, the oldest first. */
+export function withAccessToken(
+  { accessTokens = [] }: Pick<GrantDocument, 'accessTokens'>,
+  token: Omit<IssuedToken, 'expiresAt'>,
+  now: number,
+): IssuedToken[] {
+  const valid = accessTokens.filter(({ expiresAt }) => expiresAt > now);
+  const issued = Object.assign({}, token, { expiresAt: now + TOKEN_LIFETIME_SECONDS * SECOND });
+  return [...valid.slice(1 - MAX_ACCESS_TOKENS), issued];
+}
+
+/** When the code of a grant and everything issued from it have expired. */
+export function grantExpiry({
+  codeExpiresAt,
+  refreshExpiresAt = 0,
+  accessTokens = [],
+}: GrantDocument): number {
+  return Math.max(codeExpiresAt, refreshExpiresAt, ...accessTokens.map(({ expiresAt }) => expiresAt));
 }

@@ -6,9 +6,9 @@ import type { JWK } from 'jose';
 export interface Keys {
   /** The JWK Set (RFC 7517): public halves only. */
   readonly jwks: { keys: JWK[] };
-  /** A JWS (RFC 7515 §7.1) with `alg: EdDSA` over these claims, which the caller has made complete. */
+  /** A JWS (RFC 7515 §7.1) with `alg: EdDSA` over these claims, which must be complete. */
   sign(claims: Record<string, unknown>): Promise<string>;
-  /** The claims of a JWS that one of these keys has signed, whatever its age; else `null`. */
+  /** The claims of a JWS that one of these keys signed, expired or not; else `null`. */
   verify(jws: string): Promise<Record<string, unknown> | null>;
 }
 
@@ -22,7 +22,7 @@ export function createKeys(seeds: readonly [string, ...string[]]): Keys {
     jwks: { keys: pairs.map((pair) => pair.jwk) },
     async sign(claims) {
       const input = `${header}.${base64url(JSON.stringify(claims))}`;
-      const signature = await signElsewhere(null, Buffer.from(input), privateKey);
+      const signature = await signInThreadPool(null, Buffer.from(input), privateKey);
       return `${input}.${signature.toString('base64url')}`;
     },
     async verify(jws) {
@@ -35,7 +35,7 @@ export function createKeys(seeds: readonly [string, ...string[]]): Keys {
           jws,
           ({ kid }) => {
             const key = publicKeys.get(kid);
-            if (!key) throw new JOSEError('none of our keys');
+            if (!key) throw new JOSEError('unknown key');
             return key;
           },
           { algorithms: ['EdDSA'] },
@@ -49,8 +49,26 @@ export function createKeys(seeds: readonly [string, ...string[]]): Keys {
   };
 }
 
-/** On another thread: there and back is a sixth of what the event loop would spend on the signature itself. */
-const signElsewhere = promisify(sign);
+/** The user, client and session that an `id_token_hint` names. */
+export interface Hint {
+  sub: string;
+  clientId: string;
+  sid?: string;
+}
+
+/** Reads an `id_token_hint` issued by this provider, expired ones included (RP-Initiated Logout §4); else `null`. */
+export type ReadHint = (idToken: string) => Promise<Hint | null>;
+
+export function createHintReader(keys: Pick<Keys, 'verify'>, issuer: () => string): ReadHint {
+  return async (idToken) => {
+    const { iss, sub, aud, sid } = (await keys.verify(idToken)) ?? {};
+    if (iss !== issuer() || typeof sub !== 'string' || typeof aud !== 'string') return null;
+    return { sub, clientId: aud, ...(typeof sid === 'string' && { sid }) };
+  };
+}
+
+/** Signs on another thread, which costs the event loop a sixth of the time of the signature. */
+const signInThreadPool = promisify(sign);
 
 const base64url = (text: string): string => Buffer.from(text).toString('base64url');
 
@@ -60,7 +78,7 @@ interface Pair {
   jwk: JWK;
 }
 
-/** What DER puts before the 32 bytes of an Ed25519 private key (RFC 8410 §7). */
+/** The DER header before the 32 bytes of an Ed25519 private key (RFC 8410 §7). */
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex');
 
 function loadPair(seed: string): Pair {
@@ -68,8 +86,8 @@ function loadPair(seed: string): Pair {
   const privateKey = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' });
   const publicKey = createPublicKey(privateKey);
   const { crv, kty, x } = publicKey.export({ format: 'jwk' });
-  // The thumbprint of RFC 7638: exactly these members in this order. Making it with jose would load WebCrypto at every start.
+  // The thumbprint of RFC 7638: exactly these members in this order. jose would load WebCrypto at every start.
   const kid = hash('sha256', JSON.stringify({ crv, kty, x }), 'base64url');
-  // `alg` is EdDSA and not Ed25519, which most clients do not know yet.
+  // `alg` is EdDSA, because most clients do not support the newer name Ed25519.
   return { privateKey, publicKey, jwk: { kty, crv, x, kid, use: 'sig', alg: 'EdDSA' } as JWK };
 }

@@ -3,13 +3,12 @@ import type { Pages } from '../http/pages.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { secretsEqual, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
-import { withAnswer } from './authorize/redirect-uri.js';
-import { type Cookies, mountPath } from './cookies.js';
+import { withResponse } from './authorize/redirect-uri.js';
+import type { Directory } from './directory.js';
 import { oidcErrors } from './errors.js';
-import type { Hint, ReadHint } from './hints.js';
-import type { Directory } from './model.js';
+import type { Hint, ReadHint } from './keys.js';
 import { AnyForm } from './schemas.js';
-import type { SessionService, Visitor } from './sessions.js';
+import { type Cookies, mountPath, type SessionService, type SignedInUser } from './sessions.js';
 
 export interface LogoutPluginOptions {
   sessions: SessionService;
@@ -21,21 +20,22 @@ export interface LogoutPluginOptions {
   issuer(): string;
 }
 
-/** Signing out at the wish of an application (OIDC RP-Initiated Logout 1.0) or of the person. */
+/** Sign-out, requested by an application (OIDC RP-Initiated Logout 1.0) or by the user. */
 export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): Promise<void> {
   const { sessions, cookies, pages, audit, issuer } = options;
   const config = access('public', { page: true });
   const path = () => `${mountPath(issuer())}/logout`;
-  const showDone = (reply: FastifyReply) => pages.send(reply, 'logout-done', { title: 'You are signed out' });
+  const sendDonePage = (reply: FastifyReply) =>
+    pages.send(reply, 'logout-done', { title: 'You are signed out' });
 
   scope.get('/logout', { config, exposeHeadRoute: false }, async (request, reply) => {
     const { searchParams } = new URL(request.url, issuer());
-    const wish = await judgeLogout(readOnce([...searchParams]), options);
-    if (wish.hint) return obey(wish.hint, wish.target, request, reply);
-    const token = cookies.session.of(request);
-    const visitor = await sessions.find(token);
-    if (!visitor || token === undefined) return showDone(reply);
-    const { handle } = visitor.principal;
+    const { hint, target } = await validateLogoutRequest(readOnce([...searchParams]), options);
+    if (hint) return logOutForClient(hint, target, request, reply);
+    const token = cookies.session.read(request);
+    const user = await sessions.find(token);
+    if (!user || token === undefined) return sendDonePage(reply);
+    const { handle } = user.principal;
     const view = { title: 'Sign out', action: path(), handle, confirmation: confirmationOf(token) };
     return pages.send(reply, 'logout', view);
   });
@@ -46,46 +46,46 @@ export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): 
     );
     const { confirm: confirmation, ...parameters } = readOnce(fields);
     if (confirmation !== undefined) {
-      await confirmed(confirmation, request, reply);
+      await logOutForUser(confirmation, request, reply);
       return reply.redirect(path(), 303);
     }
-    const wish = await judgeLogout(parameters, options);
-    if (wish.hint) return obey(wish.hint, wish.target, request, reply);
-    // A cross-site POST arrives without our cookie, so it becomes the same request by GET.
+    const { hint, target } = await validateLogoutRequest(parameters, options);
+    if (hint) return logOutForClient(hint, target, request, reply);
+    // Browsers send no cookie with a cross-site POST, so it is redirected to the same request with GET.
     return reply.redirect(`${path()}?${new URLSearchParams(parameters)}`, 303);
   });
 
-  /** The application's wish: a valid hint needs no question, with or without the cookie. */
-  async function obey(
+  /** A valid hint of an application needs no confirmation, with or without the cookie. */
+  async function logOutForClient(
     { sid, sub }: Hint,
     target: string | undefined,
     request: FastifyRequest,
     reply: FastifyReply,
   ): Promise<FastifyReply> {
-    const visitor = await sessions.find(cookies.session.of(request));
-    // Somebody else may use this browser by now. They stay.
-    if (visitor?.principal.id === sub) await end(visitor, request, reply);
-    if (sid !== undefined && sid !== visitor?.session.id && (await sessions.end(sid))) {
+    const user = await sessions.find(cookies.session.read(request));
+    // Another user of the same browser stays signed in.
+    if (user?.principal.id === sub) await end(user, request, reply);
+    if (sid !== undefined && sid !== user?.session.id && (await sessions.end(sid))) {
       await audit.record({ event: 'logout', subject: sub, ip: originOf(request).ip });
     }
-    return target === undefined ? showDone(reply) : reply.redirect(target, 303);
+    return target === undefined ? sendDonePage(reply) : reply.redirect(target, 303);
   }
 
-  /** The person's wish. @throws login_rejected */
-  async function confirmed(
+  /** @throws login_rejected */
+  async function logOutForUser(
     confirmation: string,
     request: FastifyRequest,
     reply: FastifyReply,
   ): Promise<void> {
-    const token = cookies.session.of(request);
-    const visitor = await sessions.find(token);
-    if (!visitor || token === undefined) return;
+    const token = cookies.session.read(request);
+    const user = await sessions.find(token);
+    if (!user || token === undefined) return;
     if (!secretsEqual(confirmation, confirmationOf(token))) throw oidcErrors.login_rejected();
-    await end(visitor, request, reply);
+    await end(user, request, reply);
   }
 
   async function end(
-    { principal, session }: Visitor,
+    { principal, session }: SignedInUser,
     request: FastifyRequest,
     reply: FastifyReply,
   ): Promise<void> {
@@ -95,12 +95,12 @@ export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): 
   }
 }
 
-/** Known only to pages that this browser was shown in this session. */
+/** Derived from the session token, so that only pages shown in this session contain it. */
 const confirmationOf = (token: string): string => sha256(`logout ${token}`);
 
-/** @throws invalid_request when a parameter comes twice */
+/** @throws invalid_request for a repeated parameter */
 function readOnce(fields: readonly (readonly [string, string])[]): Record<string, string> {
-  const known = fields.filter(([name]) => KNOWN.includes(name));
+  const known = fields.filter(([name]) => PARAMETERS.includes(name));
   const repeated = known.find(([name], index) => known.findIndex(([other]) => other === name) < index);
   if (repeated) {
     throw oidcErrors.invalid_request({
@@ -110,13 +110,13 @@ function readOnce(fields: readonly (readonly [string, string])[]): Record<string
   return Object.fromEntries(known);
 }
 
-const KNOWN = ['id_token_hint', 'client_id', 'post_logout_redirect_uri', 'state', 'confirm'];
+const PARAMETERS = ['id_token_hint', 'client_id', 'post_logout_redirect_uri', 'state', 'confirm'];
 
 /**
- * What an application asks for. Nobody is sent anywhere without a hint; whatever is wrong is told to the person.
+ * Validates a logout request. Without a hint there is no redirect, and errors are shown to the user.
  * @throws invalid_request
  */
-async function judgeLogout(
+async function validateLogoutRequest(
   parameters: Record<string, string>,
   { directory, readHint }: Pick<LogoutPluginOptions, 'directory' | 'readHint'>,
 ): Promise<{ hint: Hint | null; target: string | undefined }> {
@@ -138,5 +138,5 @@ async function judgeLogout(
       message: 'post_logout_redirect_uri is not registered for this client.',
     });
   }
-  return { hint, target: state === undefined ? uri : withAnswer(uri, { state }) };
+  return { hint, target: state === undefined ? uri : withResponse(uri, { state }) };
 }

@@ -2,9 +2,9 @@ import { Type } from 'typebox';
 import { option } from '../config/options.js';
 import { Token } from '../http/schemas.js';
 import { MAX_TOKEN_LENGTH } from './authorize/interaction-token.js';
-import { emailDomainProblem } from './email-domains.js';
+import { emailDomainProblem } from './claims.js';
 
-/** Seeds that stand in RFC 8037 and in samples: everybody has their private keys. */
+/** Seeds published in RFC 8037 and in samples, whose private keys are public. */
 const PUBLISHED_SEEDS = new Set([
   '9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60',
   '4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb',
@@ -58,10 +58,9 @@ export const oidcOptions = {
   }),
 };
 
-/** Any form. Repeated fields arrive as lists, and are refused where the request is judged. */
+/** Any form. Repeated fields are lists, which the validation of the request rejects. */
 export const AnyForm = Type.Record(Type.String(), Type.Union([Type.String(), Type.Array(Type.String())]));
 
-/** A form as OAuth sends it. Repeated fields arrive as lists, which no field may be. */
 export const LoginBody = Type.Object(
   {
     interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
@@ -98,7 +97,7 @@ export const TokenAnswer = Type.Object({
   refresh_token: Type.Optional(Token),
 });
 
-/** Of a token that is not active, only that. */
+/** For an inactive token, only `active`. */
 export const IntrospectionAnswer = Type.Object({
   active: Type.Boolean(),
   scope: Type.Optional(Type.String()),

@@ -1,26 +1,28 @@
-import { type Clock, stillHolds } from '../kernel/clock.js';
+import { parse, serialize } from 'cookie';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Clock, HOUR, stillHolds } from '../kernel/clock.js';
 import { isSecretOf, newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
-import type { Directory, Principal } from './model.js';
+import type { Directory, Principal } from './directory.js';
 import { SESSION, type SessionDocument, type Sessions } from './store.js';
 
-/** Somebody who has signed in before, in this browser. */
-export interface Visitor {
+/** A person who is signed in, in this browser. */
+export interface SignedInUser {
   principal: Principal;
   session: SessionDocument;
 }
 
-/** What spares people the password at the next application. Agents have none. */
+/** Sessions of people: the next application needs no password. Agents have none. */
 export interface SessionService {
-  /** The session of a cookie, if it is alive. Without a cookie the store is not asked. */
-  find(token: string | undefined): Promise<Visitor | null>;
-  /** A new session of somebody who has just proved who it is; what the browser had before ends. */
-  begin(
+  /** The user of a session cookie, if the session is valid. Without a cookie, the store is not read. */
+  find(token: string | undefined): Promise<SignedInUser | null>;
+  /** Starts a session after a successful sign-in, and ends the previous one of the browser. */
+  start(
     principal: Principal,
-    before: string | undefined,
+    previous: string | undefined,
   ): Promise<{ token: string; session: SessionDocument }>;
-  /** It was used: another hour. */
-  prolong(session: SessionDocument): Promise<void>;
-  /** By its identifier, the `sid` of an id_token. Answers whether there was one. */
+  /** Extends a session by an hour when it is used. */
+  extend(session: SessionDocument): Promise<void>;
+  /** Ends the session with this `sid`, as id_tokens name it. Returns whether there was one. */
   end(sid: string): Promise<boolean>;
 }
 
@@ -31,13 +33,14 @@ export interface SessionDependencies {
   random: Random;
 }
 
-const IDLE = 3600_000;
-const ABSOLUTE = 12 * 3600_000;
+const IDLE_LIFETIME_MS = HOUR;
+const MAX_LIFETIME_MS = 12 * HOUR;
 
 export function createSessionService(deps: SessionDependencies): SessionService {
   const { sessions, directory, clock, random } = deps;
 
-  const expiry = (createdAt: number): number => Math.min(clock.now() + IDLE, createdAt + ABSOLUTE);
+  const expiry = (createdAt: number): number =>
+    Math.min(clock.now() + IDLE_LIFETIME_MS, createdAt + MAX_LIFETIME_MS);
 
   const findSession = async (token: string | undefined): Promise<SessionDocument | null> => {
     const id = token === undefined ? undefined : sessionIdOf(token);
@@ -48,12 +51,13 @@ export function createSessionService(deps: SessionDependencies): SessionService 
   return {
     async find(token) {
       const session = await findSession(token);
-      if (!session || !stillHolds(session.expiresAt, { now: clock.now(), life: IDLE })) return null;
+      if (!session || !stillHolds(session.expiresAt, { now: clock.now(), life: IDLE_LIFETIME_MS }))
+        return null;
       const principal = await directory.findPrincipal(session.sub);
       return principal && principal.epoch === session.epoch ? { principal, session } : null;
     },
 
-    async begin({ id: sub, epoch }, before) {
+    async start({ id: sub, epoch }, previous) {
       const now = clock.now();
       const id = newId(SESSION, clock, random);
       const token = newToken(random, id.slice(SESSION.length));
@@ -66,12 +70,12 @@ export function createSessionService(deps: SessionDependencies): SessionService 
         createdAt: now,
         expiresAt: expiry(now),
       };
-      const ended = await findSession(before);
+      const ended = await findSession(previous);
       await Promise.all([sessions.insert(session), ended && sessions.deleteOne({ id: ended.id })]);
       return { token, session };
     },
 
-    async prolong({ id, createdAt }) {
+    async extend({ id, createdAt }) {
       await sessions.updateOne({ id }, { set: { expiresAt: expiry(createdAt) } });
     },
 
@@ -81,10 +85,48 @@ export function createSessionService(deps: SessionDependencies): SessionService 
   };
 }
 
-/** It names its session, which is so found by its own key. */
+/** The token contains the id of its session, to find it without an index. */
 function sessionIdOf(token: string): string | undefined {
   const name = /^([0-9a-f]{32})[\w-]{43}$/.exec(token)?.[1];
   return name === undefined ? undefined : SESSION + name;
 }
 
 const isSessionId = (text: string): boolean => /^sid_[0-9a-f]{32}$/.test(text);
+
+/** A cookie for this host only, which scripts cannot read. */
+export interface Cookie {
+  read(request: Pick<FastifyRequest, 'headers'>): string | undefined;
+  set(reply: FastifyReply, value: string): void;
+  clear(reply: FastifyReply): void;
+}
+
+export interface Cookies {
+  /** Binds a form to a browser. */
+  form: Cookie;
+  /** The token of the session. */
+  session: Cookie;
+}
+
+export function createCookies(issuer: () => string): Cookies {
+  const isSecure = () => issuer().startsWith('https:');
+  const cookie = (plain: string): Cookie => {
+    // The prefix prevents other hosts of the domain from setting the cookie; browsers require https for it.
+    const name = () => (isSecure() ? `__Host-${plain}` : plain);
+    const attributes = () => ({ path: '/', httpOnly: true, sameSite: 'lax', secure: isSecure() }) as const;
+    return {
+      read: ({ headers }) => parse(headers.cookie ?? '')[name()],
+      set: (reply, value) => void reply.header('set-cookie', serialize(name(), value, attributes())),
+      clear: (reply) =>
+        void reply.header(
+          'set-cookie',
+          serialize(name(), '', { ...attributes(), maxAge: 0, expires: new Date(0) }),
+        ),
+    };
+  };
+  return { form: cookie('idp'), session: cookie('idp-session') };
+}
+
+/** The path of the issuer, which includes what a proxy adds. */
+export function mountPath(issuer: string): string {
+  return new URL(issuer).pathname.replace(/\/$/, '');
+}

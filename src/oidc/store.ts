@@ -1,9 +1,8 @@
 import type { Collection, Store } from '../storage/collection.js';
 
 /**
- * What a principal granted a client by one sign-in: first an authorization code, then the tokens bought with
- * it. One document, so that the code is consumed in the very write that stores the token, and so that one
- * mark revokes everything.
+ * The result of one sign-in to a client: first an authorization code, then the tokens it is exchanged for. One
+ * document, so that the same write consumes the code and stores the tokens, and so that one field revokes everything.
  */
 export interface GrantDocument {
   id: string;
@@ -21,9 +20,9 @@ export interface GrantDocument {
   challenge?: string;
   /** Authentication context class, when the client asked for one. */
   acr?: string;
-  /** Of the session of a person in whose browser it was made. */
+  /** The session of the user, if there is one. */
   sid?: string;
-  /** When the principal proved who it is. */
+  /** When the principal authenticated. */
   authTime: number;
   createdAt: number;
   codeExpiresAt: number;
@@ -31,28 +30,28 @@ export interface GrantDocument {
   consumedAt?: number;
   /** A few at most, the oldest first. */
   accessTokens?: IssuedToken[];
-  /** SHA-256 of the refresh token, where the principal granted `offline_access`: the family has one at a time. */
+  /** SHA-256 of the current refresh token, where `offline_access` was granted. */
   refreshHash?: string;
   refreshExpiresAt?: number;
-  /** SHA-256 of the one before, and when it was exchanged. */
+  /** SHA-256 of the previous refresh token, and when it was exchanged. */
   previousRefreshHash?: string;
   rotatedAt?: number;
-  /** Raised by every change of the tokens above after the redemption, each of which is made for the one it read. */
+  /** Incremented by every later change of the tokens above, which is conditional on the value it read. */
   revision?: number;
-  /** Everything issued from the grant is dead. */
+  /** Present when everything issued from the grant is revoked. */
   revokedAt?: number;
 }
 
-/** An access token that was given out. */
+/** An issued access token. */
 export interface IssuedToken {
   /** SHA-256 */
   hash: string;
   expiresAt: number;
-  /** Where it is less than the grant's. */
+  /** Present when it is narrower than the scope of the grant. */
   scope?: string;
 }
 
-/** A person who has signed in, in one browser. */
+/** A person who is signed in, in one browser. */
 export interface SessionDocument {
   /** `sid` in the id_tokens. */
   id: string;
@@ -66,7 +65,7 @@ export interface SessionDocument {
   expiresAt: number;
 }
 
-/** What a person lets a client learn. */
+/** The scopes that a user granted to a client. */
 export interface ConsentDocument {
   /** The principal and the client. */
   id: string;
@@ -74,10 +73,10 @@ export interface ConsentDocument {
   updatedAt: number;
 }
 
-/** Begins the identifier of every grant. */
+/** Prefix of grant ids. */
 export const GRANT = 'gr_';
 
-/** Begins the identifier of every session. */
+/** Prefix of session ids. */
 export const SESSION = 'sid_';
 
 export type Grants = Collection<GrantDocument>;

@@ -1,14 +1,13 @@
+import { isLoopback } from '../config/public-url.js';
 import type { Origin } from '../http/scope.js';
 import { DAY } from '../kernel/clock.js';
 import type { ErrorDetail } from '../kernel/errors.js';
 import { newId, newToken, sha256 } from '../kernel/secrets.js';
+import type { JobLog } from '../ops/jobs.js';
 import type { Page } from '../storage/collection.js';
 import { invalid } from './errors.js';
-import { pageOf } from './pages.js';
 import type { Dependencies } from './principals.js';
-import { redirectUriProblem } from './redirect-uris.js';
-import type { Kind } from './schemas.js';
-import type { ClientCollection, ClientDocument } from './store.js';
+import { type ClientCollection, type ClientDocument, type Kind, listPage } from './store.js';
 
 export interface ClientInput {
   name: string;
@@ -16,11 +15,11 @@ export interface ClientInput {
   postLogoutRedirectUris: string[];
   isPublic: boolean;
   principalKinds: Kind[];
-  /** Nothing that comes over HTTP says so. */
+  /** Never set over HTTP. */
   trusted?: boolean;
 }
 
-/** What may change about a client; absent stays as it is. */
+/** The fields to change; absent fields keep their value. */
 export type ClientChange = Partial<Omit<ClientInput, 'isPublic'>>;
 
 export interface Clients {
@@ -29,28 +28,28 @@ export interface Clients {
   /** `null`: unknown. @throws VALIDATION_ERROR naming every URI that cannot be registered */
   update(clientId: string, change: ClientChange, from: Origin): Promise<ClientDocument | null>;
   /**
-   * A new secret; the old one works for another day, unless it must not. `null` when there is no such client, it has
-   * no secret, or somebody else is doing the same.
+   * Creates a new secret; the old one remains valid for a day, unless `atOnce`. `null` when the client is unknown, has
+   * no secret, or another rotation happened at the same time.
    */
   rotate(clientId: string, options: { atOnce: boolean }, from: Origin): Promise<string | null>;
   delete(clientId: string, from: Origin): Promise<ClientDocument | null>;
-  /** With the previous secret only for as long as that is valid. */
+  /** Includes the previous secret only while that is valid. */
   find(clientId: string): Promise<ClientDocument | null>;
-  /** @param after the `next` of the page before. @throws VALIDATION_ERROR when it is none */
+  /** @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */
   list(after?: string): Promise<Page<ClientDocument>>;
 }
 
 export interface ClientDependencies extends Dependencies {
-  /** Whether redirect URIs may use http beyond this machine. */
+  /** Whether redirect URIs may use http on addresses that are not loopback. */
   allowHttp: boolean;
-  warn(message: string): void;
+  log: Pick<JobLog, 'warn'>;
 }
 
 export function createClients(
   clients: ClientCollection,
-  { audit, clock, random, allowHttp, warn }: ClientDependencies,
+  { audit, clock, random, allowHttp, log }: ClientDependencies,
 ): Clients {
-  const judgeUris = ({ redirectUris, postLogoutRedirectUris = [] }: ClientChange): void => {
+  const validateUris = ({ redirectUris, postLogoutRedirectUris = [] }: ClientChange): void => {
     if (redirectUris?.length === 0)
       throw invalid({
         path: 'redirect_uris',
@@ -63,12 +62,14 @@ export function createClients(
     if (details.length > 0) throw invalid(...details);
     const open = redirectUris?.find((uri) => redirectUriProblem(uri, false) !== null);
     if (open !== undefined)
-      warn(`The redirect URI ${open} uses http on an address that is not loopback. Production rejects it.`);
+      log.warn(
+        `The redirect URI ${open} uses http on an address that is not loopback. Production rejects it.`,
+      );
   };
 
   return {
     async create({ isPublic, trusted, ...input }, { ip }) {
-      judgeUris(input);
+      validateUris(input);
       const secret = isPublic ? null : newToken(random, 'csec_');
       const client: ClientDocument = {
         id: newId('cid_', clock, random),
@@ -85,7 +86,7 @@ export function createClients(
     },
 
     async update(clientId, { trusted, ...change }, { ip }) {
-      judgeUris(change);
+      validateUris(change);
       if (!isClientId(clientId)) return null;
       const updated = await clients.updateOne(
         { id: clientId },
@@ -129,11 +130,11 @@ export function createClients(
       return current;
     },
 
-    list: (after) => pageOf(clients, 'createdAt', after),
+    list: (after) => listPage(clients, 'createdAt', after),
   };
 }
 
-/** What looks like no identifier of ours may be text that no store can hold. */
+/** Other text is never looked up: a store may be unable to hold it. */
 const isClientId = (text: string): boolean => /^cid_[\w-]{22,}$/.test(text);
 
 function uriProblems(field: string, uris: string[], allowHttp: boolean): ErrorDetail[] {
@@ -141,4 +142,59 @@ function uriProblems(field: string, uris: string[], allowHttp: boolean): ErrorDe
     const problem = redirectUriProblem(uri, allowHttp);
     return problem === null ? [] : [{ path: `${field}.${index}`, message: problem }];
   });
+}
+
+/** Two slashes, a host and an optional port: browsers and Content Security Policy read it without corrections. */
+const WEB_ORIGIN = /^https?:\/\/([\w.-]+|\[[\da-f:.]+\])(:\d+)?([/?]|$)/i;
+
+/**
+ * Parameters of an authorization response (RFC 6749 §4.1.2, RFC 9207, OpenID Connect Core and Session Management, JARM).
+ * A URI that contains one would give the application two values, and it might use the one that is not the provider's.
+ */
+const RESPONSE_PARAMETERS = new Set([
+  'code',
+  'state',
+  'iss',
+  'error',
+  'error_description',
+  'error_uri',
+  'session_state',
+  'id_token',
+  'access_token',
+  'response',
+]);
+
+/**
+ * Which redirect URIs a client may register (RFC 9700 §4.1, RFC 8252 §7): https, http to this machine, or the
+ * reverse-DNS scheme of a native application. A URI that a browser or parser could read as another address is rejected.
+ *
+ * @param allowHttp whether http to other hosts is accepted, for development
+ * @returns the problem, as the end of a sentence, or `null`
+ */
+function redirectUriProblem(uri: string, allowHttp: boolean): string | null {
+  if (/[^\x21-\x7e]|[*\\#]/.test(uri))
+    return 'must not contain spaces, control characters, a wildcard, a backslash or a fragment';
+  if (!URL.canParse(uri)) return 'must be an absolute URI, like https://app.example.com/callback';
+  const { protocol, hostname, username, password, searchParams } = new URL(uri);
+  if (username || password) return 'must not contain a user name or password';
+  const reserved = [...searchParams.keys()].find((name) => RESPONSE_PARAMETERS.has(plainName(name)));
+  if (reserved !== undefined) {
+    return `must not contain the parameter ${plainName(reserved)}, which is reserved for authorization responses`;
+  }
+  const isWeb = protocol === 'https:' || protocol === 'http:';
+  if (isWeb && !WEB_ORIGIN.test(uri)) return 'must contain a host, like https://app.example.com/callback';
+  if (protocol === 'https:') return null;
+  if (protocol === 'http:') {
+    return isLoopback(hostname) || allowHttp
+      ? null
+      : 'must be https, like https://app.example.com/callback; http is allowed for loopback addresses only';
+  }
+  return /^[a-z][a-z0-9-]*(\.[a-z0-9-]+)+:$/.test(protocol)
+    ? null
+    : 'must be https, http on a loopback address, or a scheme like com.example.app:/callback';
+}
+
+/** The name as frameworks read it that treat `Code`, `code[]` and `code[0]` as `code`. */
+function plainName(name: string): string {
+  return name.replace(/\[.*$/s, '').trim().toLowerCase();
 }

@@ -2,31 +2,39 @@ import type { Origin } from '../http/scope.js';
 import type { Page } from '../storage/collection.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
-import { pageOf } from './pages.js';
 import type { Dependencies } from './principals.js';
-import type { PrincipalCollection, PrincipalDocument } from './store.js';
+import { listPage, type PrincipalCollection, type PrincipalDocument } from './store.js';
 
-/** What the operator may see of principals and do to them: never a password, never a kind, never a handle. */
+/** Principals for the operator, who can never change a password, a kind or a handle. */
 export interface PrincipalDirectory {
   /**
    * Ordered by handle.
-   * @param prefix how their handles begin
-   * @param after the `next` of the page before
-   * @throws VALIDATION_ERROR when `after` is none
+   * @param prefix of their handles
+   * @param after the `next` of the previous page
+   * @throws VALIDATION_ERROR when `after` is invalid
    */
   list(query: { prefix?: string | undefined; after?: string | undefined }): Promise<Page<PrincipalDocument>>;
   get(sub: string): Promise<PrincipalDocument | null>;
+  /** Whether there is no such principal and never will be. */
+  isDeleted(sub: string): Promise<boolean>;
   findByHandle(handle: string): Promise<PrincipalDocument | null>;
-  /** From now on it is as good as unknown, and so is its link; what it was given is worthless for good. `null`: unknown. @throws wrong_state */
+  /**
+   * Treats the principal as unknown from now on, and revokes its link, codes, tokens and sessions permanently. `null`:
+   * unknown.
+   * @throws wrong_state
+   */
   disable(sub: string, from: Origin): Promise<PrincipalDocument | null>;
-  /** With the password it had; an invitation it had not accepted has to be made anew. `null`: unknown. @throws wrong_state */
+  /**
+   * Restores the principal with its password; an invitation that was not accepted has to be repeated. `null`: unknown.
+   * @throws wrong_state
+   */
   enable(sub: string, from: Origin): Promise<PrincipalDocument | null>;
-  /** Removes an agent and keeps its handle taken. `null`: there is no such agent. */
+  /** Removes an agent and keeps its handle reserved. `null`: there is no such agent. */
   deleteAgent(sub: string, from: Origin): Promise<PrincipalDocument | null>;
 }
 
-/** Behind every handle that begins with the same characters, and part of none. */
-const LAST = '\u{10ffff}';
+/** Sorts after every handle with the same prefix, and is not part of any. */
+const LAST_CHARACTER = '\u{10ffff}';
 
 export function createDirectory(
   principals: PrincipalCollection,
@@ -38,17 +46,23 @@ export function createDirectory(
   return {
     list({ prefix, after }) {
       const from = prefix === undefined ? undefined : canonicalForm(prefix);
-      return pageOf(
+      return listPage(
         principals,
         'handle',
         after,
-        from === undefined ? undefined : { handle: { gte: from, lt: from + LAST } },
+        from === undefined ? undefined : { handle: { gte: from, lt: from + LAST_CHARACTER } },
       );
     },
 
     get,
+
+    async isDeleted(sub) {
+      const principal = await get(sub);
+      return principal === null || principal.state === 'deleted';
+    },
+
     async findByHandle(handle) {
-      // What can be no handle may be text that no store can hold.
+      // Other text is never looked up: a store may be unable to hold it.
       return isPossibleHandle(handle) ? principals.findOne({ handle: canonicalForm(handle) }) : null;
     },
 
@@ -71,7 +85,7 @@ export function createDirectory(
     async enable(sub, { ip }) {
       const found = await get(sub);
       if (!found || found.state === 'active') return found;
-      // Nothing gives a disabled principal a password, so what was read still holds when it is written.
+      // No operation gives a disabled principal a password, so the state read above is still current.
       const hasPassword = found.passwordHash !== undefined || found.secretHash !== undefined;
       const enabled = await principals.updateOne(
         { id: sub, state: 'disabled' },

@@ -16,5 +16,5 @@ export const provisioningErrors = defineErrors({
   admin_api_disabled: [501, 'The administrator endpoints are disabled: IDP_ADMIN_TOKEN is not set.'],
 });
 
-/** What is wrong with the fields of a request. */
+/** A request with invalid fields. */
 export const invalid = (...details: ErrorDetail[]) => httpErrors.VALIDATION_ERROR({ details });

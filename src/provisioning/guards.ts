@@ -10,7 +10,7 @@ export const adminTokenErrors = defineErrors({
   invalid_token: [401, 'The administrator token is invalid.'],
 });
 
-/** The administrator's bearer token, compared before the body is read. `undefined` closes the endpoints. */
+/** Compares the administrator's bearer token before the body is read. Without a token the endpoints are disabled. */
 export function adminGuard(
   token: string | undefined,
   { audit, throttle }: { audit: Audit; throttle: Pick<Throttle, 'attemptAsOperator'> },
@@ -33,9 +33,12 @@ export function adminGuard(
   };
 }
 
-/** Closed sign-up refuses every shape of request, so that it tells nothing about handles. */
-export function signupGuard(isClosed: boolean): Guard {
+/** Refuses every request while sign-up is disabled, valid or not, so that answers reveal no handles. */
+export function signupGuard(isSignupOpen: boolean): Guard {
   return async () => {
-    if (isClosed) throw provisioningErrors.signup_disabled();
+    if (!isSignupOpen) throw provisioningErrors.signup_disabled();
   };
 }
+
+/** For routes that authenticate the agent themselves, by its password. */
+export const authenticatedByRoute: Guard = async () => {};

@@ -5,7 +5,7 @@ export interface GuidePluginOptions {
   isSignupOpen: boolean;
 }
 
-/** What a program that knows nothing but this address has to know. */
+/** Instructions for a program that knows only the address of the provider. */
 export async function guidePlugin(scope: Scope, { issuer, isSignupOpen }: GuidePluginOptions): Promise<void> {
   scope.get('/llms.txt', { config: access('public') }, (_request, reply) => {
     reply.type('text/plain; charset=utf-8').send(guide(issuer(), isSignupOpen));

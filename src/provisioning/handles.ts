@@ -15,13 +15,13 @@ export function isPossibleHandle(handle: string): boolean {
   return basicProblem(canonicalForm(handle)) === null;
 }
 
-/** What is wrong with a handle for a new principal, or `null`. */
-export function handleProblem(handle: string): string | null {
+/** The problem of a handle for a new principal, or `null`. */
+function handleProblem(handle: string): string | null {
   const form = canonicalForm(handle);
   return basicProblem(form) ?? (/^[!-~]+$/.test(form) ? null : lookalikeProblem(form));
 }
 
-/** No colon, because HTTP Basic splits there; nothing that looks like one of our own identifiers. */
+/** No colon, because HTTP Basic splits there, and no prefix of the provider's own identifiers. */
 function basicProblem(form: string): string | null {
   if (form.length < 3 || Buffer.byteLength(form) > 254) return 'must be 3 to 254 bytes long';
   if (!/^[^\p{C}\p{Z}:]+$/u.test(form)) return 'must hold no colon, space or control character';
@@ -31,10 +31,10 @@ function basicProblem(form: string): string | null {
 
 /** Characters of the IdentifierClass of PRECIS (RFC 8264 §4.2), which has no symbols or punctuation beyond ASCII. */
 const IDENTIFIER = /^[\p{Ll}\p{Lu}\p{Lo}\p{Lm}\p{Nd}\p{Mn}\p{Mc}!-~]+$/u;
-/** What is not displayed, and a dot that the letter below already has. */
+/** Characters that are not displayed, and a dot above a letter that already has one. */
 const INVISIBLE = /\p{Default_Ignorable_Code_Point}|^\p{M}|\p{Soft_Dotted}\u0307/u;
 
-/** What would let a handle beyond ASCII look like another one. */
+/** Rejects a handle beyond ASCII that could look like another one. */
 function lookalikeProblem(form: string): string | null {
   const isIdentifier = IDENTIFIER.test(form) && form === form.normalize('NFKC');
   if (!isIdentifier || INVISIBLE.test(form)) {

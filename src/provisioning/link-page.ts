@@ -5,9 +5,8 @@ import { access, originOf, type Scope } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
 import { provisioningErrors } from './errors.js';
 import type { Links } from './links.js';
-import { LinkBody, LinkParameters } from './schemas.js';
+import { LinkBody, LinkParameters, principalView } from './schemas.js';
 import type { PrincipalDocument } from './store.js';
-import { principalView } from './views.js';
 
 export interface LinkPageOptions {
   links: Pick<Links, 'look' | 'accept'>;
@@ -15,12 +14,12 @@ export interface LinkPageOptions {
   issuer(): string;
 }
 
-const FORM_LIMIT = 16 * 1024;
+const FORM_LIMIT_BYTES = 16 * 1024;
 
-/** The page behind an invitation or a reset, where a person sets a password. Only the POST uses the link up. */
+/** The page behind an invitation or a reset, where a person sets a password. Only the POST uses the link. */
 export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: LinkPageOptions): Promise<void> {
-  await scope.register(formbody, { bodyLimit: FORM_LIMIT });
-  /** The path we are reached at, which a proxy may have lengthened. */
+  await scope.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
+  /** The path of the issuer, which includes what a proxy adds. */
   const mount = () => new URL(issuer()).pathname.replace(/\/$/, '');
   const config = access('public', { page: true });
 
@@ -45,7 +44,7 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
     try {
       return showForm(reply, token, await links.look(token), []);
     } catch (error) {
-      return showDead(pages, reply, error);
+      return showInvalidLink(pages, reply, error);
     }
   });
 
@@ -63,20 +62,20 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
         return reply.code(201).send({ sub, handle, kind });
       } catch (error) {
         if (!isForm(request) || !(error instanceof AppError)) throw error;
-        if (error.statusCode !== 422) return showDead(pages, reply, error);
+        if (error.statusCode !== 422) return showInvalidLink(pages, reply, error);
         return showForm(reply.code(422), token, await links.look(token), problemsOf(error));
       }
     },
   );
 }
 
-/** What a link that does not work looks like, whatever became of it. Everything else goes its usual way. */
-function showDead(pages: Pages, reply: FastifyReply, error: unknown): FastifyReply {
+/** The same page for unknown, used and expired links. Other errors are thrown again. */
+function showInvalidLink(pages: Pages, reply: FastifyReply, error: unknown): FastifyReply {
   if (!(error instanceof AppError) || (error.statusCode !== 404 && error.statusCode !== 410)) throw error;
   return pages.send(reply.code(error.statusCode), 'invite-dead', { title: 'Link expired' });
 }
 
-/** Another site has no business here. What guards the account is the token, which it does not have. */
+/** Whether another site sent the form. The token protects the account; this check is a second barrier. */
 function isForeign({ headers }: FastifyRequest, own: string): boolean {
   const { 'sec-fetch-site': site, origin } = headers;
   return site === 'cross-site' || site === 'same-site' || (origin !== undefined && origin !== own);

@@ -7,12 +7,12 @@ import { nullIfTaken } from '../storage/collection.js';
 import type { Throttle } from '../throttle/throttle.js';
 import { invalid, provisioningErrors } from './errors.js';
 import { canonicalHandle } from './handles.js';
-import { chosenPasswordProblem, type Dependencies, MINTINGS } from './principals.js';
+import { CREATIONS, chosenPasswordProblem, type Dependencies } from './principals.js';
 import type { PrincipalCollection, PrincipalDocument } from './store.js';
 
 /**
- * Single-use links with which a person sets a password: an invitation makes the account, a reset changes it. Link and
- * principal are one document, so using the one and changing the other is one conditional write.
+ * Single-use links that set a password: an invitation activates an account, a reset changes its password. Link and
+ * principal are one document, so that using the link and setting the password is one conditional write.
  */
 
 export interface Invitation {
@@ -24,7 +24,7 @@ export interface Invitation {
 
 export interface Links {
   /**
-   * Invites a person, who is inert until the link is used. Inviting anew ends the older link.
+   * Invites a person, who cannot sign in until the link is used. Another invitation revokes the older link.
    * @throws kind_not_allowed, invalid_days, handle_taken, VALIDATION_ERROR, RATE_LIMITED
    */
   invite(
@@ -32,14 +32,14 @@ export interface Links {
     from: Origin,
   ): Promise<Invitation>;
   /**
-   * A link for a person who forgot the password, which stays until the link is used. `null` unless `person` is a
+   * Creates a link for a forgotten password, which remains valid until the link is used. `null` unless `person` is
    * human and active.
    */
   reset(person: PrincipalDocument, from: Origin): Promise<{ url: string; expiresAt: number } | null>;
-  /** Whose link this is. Looking uses nothing up. @throws link_unknown, link_spent */
+  /** The owner of a link. Does not use the link. @throws link_unknown, link_spent */
   look(token: string): Promise<PrincipalDocument>;
   /**
-   * Sets the password, once. The link stays as it is when the password is refused.
+   * Sets the password, once. The link remains valid when the password is rejected.
    * @throws link_unknown, link_spent, passwords_differ, WEAK_PASSWORD, OVERLOADED
    */
   accept(
@@ -56,17 +56,17 @@ export interface LinkDependencies extends Dependencies {
   issuer(): string;
 }
 
-const STANDARD_DAYS = 7;
-const MOST_DAYS = 30;
+const DEFAULT_INVITE_DAYS = 7;
+const MAX_INVITE_DAYS = 30;
 const RESET_DAYS = 1;
 
-/** A hash that no link has. */
-const NOTHING = sha256('the link of nobody');
+/** The hash of no link. */
+const UNUSED_HASH = sha256('the link of nobody');
 
 export function createLinks(principals: PrincipalCollection, deps: LinkDependencies): Links {
   const { passwords, passwordPolicy, throttle, issuer, audit, clock, random } = deps;
 
-  /** A new link of a principal: the token, and what is stored of it. */
+  /** A new link of a principal, and the fields to store. */
   const newLink = (id: string, days: number) => {
     const token = newLinkToken(id, random);
     const stored = { linkHash: sha256(token), linkExpiresAt: clock.now() + days * DAY };
@@ -92,7 +92,7 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     return inserted && { principal: inserted, url };
   };
 
-  const inviteAnew = async (handle: string, name: string | undefined, days: number) => {
+  const renewInvitation = async (handle: string, name: string | undefined, days: number) => {
     const invited = await principals.findOne({ handle, state: 'invited' });
     if (!invited) return null;
     const { stored, url } = newLink(invited.id, days);
@@ -106,16 +106,16 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
   const look = async (token: string): Promise<PrincipalDocument> => {
     const id = principalIdOf(token);
     const principal = id === undefined ? null : await principals.findOne({ id });
-    // Both are compared, so that the time tells no more than the status.
-    const isCurrent = isSecretOf(token, principal?.linkHash ?? NOTHING);
-    const isUsed = isSecretOf(token, principal?.usedLinkHash ?? NOTHING);
+    // Compares both hashes in every case, so that the duration reveals no more than the status.
+    const isCurrent = isSecretOf(token, principal?.linkHash ?? UNUSED_HASH);
+    const isUsed = isSecretOf(token, principal?.usedLinkHash ?? UNUSED_HASH);
     if (!principal || !(isCurrent || isUsed)) throw provisioningErrors.link_unknown();
     if (!isCurrent || (principal.linkExpiresAt ?? 0) <= clock.now()) throw provisioningErrors.link_spent();
     return principal;
   };
 
   return {
-    async invite({ handle, name, days = STANDARD_DAYS, kind = 'human', password }, { ip }) {
+    async invite({ handle, name, days = DEFAULT_INVITE_DAYS, kind = 'human', password }, { ip }) {
       if (kind !== 'human') {
         throw provisioningErrors.kind_not_allowed({ message: 'This endpoint invites humans only.' });
       }
@@ -123,9 +123,9 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
         throw invalid({ path: 'password', message: 'is chosen by the invited person' });
       if (!isDays(days)) throw provisioningErrors.invalid_days();
       const canonical = canonicalHandle(handle);
-      await throttle.count(MINTINGS, ip);
+      await throttle.count(CREATIONS, ip);
       const invited =
-        (await insertInvited(canonical, name, days)) ?? (await inviteAnew(canonical, name, days));
+        (await insertInvited(canonical, name, days)) ?? (await renewInvitation(canonical, name, days));
       if (!invited) throw provisioningErrors.handle_taken();
       const { principal, url } = invited;
       await audit.record({ event: 'human.invited', subject: principal.id, ip });
@@ -175,9 +175,9 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
 }
 
 const isDays = (days: unknown): days is number =>
-  Number.isInteger(days) && (days as number) >= 1 && (days as number) <= MOST_DAYS;
+  Number.isInteger(days) && (days as number) >= 1 && (days as number) <= MAX_INVITE_DAYS;
 
-/** It names its principal, which is so found by its own key; what guards it are the 256 bits behind. */
+/** Contains the id of the principal, to find it without an index; the 256 random bits after it are the secret. */
 function newLinkToken(id: string, random: Random): string {
   return newToken(random, id.slice('u_'.length));
 }

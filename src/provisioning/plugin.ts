@@ -1,14 +1,16 @@
 import type { FastifyRequest } from 'fastify';
 import { parseBasic } from '../http/authorization.js';
 import { isBrowser } from '../http/browser.js';
+import type { Pages } from '../http/pages.js';
 import { toTimestamp } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
+import { httpErrors } from '../kernel/errors.js';
 import type { Clients } from './clients.js';
+import type { PrincipalDirectory } from './directory.js';
 import { provisioningErrors } from './errors.js';
-import { type GuidePluginOptions, guidePlugin } from './guide.js';
-import { type LinkPageOptions, linkPagePlugin } from './link-page.js';
+import { guidePlugin } from './guide.js';
+import { linkPagePlugin } from './link-page.js';
 import type { Links } from './links.js';
-import { type OperatorPluginOptions, operatorPlugin } from './operator.js';
 import type { Principals } from './principals.js';
 import {
   AccountBody,
@@ -18,28 +20,43 @@ import {
   ClientBody,
   ClientList,
   ClientQuery,
+  clientView,
   InviteAnswer,
   InviteBody,
-  KINDS,
+  operatorView,
   PrincipalAnswer,
+  PrincipalList,
+  PrincipalParameters,
+  PrincipalQuery,
+  PrincipalView,
+  principalPage,
+  principalView,
   RotationAnswer,
 } from './schemas.js';
-import type { PrincipalDocument } from './store.js';
-import { clientView, principalView } from './views.js';
+import { KINDS, type PrincipalDocument } from './store.js';
 
-export interface ProvisioningPluginOptions
-  extends OperatorPluginOptions,
-    GuidePluginOptions,
-    LinkPageOptions {
+export interface ProvisioningPluginOptions {
   principals: Principals;
   links: Links;
   clients: Clients;
+  directory: PrincipalDirectory;
+  pages: Pages;
+  issuer(): string;
+  isSignupOpen: boolean;
 }
 
-/** How principals and clients come into being. */
+/** Creates principals and clients, and lets the operator manage them. */
 export async function provisioningPlugin(scope: Scope, options: ProvisioningPluginOptions): Promise<void> {
-  const { principals, links, clients } = options;
+  await scope.register(creationPlugin, options);
+  await scope.register(operatorPlugin, options);
+  await scope.register(linkPagePlugin, options);
+  await scope.register(guidePlugin, options);
+}
 
+async function creationPlugin(
+  scope: Scope,
+  { principals, links, clients }: ProvisioningPluginOptions,
+): Promise<void> {
   scope.post(
     '/v1/accounts',
     { config: access('signup'), schema: { body: AccountBody, response: { 201: PrincipalAnswer } } },
@@ -63,7 +80,7 @@ export async function provisioningPlugin(scope: Scope, options: ProvisioningPlug
     { config: access('agent'), schema: { response: { 200: RotationAnswer } } },
     async (request) => {
       const agent = await authenticateAgent(request, principals);
-      // Lost to another rotation: what was presented is the old password by now.
+      // Another rotation came first, so the presented password is no longer valid.
       const password = await principals.rotate(agent, originOf(request));
       if (password === null) throw wrongCredentials();
       return { sub: agent.id, handle: agent.handle, password };
@@ -111,10 +128,47 @@ export async function provisioningPlugin(scope: Scope, options: ProvisioningPlug
       return { clients: items.map(clientView), next };
     },
   );
+}
 
-  await scope.register(operatorPlugin, options);
-  await scope.register(linkPagePlugin, options);
-  await scope.register(guidePlugin, options);
+/** The administrator can see and disable principals, but never act in their name. */
+async function operatorPlugin(
+  scope: Scope,
+  { directory }: Pick<ProvisioningPluginOptions, 'directory'>,
+): Promise<void> {
+  const config = access('admin');
+  const one = { config, schema: { params: PrincipalParameters, response: { 200: PrincipalView } } };
+
+  scope.get(
+    '/v1/principals',
+    { config, schema: { querystring: PrincipalQuery, response: { 200: PrincipalList } } },
+    async ({ query }) => principalPage(await directory.list(query)),
+  );
+
+  scope.get('/v1/principals/:sub', one, async ({ params }) =>
+    viewOrNotFound(await directory.get(params.sub)),
+  );
+
+  scope.post('/v1/principals/:sub/disable', one, async (request) =>
+    viewOrNotFound(await directory.disable(request.params.sub, originOf(request))),
+  );
+
+  scope.post('/v1/principals/:sub/enable', one, async (request) =>
+    viewOrNotFound(await directory.enable(request.params.sub, originOf(request))),
+  );
+
+  scope.delete(
+    '/v1/agents/:sub',
+    { config, schema: { params: PrincipalParameters } },
+    async (request, reply) => {
+      if (!(await directory.deleteAgent(request.params.sub, originOf(request)))) throw httpErrors.NOT_FOUND();
+      return reply.code(204).send();
+    },
+  );
+}
+
+function viewOrNotFound(principal: PrincipalDocument | null) {
+  if (!principal) throw httpErrors.NOT_FOUND();
+  return operatorView(principal);
 }
 
 const wrongCredentials = () =>

@@ -1,30 +1,34 @@
 import type { Origin } from '../http/scope.js';
-import { type Clock, HOUR } from '../kernel/clock.js';
+import { type Clock, HOUR, MINUTE } from '../kernel/clock.js';
 import { isSecretOf, newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
-import type { PasswordPolicy } from '../passwords/common.js';
+import { type PasswordPolicy, passwordErrors } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
 import { UniqueViolation } from '../storage/collection.js';
-import { type Attempt, atMost, type Limit, type Throttle } from '../throttle/throttle.js';
+import { atMost, type Limit, type Throttle } from '../throttle/throttle.js';
 import { invalid, provisioningErrors } from './errors.js';
 import { canonicalForm, canonicalHandle, isPossibleHandle } from './handles.js';
-import { KINDS, type Kind } from './schemas.js';
-import type { PrincipalCollection, PrincipalDocument } from './store.js';
+import { KINDS, type Kind, type PrincipalCollection, type PrincipalDocument } from './store.js';
 
-/** Passwords that we generate begin so; those that people choose must not. */
-const GENERATED = 'agp_';
+/** Prefix of generated passwords, which a chosen password must not have. */
+const GENERATED_PREFIX = 'agp_';
 
-/** A hash that no generated password has: unknown handles cost the same work as known ones. */
-const NOBODY = sha256('the generated password of nobody');
+/** The hash of no generated password: unknown handles take the same work as known ones. */
+const UNUSED_HASH = sha256('the generated password of nobody');
 
-/** The refusal of a new place when the guesses of many others have used up what an account has. */
+/** For a new address when wrong passwords from many others have used up the limit of the account. */
 const BUDGET_SPENT =
   'There were too many failed sign-in attempts for this account. Sign in from a location where you have signed in before, try again later, or ask the operator for a link to set a new password, which also allows sign-in from this location.';
 
-/** How many principals an address block may make. */
+/** Wrong passwords from one address block. Generated ones never use up the limit of chosen ones. */
+const FAILURES = {
+  password: atMost('failures', 60, MINUTE),
+  agent: atMost('failures.agent', 60, MINUTE),
+};
+/** Registrations from one address block. */
 const REGISTRATIONS = atMost('accounts', 30, HOUR);
-/** Agents and invitations together. */
-export const MINTINGS: Limit = atMost('agents', 60, HOUR);
+/** Agents and invitations that one address block creates. */
+export const CREATIONS: Limit = atMost('agents', 60, HOUR);
 
 export interface Principals {
   /** @throws invalid_kind, handle_taken, VALIDATION_ERROR, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED */
@@ -38,15 +42,15 @@ export interface Principals {
     from: Origin,
   ): Promise<{ agent: PrincipalDocument; password: string }>;
   /**
-   * Gives an agent a new generated password, and makes whatever came of the old one worthless. Only in the state in
-   * which `agent` was read, so that of two at once one succeeds; else `null`.
+   * Gives an agent a new generated password and revokes everything issued under the old one. `null` when `agent` has
+   * changed since it was read, so that one of two simultaneous rotations succeeds.
    */
   rotate(agent: PrincipalDocument, from: Origin): Promise<string | null>;
   /**
-   * The active principal with these credentials, or `null`. The work follows the shape of the password and never
-   * the handle, so its duration tells nothing about which handles exist.
+   * The active principal with these credentials, or `null`. The work depends on the form of the password and never on
+   * the handle, so that its duration does not reveal which handles exist.
    *
-   * @param accepts whether this principal may sign in this way; if not, its password was as good as wrong
+   * @param accepts whether this principal may sign in this way; if not, the password counts as wrong
    * @throws RATE_LIMITED, OVERLOADED
    */
   authenticate(
@@ -55,6 +59,16 @@ export interface Principals {
     from: Origin,
     accepts: (principal: PrincipalDocument) => boolean,
   ): Promise<PrincipalDocument | null>;
+  /**
+   * Changes the password of a person and revokes everything issued under the old one. `false`: `current` is wrong, or
+   * was changed in the meantime.
+   * @throws WEAK_PASSWORD, RATE_LIMITED, OVERLOADED
+   */
+  changePassword(
+    person: Pick<PrincipalDocument, 'id' | 'handle'>,
+    passwords: { current: string; chosen: string },
+    from: Origin,
+  ): Promise<boolean>;
   /** The active principal of a `sub`, or `null`. */
   find(sub: string): Promise<PrincipalDocument | null>;
 }
@@ -68,13 +82,12 @@ export interface Dependencies {
 export interface PrincipalDependencies extends Dependencies {
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
-  throttle: Pick<Throttle, 'count' | 'trustOnly'>;
-  attempt: Attempt;
+  throttle: Pick<Throttle, 'attempt' | 'count' | 'trustOnly'>;
 }
 
 export function createPrincipals(
   principals: PrincipalCollection,
-  { passwords, passwordPolicy, throttle, attempt, audit, clock, random }: PrincipalDependencies,
+  { passwords, passwordPolicy, throttle, audit, clock, random }: PrincipalDependencies,
 ): Principals {
   const create = async (
     input: { handle: string; name?: string | undefined },
@@ -96,6 +109,28 @@ export function createPrincipals(
     return principal;
   };
 
+  const authenticate: Principals['authenticate'] = async (handle, password, { ip, isGone }, accepts) => {
+    const account = canonicalForm(handle);
+    const isGenerated = password.startsWith(GENERATED_PREFIX);
+    // Verifying a generated password is not slow, so it needs no room.
+    if (!isGenerated) await passwords.ensureRoom();
+    const kind = isGenerated ? 'agent' : 'password';
+    const guess = {
+      account,
+      ip,
+      kind,
+      perAddress: FAILURES[kind],
+      onBudgetSpent: () => BUDGET_SPENT,
+    } as const;
+    return throttle.attempt(guess, async () => {
+      const candidate = isPossibleHandle(handle) ? await principals.findOne({ handle: account }) : null;
+      const ok = isGenerated
+        ? isSecretOf(password, candidate?.secretHash ?? UNUSED_HASH)
+        : (await passwords.verify(candidate?.passwordHash ?? null, password, isGone)).ok;
+      return ok && candidate?.state === 'active' && accepts(candidate) ? candidate : null;
+    });
+  };
+
   return {
     async register({ handle, password, kind = 'agent', name }, { ip, isGone }) {
       if (!isKind(kind)) throw provisioningErrors.invalid_kind();
@@ -115,8 +150,8 @@ export function createPrincipals(
       if (kind !== 'agent') throw provisioningErrors.kind_not_allowed();
       if (password !== undefined) throw invalid({ path: 'password', message: 'is generated by the service' });
       const canonical = canonicalHandle(handle);
-      await throttle.count(MINTINGS, ip);
-      const generated = newToken(random, GENERATED);
+      await throttle.count(CREATIONS, ip);
+      const generated = newToken(random, GENERATED_PREFIX);
       const rest = { kind: 'agent', secretHash: sha256(generated) } as const;
       const agent = await create({ handle: canonical, name }, rest);
       await audit.record({ event: 'agent.minted', subject: agent.id, ip });
@@ -124,7 +159,7 @@ export function createPrincipals(
     },
 
     async rotate({ id, epoch }, { ip }) {
-      const generated = newToken(random, GENERATED);
+      const generated = newToken(random, GENERATED_PREFIX);
       const rotated = await principals.updateOne(
         { id, kind: 'agent', state: 'active', epoch: epoch ?? null },
         {
@@ -138,18 +173,28 @@ export function createPrincipals(
       return generated;
     },
 
-    async authenticate(handle, password, { ip, isGone }, accepts) {
-      const account = canonicalForm(handle);
-      const isUnguessable = password.startsWith(GENERATED);
-      if (!isUnguessable) await passwords.ensureRoom();
-      const kind = isUnguessable ? 'agent' : 'password';
-      return attempt({ account, ip, kind, onBudgetSpent: () => BUDGET_SPENT }, async () => {
-        const candidate = isPossibleHandle(handle) ? await principals.findOne({ handle: account }) : null;
-        const ok = isUnguessable
-          ? isSecretOf(password, candidate?.secretHash ?? NOBODY)
-          : (await passwords.verify(candidate?.passwordHash ?? null, password, isGone)).ok;
-        return ok && candidate?.state === 'active' && accepts(candidate) ? candidate : null;
-      });
+    authenticate,
+
+    async changePassword({ id, handle }, { current, chosen }, from) {
+      const proven = await authenticate(handle, current, from, (principal) => principal.id === id);
+      if (proven?.kind !== 'human') return false;
+      const problem = chosenPasswordProblem(chosen, passwords);
+      if (problem) throw passwordErrors.WEAK_PASSWORD({ details: [{ path: 'password', message: problem }] });
+      await passwordPolicy.judge(chosen, [handle]);
+      const passwordHash = await passwords.hash(chosen, from.isGone);
+      const changed = await principals.updateOne(
+        { id, kind: 'human', state: 'active', epoch: proven.epoch ?? null },
+        {
+          set: { passwordHash, updatedAt: clock.now() },
+          // A reset link is no longer needed.
+          unset: ['linkHash', 'linkExpiresAt'],
+          inc: { epoch: 1 },
+        },
+      );
+      if (!changed) return false;
+      await throttle.trustOnly(handle, from.ip);
+      await audit.record({ event: 'password.changed', subject: id, ip: from.ip });
+      return true;
     },
 
     async find(sub) {
@@ -159,12 +204,14 @@ export function createPrincipals(
   };
 }
 
-/** Says what is wrong with a password that somebody chose, or `null`. */
+/** The problem of a chosen password, or `null`. */
 export function chosenPasswordProblem(
   password: string,
   passwords: Pick<Passwords, 'problem'>,
 ): string | null {
-  return password.startsWith(GENERATED) ? `must not begin with ${GENERATED}` : passwords.problem(password);
+  return password.startsWith(GENERATED_PREFIX)
+    ? `must not begin with ${GENERATED_PREFIX}`
+    : passwords.problem(password);
 }
 
 const isKind = (kind: unknown): kind is Kind => (KINDS as readonly unknown[]).includes(kind);

@@ -1,14 +1,16 @@
 import { Type } from 'typebox';
 import { option } from '../config/options.js';
-import { DisplayName, PasswordInput, Timestamp } from '../http/schemas.js';
+import { DisplayName, PasswordInput, Timestamp, toTimestamp } from '../http/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
+import type { Page } from '../storage/collection.js';
+import { type ClientDocument, KINDS, type PrincipalDocument } from './store.js';
 
 export const provisioningOptions = {
   disableSignup: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
     env: 'IDP_DISABLE_SIGNUP',
     doc: '1 disables sign-up at /v1/accounts, 0 allows anyone to sign up. The administrator endpoints are not affected.',
     shown: '0',
-    // Anything but 0 and 1 stops the start: a "true" must not leave the door open.
+    // Any other value prevents the start, so that "true" does not leave sign-up enabled.
     parse: (text) => ({ 0: false, 1: true })[text] ?? text,
   }),
   adminToken: option(Type.Optional(Type.String()), {
@@ -27,9 +29,6 @@ export const provisioningOptions = {
   }),
 };
 
-export const KINDS = ['agent', 'human'] as const;
-export type Kind = (typeof KINDS)[number];
-
 const Handle = Type.String({
   accepts: 'a handle of 3 to 254 characters',
   examples: ['ada@example.com'],
@@ -39,7 +38,7 @@ const Handle = Type.String({
 
 const ClientName = Type.String({ ...DisplayName, examples: ['My app'] });
 
-/** `kind` and `password` are read as they come, so that a wrong one is refused and never dropped. */
+/** `kind` and `password` have no type here, so that a wrong one is rejected instead of removed. */
 export const AccountBody = Type.Object(
   {
     handle: Handle,
@@ -60,7 +59,7 @@ export const AgentBody = Type.Object(
   { additionalProperties: false },
 );
 
-/** `days`, `kind` and `password` are read as they come, too. */
+/** `days`, `kind` and `password` have no type here for the same reason. */
 export const InviteBody = Type.Object(
   {
     handle: Handle,
@@ -96,7 +95,7 @@ export const AgentAnswer = Type.Object({
 
 export const RotationAnswer = Type.Pick(AgentAnswer, ['sub', 'handle', 'password']);
 
-/** As the operator sees it. */
+/** What the operator sees. */
 export const PrincipalView = Type.Object({
   ...principal,
   state: Type.Enum(['invited', 'active', 'disabled', 'deleted']),
@@ -126,7 +125,7 @@ export const PrincipalList = Type.Object({
   next: Type.Union([Type.String(), Type.Null()]),
 });
 
-/** What a person sends from the page behind a link. */
+/** The form of the page behind a link. */
 export const LinkBody = Type.Object(
   {
     password: Type.String({ maxLength: 4096, writeOnly: true }),
@@ -189,3 +188,36 @@ export const ClientList = Type.Object({
   clients: Type.Array(Type.Object(client)),
   next: Type.Union([Type.String(), Type.Null()]),
 });
+
+/** Documents as answers show them, without any hash. */
+export function principalView({ id, handle, kind, name, createdAt }: PrincipalDocument) {
+  return { sub: id, handle, kind, name: name ?? '', created_at: toTimestamp(createdAt) };
+}
+
+export function operatorView(principal: PrincipalDocument) {
+  const { state, linkExpiresAt, updatedAt } = principal;
+  return {
+    ...principalView(principal),
+    state,
+    updated_at: toTimestamp(updatedAt),
+    ...(state === 'invited' &&
+      linkExpiresAt !== undefined && { invite_expires_at: toTimestamp(linkExpiresAt) }),
+  };
+}
+
+export function principalPage({ items, next }: Page<PrincipalDocument>) {
+  return { principals: items.map(operatorView), next };
+}
+
+export function clientView(client: ClientDocument) {
+  return {
+    client_id: client.id,
+    client_name: client.name,
+    redirect_uris: client.redirectUris,
+    post_logout_redirect_uris: client.postLogoutRedirectUris,
+    public: client.secretHash === undefined,
+    principal_kinds: client.principalKinds,
+    trusted: client.trusted === true,
+    created_at: toTimestamp(client.createdAt),
+  };
+}

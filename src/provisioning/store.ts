@@ -1,33 +1,44 @@
-import type { Collection, Store } from '../storage/collection.js';
-import type { Kind } from './schemas.js';
+import {
+  type Collection,
+  type DeclaredField,
+  nullIfTaken,
+  type Page,
+  RefusedSelector,
+  type Store,
+  type Where,
+} from '../storage/collection.js';
+import { invalid } from './errors.js';
+
+export const KINDS = ['agent', 'human'] as const;
+export type Kind = (typeof KINDS)[number];
 
 /**
- * - `invited`: has a link and no password yet. Inert: it can do nothing and be nothing.
- * - `disabled`: as good as unknown, on the very next request.
- * - `deleted`: keeps its handle taken, for ever, and holds nothing else.
+ * - `invited`: has a link but no password, and cannot sign in.
+ * - `disabled`: treated as unknown from the next request on.
+ * - `deleted`: keeps only its handle reserved, permanently.
  */
 export type PrincipalState = 'invited' | 'active' | 'disabled' | 'deleted';
 
 export interface PrincipalDocument {
-  /** `sub`: opaque and never used again. */
+  /** `sub`: opaque and never reused. */
   id: string;
-  /** Canonical; unique across kinds for ever. */
+  /** Canonical; unique across kinds, permanently. */
   handle: string;
   kind: Kind;
   name?: string;
   state: PrincipalState;
-  /** argon2id of a password that somebody chose. */
+  /** argon2id of a chosen password. */
   passwordHash?: string;
-  /** SHA-256 of a password that we generated: 256 random bits need no slow hash. */
+  /** SHA-256 of a generated password: 256 random bits need no slow hash. */
   secretHash?: string;
-  /** Raised when whatever was given out before is to be worth nothing any more: codes, tokens, sessions. */
+  /** Incremented to invalidate all codes, tokens and sessions issued before. */
   epoch?: number;
-  /** SHA-256 of the link with which its owner may set a password: an invitation, or a reset. */
+  /** SHA-256 of the link that sets a password: an invitation or a reset. */
   linkHash?: string;
   linkExpiresAt?: number;
-  /** SHA-256 of the last link that was used. */
+  /** SHA-256 of the last used link. */
   usedLinkHash?: string;
-  /** Whoever came by an invitation: the operator named the handle. */
+  /** Present when the principal was invited, so that the operator chose the handle. */
   invitedAt?: number;
   createdAt: number;
   updatedAt: number;
@@ -41,12 +52,12 @@ export interface ClientDocument {
   postLogoutRedirectUris: string[];
   /** Absent for public clients. */
   secretHash?: string;
-  /** The one before a rotation, valid until then. */
+  /** The secret before the last rotation, valid until `previousSecretUntil`. */
   previousSecretHash?: string;
   previousSecretUntil?: number;
-  /** Who may sign in there. */
+  /** The kinds of principals that may sign in to the client. */
   principalKinds: Kind[];
-  /** People who are signed in already are not asked for their consent. Absent: they are. */
+  /** Signed-in users are not asked for consent. */
   trusted?: true;
   createdAt: number;
 }
@@ -64,4 +75,56 @@ export function principalCollection(store: Store): PrincipalCollection {
 
 export function clientCollection(store: Store): ClientCollection {
   return store.collection<ClientDocument>('clients', { indexes: [['createdAt']], fields: ['secretHash'] });
+}
+
+const PAGE_SIZE = 100;
+
+/** @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */
+export async function listPage<T extends { id: string }>(
+  documents: Collection<T>,
+  sort: DeclaredField<T>,
+  after: string | undefined,
+  where?: Where<T> | undefined,
+): Promise<Page<T>> {
+  try {
+    return await documents.page({
+      sort,
+      limit: PAGE_SIZE,
+      ...(where !== undefined && { where }),
+      ...(after !== undefined && { after }),
+    });
+  } catch (error) {
+    throw error instanceof RefusedSelector
+      ? invalid({ path: 'after', message: 'must be the next value of the previous page' })
+      : error;
+  }
+}
+
+/**
+ * The last known address of a provider in development: a command cannot know the port that the server got from a flag,
+ * nor the application that it is part of, and prints links that lead there.
+ */
+export interface LastKnownAddress {
+  /** @param url the issuer */
+  remember(url: string): Promise<void>;
+  recall(): Promise<string | undefined>;
+}
+
+interface AddressDocument {
+  id: 'issuer';
+  url: string;
+}
+
+export function createLastKnownAddress(store: Store): LastKnownAddress {
+  const addresses = store.collection<AddressDocument>('addresses');
+  const id = 'issuer';
+  return {
+    async remember(url) {
+      // When two servers start at once, either address is a valid answer.
+      if (!(await addresses.updateOne({ id }, { set: { url } }))) {
+        await addresses.insert({ id, url }).catch(nullIfTaken);
+      }
+    },
+    recall: async () => (await addresses.findOne({ id }))?.url,
+  };
 }

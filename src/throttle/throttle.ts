@@ -45,12 +45,6 @@ export interface Throttle {
   purge(signal: AbortSignal): Promise<number>;
 }
 
-/** `Throttle.attempt` for those who are given its bound per address. */
-export type Attempt = <T>(
-  guess: Omit<Guess, 'perAddress'>,
-  evaluate: () => Promise<T | null>,
-) => Promise<T | null>;
-
 export interface ThrottleOptions {
   clock: Clock;
   audit: Audit;

@@ -14,8 +14,8 @@ const mutants = [
   {
     name: 'what is over is removed at once',
     file: 'purge.js',
-    text: 'endOf(grant) <= now - MARGIN',
-    replacement: 'endOf(grant) <= now',
+    text: 'grantExpiry(grant) <= now - MARGIN',
+    replacement: 'grantExpiry(grant) <= now',
     tests: [HISTORY],
   },
   {
@@ -35,20 +35,21 @@ const mutants = [
   {
     name: 'a purge goes on when it is to stop',
     file: 'purge.js',
-    text: 'seen < ROUND && !signal.aborted; seen += BATCH) {\n            const { items, next } = await grants',
-    replacement: 'seen < ROUND; seen += BATCH) {\n            const { items, next } = await grants',
+    text: 'seen < MAX_PER_RUN && !signal.aborted; seen += BATCH_SIZE) {\n            const { items, next } = await grants',
+    replacement:
+      'seen < MAX_PER_RUN; seen += BATCH_SIZE) {\n            const { items, next } = await grants',
     tests: [['purge', 'the program serves during a purge, and SIGTERM ends both']],
   },
   {
     name: 'a grant is over with its code',
-    file: 'tokens/token-lifetimes.js',
+    file: 'grant-tokens.js',
     text: ', ...accessTokens.map(({ expiresAt }) => expiresAt)',
     replacement: '',
     tests: [HISTORY],
   },
   {
     name: 'a grant is over with its access tokens',
-    file: 'tokens/token-lifetimes.js',
+    file: 'grant-tokens.js',
     text: 'Math.max(codeExpiresAt, refreshExpiresAt, ',
     replacement: 'Math.max(codeExpiresAt, ',
     tests: [HISTORY],
@@ -56,23 +57,23 @@ const mutants = [
   {
     name: 'families are looked at once only',
     file: 'purge.js',
-    text: 'now - begunAt >= DAY',
-    replacement: 'begunAt < 0',
+    text: 'now - startedAt >= DAY',
+    replacement: 'startedAt < 0',
     tests: [['purge', 'token families alive at the first purge are checked again later']],
   },
   {
     name: 'who is locked out counts as gone',
-    file: '../idp/plugin.js',
+    file: '../provisioning/directory.js',
     text: "principal.state === 'deleted'",
     replacement: "principal.state !== 'active'",
     tests: [['purge', 'the purge removes consents of deleted principals and keeps those of disabled ones']],
   },
   {
     name: 'jobs outlive their server',
-    file: '../idp/plugin.js',
-    text: `fastify.addHook('onClose', async () => {
+    file: '../server/module-context.js',
+    text: `await backgroundTasks.settled();
         await jobs.stop();`,
-    replacement: "fastify.addHook('onClose', async () => {",
+    replacement: 'await backgroundTasks.settled();',
     tests: [['purge', 'the program serves during a purge, and SIGTERM ends both']],
   },
   {
@@ -124,7 +125,7 @@ const mutants = [
   },
   {
     name: 'domains below a trusted one are trusted, too',
-    file: 'email-domains.js',
+    file: 'claims.js',
     text: "spellings.has(address.slice(address.lastIndexOf('@') + 1))",
     replacement: '[...spellings].some((domain) => address.endsWith(domain))',
     tests: [VERIFIED],
@@ -145,7 +146,7 @@ const mutants = [
   },
   {
     name: 'a session is named where there is none',
-    file: 'tokens/answer.js',
+    file: 'tokens/issuance.js',
     text: '...(grant.sid !== undefined && { sid: grant.sid })',
     replacement: "sid: grant.sid ?? 'sid_'.padEnd(36, '0')",
     tests: [['sessions', 'Basic starts no session and issues no sid']],

@@ -8,7 +8,7 @@ const { 'grant-purge': purge } = createPurges({
   grants: grantCollection(store),
   sessions: sessionCollection(store),
   consents: consentCollection(store),
-  directory: { findClient: async () => null, isGone: async () => true },
+  directory: { findClient: async () => null, isDeleted: async () => true },
   clock: { now: () => Date.now() },
 });
 await store.ready();

@@ -55,7 +55,7 @@ function purgerOn(store: Store, clock: Clock) {
   const gone = { clients: new Set<string>(), principals: new Set<string>() };
   const directory = {
     findClient: async (id: string) => (gone.clients.has(id) ? null : ({ id } as never)),
-    isGone: async (sub: string) => gone.principals.has(sub),
+    isDeleted: async (sub: string) => gone.principals.has(sub),
   };
   const jobs = createPurges({ ...collections, directory, clock });
   const purge = async (signal = NEVER) => {
@@ -318,7 +318,7 @@ t.test('a family that is refreshed while it is being removed stays', async (t) =
   const old = { id, codeHash: 'x', clientId: 'cid_1', sub: 'u_1', redirectUri: 'x:', scope: 'openid' };
   const times = { authTime: 1, createdAt: 1, codeExpiresAt: 1, consumedAt: 1, refreshExpiresAt: 2 };
   const purge = (store: Store) => {
-    const directory = { findClient: async () => null, isGone: async () => true };
+    const directory = { findClient: async () => null, isDeleted: async () => true };
     const jobs = createPurges({ ...collectionsOf(store), directory, clock: { now: () => DAY } });
     return jobs['grant-purge']?.run({ term: 1, signal: NEVER }) ?? Promise.reject(new Error('no such job'));
   };

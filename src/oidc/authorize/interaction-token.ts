@@ -1,7 +1,7 @@
 import { createHmac, createSecretKey, hkdfSync, type KeyObject, timingSafeEqual } from 'node:crypto';
 import { type Clock, MINUTE, stillHolds } from '../../kernel/clock.js';
 import { sha256 } from '../../kernel/secrets.js';
-import type { Parameters } from './rule.js';
+import type { Parameters } from './rules.js';
 
 /**
  * The state of a sign-in or consent form, carried by the form itself: a request without credentials stores nothing.

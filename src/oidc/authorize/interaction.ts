@@ -1,45 +1,43 @@
-import type { Visitor } from '../sessions.js';
+import type { SignedInUser } from '../sessions.js';
 import type { AuthorizationRequest } from './request.js';
-import type { RuleViolation } from './rule.js';
+import type { RuleViolation } from './rules.js';
 
-/** What has to happen between the person and us before the application gets its answer. */
-export type Interaction = 'login' | 'consent';
+/** A page that the user has to complete before the application gets a response. */
+export type InteractionKind = 'login' | 'consent';
 
 interface Situation {
   request: AuthorizationRequest;
-  /** Who has signed in before, in this browser. */
-  visitor: Visitor;
+  user: SignedInUser;
   prompts: readonly string[];
   now: number;
 }
 
-/** One reason to ask. */
-type Reason = readonly [Interaction, (situation: Situation) => boolean];
+type Reason = readonly [InteractionKind, (situation: Situation) => boolean];
 
-/** In this order; the first reason that holds decides. */
+/** In this order; the first reason that applies decides. */
 const REASONS: readonly Reason[] = [
   ['login', ({ prompts }) => prompts.includes('login') || prompts.includes('select_account')],
-  ['login', ({ request, visitor, now }) => isTooOld(request.parameters['max_age'], visitor, now)],
-  ['login', ({ request, visitor }) => (request.hintedSub ?? visitor.principal.id) !== visitor.principal.id],
+  ['login', ({ request, user, now }) => isTooOld(request.parameters['max_age'], user, now)],
+  ['login', ({ request, user }) => (request.hintedSub ?? user.principal.id) !== user.principal.id],
   ['consent', ({ prompts }) => prompts.includes('consent')],
 ];
 
 /**
- * What a request needs of a person (OIDC Core §3.1.2.3); `null`: nothing, the answer may be silent.
- * @param hasConsent asked last, where nothing else decides
+ * The interaction that a request requires (OIDC Core §3.1.2.3); `null`: none, the response may be silent.
+ * @param hasConsent called last, when nothing else decides
  */
-export async function neededInteraction(
+export async function requiredInteraction(
   request: AuthorizationRequest,
-  visitor: Visitor | null,
-  { now, hasConsent }: { now: number; hasConsent(visitor: Visitor): Promise<boolean> },
-): Promise<Interaction | null> {
-  if (!visitor) return 'login';
-  // Whoever is not let in learns it at once.
-  if (!request.client.principalKinds.includes(visitor.principal.kind)) return null;
+  user: SignedInUser | null,
+  { now, hasConsent }: { now: number; hasConsent(user: SignedInUser): Promise<boolean> },
+): Promise<InteractionKind | null> {
+  if (!user) return 'login';
+  // No page helps a user whose kind may not sign in to the client: the response is an error.
+  if (!request.client.principalKinds.includes(user.principal.kind)) return null;
   const prompts = promptsOf(request);
-  const reason = REASONS.find(([, holds]) => holds({ request, visitor, prompts, now }));
+  const reason = REASONS.find(([, applies]) => applies({ request, user, prompts, now }));
   if (reason) return reason[0];
-  return request.client.trusted || (await hasConsent(visitor)) ? null : 'consent';
+  return request.client.trusted || (await hasConsent(user)) ? null : 'consent';
 }
 
 export function promptsOf({
@@ -48,13 +46,13 @@ export function promptsOf({
   return prompt.split(' ');
 }
 
-/** What the application is told where every page is forbidden (OIDC Core §3.1.2.6). */
-export const FORBIDDEN_PAGES: Readonly<Record<Interaction, RuleViolation>> = {
+/** The errors for `prompt=none`, which forbids every page (OIDC Core §3.1.2.6). */
+export const INTERACTION_ERRORS: Readonly<Record<InteractionKind, RuleViolation>> = {
   login: { error: 'login_required', description: 'The user is not signed in.' },
   consent: { error: 'consent_required', description: 'The user has not given consent.' },
 };
 
-/** At the very second, too, so that 0 always asks. */
-function isTooOld(maxAge: string | undefined, { session }: Visitor, now: number): boolean {
+/** Includes equality, so that `max_age=0` always requires a sign-in. */
+function isTooOld(maxAge: string | undefined, { session }: SignedInUser, now: number): boolean {
   return maxAge !== undefined && session.authTime + Number(maxAge) * 1000 <= now;
 }

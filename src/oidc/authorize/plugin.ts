@@ -7,16 +7,15 @@ import type { Clock } from '../../kernel/clock.js';
 import type { AppError } from '../../kernel/errors.js';
 import type { Audit } from '../../ops/audit.js';
 import type { ConsentService } from '../consents.js';
-import { type Cookies, mountPath } from '../cookies.js';
+import type { Directory, Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import type { Directory, Principal } from '../model.js';
 import { AnyForm, ConsentBody, LoginBody } from '../schemas.js';
-import type { SessionService, Visitor } from '../sessions.js';
-import { FORBIDDEN_PAGES, type Interaction, neededInteraction, promptsOf } from './interaction.js';
+import { type Cookies, mountPath, type SessionService, type SignedInUser } from '../sessions.js';
+import { INTERACTION_ERRORS, type InteractionKind, promptsOf, requiredInteraction } from './interaction.js';
 import { MAX_TOKEN_LENGTH } from './interaction-token.js';
-import { showConsent, showSignIn } from './pages.js';
+import { sendConsentPage, sendSignInPage } from './pages.js';
 import { type AuthorizationRequest, isParameter, readParameters } from './request.js';
-import type { Authorization, Resumed } from './service.js';
+import type { Authorization, ResumedInteraction } from './service.js';
 
 export interface AuthorizePluginOptions {
   authorization: Authorization;
@@ -28,21 +27,21 @@ export interface AuthorizePluginOptions {
   audit: Audit;
   issuer(): string;
   clock: Clock;
-  /** Counts a request of an address block; returns the refusal when there were too many. */
+  /** Counts a request of an address block. Returns an error when there were too many. */
   meter(ip: string): AppError | undefined;
-  /** Whether people may use HTTP Basic, too. */
+  /** Whether people may use HTTP Basic as agents do. */
   humansUseBasic: boolean;
 }
 
-/** Longest request target in bytes; the form carries its parameters. */
-const MOST_ADDRESS = 8 * 1024;
+/** Longest request target; the form carries its parameters. */
+const MAX_URL_BYTES = 8 * 1024;
 
-/** The authorization endpoint: agents authenticate in the request itself, people in a form, once for all applications. */
+/** The authorization endpoint: agents authenticate in the request itself, people in a form, once for all clients. */
 export async function authorizePlugin(scope: Scope, options: AuthorizePluginOptions): Promise<void> {
   const { authorization, directory, sessions, consents, cookies, pages, audit, issuer, humansUseBasic } =
     options;
   const config = access('public', { page: true });
-  // A fleet of agents may share an address: only their failures count (see `approveBasic`).
+  // Many agents may share an address, so only their failures count (see `approveBasic`).
   const hasCredentials = ({ headers }: FastifyRequest) => headers.authorization !== undefined;
   const authorizeConfig = access('public', { page: true, unmetered: hasCredentials });
 
@@ -51,22 +50,22 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     done();
   });
 
-  // No HEAD: it would run the handler and mint a code.
+  // No HEAD route: it would run the handler and create a code.
   scope.get('/authorize', { config: authorizeConfig, exposeHeadRoute: false }, async (request, reply) => {
-    if (request.url.length > MOST_ADDRESS) throw oidcErrors.uri_too_long();
-    const judged = await authorization.judge(readParameters(queryOf(request.url)));
-    if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 302);
+    if (request.url.length > MAX_URL_BYTES) throw oidcErrors.uri_too_long();
+    const validated = await authorization.validate(readParameters(queryOf(request.url)));
+    if ('error' in validated) return reply.redirect(authorization.errorRedirect(validated.error), 302);
     if (request.headers.authorization !== undefined) {
-      return reply.redirect(await approveBasic(judged.request, request), 302);
+      return reply.redirect(await approveBasic(validated.request, request), 302);
     }
-    return answerBrowser(judged.request, request, reply);
+    return answerBrowser(validated.request, request, reply);
   });
 
-  // A cross-site POST arrives without our cookie, so it becomes the same request by GET.
+  // Browsers send no cookie with a cross-site POST, so it is redirected to the same request with GET.
   scope.post('/authorize', { config, schema: { body: AnyForm } }, async (request, reply) => {
     const search = new URLSearchParams();
     for (const [name, values] of Object.entries(request.body)) {
-      // An address is kept in histories and logs: nothing gets into it that nobody asks for.
+      // URLs are kept in histories and logs, so unsupported fields are left out.
       if (!isParameter(name)) continue;
       for (const value of [values].flat()) search.append(name, value);
     }
@@ -75,104 +74,113 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
 
   scope.post('/authorize/login', { config, schema: { body: LoginBody } }, async (request, reply) => {
     const { interaction: token, handle, password } = request.body;
-    const { judged } = await resume(request, token);
-    if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 303);
-    // An agent fails here exactly as a wrong password does: no stolen credential of one opens a browser.
-    // No handle has spaces, but keyboards put one behind what they complete.
+    const { validated } = await resume(request, token);
+    if ('error' in validated) return reply.redirect(authorization.errorRedirect(validated.error), 303);
+    const { request: authRequest } = validated;
+    // Handles contain no spaces, but keyboards add one after a completed word.
     const credentials = { username: handle.trim(), password };
+    // An agent gets the response to a wrong password: its stolen credentials start no browser session.
     const principal = await signIn(request, credentials, ({ kind }) => kind === 'human');
     if (!principal)
-      return showSignIn(pages, reply.code(401), judged.request, issuer(), { token, handle, problems: WRONG });
-    const violation = authorization.objection(judged.request, principal);
-    if (violation) return reply.redirect(authorization.refuse({ ...judged.request, violation }), 303);
+      return sendSignInPage(pages, reply.code(401), authRequest, issuer(), {
+        token,
+        handle,
+        problems: WRONG,
+      });
+    const violation = authorization.findViolation(authRequest, principal);
+    if (violation) return reply.redirect(authorization.errorRedirect({ ...authRequest, violation }), 303);
     const [{ token: cookie, session }] = await Promise.all([
-      sessions.begin(principal, cookies.session.of(request)),
-      consents.remember(principal.id, judged.request.client.id, judged.request.scope),
+      sessions.start(principal, cookies.session.read(request)),
+      consents.remember(principal.id, authRequest.client.id, authRequest.scope),
     ]);
     cookies.session.set(reply, cookie);
     const { ip } = originOf(request);
-    return reply.redirect(await authorization.approve(judged.request, { principal, session }, ip), 303);
+    return reply.redirect(await authorization.approve(authRequest, { principal, session }, ip), 303);
   });
 
   scope.post('/authorize/consent', { config, schema: { body: ConsentBody } }, async (request, reply) => {
     const { interaction: token, decision } = request.body;
-    const { judged, sid } = await resume(request, token);
-    if ('refusal' in judged) return reply.redirect(authorization.refuse(judged.refusal), 303);
+    const { validated, sid } = await resume(request, token);
+    if ('error' in validated) return reply.redirect(authorization.errorRedirect(validated.error), 303);
+    const { request: authRequest } = validated;
     if (decision === 'deny') {
-      return reply.redirect(authorization.refuse({ ...judged.request, violation: DENIED }), 303);
+      return reply.redirect(authorization.errorRedirect({ ...authRequest, violation: DENIED }), 303);
     }
-    const visitor = await sessions.find(cookies.session.of(request));
-    // Whoever was asked has signed out meanwhile, is somebody else by now or has waited too long: from the beginning.
-    if (!visitor || visitor.session.id !== sid || (await neededOf(judged.request, visitor)) === 'login') {
-      return answerBrowser(judged.request, request, reply);
+    const user = await sessions.find(cookies.session.read(request));
+    // The user signed out, another one signed in, or the session became too old: the request starts again.
+    if (!user || user.session.id !== sid || (await interactionFor(authRequest, user)) === 'login') {
+      return answerBrowser(authRequest, request, reply);
     }
-    await consents.remember(visitor.principal.id, judged.request.client.id, judged.request.scope);
-    return reply.redirect(await approveVisitor(judged.request, visitor, request), 303);
+    await consents.remember(user.principal.id, authRequest.client.id, authRequest.scope);
+    return reply.redirect(await approveUser(authRequest, user, request), 303);
   });
 
-  const neededOf = (judged: AuthorizationRequest, visitor: Visitor | null): Promise<Interaction | null> =>
-    neededInteraction(judged, visitor, {
+  const interactionFor = (
+    authRequest: AuthorizationRequest,
+    user: SignedInUser | null,
+  ): Promise<InteractionKind | null> =>
+    requiredInteraction(authRequest, user, {
       now: options.clock.now(),
-      hasConsent: ({ principal }) => consents.covers(principal.id, judged.client.id, judged.scope),
+      hasConsent: ({ principal }) => consents.covers(principal.id, authRequest.client.id, authRequest.scope),
     });
 
-  /** Without credentials in the request: silently, by a page, or not at all. */
+  /** Answers a request without credentials: with a code, a page, or an error for `prompt=none`. */
   async function answerBrowser(
-    judged: AuthorizationRequest,
+    authRequest: AuthorizationRequest,
     request: FastifyRequest,
     reply: FastifyReply,
   ): Promise<FastifyReply> {
-    const visitor = await sessions.find(cookies.session.of(request));
-    const redirection = request.method === 'POST' ? 303 : 302;
-    const needed = await neededOf(judged, visitor);
-    if (visitor && !needed)
-      return reply.redirect(await approveVisitor(judged, visitor, request), redirection);
-    const page = needed ?? 'login';
-    if (promptsOf(judged).includes('none')) {
-      const violation = FORBIDDEN_PAGES[page];
-      return reply.redirect(authorization.refuse({ ...judged, violation }), redirection);
+    const user = await sessions.find(cookies.session.read(request));
+    const redirectStatus = request.method === 'POST' ? 303 : 302;
+    const required = await interactionFor(authRequest, user);
+    if (user && !required)
+      return reply.redirect(await approveUser(authRequest, user, request), redirectStatus);
+    const kind = required ?? 'login';
+    if (promptsOf(authRequest).includes('none')) {
+      const violation = INTERACTION_ERRORS[kind];
+      return reply.redirect(authorization.errorRedirect({ ...authRequest, violation }), redirectStatus);
     }
-    return showPage(page, judged, visitor, request, reply);
+    return sendPage(kind, authRequest, user, request, reply);
   }
 
-  async function showPage(
-    page: Interaction,
-    judged: AuthorizationRequest,
-    visitor: Visitor | null,
+  async function sendPage(
+    kind: InteractionKind,
+    authRequest: AuthorizationRequest,
+    user: SignedInUser | null,
     request: FastifyRequest,
     reply: FastifyReply,
   ): Promise<FastifyReply> {
-    const sid = page === 'consent' ? visitor?.session.id : undefined;
-    const begun = authorization.beginInteraction(judged, cookies.form.of(request), sid);
-    cookies.form.set(reply, begun.cookie);
-    const { token } = begun;
+    const sid = kind === 'consent' ? user?.session.id : undefined;
+    const { token, cookie } = authorization.beginInteraction(authRequest, cookies.form.read(request), sid);
+    cookies.form.set(reply, cookie);
     if (token.length > MAX_TOKEN_LENGTH) throw oidcErrors.uri_too_long();
-    if (page === 'consent' && visitor) return showConsent(pages, reply, judged, issuer(), { token, visitor });
-    return showSignIn(pages, reply, judged, issuer(), {
+    if (kind === 'consent' && user)
+      return sendConsentPage(pages, reply, authRequest, issuer(), { token, user });
+    return sendSignInPage(pages, reply, authRequest, issuer(), {
       token,
-      handle: judged.parameters['login_hint'] ?? '',
+      handle: authRequest.parameters['login_hint'] ?? '',
     });
   }
 
-  /** What a form was shown for, if it was shown to this browser. @throws login_rejected, invalid_request */
-  async function resume(request: FastifyRequest, token: string): Promise<Resumed> {
+  /** The interaction of a form that was shown to this browser. @throws login_rejected, invalid_request */
+  async function resume(request: FastifyRequest, token: string): Promise<ResumedInteraction> {
     if (request.headers['sec-fetch-site'] === 'cross-site') throw oidcErrors.login_rejected();
-    const resumed = await authorization.resume(token, cookies.form.of(request));
+    const resumed = await authorization.resume(token, cookies.form.read(request));
     if (!resumed) throw oidcErrors.login_rejected();
     return resumed;
   }
 
-  async function approveVisitor(
-    judged: AuthorizationRequest,
-    { principal, session }: Visitor,
+  async function approveUser(
+    authRequest: AuthorizationRequest,
+    { principal, session }: SignedInUser,
     request: FastifyRequest,
   ): Promise<string> {
-    await sessions.prolong(session);
-    const who = { principal, session, isSilent: true };
-    return authorization.approve(judged, who, originOf(request).ip);
+    await sessions.extend(session);
+    const authentication = { principal, session, isSilent: true };
+    return authorization.approve(authRequest, authentication, originOf(request).ip);
   }
 
-  /** Who has these credentials and may use them in this way; else `null`, of which the audit knows more. */
+  /** The principal with these credentials, if it is accepted; else `null`, after a record in the audit log. */
   async function signIn(
     request: FastifyRequest,
     credentials: { username: string; password: string } | null,
@@ -180,14 +188,14 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   ): Promise<Principal | null> {
     const origin = originOf(request);
     let rejected: string | undefined;
-    const judge = (principal: Principal): boolean => {
+    const checkAccepted = (principal: Principal): boolean => {
       const isAccepted = accepts(principal);
       if (!isAccepted) rejected = principal.id;
       return isAccepted;
     };
     const principal =
       credentials &&
-      (await directory.authenticate(credentials.username, credentials.password, origin, judge));
+      (await directory.authenticate(credentials.username, credentials.password, origin, checkAccepted));
     if (!principal) {
       await audit.recordFailure({
         event: 'login.failed',
@@ -199,14 +207,14 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   }
 
   /** Authenticates in the request itself. @throws browser_basic, invalid_credentials */
-  async function approveBasic(judged: AuthorizationRequest, request: FastifyRequest): Promise<string> {
-    // Not the cookie of the form, which every program that keeps cookies has once an application has sent it here.
-    const isSignedIn = cookies.session.of(request) !== undefined;
+  async function approveBasic(authRequest: AuthorizationRequest, request: FastifyRequest): Promise<string> {
+    // The form cookie does not count: programs that store cookies have it after a redirect from an application.
+    const isSignedIn = cookies.session.read(request) !== undefined;
     if (isBrowser(request.headers) || isSignedIn) throw oidcErrors.browser_basic();
     const credentials = parseBasic(request.headers.authorization ?? '');
     const mayUseBasic = ({ kind }: Principal) => kind === 'agent' || humansUseBasic;
     const principal = await signIn(request, credentials, mayUseBasic);
-    if (principal) return authorization.approve(judged, { principal }, originOf(request).ip);
+    if (principal) return authorization.approve(authRequest, { principal }, originOf(request).ip);
     const excess = options.meter(originOf(request).ip);
     if (excess) throw excess;
     throw oidcErrors.invalid_credentials({

@@ -1,35 +1,35 @@
-import type { Client } from '../model.js';
+import type { Client } from '../directory.js';
 
-/** http to this machine, with the port set apart. */
+/** http on a loopback address, with the port as a separate part. */
 const LOOPBACK = /^(http:\/\/(?:127\.0\.0\.1|\[::1\]|localhost))(?::\d{1,5})?(?=[/?]|$)/;
 
 /**
- * Exact comparison (RFC 9700 §2.1). Only a native application, which listens at whatever port is free, may
- * differ in the port of a loopback address (RFC 8252 §7.3).
+ * Compares exactly (RFC 9700 §2.1). Only public clients may use another port of a loopback address, because native
+ * applications listen on any free port (RFC 8252 §7.3).
  */
 export function matchesRedirectUri({ redirectUris, secretHash }: Client, uri: string): boolean {
   if (redirectUris.includes(uri)) return true;
-  // The pattern lets ports through that there are not.
+  // The pattern also matches ports out of range.
   if (secretHash !== undefined || !LOOPBACK.test(uri) || !URL.canParse(uri)) return false;
   const withoutPort = (text: string) => text.replace(LOOPBACK, '$1');
   return redirectUris.some((known) => LOOPBACK.test(known) && withoutPort(known) === withoutPort(uri));
 }
 
-/** The redirect URI with an answer in its query (RFC 6749 §4.1.2); what it holds already stays. */
-export function withAnswer(redirectUri: string, answer: Record<string, string | undefined>): string {
-  const pairs = Object.entries(answer).flatMap(([name, value]) =>
-    // JSON may hold half a character, which no address can.
+/** The redirect URI with response parameters added to its query (RFC 6749 §4.1.2). */
+export function withResponse(redirectUri: string, response: Record<string, string | undefined>): string {
+  const pairs = Object.entries(response).flatMap(([name, value]) =>
+    // A parameter may contain a lone surrogate, which cannot be encoded.
     value === undefined ? [] : [`${name}=${encodeURIComponent(value.toWellFormed())}`],
   );
   return `${redirectUri}${redirectUri.includes('?') ? '&' : '?'}${pairs.join('&')}`;
 }
 
 /**
- * What a browser must be allowed to be redirected to after the form: the origin, or the scheme of an application. http
- * is this machine or development, where one port leads to another: from a broker to its application, from a server to
- * its pages. Content Security Policy could not name the IPv6 address of this machine, either (CSP3 §2.3.1).
+ * The `form-action` source that allows a browser to follow the redirect after the form: an origin, or the scheme of an
+ * application. All of http is allowed, because loopback redirects and development servers lead from one port to another,
+ * and Content Security Policy cannot name IPv6 addresses (CSP3 §2.3.1).
  */
-export function formTarget(redirectUri: string): string {
+export function formActionSource(redirectUri: string): string {
   const { origin, protocol } = new URL(redirectUri);
   return origin === 'null' || protocol === 'http:' ? protocol : origin;
 }

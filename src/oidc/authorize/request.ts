@@ -1,30 +1,29 @@
 import { SCOPES } from '../claims.js';
+import type { Client, Directory } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import type { ReadHint } from '../hints.js';
-import type { Client, Directory } from '../model.js';
+import type { ReadHint } from '../keys.js';
 import { matchesRedirectUri } from './redirect-uri.js';
-import type { Parameters, RuleViolation } from './rule.js';
-import { RULES } from './rules/index.js';
+import { type Parameters, RULES, type RuleViolation } from './rules.js';
 
-/** An authorization request in which nothing is wrong. */
+/** A valid authorization request. */
 export interface AuthorizationRequest {
   parameters: Parameters;
   client: Client;
   redirectUri: string;
-  /** What is granted: the known scopes of those asked for, separated by spaces. */
+  /** The granted scope: the supported ones of the requested values, separated by spaces. */
   scope: string;
-  /** Whom the client means by its `id_token_hint`: nobody else may be the answer. */
+  /** The user named by `id_token_hint`: no other principal may be authorized. */
   hintedSub?: string;
 }
 
-/** What may be answered to an application only by way of the browser. */
-export interface Refusal {
+/** An error response, which is sent to the application by redirecting the browser. */
+export interface ErrorResponse {
   redirectUri: string;
   parameters: Parameters;
   violation: RuleViolation;
 }
 
-export type Judgement = { request: AuthorizationRequest } | { refusal: Refusal };
+export type ValidationResult = { request: AuthorizationRequest } | { error: ErrorResponse };
 
 const FOREIGN_HINT: RuleViolation = {
   error: 'invalid_request',
@@ -32,15 +31,15 @@ const FOREIGN_HINT: RuleViolation = {
 };
 
 /**
- * Judges an authorization request (OIDC Core §3.1.2.2). What is wrong before the redirect URI is known to be the
- * client's own is answered to whoever asks and never redirected.
+ * Validates an authorization request (OIDC Core §3.1.2.2). Until the redirect URI is known to be registered, errors are
+ * shown to the user and never redirected.
  *
  * @throws invalid_request
  */
-export async function judgeRequest(
+export async function validateAuthorizationRequest(
   parameters: Parameters,
   { directory, readHint }: { directory: Pick<Directory, 'findClient'>; readHint: ReadHint },
-): Promise<Judgement> {
+): Promise<ValidationResult> {
   const { client_id: clientId, redirect_uri: redirectUri, scope, id_token_hint: idToken } = parameters;
   const client = clientId ? await directory.findClient(clientId) : null;
   if (!client)
@@ -56,23 +55,23 @@ export async function judgeRequest(
   }
   for (const rule of RULES) {
     const violation = rule({ parameters, client });
-    if (violation) return { refusal: { redirectUri, parameters, violation } };
+    if (violation) return { error: { redirectUri, parameters, violation } };
   }
   const request = { parameters, client, redirectUri, scope: grantedScope(scope) };
   if (idToken === undefined) return { request };
   const hint = await readHint(idToken);
-  if (!hint) return { refusal: { redirectUri, parameters, violation: FOREIGN_HINT } };
+  if (!hint) return { error: { redirectUri, parameters, violation: FOREIGN_HINT } };
   return { request: { ...request, hintedSub: hint.sub } };
 }
 
-/** Unknown scopes are ignored, and who names none besides means to sign in: no scope is empty (RFC 6749 §3.3). */
+/** Ignores unknown scopes. The default is `openid`, because a scope must not be empty (RFC 6749 §3.3). */
 function grantedScope(scope = ''): string {
-  const asked = new Set(scope.split(' '));
-  return SCOPES.filter((known) => asked.has(known)).join(' ') || 'openid';
+  const requested = new Set(scope.split(' '));
+  return SCOPES.filter((known) => requested.has(known)).join(' ') || 'openid';
 }
 
-/** What means something here. Everything else is ignored (RFC 6749 §3.1) and never stored. */
-const KNOWN = new Set([
+/** Supported parameters. Others are ignored (RFC 6749 §3.1) and never stored. */
+const SUPPORTED = new Set([
   ...['client_id', 'redirect_uri', 'response_type', 'response_mode', 'scope', 'state', 'nonce'],
   ...[
     'code_challenge',
@@ -87,11 +86,11 @@ const KNOWN = new Set([
   ],
 ]);
 
-export const isParameter = (name: string): boolean => KNOWN.has(name);
+export const isParameter = (name: string): boolean => SUPPORTED.has(name);
 
-/** What came with a value; the rest counts as omitted. @throws invalid_request when a parameter comes twice (RFC 6749 §3.1) */
+/** The supported parameters with a value; empty ones count as omitted. @throws invalid_request for a repeated one (RFC 6749 §3.1) */
 export function readParameters(search: URLSearchParams): Parameters {
-  // What is ignored is so however often it comes: `resource` may (RFC 8707 §2).
+  // Ignored parameters may be repeated, as `resource` may (RFC 8707 §2).
   const seen = new Set<string>();
   const parameters: Record<string, string> = {};
   for (const [name, value] of search) {

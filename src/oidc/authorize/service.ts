@@ -2,26 +2,30 @@ import type { Clock } from '../../kernel/clock.js';
 import { newId, newToken, type Random, sha256 } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
 import { ACR_VALUES } from '../claims.js';
-import { newGrantToken } from '../grant-tokens.js';
-import type { ReadHint } from '../hints.js';
-import type { Directory, Principal } from '../model.js';
+import type { Directory, Principal } from '../directory.js';
+import { CODE_LIFETIME_MS, newGrantToken } from '../grant-tokens.js';
+import type { ReadHint } from '../keys.js';
 import { GRANT, type Grants, type SessionDocument } from '../store.js';
-import { CODE_LIFE } from '../tokens/token-lifetimes.js';
 import type { InteractionTokens } from './interaction-token.js';
-import { withAnswer } from './redirect-uri.js';
-import { type AuthorizationRequest, type Judgement, judgeRequest, type Refusal } from './request.js';
-import type { Parameters, RuleViolation } from './rule.js';
+import { withResponse } from './redirect-uri.js';
+import {
+  type AuthorizationRequest,
+  type ErrorResponse,
+  type ValidationResult,
+  validateAuthorizationRequest,
+} from './request.js';
+import type { Parameters, RuleViolation } from './rules.js';
 
-/** From a request to its answer: an authorization code, an error for the application, or a form in between. */
+/** Answers authorization requests with a code or an error, possibly after a form. */
 export interface Authorization {
   /** @throws invalid_request */
-  judge(parameters: Parameters): Promise<Judgement>;
-  /** The address that tells the application what was wrong. */
-  refuse(refusal: Refusal): string;
-  /** Why this principal may not be the answer to the request, or `null`. */
-  objection(request: AuthorizationRequest, principal: Principal): RuleViolation | null;
-  /** The address that brings the application its code, or the objection to whom it would be for. */
-  approve(request: AuthorizationRequest, who: Approved, ip: string): Promise<string>;
+  validate(parameters: Parameters): Promise<ValidationResult>;
+  /** The redirect target for an error response. */
+  errorRedirect(error: ErrorResponse): string;
+  /** Why this principal must not be authorized, or `null`. */
+  findViolation(request: AuthorizationRequest, principal: Principal): RuleViolation | null;
+  /** The redirect target with a new code, or with an error when this principal must not be authorized. */
+  approve(request: AuthorizationRequest, authenticated: Authentication, ip: string): Promise<string>;
   /** Issues the token of a form that is about to be shown to the browser with this cookie, or with a new one. */
   beginInteraction(
     request: AuthorizationRequest,
@@ -35,19 +39,19 @@ export interface Authorization {
    *
    * @throws invalid_request
    */
-  resume(token: string, cookie: string | undefined): Promise<Resumed | null>;
+  resume(token: string, cookie: string | undefined): Promise<ResumedInteraction | null>;
 }
 
-export interface Approved {
+export interface Authentication {
   principal: Principal;
-  /** Absent: it has proved who it is in the request itself. */
+  /** Absent when the request itself carried the credentials. */
   session?: SessionDocument;
-  /** Whether it proved who it is some time before. */
+  /** Whether an earlier session is used, without a sign-in. */
   isSilent?: boolean;
 }
 
-export interface Resumed {
-  judged: Judgement;
+export interface ResumedInteraction {
+  validated: ValidationResult;
   sid: string | undefined;
 }
 
@@ -66,7 +70,7 @@ const WRONG_KIND: RuleViolation = {
   error: 'access_denied',
   description: 'This kind of principal is not allowed to sign in to this client.',
 };
-const SOMEBODY_ELSE: RuleViolation = {
+const OTHER_USER: RuleViolation = {
   error: 'login_required',
   description: 'The signed-in user is not the user of id_token_hint.',
 };
@@ -74,27 +78,27 @@ const SOMEBODY_ELSE: RuleViolation = {
 export function createAuthorization(deps: AuthorizationDependencies): Authorization {
   const { grants, interactionTokens, issuer, audit, clock, random } = deps;
 
-  const refuse = ({ redirectUri, parameters, violation }: Refusal): string =>
-    withAnswer(redirectUri, {
+  const errorRedirect = ({ redirectUri, parameters, violation }: ErrorResponse): string =>
+    withResponse(redirectUri, {
       error: violation.error,
       error_description: violation.description,
       state: parameters['state'],
       iss: issuer(),
     });
 
-  const objection = ({ client, hintedSub }: AuthorizationRequest, { id, kind }: Principal) => {
+  const findViolation = ({ client, hintedSub }: AuthorizationRequest, { id, kind }: Principal) => {
     if (!client.principalKinds.includes(kind)) return WRONG_KIND;
-    return hintedSub !== undefined && hintedSub !== id ? SOMEBODY_ELSE : null;
+    return hintedSub !== undefined && hintedSub !== id ? OTHER_USER : null;
   };
 
   return {
-    judge: (parameters) => judgeRequest(parameters, deps),
-    refuse,
-    objection,
+    validate: (parameters) => validateAuthorizationRequest(parameters, deps),
+    errorRedirect,
+    findViolation,
 
     async approve(request, { principal, session, isSilent = false }, ip) {
-      const violation = objection(request, principal);
-      if (violation) return refuse({ ...request, violation });
+      const violation = findViolation(request, principal);
+      if (violation) return errorRedirect({ ...request, violation });
       const { parameters, client, redirectUri, scope } = request;
       const id = newId(GRANT, clock, random);
       const code = newGrantToken('ac_', id, random);
@@ -110,19 +114,19 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         scope,
         ...(nonce && { nonce }),
         ...(challenge && { challenge }),
-        // Whoever asks gets the one class there is.
+        // Every request for a class gets the only one.
         ...(acrValues && { acr: ACR_VALUES[0] }),
         ...(session && { sid: session.id }),
         authTime: session?.authTime ?? now,
         createdAt: now,
-        codeExpiresAt: now + CODE_LIFE,
+        codeExpiresAt: now + CODE_LIFETIME_MS,
       };
       const event = isSilent ? 'login.continued' : 'login.succeeded';
       await Promise.all([
         grants.insert(grant),
         audit.record({ event, subject: principal.id, ip, detail: client.id }),
       ]);
-      return withAnswer(redirectUri, { code, state: parameters['state'], iss: issuer() });
+      return withResponse(redirectUri, { code, state: parameters['state'], iss: issuer() });
     },
 
     beginInteraction({ parameters: { id_token_hint: _, ...parameters }, hintedSub }, known, sid) {
@@ -140,9 +144,9 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       const interaction = interactionTokens.verify(token, cookie);
       if (!interaction) return null;
       const { parameters, hintedSub, sid } = interaction;
-      const judged = await judgeRequest(parameters, deps);
-      if ('request' in judged && hintedSub !== undefined) judged.request.hintedSub = hintedSub;
-      return { judged, sid };
+      const validated = await validateAuthorizationRequest(parameters, deps);
+      if ('request' in validated && hintedSub !== undefined) validated.request.hintedSub = hintedSub;
+      return { validated, sid };
     },
   };
 }

@@ -2,33 +2,33 @@ import type { FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
 import { parseBearer } from '../../http/authorization.js';
 import { access, originOf, type Scope } from '../../http/scope.js';
-import type { Attempt } from '../../throttle/throttle.js';
+import type { Throttle } from '../../throttle/throttle.js';
 import { authenticateClient, invalidClient } from '../client-auth.js';
+import type { Client, Directory } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import type { Client, Directory } from '../model.js';
 import { AnyForm, IntrospectionAnswer, TokenAnswer } from '../schemas.js';
-import type { TokenResponse } from './answer.js';
+import type { TokenResponse } from './issuance.js';
 import type { TokenService } from './service.js';
 
 export interface TokensPluginOptions {
   tokens: TokenService;
   directory: Directory;
-  attempt: Attempt;
+  throttle: Pick<Throttle, 'attempt'>;
 }
 
-const TOKEN_LIMIT = 64 * 1024;
+const TOKEN_LIMIT_BYTES = 64 * 1024;
 
 type ClientRequest = FastifyRequest<{ Body: Static<typeof AnyForm> }>;
 
-/** What applications do with codes and tokens, from servers and from pages. */
+/** The endpoints that applications call with codes and tokens, from servers and from pages. */
 export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): Promise<void> {
   const { tokens } = options;
-  // One address redeems the codes of all users of an application: the volume of these requests is not limited.
+  // An application redeems the codes of all its users from one address, so these requests are not limited.
   const config = access('client', { unmetered: true });
 
   scope.post(
     '/token',
-    { config, bodyLimit: TOKEN_LIMIT, schema: { body: AnyForm, response: { 200: TokenAnswer } } },
+    { config, bodyLimit: TOKEN_LIMIT_BYTES, schema: { body: AnyForm, response: { 200: TokenAnswer } } },
     async (request, reply) => {
       const { client, fields } = await readRequest(request, options);
       const grantType = fields['grant_type'];
@@ -64,7 +64,7 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
   });
 }
 
-/** What servers ask about tokens; pages hold no secret to ask with. */
+/** Token introspection, which only servers can call: pages have no client secret. */
 export async function introspectionPlugin(scope: Scope, options: TokensPluginOptions): Promise<void> {
   scope.post(
     '/introspect',
@@ -74,7 +74,7 @@ export async function introspectionPlugin(scope: Scope, options: TokensPluginOpt
     },
     async (request) => {
       const { client, fields } = await readRequest(request, options);
-      // Whoever knows its name is a public client, so there is nobody to tell.
+      // The name of a public client proves nothing.
       if (client.secretHash === undefined) throw invalidClient();
       return options.tokens.introspect(client, tokenOf(fields));
     },
@@ -101,7 +101,7 @@ const EXCHANGES = new Map<string, Exchange>([
 ]);
 
 /**
- * The client, and what it sent with a value; the rest counts as omitted (RFC 6749 §3.2).
+ * The client, and the fields with a value; empty ones count as omitted (RFC 6749 §3.2).
  * @throws invalid_client, invalid_request, RATE_LIMITED
  */
 async function readRequest(
@@ -114,7 +114,7 @@ async function readRequest(
   return { client: await authenticateClient({ authorization, body: fields, ip }, options), fields };
 }
 
-/** @throws invalid_request when a parameter comes twice, and is none of which there may be several (RFC 8707 §2) */
+/** @throws invalid_request for a repeated parameter, except `resource` (RFC 8707 §2) */
 function readOnce({ resource: _, ...body }: Static<typeof AnyForm>): Record<string, string> {
   const pairs = Object.entries(body).map(([name, value]) => {
     if (typeof value === 'string') return [name, value] as const;
@@ -124,13 +124,13 @@ function readOnce({ resource: _, ...body }: Static<typeof AnyForm>): Record<stri
   return Object.fromEntries(pairs.filter(([, value]) => value !== ''));
 }
 
-/** The token that a request is about; `token_type_hint` tells nothing that the token does not. @throws invalid_request */
+/** The token in question. `token_type_hint` is not needed, because tokens show their type. @throws invalid_request */
 function tokenOf({ token }: Record<string, string>): string {
   if (!token) throw oidcErrors.invalid_request({ message: 'token is missing.' });
   return token;
 }
 
-/** The access token in the header or in the form (RFC 6750 §2), never in the query. @throws invalid_request when it comes twice */
+/** The access token in the header or in the form (RFC 6750 §2), never in the query. @throws invalid_request when it is repeated */
 function bearerOf({ headers, body }: FastifyRequest): string | undefined {
   const inHeader = parseBearer(headers.authorization);
   const inForm = (body as { access_token?: unknown } | undefined)?.access_token || undefined;
@@ -143,7 +143,7 @@ function bearerOf({ headers, body }: FastifyRequest): string | undefined {
   return inHeader ?? (typeof inForm === 'string' ? inForm : undefined);
 }
 
-/** What a resource answers to whoever may not have it (RFC 6750 §3). */
+/** The challenge of a protected resource (RFC 6750 §3). */
 function challenge(error?: string): Record<string, string> {
   return { 'www-authenticate': `Bearer realm="idp"${error === undefined ? '' : `, error="${error}"`}` };
 }

@@ -1,12 +1,22 @@
 import { MINUTE } from '../../kernel/clock.js';
 import { isSecretOf, sha256 } from '../../kernel/secrets.js';
+import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import { grantIdOf, newGrantToken, newRefreshToken } from '../grant-tokens.js';
-import type { Client } from '../model.js';
-import { type TokenResponse, tokenAnswer } from './answer.js';
-import type { TokenDependencies } from './dependencies.js';
-import { ownerAt } from './owner.js';
-import { CODE_LIFE, refreshExpiry, TOKEN_LIFE, withAccessToken } from './token-lifetimes.js';
+import {
+  CODE_LIFETIME_MS,
+  grantIdOf,
+  newGrantToken,
+  newRefreshToken,
+  refreshExpiry,
+  TOKEN_LIFETIME_SECONDS,
+  withAccessToken,
+} from '../grant-tokens.js';
+import {
+  createTokenResponse,
+  findAllowedOwner,
+  type TokenDependencies,
+  type TokenResponse,
+} from './issuance.js';
 
 export interface CodeRedemption {
   code: string | undefined;
@@ -28,10 +38,10 @@ export async function redeemCode(
   if (!grant || !isSecretOf(code, grant.codeHash) || grant.clientId !== client.id) {
     throw oidcErrors.invalid_grant();
   }
-  if (grant.redirectUri !== redirectUri || !isVerified(grant.challenge, verifier)) {
+  if (grant.redirectUri !== redirectUri || !matchesChallenge(grant.challenge, verifier)) {
     throw oidcErrors.invalid_grant();
   }
-  const principal = await ownerAt(client, grant, directory);
+  const principal = await findAllowedOwner(client, grant, directory);
   if (!principal) throw oidcErrors.invalid_grant();
 
   const { scope, nonce } = grant;
@@ -45,7 +55,7 @@ export async function redeemCode(
       id: grant.id,
       consumedAt: null,
       revokedAt: null,
-      codeExpiresAt: { gt: now, lte: now + CODE_LIFE + MINUTE },
+      codeExpiresAt: { gt: now, lte: now + CODE_LIFETIME_MS + MINUTE },
     },
     {
       set: {
@@ -59,19 +69,19 @@ export async function redeemCode(
     },
   );
   if (!consumed) {
-    await punishReplay(grant.id, ip, deps);
+    await revokeReplayed(grant.id, ip, deps);
     throw oidcErrors.invalid_grant();
   }
-  return tokenAnswer(
+  return createTokenResponse(
     consumed,
     principal,
-    { accessToken, expiresIn: TOKEN_LIFE, scope, refreshToken, nonce },
+    { accessToken, expiresIn: TOKEN_LIFETIME_SECONDS, scope, refreshToken, nonce },
     deps,
   );
 }
 
-/** A code that comes twice was stolen from one of the two (RFC 6749 §4.1.2): what it bought is dead, too. */
-async function punishReplay(
+/** A code used twice was stolen, so everything issued from it is revoked (RFC 6749 §4.1.2). */
+async function revokeReplayed(
   grantId: string,
   ip: string,
   { grants, audit, clock }: TokenDependencies,
@@ -86,9 +96,9 @@ async function punishReplay(
 }
 
 /** RFC 7636 §4.6. A verifier without a challenge is an injected code (RFC 9700 §2.1.1). */
-function isVerified(challenge: string | undefined, verifier: string | undefined): boolean {
+function matchesChallenge(challenge: string | undefined, verifier: string | undefined): boolean {
   if (challenge === undefined) return verifier === undefined;
   if (verifier === undefined || !/^[\w.~-]{43,128}$/.test(verifier)) return false;
-  // S256 is the form in which our store keeps secrets, too.
+  // The store keeps secrets in the form of S256 as well.
   return isSecretOf(verifier, challenge);
 }

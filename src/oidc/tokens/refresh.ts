@@ -1,23 +1,33 @@
 import { isRecent, stillHolds } from '../../kernel/clock.js';
 import { sha256 } from '../../kernel/secrets.js';
+import type { Client, Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import { grantIdOf, isIssuedRefreshToken } from '../grant-tokens.js';
-import type { Client, Principal } from '../model.js';
+import {
+  deriveSuccessor,
+  findIssuedSuccessor,
+  grantIdOf,
+  isIssuedRefreshToken,
+  REFRESH_IDLE_LIFETIME_MS,
+  refreshExpiry,
+  TOKEN_LIFETIME_SECONDS,
+  withAccessToken,
+} from '../grant-tokens.js';
 import type { GrantDocument } from '../store.js';
-import { type TokenResponse, tokenAnswer } from './answer.js';
-import type { TokenDependencies } from './dependencies.js';
-import { ownerAt } from './owner.js';
-import { givenSuccessor, successorOf } from './successors.js';
-import { refreshExpiry, SLIDING, TOKEN_LIFE, withAccessToken } from './token-lifetimes.js';
+import {
+  createTokenResponse,
+  findAllowedOwner,
+  type TokenDependencies,
+  type TokenResponse,
+} from './issuance.js';
 
 export interface RefreshRequest {
   token: string | undefined;
-  /** Less than was granted; absent: all of it. */
+  /** A part of the granted scope; absent: all of it. */
   scope: string | undefined;
 }
 
-/** How long the token before the current one still gets the same successor, in milliseconds: two tabs, a lost answer. */
-const REUSE_WINDOW = 30_000;
+/** How long the previous token still returns the same successor, for a second tab or a lost response. */
+const REUSE_WINDOW_MS = 30_000;
 
 /**
  * Exchanges a refresh token for its one successor (RFC 6749 §6, RFC 9700 §4.14.2).
@@ -38,14 +48,15 @@ export async function refreshTokens(
     const now = deps.clock.now();
     if (grant.refreshHash !== presented) {
       const isPrevious = grant.previousRefreshHash === presented;
-      const isTwin = isPrevious && isRecent(grant.rotatedAt ?? 0, { now, within: REUSE_WINDOW });
-      if (isTwin) return repeat(grant, principal, token, deps);
-      if (isPrevious || isIssuedRefreshToken(id, token, deps.seeds)) await punishReuse(grant, ip, deps);
+      const isRetry = isPrevious && isRecent(grant.rotatedAt ?? 0, { now, within: REUSE_WINDOW_MS });
+      if (isRetry) return repeatResponse(grant, principal, token, deps);
+      if (isPrevious || isIssuedRefreshToken(id, token, deps.seeds))
+        await revokeReusedFamily(grant, ip, deps);
       throw oidcErrors.invalid_grant();
     }
-    const granted = narrowed(grant.scope, scope);
+    const granted = narrowScope(grant.scope, scope);
     const [seed] = deps.seeds;
-    const { accessToken, refreshToken } = successorOf(id, token, seed);
+    const { accessToken, refreshToken } = deriveSuccessor(id, token, seed);
     const issued = { hash: sha256(accessToken), ...(granted !== grant.scope && { scope: granted }) };
     const rotated = await deps.grants.updateOne(
       { id, revision: grant.revision ?? null, revokedAt: null },
@@ -61,14 +72,20 @@ export async function refreshTokens(
       },
     );
     if (rotated) {
-      const answer = { accessToken, expiresIn: TOKEN_LIFE, scope: granted, refreshToken, nonce: undefined };
-      return tokenAnswer(rotated, principal, answer, deps);
+      const tokens = {
+        accessToken,
+        expiresIn: TOKEN_LIFETIME_SECONDS,
+        scope: granted,
+        refreshToken,
+        nonce: undefined,
+      };
+      return createTokenResponse(rotated, principal, tokens, deps);
     }
-    // Somebody else was first, so there is something new to read.
+    // Another request changed the grant first, so it has to be read again.
   }
 }
 
-/** A grant that can be refreshed by this client, and whose it is. @throws invalid_grant */
+/** A grant that this client can refresh, and its owner. @throws invalid_grant */
 async function findFamily(
   id: string,
   client: Client,
@@ -77,31 +94,32 @@ async function findFamily(
   const grant = await grants.findOne({ id });
   if (grant?.clientId !== client.id || grant.revokedAt !== undefined) throw oidcErrors.invalid_grant();
   const { refreshExpiresAt = 0 } = grant;
-  if (!stillHolds(refreshExpiresAt, { now: clock.now(), life: SLIDING })) throw oidcErrors.invalid_grant();
-  const principal = await ownerAt(client, grant, directory);
+  if (!stillHolds(refreshExpiresAt, { now: clock.now(), life: REFRESH_IDLE_LIFETIME_MS }))
+    throw oidcErrors.invalid_grant();
+  const principal = await findAllowedOwner(client, grant, directory);
   if (!principal) throw oidcErrors.invalid_grant();
   return { grant, principal };
 }
 
-/** The answer that the first of several got. @throws invalid_grant where it cannot be told here */
-async function repeat(
+/** The response of the first exchange. @throws invalid_grant where it cannot be derived */
+async function repeatResponse(
   grant: GrantDocument,
   principal: Principal,
   token: string,
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
   const now = deps.clock.now();
-  // The first may have come to where a seed is in use that is not known here yet. Nobody stole anything.
-  const given = givenSuccessor(grant, token, { seeds: deps.seeds, now });
-  if (!given) throw oidcErrors.invalid_grant();
-  const { successor, issued } = given;
+  // Another process may have used a seed that is unknown here, so this is no sign of theft.
+  const issuedBefore = findIssuedSuccessor(grant, token, { seeds: deps.seeds, now });
+  if (!issuedBefore) throw oidcErrors.invalid_grant();
+  const { successor, issued } = issuedBefore;
   const expiresIn = Math.floor((issued.expiresAt - now) / 1000);
   const scope = issued.scope ?? grant.scope;
-  return tokenAnswer(grant, principal, { ...successor, expiresIn, scope, nonce: undefined }, deps);
+  return createTokenResponse(grant, principal, { ...successor, expiresIn, scope, nonce: undefined }, deps);
 }
 
-/** @throws invalid_scope when it is wider than what was granted */
-function narrowed(granted: string, asked: string | undefined): string {
+/** @throws invalid_scope when the requested scope exceeds the granted one */
+function narrowScope(granted: string, asked: string | undefined): string {
   if (!asked?.trim()) return granted;
   const names = new Set(asked.split(' ').filter((name) => name !== ''));
   const known = granted.split(' ');
@@ -109,8 +127,8 @@ function narrowed(granted: string, asked: string | undefined): string {
   return known.filter((name) => names.has(name)).join(' ');
 }
 
-/** A token of the family that is not the current one was stolen, so the whole family is revoked. */
-async function punishReuse(
+/** A token that is no longer current was stolen, so the whole family is revoked. */
+async function revokeReusedFamily(
   { id, sub, clientId }: GrantDocument,
   ip: string,
   { grants, audit, clock }: TokenDependencies,

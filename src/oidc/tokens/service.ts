@@ -1,29 +1,27 @@
+import { sha256 } from '../../kernel/secrets.js';
+import { type Client, createRegistrationCheck } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import type { Client } from '../model.js';
-import { findAccess } from './access.js';
-import type { TokenResponse } from './answer.js';
-import type { TokenDependencies } from './dependencies.js';
-import { type Introspection, introspectToken } from './introspect.js';
+import { grantIdOf } from '../grant-tokens.js';
+import { findAccessToken, type Introspection, introspectToken } from './introspection.js';
+import type { TokenDependencies, TokenResponse } from './issuance.js';
 import { type CodeRedemption, redeemCode } from './redeem.js';
 import { type RefreshRequest, refreshTokens } from './refresh.js';
-import { createRegistrations } from './registrations.js';
-import { revokeToken } from './revoke.js';
 
 export interface TokenService {
   /** Exchanges a code for tokens, once. @throws invalid_request, invalid_grant */
   redeem(client: Client, redemption: CodeRedemption, ip: string): Promise<TokenResponse>;
   /** Exchanges a refresh token for its one successor. @throws invalid_request, invalid_grant, invalid_scope */
   refresh(client: Client, request: RefreshRequest, ip: string): Promise<TokenResponse>;
-  /** Ends a token of this client, and does nothing where there is none. */
+  /** Revokes a token of this client, if there is one. */
   revoke(client: Client, token: string, ip: string): Promise<void>;
-  /** What this client may know of a token. */
+  /** Describes a token to the client that it was issued to. */
   introspect(client: Client, token: string): Promise<Introspection>;
-  /** What the bearer of an access token may learn (OIDC Core §5.3). @throws invalid_token */
+  /** The claims for the bearer of an access token (OIDC Core §5.3). @throws invalid_token */
   userinfo(accessToken: string): Promise<Record<string, string | number | boolean>>;
 }
 
 export function createTokenService(given: Omit<TokenDependencies, 'isRegistered'>): TokenService {
-  const deps = { ...given, isRegistered: createRegistrations(given.directory, given.clock) };
+  const deps = { ...given, isRegistered: createRegistrationCheck(given.directory, given.clock) };
   return {
     redeem: (client, redemption, ip) => redeemCode(client, redemption, ip, deps),
     refresh: (client, request, ip) => refreshTokens(client, request, ip, deps),
@@ -31,9 +29,55 @@ export function createTokenService(given: Omit<TokenDependencies, 'isRegistered'
     introspect: (client, token) => introspectToken(client, token, deps),
 
     async userinfo(accessToken) {
-      const access = await findAccess(accessToken, deps);
-      if (!access) throw oidcErrors.invalid_token();
-      return deps.claimsOf(access.principal, access.scope);
+      const found = await findAccessToken(accessToken, deps);
+      if (!found) throw oidcErrors.invalid_token();
+      return deps.claimsOf(found.principal, found.scope);
     },
   };
+}
+
+/**
+ * Revokes a token of this client (RFC 7009): an access token alone, a refresh token with everything issued from the
+ * same grant. Unknown tokens and those of other clients are ignored.
+ */
+async function revokeToken(
+  client: Client,
+  token: string,
+  ip: string,
+  deps: TokenDependencies,
+): Promise<void> {
+  const accessGrantId = grantIdOf('at_', token);
+  if (accessGrantId !== undefined) return revokeAccessToken(accessGrantId, client, token, deps);
+  const id = grantIdOf('rt_', token);
+  if (id === undefined) return;
+  const { grants, audit, clock } = deps;
+  const grant = await grants.findOne({ id });
+  const presented = sha256(token);
+  const isOwn =
+    grant?.clientId === client.id &&
+    (grant.refreshHash === presented || grant.previousRefreshHash === presented);
+  if (!isOwn) return;
+  const revoked = await grants.updateOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
+  if (revoked) await audit.record({ event: 'grant.revoked', subject: grant.sub, ip, detail: client.id });
+}
+
+async function revokeAccessToken(
+  id: string,
+  client: Client,
+  token: string,
+  { grants }: TokenDependencies,
+): Promise<void> {
+  const presented = sha256(token);
+  for (;;) {
+    const grant = await grants.findOne({ id });
+    if (grant?.clientId !== client.id) return;
+    const { accessTokens = [], revision } = grant;
+    const others = accessTokens.filter(({ hash }) => hash !== presented);
+    if (others.length === accessTokens.length) return;
+    const revoked = await grants.updateOne(
+      { id, revision: revision ?? null },
+      { set: { accessTokens: others }, inc: { revision: 1 } },
+    );
+    if (revoked) return;
+  }
 }

@@ -1,0 +1,55 @@
+import { defineOptions, resolveOptions } from '../config/options.js';
+import { createPublicUrl } from '../config/public-url.js';
+import { systemClock } from '../kernel/clock.js';
+import { systemRandom } from '../kernel/secrets.js';
+import { createAudit } from '../ops/audit.js';
+import { createProvisioningModule, type ProvisioningModule } from '../provisioning/module.js';
+import { createLastKnownAddress } from '../provisioning/store.js';
+import { commandLog, createModuleContext } from '../server/module-context.js';
+import { idpServerSchema } from '../server/options.js';
+import { openExistingStore, openStore } from '../storage/open.js';
+import { idpSchema } from './options.js';
+
+/** Principals and clients for the operator of the machine: the module of the server, without limits. */
+export interface ProvisioningAdministration
+  extends Pick<ProvisioningModule, 'principals' | 'links' | 'directory' | 'clients'> {
+  close(): Promise<void>;
+}
+
+/** The origin of commands in audit records. */
+export const ON_THE_HOST = { ip: 'cli', isGone: () => false };
+
+/**
+ * Opens the store that the environment names. A server may use it at the same time.
+ *
+ * @param warn gets warnings as sentences
+ * @param create whether to create a store that does not exist
+ * @throws ConfigurationError, StoreUnavailable
+ */
+export async function openProvisioning(
+  warn: (message: string) => void,
+  { create }: { create: boolean },
+): Promise<ProvisioningAdministration> {
+  const { databaseUri, publicUrl } = idpSchema.properties;
+  const { values, production } = resolveOptions(
+    defineOptions({ databaseUri, publicUrl, port: idpServerSchema.properties.port }),
+    { program: 'idp', given: {}, env: undefined, random: systemRandom },
+  );
+  const store = await (create ? openStore : openExistingStore)(values.databaseUri);
+  const base = values.publicUrl ?? (await createLastKnownAddress(store).recall());
+  const context = createModuleContext(store, {
+    production,
+    clock: systemClock,
+    random: systemRandom,
+    log: commandLog(warn),
+    createAudit,
+    throttleSecret: '',
+    limits: false,
+  });
+  const { principals, links, directory, clients } = createProvisioningModule(context, {
+    issuer: createPublicUrl(base, values.port).get,
+    allowHttp: !production,
+    isSignupOpen: false,
+  });
+  return { principals, links, directory, clients, close: () => store.close() };
+}

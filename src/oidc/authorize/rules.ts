@@ -1,0 +1,78 @@
+import type { Client } from '../directory.js';
+
+/** Parameters of an authorization request, each at most once. */
+export type Parameters = Readonly<Record<string, string>>;
+
+/** An error response: a code of RFC 6749 §4.1.2.1 or OIDC Core §3.1.2.6, and a description. */
+export interface RuleViolation {
+  error: string;
+  description: string;
+}
+
+/** Checks a request whose client and redirect URI are valid. */
+export type Rule = (request: { parameters: Parameters; client: Client }) => RuleViolation | null;
+
+const MAX_LENGTHS = Object.entries({ state: 2048, nonce: 512, scope: 1024 });
+
+/** Limits the parameters that are stored or returned. */
+const limitLengths: Rule = ({ parameters }) => {
+  const long = MAX_LENGTHS.find(([name, max]) => (parameters[name]?.length ?? 0) > max);
+  return long
+    ? { error: 'invalid_request', description: `${long[0]} is longer than ${long[1]} characters.` }
+    : null;
+};
+
+/** Request objects are not supported, and ignoring one would ignore its parameters (OIDC Core §6.1). */
+const refuseRequestObjects: Rule = ({ parameters }) => {
+  const name = ['request', 'request_uri'].find((candidate) => parameters[candidate] !== undefined);
+  return name ? { error: `${name}_not_supported`, description: `${name} is not supported.` } : null;
+};
+
+/** Only the code flow: tokens in URLs leak (RFC 9700 §2.1.2). */
+const requireCode: Rule = ({ parameters: { response_type: type } }) => {
+  if (type === 'code') return null;
+  return type
+    ? { error: 'unsupported_response_type', description: 'response_type must be code.' }
+    : { error: 'invalid_request', description: 'response_type is missing.' };
+};
+
+/** The response is sent in the query. */
+const requireQueryMode: Rule = ({ parameters: { response_mode: mode = 'query' } }) =>
+  mode === 'query' ? null : { error: 'invalid_request', description: 'response_mode must be query.' };
+
+/** S256 only. Public clients must use it, because nothing else binds their code (RFC 7636, RFC 9700 §2.1.1). */
+const requirePkce: Rule = ({ parameters, client }) => {
+  const { code_challenge: challenge, code_challenge_method: method } = parameters;
+  const refuse = (description: string) => ({ error: 'invalid_request', description });
+  if (challenge === undefined) {
+    if (method !== undefined) return refuse('code_challenge is missing.');
+    return client.secretHash === undefined ? refuse('Public clients must send a code_challenge.') : null;
+  }
+  if (method !== 'S256') return refuse('code_challenge_method must be S256.');
+  return /^[\w-]{43}$/.test(challenge) ? null : refuse('code_challenge must be 43 base64url characters.');
+};
+
+/** `none` forbids every page and cannot be combined with other prompts (OIDC Core §3.1.2.1). */
+const excludeOtherPrompts: Rule = ({ parameters: { prompt = '' } }) => {
+  const asked = prompt.split(' ');
+  return asked.includes('none') && asked.length > 1
+    ? { error: 'invalid_request', description: 'prompt=none cannot be combined with other values.' }
+    : null;
+};
+
+/** Seconds since the person last typed a password (OIDC Core §3.1.2.1). */
+const requireWholeMaxAge: Rule = ({ parameters: { max_age: age = '0' } }) =>
+  /^\d{1,10}$/.test(age)
+    ? null
+    : { error: 'invalid_request', description: 'max_age must be a whole number of seconds.' };
+
+/** In this order; the first violation is the response. */
+export const RULES: readonly Rule[] = [
+  limitLengths,
+  refuseRequestObjects,
+  requireCode,
+  requireQueryMode,
+  requirePkce,
+  excludeOtherPrompts,
+  requireWholeMaxAge,
+];

@@ -1,0 +1,75 @@
+import type { Origin } from '../http/scope.js';
+import { type Clock, isRecent, SECOND } from '../kernel/clock.js';
+
+/** What this domain needs of principals and clients. Provisioning stores them, and the product passes a `Directory`. */
+
+export interface Principal {
+  id: string;
+  handle: string;
+  kind: 'agent' | 'human';
+  name?: string;
+  /** Incremented to invalidate everything issued before. */
+  epoch?: number;
+  /** Present when the operator invited it. */
+  invitedAt?: number;
+  updatedAt: number;
+}
+
+export interface Client {
+  id: string;
+  name: string;
+  redirectUris: readonly string[];
+  /** Absent for public clients. */
+  secretHash?: string;
+  /** The secret before the last rotation, while it is valid. */
+  previousSecretHash?: string;
+  principalKinds: readonly ('agent' | 'human')[];
+  /** Redirect targets after sign-out. */
+  postLogoutRedirectUris: readonly string[];
+  /** Signed-in users are not asked for consent. */
+  trusted?: true;
+}
+
+export interface Directory {
+  /**
+   * The active principal with these credentials, if it is accepted; else `null`. The duration is the same either way.
+   * @throws RATE_LIMITED, OVERLOADED
+   */
+  authenticate(
+    handle: string,
+    password: string,
+    from: Origin,
+    accepts: (principal: Principal) => boolean,
+  ): Promise<Principal | null>;
+  /** The active principal of a `sub`, else `null`. */
+  findPrincipal(sub: string): Promise<Principal | null>;
+  /** Whether there is no such principal and never will be. */
+  isDeleted(sub: string): Promise<boolean>;
+  findClient(clientId: string): Promise<Client | null>;
+}
+
+/** Whether a client to which something was issued is still registered. */
+export type IsRegistered = (clientId: string) => Promise<boolean>;
+
+/** How long a client counts as registered without another lookup. */
+const LOOKUP_INTERVAL_MS = 5 * SECOND;
+
+const MAX_CACHED_CLIENTS = 10_000;
+
+/** Looks each client up at most every five seconds: its tokens end with it, and few requests pay for the lookup. */
+export function createRegistrationCheck(
+  directory: Pick<Directory, 'findClient'>,
+  clock: Clock,
+): IsRegistered {
+  const foundAt = new Map<string, number>();
+  return async (clientId) => {
+    const now = clock.now();
+    const known = foundAt.get(clientId);
+    if (known !== undefined && isRecent(known, { now, within: LOOKUP_INTERVAL_MS })) return true;
+    foundAt.delete(clientId);
+    if ((await directory.findClient(clientId)) === null) return false;
+    if (foundAt.size >= MAX_CACHED_CLIENTS) foundAt.clear();
+    foundAt.set(clientId, now);
+    return true;
+  };
+}

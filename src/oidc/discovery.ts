@@ -1,0 +1,88 @@
+import { access, type Scope } from '../http/scope.js';
+import { ACR_VALUES, CLAIMS, SCOPES } from './claims.js';
+import type { Keys } from './keys.js';
+
+/** Headers of documents that every origin may read and cache. A plain GET needs no preflight. */
+const PUBLIC_HEADERS = {
+  'access-control-allow-origin': '*',
+  'cache-control': 'public, max-age=300',
+  'content-type': 'application/json; charset=utf-8',
+  'cross-origin-resource-policy': 'cross-origin',
+};
+const WELL_KNOWN = '/.well-known/oauth-authorization-server';
+
+export interface DiscoveryOptions {
+  keys: Keys;
+  issuer(): string;
+}
+
+/** The metadata and the JWK Set. */
+export async function discoveryPlugin(scope: Scope, { keys, issuer }: DiscoveryOptions): Promise<void> {
+  publishMetadata(scope, ['/.well-known/openid-configuration', WELL_KNOWN], issuer);
+  const jwks = JSON.stringify(keys.jwks);
+  publish(scope, ['/.well-known/jwks.json', '/jwks'], () => jwks);
+}
+
+/** The metadata of an issuer with a path: RFC 8414 §3.1 inserts the well-known part before it, outside of the prefix. */
+export async function pathMetadataPlugin(
+  scope: Scope,
+  { issuer }: Pick<DiscoveryOptions, 'issuer'>,
+): Promise<void> {
+  publishMetadata(scope, [WELL_KNOWN + new URL(issuer()).pathname], issuer);
+}
+
+function publishMetadata(scope: Scope, paths: string[], issuer: DiscoveryOptions['issuer']): void {
+  // In development, the issuer is known only once the server listens.
+  let known = { issuer: '', text: '' };
+  const text = () => {
+    const current = issuer();
+    if (known.issuer !== current)
+      known = { issuer: current, text: JSON.stringify(providerMetadata(current)) };
+    return known.text;
+  };
+  publish(scope, paths, text);
+}
+
+/** Serves text that is serialized once, because these documents are requested often. */
+function publish(scope: Scope, paths: string[], text: () => string): void {
+  for (const path of paths) {
+    scope.get(path, { config: access('public', { cors: false, unmetered: true }) }, (_request, reply) =>
+      reply.headers(PUBLIC_HEADERS).send(text()),
+    );
+  }
+}
+
+/** Authentication methods of clients with a secret. */
+const SECRET_METHODS = ['client_secret_basic', 'client_secret_post'] as const;
+
+/** Provider metadata (OIDC Discovery §3, RFC 8414 §2). */
+function providerMetadata(issuer: string) {
+  return {
+    issuer,
+    authorization_endpoint: `${issuer}/authorize`,
+    token_endpoint: `${issuer}/token`,
+    userinfo_endpoint: `${issuer}/userinfo`,
+    revocation_endpoint: `${issuer}/revoke`,
+    introspection_endpoint: `${issuer}/introspect`,
+    end_session_endpoint: `${issuer}/logout`,
+    jwks_uri: `${issuer}/.well-known/jwks.json`,
+    response_types_supported: ['code'],
+    response_modes_supported: ['query'],
+    grant_types_supported: ['authorization_code', 'refresh_token'],
+    subject_types_supported: ['public'],
+    id_token_signing_alg_values_supported: ['EdDSA'],
+    acr_values_supported: [...ACR_VALUES],
+    scopes_supported: [...SCOPES],
+    claims_supported: [...CLAIMS],
+    token_endpoint_auth_methods_supported: [...SECRET_METHODS, 'none'],
+    revocation_endpoint_auth_methods_supported: [...SECRET_METHODS, 'none'],
+    introspection_endpoint_auth_methods_supported: [...SECRET_METHODS],
+    code_challenge_methods_supported: ['S256'],
+    authorization_response_iss_parameter_supported: true,
+    prompt_values_supported: ['none', 'login', 'consent', 'select_account'],
+    ui_locales_supported: ['en'],
+    claims_parameter_supported: false,
+    request_parameter_supported: false,
+    request_uri_parameter_supported: false,
+  };
+}

@@ -1,0 +1,75 @@
+import { SECOND, stillHolds, toSeconds } from '../../kernel/clock.js';
+import { isSecretOf, sha256 } from '../../kernel/secrets.js';
+import type { Client, Principal } from '../directory.js';
+import { grantIdOf, REFRESH_IDLE_LIFETIME_MS, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
+import type { GrantDocument, IssuedToken } from '../store.js';
+import { findOwner, type TokenDependencies } from './issuance.js';
+
+/** A valid access token with its grant and its owner. */
+export interface ActiveAccessToken {
+  grant: GrantDocument;
+  issued: IssuedToken;
+  principal: Principal;
+  scope: string;
+}
+
+type AccessDependencies = Pick<TokenDependencies, 'grants' | 'directory' | 'isRegistered' | 'clock'>;
+
+export async function findAccessToken(
+  accessToken: string,
+  { grants, directory, isRegistered, clock }: AccessDependencies,
+): Promise<ActiveAccessToken | null> {
+  const id = grantIdOf('at_', accessToken);
+  const grant = id === undefined ? null : await grants.findOne({ id });
+  if (!grant || grant.revokedAt !== undefined) return null;
+  const issued = grant.accessTokens?.find(({ hash }) => isSecretOf(accessToken, hash));
+  if (!issued || !stillHolds(issued.expiresAt, { now: clock.now(), life: TOKEN_LIFETIME_SECONDS * SECOND }))
+    return null;
+  if (!(await isRegistered(grant.clientId))) return null;
+  const principal = await findOwner(grant, directory);
+  return principal && { grant, issued, principal, scope: issued.scope ?? grant.scope };
+}
+
+/** The introspection response (RFC 7662 §2.2). Invalid tokens and those of other clients are inactive. */
+export type Introspection =
+  | { active: false }
+  | {
+      active: true;
+      scope: string;
+      client_id: string;
+      token_type?: 'Bearer';
+      iss: string;
+      sub: string;
+      aud: string;
+      exp: number;
+      iat: number;
+    };
+
+const INACTIVE: Introspection = { active: false };
+
+/** Describes an access or refresh token to the client that it was issued to, which is also its audience. */
+export async function introspectToken(
+  client: Client,
+  token: string,
+  deps: TokenDependencies,
+): Promise<Introspection> {
+  const { grants, directory, issuer, clock } = deps;
+  const about = { client_id: client.id, iss: issuer(), aud: client.id };
+  const access = await findAccessToken(token, deps);
+  if (access) {
+    const { grant, issued, scope } = access;
+    if (grant.clientId !== client.id) return INACTIVE;
+    const exp = toSeconds(issued.expiresAt);
+    const times = { exp, iat: exp - TOKEN_LIFETIME_SECONDS };
+    return { active: true, scope, ...about, token_type: 'Bearer', sub: grant.sub, ...times };
+  }
+  const id = grantIdOf('rt_', token);
+  const grant = id === undefined ? null : await grants.findOne({ id });
+  if (grant?.clientId !== client.id || grant.revokedAt !== undefined) return INACTIVE;
+  const { refreshHash, refreshExpiresAt = 0, rotatedAt, consumedAt = 0 } = grant;
+  if (refreshHash !== sha256(token)) return INACTIVE;
+  if (!stillHolds(refreshExpiresAt, { now: clock.now(), life: REFRESH_IDLE_LIFETIME_MS })) return INACTIVE;
+  if (!(await findOwner(grant, directory))) return INACTIVE;
+  const times = { exp: toSeconds(refreshExpiresAt), iat: toSeconds(rotatedAt ?? consumedAt) };
+  return { active: true, scope: grant.scope, ...about, sub: grant.sub, ...times };
+}

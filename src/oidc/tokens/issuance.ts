@@ -1,0 +1,113 @@
+import { hash } from 'node:crypto';
+import { type Clock, toSeconds } from '../../kernel/clock.js';
+import { newId, type Random } from '../../kernel/secrets.js';
+import type { Audit } from '../../ops/audit.js';
+import type { ClaimsOf } from '../claims.js';
+import type { Client, Directory, IsRegistered, Principal } from '../directory.js';
+import { TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
+import type { Keys } from '../keys.js';
+import type { GrantDocument, Grants } from '../store.js';
+
+export interface TokenDependencies {
+  grants: Grants;
+  directory: Pick<Directory, 'findPrincipal' | 'findClient'>;
+  isRegistered: IsRegistered;
+  keys: Keys;
+  claimsOf: ClaimsOf;
+  issuer(): string;
+  /** Keys of refresh tokens and their successors: the first is used for new ones, all of them for verification. */
+  seeds: readonly [string, ...string[]];
+  audit: Audit;
+  clock: Clock;
+  random: Random;
+}
+
+export interface TokenResponse {
+  access_token: string;
+  token_type: 'Bearer';
+  /** Seconds. */
+  expires_in: number;
+  scope: string;
+  id_token?: string;
+  refresh_token?: string;
+}
+
+export interface IssuedTokens {
+  accessToken: string;
+  /** Remaining lifetime of the access token, in seconds. */
+  expiresIn: number;
+  /** The granted scope, or a part of it. */
+  scope: string;
+  refreshToken: string | undefined;
+  /** Of the authorization request. Only the first id_token contains it (OIDC Core §12.2). */
+  nonce: string | undefined;
+}
+
+type ResponseDependencies = Pick<TokenDependencies, 'keys' | 'claimsOf' | 'issuer' | 'clock' | 'random'>;
+
+/** The response of the token endpoint (RFC 6749 §5.1, OIDC Core §3.1.3.3). */
+export async function createTokenResponse(
+  grant: GrantDocument,
+  principal: Principal,
+  issued: IssuedTokens,
+  deps: ResponseDependencies,
+): Promise<TokenResponse> {
+  return {
+    access_token: issued.accessToken,
+    token_type: 'Bearer',
+    expires_in: issued.expiresIn,
+    scope: issued.scope,
+    ...(issued.scope.split(' ').includes('openid') && {
+      id_token: await signIdToken(grant, principal, issued, deps),
+    }),
+    ...(issued.refreshToken !== undefined && { refresh_token: issued.refreshToken }),
+  };
+}
+
+function signIdToken(
+  grant: GrantDocument,
+  principal: Principal,
+  { accessToken, scope, nonce }: IssuedTokens,
+  { keys, claimsOf, issuer, clock, random }: ResponseDependencies,
+): Promise<string> {
+  const now = toSeconds(clock.now());
+  const claims = {
+    iss: issuer(),
+    aud: grant.clientId,
+    iat: now,
+    exp: now + TOKEN_LIFETIME_SECONDS,
+    auth_time: toSeconds(grant.authTime),
+    jti: newId('jti_', clock, random),
+    amr: ['pwd'],
+    at_hash: leftHalf(accessToken),
+    ...(grant.sid !== undefined && { sid: grant.sid }),
+    ...(grant.acr !== undefined && { acr: grant.acr }),
+    ...(nonce !== undefined && { nonce }),
+  };
+  // Claims about the principal come first, so that they cannot replace a claim of the protocol.
+  return keys.sign(Object.assign(claimsOf(principal, scope), claims));
+}
+
+/** `at_hash` for Ed25519: the left half of SHA-512 (OIDC Core §3.1.3.6). */
+function leftHalf(accessToken: string): string {
+  return hash('sha512', accessToken, 'buffer').subarray(0, 32).toString('base64url');
+}
+
+/** The principal of a grant, unless it was disabled or its credentials changed since. */
+export async function findOwner(
+  { sub, epoch }: Pick<GrantDocument, 'sub' | 'epoch'>,
+  directory: Pick<Directory, 'findPrincipal'>,
+): Promise<Principal | null> {
+  const principal = await directory.findPrincipal(sub);
+  return principal?.epoch === epoch ? principal : null;
+}
+
+/** The same, unless its kind may no longer sign in to the client. */
+export async function findAllowedOwner(
+  client: Pick<Client, 'principalKinds'>,
+  grant: Pick<GrantDocument, 'sub' | 'epoch'>,
+  directory: Pick<Directory, 'findPrincipal'>,
+): Promise<Principal | null> {
+  const principal = await findOwner(grant, directory);
+  return principal && client.principalKinds.includes(principal.kind) ? principal : null;
+}

@@ -1,0 +1,60 @@
+import type { Pages } from '../http/pages.js';
+import type { Guard, Scope } from '../http/scope.js';
+import type { ModuleContext } from '../server/module-context.js';
+import { type Clients, createClients } from './clients.js';
+import { createDirectory, type PrincipalDirectory } from './directory.js';
+import { adminGuard, authenticatedByRoute, signupGuard } from './guards.js';
+import { createLinks, type Links } from './links.js';
+import { provisioningPlugin } from './plugin.js';
+import { createPrincipals, type Principals } from './principals.js';
+import { clientCollection, principalCollection } from './store.js';
+
+/** Principals, who sign in, and clients, which they sign in to. */
+export interface ProvisioningModule {
+  principals: Principals;
+  links: Links;
+  clients: Clients;
+  directory: PrincipalDirectory;
+  /** The access levels of the routes below. */
+  guards: Record<'admin' | 'inviter' | 'signup' | 'agent', Guard>;
+  plugin(scope: Scope, options: { pages: Pages }): Promise<void>;
+}
+
+export interface ProvisioningModuleOptions {
+  issuer(): string;
+  /** Whether redirect URIs may use http on addresses that are not loopback. */
+  allowHttp: boolean;
+  isSignupOpen: boolean;
+  /** Without it, the administrator endpoints are disabled. */
+  adminToken?: string | undefined;
+  /** Without it, the administrator token can invite people. */
+  inviteToken?: string | undefined;
+}
+
+export function createProvisioningModule(
+  context: Pick<
+    ModuleContext,
+    'store' | 'audit' | 'clock' | 'random' | 'log' | 'throttle' | 'passwords' | 'passwordPolicy'
+  >,
+  { issuer, allowHttp, isSignupOpen, adminToken, inviteToken = adminToken }: ProvisioningModuleOptions,
+): ProvisioningModule {
+  const collection = principalCollection(context.store);
+  const principals = createPrincipals(collection, context);
+  const links = createLinks(collection, { ...context, issuer });
+  const clients = createClients(clientCollection(context.store), { ...context, allowHttp });
+  const directory = createDirectory(collection, context);
+  return {
+    principals,
+    links,
+    clients,
+    directory,
+    guards: {
+      admin: adminGuard(adminToken, context),
+      inviter: adminGuard(inviteToken, context),
+      signup: signupGuard(isSignupOpen),
+      agent: authenticatedByRoute,
+    },
+    plugin: (scope, { pages }) =>
+      provisioningPlugin(scope, { principals, links, clients, directory, pages, issuer, isSignupOpen }),
+  };
+}
