@@ -260,6 +260,7 @@ t.test('clients authenticate in the header or in the body, never in both', async
     ['no secret', { client_secret: undefined }, undefined, 401],
     ['secret of another', { client_secret: other.secret }, undefined, 401],
     ['hash of the secret', { client_secret: sha256(secret) }, undefined, 401],
+    ['a secret that the source code names', { client_secret: 'the secret of no client' }, undefined, 401],
     ['wrong secret in the header', none, basic(web.id, 'wrong'), 401],
     ['empty secret in the header', none, basic(web.id, ''), 401],
     ['broken encoding in the header', none, basic(web.id, '%zz'), 401],
