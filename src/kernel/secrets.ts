@@ -51,6 +51,12 @@ export function isSecretOf(secret: string, storedHash: string): boolean {
   return presented.length === stored.length && timingSafeEqual(presented, stored);
 }
 
+/**
+ * No secret has this hash, because the last of 43 base64url characters of 32 bytes encodes four bits only. Comparing with
+ * it takes the same work for an unknown account as for a known one.
+ */
+export const UNUSED_HASH = '_'.repeat(43);
+
 /** Compares two secrets in a time that depends on neither (both sides are hashed to equal length first). */
 export function secretsEqual(left: string, right: string): boolean {
   const digest = (text: string) => hash('sha256', text, 'buffer');

@@ -2,16 +2,10 @@ import { parseBasic } from '../http/authorization.js';
 import { isSimpleCrossSite } from '../http/browser.js';
 import type { Guard } from '../http/scope.js';
 import { MINUTE } from '../kernel/clock.js';
-import { isSecretOf } from '../kernel/secrets.js';
+import { isSecretOf, UNUSED_HASH } from '../kernel/secrets.js';
 import { atMost, type Throttle } from '../throttle/throttle.js';
 import type { Client, Directory } from './directory.js';
 import { oidcErrors } from './errors.js';
-
-/**
- * No secret has this hash, because the last of 43 base64url characters of 32 bytes encodes four bits only. Comparing with
- * it makes unknown clients take the same work as known ones.
- */
-const UNUSED_HASH = '_'.repeat(43);
 
 /** Wrong secrets from one address block. */
 const FAILURES = atMost('failures.client', 60, MINUTE);

@@ -1,6 +1,6 @@
 import type { Origin } from '../http/scope.js';
 import { DAY } from '../kernel/clock.js';
-import { isSecretOf, newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
+import { isSecretOf, newId, newToken, type Random, sha256, UNUSED_HASH } from '../kernel/secrets.js';
 import { type PasswordPolicy, passwordErrors } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
 import { nullIfTaken } from '../storage/collection.js';
@@ -59,9 +59,6 @@ export interface LinkDependencies extends Dependencies {
 const DEFAULT_INVITE_DAYS = 7;
 const MAX_INVITE_DAYS = 30;
 const RESET_DAYS = 1;
-
-/** The hash of no link. */
-const UNUSED_HASH = sha256('the link of nobody');
 
 export function createLinks(principals: PrincipalCollection, deps: LinkDependencies): Links {
   const { passwords, passwordPolicy, throttle, issuer, audit, clock, random } = deps;

@@ -1,6 +1,6 @@
 import type { Origin } from '../http/scope.js';
 import { type Clock, HOUR, MINUTE } from '../kernel/clock.js';
-import { isSecretOf, newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
+import { isSecretOf, newId, newToken, type Random, sha256, UNUSED_HASH } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import { type PasswordPolicy, passwordErrors } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
@@ -12,9 +12,6 @@ import { KINDS, type Kind, type PrincipalCollection, type PrincipalDocument } fr
 
 /** Prefix of generated passwords, which a chosen password must not have. */
 const GENERATED_PREFIX = 'agp_';
-
-/** The hash of no generated password: unknown handles take the same work as known ones. */
-const UNUSED_HASH = sha256('the generated password of nobody');
 
 /** For a new address when wrong passwords from many others have used up the limit of the account. */
 const BUDGET_SPENT =
