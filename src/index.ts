@@ -1,6 +1,5 @@
-export type { NewUser } from './auth/new-users.js';
 export type { Identity } from './auth/sessions.js';
-export type { ManagedUser, UserKey } from './auth/users.js';
+export type { ManagedUser, NewUser, UserKey } from './auth/users.js';
 export { ConfigurationError } from './config/configuration-error.js';
 export type { RequestHeaders } from './http/authorization.js';
 export type { Session, SubscriptionStatus, SubscriptionSummary, User } from './http/schemas.js';
@@ -20,6 +19,6 @@ export {
   type SaasMiddlewareServer,
   type SaasServer,
 } from './saas/server.js';
-export type { UserApi } from './saas/users.js';
+export type { UserApi } from './saas/user-api.js';
 export type { Middleware, MiddlewareServer, Server } from './server/assembly.js';
 export { backup } from './server/backup.js';

@@ -3,44 +3,44 @@ import formbody from '@fastify/formbody';
 import type { Scope } from '../http/scope.js';
 import { type Clock, HOUR, stillHolds } from '../kernel/clock.js';
 import { secretsEqual } from '../kernel/secrets.js';
-import { adminErrors } from './guard.js';
+import { adminErrors } from './errors.js';
 
 /**
- * Forms of the admin area. They cannot send the header that keeps foreign pages out, so each carries a token that
- * only our own pages hold.
+ * CSRF tokens for the forms of the admin area, which cannot send the header that protects other requests from cross-site
+ * use.
  */
 export interface FormTokens {
   issue(): string;
   isValid(token: unknown): boolean;
 }
 
-/** As long as a page may stay open before it is sent. */
-const LIFE = 12 * HOUR;
+/** How long a page may stay open before its form is submitted. */
+const FORM_TOKEN_TTL_MS = 12 * HOUR;
 
-/** Tokens bound to the operator's credentials: new credentials void all of them, in every process. */
+/** Binds the tokens to the operator's credentials, so that new credentials invalidate them in every process. */
 export function createFormTokens({ secret, clock }: { secret: string; clock: Clock }): FormTokens {
   const sign = (expires: string) =>
     createHmac('sha256', `form of the admin area\0${secret}`).update(expires).digest('base64url');
   return {
     issue() {
-      const expires = String(clock.now() + LIFE);
+      const expires = String(clock.now() + FORM_TOKEN_TTL_MS);
       return `${expires}.${sign(expires)}`;
     },
     isValid(token) {
       const [, expires = '', signature = ''] = /^(\d{1,15})\.([\w-]{43})$/.exec(String(token)) ?? [];
-      const holds = stillHolds(Number(expires), { now: clock.now(), life: LIFE });
-      return secretsEqual(signature, sign(expires)) && holds;
+      const isValid = stillHolds(Number(expires), { now: clock.now(), life: FORM_TOKEN_TTL_MS });
+      return secretsEqual(signature, sign(expires)) && isValid;
     },
   };
 }
 
 const BODY_LIMIT = 16 * 1024;
 
-/** Opens a scope whose routes read forms, and refuse those without a token of ours. */
-export async function openForms(
+/** Registers routes that accept forms and reject those without a valid token. */
+export async function registerForms(
   scope: Scope,
   tokens: FormTokens,
-  build: (forms: Scope) => void,
+  addRoutes: (forms: Scope) => void,
 ): Promise<void> {
   await scope.register(async (plain) => {
     const forms = plain as Scope;
@@ -49,6 +49,6 @@ export async function openForms(
       const { token } = (request.body ?? {}) as { token?: unknown };
       done(tokens.isValid(token) ? undefined : adminErrors.CSRF_REJECTED());
     });
-    build(forms);
+    addRoutes(forms);
   });
 }

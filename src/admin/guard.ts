@@ -1,37 +1,30 @@
 import basicAuth from '@fastify/basic-auth';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { type Guard, originOf } from '../http/scope.js';
-import { defineErrors, httpErrors } from '../kernel/errors.js';
+import { httpErrors } from '../kernel/errors.js';
 import { secretsEqual } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import type { Throttle } from '../throttle/throttle.js';
-
-export const adminErrors = defineErrors({
-  CSRF_REJECTED: [
-    403,
-    'The request did not come from the admin area, or the form is older than 12 hours: reload the page. API clients must send the X-Requested-With header.',
-  ],
-  ADMIN_NOT_CONFIGURED: [503, 'The admin area is not configured. Set ADMIN_PASSWORD.'],
-});
+import { adminErrors } from './errors.js';
 
 const CHALLENGE = { 'www-authenticate': 'Basic realm="admin", charset="UTF-8"' };
 
 export interface AdminGuardOptions {
   username: string;
-  /** `undefined` closes the admin area. */
+  /** `undefined` disables the admin area. */
   password: string | undefined;
   audit: Audit;
   throttle: Pick<Throttle, 'attemptAsOperator'>;
 }
 
 /**
- * HTTP Basic for the admin area. Browsers send Basic by themselves, also for a foreign page, so everything
- * but reading needs a header that such a page cannot set without asking first.
+ * HTTP Basic authentication of the admin area. Browsers add the credentials to cross-site requests, too, so every change
+ * needs a header that another site cannot set without a CORS preflight.
  */
 export async function createAdminGuard(parent: FastifyInstance, options: AdminGuardOptions): Promise<Guard> {
   const { username, password, audit, throttle } = options;
   const authenticate = await registerBasicAuth(parent, async (givenName, givenPassword) => {
-    // Both are compared whatever the first says.
+    // Both are always compared, so that the duration does not disclose which one is wrong.
     const matches = [secretsEqual(givenName, username), secretsEqual(givenPassword, password ?? '')];
     if (matches.includes(false)) throw httpErrors.UNAUTHENTICATED();
   });
@@ -39,33 +32,34 @@ export async function createAdminGuard(parent: FastifyInstance, options: AdminGu
   return async (request, reply) => {
     if (password === undefined) throw adminErrors.ADMIN_NOT_CONFIGURED();
     const { ip } = originOf(request);
-    // A browser's first visit comes without credentials and is no attempt.
+    // A first visit has no credentials and does not count as a failed attempt.
     const isOperator =
       request.headers.authorization !== undefined &&
       (await throttle.attemptAsOperator(ip, async () => {
-        const isRight = await authenticate(request, reply).then(
+        const isAuthenticated = await authenticate(request, reply).then(
           () => true,
           () => null,
         );
-        if (!isRight) await audit.recordFailure({ event: 'admin.refused', ip });
-        return isRight;
+        if (!isAuthenticated) await audit.recordFailure({ event: 'admin.refused', ip });
+        return isAuthenticated;
       }));
     if (!isOperator) throw httpErrors.UNAUTHENTICATED({ headers: CHALLENGE });
-    if (request.method !== 'GET' && request.method !== 'HEAD') refuseForeign(request);
+    if (request.method !== 'GET' && request.method !== 'HEAD') rejectCrossSite(request);
   };
 }
 
-function refuseForeign({ headers }: FastifyRequest): void {
+function rejectCrossSite({ headers }: FastifyRequest): void {
   const site = headers['sec-fetch-site'];
-  const isForeign = site !== undefined && site !== 'same-origin' && site !== 'none';
-  // Forms are read by routes alone that ask for a token of ours; everywhere else they are 415.
+  const isCrossSite = site !== undefined && site !== 'same-origin' && site !== 'none';
+  // Only routes that verify a form token accept forms; all others respond with 415.
   const isForm = headers['content-type']?.startsWith('application/x-www-form-urlencoded') === true;
-  if (isForeign || !(isForm || headers['x-requested-with'] !== undefined)) throw adminErrors.CSRF_REJECTED();
+  if (isCrossSite || !(isForm || headers['x-requested-with'] !== undefined))
+    throw adminErrors.CSRF_REJECTED();
 }
 
 type Authenticate = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
-/** Registers @fastify/basic-auth in an encapsulated scope of its own: a host may have registered it with its own users. */
+/** Registers @fastify/basic-auth in an encapsulated scope, because the host may use it with its own users. */
 async function registerBasicAuth(
   parent: FastifyInstance,
   validate: (username: string, password: string) => Promise<void>,

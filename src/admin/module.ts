@@ -6,9 +6,9 @@ import { createAdminGuard } from './guard.js';
 import { type AdminPluginOptions, adminPlugin } from './plugin.js';
 import type { AdminConfiguration } from './schemas.js';
 
-/** The admin area: its pages, and the HTTP Basic guard of every route in it. */
+/** The admin area: its pages, and the HTTP Basic guard of all admin routes. */
 export interface AdminModule {
-  /** Registers @fastify/basic-auth in a scope of its own below `parent`. */
+  /** Registers @fastify/basic-auth in an encapsulated scope of `parent`. */
   createGuard(parent: Parameters<typeof createAdminGuard>[0]): Promise<Guard>;
   plugin(scope: Scope): Promise<void>;
 }
@@ -21,11 +21,11 @@ export interface AdminModuleOptions
 
 export function createAdminModule(
   { audit, throttle, clock }: Pick<ModuleContext, 'audit' | 'throttle' | 'clock'>,
-  { config: { adminUsername: username, adminPassword: password }, ...shown }: AdminModuleOptions,
+  { config: { adminUsername: username, adminPassword: password }, ...pluginOptions }: AdminModuleOptions,
 ): AdminModule {
   const formTokens = createFormTokens({ secret: `${username}:${password ?? ''}`, clock });
   return {
     createGuard: (parent) => createAdminGuard(parent, { username, password, audit, throttle }),
-    plugin: (scope) => adminPlugin(scope, { ...shown, operator: username, formTokens }),
+    plugin: (scope) => adminPlugin(scope, { ...pluginOptions, operator: username, formTokens }),
   };
 }

@@ -3,15 +3,15 @@ import type { Pages, View } from '../http/pages.js';
 import type { User } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
-import { type FormTokens, openForms } from './forms.js';
+import { type FormTokens, registerForms } from './forms.js';
 import { SettingsForm } from './schemas.js';
 
 export interface AdminPluginOptions {
   users: {
     count(): Promise<number>;
-    newest(limit: number): Promise<User[]>;
-    /** Registrations of each of the last `days` days, the oldest first. */
-    registrations(days: number): Promise<{ date: string; count: number }[]>;
+    listNewest(limit: number): Promise<User[]>;
+    /** Counts the registrations of each of the last `days` days, oldest first. */
+    countRegistrations(days: number): Promise<{ date: string; count: number }[]>;
   };
   sessions: { count(): Promise<number> };
   webhookEvents: { count(): Promise<number> };
@@ -20,7 +20,7 @@ export interface AdminPluginOptions {
     /** @throws VERSION_CONFLICT */
     update(settings: Settings, by: { name: string; ip: string }): Promise<unknown>;
   };
-  /** The name of the one who is let in. */
+  /** The user name of the operator, for the audit. */
   operator: string;
   formTokens: FormTokens;
   pages: Pages;
@@ -34,22 +34,22 @@ interface Settings {
   version: number;
 }
 
-const NEWEST = 10;
-const DAYS = 30;
+const LISTED_USERS = 10;
+const CHART_DAYS = 30;
 
 /** The pages of the admin area. */
 export async function adminPlugin(scope: Scope, deps: AdminPluginOptions): Promise<void> {
   const Saved = Type.Object({ saved: Type.Optional(Type.String()) });
 
   scope.get('/', { config: access('admin'), schema: { querystring: Saved } }, async (request, reply) => {
-    // Relative to the page, which is here with and without a slash at its end, wherever a host has mounted us.
+    // Relative to the page, because a host may mount it anywhere, with and without a trailing slash.
     const [path = ''] = request.url.split('?');
     const action = path.endsWith('/') ? 'settings' : `${path.slice(path.lastIndexOf('/') + 1)}/settings`;
-    const view = await overview(deps, { action, saved: request.query.saved !== undefined });
+    const view = await createOverview(deps, { action, saved: request.query.saved !== undefined });
     return deps.pages.send(reply, 'admin-overview', view);
   });
 
-  await openForms(scope, deps.formTokens, (forms) => {
+  await registerForms(scope, deps.formTokens, (forms) => {
     forms.post(
       '/settings',
       { config: access('admin'), schema: { body: SettingsForm } },
@@ -67,8 +67,8 @@ export async function adminPlugin(scope: Scope, deps: AdminPluginOptions): Promi
           await deps.settings.update(settings, by);
         } catch (error) {
           if (!(error instanceof AppError && error.code === 'VERSION_CONFLICT')) throw error;
-          // With what the other one has written, so that the next attempt is about that.
-          const view = await overview(deps, { action: 'settings', failure: error.message });
+          // Shows the settings as stored by the concurrent change, so that the next attempt builds on them.
+          const view = await createOverview(deps, { action: 'settings', failure: error.message });
           return deps.pages.send(reply.code(error.statusCode), 'admin-overview', view);
         }
         return reply.redirect('./?saved#settings', 303);
@@ -77,8 +77,8 @@ export async function adminPlugin(scope: Scope, deps: AdminPluginOptions): Promi
   });
 }
 
-/** @param form where the form of the settings goes, and how it went the last time */
-async function overview(
+/** @param form the target of the settings form, and the result of its last submission */
+async function createOverview(
   deps: AdminPluginOptions,
   form: { action: string; saved?: boolean; failure?: string },
 ): Promise<View> {
@@ -86,8 +86,8 @@ async function overview(
     deps.users.count(),
     deps.sessions.count(),
     deps.webhookEvents.count(),
-    deps.users.newest(NEWEST),
-    deps.users.registrations(DAYS),
+    deps.users.listNewest(LISTED_USERS),
+    deps.users.countRegistrations(CHART_DAYS),
     deps.settings.current(),
   ]);
   return {
@@ -98,25 +98,25 @@ async function overview(
       { label: 'Sessions', value: sessions },
       { label: 'Payment events', value: events },
     ],
-    ...plot(registrations),
+    ...createChart(registrations),
     users: newest.map((user) => ({ ...user, registered: user.createdAt.slice(0, 16).replace('T', ' ') })),
     settings: { ...settings, ...form, token: deps.formTokens.issue() },
-    switches: Object.entries(SWITCHES).map(([name, label]) => ({
+    switches: Object.entries(SWITCH_LABELS).map(([name, label]) => ({
       name,
       label,
-      isOn: settings[name as keyof typeof SWITCHES],
+      isOn: settings[name as keyof typeof SWITCH_LABELS],
     })),
   };
 }
 
-const SWITCHES = {
+const SWITCH_LABELS = {
   allowRegistration: 'Allow new registrations',
   maintenanceMode: 'Maintenance mode: users cannot sign in or call the API',
   emailNotifications: 'Send notification e-mails (security e-mails are always sent)',
 };
 
-/** Bars in a field of 300 × 100, and the same in words for those who cannot see them. */
-function plot(days: { date: string; count: number }[]) {
+/** Bars in a view box of 300 × 100, and a summary for screen readers. */
+function createChart(days: { date: string; count: number }[]) {
   const most = Math.max(1, ...days.map((day) => day.count));
   const total = days.reduce((sum, day) => sum + day.count, 0);
   const bars = days.map(({ date, count }, index) => {

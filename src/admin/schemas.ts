@@ -4,7 +4,7 @@ import { option } from '../config/options.js';
 import { DisplayName } from '../http/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
 
-const ADMIN_PASSWORD_BYTES = 12;
+const MIN_ADMIN_PASSWORD_BYTES = 12;
 
 export const adminOptions = {
   adminUsername: option(Type.String({ minLength: 1, default: 'admin' }), {
@@ -21,20 +21,20 @@ export const adminOptions = {
     shown: 'random outside production',
     secret: true,
     generate: (random) => newToken(random).slice(0, 24),
-    safe: (password) => secretWeakness(password ?? '', ADMIN_PASSWORD_BYTES),
+    safe: (password) => secretWeakness(password ?? '', MIN_ADMIN_PASSWORD_BYTES),
   }),
 };
 
 export type AdminConfiguration = Static<TObject<typeof adminOptions>>;
 
-/** A checkbox that is not ticked is not sent. */
-const Ticked = Type.Optional(Type.String({ maxLength: 10 }));
+/** Browsers omit a checkbox that is not checked. */
+const Checkbox = Type.Optional(Type.String({ maxLength: 10 }));
 
 export const SettingsForm = Type.Object({
   siteName: Type.String({ ...DisplayName, examples: ['My app'] }),
-  allowRegistration: Ticked,
-  maintenanceMode: Ticked,
-  emailNotifications: Ticked,
+  allowRegistration: Checkbox,
+  maintenanceMode: Checkbox,
+  emailNotifications: Checkbox,
   version: Type.String({
     accepts: 'the version of the settings that the form was rendered with',
     pattern: '^\\d{1,15}$',

@@ -2,18 +2,17 @@ import { toTimestamp } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
 import { httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
-import type { Credentials } from './credentials.js';
+import type { Credentials, PasswordRules } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
-import type { NewPasswords } from './new-password.js';
 import type { ListedSession } from './schemas.js';
-import { type Identity, isAlive } from './sessions.js';
-import { RECOVERY_LINKS, sessionView } from './store.js';
+import { type Identity, isSessionValid } from './sessions.js';
+import { PASSWORD_BOUND_LINK_FIELDS, toSessionView } from './store.js';
 
-/** What owners do with their account while they are signed in. */
-export interface Account {
+/** What users do with their own account while they are signed in. */
+export interface AccountService {
   /**
-   * This session goes on, the others end, in one write.
+   * Sets the new password and ends all other sessions, in one write.
    * @throws INVALID_CREDENTIALS, WEAK_PASSWORD, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
    */
   changePassword(
@@ -21,44 +20,44 @@ export interface Account {
     given: { currentPassword: string; newPassword: string },
     origin: Origin,
   ): Promise<void>;
-  /** The sessions that are alive, the newest first. */
+  /** Returns the valid sessions, newest first. */
   listSessions(identity: Identity): Promise<ListedSession[]>;
-  /** @throws NOT_FOUND when the caller has no such session */
+  /** @throws NOT_FOUND unless the caller has such a session */
   revokeSession(identity: Identity, id: string, origin: Origin): Promise<void>;
 }
 
-export interface AccountDependencies
+export interface AccountServiceDependencies
   extends Pick<
     AuthDependencies,
     'users' | 'sessions' | 'passwords' | 'foreignHashes' | 'throttle' | 'mails' | 'emit' | 'clock'
   > {
   credentials: Credentials;
-  newPasswords: NewPasswords;
+  passwordRules: PasswordRules;
   audit: Audit;
 }
 
-const MOST_LISTED = 100;
+const MAX_LISTED_SESSIONS = 100;
 
-export function createAccount(deps: AccountDependencies): Account {
-  const { users, sessions, mails, credentials, newPasswords, audit, clock } = deps;
+export function createAccountService(deps: AccountServiceDependencies): AccountService {
+  const { users, sessions, mails, credentials, passwordRules, audit, clock } = deps;
 
   return {
     async changePassword({ user: { id, email }, session }, { currentPassword, newPassword }, { ip, isGone }) {
-      newPasswords.check(newPassword, 'newPassword');
+      passwordRules.validateFormat(newPassword, 'newPassword');
       const given = { id, email, password: currentPassword };
-      const { user } = await credentials.prove(given, { ip, isGone }, 'password.change-refused');
-      const kept = await sessions.findOne({ id: session.id });
-      if (!kept || !isAlive(user, kept, clock.now())) throw httpErrors.UNAUTHENTICATED();
-      await newPasswords.judge(newPassword, email, 'newPassword');
+      const { user } = await credentials.verify(given, { ip, isGone }, 'password.change-refused');
+      const current = await sessions.findOne({ id: session.id });
+      if (!current || !isSessionValid(user, current, clock.now())) throw httpErrors.UNAUTHENTICATED();
+      await passwordRules.validateStrength(newPassword, email, 'newPassword');
       const passwordHash = await deps.passwords.hash(newPassword, isGone);
-      // First the mail that tells of it: it waits for the version, and a crash in between loses nothing.
+      // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
       await mails.passwordChanged(user, user.passwordVersion + 1);
       const changed = await users.updateOne(
-        // Where an epoch has ended meanwhile, this session may have ended with it, and must not come back.
+        // A new epoch in the meantime may have ended this session, which `keptSession` must not revive.
         { id, passwordVersion: user.passwordVersion, sessionEpoch: user.sessionEpoch, suspendedAt: null },
         {
           set: { passwordHash, keptSession: session.id },
-          unset: RECOVERY_LINKS,
+          unset: PASSWORD_BOUND_LINK_FIELDS,
           inc: { passwordVersion: 1, sessionEpoch: 1 },
         },
       );
@@ -74,17 +73,17 @@ export function createAccount(deps: AccountDependencies): Account {
     async listSessions({ user: { id }, session: current }) {
       const now = clock.now();
       const where = { userId: id, revokedAt: null, expiresAt: { gt: now } };
-      const [user, mine, { items }] = await Promise.all([
+      const [user, currentSession, { items }] = await Promise.all([
         users.findOne({ id }),
         sessions.findOne({ id: current.id }),
-        sessions.page({ where, sort: 'createdAt', desc: true, limit: MOST_LISTED }),
+        sessions.page({ where, sort: 'createdAt', desc: true, limit: MAX_LISTED_SESSIONS }),
       ]);
       const isListed = items.some((session) => session.id === current.id);
-      const all = isListed || !mine ? items : [...items, mine];
+      const all = isListed || !currentSession ? items : [...items, currentSession];
       return all
-        .filter((session) => user !== null && isAlive(user, session, now))
+        .filter((session) => user !== null && isSessionValid(user, session, now))
         .map((session) => ({
-          ...sessionView(session),
+          ...toSessionView(session),
           refreshedAt: toTimestamp(session.rotatedAt),
           current: session.id === current.id,
         }));
@@ -92,11 +91,11 @@ export function createAccount(deps: AccountDependencies): Account {
 
     async revokeSession({ user: { id: userId } }, id, { ip }) {
       const now = clock.now();
-      const ended = await sessions.updateOne(
+      const revoked = await sessions.updateOne(
         { id, userId, revokedAt: null, expiresAt: { gt: now } },
         { set: { revokedAt: now } },
       );
-      if (!ended) throw httpErrors.NOT_FOUND();
+      if (!revoked) throw httpErrors.NOT_FOUND();
       await audit.record({ event: 'session.revoked', subject: userId, ip });
       deps.emit('session.revoked', { userId, scope: 'local', sessionId: id });
     },

@@ -1,5 +1,7 @@
 import type { Origin } from '../http/scope.js';
+import { httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
+import type { PasswordPolicy } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
 import type { Throttle } from '../throttle/throttle.js';
 import { authErrors } from './errors.js';
@@ -8,18 +10,19 @@ import { authLimits } from './limits.js';
 import type { UserDocument, Users } from './store.js';
 import type { Unlock } from './unlock.js';
 
-/** Who knows the password of an account. Whoever asks, the same counters hold guesses back. */
+/** Verifies the password of an account. Every caller shares the same limits on wrong guesses. */
 export interface Credentials {
   /**
-   * The account, and whether its hash should be made anew. An unknown address costs what a known one does.
-   * @param given `id`, where there is one, must be the account's
-   * @param refusal what the audit calls a wrong password
+   * Returns the account, and whether its hash is outdated. Verification takes as long for an unknown address as for a
+   * known one.
+   * @param given with an `id`, the account must be the one with that `id`
+   * @param failureEvent the audit event of a wrong password
    * @throws INVALID_CREDENTIALS, RATE_LIMITED, OVERLOADED
    */
-  prove(
+  verify(
     given: { id?: string; email: string; password: string },
     origin: Origin,
-    refusal: string,
+    failureEvent: string,
   ): Promise<{ user: UserDocument; outdated: boolean }>;
 }
 
@@ -41,25 +44,53 @@ export function createCredentials({
   offerUnlock,
 }: CredentialDependencies): Credentials {
   return {
-    async prove({ id, email, password }, origin, refusal) {
+    async verify({ id, email, password }, origin, failureEvent) {
       const { ip, isGone } = origin;
-      // Before anything is read or counted: a flood costs the less the less is done for whom it turns away.
+      // First, so that rejecting requests under overload costs neither a read nor a write.
       await passwords.ensureRoom();
       await throttle.count(authLimits.login, ip);
       const account = email.toLowerCase();
       const onBudgetSpent = () => offerUnlock(account, origin);
-      const proven = await throttle.attempt({ account, ip, onBudgetSpent }, async () => {
+      const verified = await throttle.attempt({ account, ip, onBudgetSpent }, async () => {
         const user = await users.findOne({ email: account });
-        // Users who are signed in learn nothing from the time that their own password takes.
+        // Decoys are unnecessary for signed-in users, who already know that their account exists.
         const decoys = id === undefined ? await foreignHashes.decoys() : [];
         const stored = user?.passwordHash ?? null;
         const { ok, outdated } = await passwords.verify(stored, password, isGone, decoys);
         if (user && ok && (id ?? user.id) === user.id) return { user, outdated };
-        await audit.recordFailure({ event: refusal, ip, ...(user && { subject: user.id }) });
+        await audit.recordFailure({ event: failureEvent, ip, ...(user && { subject: user.id }) });
         return null;
       });
-      if (!proven) throw authErrors.INVALID_CREDENTIALS();
-      return proven;
+      if (!verified) throw authErrors.INVALID_CREDENTIALS();
+      return verified;
     },
+  };
+}
+
+/** The rules for new passwords, shared by registration, password reset and password change. */
+export interface PasswordRules {
+  /** @param path the field of the password @throws VALIDATION_ERROR for a wrong length or invalid characters */
+  validateFormat(password: string, path?: string): void;
+  /** @param path the field of the password @throws WEAK_PASSWORD for common passwords, the address and the site name */
+  validateStrength(password: string, email: string, path?: string): Promise<void>;
+}
+
+export function createPasswordRules({
+  passwords,
+  passwordPolicy,
+  siteName,
+}: {
+  passwords: Passwords;
+  passwordPolicy: PasswordPolicy;
+  siteName(): Promise<string>;
+}): PasswordRules {
+  return {
+    validateFormat(password, path = 'password') {
+      const problem = passwords.problem(password);
+      if (problem) throw httpErrors.VALIDATION_ERROR({ details: [{ path, message: problem }] });
+    },
+
+    validateStrength: async (password, email, path) =>
+      passwordPolicy.judge(password, [email, await siteName()], path),
   };
 }

@@ -5,33 +5,33 @@ import type { Credentials } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import type { Identity } from './sessions.js';
-import { ALL_LINKS, type UserDocument } from './store.js';
+import { ALL_LINK_FIELDS, type UserDocument } from './store.js';
 
 /**
- * Deletion of accounts. `deletingAt` closes the account at once and permanently; every later step may be repeated, so
- * the job resumes what was interrupted.
+ * Deletion of accounts. `deletingAt` disables the account at once and permanently. Every later step is idempotent, so
+ * the job can resume an interrupted deletion.
  */
-export interface Deletion {
+export interface AccountDeletion {
   /**
    * @throws INVALID_CREDENTIALS, RATE_LIMITED, OVERLOADED; PAYMENT_PROVIDER_ERROR when the subscriptions could not
-   *   be cancelled yet: the account is closed, and the job deletes it once they are
+   *   be cancelled yet: the account is disabled, and the job deletes it after cancelling them
    */
   deleteAccount(identity: Identity, password: string, origin: Origin): Promise<void>;
-  /** Finishes what was interrupted. */
+  /** Resumes interrupted deletions. */
   deletionJob: Job;
 }
 
-/** What the other domains do when an account is deleted. Each of them may be repeated. */
+/** What the other domains do when an account is deleted. Every hook is idempotent. */
 export interface AccountDeletionHooks {
-  /** Ends every charge. */
+  /** Cancels every subscription, so that no further charge is made. */
   cancelSubscriptions(userId: string): Promise<void>;
-  /** Removes what is stored about the user. */
+  /** Deletes what is stored about the user. */
   deleteData(userId: string): Promise<void>;
-  /** Removes what was stored after that, until the user was deleted. */
+  /** Deletes what was stored between `deleteData` and the deletion of the user. */
   deleteLateData(userId: string): Promise<void>;
 }
 
-export interface DeletionDependencies
+export interface AccountDeletionDependencies
   extends Pick<
     AuthDependencies,
     'users' | 'sessions' | 'foreignHashes' | 'emit' | 'clock' | 'deletionHooks'
@@ -40,18 +40,18 @@ export interface DeletionDependencies
   audit: Audit;
 }
 
-const BATCH = 50;
+const BATCH_SIZE = 50;
 
-export function createDeletion(deps: DeletionDependencies): Deletion {
+export function createAccountDeletion(deps: AccountDeletionDependencies): AccountDeletion {
   const { users, sessions, deletionHooks, credentials, audit, clock } = deps;
 
-  /** Everything that follows `deletingAt`. */
-  const finish = async ({ id }: UserDocument, ip: string): Promise<void> => {
+  /** The steps that follow `deletingAt`. */
+  const completeDeletion = async ({ id }: UserDocument, ip: string): Promise<void> => {
     await deletionHooks.cancelSubscriptions(id);
     await deletionHooks.deleteData(id);
     const deleted = await users.deleteOne({ id, deletingAt: { gt: 0 } });
     await deletionHooks.deleteLateData(id);
-    // Sessions of a deleted user are invalid; the purge removes those that a crash leaves here.
+    // Sessions of a deleted user are invalid, and the purge removes those that a crash leaves behind.
     await sessions.deleteMany({ userId: id });
     if (!deleted) return;
     await deps.foreignHashes.remove(deleted);
@@ -61,20 +61,20 @@ export function createDeletion(deps: DeletionDependencies): Deletion {
 
   return {
     async deleteAccount({ user: { id, email } }, password, origin) {
-      const { user } = await credentials.prove({ id, email, password }, origin, 'user.deletion-refused');
+      const { user } = await credentials.verify({ id, email, password }, origin, 'user.deletion-refused');
       const now = clock.now();
-      const closed = await users.updateOne(
+      const disabled = await users.updateOne(
         { id, passwordVersion: user.passwordVersion, suspendedAt: null },
         {
           set: { suspendedAt: now, deletingAt: now },
-          unset: [...ALL_LINKS, 'keptSession'],
+          unset: [...ALL_LINK_FIELDS, 'keptSession'],
           inc: { sessionEpoch: 1 },
         },
       );
-      if (!closed) throw authErrors.INVALID_CREDENTIALS();
+      if (!disabled) throw authErrors.INVALID_CREDENTIALS();
       await audit.record({ event: 'user.closed', subject: id, ip: origin.ip });
       deps.emit('session.revoked', { userId: id, scope: 'global' });
-      await finish(closed, origin.ip);
+      await completeDeletion(disabled, origin.ip);
     },
 
     deletionJob: {
@@ -87,12 +87,12 @@ export function createDeletion(deps: DeletionDependencies): Deletion {
           const page = await users.page({
             where,
             sort: 'deletingAt',
-            limit: BATCH,
+            limit: BATCH_SIZE,
             ...(after && { after }),
           });
           for (const user of page.items) {
             if (signal.aborted) return;
-            await finish(user, 'background').catch((error: unknown) => failures.push(error));
+            await completeDeletion(user, 'background').catch((error: unknown) => failures.push(error));
           }
           after = page.next ?? undefined;
         } while (after !== undefined);

@@ -7,7 +7,7 @@ import type { ForeignHashes } from './foreign-hashes.js';
 import type { AccountMails } from './mails.js';
 import type { SessionDependencies } from './sessions.js';
 
-/** What the services of this domain share. */
+/** What the services of this domain depend on; each picks what it needs. */
 export interface AuthDependencies extends SessionDependencies {
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;

@@ -4,35 +4,37 @@ import { httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import { UniqueViolation } from '../storage/collection.js';
 import type { Throttle } from '../throttle/throttle.js';
-import type { ConfirmAddress, ConfirmationProof } from './confirmation.js';
 import type { Credentials } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
-import { newLinkToken, VERIFY_LIFE } from './links.js';
+import { newLinkToken, VERIFICATION_LINK_TTL_MS } from './link-tokens.js';
 import type { Identity } from './sessions.js';
-import { ALL_LINKS, type UserDocument } from './store.js';
+import { ALL_LINK_FIELDS } from './store.js';
+import type { ConfirmAddress, ConfirmEmailChange } from './verification.js';
 
-/** Another address for an account: it holds once a link that was sent to the new one is followed. */
+/** Changes the address of an account once a link sent to the new address is followed. */
 export interface EmailChange {
-  /** @throws INVALID_CREDENTIALS, EMAIL_TAKEN, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED */
+  /** Sends the link to the new address. @throws INVALID_CREDENTIALS, EMAIL_TAKEN, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED */
   changeEmail(identity: Identity, given: { email: string; password: string }, origin: Origin): Promise<void>;
   /**
-   * Uses the link of a change. The unique index decides between two who want one address.
+   * Redeems the link of a change. The unique index decides when two accounts want the same address.
    * @throws INVALID_TOKEN, EMAIL_TAKEN, and what `ConfirmAddress` throws
    */
-  confirmChange(
-    user: UserDocument,
-    hash: string,
-    proof: ConfirmationProof,
-    origin: Origin,
-  ): Promise<{ passwordChanged: boolean }>;
+  confirmEmailChange: ConfirmEmailChange;
 }
 
 export interface EmailChangeDependencies
   extends Pick<
     AuthDependencies,
-    'users' | 'mails' | 'emit' | 'viewOf' | 'backgroundTasks' | 'clock' | 'random' | 'verificationRequired'
+    | 'users'
+    | 'mails'
+    | 'emit'
+    | 'presentUser'
+    | 'backgroundTasks'
+    | 'clock'
+    | 'random'
+    | 'verificationRequired'
   > {
   credentials: Credentials;
   throttle: Pick<Throttle, 'count' | 'countFor' | 'trustOnly'>;
@@ -51,40 +53,40 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
         const message = 'is already your address';
         throw httpErrors.VALIDATION_ERROR({ details: [{ path: 'email', message }] });
       }
-      const { user } = await credentials.prove(
+      const { user } = await credentials.verify(
         { id, email, password: given.password },
         origin,
         'email.change-refused',
       );
       await throttle.count(authLimits.mail, origin.ip);
-      // Where registration does not tell which addresses are known, nothing else does.
+      // With required verification, no answer may disclose which addresses have an account.
       if (!deps.verificationRequired && (await isTaken(newEmail))) throw authErrors.EMAIL_TAKEN();
-      // Before the link: one that is not sent must not take the place of one that was.
+      // Counted before the link is stored, because a link that is not sent must not replace one that was.
       if (!(await throttle.countFor(authLimits.mailTo.change, newEmail, origin.ip))) return;
-      const link = newLinkToken(id, VERIFY_LIFE, deps);
-      const pending = await users.updateOne(
+      const link = newLinkToken(id, VERIFICATION_LINK_TTL_MS, deps);
+      const updated = await users.updateOne(
         { id, email, passwordVersion: user.passwordVersion, suspendedAt: null },
         { set: { newEmail, changeHash: link.hash, changeExpiresAt: link.expiresAt } },
       );
-      if (!pending) throw authErrors.INVALID_CREDENTIALS();
+      if (!updated) throw authErrors.INVALID_CREDENTIALS();
       await audit.record({ event: 'email.change-asked', subject: id, ip: origin.ip });
-      deps.backgroundTasks.run('change of address', async () => {
+      deps.backgroundTasks.run('e-mail change', async () => {
         if (!(await isTaken(newEmail))) await mails.verifyEmail({ id, email: newEmail }, link);
       });
     },
 
-    async confirmChange(user, hash, proof, origin) {
+    async confirmEmailChange(user, hash, proof, origin) {
       const { id: userId, newEmail, changeHash, changeExpiresAt = 0 } = user;
-      const isLive = stillHolds(changeExpiresAt, { now: clock.now(), life: VERIFY_LIFE });
-      if (newEmail === undefined || changeHash !== hash || !isLive) {
+      const isValid = stillHolds(changeExpiresAt, { now: clock.now(), life: VERIFICATION_LINK_TTL_MS });
+      if (newEmail === undefined || changeHash !== hash || !isValid) {
         throw authErrors.INVALID_TOKEN();
       }
       const change = {
         link: { changeHash: hash },
         email: newEmail,
-        unset: ALL_LINKS,
+        unset: ALL_LINK_FIELDS,
         inc: { emailVersion: 1 },
-        announce: () => mails.emailChanged(user, newEmail, (user.emailVersion ?? 0) + 1),
+        enqueueNotices: () => mails.emailChanged(user, newEmail, (user.emailVersion ?? 0) + 1),
       };
       const confirmed = await deps.confirmAddress(user, proof, change, origin).catch((error: unknown) => {
         throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
@@ -95,7 +97,7 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
         throttle.trustOnly(newEmail, origin.ip),
       ]);
       if (!user.emailVerified)
-        deps.emit('user.verified', { userId, user: await deps.viewOf(confirmed.user) });
+        deps.emit('user.verified', { userId, user: await deps.presentUser(confirmed.user) });
       return { passwordChanged: confirmed.passwordChanged };
     },
   };

@@ -1,15 +1,15 @@
 import type { User } from '../http/schemas.js';
 
-/** What integrators hear of accounts. */
+/** The events about accounts that a host application can subscribe to. */
 export interface AuthEvents {
   'user.registered': { userId: string; user: User };
-  /** The address is theirs: they followed a link that was sent to it. */
+  /** The user has followed a link sent to the address. */
   'user.verified': { userId: string; user: User };
   /** The operator has suspended the account, or lifted the suspension. */
   'user.suspended': { userId: string };
   'user.unsuspended': { userId: string };
   'user.deleted': { userId: string };
-  /** One session has ended (`local`), all but one (`others`), or all of them (`global`). */
+  /** Ended: one session (`local`), all but one (`others`), or all of them (`global`). */
   'session.revoked': { userId: string; scope: 'local' | 'others' | 'global'; sessionId?: string };
 }
 

@@ -9,33 +9,34 @@ import type { ListedAudit } from '../ops/audit.js';
 import { firstPagesOf, mapPages } from '../storage/pages.js';
 import type { Throttle } from '../throttle/throttle.js';
 import { authLimits } from './limits.js';
-import type { Sessions, UserDocument, Users, ViewOf } from './store.js';
-
-/** The export of everything that is stored about the caller, except secrets, hashes and the counters that guard them. */
+import type { PresentUser, Sessions, UserDocument, Users } from './store.js';
 
 export interface ExportPluginOptions {
-  /** Everything that is stored about a user. Long lists are async iterables of their pages. */
-  exportOf(userId: string): Promise<Record<string, unknown>>;
+  /** Everything stored about a user except secrets, hashes and throttle counters. Long lists are async iterables of pages. */
+  exportAccount(userId: string): Promise<Record<string, unknown>>;
   throttle: Pick<Throttle, 'countOf'>;
 }
 
-/** Seconds after which a client that has one export under way may ask for the next. */
+/** The `Retry-After` of a request while another export of the same user is running. */
 const RETRY_AFTER_RUNNING_SECONDS = '10';
 
-/** Serves the export: a limited number per user, one at a time, streamed. */
-export async function exportPlugin(scope: Scope, { exportOf, throttle }: ExportPluginOptions): Promise<void> {
+/** Streams the export: a limited number per user, one at a time. */
+export async function exportPlugin(
+  scope: Scope,
+  { exportAccount, throttle }: ExportPluginOptions,
+): Promise<void> {
   const running = new Set<string>();
 
   scope.get('/user/export', { config: access('user') }, async (request, reply) => {
     const { id } = request.saas.user;
-    // A client that does not read its export holds this one, and no more.
+    // One at a time, so that a client that does not read its export holds a single stream.
     if (running.has(id))
       throw httpErrors.RATE_LIMITED({ headers: { 'retry-after': RETRY_AFTER_RUNNING_SECONDS } });
     running.add(id);
     try {
       await throttle.countOf(authLimits.export, id, originOf(request).ip);
-      const body = jsonStream(ok(await exportOf(id)), () => running.delete(id));
-      endWithConnection(body, request);
+      const body = jsonStream(ok(await exportAccount(id)), () => running.delete(id));
+      destroyOnDisconnect(body, request);
       return reply.type('application/json; charset=utf-8').send(body);
     } catch (error) {
       running.delete(id);
@@ -44,46 +45,45 @@ export async function exportPlugin(scope: Scope, { exportOf, throttle }: ExportP
   });
 }
 
-/** Node does not close an answer that waits behind another one when their connection ends. */
-function endWithConnection(body: Readable, { raw: { socket } }: FastifyRequest): void {
-  const end = () => body.destroy();
-  socket.once('close', end);
-  finished(body, () => socket.off('close', end));
-  if (socket.destroyed) end();
+/** Destroys the body when the connection closes: Node does not close a pipelined response that is still queued. */
+function destroyOnDisconnect(body: Readable, { raw: { socket } }: FastifyRequest): void {
+  const destroy = () => body.destroy();
+  socket.once('close', destroy);
+  finished(body, () => socket.off('close', destroy));
+  if (socket.destroyed) destroy();
 }
 
-export interface AccountExport {
+export interface AccountExportDependencies {
   users: Users;
   sessions: Sessions;
-  viewOf: ViewOf;
+  presentUser: PresentUser;
   audit: Pick<ListedAudit, 'listOf'>;
-  /** What other domains store about a user, by its name in the export. */
-  others: Record<string, (userId: string) => Promise<unknown> | AsyncIterable<unknown[]>>;
+  /** What other domains store about a user, by the name of its section in the export. */
+  sections: Record<string, (userId: string) => Promise<unknown> | AsyncIterable<unknown[]>>;
   clock: Clock;
 }
 
 const MAX_SESSIONS = 10_000;
 
-export function createAccountExport(deps: AccountExport): Pick<ExportPluginOptions, 'exportOf'> {
-  const { users, sessions, viewOf, audit, others, clock } = deps;
+export function createAccountExport(
+  deps: AccountExportDependencies,
+): Pick<ExportPluginOptions, 'exportAccount'> {
+  const { users, sessions, presentUser, audit, sections, clock } = deps;
 
-  const accountOf = async (user: UserDocument) => ({
-    ...(await viewOf(user)),
+  const exportUser = async (user: UserDocument) => ({
+    ...(await presentUser(user)),
     ...(user.newEmail !== undefined && { newEmail: user.newEmail }),
-    ...(user.grant && { granted: grantView(user.grant) }),
+    ...(user.grant && { granted: exportGrant(user.grant) }),
   });
 
   return {
-    async exportOf(userId) {
+    async exportAccount(userId) {
       const user = await users.findOne({ id: userId });
       const newestFirst = { where: { userId }, sort: 'createdAt', desc: true } as const;
-      const ofOthers = Object.entries(others).map(async ([name, recordsOf]) => [
-        name,
-        await recordsOf(userId),
-      ]);
+      const ofOtherDomains = Object.entries(sections).map(async ([name, read]) => [name, await read(userId)]);
       return {
         exportedAt: toTimestamp(clock.now()),
-        user: user && (await accountOf(user)),
+        user: user && (await exportUser(user)),
         sessions: mapPages(firstPagesOf(sessions, newestFirst, MAX_SESSIONS), (session) => ({
           id: session.id,
           createdAt: toTimestamp(session.createdAt),
@@ -91,7 +91,7 @@ export function createAccountExport(deps: AccountExport): Pick<ExportPluginOptio
           expiresAt: toTimestamp(session.expiresAt),
           ...(session.revokedAt !== undefined && { revokedAt: toTimestamp(session.revokedAt) }),
         })),
-        ...Object.fromEntries(await Promise.all(ofOthers)),
+        ...Object.fromEntries(await Promise.all(ofOtherDomains)),
         audit: mapPages(audit.listOf(userId), ({ at, event, ip, detail }) => ({
           at: toTimestamp(at),
           event,
@@ -103,7 +103,7 @@ export function createAccountExport(deps: AccountExport): Pick<ExportPluginOptio
   };
 }
 
-const grantView = ({ plan, since, until }: NonNullable<UserDocument['grant']>) => ({
+const exportGrant = ({ plan, since, until }: NonNullable<UserDocument['grant']>) => ({
   plan,
   since: toTimestamp(since),
   ...(until !== undefined && { until: toTimestamp(until) }),

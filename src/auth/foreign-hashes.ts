@@ -5,11 +5,11 @@ import { type Collection, nullIfTaken, type Store } from '../storage/collection.
 import type { UserDocument, Users } from './store.js';
 
 /**
- * Which kinds of foreign password hashes the accounts have. While there are any, a failed login does the work of all of
- * them, so that its duration does not tell imported accounts from others and from unknown ones.
+ * The password hashes that were imported from other systems. While there are any, a failed login does the work of every
+ * kind of them, so that its duration does not disclose which accounts were imported or exist.
  */
 
-/** One per account with a foreign hash; `id` is that of the user. */
+/** One for each account with a foreign hash, under the id of the user. */
 export interface ForeignHashDocument {
   id: string;
   family: string;
@@ -24,21 +24,21 @@ export function foreignHashCollection(store: Store): ForeignHashCollection {
   return store.collection<ForeignHashDocument>('foreignHashes', { indexes: [['family', 'cost']] });
 }
 
-type Owner = Pick<UserDocument, 'id' | 'passwordHash'>;
+type HashOwner = Pick<UserDocument, 'id' | 'passwordHash'>;
 
 export interface ForeignHashes {
-  /** Before a user is stored, so that a crash in between leaves too much work and never too little. */
-  add(user: Owner): Promise<void>;
-  /** After the hash of a user is replaced or the user is gone. @param before the user with the former hash */
-  remove(before: Owner): Promise<void>;
-  /** The most costly hash of each family, at most one second old. */
+  /** Called before a user is stored, so that a crash in between causes extra work instead of a timing difference. */
+  add(user: HashOwner): Promise<void>;
+  /** Called after the hash is replaced or the user is deleted. @param before the user with the previous hash */
+  remove(before: HashOwner): Promise<void>;
+  /** The most expensive hash of each family, read at most one second ago. */
   decoys(): Promise<readonly string[]>;
-  /** Corrects what a crash, an earlier version or another program left. */
-  recount: Job;
+  /** Corrects the documents after a crash, an upgrade or a change by another program. */
+  reconcileJob: Job;
 }
 
 const MAX_AGE_MS = SECOND;
-const BATCH = 200;
+const BATCH_SIZE = 200;
 
 export function createForeignHashes({
   documents,
@@ -53,7 +53,7 @@ export function createForeignHashes({
 }): ForeignHashes {
   let latest: { decoys: Promise<string[]>; at: number } | undefined;
 
-  /** Jumps from family to family, so that many accounts take no longer than few. */
+  /** Skips from family to family, so that its duration does not depend on the number of accounts. */
   const readDecoys = async (): Promise<string[]> => {
     const decoys: string[] = [];
     let where: { family?: { gt: string } } = {};
@@ -61,14 +61,15 @@ export function createForeignHashes({
       const [first] = (await documents.page({ where, sort: 'family', limit: 1 })).items;
       if (!first) return decoys;
       const { family } = first;
-      const [most = first] = (await documents.page({ where: { family }, sort: 'cost', desc: true, limit: 1 }))
-        .items;
-      decoys.push(most.decoy);
+      const [costliest = first] = (
+        await documents.page({ where: { family }, sort: 'cost', desc: true, limit: 1 })
+      ).items;
+      decoys.push(costliest.decoy);
       where = { family: { gt: family } };
     }
   };
 
-  const add = async ({ id, passwordHash }: Owner): Promise<void> => {
+  const add = async ({ id, passwordHash }: HashOwner): Promise<void> => {
     const work = passwordHash === undefined ? null : passwords.foreignWork(passwordHash);
     if (work) await documents.insert({ id, ...work, createdAt: clock.now() }).catch(nullIfTaken);
   };
@@ -94,13 +95,13 @@ export function createForeignHashes({
       return latest.decoys;
     },
 
-    recount: {
+    reconcileJob: {
       everySeconds: DAY / SECOND,
       async run({ signal }) {
         await forEach(users, signal, add);
         await forEach(documents, signal, async ({ id, family, cost, createdAt }) => {
           const user = await users.findOne({ id });
-          // The user may be about to be stored.
+          // `add` comes first, so the user of a recent document may not be stored yet.
           if (!user && isRecent(createdAt, { now: clock.now(), within: HOUR })) return;
           const work = user?.passwordHash === undefined ? null : passwords.foreignWork(user.passwordHash);
           if (work?.family !== family || work.cost !== cost) await documents.deleteOne({ id, family, cost });
@@ -110,25 +111,25 @@ export function createForeignHashes({
   };
 }
 
-/** Calls `act` with each document, in small steps, until `signal` ends it. */
+/** Calls `visit` with each document, in batches, until `signal` aborts. */
 async function forEach<T extends { id: string }>(
   collection: Pick<Collection<T>, 'page'>,
   signal: AbortSignal,
-  act: (document: T) => Promise<void>,
+  visit: (document: T) => Promise<void>,
 ): Promise<void> {
   let after: string | null | undefined;
   while (after !== null && !signal.aborted) {
     const page = await collection.page({
       sort: 'id' as Parameters<typeof collection.page>[0]['sort'],
-      limit: BATCH,
+      limit: BATCH_SIZE,
       ...(after !== undefined && { after }),
     });
-    await Promise.all(page.items.map(act));
+    await Promise.all(page.items.map(visit));
     after = page.next;
   }
 }
 
-/** How many foreign hashes of each family the users have, by looking at every user. */
+/** Counts the foreign hashes of each family by reading every user. */
 export async function countForeignHashes(
   users: Pick<Users, 'page'>,
   passwords: Pick<Passwords, 'foreignWork'>,

@@ -1,88 +1,87 @@
 import { AppError } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
+import { createDryRunUsers } from './import-dry-run.js';
 import { type Line, readLines } from './import-lines.js';
-import { rehearse } from './import-rehearsal.js';
-import { insertUser, type NewUser, type NewUserDependencies } from './new-users.js';
 import type { Users } from './store.js';
-
-/** Users of another system, a line of JSON each. */
+import { insertUser, type NewUser, type NewUserDependencies } from './users.js';
 
 export interface ImportOptions {
-  /** Say what would come of it, and change nothing. */
+  /** Report the result without changing anything. */
   dryRun?: boolean;
-  /** Called in the order of the lines. */
+  /** Called for each rejected line, in order. */
   onRefused?(line: number, reason: string): void;
-  /** @param bytes of the input that are done */
+  /** @param bytes of the input that are processed */
   onProgress?(bytes: number): void;
-  /** Ends the import after what has been begun. */
+  /** Ends the import after the current batch. */
   signal?: AbortSignal;
 }
 
 export interface ImportReport {
   lines: number;
   created: number;
-  /** Addresses that were there already. They stay as they are. */
+  /** Addresses that already had an account, which stays unchanged. */
   existing: number;
   refused: number;
-  /** Whether it ended before its input did. */
+  /** Whether the import ended before its input. */
   interrupted: boolean;
 }
 
-/** As many as share a commit; of the input no line is kept beyond them. */
-const BATCH = 128;
+/** Users inserted at once, which share a commit; no further lines are buffered. */
+const BATCH_SIZE = 128;
 
-const LINE_BYTES = 16 * 1024;
+const MAX_LINE_BYTES = 16 * 1024;
 
 const FIELDS = ['email', 'name', 'passwordHash', 'emailVerified', 'createdAt'];
 
 /**
- * Imports one user for each line `{ email, name?, passwordHash?, emailVerified?, createdAt? }`. A line that cannot be
- * used is refused and the rest goes on; an address that is there already is never touched, so a second run changes
- * nothing.
+ * Imports users of another system from lines of JSON: `{ email, name?, passwordHash?, emailVerified?, createdAt? }`.
+ * Invalid lines are skipped, and existing accounts stay unchanged, so that an import can be repeated.
  *
- * @throws StoreUnavailable; what was imported until then stays
+ * @throws StoreUnavailable; the users imported before remain
  */
 export async function importUsers(
   input: AsyncIterable<Uint8Array>,
   { dryRun = false, onRefused, onProgress, signal }: ImportOptions,
   deps: NewUserDependencies & { users: Users; audit: Audit },
 ): Promise<ImportReport> {
-  const makers = dryRun ? { ...deps, users: rehearse(deps.users), foreignHashes: UNCOUNTED } : deps;
+  const target = dryRun
+    ? { ...deps, users: createDryRunUsers(deps.users), foreignHashes: NO_FOREIGN_HASHES }
+    : deps;
   const report: ImportReport = { lines: 0, created: 0, existing: 0, refused: 0, interrupted: false };
   let batch: Pick<Line, 'number' | 'text'>[] = [];
-  const finish = async (bytes: number) => {
-    const outcomes = await Promise.all(batch.map(({ text }) => importLine(text, makers)));
-    for (const [index, outcome] of outcomes.entries()) {
+  const importBatch = async (bytes: number) => {
+    const results = await Promise.all(batch.map(({ text }) => importLine(text, target)));
+    for (const [index, result] of results.entries()) {
       report.lines++;
-      if (outcome === 'created' || outcome === 'existing') report[outcome]++;
+      if (result === 'created' || result === 'existing') report[result]++;
       else {
         report.refused++;
-        onRefused?.(batch[index]?.number ?? 0, outcome.reason);
+        onRefused?.(batch[index]?.number ?? 0, result.reason);
       }
     }
     batch = [];
     onProgress?.(bytes);
   };
   try {
-    for await (const { number, text, bytes } of readLines(input, LINE_BYTES)) {
+    for await (const { number, text, bytes } of readLines(input, MAX_LINE_BYTES)) {
       if (typeof text !== 'string' || text.trim() !== '') batch.push({ number, text });
-      if (batch.length === BATCH) await finish(bytes);
+      if (batch.length === BATCH_SIZE) await importBatch(bytes);
       if (signal?.aborted) break;
     }
   } catch (error) {
-    // A stream that was told to end ends with an error.
+    // An aborted stream ends with an error.
     if (!signal?.aborted) throw error;
   }
   report.interrupted = signal?.aborted === true;
-  if (batch.length > 0) await finish(Number.POSITIVE_INFINITY);
+  if (batch.length > 0) await importBatch(Number.POSITIVE_INFINITY);
   if (report.created > 0 && !dryRun) {
     await deps.audit.record({ event: 'users.imported', ip: 'local', detail: `${report.created} new` });
   }
   return report;
 }
 
-/** For users that are not stored. */
-const UNCOUNTED: NewUserDependencies['foreignHashes'] = {
+/** A dry run stores no users, so it stores no foreign hashes either. */
+const NO_FOREIGN_HASHES: NewUserDependencies['foreignHashes'] = {
   add: async () => undefined,
   remove: async () => undefined,
 };
@@ -92,7 +91,7 @@ async function importLine(
   deps: NewUserDependencies,
 ): Promise<'created' | 'existing' | { reason: string }> {
   if (typeof text !== 'string') return text;
-  const user = readUser(text);
+  const user = parseUser(text);
   if ('reason' in user) return user;
   try {
     await insertUser(user, deps);
@@ -105,8 +104,8 @@ async function importLine(
   }
 }
 
-/** The user of a line, whose values are judged later. */
-function readUser(text: string): NewUser | { reason: string } {
+/** Parses a line. `insertUser` validates the values. */
+function parseUser(text: string): NewUser | { reason: string } {
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -115,18 +114,18 @@ function readUser(text: string): NewUser | { reason: string } {
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     return { reason: 'is not an object' };
-  // A misspelt field would silently make an account that nobody can sign in to.
-  const stray = Object.keys(value).find((field) => !FIELDS.includes(field));
-  if (stray !== undefined) return { reason: `has an unknown field '${stray.slice(0, 40)}'` };
-  // Databases write null for what is not there.
+  // Ignoring a misspelt field could silently create an account that cannot sign in.
+  const unknownField = Object.keys(value).find((field) => !FIELDS.includes(field));
+  if (unknownField !== undefined) return { reason: `has an unknown field '${unknownField.slice(0, 40)}'` };
+  // Databases export absent values as null.
   const { createdAt, ...rest } = Object.fromEntries(
     Object.entries(value).filter(([, field]) => field !== null),
   );
-  return { ...rest, ...(createdAt !== undefined && { createdAt: readTime(createdAt) }) } as NewUser;
+  return { ...rest, ...(createdAt !== undefined && { createdAt: parseTime(createdAt) }) } as NewUser;
 }
 
-/** Epoch milliseconds, or ISO 8601 with its zone; anything else is no time. */
-function readTime(value: unknown): unknown {
+/** Converts ISO 8601 with a time zone to epoch milliseconds. Other values stay as they are for the validation. */
+function parseTime(value: unknown): unknown {
   const isIso =
     typeof value === 'string' && /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(value);
   return isIso ? Date.parse(value) : value;

@@ -2,30 +2,30 @@ import jwt, { type FastifyJWTOptions, type JWT } from '@fastify/jwt';
 import type { FastifyInstance } from 'fastify';
 import type { AuthConfiguration } from './schemas.js';
 
-/** One kind of token: signed with the first of its secrets, verified with each. */
+/** One kind of token: signed with the first secret, verified with every secret. */
 export interface TokenKind {
   sign(claims: Claims): string;
-  /** The claims of a token with a valid signature and type, or `null`. Its times are for the caller to validate. */
+  /** Returns the claims of a token with a valid signature and type, or `null`. The caller validates the times. */
   verify(token: string): Claims | null;
 }
 
 type Claims = Readonly<Record<string, unknown>>;
 
 export interface TokenKindOptions {
-  /** Prefix of the namespaces in @fastify/jwt. A host that registers the plugin sees them, so it names the mount. */
+  /** Prefix of the namespaces in @fastify/jwt, unique in the host, which may have registered the plugin itself. */
   namespace: string;
   /** Media type of the token (RFC 8725 §3.11). */
   typ: string;
-  /** Signs and verifies, HS256. */
+  /** Signs and verifies with HS256. */
   secret: string;
-  /** Verifies only, during a change of secrets. */
+  /** Only verifies, during a rotation of secrets. */
   previous?: string | undefined;
 }
 
 /**
- * The two kinds of tokens of a session.
+ * Registers the two kinds of session tokens: access tokens and refresh tokens.
  *
- * @param mount names the registration, like `saas-backend /api`: unique among those of one host
+ * @param mount names the registration, like `saas-backend /api`; unique in the host
  */
 export async function registerSessionTokenKinds(
   parent: FastifyInstance,
@@ -69,7 +69,7 @@ export async function registerTokenKind(
     sign: (claims) => signing.sign(claims),
     verify(token) {
       for (const key of keys) {
-        const claims = claimsOf(key, token);
+        const claims = verifyWith(key, token);
         if (claims) return claims;
       }
       return null;
@@ -84,8 +84,8 @@ const keyOptions = (typ: string, secret: string): FastifyJWTOptions => ({
   verify: { algorithms: ['HS256'], checkTyp: typ, ignoreExpiration: true, ignoreNotBefore: true },
 });
 
-/** The library throws in a dozen ways at garbage; each of them means that the token is not one of this kind. */
-function claimsOf(key: JWT, token: string): Claims | null {
+/** Returns `null` for any error of the library, because each means that the token is invalid. */
+function verifyWith(key: JWT, token: string): Claims | null {
   try {
     const claims: unknown = key.verify(token);
     return typeof claims === 'object' && claims !== null && !Array.isArray(claims)

@@ -1,26 +1,26 @@
 import { HOUR, MINUTE } from '../kernel/clock.js';
 import { atMost } from '../throttle/throttle.js';
-import { UNLOCK_LIFE } from './links.js';
+import { UNLOCK_LINK_TTL_MS } from './link-tokens.js';
 
-/** Links of one kind in mails to one address, whoever asks for them: the key is the address, lower-case. */
+/** Mails with one kind of link to one address. The key is the address in lower case, not the client. */
 const mailTo = (kind: string) => atMost(`mail.${kind}`, 3, 15 * MINUTE);
 
-/** How often an address block may do what costs us or others something. */
+/** Rate limits. The key is the block of client addresses unless stated otherwise. */
 export const authLimits = {
   login: atMost('login', 30, MINUTE),
   register: atMost('register', 10, HOUR),
-  /** Asking for a link by mail. */
+  /** Requests for a link by mail. */
   mail: atMost('mail', 10, HOUR),
-  /** One for each kind: nobody uses up somebody's links to a new password by asking for others. */
+  /** One limit for each kind of link, so that requests for one kind cannot use up another. */
   mailTo: {
     reset: mailTo('reset'),
     verify: mailTo('verify'),
     change: mailTo('change'),
-    /** Nobody asks for these links, and each is valid until the next one may be sent. */
-    unlock: atMost('mail.unlock', 1, UNLOCK_LIFE),
+    /** The server sends these links unasked; each stays valid until the next one may be sent. */
+    unlock: atMost('mail.unlock', 1, UNLOCK_LINK_TTL_MS),
   },
-  /** Exports of one account. */
+  /** Exports; the key is the account. */
   export: atMost('export', 10, HOUR),
-  /** Presenting such a link. */
+  /** Redeemed links. */
   link: atMost('link', 30, MINUTE),
 };

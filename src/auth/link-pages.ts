@@ -10,14 +10,13 @@ import type { AuthService } from './service.js';
 export interface LinkPagesOptions {
   auth: AuthService;
   pages: Pages;
-  /** Where people go on once a page of ours has done its work. */
+  /** The address of the application, linked from the page that confirms success. */
   home(): string;
 }
 
 /**
- * Links that are sent by mail: asking for one, and what follows from it. A GET shows a page and looks nothing up,
- * because programs that check mails open every link; the page posts a form to the endpoint of the same path, which
- * answers applications in JSON and forms with a page.
+ * Requests and redeems mailed links. A GET shows a page without reading the token, because mail scanners open every
+ * link. The page posts a form to the same path, which responds with a page to forms and with JSON to applications.
  */
 export async function linkPagesPlugin(scope: Scope, options: LinkPagesOptions): Promise<void> {
   const { auth } = options;
@@ -50,7 +49,7 @@ export async function linkPagesPlugin(scope: Scope, options: LinkPagesOptions): 
     },
   );
 
-  // Nothing else reads forms: they are what a foreign page can send without asking.
+  // Only this scope parses forms, because other sites can submit forms without a CORS preflight.
   await scope.register(async (pages: Scope) => {
     await pages.register(formbody, { bodyLimit: BODY_LIMIT });
     await pages.register(resetPages, options);
@@ -76,11 +75,11 @@ async function resetPages(scope: Scope, { auth, pages, home }: LinkPagesOptions)
       try {
         await auth.resetPassword(request.body, originOf(request));
       } catch (error) {
-        const { statusCode, problems } = problemsOf(error, request);
+        const { statusCode, problems } = passwordProblems(error, request);
         const answer: FastifyReply = reply;
         return showForm(answer.code(statusCode), { token: request.body.token, problems });
       }
-      return done(
+      return sendSuccess(
         { pages, home },
         request,
         reply,
@@ -90,13 +89,16 @@ async function resetPages(scope: Scope, { auth, pages, home }: LinkPagesOptions)
   );
 }
 
-/** Refusals of a password, after which a form is shown again. */
-const UNFIT = ['VALIDATION_ERROR', 'WEAK_PASSWORD'];
+/** The errors of a rejected password, after which the form is shown again. */
+const PASSWORD_ERROR_CODES = ['VALIDATION_ERROR', 'WEAK_PASSWORD'];
 
-/** What a form says about the password that was refused. @throws the error itself if it is about something else */
-function problemsOf(error: unknown, request: FastifyRequest): { statusCode: number; problems: string[] } {
-  const isUnfit = error instanceof AppError && UNFIT.includes(error.code);
-  if (!isUnfit || !isForm(request)) throw error;
+/** Returns what the form says about a rejected password. @throws the given error when it has another cause */
+function passwordProblems(
+  error: unknown,
+  request: FastifyRequest,
+): { statusCode: number; problems: string[] } {
+  const isPasswordError = error instanceof AppError && PASSWORD_ERROR_CODES.includes(error.code);
+  if (!isPasswordError || !isForm(request)) throw error;
   const problems = error.details?.map(({ message }) => `The password ${message}.`) ?? [error.message];
   return { statusCode: error.statusCode, problems };
 }
@@ -120,9 +122,9 @@ async function verifyPages(scope: Scope, { auth, pages, home }: LinkPagesOptions
         const message = passwordChanged
           ? 'Your address has been confirmed and your password has been changed. Sign in with the new password.'
           : 'Your address has been confirmed.';
-        return done({ pages, home }, request, reply, message);
+        return sendSuccess({ pages, home }, request, reply, message);
       } catch (error) {
-        const { statusCode, problems } = problemsOf(error, request);
+        const { statusCode, problems } = passwordProblems(error, request);
         const answer: FastifyReply = reply;
         return showForm(answer.code(statusCode), { token: request.body.token, problems });
       }
@@ -140,13 +142,13 @@ async function unlockPages(scope: Scope, { auth, pages, home }: LinkPagesOptions
     { config: PAGE, bodyLimit: BODY_LIMIT, schema: { body: VerifyBody, response: { 200: Acknowledgement } } },
     async (request, reply) => {
       await auth.unlock(request.body.token, originOf(request));
-      return done({ pages, home }, request, reply, 'You can now sign in from this device.');
+      return sendSuccess({ pages, home }, request, reply, 'You can now sign in from this device.');
     },
   );
 }
 
-/** Says so, in the language of whoever asked. */
-function done(
+/** Responds with a page to forms and with JSON to applications. */
+function sendSuccess(
   { pages, home }: Pick<LinkPagesOptions, 'pages' | 'home'>,
   request: FastifyRequest,
   reply: FastifyReply,

@@ -1,11 +1,9 @@
 import { withQuery } from '../config/public-url.js';
 import { type Clock, DAY } from '../kernel/clock.js';
-import type { LinkToken } from './links.js';
+import type { LinkToken } from './link-tokens.js';
 import type { UserDocument } from './store.js';
 
-/** The mails about accounts. */
-
-/** What this domain needs of the mail outbox. */
+/** The part of the e-mail outbox that this domain uses. */
 export interface Outbox {
   put(mail: {
     key: string;
@@ -19,44 +17,45 @@ export interface Outbox {
   }): Promise<void>;
 }
 
-type Owner = Pick<UserDocument, 'id' | 'email' | 'name'>;
+type Recipient = Pick<UserDocument, 'id' | 'email' | 'name'>;
 
+/** Enqueues the mails about accounts. */
 export interface AccountMails {
-  passwordReset(owner: Owner, link: LinkToken): Promise<void>;
-  /** To the address that is to be confirmed, which may be a new one. */
-  verifyEmail(owner: Pick<Owner, 'id' | 'email'>, link: LinkToken): Promise<void>;
-  /** Lets the owner sign in from a new place while wrong passwords come from many others. */
-  unlock(owner: Owner, link: LinkToken): Promise<void>;
-  /** Put before the change, it goes out once the password has this version. */
-  passwordChanged(owner: Owner, version: number): Promise<void>;
-  /** To the old address. Put before the change, it goes out once the address has this version. */
-  emailChanged(owner: Owner, newEmail: string, version: number): Promise<void>;
-  welcome(owner: Owner): Promise<void>;
+  passwordReset(recipient: Recipient, link: LinkToken): Promise<void>;
+  /** To the address to verify, which may be the new one of an address change. */
+  verifyEmail(recipient: Pick<Recipient, 'id' | 'email'>, link: LinkToken): Promise<void>;
+  /** Lets the recipient sign in from a new address while wrong guesses from others exhaust the limit of the account. */
+  unlock(recipient: Recipient, link: LinkToken): Promise<void>;
+  /** Enqueued before the change and sent once the password has this version. */
+  passwordChanged(recipient: Recipient, version: number): Promise<void>;
+  /** To the old address; enqueued before the change and sent once the address has this version. */
+  emailChanged(recipient: Recipient, newEmail: string, version: number): Promise<void>;
+  welcome(recipient: Recipient): Promise<void>;
 }
 
 export interface AccountMailOptions {
   outbox: Outbox;
-  /** Absolute addresses of the pages that links lead to, without the token. */
+  /** Absolute URLs of the linked pages, without the token. */
   pages: { reset(): string; verify(): string; unlock(): string };
   clock: Clock;
 }
 
 export function createAccountMails({ outbox, pages, clock }: AccountMailOptions): AccountMails {
-  const greeting = ({ name }: Owner) => (name === undefined ? {} : { name });
-  const within = (days: number) => clock.now() + days * DAY;
+  const greeting = ({ name }: Recipient) => (name === undefined ? {} : { name });
+  const inDays = (days: number) => clock.now() + days * DAY;
 
   return {
-    passwordReset: (owner, { token, hash, expiresAt }) =>
+    passwordReset: (recipient, { token, hash, expiresAt }) =>
       outbox.put({
         key: `password-reset:${hash}`,
-        userId: owner.id,
-        to: owner.email,
+        userId: recipient.id,
+        to: recipient.email,
         template: 'password-reset',
         values: {
-          email: owner.email,
+          email: recipient.email,
           link: withQuery(pages.reset(), `token=${token}`),
           validFor: '1 hour',
-          ...greeting(owner),
+          ...greeting(recipient),
         },
         security: true,
         expiresAt,
@@ -73,55 +72,55 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         expiresAt,
       }),
 
-    unlock: (owner, { token, hash, expiresAt }) =>
+    unlock: (recipient, { token, hash, expiresAt }) =>
       outbox.put({
         key: `unlock:${hash}`,
-        userId: owner.id,
-        to: owner.email,
+        userId: recipient.id,
+        to: recipient.email,
         template: 'unlock',
         values: {
-          email: owner.email,
+          email: recipient.email,
           link: withQuery(pages.unlock(), `token=${token}`),
           validFor: '1 hour',
-          ...greeting(owner),
+          ...greeting(recipient),
         },
         security: true,
         expiresAt,
       }),
 
-    passwordChanged: (owner, version) =>
+    passwordChanged: (recipient, version) =>
       outbox.put({
-        key: `password-changed:${owner.id}:${version}`,
-        userId: owner.id,
-        to: owner.email,
+        key: `password-changed:${recipient.id}:${version}`,
+        userId: recipient.id,
+        to: recipient.email,
         template: 'password-changed',
-        values: { email: owner.email, ...greeting(owner) },
+        values: { email: recipient.email, ...greeting(recipient) },
         security: true,
-        sendCondition: { userId: owner.id, versionField: 'passwordVersion', minVersion: version },
-        expiresAt: within(7),
+        sendCondition: { userId: recipient.id, versionField: 'passwordVersion', minVersion: version },
+        expiresAt: inDays(7),
       }),
 
-    emailChanged: (owner, newEmail, version) =>
+    emailChanged: (recipient, newEmail, version) =>
       outbox.put({
-        key: `email-changed:${owner.id}:${version}`,
-        userId: owner.id,
-        to: owner.email,
+        key: `email-changed:${recipient.id}:${version}`,
+        userId: recipient.id,
+        to: recipient.email,
         template: 'email-changed',
-        values: { email: owner.email, newEmail, ...greeting(owner) },
+        values: { email: recipient.email, newEmail, ...greeting(recipient) },
         security: true,
-        sendCondition: { userId: owner.id, versionField: 'emailVersion', minVersion: version },
-        expiresAt: within(7),
+        sendCondition: { userId: recipient.id, versionField: 'emailVersion', minVersion: version },
+        expiresAt: inDays(7),
       }),
 
-    welcome: (owner) =>
+    welcome: (recipient) =>
       outbox.put({
-        key: `welcome:${owner.id}`,
-        userId: owner.id,
-        to: owner.email,
+        key: `welcome:${recipient.id}`,
+        userId: recipient.id,
+        to: recipient.email,
         template: 'welcome',
-        values: { email: owner.email, ...greeting(owner) },
+        values: { email: recipient.email, ...greeting(recipient) },
         security: false,
-        expiresAt: within(1),
+        expiresAt: inDays(1),
       }),
   };
 }

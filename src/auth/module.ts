@@ -9,33 +9,33 @@ import { purgeExpired } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
 import type { AccountDeletionHooks } from './deletion.js';
 import type { AuthEvents } from './events.js';
-import { type AccountExport, createAccountExport } from './export.js';
+import { type AccountExportDependencies, createAccountExport } from './export.js';
 import { createForeignHashes, type ForeignHashes, foreignHashCollection } from './foreign-hashes.js';
 import { type ImportOptions, type ImportReport, importUsers } from './import.js';
 import type { registerSessionTokenKinds } from './jwt.js';
 import { createAccountMails, type Outbox } from './mails.js';
 import { authPlugin } from './plugin.js';
 import type { AuthConfiguration } from './schemas.js';
-import { type AuthService, createAuth } from './service.js';
-import { type Sessions, sessionCollection, type Users, userView, type ViewOf } from './store.js';
+import { type AuthService, createAuthService } from './service.js';
+import { type PresentUser, type Sessions, sessionCollection, toUserView, type Users } from './store.js';
 import { createSuspension, type Suspension } from './suspension.js';
 import { createSessionTokens } from './tokens.js';
 import { createUserDirectory, type UserDirectory } from './users.js';
 
-/** The users as the operator and the other domains know them: what a command needs, too. */
+/** Users, without sessions and HTTP: what the other domains and the command line need. */
 export interface UsersModule {
   users: Users;
   directory: UserDirectory;
   suspension: Suspension;
   foreignHashes: ForeignHashes;
-  viewOf: ViewOf;
+  presentUser: PresentUser;
   import(input: AsyncIterable<Uint8Array>, options: ImportOptions): Promise<ImportReport>;
 }
 
 export interface UsersModuleOptions {
   users: Users;
-  /** The subscription of a user, as it stands in every answer about them. */
-  summaryOf(user: Parameters<ViewOf>[0]): Promise<SubscriptionSummary>;
+  /** Returns the subscription of a user, which is part of the public representation. */
+  summaryOf(user: Parameters<PresentUser>[0]): Promise<SubscriptionSummary>;
   siteName(): Promise<string>;
   emit: Emit<AuthEvents>;
 }
@@ -45,23 +45,23 @@ export function createUsersModule(
   { users, summaryOf, siteName, emit }: UsersModuleOptions,
 ): UsersModule {
   const { store, passwords, clock } = context;
-  const viewOf: ViewOf = async (user) => userView(user, await summaryOf(user));
+  const presentUser: PresentUser = async (user) => toUserView(user, await summaryOf(user));
   const documents = foreignHashCollection(store);
   const foreignHashes = createForeignHashes({ documents, users, passwords, clock });
-  const dependencies = { ...context, users, viewOf, siteName, foreignHashes };
+  const dependencies = { ...context, users, presentUser, siteName, foreignHashes };
   const directory = createUserDirectory(dependencies);
-  context.jobs.add('foreign-hashes', foreignHashes.recount);
+  context.jobs.add('foreign-hashes', foreignHashes.reconcileJob);
   return {
     users,
     directory,
-    suspension: createSuspension({ ...context, users, emit, view: directory.view }),
+    suspension: createSuspension({ ...context, users, emit, toManagedUser: directory.toManagedUser }),
     foreignHashes,
-    viewOf,
+    presentUser,
     import: (input, options) => importUsers(input, options, dependencies),
   };
 }
 
-/** Registration, login, sessions and everything that people do with their own account. */
+/** Registration, login, sessions, and what users do with their own account. */
 export interface AuthModule {
   auth: AuthService;
   sessions: Sessions;
@@ -73,15 +73,15 @@ export interface AuthModuleOptions {
   tokenKinds: Awaited<ReturnType<typeof registerSessionTokenKinds>>;
   users: UsersModule;
   outbox: Outbox;
-  /** What the other domains do before and after an account is deleted. */
+  /** Called before and after an account is deleted. */
   deletionHooks: AccountDeletionHooks;
-  /** What the other domains store about a user, by the name it has in the export. */
-  exportedBy: AccountExport['others'];
+  /** What the other domains store about a user, by the name of its section in the export. */
+  exportSections: AccountExportDependencies['sections'];
   registrationAllowed(): Promise<boolean>;
   siteName(): Promise<string>;
   emit: Emit<AuthEvents>;
   publicUrl: PublicUrl;
-  /** The path below which our pages are, as people reach them. */
+  /** The public path under which the pages are mounted. */
   mountedAt(): string;
   pages: Pages;
 }
@@ -92,17 +92,17 @@ export function createAuthModule(
 ): AuthModule {
   const { store, throttle, jobs, clock } = context;
   const { config, tokenKinds, users: usersModule, publicUrl, mountedAt, pages } = options;
-  const { users, foreignHashes, viewOf } = usersModule;
+  const { users, foreignHashes, presentUser } = usersModule;
   const sessions = sessionCollection(store);
-  const pageAt = (configured: string | undefined, own: string) => () =>
+  const pageUrl = (configured: string | undefined, own: string) => () =>
     publicUrl.get() + (configured === undefined ? `${mountedAt()}${own}` : withLeadingSlash(configured));
 
-  const auth = createAuth({
+  const auth = createAuthService({
     ...context,
     users,
     sessions,
     foreignHashes,
-    viewOf,
+    presentUser,
     tokens: createSessionTokens({
       ...context,
       access: tokenKinds.accessTokens,
@@ -113,9 +113,9 @@ export function createAuthModule(
     mails: createAccountMails({
       outbox: options.outbox,
       pages: {
-        reset: pageAt(config.resetUrlRelative, '/auth/reset-password'),
-        verify: pageAt(config.verifyUrlRelative, '/auth/verify-email'),
-        unlock: pageAt(undefined, '/auth/unlock'),
+        reset: pageUrl(config.resetUrlRelative, '/auth/reset-password'),
+        verify: pageUrl(config.verifyUrlRelative, '/auth/verify-email'),
+        unlock: pageUrl(undefined, '/auth/unlock'),
       },
       clock,
     }),
@@ -127,12 +127,12 @@ export function createAuthModule(
     refreshTtl: config.refreshTokenTtl,
     sessionMaxAge: config.sessionMaxAge,
   });
-  const { exportOf } = createAccountExport({
+  const { exportAccount } = createAccountExport({
     ...context,
     users,
     sessions,
-    viewOf,
-    others: options.exportedBy,
+    presentUser,
+    sections: options.exportSections,
   });
 
   jobs.add('account-deletion', auth.deletionJob);
@@ -144,6 +144,6 @@ export function createAuthModule(
   return {
     auth,
     sessions,
-    plugin: (scope) => authPlugin(scope, { auth, exportOf, throttle, pages, home: publicUrl.get }),
+    plugin: (scope) => authPlugin(scope, { auth, exportAccount, throttle, pages, home: publicUrl.get }),
   };
 }

@@ -23,7 +23,7 @@ export interface AuthPluginOptions extends ExportPluginOptions, LinkPagesOptions
   auth: AuthService;
 }
 
-/** Everything about accounts: sessions, the links sent by mail, and what people do with their own account. */
+/** The routes of accounts: sessions, mailed links, account management and the export. */
 export async function authPlugin(scope: Scope, options: AuthPluginOptions): Promise<void> {
   await sessionRoutes(scope, options);
   await scope.register(linkPagesPlugin, options);
@@ -31,7 +31,7 @@ export async function authPlugin(scope: Scope, options: AuthPluginOptions): Prom
   await scope.register(exportPlugin, options);
 }
 
-/** Begin, continue and end sessions. */
+/** Routes that start, refresh, list and end sessions. */
 async function sessionRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'auth'>): Promise<void> {
   scope.post(
     '/auth/register',
@@ -75,7 +75,7 @@ async function sessionRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'au
     async (request) => ok(request.saas),
   );
 
-  // Public, because either token will do, and one that has ended already is no error.
+  // Public, because a refresh token alone is sufficient and an ended session is not an error.
   scope.post(
     '/auth/logout',
     {
@@ -106,10 +106,10 @@ async function sessionRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'au
   );
 }
 
-/** The payment provider has ten seconds for each thing that is asked of it. */
-const PROVIDER_TIMEOUT_MS = 30_000;
+/** Deletion cancels subscriptions first, and each request to the payment provider may take ten seconds. */
+const DELETION_TIMEOUT_MS = 30_000;
 
-/** Change and delete one's own account. */
+/** Routes that change and delete the caller's account. */
 async function accountRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'auth'>): Promise<void> {
   const change = { config: access('user'), bodyLimit: BODY_LIMIT };
 
@@ -140,7 +140,7 @@ async function accountRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'au
     '/user/delete',
     {
       ...change,
-      handlerTimeout: PROVIDER_TIMEOUT_MS,
+      handlerTimeout: DELETION_TIMEOUT_MS,
       schema: { body: DeletionBody, response: { 200: Acknowledgement } },
     },
     async (request) => {

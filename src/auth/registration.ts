@@ -1,25 +1,24 @@
 import type { User } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
 import { nullIfTaken, UniqueViolation } from '../storage/collection.js';
+import type { PasswordRules } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
-import type { NewPasswords } from './new-password.js';
-import { newUserDocument } from './new-users.js';
-import type { SessionService, Tokens } from './sessions.js';
-import { isClosed, type UserDocument } from './store.js';
+import type { IssuedTokens, SessionService } from './sessions.js';
+import { isDisabled, newUserDocument, type UserDocument } from './store.js';
 
-/** New accounts. */
+/** Creates accounts over HTTP. */
 export interface Registration {
   /**
-   * Answers with the first session, or with `null` where the address must be confirmed first: then the answer and
-   * the work are the same for a known address, whose owner gets a mail instead.
+   * Returns the first session, or `null` when the address must be verified first: then the response and its duration
+   * are the same for an existing account, whose owner gets a mail instead.
    * @throws REGISTRATION_DISABLED, EMAIL_TAKEN, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED, VALIDATION_ERROR for the password's length
    */
   register(
     input: { email: string; password: string; name?: string },
     origin: Origin,
-  ): Promise<(Tokens & { user: User }) | null>;
+  ): Promise<(IssuedTokens & { user: User }) | null>;
 }
 
 export interface RegistrationDependencies
@@ -28,7 +27,7 @@ export interface RegistrationDependencies
     | 'users'
     | 'mails'
     | 'emit'
-    | 'viewOf'
+    | 'presentUser'
     | 'audit'
     | 'passwords'
     | 'throttle'
@@ -38,58 +37,58 @@ export interface RegistrationDependencies
     | 'registrationAllowed'
     | 'verificationRequired'
   > {
-  newPasswords: NewPasswords;
-  begin: SessionService['begin'];
+  passwordRules: PasswordRules;
+  startSession: SessionService['startSession'];
   sendVerification(user: UserDocument): Promise<void>;
   sendReset(user: UserDocument): Promise<void>;
 }
 
 export function createRegistration(deps: RegistrationDependencies): Registration {
-  const { users, mails, newPasswords, throttle, audit, clock } = deps;
+  const { users, mails, passwordRules, throttle, audit, clock } = deps;
 
-  const announce = async (user: UserDocument) =>
-    deps.emit('user.registered', { userId: user.id, user: await deps.viewOf(user) });
+  const emitRegistered = async (user: UserDocument) =>
+    deps.emit('user.registered', { userId: user.id, user: await deps.presentUser(user) });
 
-  /** One look-up and one commit before the answer, whether or not the address is known; the rest after it. */
-  const registerUnseen = async (user: UserDocument, { ip }: Origin): Promise<void> => {
-    const repeated = (known: UserDocument) =>
-      audit.recordFailure({ event: 'registration.repeated', subject: known.id, ip });
-    let known = await users.findOne({ email: user.email });
-    if (known) await repeated(known);
+  /** Does one lookup and one commit before the response, whether or not the account exists, and the rest after it. */
+  const registerUnverified = async (user: UserDocument, { ip }: Origin): Promise<void> => {
+    const auditRepeated = (existing: UserDocument) =>
+      audit.recordFailure({ event: 'registration.repeated', subject: existing.id, ip });
+    let existing = await users.findOne({ email: user.email });
+    if (existing) await auditRepeated(existing);
     else if ((await users.insert(user).then(() => user, nullIfTaken)) === null) {
-      known = await users.findOne({ email: user.email });
-      if (known) await repeated(known);
-    } else await announce(user);
+      existing = await users.findOne({ email: user.email });
+      if (existing) await auditRepeated(existing);
+    } else await emitRegistered(user);
     deps.backgroundTasks.run('registration', async () => {
-      if (!known) await audit.record({ event: 'user.registered', subject: user.id, ip });
-      if (known && isClosed(known)) return;
+      if (!existing) await audit.record({ event: 'user.registered', subject: user.id, ip });
+      if (existing && isDisabled(existing)) return;
       const { reset, verify } = authLimits.mailTo;
-      if (!(await throttle.countFor(known ? reset : verify, user.email, ip))) return;
-      // Somebody else may have chosen the password; its owner gets to choose a new one.
-      await (known ? deps.sendReset(known) : deps.sendVerification(user));
+      if (!(await throttle.countFor(existing ? reset : verify, user.email, ip))) return;
+      // The existing account may have been created by another person, so its owner can choose a new password.
+      await (existing ? deps.sendReset(existing) : deps.sendVerification(user));
     });
   };
 
   return {
     async register({ email, password, name }, origin) {
       if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
-      newPasswords.check(password);
-      await newPasswords.judge(password, email);
+      passwordRules.validateFormat(password);
+      await passwordRules.validateStrength(password, email);
       await throttle.count(authLimits.register, origin.ip);
-      // Hashed before the address is looked at: a known one takes as long as a new one.
+      // Hashed before the lookup, so that existing accounts take as long as new ones.
       const passwordHash = await deps.passwords.hash(password, origin.isGone);
       const user = newUserDocument({ email, name, passwordHash, emailVerified: false }, clock.now(), deps);
       if (deps.verificationRequired) {
-        await registerUnseen(user, origin);
+        await registerUnverified(user, origin);
         return null;
       }
       if (await users.findOne({ email: user.email })) throw authErrors.EMAIL_TAKEN();
-      // The account last: what fails before it leaves nothing behind that counts, and nothing that counts fails after it.
-      const session = await deps.begin(user);
+      // The session comes first, because it is void without its user: a failure in between leaves no account behind.
+      const session = await deps.startSession(user);
       await users.insert(user).catch((error: unknown) => {
         throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
       });
-      await announce(user);
+      await emitRegistered(user);
       await audit.record({ event: 'user.registered', subject: user.id, ip: origin.ip });
       deps.backgroundTasks.run('welcome', async () => {
         await Promise.all([throttle.trustOnly(user.email, origin.ip), mails.welcome(user)]);

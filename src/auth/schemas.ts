@@ -14,10 +14,10 @@ import {
 } from '../http/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
 
-/** Bytes of a request body. */
+/** Maximum size of a request body in bytes. */
 export const BODY_LIMIT = 16 * 1024;
 
-const strong = (secret: string) => secretWeakness(secret, 32);
+const strongSecret = (secret: string) => secretWeakness(secret, 32);
 
 export const authOptions = {
   jwtAccessSecret: option(Type.String(), {
@@ -27,13 +27,13 @@ export const authOptions = {
     secret: true,
     required: 'production',
     generate: newToken,
-    safe: strong,
+    safe: strongSecret,
   }),
   jwtAccessSecretPrevious: option(Type.Optional(Type.String()), {
     env: 'JWT_ACCESS_SECRET_PREVIOUS',
     doc: 'Previous secret, used only to verify access tokens. Set it to the old secret when you rotate JWT_ACCESS_SECRET.',
     secret: true,
-    safe: strong,
+    safe: strongSecret,
   }),
   jwtRefreshSecret: option(Type.String(), {
     env: 'JWT_REFRESH_SECRET',
@@ -42,13 +42,13 @@ export const authOptions = {
     secret: true,
     required: 'production',
     generate: newToken,
-    safe: strong,
+    safe: strongSecret,
   }),
   jwtRefreshSecretPrevious: option(Type.Optional(Type.String()), {
     env: 'JWT_REFRESH_SECRET_PREVIOUS',
     doc: 'Previous secret, used only to verify refresh tokens.',
     secret: true,
-    safe: strong,
+    safe: strongSecret,
   }),
   accessTokenTtl: option(Type.Integer({ minimum: 1, maximum: 86_400, default: 900 }), {
     env: 'ACCESS_TOKEN_TTL',

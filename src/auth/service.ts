@@ -1,56 +1,54 @@
 import type { User } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
-import { type Account, createAccount } from './account.js';
-import { createConfirmation } from './confirmation.js';
-import { createCredentials } from './credentials.js';
-import { createDeletion, type Deletion } from './deletion.js';
+import { type AccountService, createAccountService } from './account.js';
+import { createCredentials, createPasswordRules } from './credentials.js';
+import { type AccountDeletion, createAccountDeletion } from './deletion.js';
 import type { AuthDependencies } from './dependencies.js';
 import { createEmailChange, type EmailChange } from './email-change.js';
 import { authErrors } from './errors.js';
-import { createNewPasswords } from './new-password.js';
-import { createRecovery, type Recovery } from './recovery.js';
+import { createPasswordReset, type PasswordReset } from './password-reset.js';
 import { createRegistration, type Registration } from './registration.js';
-import { createSessionService, type SessionService, type Tokens } from './sessions.js';
-import { isClosed } from './store.js';
+import { createSessionService, type IssuedTokens, type SessionService } from './sessions.js';
+import { isDisabled } from './store.js';
 import { createUnlock, type Unlock } from './unlock.js';
-import { createVerification, type Verification } from './verification.js';
+import { createConfirmAddress, createVerification, type Verification } from './verification.js';
 
-/** Accounts: who may begin a session, and everything owners do with what is theirs. One rule, one file. */
+/** The rules of accounts, combined from one file for each flow. */
 export interface AuthService
-  extends Omit<SessionService, 'begin'>,
+  extends Omit<SessionService, 'startSession'>,
     Registration,
-    Recovery,
+    PasswordReset,
     Pick<Verification, 'verifyEmail' | 'resendVerification'>,
     Pick<EmailChange, 'changeEmail'>,
     Pick<Unlock, 'unlock'>,
-    Account,
-    Deletion {
+    AccountService,
+    AccountDeletion {
   /** @throws INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, RATE_LIMITED, OVERLOADED */
-  login(input: { email: string; password: string }, origin: Origin): Promise<Tokens & { user: User }>;
+  login(input: { email: string; password: string }, origin: Origin): Promise<IssuedTokens & { user: User }>;
 }
 
-export function createAuth(deps: AuthDependencies): AuthService {
+export function createAuthService(deps: AuthDependencies): AuthService {
   const { users, passwords, audit } = deps;
-  const { begin, ...sessions } = createSessionService(deps);
+  const { startSession, ...sessions } = createSessionService(deps);
   const { unlock, offerUnlock } = createUnlock(deps);
   const credentials = createCredentials({ ...deps, offerUnlock });
-  const newPasswords = createNewPasswords(deps);
+  const passwordRules = createPasswordRules(deps);
   const { authenticate } = sessions;
-  const confirmAddress = createConfirmation({ ...deps, newPasswords, authenticate });
-  const { changeEmail, confirmChange } = createEmailChange({ ...deps, credentials, confirmAddress });
-  const verification = createVerification({ ...deps, confirmAddress, confirmChange });
+  const confirmAddress = createConfirmAddress({ ...deps, passwordRules, authenticate });
+  const { changeEmail, confirmEmailChange } = createEmailChange({ ...deps, credentials, confirmAddress });
+  const verification = createVerification({ ...deps, confirmAddress, confirmEmailChange });
   const { sendVerification, markVerified, verifyEmail, resendVerification } = verification;
-  const { sendReset, forgotPassword, resetPassword } = createRecovery({
+  const { sendReset, forgotPassword, resetPassword } = createPasswordReset({
     ...deps,
-    newPasswords,
+    passwordRules,
     markVerified,
   });
 
   return {
     ...sessions,
-    ...createRegistration({ ...deps, newPasswords, begin, sendVerification, sendReset }),
-    ...createAccount({ ...deps, credentials, newPasswords }),
-    ...createDeletion({ ...deps, credentials }),
+    ...createRegistration({ ...deps, passwordRules, startSession, sendVerification, sendReset }),
+    ...createAccountService({ ...deps, credentials, passwordRules }),
+    ...createAccountDeletion({ ...deps, credentials }),
     forgotPassword,
     resetPassword,
     verifyEmail,
@@ -59,21 +57,21 @@ export function createAuth(deps: AuthDependencies): AuthService {
     unlock,
 
     async login(input, origin) {
-      const { user, outdated } = await credentials.prove(input, origin, 'login.failed');
-      if (isClosed(user)) throw authErrors.ACCOUNT_SUSPENDED();
+      const { user, outdated } = await credentials.verify(input, origin, 'login.failed');
+      if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
       if (deps.verificationRequired && !user.emailVerified) throw authErrors.EMAIL_NOT_VERIFIED();
       if (outdated) {
         const passwordHash = await passwords.hash(input.password, origin.isGone);
-        // Lost against a new password: then the new one stays.
+        // The condition on the version prevents the rehash from overwriting a new password.
         const rehashed = await users.updateOne(
           { id: user.id, passwordVersion: user.passwordVersion },
           { set: { passwordHash } },
         );
         if (rehashed) await deps.foreignHashes.remove(user);
       }
-      // Both writes share one commit.
+      // Started together, so that both writes share one commit.
       const record = { event: 'login.succeeded', subject: user.id, ip: origin.ip };
-      const [session] = await Promise.all([begin(user), audit.record(record)]);
+      const [session] = await Promise.all([startSession(user), audit.record(record)]);
       return session;
     },
   };

@@ -8,40 +8,38 @@ import type { Emit } from '../ops/events.js';
 import { authErrors } from './errors.js';
 import type { AuthEvents } from './events.js';
 import {
-  isClosed,
+  isDisabled,
+  type PresentUser,
   type SessionDocument,
   type Sessions,
-  sessionView,
+  toSessionView,
   type UserDocument,
   type Users,
-  type ViewOf,
 } from './store.js';
-import type { Claims, SessionTokens } from './tokens.js';
+import type { SessionClaims, SessionTokens } from './tokens.js';
 
-/** Sessions: how they begin, go on and end. */
-
-/** Who makes a request. */
+/** The user and session of an authenticated request. */
 export interface Identity {
   user: User;
   session: Session;
 }
 
-export interface Tokens {
+export interface IssuedTokens {
   accessToken: string;
   refreshToken: string;
   expiresIn: number;
 }
 
 export interface SessionService {
-  /** Begins a session, which is dead for as long as its user is not stored. */
-  begin(user: UserDocument): Promise<Tokens & { user: User }>;
-  /** Exchanges a refresh token for its one successor. @throws INVALID_REFRESH_TOKEN, REFRESH_TOKEN_REUSED */
-  refresh(refreshToken: string, origin: Origin): Promise<Tokens>;
-  /** Who sends this Authorization header, as the store has it now. @throws UNAUTHENTICATED, TOKEN_EXPIRED */
+  /** Starts a session, which is invalid until its user is stored. */
+  startSession(user: UserDocument): Promise<IssuedTokens & { user: User }>;
+  /** Exchanges a refresh token for its only successor. @throws INVALID_REFRESH_TOKEN, REFRESH_TOKEN_REUSED */
+  refresh(refreshToken: string, origin: Origin): Promise<IssuedTokens>;
+  /** Returns the user and session of an Authorization header, as stored now. @throws UNAUTHENTICATED, TOKEN_EXPIRED */
   authenticate(authorization: string | undefined): Promise<Identity>;
   /**
-   * Ends the session of each token, its user's others or all of them; nothing when it has ended already. People come
-   * back after a token has expired: it still ends its own session, and nothing more.
+   * Ends the session of each token, the other sessions of its user, or all of them. Does nothing for a session that has
+   * ended already. An expired token still ends its own session, but no others.
    * @throws UNAUTHENTICATED, TOKEN_EXPIRED
    */
   logout(
@@ -58,11 +56,12 @@ export interface SessionDependencies {
   tokens: SessionTokens;
   audit: Audit;
   emit: Emit<AuthEvents>;
-  viewOf: ViewOf;
+  presentUser: PresentUser;
   clock: Clock;
   random: Random;
   /** Seconds. */
   refreshTtl: number;
+  /** Seconds. */
   sessionMaxAge: number;
 }
 
@@ -70,8 +69,8 @@ const bearer = (error?: string) => ({
   'www-authenticate': `Bearer realm="api"${error ? `, error="${error}"` : ''}`,
 });
 
-/** How long the token before the current one still gets the same successor, in milliseconds: two tabs, a lost answer. */
-const REUSE_WINDOW = 30_000;
+/** How long the previous refresh token still returns the same successor, for parallel requests and lost responses. */
+const REUSE_WINDOW_MS = 30_000;
 
 export function createSessionService(deps: SessionDependencies): SessionService {
   const { users, sessions, tokens, audit, emit, clock, random } = deps;
@@ -79,32 +78,32 @@ export function createSessionService(deps: SessionDependencies): SessionService 
   const expiry = (createdAt: number): number =>
     Math.min(clock.now() + deps.refreshTtl * 1000, createdAt + deps.sessionMaxAge * 1000);
 
-  const issue = (session: SessionDocument, refreshId: string): Tokens => ({
-    accessToken: tokens.access(session),
-    refreshToken: tokens.refresh(session, refreshId),
+  const issueTokens = (session: SessionDocument, refreshId: string): IssuedTokens => ({
+    accessToken: tokens.signAccess(session),
+    refreshToken: tokens.signRefresh(session, refreshId),
     expiresIn: tokens.accessTtl,
   });
 
-  /** The session and its user, if both are alive now. */
-  const findAlive = async (
-    claims: Claims,
+  /** Returns the session and its user if the session is valid now. */
+  const findValidSession = async (
+    claims: SessionClaims,
   ): Promise<{ user: UserDocument; session: SessionDocument } | null> => {
     const [user, session] = await Promise.all([
       users.findOne({ id: claims.sub }),
       sessions.findOne({ id: claims.sid }),
     ]);
-    return user && session && isAlive(user, session, clock.now()) ? { user, session } : null;
+    return user && session && isSessionValid(user, session, clock.now()) ? { user, session } : null;
   };
 
-  /** One write ends them; what it spares is named in the same write. Whether it did. */
-  const end = async (
+  /** Ends the sessions of a scope in one write. Returns `false` when a concurrent write came first. */
+  const endSessions = async (
     { id, sessionEpoch }: UserDocument,
     session: SessionDocument,
     scope: LogoutScope,
   ): Promise<boolean> => {
     if (scope === 'local') {
-      const open = { id: session.id, revokedAt: null };
-      return (await sessions.updateOne(open, { set: { revokedAt: clock.now() } })) !== null;
+      const notRevoked = { id: session.id, revokedAt: null };
+      return (await sessions.updateOne(notRevoked, { set: { revokedAt: clock.now() } })) !== null;
     }
     const inc = { sessionEpoch: 1 };
     const ended =
@@ -114,23 +113,23 @@ export function createSessionService(deps: SessionDependencies): SessionService 
     return ended !== null;
   };
 
-  /** What logout does for one token; nothing where its session has ended already. */
-  const endFor = async (claims: Claims, scope: LogoutScope, ip: string): Promise<void> => {
-    const alive = await findAlive(claims);
-    if (!alive) return;
-    const { user, session } = alive;
-    const isEnded = await end(user, session, scope);
-    // Meanwhile another epoch has begun, perhaps without this session: what was to be spared may be dead.
-    if (!isEnded && scope === 'others') return endFor(claims, scope, ip);
+  /** Logs out with the claims of one token. Does nothing when its session has ended already. */
+  const logoutWith = async (claims: SessionClaims, scope: LogoutScope, ip: string): Promise<void> => {
+    const found = await findValidSession(claims);
+    if (!found) return;
+    const { user, session } = found;
+    const isEnded = await endSessions(user, session, scope);
+    // A concurrent logout may have started a new epoch and ended this session, so its validity is checked again.
+    if (!isEnded && scope === 'others') return logoutWith(claims, scope, ip);
     await audit.record({ event: 'logout', subject: user.id, ip, detail: scope });
     const sessionId = scope === 'global' ? {} : { sessionId: session.id };
     if (isEnded) emit('session.revoked', { userId: user.id, scope, ...sessionId });
   };
 
   return {
-    async begin(user) {
+    async startSession(user) {
       const now = clock.now();
-      const refreshId = tokens.firstId();
+      const refreshId = tokens.newRefreshId();
       const session: SessionDocument = {
         id: newId('ses_', clock, random),
         userId: user.id,
@@ -141,19 +140,19 @@ export function createSessionService(deps: SessionDependencies): SessionService 
         expiresAt: expiry(now),
       };
       await sessions.insert(session);
-      return { user: await deps.viewOf(user), ...issue(session, refreshId) };
+      return { user: await deps.presentUser(user), ...issueTokens(session, refreshId) };
     },
 
     async refresh(refreshToken, { ip }) {
-      const verdict = tokens.verifyRefresh(refreshToken);
-      const user = verdict && !verdict.isExpired ? await users.findOne({ id: verdict.claims.sub }) : null;
-      if (!verdict || !user || isClosed(user)) throw authErrors.INVALID_REFRESH_TOKEN();
-      const { sid: id, jti } = verdict.claims;
+      const verified = tokens.verifyRefresh(refreshToken);
+      const user = verified && !verified.isExpired ? await users.findOne({ id: verified.claims.sub }) : null;
+      if (!verified || !user || isDisabled(user)) throw authErrors.INVALID_REFRESH_TOKEN();
+      const { sid: id, jti } = verified.claims;
       const presented = sha256(jti);
-      const nextId = tokens.successorOf(id, jti);
+      const nextId = tokens.nextRefreshId(id, jti);
       const now = clock.now();
-      // The token says when the session began, so that one that goes on is read and written in one step. What has ended
-      // with its epoch is rotated like any other and then refused: it stays dead.
+      // The token contains the creation time, so that one step reads and rotates the session. A session of an earlier
+      // epoch is rotated as well, but rejected below.
       const rotated = await sessions.updateOne(
         { id, userId: user.id, currentId: presented, revokedAt: null, expiresAt: { gt: now } },
         {
@@ -161,23 +160,24 @@ export function createSessionService(deps: SessionDependencies): SessionService 
             previousId: presented,
             currentId: sha256(nextId),
             rotatedAt: now,
-            expiresAt: expiry(verdict.beganAt),
+            expiresAt: expiry(verified.sessionCreatedAt),
           },
         },
       );
       const session = rotated ?? (await sessions.findOne({ id }));
-      if (!session || !isAlive(user, session, now)) throw authErrors.INVALID_REFRESH_TOKEN();
-      if (rotated) return issue(rotated, nextId);
+      if (!session || !isSessionValid(user, session, now)) throw authErrors.INVALID_REFRESH_TOKEN();
+      if (rotated) return issueTokens(rotated, nextId);
 
-      // Somebody was first. Inside the window everybody gets what that one got; later it is a stolen token.
+      // The token was used before. Within the window it returns the same successor; after that it counts as stolen.
       const isPrevious = session.previousId === presented;
-      const inWindow = isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: REUSE_WINDOW });
-      if (inWindow && session.currentId === sha256(nextId)) return issue(session, nextId);
-      // Derived otherwise, as another version of ours may do. Nobody stole anything.
+      const inWindow =
+        isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: REUSE_WINDOW_MS });
+      if (inWindow && session.currentId === sha256(nextId)) return issueTokens(session, nextId);
+      // Another version of this package may derive successors differently, so the token does not count as stolen.
       if (inWindow) throw authErrors.INVALID_REFRESH_TOKEN();
 
-      const ended = await sessions.updateOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
-      if (ended) {
+      const revoked = await sessions.updateOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
+      if (revoked) {
         emit('session.revoked', { userId: session.userId, scope: 'local', sessionId: id });
         await audit.record({ event: 'refresh.reused', subject: session.userId, ip });
       }
@@ -186,12 +186,12 @@ export function createSessionService(deps: SessionDependencies): SessionService 
 
     async authenticate(authorization) {
       if (authorization === undefined) throw httpErrors.UNAUTHENTICATED({ headers: bearer() });
-      const verdict = tokens.verifyBearer(authorization);
-      if (!verdict) throw httpErrors.UNAUTHENTICATED({ headers: bearer('invalid_token') });
-      if (verdict.isExpired) throw authErrors.TOKEN_EXPIRED({ headers: bearer('invalid_token') });
-      const alive = await findAlive(verdict.claims);
-      if (!alive) throw httpErrors.UNAUTHENTICATED({ headers: bearer('invalid_token') });
-      return { user: await deps.viewOf(alive.user), session: sessionView(alive.session) };
+      const verified = tokens.verifyBearer(authorization);
+      if (!verified) throw httpErrors.UNAUTHENTICATED({ headers: bearer('invalid_token') });
+      if (verified.isExpired) throw authErrors.TOKEN_EXPIRED({ headers: bearer('invalid_token') });
+      const found = await findValidSession(verified.claims);
+      if (!found) throw httpErrors.UNAUTHENTICATED({ headers: bearer('invalid_token') });
+      return { user: await deps.presentUser(found.user), session: toSessionView(found.session) };
     },
 
     async logout({ authorization, refreshToken, scope }, { ip }) {
@@ -199,7 +199,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
         authorization === undefined ? null : tokens.verifyBearer(authorization),
         refreshToken === undefined ? null : tokens.verifyRefresh(refreshToken),
       ]
-        .filter((verdict) => verdict !== null)
+        .filter((token) => token !== null)
         .sort((one, other) => Number(one.isExpired) - Number(other.isExpired));
       if (!first) {
         const isAnonymous = (authorization ?? refreshToken) === undefined;
@@ -208,22 +208,22 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       if (first.isExpired && scope !== 'local') {
         throw authErrors.TOKEN_EXPIRED({ headers: bearer('invalid_token') });
       }
-      await endFor(first.claims, scope, ip);
+      await logoutWith(first.claims, scope, ip);
       if (!second || second.claims.sid === first.claims.sid) return;
-      // Of another session, perhaps of another user: each token does what it would do alone.
-      if (!second.isExpired) await endFor(second.claims, scope, ip);
-      else if (scope !== 'others') await endFor(second.claims, 'local', ip);
+      // The second token belongs to another session, perhaps of another user, and has the effect it would have alone.
+      if (!second.isExpired) await logoutWith(second.claims, scope, ip);
+      else if (scope !== 'others') await logoutWith(second.claims, 'local', ip);
     },
   };
 }
 
-/** Whether a session may be used. One of an ended epoch may not, unless the user's document spares it. */
-export function isAlive(user: UserDocument, session: SessionDocument, now: number): boolean {
+/** Whether a session may be used. A session of an earlier epoch may not, unless it is the user's `keptSession`. */
+export function isSessionValid(user: UserDocument, session: SessionDocument, now: number): boolean {
   return (
     session.userId === user.id &&
     session.revokedAt === undefined &&
     session.expiresAt > now &&
-    !isClosed(user) &&
+    !isDisabled(user) &&
     (session.epoch === user.sessionEpoch || session.id === user.keptSession)
   );
 }

@@ -1,4 +1,6 @@
 import { type Session, type SubscriptionSummary, toTimestamp, type User } from '../http/schemas.js';
+import type { Clock } from '../kernel/clock.js';
+import { newId, type Random } from '../kernel/secrets.js';
 import type { Collection, Store } from '../storage/collection.js';
 
 export interface UserDocument {
@@ -7,37 +9,37 @@ export interface UserDocument {
   email: string;
   /** Absent when the user gave none. */
   name?: string;
-  /** Absent until its owner has chosen a password. Imported ones are in the form of where they come from. */
+  /** Absent until the user has chosen a password. Imported hashes stay in their original format. */
   passwordHash?: string;
-  /** Raised by every new password; a rehash must not overwrite one. */
+  /** Incremented by every new password, so that a rehash cannot overwrite one. */
   passwordVersion: number;
   emailVerified: boolean;
-  /** Raised by every change of the address; absent before the first. */
+  /** Incremented by every address change; absent before the first. */
   emailVersion?: number;
-  /** Absent while the account may sign in. */
+  /** Set while the account must not sign in. */
   suspendedAt?: number;
-  /** A session made in an earlier epoch is dead, unless it is `keptSession`. */
+  /** Incremented to end sessions: those of an earlier epoch are invalid, except `keptSession`. */
   sessionEpoch: number;
   keptSession?: string;
-  /** SHA-256 of the newest link that lets its reader choose a password. */
+  /** SHA-256 of the newest token that resets the password. */
   resetHash?: string;
   resetExpiresAt?: number;
-  /** The same of the link that confirms the address. */
+  /** SHA-256 of the newest token that verifies the address. */
   verifyHash?: string;
   verifyExpiresAt?: number;
-  /** The same of the link, sent to `newEmail`, that makes it the address. */
+  /** SHA-256 of the newest token that changes the address to `newEmail`. */
   changeHash?: string;
   changeExpiresAt?: number;
   newEmail?: string;
-  /** The same of the link that lets its reader sign in from a new place while the account is throttled. */
+  /** SHA-256 of the newest token that allows signing in from a new address while the account is throttled. */
   unlockHash?: string;
   unlockExpiresAt?: number;
-  /** Since when the account is being deleted. Nothing brings it back. */
+  /** Start of the deletion of the account, which is irrevocable. */
   deletingAt?: number;
-  /** What billing last found to be the best subscription. */
+  /** The best subscription as of the last billing sync. */
   subscriptionStatus: string;
   subscriptionPlan: string;
-  /** The subscriptions that may entitle, as of the `subscriptionRev` it names. Earlier versions do not write it. */
+  /** The subscriptions that can grant access, as of the `subscriptionRev` in `rev`. Earlier versions do not write it. */
   subscriptionsHeld?: {
     rev: number;
     terms: {
@@ -49,9 +51,9 @@ export interface UserDocument {
       pastDueSince?: number;
     }[];
   };
-  /** The plan that the operator gave to the user. */
+  /** The plan that the operator granted to the user. */
   grant?: { plan: string; since: number; until?: number };
-  /** Raised by every such finding; absent before the first. */
+  /** Incremented by every billing sync; absent before the first. */
   subscriptionRev?: number;
   createdAt: number;
 }
@@ -59,15 +61,15 @@ export interface UserDocument {
 export interface SessionDocument {
   id: string;
   userId: string;
-  /** `sessionEpoch` of the user when the session began. */
+  /** `sessionEpoch` of the user when the session started. */
   epoch: number;
-  /** SHA-256 of the identifier of the one refresh token that may be used next. */
+  /** SHA-256 of the identifier of the current refresh token. */
   currentId: string;
-  /** The one before, which inside the window after `rotatedAt` still gets the same successor. */
+  /** SHA-256 of the identifier of the previous refresh token, which returns the current one for a short time. */
   previousId?: string;
   rotatedAt: number;
   createdAt: number;
-  /** End of the current refresh token. */
+  /** Expiration of the current refresh token. */
   expiresAt: number;
   revokedAt?: number;
 }
@@ -93,8 +95,34 @@ export function userCollection(store: Store): Users {
   });
 }
 
-/** Links that end with the password, and those that end with the account. */
-export const RECOVERY_LINKS = [
+/** A new user with the defaults of every field. */
+export function newUserDocument(
+  given: {
+    email: string;
+    name?: string | undefined;
+    passwordHash?: string | undefined;
+    emailVerified: boolean;
+  },
+  createdAt: number,
+  { clock, random }: { clock: Clock; random: Random },
+): UserDocument {
+  const { email, name, passwordHash, emailVerified } = given;
+  return {
+    id: newId('usr_', clock, random),
+    email: email.toLowerCase(),
+    ...(name ? { name } : {}),
+    ...(passwordHash ? { passwordHash } : {}),
+    passwordVersion: 1,
+    emailVerified,
+    sessionEpoch: 0,
+    subscriptionStatus: 'none',
+    subscriptionPlan: 'free',
+    createdAt,
+  };
+}
+
+/** The fields of the links that a new password invalidates. */
+export const PASSWORD_BOUND_LINK_FIELDS = [
   'resetHash',
   'resetExpiresAt',
   'changeHash',
@@ -103,14 +131,15 @@ export const RECOVERY_LINKS = [
   'unlockHash',
   'unlockExpiresAt',
 ] as const;
-export const ALL_LINKS = [...RECOVERY_LINKS, 'verifyHash', 'verifyExpiresAt'] as const;
+/** The fields of every link, which suspension and deletion invalidate. */
+export const ALL_LINK_FIELDS = [...PASSWORD_BOUND_LINK_FIELDS, 'verifyHash', 'verifyExpiresAt'] as const;
 
-/** Whether nobody may enter, whatever they prove. */
-export const isClosed = ({ suspendedAt, deletingAt }: UserDocument): boolean =>
+/** Whether the account is suspended or being deleted, so that no login succeeds. */
+export const isDisabled = ({ suspendedAt, deletingAt }: UserDocument): boolean =>
   (suspendedAt ?? deletingAt) !== undefined;
 
-/** The value of a version field of a user, 0 before its first change; `null` when there is no such user. */
-export async function versionOf(
+/** Returns a version field of a user, 0 before the first change; `null` when the user does not exist. */
+export async function readUserVersion(
   users: Pick<Users, 'findOne'>,
   userId: string,
   versionField: string,
@@ -129,10 +158,10 @@ export function sessionCollection(store: Store): Sessions {
   });
 }
 
-/** The user as clients see it, with what billing says of them at this moment. */
-export type ViewOf = (user: UserDocument) => Promise<User>;
+/** Converts a user to its public representation, with the current subscription. */
+export type PresentUser = (user: UserDocument) => Promise<User>;
 
-export function userView(user: UserDocument, subscription: SubscriptionSummary): User {
+export function toUserView(user: UserDocument, subscription: SubscriptionSummary): User {
   return {
     id: user.id,
     email: user.email,
@@ -143,7 +172,7 @@ export function userView(user: UserDocument, subscription: SubscriptionSummary):
   };
 }
 
-export function sessionView(session: SessionDocument): Session {
+export function toSessionView(session: SessionDocument): Session {
   return {
     id: session.id,
     createdAt: toTimestamp(session.createdAt),

@@ -3,19 +3,19 @@ import type { Audit } from '../ops/audit.js';
 import type { Emit } from '../ops/events.js';
 import type { Change } from '../storage/collection.js';
 import type { AuthEvents } from './events.js';
-import { ALL_LINKS, type UserDocument, type Users } from './store.js';
-import { findUser, type ManagedUser, noSuchUser, type UserKey } from './users.js';
+import { ALL_LINK_FIELDS, type UserDocument, type Users } from './store.js';
+import { findUser, type ManagedUser, type UserKey, userNotFound } from './users.js';
 
 /** Suspension of accounts by the operator. */
 export interface Suspension {
   /**
-   * Suspends an account: from its next request on, in every process, its access and refresh tokens are refused, and a
-   * login with the right password is answered with ACCOUNT_SUSPENDED. Its sessions and mailed links end, and none of
-   * them works again after `unsuspend`. A second call changes nothing.
+   * Suspends an account. From the next request on, every process rejects its access and refresh tokens, and a login with
+   * the right password fails with ACCOUNT_SUSPENDED. Its sessions and mailed links stay invalid after `unsuspend`. A
+   * repeated call changes nothing.
    * @throws NOT_FOUND
    */
   suspend(by: UserKey): Promise<ManagedUser>;
-  /** Lifts a suspension: the user signs in with the same password. @throws NOT_FOUND, also during a deletion */
+  /** Lifts a suspension; the password stays the same. @throws NOT_FOUND, also during a deletion */
   unsuspend(by: UserKey): Promise<ManagedUser>;
 }
 
@@ -23,22 +23,22 @@ export interface SuspensionDependencies {
   users: Users;
   audit: Audit;
   emit: Emit<AuthEvents>;
-  view(user: UserDocument): Promise<ManagedUser>;
+  toManagedUser(user: UserDocument): Promise<ManagedUser>;
   clock: Clock;
 }
 
 export function createSuspension(deps: SuspensionDependencies): Suspension {
-  const { users, audit, emit, view, clock } = deps;
+  const { users, audit, emit, toManagedUser, clock } = deps;
 
-  /** Changes the account unless it is in the wanted state already; `null` then. */
+  /** Changes the state of the account. Returns `null` when it already has that state. */
   const change = async (
     user: UserDocument,
-    wanted: 'suspended' | 'open',
+    wanted: 'suspended' | 'active',
     update: Change<UserDocument>,
   ): Promise<UserDocument | null> => {
     const { id } = user;
-    const isSuspended = wanted === 'suspended' ? null : { gt: 0 };
-    const changed = await users.updateOne({ id, suspendedAt: isSuspended, deletingAt: null }, update);
+    const suspendedAt = wanted === 'suspended' ? null : { gt: 0 };
+    const changed = await users.updateOne({ id, suspendedAt, deletingAt: null }, update);
     if (!changed) return null;
     const event = wanted === 'suspended' ? 'user.suspended' : 'user.unsuspended';
     await audit.record({ event, subject: id, ip: 'local' });
@@ -47,30 +47,30 @@ export function createSuspension(deps: SuspensionDependencies): Suspension {
     return changed;
   };
 
-  const current = async ({ id }: UserDocument): Promise<UserDocument> => {
+  const findCurrent = async ({ id }: UserDocument): Promise<UserDocument> => {
     const user = await users.findOne({ id });
-    if (!user || user.deletingAt !== undefined) throw noSuchUser();
+    if (!user || user.deletingAt !== undefined) throw userNotFound();
     return user;
   };
 
   return {
     async suspend(by) {
       const user = await findUser(users, by);
-      if (!user) throw noSuchUser();
+      if (!user) throw userNotFound();
       const changed = await change(user, 'suspended', {
         set: { suspendedAt: clock.now() },
-        // Also of sessions that a login or a refresh is about to begin with what it read before this write.
+        // The new epoch also ends sessions that a concurrent login starts with the user it read before this write.
         inc: { sessionEpoch: 1 },
-        unset: [...ALL_LINKS, 'keptSession'],
+        unset: [...ALL_LINK_FIELDS, 'keptSession'],
       });
-      return view(changed ?? (await current(user)));
+      return toManagedUser(changed ?? (await findCurrent(user)));
     },
 
     async unsuspend(by) {
       const user = await findUser(users, by);
-      if (!user) throw noSuchUser();
-      const changed = await change(user, 'open', { unset: ['suspendedAt'] });
-      return view(changed ?? (await current(user)));
+      if (!user) throw userNotFound();
+      const changed = await change(user, 'active', { unset: ['suspendedAt'] });
+      return toManagedUser(changed ?? (await findCurrent(user)));
     },
   };
 }

@@ -3,71 +3,73 @@ import { newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { TokenKind } from './jwt.js';
 import type { SessionDocument } from './store.js';
 
-/** The two JSON Web Tokens of a session: what stands in them, and when they hold. */
-
-export interface Claims {
+/** The claims that identify a session, in access and refresh tokens alike. */
+export interface SessionClaims {
   sub: string;
   sid: string;
   jti: string;
 }
 
-/** A token of ours, and whether its time is over. */
-export interface Verdict {
-  claims: Claims;
+/** A token with a valid signature, which may have expired. */
+export interface VerifiedToken {
+  claims: SessionClaims;
   isExpired: boolean;
 }
 
-export interface RefreshVerdict extends Verdict {
-  /** When its session began, in milliseconds. */
-  beganAt: number;
+export interface VerifiedRefreshToken extends VerifiedToken {
+  /** Epoch milliseconds. */
+  sessionCreatedAt: number;
 }
 
+/** Signs and verifies the two JSON Web Tokens of a session. */
 export interface SessionTokens {
-  /** Seconds an access token lives. */
+  /** Lifetime of an access token in seconds. */
   readonly accessTtl: number;
-  /** The identifier of a session's first refresh token. */
-  firstId(): string;
-  /** The identifier that follows `id`: the same for everybody who may ask, and unknown to readers of the store. */
-  successorOf(sid: string, id: string): string;
-  /** An access token of the session as of now. */
-  access(session: SessionDocument): string;
-  /** The refresh token `id` of the session; the same bytes each time. */
-  refresh(session: SessionDocument, id: string): string;
-  /** The access token of an Authorization header (RFC 6750 §2.1); `null` for whatever we have not signed as such. */
-  verifyBearer(authorization: string): Verdict | null;
-  verifyRefresh(token: string): RefreshVerdict | null;
+  /** Returns the identifier of the first refresh token of a session. */
+  newRefreshId(): string;
+  /** Derives the identifier that follows `id`: always the same, and not derivable from the contents of the store. */
+  nextRefreshId(sid: string, id: string): string;
+  /** Signs an access token that is issued now. */
+  signAccess(session: SessionDocument): string;
+  /** Signs the refresh token `id` of the session; the result is always the same. */
+  signRefresh(session: SessionDocument, id: string): string;
+  /** Verifies the access token of an Authorization header (RFC 6750 §2.1); `null` for an invalid one. */
+  verifyBearer(authorization: string): VerifiedToken | null;
+  /** Verifies a refresh token; `null` for an invalid one. */
+  verifyRefresh(token: string): VerifiedRefreshToken | null;
 }
 
 interface TokenOptions {
   access: TokenKind;
   refresh: TokenKind;
+  /** Seconds. */
   accessTtl: number;
-  /** PUBLIC_URL, which in development is known when the server listens. */
+  /** PUBLIC_URL, which in development is unknown until the server listens. */
   issuer(): string;
   clock: Clock;
   random: Random;
 }
 
-/** How far in the future another machine's clock may have issued a token, in seconds. */
-const CLOCK_SKEW = 60;
+/** How far in the future a token may have been issued, because clocks of machines differ. */
+const CLOCK_SKEW_SECONDS = 60;
 
 export function createSessionTokens(options: TokenOptions): SessionTokens {
   const { access, refresh, clock, random } = options;
-  const readAccess = createTokenCache((token) => readClaims(access, 'access', token));
-  const readBearer = (authorization: string): Token | null => {
+  const readAccess = createTokenCache((token) => parseToken(access, 'access', token));
+  const parseBearer = (authorization: string): ParsedToken | null => {
     const token = /^bearer +([\w-]+\.[\w-]+\.[\w-]+) *$/i.exec(authorization)?.[1];
     return token === undefined ? null : readAccess(token);
   };
-  const judge = (token: Token | null): Verdict | null =>
-    token && judgeToken(token, options.issuer(), toSeconds(clock.now()));
+  const validate = (token: ParsedToken | null): VerifiedToken | null =>
+    token && validateToken(token, options.issuer(), toSeconds(clock.now()));
 
   return {
     accessTtl: options.accessTtl,
-    firstId: () => newToken(random),
-    // Readers of the store have `sha256(id)`. An identifier opens nothing by itself: what names it must be signed.
-    successorOf: (sid, id) => sha256(`${sid} after ${id}`),
+    newRefreshId: () => newToken(random),
+    // The store contains `sha256(id)` only, and an identifier is useless outside a signed token.
+    nextRefreshId: (sid, id) => sha256(`${sid} after ${id}`),
 
-    access(session) {
+    signAccess(session) {
       const iat = toSeconds(clock.now());
       return access.sign({
         iss: options.issuer(),
@@ -81,7 +83,7 @@ export function createSessionTokens(options: TokenOptions): SessionTokens {
       });
     },
 
-    refresh(session, id) {
+    signRefresh(session, id) {
       return refresh.sign({
         iss: options.issuer(),
         aud: AUDIENCE.refresh,
@@ -95,13 +97,13 @@ export function createSessionTokens(options: TokenOptions): SessionTokens {
       });
     },
 
-    verifyBearer: (authorization) => judge(readBearer(authorization)),
+    verifyBearer: (authorization) => validate(parseBearer(authorization)),
     verifyRefresh(text) {
-      const token = readClaims(refresh, 'refresh', text);
-      const verdict = judge(token);
-      if (!token || !verdict || !isTime(token.authTime)) return null;
-      const { claims, isExpired } = verdict;
-      return { claims, isExpired, beganAt: token.authTime * 1000 };
+      const token = parseToken(refresh, 'refresh', text);
+      const verified = validate(token);
+      if (!token || !verified || !isTime(token.authTime)) return null;
+      const { claims, isExpired } = verified;
+      return { claims, isExpired, sessionCreatedAt: token.authTime * 1000 };
     },
   };
 }
@@ -110,20 +112,20 @@ type Use = 'access' | 'refresh';
 
 const AUDIENCE: Record<Use, string> = { access: 'saas-api', refresh: 'saas-refresh' };
 
-/** What a token says, as far as it is the same for ever. */
-interface Token {
-  claims: Claims;
+/** The claims of a token with a valid signature; the times are not validated yet. */
+interface ParsedToken {
+  claims: SessionClaims;
   iss: string;
   iat: number;
   exp: number;
-  /** Seconds, in tokens that need it; not looked at yet. */
+  /** Seconds, in refresh tokens; not validated yet. */
   authTime: unknown;
 }
 
-/** A well signed token for this use. RFC 8725: every claim is required, and of one type and value only. */
-function readClaims(kind: TokenKind, use: Use, token: string): Token | null {
+/** Verifies the signature and requires every claim with its exact type and value (RFC 8725). */
+function parseToken(kind: TokenKind, use: Use, token: string): ParsedToken | null {
   const { iss, aud, sub, sid, jti, iat, exp, nbf, auth_time, token_use } = kind.verify(token) ?? {};
-  const isOurs =
+  const isWellFormed =
     typeof iss === 'string' &&
     aud === AUDIENCE[use] &&
     token_use === use &&
@@ -133,7 +135,7 @@ function readClaims(kind: TokenKind, use: Use, token: string): Token | null {
     Number.isSafeInteger(iat) &&
     Number.isSafeInteger(exp) &&
     nbf === undefined;
-  if (!isOurs) return null;
+  if (!isWellFormed) return null;
   return {
     claims: { sub, sid, jti },
     iss,
@@ -143,36 +145,39 @@ function readClaims(kind: TokenKind, use: Use, token: string): Token | null {
   };
 }
 
-/** What may be otherwise the next time. */
-function judgeToken({ claims, iss, iat, exp }: Token, issuer: string, now: number): Verdict | null {
-  return iss === issuer && iat <= now + CLOCK_SKEW ? { claims, isExpired: exp <= now } : null;
+/** Validates what can change between two requests: the issuer and the times. */
+function validateToken(
+  { claims, iss, iat, exp }: ParsedToken,
+  issuer: string,
+  now: number,
+): VerifiedToken | null {
+  return iss === issuer && iat <= now + CLOCK_SKEW_SECONDS ? { claims, isExpired: exp <= now } : null;
 }
 
-/** What the cache of access tokens may take, in bytes. */
 const MAX_CACHED_BYTES = 16 * 1024 * 1024;
 
-/** What an entry takes besides its token: the claims, a part of it, and the objects that hold them. */
-const cachedBytes = (token: string): number => 2 * token.length + 512;
+/** Estimates an entry: its token, the claims and the objects that contain them. */
+const estimateBytes = (token: string): number => 2 * token.length + 512;
 
 /**
- * Verifies each token once. Whether it is valid now, and its session, is checked every time. (The cache of the JWT
- * library would hash a token, signature and all, to find it: half of what it takes to verify one.)
+ * Caches verified signatures; the times and the session are checked at every request. The cache of the JWT library
+ * hashes the token to find it, which takes half as long as verifying it.
  */
 export function createTokenCache<T>(read: (token: string) => T | null): typeof read {
-  const known = new Map<string, T>();
+  const cache = new Map<string, T>();
   let bytes = 0;
   return (token) => {
-    const found = known.get(token);
+    const found = cache.get(token);
     if (found) return found;
     const verified = read(token);
     if (verified === null) return null;
-    bytes += cachedBytes(token);
-    // A copy: a part of a string keeps the whole header in memory, with all that its client has put around the token.
-    known.set(Buffer.from(token, 'latin1').toString('latin1'), verified);
-    for (const [oldest] of known) {
+    bytes += estimateBytes(token);
+    // A copy, because a substring keeps the whole header in memory.
+    cache.set(Buffer.from(token, 'latin1').toString('latin1'), verified);
+    for (const [oldest] of cache) {
       if (bytes <= MAX_CACHED_BYTES) break;
-      known.delete(oldest);
-      bytes -= cachedBytes(oldest);
+      cache.delete(oldest);
+      bytes -= estimateBytes(oldest);
     }
     return verified;
   };
@@ -180,6 +185,6 @@ export function createTokenCache<T>(read: (token: string) => T | null): typeof r
 
 const isTime = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
 
-/** The store refuses to look for anything else, and a refusal would be our failure instead of the token's. */
+/** The store rejects queries for other values, which would be a server error instead of an invalid token. */
 const isIdentifier = (value: unknown): value is string =>
   typeof value === 'string' && /^[\x21-\x7e]{1,255}$/.test(value);

@@ -3,16 +3,16 @@ import { stillHolds } from '../kernel/clock.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
-import { newLinkToken, readLinkToken, UNLOCK_LIFE } from './links.js';
-import { isClosed } from './store.js';
+import { newLinkToken, parseLinkToken, UNLOCK_LINK_TTL_MS } from './link-tokens.js';
+import { isDisabled } from './store.js';
 
-/** The way in from a new place while guesses from many addresses have used up what an account has. */
+/** Lets owners sign in while wrong guesses from many addresses exhaust the limit of their account. */
 export interface Unlock {
-  /** Lets the owner sign in from where they open the link that was mailed to them. @throws INVALID_TOKEN, RATE_LIMITED */
+  /** Redeems a mailed link: its owner can sign in from the address that presents it. @throws INVALID_TOKEN, RATE_LIMITED */
   unlock(token: string, origin: Origin): Promise<void>;
   /**
-   * Mails a link if there is such an account, after the answer, and returns the message of the answer, which is always
-   * the same. The password is not evaluated for it: that would be a guess beyond the limit.
+   * Mails a link if the account exists, after the response, and returns the message of the response, which is always the
+   * same. It never verifies the password, which would be a guess beyond the limit.
    */
   offerUnlock(email: string, origin: Origin): string;
 }
@@ -22,7 +22,7 @@ export type UnlockDependencies = Pick<
   'users' | 'mails' | 'throttle' | 'audit' | 'backgroundTasks' | 'clock' | 'random'
 >;
 
-const OFFER =
+const UNLOCK_MESSAGE =
   'There were too many failed sign-in attempts for this account. If the account exists, a link was sent to its e-mail address within the last hour: open it on this device, then sign in. You can still sign in from locations where you have signed in before.';
 
 export function createUnlock(deps: UnlockDependencies): Unlock {
@@ -30,23 +30,23 @@ export function createUnlock(deps: UnlockDependencies): Unlock {
   return {
     async unlock(token, { ip }) {
       await throttle.count(authLimits.link, ip);
-      const claim = readLinkToken(token);
-      const user = claim && (await users.findOne({ id: claim.userId }));
-      const isLive =
-        user?.unlockHash === claim?.hash &&
-        stillHolds(user?.unlockExpiresAt ?? 0, { now: clock.now(), life: UNLOCK_LIFE });
-      const spent =
-        claim &&
+      const parsed = parseLinkToken(token);
+      const user = parsed && (await users.findOne({ id: parsed.userId }));
+      const isValid =
+        user?.unlockHash === parsed?.hash &&
+        stillHolds(user?.unlockExpiresAt ?? 0, { now: clock.now(), life: UNLOCK_LINK_TTL_MS });
+      const redeemed =
+        parsed &&
         user &&
-        isLive &&
+        isValid &&
         (await users.updateOne(
-          { id: user.id, unlockHash: claim.hash, suspendedAt: null },
+          { id: user.id, unlockHash: parsed.hash, suspendedAt: null },
           { unset: ['unlockHash', 'unlockExpiresAt'] },
         ));
-      if (!spent) throw authErrors.INVALID_TOKEN();
+      if (!redeemed) throw authErrors.INVALID_TOKEN();
       await Promise.all([
-        throttle.trust(spent.email, ip),
-        audit.record({ event: 'login.unlocked', subject: spent.id, ip }),
+        throttle.trust(redeemed.email, ip),
+        audit.record({ event: 'login.unlocked', subject: redeemed.id, ip }),
       ]);
     },
 
@@ -54,16 +54,16 @@ export function createUnlock(deps: UnlockDependencies): Unlock {
       backgroundTasks.run('unlock', async () => {
         if (!(await throttle.countFor(authLimits.mailTo.unlock, email, ip))) return;
         const user = await users.findOne({ email });
-        if (!user || isClosed(user)) return;
-        const link = newLinkToken(user.id, UNLOCK_LIFE, deps);
-        // Only while the address is that one: the link must not reach a mailbox that was theirs.
+        if (!user || isDisabled(user)) return;
+        const link = newLinkToken(user.id, UNLOCK_LINK_TTL_MS, deps);
+        // The condition on the address prevents a link from reaching the user's former mailbox.
         const owner = await users.updateOne(
           { id: user.id, email, suspendedAt: null },
           { set: { unlockHash: link.hash, unlockExpiresAt: link.expiresAt } },
         );
         if (owner) await mails.unlock(owner, link);
       });
-      return OFFER;
+      return UNLOCK_MESSAGE;
     },
   };
 }

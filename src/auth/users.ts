@@ -1,82 +1,91 @@
-import { Email, fits, toTimestamp, type User } from '../http/schemas.js';
-import { DAY } from '../kernel/clock.js';
-import { httpErrors } from '../kernel/errors.js';
+import { mustBe, shown } from '../config/validation-messages.js';
+import { Email, fits, OptionalName, toTimestamp, type User } from '../http/schemas.js';
+import { type Clock, DAY } from '../kernel/clock.js';
+import { type ErrorDetail, httpErrors } from '../kernel/errors.js';
+import type { Random } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
-import { insertUser, type NewUser, type NewUserDependencies } from './new-users.js';
-import type { UserDocument, Users, ViewOf } from './store.js';
+import type { PasswordPolicy } from '../passwords/common.js';
+import type { Passwords } from '../passwords/hasher.js';
+import { UniqueViolation } from '../storage/collection.js';
+import { authErrors } from './errors.js';
+import type { ForeignHashes } from './foreign-hashes.js';
+import { newUserDocument, type PresentUser, type UserDocument, type Users } from './store.js';
 
-/** Names a user: by identifier, or by e-mail address in upper or lower case. */
+/** Identifies a user by id, or by e-mail address in any case. */
 export type UserKey = { id: string } | { email: string };
 
-/** A user as the operator's code sees it. */
+/** A user as seen by the host application and the command line. */
 export interface ManagedUser extends User {
-  /** ISO 8601; null while the account is open. */
+  /** ISO 8601; null unless the account is suspended. */
   suspendedAt: string | null;
-  /** The plan that the operator gave, also when `until` has passed; null without one. */
+  /** The plan that the operator granted, even after `until`; null without one. */
   granted: { plan: string; since: string; until: string | null } | null;
 }
 
-export const noSuchUser = () => httpErrors.NOT_FOUND({ message: 'The user was not found.' });
+export const userNotFound = () => httpErrors.NOT_FOUND({ message: 'The user was not found.' });
 
-/** `null` also for what is no address of ours. */
+/** Returns `null` for an invalid address, too. */
 export async function findUser(users: Pick<Users, 'findOne'>, by: UserKey): Promise<UserDocument | null> {
   if ('id' in by) return users.findOne({ id: by.id });
-  // Other letters have lower cases of these: a Kelvin sign would find whoever has a k.
+  // Validated first, because some non-ASCII letters have ASCII lower cases: the Kelvin sign becomes a k.
   return fits(by.email, Email) ? users.findOne({ email: by.email.toLowerCase() }) : null;
 }
 
-/** What other domains and the host may know and change of users. */
+/** What other domains and the host application can do with users. */
 export interface UserDirectory {
   find(by: UserKey): Promise<ManagedUser | null>;
   /**
-   * Makes an account, whether or not registration is open. The audit names no address: nobody asked over HTTP.
+   * Creates an account, even when registration is disabled.
    * @throws VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN, OVERLOADED
    */
   create(user: NewUser): Promise<ManagedUser>;
-  /** Changes the display name; an empty one removes it. @throws UNAUTHENTICATED when the user is gone */
+  /** Changes the display name; an empty one removes it. @throws UNAUTHENTICATED when the user has been deleted */
   rename(userId: string, name: string): Promise<User>;
   count(): Promise<number>;
-  /** As the operator's code sees it. */
-  view(user: UserDocument): Promise<ManagedUser>;
-  newest(limit: number): Promise<User[]>;
-  /** Registrations of each of the last `days` days (UTC), the oldest first. */
-  registrations(days: number): Promise<{ date: string; count: number }[]>;
+  toManagedUser(user: UserDocument): Promise<ManagedUser>;
+  listNewest(limit: number): Promise<User[]>;
+  /** Counts the registrations of each of the last `days` days (UTC), oldest first. */
+  countRegistrations(days: number): Promise<{ date: string; count: number }[]>;
 }
 
 export function createUserDirectory(
-  deps: NewUserDependencies & { users: Users; audit: Audit; viewOf: ViewOf },
+  deps: NewUserDependencies & { users: Users; audit: Audit; presentUser: PresentUser },
 ): UserDirectory {
-  const { users, viewOf, clock } = deps;
-  const time = (at: number | undefined) => (at === undefined ? null : toTimestamp(at));
-  const view = async (user: UserDocument): Promise<ManagedUser> => ({
-    ...(await viewOf(user)),
-    suspendedAt: time(user.suspendedAt),
+  const { users, presentUser, clock } = deps;
+  const toTimestampOrNull = (at: number | undefined) => (at === undefined ? null : toTimestamp(at));
+  const toManagedUser = async (user: UserDocument): Promise<ManagedUser> => ({
+    ...(await presentUser(user)),
+    suspendedAt: toTimestampOrNull(user.suspendedAt),
     granted: user.grant
-      ? { plan: user.grant.plan, since: toTimestamp(user.grant.since), until: time(user.grant.until) }
+      ? {
+          plan: user.grant.plan,
+          since: toTimestamp(user.grant.since),
+          until: toTimestampOrNull(user.grant.until),
+        }
       : null,
   });
   return {
-    view,
+    toManagedUser,
     async find(by) {
       const user = await findUser(users, by);
-      return user && view(user);
+      return user && toManagedUser(user);
     },
     async create(input) {
       const user = await insertUser(input, deps);
       await deps.audit.record({ event: 'user.created', subject: user.id, ip: 'local' });
-      return view(user);
+      return toManagedUser(user);
     },
     async rename(id, name) {
       const user = await users.updateOne({ id }, name === '' ? { unset: ['name'] } : { set: { name } });
       if (!user) throw httpErrors.UNAUTHENTICATED();
-      return viewOf(user);
+      return presentUser(user);
     },
     count: () => users.count(),
-    async newest(limit) {
+    async listNewest(limit) {
       const { items } = await users.page({ sort: 'createdAt', desc: true, limit });
-      return Promise.all(items.map(viewOf));
+      return Promise.all(items.map(presentUser));
     },
-    async registrations(days) {
+    async countRegistrations(days) {
       const today = Math.floor(clock.now() / DAY);
       const starts = Array.from({ length: days }, (_, index) => (today - days + 1 + index) * DAY);
       const counts = await Promise.all(
@@ -88,4 +97,78 @@ export function createUserDirectory(
       }));
     },
   };
+}
+
+/** At most one of `password` and `passwordHash`; without either, the user sets a password by mail. */
+export interface NewUser {
+  email: string;
+  password?: string;
+  /** A hash of another system: argon2, bcrypt, scrypt or PBKDF2. */
+  passwordHash?: string;
+  name?: string;
+  /** Default `false`. */
+  emailVerified?: boolean;
+  /** Epoch milliseconds. Default: now. */
+  createdAt?: number;
+}
+
+export interface NewUserDependencies {
+  users: Pick<Users, 'insert'>;
+  passwords: Pick<Passwords, 'problem' | 'hash' | 'accepts'>;
+  foreignHashes: Pick<ForeignHashes, 'add' | 'remove'>;
+  passwordPolicy: PasswordPolicy;
+  siteName(): Promise<string>;
+  clock: Clock;
+  random: Random;
+}
+
+/** Stores a user under the rules of registration. @throws VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN, OVERLOADED */
+export async function insertUser(input: NewUser, deps: NewUserDependencies): Promise<UserDocument> {
+  const { clock, random, passwords } = deps;
+  const details = validateNewUser(input, deps);
+  if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
+  const { email, password, name, emailVerified = false, createdAt = clock.now() } = input;
+  if (password !== undefined) await deps.passwordPolicy.judge(password, [email, await deps.siteName()]);
+  const passwordHash = password === undefined ? input.passwordHash : await passwords.hash(password);
+  const user = newUserDocument({ email, name, passwordHash, emailVerified }, createdAt, { clock, random });
+  await deps.foreignHashes.add(user);
+  await deps.users.insert(user).catch(async (error: unknown) => {
+    await deps.foreignHashes.remove(user);
+    throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
+  });
+  return user;
+}
+
+/** Validates the types, too, because the input may come from JavaScript or from a file. */
+function validateNewUser(
+  input: Partial<Record<keyof NewUser, unknown>>,
+  { passwords, clock }: Pick<NewUserDependencies, 'passwords' | 'clock'>,
+): ErrorDetail[] {
+  const { email, password, passwordHash, name, emailVerified, createdAt } = input;
+  const problems: Record<keyof NewUser, string | null | false> = {
+    email: !(typeof email === 'string' && fits(email, Email)) && mustBe(Email, email),
+    name:
+      !(name === undefined || (typeof name === 'string' && fits(name, OptionalName))) &&
+      mustBe(OptionalName, name),
+    password:
+      password !== undefined &&
+      (typeof password === 'string' ? passwords.problem(password) : 'must be a string'),
+    passwordHash:
+      passwordHash !== undefined &&
+      (password !== undefined
+        ? 'cannot be combined with a password: send one of them'
+        : !(typeof passwordHash === 'string' && passwords.accepts(passwordHash)) &&
+          'must be an argon2, bcrypt, scrypt or PBKDF2 hash of usual cost'),
+    emailVerified:
+      !(emailVerified === undefined || typeof emailVerified === 'boolean') &&
+      `must be true or false; given: ${shown(emailVerified)}`,
+    createdAt:
+      !(createdAt === undefined || (Number.isSafeInteger(createdAt) && isPast(createdAt as number, clock))) &&
+      `must be a time in the past, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: ${shown(createdAt)}`,
+  };
+  return Object.entries(problems).flatMap(([path, message]) => (message ? [{ path, message }] : []));
+}
+
+function isPast(time: number, clock: Clock): boolean {
+  return time >= 0 && time <= clock.now();
 }

@@ -3,35 +3,35 @@ import type { Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { emailPlugin } from './plugin.js';
 import type { EmailConfiguration } from './schemas.js';
-import { createEmail, type EmailService, type EmailServiceOptions } from './service.js';
+import { createEmailService, type EmailService, type EmailServiceOptions } from './service.js';
 import { mailCollection } from './store.js';
 import { loadTemplates } from './templates.js';
 import { openTransport } from './transport-selection.js';
 
-/** Mail: an outbox in the store, and the job that sends what is in it. */
+/** E-mail: an outbox in the store, and the job that sends it. */
 export interface EmailModule {
   email: EmailService;
   plugin(scope: Scope): Promise<void>;
 }
 
 export interface EmailModuleOptions
-  extends Pick<EmailServiceOptions, 'publicUrl' | 'settings' | 'versionOf'> {
+  extends Pick<EmailServiceOptions, 'publicUrl' | 'settings' | 'readUserVersion'> {
   config: Resolved<EmailConfiguration>;
 }
 
 export function createEmailModule(
   { store, jobs, clock, random, log }: Pick<ModuleContext, 'store' | 'jobs' | 'clock' | 'random' | 'log'>,
-  { config, publicUrl, settings, versionOf }: EmailModuleOptions,
+  { config, publicUrl, settings, readUserVersion }: EmailModuleOptions,
 ): EmailModule {
   const { emailTemplateDir, fromEmail, fromName } = config.values;
-  const email = createEmail({
+  const email = createEmailService({
     mails: mailCollection(store),
     templates: loadTemplates(emailTemplateDir),
     transport: openTransport(config, { publicUrl: publicUrl(), clock, log }),
     from: { email: fromEmail, name: fromName },
     publicUrl,
     settings,
-    versionOf,
+    readUserVersion,
     wake: () => void jobs.runNow('mail'),
     clock,
     random,

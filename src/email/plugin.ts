@@ -8,8 +8,8 @@ export interface EmailPluginOptions {
 }
 
 /**
- * Mail has no routes: mails are put by the other domains and sent by a job. The plugin ends the connections to the mail
- * server with the server, after the relay has sent its last mail.
+ * This domain has no routes: other domains enqueue mails, and a job sends them. The plugin closes the connections to the
+ * mail server after the job has stopped.
  */
 export async function emailPlugin(scope: Scope, { email, jobs }: EmailPluginOptions): Promise<void> {
   scope.addHook('onClose', async () => {

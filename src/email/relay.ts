@@ -2,23 +2,23 @@ import { type Clock, HOUR, MINUTE, SECOND, SKEW } from '../kernel/clock.js';
 import type { Random } from '../kernel/secrets.js';
 import type { JobLog, Lease } from '../ops/jobs.js';
 import type { MailDocument, MailStatus, Mails } from './store.js';
-import { DeliveryError, type Message, type Outcome, type Transport } from './transport.js';
+import { DeliveryError, type DeliveryResult, type Message, type Transport } from './transport.js';
 
 /**
- * Sends the mails that are due. An attempt raises `attempts` in one conditional update and stores its outcome only while
- * that number is unchanged. A mail is therefore sent twice in one case only: the mail server accepts it and the process
- * ends before the outcome is stored.
+ * Sends the mails that are due. An attempt increments `attempts` in one conditional update and stores its result only if
+ * that number is unchanged. A mail is therefore sent twice only if the process ends between its acceptance by the mail
+ * server and the storing of the result.
  */
 
-/** A mail without an outcome, which still has its values. */
-type Sendable = MailDocument & Required<Pick<MailDocument, 'values'>>;
+/** A mail that is not finished and therefore still has its values. */
+type UnfinishedMail = MailDocument & Required<Pick<MailDocument, 'values'>>;
 
 export interface RelayOptions {
   mails: Mails;
   transport: Transport;
-  messageOf(mail: Sendable): Promise<Message>;
+  composeMessage(mail: UnfinishedMail): Promise<Message>;
   settings: () => Promise<{ emailNotifications: boolean }>;
-  versionOf: (userId: string, versionField: string) => Promise<number | null>;
+  readUserVersion: (userId: string, versionField: string) => Promise<number | null>;
   clock: Clock;
   random: Random;
   log: JobLog;
@@ -26,25 +26,25 @@ export interface RelayOptions {
 
 const MAX_ATTEMPTS = 8;
 
-/** Mails sent at once. */
+/** Mails sent in parallel. */
 const CONCURRENCY = 5;
 
-/** Mails read at once. */
-const BATCH = 50;
+/** Mails read from the store at once. */
+const BATCH_SIZE = 50;
 
-/** After which another process takes a mail over: longer than any attempt. */
+/** When another process may take over a mail; longer than any attempt. */
 const LEASE_MS = MINUTE;
 
-/** The longest back-off: the last but one attempt waits for at most 7.6 hours. */
-const MAX_BACK_OFF_MS = 8 * HOUR;
+/** An upper bound of `backoffMs`, whose longest delay is 7.6 hours. */
+const MAX_BACKOFF_MS = 8 * HOUR;
 
-/** How long a stop waits for attempts that have begun. */
+/** How long a stopping server waits for running attempts. */
 const STOP_TIMEOUT_MS = 3 * SECOND;
 
 export function createRelay(options: RelayOptions): (lease: Lease) => Promise<void> {
-  const { mails, transport, messageOf, settings, versionOf, clock, random, log } = options;
+  const { mails, transport, composeMessage, settings, readUserVersion, clock, random, log } = options;
 
-  /** Stores the outcome; null when another process has taken the mail over. */
+  /** Stores the final status; `null` when another process has taken over the mail. */
   const finish = (mail: MailDocument, status: MailStatus, reason?: string) =>
     mails.updateOne(
       { id: mail.id, attempts: mail.attempts },
@@ -62,13 +62,13 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
 
   const isSendable = async ({ after }: MailDocument): Promise<'yes' | 'not-yet' | 'never'> => {
     if (!after) return 'yes';
-    const version = await versionOf(after.userId, after.is);
+    const version = await readUserVersion(after.userId, after.is);
     if (version === null) return 'never';
     return version >= after.reaches ? 'yes' : 'not-yet';
   };
 
-  /** Whether to send a mail now. Otherwise it has been postponed, or has its outcome. */
-  const isDue = async (mail: MailDocument): Promise<boolean> => {
+  /** Whether to send a mail now. If not, it has been postponed or finished. */
+  const checkDue = async (mail: MailDocument): Promise<boolean> => {
     const sendable = await isSendable(mail);
     const age = clock.now() - mail.createdAt;
     if (sendable === 'never') await finish(mail, 'dropped', 'the change was not stored');
@@ -84,7 +84,7 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
   };
 
   const deliver = async (due: MailDocument, signal: AbortSignal): Promise<void> => {
-    if (!(await isDue(due))) return;
+    if (!(await checkDue(due))) return;
     const { id, attempts, dueAt = 0 } = due;
     const leased = await mails.updateOne(
       { id, attempts, dueAt },
@@ -98,13 +98,16 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
       await finish(leased, 'failed', result.message);
       const mail = { id, template: leased.template, attempts: leased.attempts };
       log.error({ mail, reason: result.message }, 'an e-mail could not be sent');
-    } else await postpone(leased, backOff(leased.attempts, random), result.message);
+    } else await postpone(leased, backoffMs(leased.attempts, random), result.message);
   };
 
-  /** The outcome at the transport. A mail that cannot be composed counts as failed and does not end the run. */
-  const attempt = async (mail: Sendable, signal: AbortSignal): Promise<Outcome | DeliveryError> => {
+  /** Hands a mail to the transport. A mail that cannot be composed counts as a failed attempt and does not stop the job. */
+  const attempt = async (
+    mail: UnfinishedMail,
+    signal: AbortSignal,
+  ): Promise<DeliveryResult | DeliveryError> => {
     try {
-      return await transport.send(await messageOf(mail), signal);
+      return await transport.send(await composeMessage(mail), signal);
     } catch (error) {
       if (error instanceof DeliveryError) return error;
       log.error(
@@ -117,26 +120,26 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
 
   return async ({ signal }) => {
     const deadline = abortAfter(signal, STOP_TIMEOUT_MS);
-    const work = async (dueAt: { lte: number } | { gt: number }) => {
+    const deliverAll = async (dueAt: { lte: number } | { gt: number }) => {
       for (let isMore = true; isMore && !signal.aborted; ) {
-        const { items } = await mails.page({ where: { dueAt }, sort: 'dueAt', limit: BATCH });
+        const { items } = await mails.page({ where: { dueAt }, sort: 'dueAt', limit: BATCH_SIZE });
         await inParallel(items, signal, (mail) => deliver(mail, deadline));
-        isMore = items.length === BATCH;
+        isMore = items.length === BATCH_SIZE;
       }
     };
-    await work({ lte: clock.now() });
-    // Due by a clock that has been set back since.
-    await work({ gt: clock.now() + MAX_BACK_OFF_MS + SKEW });
+    await deliverAll({ lte: clock.now() });
+    // Mails due implausibly late were scheduled by a clock that has been set back since.
+    await deliverAll({ gt: clock.now() + MAX_BACKOFF_MS + SKEW });
   };
 }
 
-/** 30 seconds, then three times as long each time: eight attempts in nine hours, with a jitter of 25 %. */
-function backOff(attempts: number, random: Random): number {
+/** 30 seconds, tripled after each attempt: eight attempts within nine hours, with a jitter of 25 %. */
+function backoffMs(attempts: number, random: Random): number {
   const share = random.bytes(2).readUInt16BE() / 0xffff;
   return Math.round(30 * SECOND * 3 ** (attempts - 1) * (0.75 + share / 2));
 }
 
-/** A signal that aborts some time after another one. */
+/** Returns a signal that aborts some time after another one. */
 function abortAfter(signal: AbortSignal, milliseconds: number): AbortSignal {
   const controller = new AbortController();
   signal.addEventListener('abort', () => setTimeout(() => controller.abort(), milliseconds).unref(), {
@@ -145,17 +148,17 @@ function abortAfter(signal: AbortSignal, milliseconds: number): AbortSignal {
   return controller.signal;
 }
 
-/** Does `work` on every item, a few at a time, and begins none after `signal` aborts. Rejects after the last one, with the first failure. */
+/** Runs `work` for every item with limited concurrency until `signal` aborts. Rejects with the first error after all have settled. */
 async function inParallel<T>(
   items: T[],
   signal: AbortSignal,
   work: (item: T) => Promise<void>,
 ): Promise<void> {
-  const waiting = items.values();
-  const lane = async () => {
-    for (const item of waiting) if (!signal.aborted) await work(item);
+  const queue = items.values();
+  const worker = async () => {
+    for (const item of queue) if (!signal.aborted) await work(item);
   };
-  const lanes = await Promise.allSettled(Array.from({ length: CONCURRENCY }, lane));
-  const failed = lanes.find((result) => result.status === 'rejected');
+  const results = await Promise.allSettled(Array.from({ length: CONCURRENCY }, worker));
+  const failed = results.find((result) => result.status === 'rejected');
   if (failed) throw failed.reason;
 }

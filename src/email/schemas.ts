@@ -6,8 +6,8 @@ import { DisplayName, Email, fits } from '../http/schemas.js';
 import { templateProblems } from './templates.js';
 import { DEFAULT_SERVICE, isKnownService } from './transport.js';
 
-/** One address, and nothing that a mail program could read as two. */
-export const isAddress = (text: string): boolean => fits(text, Email);
+/** Whether a text is exactly one address, also as parsed by mail programs. */
+export const isEmailAddress = (text: string): boolean => fits(text, Email);
 
 export const emailOptions = {
   emailApiKey: option(Type.Optional(Type.String({ minLength: 1 })), {
@@ -43,7 +43,7 @@ export const emailOptions = {
     doc: 'Sender address of all e-mails.',
     shown: 'no-reply@ and the host of PUBLIC_URL',
     check: (address) =>
-      isAddress(address ?? '')
+      isEmailAddress(address ?? '')
         ? undefined
         : 'must be one address, like no-reply@app.example.com. The name goes into FROM_NAME.',
   }),

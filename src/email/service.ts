@@ -5,37 +5,43 @@ import type { Job, JobLog } from '../ops/jobs.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { firstPagesOf, mapPages } from '../storage/pages.js';
 import { createRelay } from './relay.js';
-import { isAddress } from './schemas.js';
+import { isEmailAddress } from './schemas.js';
 import type { MailStatus, Mails, SendCondition } from './store.js';
-import { checkValues, type MailName, type RenderedMail, sampleValues, type Templates } from './templates.js';
-import { DeliveryError, type Message, type Outcome, type Transport } from './transport.js';
+import {
+  type MailName,
+  type RenderedMail,
+  sampleValues,
+  type Templates,
+  validateValues,
+} from './templates.js';
+import { DeliveryError, type DeliveryResult, type Message, type Transport } from './transport.js';
 
 /** A mail to be sent. */
 export interface Mail {
-  /** Identifies the occasion: a second put with the same key replaces a mail that was never attempted, and no other. */
+  /** Idempotency key: a second `put` replaces the mail if it was never attempted, and is ignored otherwise. */
   key: string;
-  /** The account that it is about: exported and deleted with it. */
+  /** The account that the mail is about; the mail is exported and deleted with it. */
   userId?: string;
-  /** One address, as stored: never one that a request has just sent. */
+  /** One address, as stored in the account and never directly from a request. */
   to: string;
   template: MailName;
   /** The values of the template. A `link` begins with PUBLIC_URL. `siteName` and `siteUrl` are added. */
   values: Record<string, string>;
-  /** Whether it is sent even when the operator has switched off notification mails. */
+  /** Whether the mail is sent even when the operator has disabled notification mails. */
   security: boolean;
-  /** For a mail that is put before the change it is about. Without that change it is never sent. */
+  /** For a mail that is enqueued before the change it reports: it is never sent without that change. */
   sendCondition?: SendCondition;
-  /** Epoch milliseconds; a mail that could not be sent until then is dropped. */
+  /** Epoch milliseconds. A mail that could not be sent before is dropped. */
   expiresAt: number;
 }
 
-/** The outbox of the other domains. */
+/** How other domains send mails. */
 export interface Outbox {
-  /** Resolves when the mail is stored: from then on it survives a crash. */
+  /** Enqueues a mail. It survives a crash once the promise resolves. */
   put(mail: Mail): Promise<void>;
 }
 
-/** A mail as its receiver may see it. */
+/** A mail as shown to the account that it is about. */
 export interface MailSummary {
   template: MailName;
   to: string;
@@ -46,15 +52,15 @@ export interface MailSummary {
 }
 
 export interface EmailService extends Outbox {
-  /** The mails about an account, to any address, the newest first, without their content. */
-  listOf(userId: string): AsyncIterable<MailSummary[]>;
-  /** Removes all mails about an account, sent or not. */
-  deleteOf(userId: string): Promise<void>;
+  /** Lists the mails about an account, newest first, without their content. */
+  listByUser(userId: string): AsyncIterable<MailSummary[]>;
+  /** Deletes all mails about an account, sent or not. */
+  deleteByUser(userId: string): Promise<void>;
   /** Renders a mail with sample values. */
   preview(name: MailName): Promise<RenderedMail>;
-  /** Sends such a sample at once. @throws DeliveryError with a message for the operator */
-  sendTest(to: string, name?: MailName): Promise<Outcome>;
-  /** Sends queued mails; removes old ones. */
+  /** Sends a mail with sample values immediately. @throws DeliveryError with a message for the operator */
+  sendTest(to: string, name?: MailName): Promise<DeliveryResult>;
+  /** `relay` sends queued mails, `purge` deletes old ones. */
   jobs: { relay: Job; purge: Job };
   close(): Promise<void>;
 }
@@ -63,13 +69,13 @@ export interface EmailServiceOptions {
   mails: Mails;
   templates: Templates;
   transport: Transport;
-  /** Defaults: the name of the site, and `no-reply@` its host. */
+  /** The default name is the name of the site, the default address `no-reply@` its host. */
   from: { email: string | undefined; name: string | undefined };
   publicUrl: () => string;
   settings: () => Promise<{ siteName: string; emailNotifications: boolean }>;
-  /** The current value of a version field of a user; `null` when there is no such user. */
-  versionOf: (userId: string, versionField: string) => Promise<number | null>;
-  /** Called after a put, so that the relay runs soon. */
+  /** Returns the current value of a version field of a user; `null` when the user does not exist. */
+  readUserVersion: (userId: string, versionField: string) => Promise<number | null>;
+  /** Called after `put`, so that the relay runs soon. */
   wake: () => void;
   clock: Clock;
   random: Random;
@@ -78,13 +84,13 @@ export interface EmailServiceOptions {
 
 const MAX_LISTED = 1000;
 
-/** How long the outcome of a mail is stored. */
+/** How long finished mails are stored. */
 const RETENTION_MS = 30 * DAY;
 
-export function createEmail(options: EmailServiceOptions): EmailService {
+export function createEmailService(options: EmailServiceOptions): EmailService {
   const { mails, templates, transport, from, publicUrl, settings, wake, clock, random } = options;
 
-  /** Everything but the recipient. */
+  /** Composes a message without its recipient. */
   const compose = async (name: MailName, values: Record<string, string>) => {
     const { siteName } = await settings();
     const siteUrl = publicUrl();
@@ -96,7 +102,7 @@ export function createEmail(options: EmailServiceOptions): EmailService {
     };
   };
 
-  const messageOf = async (mail: Pick<Mail, 'key' | 'to' | 'template' | 'values'>): Promise<Message> => {
+  const composeMessage = async (mail: Pick<Mail, 'key' | 'to' | 'template' | 'values'>): Promise<Message> => {
     const composed = await compose(mail.template, mail.values);
     const [, host = 'localhost'] = composed.from.address.split('@');
     return { ...composed, to: mail.to, messageId: `<${sha256(mail.key)}@${host}>` };
@@ -104,9 +110,9 @@ export function createEmail(options: EmailServiceOptions): EmailService {
 
   return {
     async put({ key, userId, to, template, values, security, sendCondition, expiresAt }) {
-      checkValues(template, values);
-      if (values['link'] !== undefined) checkLink(values['link'], publicUrl());
-      if (!isAddress(to)) throw new TypeError('A mail goes to exactly one address.');
+      validateValues(template, values);
+      if (values['link'] !== undefined) validateLink(values['link'], publicUrl());
+      if (!isEmailAddress(to)) throw new TypeError('A mail goes to exactly one address.');
       const now = clock.now();
       const mail = {
         ...(userId && { userId }),
@@ -114,21 +120,22 @@ export function createEmail(options: EmailServiceOptions): EmailService {
         template,
         values,
         security,
-        ...(sendCondition && { after: storedCondition(sendCondition) }),
+        ...(sendCondition && { after: toStoredCondition(sendCondition) }),
         expiresAt,
         status: 'queued' as const,
         dueAt: now,
         createdAt: now,
       };
-      const isNew = await mails
+      const isInserted = await mails
         .insert({ id: newId('mail_', clock, random), key, attempts: 0, ...mail })
         .then(() => true, nullIfTaken);
-      // An earlier mail of this occasion may have been dropped because its change failed.
-      if (!isNew) await mails.updateOne({ key, attempts: 0 }, { set: mail, unset: ['endedAt', 'reason'] });
+      // A mail with the same key may have been dropped because its change failed.
+      if (!isInserted)
+        await mails.updateOne({ key, attempts: 0 }, { set: mail, unset: ['endedAt', 'reason'] });
       wake();
     },
 
-    listOf(userId) {
+    listByUser(userId) {
       const pages = firstPagesOf(mails, { where: { userId }, sort: 'id', desc: true }, MAX_LISTED);
       return mapPages(pages, ({ template, to, status, createdAt, endedAt }) => ({
         template,
@@ -139,7 +146,7 @@ export function createEmail(options: EmailServiceOptions): EmailService {
       }));
     },
 
-    async deleteOf(userId) {
+    async deleteByUser(userId) {
       await mails.deleteMany({ userId });
     },
 
@@ -149,14 +156,19 @@ export function createEmail(options: EmailServiceOptions): EmailService {
     },
 
     async sendTest(to, name = 'welcome') {
-      if (!isAddress(to)) throw new DeliveryError('this is not one address', true);
+      if (!isEmailAddress(to)) throw new DeliveryError('this is not one address', true);
       const key = newId('test_', clock, random);
-      const message = await messageOf({ key, to, template: name, values: sampleValues(name, publicUrl()) });
+      const message = await composeMessage({
+        key,
+        to,
+        template: name,
+        values: sampleValues(name, publicUrl()),
+      });
       return transport.send(message, new AbortController().signal);
     },
 
     jobs: {
-      relay: { everySeconds: 5, run: createRelay({ ...options, messageOf }) },
+      relay: { everySeconds: 5, run: createRelay({ ...options, composeMessage }) },
       purge: {
         everySeconds: 3600,
         async run() {
@@ -169,14 +181,14 @@ export function createEmail(options: EmailServiceOptions): EmailService {
   };
 }
 
-const storedCondition = ({ userId, versionField, minVersion }: SendCondition) => ({
+const toStoredCondition = ({ userId, versionField, minVersion }: SendCondition) => ({
   userId,
   is: versionField,
   reaches: minVersion,
 });
 
-/** Links in mails lead to the application only. */
-function checkLink(link: string, publicUrl: string): void {
+/** Mails may only link to the application itself. */
+function validateLink(link: string, publicUrl: string): void {
   const [url, base] = [URL.canParse(link) ? new URL(link) : null, new URL(publicUrl)];
   const path = base.pathname.replace(/\/$/, '');
   const isBelow = url?.pathname === path || url?.pathname.startsWith(`${path}/`);

@@ -1,19 +1,19 @@
 import type { Collection, Store } from '../storage/collection.js';
 import type { MailName } from './templates.js';
-import type { Outcome } from './transport.js';
+import type { DeliveryResult } from './transport.js';
 
 /**
  * - `queued`, `sending`: not sent yet
- * - `sent`, `written`, `undeliverable`: the outcome at the transport
+ * - `sent`, `written`, `undeliverable`: the result of the transport
  * - `failed`: the last attempt failed
  * - `expired`: could not be sent before `expiresAt`
- * - `dropped`: not sent, because its change was not stored or its kind of mail is switched off
+ * - `dropped`: not sent, because its change was not stored or notification mails are disabled
  */
-export type MailStatus = 'queued' | 'sending' | Outcome | 'failed' | 'expired' | 'dropped';
+export type MailStatus = 'queued' | 'sending' | DeliveryResult | 'failed' | 'expired' | 'dropped';
 
 /**
- * A mail about a change that is stored after it: it is sent once `versionField` of the user is at least `minVersion`.
- * Until then the change may still fail.
+ * The condition of a mail that is enqueued before the change it reports: it is sent once `versionField` of the user is at
+ * least `minVersion`.
  */
 export interface SendCondition {
   userId: string;
@@ -23,25 +23,25 @@ export interface SendCondition {
 
 export interface MailDocument {
   id: string;
-  /** Identifies the occasion: a second put with the same key is the same mail. */
+  /** Idempotency key: unique among all mails. */
   key: string;
-  /** The account that it is about. An address may belong to another account later. */
+  /** The account that the mail is about; its address may belong to another account later. */
   userId?: string;
   to: string;
   template: MailName;
-  /** Holds working links, so it is removed as soon as the mail has its outcome. */
+  /** Contains valid links, so it is removed when the mail is finished. */
   values?: Record<string, string>;
   security: boolean;
-  /** The `SendCondition`, under the names that earlier versions stored. */
+  /** The `SendCondition`, under the field names of earlier versions. */
   after?: { userId: string; is: string; reaches: number };
-  /** Not sent after this time. */
+  /** Epoch milliseconds after which the mail is not sent. */
   expiresAt: number;
   status: MailStatus;
-  /** When to process it next: to send it, or to take it over from a process that has ended. Absent once it has its outcome. */
+  /** When to attempt it next, or to take it over from a process that has ended. Absent once the mail is finished. */
   dueAt?: number;
-  /** Raised before every attempt; only the attempt that raised it last may store its outcome. */
+  /** Incremented before every attempt; only the latest attempt may store its result. */
   attempts: number;
-  /** Why the last attempt failed or why it was dropped. */
+  /** Why the last attempt failed or the mail was dropped. */
   reason?: string;
   createdAt: number;
   endedAt?: number;

@@ -4,8 +4,8 @@ import { fileURLToPath } from 'node:url';
 import mustache from 'mustache';
 
 /**
- * Mails: logic-less templates of `templates/email`, each file replaceable by one of the same name in a folder
- * of the operator's. File names are these and no others, so no value ever becomes part of a path.
+ * Logic-less templates in `templates/email`. An operator can replace each file by one of the same name in another folder.
+ * The set of file names is fixed, so that no value becomes part of a path.
  */
 
 export const MAIL_NAMES = [
@@ -21,10 +21,10 @@ export const MAIL_NAMES = [
 ] as const;
 export type MailName = (typeof MAIL_NAMES)[number];
 
-/** What the service adds to the values of every mail. */
-const ADDED = ['siteName', 'siteUrl'] as const;
+/** Values that the service adds to every mail. */
+const COMMON_VALUES = ['siteName', 'siteUrl'] as const;
 
-/** The values that each mail is put with. Those with `?` may be missing or empty. */
+/** The values of each mail. Those with `?` are optional. */
 const VALUES: Record<MailName, readonly string[]> = {
   'password-reset': ['email', 'link', 'validFor', 'name?'],
   'password-changed': ['email', 'name?'],
@@ -50,10 +50,10 @@ const SAMPLES: Record<string, string> = {
 const PARTS = ['subject', 'text', 'html'] as const;
 type Part = (typeof PARTS)[number];
 
-/** What the templates of one kind include. */
+/** Partials that templates of the same extension can include. */
 const PARTIALS = ['_head.html', '_brand.html', '_foot.html', '_foot.text'] as const;
 
-const FILES: readonly string[] = [
+const TEMPLATE_FILES: readonly string[] = [
   ...MAIL_NAMES.flatMap((name) => PARTS.map((part) => `${name}.${part}`)),
   ...PARTIALS,
 ];
@@ -69,28 +69,28 @@ export interface Templates {
   render(name: MailName, values: Record<string, string>): RenderedMail;
 }
 
-const BUILT_IN = fileURLToPath(new URL('../../../templates/email/', import.meta.url));
+const BUILT_IN_FOLDER = fileURLToPath(new URL('../../../templates/email/', import.meta.url));
 
-/** What is wrong with a folder of templates, as the end of a sentence. */
+/** Validates a folder of templates. Returns the problems as the end of a sentence. */
 export function templateProblems(folder: string | undefined): string | undefined {
   if (folder === undefined) return undefined;
   if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory()) return 'is not a folder.';
-  const strays = readdirSync(folder).filter(
-    (file) => /\.(subject|text|html)$/.test(file) && !FILES.includes(file),
+  const unknownFiles = readdirSync(folder).filter(
+    (file) => /\.(subject|text|html)$/.test(file) && !TEMPLATE_FILES.includes(file),
   );
   const problems = [
-    ...strays.map((file) => `${file} does not match any template`),
-    ...FILES.flatMap((file) => problemOf(file, folder) ?? []),
+    ...unknownFiles.map((file) => `${file} does not match any template`),
+    ...TEMPLATE_FILES.flatMap((file) => validateTemplate(file, folder) ?? []),
   ];
   return problems.length === 0 ? undefined : `holds broken templates: ${problems.join('; ')}.`;
 }
 
 /**
  * Reads and compiles all templates.
- * @param folder where templates stand that replace ours
+ * @param folder the operator's templates, which replace the built-in ones
  */
 export function loadTemplates(folder: string | undefined): Templates {
-  const texts = Object.fromEntries(FILES.map((file) => [file, read(file, folder)]));
+  const texts = Object.fromEntries(TEMPLATE_FILES.map((file) => [file, readTemplate(file, folder)]));
   const partialsOf = (part: Part) => (name: string) => texts[`${name}.${part}`];
   const render = (file: string, part: Part, view: Record<string, string>) =>
     mustache.render(
@@ -102,9 +102,11 @@ export function loadTemplates(folder: string | undefined): Templates {
 
   return {
     render(name, values) {
-      const view = Object.fromEntries(Object.entries(values).map(([key, value]) => [key, onOneLine(value)]));
+      const view = Object.fromEntries(
+        Object.entries(values).map(([key, value]) => [key, toSingleLine(value)]),
+      );
       return {
-        subject: onOneLine(render(`${name}.subject`, 'subject', view)),
+        subject: toSingleLine(render(`${name}.subject`, 'subject', view)),
         text: render(`${name}.text`, 'text', view),
         html: render(`${name}.html`, 'html', view),
       };
@@ -112,19 +114,19 @@ export function loadTemplates(folder: string | undefined): Templates {
   };
 }
 
-/** Values that a mail could have been put with. Its link leads nowhere. */
+/** Returns example values of a mail, with a link that is not valid. */
 export function sampleValues(name: MailName, publicUrl: string): Record<string, string> {
   const samples: Record<string, string> = { ...SAMPLES, link: `${publicUrl}/example?token=example` };
-  return Object.fromEntries(namesOf(name).map((value) => [value, samples[value] ?? '']));
+  return Object.fromEntries(valueNames(name).map((value) => [value, samples[value] ?? '']));
 }
 
-/** Without the marks of what may be missing. */
-const namesOf = (name: MailName): string[] => VALUES[name].map((value) => value.replace('?', ''));
+/** The names of the values of a mail, without the marks of optional ones. */
+const valueNames = (name: MailName): string[] => VALUES[name].map((value) => value.replace('?', ''));
 
-/** @throws TypeError where `values` are not what the mail needs, all of them strings: a mistake of the calling code */
-export function checkValues(name: MailName, values: Record<string, string>): void {
+/** @throws TypeError unless `values` are exactly the strings that the mail needs, which is an error of the calling code */
+export function validateValues(name: MailName, values: Record<string, string>): void {
   if (!MAIL_NAMES.includes(name)) throw new TypeError(`There is no mail '${name}'.`);
-  const known = namesOf(name);
+  const known = valueNames(name);
   for (const [key, value] of Object.entries(values)) {
     if (!known.includes(key)) throw new TypeError(`The mail '${name}' has no value '${key}'.`);
     if (typeof value !== 'string') throw new TypeError(`The value '${key}' of '${name}' is not a string.`);
@@ -133,19 +135,22 @@ export function checkValues(name: MailName, values: Record<string, string>): voi
   if (missing) throw new TypeError(`The mail '${name}' lacks its value '${missing}'.`);
 }
 
-function read(file: string, folder: string | undefined): string {
-  const own = folder === undefined ? undefined : join(folder, file);
-  return readFileSync(own !== undefined && existsSync(own) ? own : join(BUILT_IN, file), 'utf8');
+function readTemplate(file: string, folder: string | undefined): string {
+  const custom = folder === undefined ? undefined : join(folder, file);
+  return readFileSync(
+    custom !== undefined && existsSync(custom) ? custom : join(BUILT_IN_FOLDER, file),
+    'utf8',
+  );
 }
 
-/** What is wrong with one template: its syntax, a value nobody fills in, or a tag that would skip the escaping. */
-function problemOf(file: string, folder: string): string | undefined {
+/** Reports invalid syntax, an unknown value, or a tag without escaping in one template. */
+function validateTemplate(file: string, folder: string): string | undefined {
   const [name = '', part = ''] = file.split('.');
   const mails = name.startsWith('_') ? MAIL_NAMES : [name as MailName];
-  const values = [...ADDED, ...mails.flatMap(namesOf)];
+  const values = [...COMMON_VALUES, ...mails.flatMap(valueNames)];
   const partials = PARTIALS.filter((partial) => partial.endsWith(`.${part}`));
   try {
-    const problem = problemIn(mustache.parse(read(file, folder)) as Token[], {
+    const problem = validateTokens(mustache.parse(readTemplate(file, folder)) as Token[], {
       values,
       partials: partials.map((partial) => partial.slice(0, partial.indexOf('.'))),
     });
@@ -155,24 +160,27 @@ function problemOf(file: string, folder: string): string | undefined {
   }
 }
 
-/** Kind, name, and for sections what is inside. */
-type Token = [kind: string, name: string, start: number, end: number, inside?: Token[]];
+/** A token of Mustache; a section contains tokens. */
+type Token = [kind: string, name: string, start: number, end: number, children?: Token[]];
 
-function problemIn(tokens: Token[], known: { values: string[]; partials: string[] }): string | undefined {
-  for (const [kind, name, , , inside] of tokens) {
+function validateTokens(
+  tokens: Token[],
+  known: { values: string[]; partials: string[] },
+): string | undefined {
+  for (const [kind, name, , , children] of tokens) {
     if (kind === '&') return `writes {{${name}}} unescaped; use two braces`;
     if (kind === '=') return 'changes the delimiters';
     if (kind === '>' && !known.partials.includes(name))
       return `includes '${name}', which is not a partial of this format`;
     if (['name', '#', '^'].includes(kind) && !known.values.includes(name))
       return `uses '${name}', which this e-mail does not provide`;
-    const problem = Array.isArray(inside) ? problemIn(inside, known) : undefined;
+    const problem = Array.isArray(children) ? validateTokens(children, known) : undefined;
     if (problem) return problem;
   }
   return undefined;
 }
 
-/** Without line breaks, other control characters and what reverses the text after it. */
-function onOneLine(value: string): string {
+/** Replaces line breaks, other control characters and bidirectional overrides. */
+function toSingleLine(value: string): string {
   return value.replace(/[\p{Cc}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069]+/gu, ' ').trim();
 }

@@ -14,11 +14,10 @@ import {
   type Transport,
 } from './transport.js';
 
-/** Which way mails take: to a mail server, and without one into a folder of the developer's, or nowhere. */
+/** Where development without a mail server writes its mails. */
+const DEVELOPMENT_MAIL_FOLDER = 'data/mail';
 
-/** Where developers find the mails that did not leave. */
-const FOLDER = 'data/mail';
-
+/** Selects the transport: a mail server, else a folder in development or the log in production. */
 export function openTransport(
   { values, production }: Resolved<EmailConfiguration>,
   { publicUrl, clock, log }: { publicUrl: string; clock: Clock; log: JobLog },
@@ -31,18 +30,18 @@ export function openTransport(
     fromEmail: values.fromEmail ?? `no-reply@${new URL(publicUrl).hostname}`,
   });
   if (settings) return createSmtpTransport(settings);
-  if (!production) return createFolderTransport(FOLDER, clock, log);
+  if (!production) return createFolderTransport(DEVELOPMENT_MAIL_FOLDER, clock, log);
   log.warn('Neither EMAIL_API_KEY nor EMAIL_SMTP_URL is set: e-mails are only logged, without their links.');
   return {
     async send(message) {
-      log.warn({ mail: describe(message) }, 'an e-mail was not sent: no transport is configured');
+      log.warn({ mail: redactMail(message) }, 'an e-mail was not sent: no transport is configured');
       return 'undeliverable';
     },
     async close() {},
   };
 }
 
-/** Two files for each mail, readable for their owner only: one to look at, one to read. They hold working links. */
+/** Writes a text file and an HTML file for each mail, readable by their owner only because they contain valid links. */
 export function createFolderTransport(folder: string, clock: Clock, log: JobLog): Transport {
   return {
     async send(message) {
@@ -57,14 +56,14 @@ export function createFolderTransport(folder: string, clock: Clock, log: JobLog)
       } catch (error) {
         throw new DeliveryError(`${folder}: ${(error as NodeJS.ErrnoException).code}`, false);
       }
-      log.info({ mail: describe(message) }, `an e-mail was not sent but written to ${path}.html`);
+      log.info({ mail: redactMail(message) }, `an e-mail was not sent but written to ${path}.html`);
       return 'written';
     },
     async close() {},
   };
 }
 
-/** A mail as the log may know it: whoever reads it must not be able to follow a link. */
-function describe({ template, to, subject, text }: Message): Record<string, string> {
+/** Removes the tokens of links, because log readers must not be able to use them. */
+function redactMail({ template, to, subject, text }: Message): Record<string, string> {
   return { template, to, subject, text: text.replace(/\?\S+/g, '?[redacted]') };
 }

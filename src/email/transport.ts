@@ -4,35 +4,33 @@ import { isLoopback } from '../config/public-url.js';
 import { SECOND } from '../kernel/clock.js';
 import type { MailName } from './templates.js';
 
-/** Where mails leave the process: the only file that knows Nodemailer, which is loaded at the first mail. */
-
-/** A mail ready to leave. */
+/** A mail that is ready to be sent. */
 export interface Message {
   template: MailName;
   from: { name: string; address: string };
-  /** The one address it goes to. */
+  /** The only recipient. */
   to: string;
   subject: string;
   text: string;
   html: string;
-  /** The same for every attempt, so that receivers can drop a duplicate. */
+  /** The same for every attempt, so that receivers can discard duplicates. */
   messageId: string;
 }
 
-/** What became of a mail: handed to a mail server, put into a file, or nowhere to go. */
-export type Outcome = 'sent' | 'written' | 'undeliverable';
+/** Accepted by a mail server, written to a file, or impossible to deliver without a mail server. */
+export type DeliveryResult = 'sent' | 'written' | 'undeliverable';
 
 export interface Transport {
   /** @throws DeliveryError */
-  send(message: Message, signal: AbortSignal): Promise<Outcome>;
-  /** Lets go of idle connections. */
+  send(message: Message, signal: AbortSignal): Promise<DeliveryResult>;
+  /** Closes idle connections. */
   close(): Promise<void>;
 }
 
-/** Why a mail could not be handed over, in words that hold no secret. */
+/** A failed attempt. The message contains no secrets. */
 export class DeliveryError extends Error {
   override readonly name = 'DeliveryError';
-  /** Whether trying again is pointless: the receiving side does not want this recipient. */
+  /** Whether the recipient was rejected permanently, so that a retry is useless. */
   readonly isFinal: boolean;
 
   constructor(reason: string, isFinal: boolean, options?: ErrorOptions) {
@@ -43,30 +41,30 @@ export class DeliveryError extends Error {
 
 export const DEFAULT_SERVICE = 'Resend';
 
-/** What providers want as user name beside the key. */
+/** The user names that providers require with an API key. */
 const SERVICE_USERS: Record<string, string> = { resend: 'resend', sendgrid: 'apikey' };
 
 const require = createRequire(import.meta.url);
 
-/** How a mail server is reached. */
+/** The connection to a mail server. */
 export interface SmtpSettings {
-  /** One of the two. */
+  /** A provider known to Nodemailer, or a host. */
   server: { service: string } | { host: string; port: number; secure: boolean };
   auth: { user: string; pass: string } | undefined;
-  /** Whether a connection that cannot be encrypted is given up. */
+  /** Whether to refuse a connection that cannot be encrypted. */
   requireTLS: boolean;
 }
 
-/** Whether Nodemailer knows a provider by this name. It would take an unknown one for this machine. */
+/** Whether Nodemailer knows a provider. For an unknown name, it would connect to localhost. */
 export function isKnownService(name: string): boolean {
   if (name === DEFAULT_SERVICE) return true;
-  // At once, because options are read at once.
+  // Synchronous, because options are validated synchronously.
   const wellKnown: (key: string) => SMTPPoolOptions | false = require('nodemailer/lib/well-known');
   const service = wellKnown(name);
   return service !== false && typeof service.host === 'string' && !name.includes('@');
 }
 
-/** What the options say of the mail server; nothing where they name none. A password travels encrypted or stays on this machine. */
+/** Derives the connection from the options; `undefined` without a mail server. Credentials require TLS, except on localhost. */
 export function smtpSettings(options: {
   smtpUrl: string | undefined;
   service: string;
@@ -90,10 +88,10 @@ export function smtpSettings(options: {
   return { server: { service }, auth: { user: name, pass: apiKey }, requireTLS: true };
 }
 
-/** @param timeout milliseconds for the whole of one delivery, and for each of its steps */
+/** The only user of Nodemailer, which is loaded with the first mail. @param timeoutMs limits each delivery and each of its steps */
 export function createSmtpTransport(
   { server, auth, requireTLS }: SmtpSettings,
-  timeout: number = 10 * SECOND,
+  timeoutMs: number = 10 * SECOND,
 ): Transport {
   const options = {
     ...server,
@@ -101,35 +99,35 @@ export function createSmtpTransport(
     requireTLS,
     pool: true as const,
     maxConnections: 5,
-    // The outbox tries again; a second try in here could follow a message that had arrived.
+    // Only the outbox retries, because a retry by Nodemailer could duplicate a delivered message.
     maxRequeues: 0,
     idleTimeout: 5 * SECOND,
-    connectionTimeout: timeout,
-    greetingTimeout: timeout,
-    socketTimeout: timeout,
-    dnsTimeout: timeout,
+    connectionTimeout: timeoutMs,
+    greetingTimeout: timeoutMs,
+    socketTimeout: timeoutMs,
+    dnsTimeout: timeoutMs,
     socketCloseTimeout: SECOND,
     disableFileAccess: true,
     disableUrlAccess: true,
     maxRecipients: 1,
   } satisfies SMTPPoolOptions;
-  let loading: ReturnType<typeof load> | undefined;
+  let loading: ReturnType<typeof createTransporter> | undefined;
 
   return {
     async send(message, signal) {
-      loading ??= load(options);
+      loading ??= createTransporter(options);
       const transporter = await loading;
       const { template: _, to, ...rest } = message;
-      const limit = deadline(timeout, signal);
+      const deadline = createDeadline(timeoutMs, signal);
       try {
-        await transporter.sendMail({ ...rest, to: { name: '', address: to }, signal: limit.signal });
+        await transporter.sendMail({ ...rest, to: { name: '', address: to }, signal: deadline.signal });
         return 'sent';
       } catch (error) {
-        throw limit.signal.aborted
+        throw deadline.signal.aborted
           ? new DeliveryError('the mail server did not respond in time', false)
-          : deliveryError(error as SmtpError);
+          : toDeliveryError(error as SmtpError);
       } finally {
-        limit.clear();
+        deadline.clear();
       }
     },
     async close() {
@@ -138,7 +136,7 @@ export function createSmtpTransport(
   };
 }
 
-async function load(options: SMTPPoolOptions & { pool: true }) {
+async function createTransporter(options: SMTPPoolOptions & { pool: true }) {
   const { createTransport } = await import('nodemailer');
   const transporter = createTransport(options);
   transporter.use('stream', (mail, done) => {
@@ -150,11 +148,11 @@ async function load(options: SMTPPoolOptions & { pool: true }) {
   return transporter;
 }
 
-/** A signal of its own for each delivery: what listens to it goes with it. */
-function deadline(timeout: number, signal: AbortSignal) {
+/** A separate signal for each delivery, so that listeners do not accumulate on a shared one. */
+function createDeadline(timeoutMs: number, signal: AbortSignal) {
   const controller = new AbortController();
   const abort = () => controller.abort();
-  const timer = setTimeout(abort, timeout);
+  const timer = setTimeout(abort, timeoutMs);
   if (signal.aborted) abort();
   signal.addEventListener('abort', abort, { once: true });
   return {
@@ -173,12 +171,12 @@ interface SmtpError extends Error {
   response?: string;
 }
 
-/** The server's answer without what it may repeat of ours: links, addresses, keys. */
-function deliveryError(error: SmtpError): DeliveryError {
+/** Removes long words and addresses from the server's response, which may repeat links and keys. */
+function toDeliveryError(error: SmtpError): DeliveryError {
   if (error instanceof DeliveryError) return error;
   const { code = 'ERROR', command, responseCode, response } = error;
   const isFinal = command === 'RCPT TO' && responseCode !== undefined && responseCode >= 500;
   const step = command === undefined ? '' : ` at ${command}`;
-  const words = response?.replace(/[^\x20-\x7e]+/g, ' ').replace(/\S*@\S*|\S{20,}/g, '…');
-  return new DeliveryError(`${code}${step}${words ? `: ${words.slice(0, 200)}` : ''}`, isFinal);
+  const text = response?.replace(/[^\x20-\x7e]+/g, ' ').replace(/\S*@\S*|\S{20,}/g, '…');
+  return new DeliveryError(`${code}${step}${text ? `: ${text.slice(0, 200)}` : ''}`, isFinal);
 }

@@ -14,12 +14,11 @@ import { missingFile } from '../storage/existing.js';
 import { openExistingStore, openStore } from '../storage/open.js';
 import { createBillingDomain } from './billing.js';
 import { type SaasConfiguration, saasSchema } from './options.js';
-import { createUserApi, type UserApi } from './users.js';
+import { createUserApi, type UserApi } from './user-api.js';
 
 /**
- * The modules of the SaaS backend for commands on the server's machine: the same as those behind HTTP, without its
- * limits. They work on the store that the environment names, also while the server runs. Their events have no
- * listeners, and their jobs are left to the server.
+ * The modules of the SaaS backend for the command line: the same as those of the server, without rate limits. They open
+ * the store that the environment names, even while the server runs. They emit no events and run no jobs.
  */
 
 export interface UserAdministration extends UserApi {
@@ -31,11 +30,11 @@ export interface BillingAdministration extends Resync {
   close(): Promise<void>;
 }
 
-/** Gets sentences about problems that do not end the command. */
+/** Called with a sentence for each problem that does not end the command. */
 type Warn = (message: string) => void;
 
 /**
- * @param dryRun whether nothing will change: a SQLite file that does not exist counts as empty and is not created
+ * @param dryRun whether nothing may change; a missing SQLite file counts as empty and is not created
  * @param existing whether the store must exist
  * @throws ConfigurationError, StoreUnavailable
  */
@@ -51,14 +50,14 @@ export async function openUserAdministration(
   const store = await open(missing === null ? values.databaseUri : 'sqlite::memory:');
   const { users, billing } = createModules(store, { values, production, warn });
   const api = createUserApi({ ...users, grants: billing.grants });
-  const sold = new Set(billing.plans.configured?.values());
+  const knownPlans = new Set(billing.plans.configured?.values());
   return {
     ...api,
     import: users.import,
     async grant(by, given) {
       const user = await api.grant(by, given);
-      if (sold.size > 0 && !sold.has(given.plan)) {
-        warn(`BILLING_PRICES has no plan ${given.plan}. Its plans are: ${[...sold].join(', ')}.`);
+      if (knownPlans.size > 0 && !knownPlans.has(given.plan)) {
+        warn(`BILLING_PRICES has no plan ${given.plan}. Its plans are: ${[...knownPlans].join(', ')}.`);
       }
       return user;
     },
@@ -66,7 +65,7 @@ export async function openUserAdministration(
   };
 }
 
-/** @throws ConfigurationError, StoreUnavailable (also when there is no store yet) */
+/** @throws ConfigurationError, StoreUnavailable (also when there is no store) */
 export async function openBillingAdministration(warn: Warn): Promise<BillingAdministration> {
   const { databaseUri, paymentSecretKey, paymentApiUrl, billingPrices, pastDue } = saasSchema.properties;
   const { values, production } = resolve({
@@ -81,7 +80,7 @@ export async function openBillingAdministration(warn: Warn): Promise<BillingAdmi
   return { run: billing.resync.run, close: store.close };
 }
 
-/** Only what a command needs: others of the variables may be missing where it runs. */
+/** Resolves only the given options, because the environment of a command may lack the others. */
 const resolve = <T extends Parameters<typeof defineOptions>[0]>(options: T) =>
   resolveOptions(defineOptions(options), { program: 'saas-backend', given: {}, env: undefined, random });
 

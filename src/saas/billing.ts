@@ -1,4 +1,4 @@
-import { isClosed, type Users } from '../auth/store.js';
+import { isDisabled, type Users } from '../auth/store.js';
 import { createApply } from '../billing/apply.js';
 import { type Catalog, createCatalog } from '../billing/catalog.js';
 import { createClaims, type Pause } from '../billing/claims.js';
@@ -126,7 +126,7 @@ export function createBillingDomain(
       plans,
       async isOpen(id) {
         const user = await findUser(id);
-        return user !== null && !isClosed(user);
+        return user !== null && !isDisabled(user);
       },
       forgetGone,
       gateway,

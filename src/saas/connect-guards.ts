@@ -9,41 +9,39 @@ import { httpErrors, renderEnvelope, toAppError } from '../kernel/errors.js';
 import type { Random } from '../kernel/secrets.js';
 import type { SaasDecorator, UserGuard, UserRequest } from './decorator.js';
 
-/** The guards of `fastify.saas` for applications that are not made with Fastify. */
-
-// The place that Express's own types provide for fields like this.
+// Express's types provide this namespace for additional request fields.
 declare global {
   namespace Express {
     interface Request {
-      /** Who makes this request, behind `requireUser` and `requireEntitled`. */
+      /** The signed-in user and session, behind `requireUser` and `requireEntitled`. */
       saas: Identity;
     }
   }
 }
 
-/** A request of `node:http`, and who makes it where a guard has let it pass. */
+/** A request of `node:http`, with the user and session that a guard has set. */
 export type SaasRequest = IncomingMessage & { saas?: Identity };
 
-/** Connect-style middleware that sets `request.saas` and hands the request on, or answers with an error. */
+/** Connect-style middleware that sets `request.saas` and calls `next`, or responds with an error. */
 export type ConnectGuard = (
   request: SaasRequest,
   response: ServerResponse,
   next: (error?: unknown) => void,
 ) => void;
 
-/** What a server offers to the other routes of its application. The first call starts the backend if nothing else has. */
+/** Guards for applications that do not use Fastify. The first call starts the backend if necessary. */
 export interface ConnectGuards {
-  /** Sets `request.saas` to the signed-in user and session, or answers 401. */
+  /** Sets `request.saas` to the signed-in user and session, or responds with 401. */
   readonly requireUser: ConnectGuard;
-  /** The same for users who are entitled, to `plan` where one is named; answers 403 to others. */
+  /** Requires a subscription, too, to `plan` if given, or responds with 403. */
   readonly requireEntitled: (plan?: string) => ConnectGuard;
   /**
-   * The user and session behind an `Authorization: Bearer` header, for whatever is no middleware: WebSockets, `fetch`
-   * handlers, server-side rendering. Takes the headers of Node or of `fetch`.
+   * Returns the user and session of an `Authorization: Bearer` header, where middleware does not apply: WebSockets,
+   * `fetch` handlers, server-side rendering. Accepts the headers of Node or of `fetch`.
    * @throws AppError with `statusCode`, `code` and `headers`: UNAUTHENTICATED, TOKEN_EXPIRED, NOT_READY
    */
   readonly authenticate: SaasDecorator['authenticate'];
-  /** As `fastify.saas.entitles`. */
+  /** The same as `fastify.saas.entitles`. */
   readonly entitles: SaasDecorator['entitles'];
 }
 
@@ -63,12 +61,12 @@ export function createConnectGuards({ app, hostContext, random }: ConnectGuardDe
     return app.saas;
   };
 
-  const refuse = (thrown: unknown, response: ServerResponse): void => {
+  const sendError = (thrown: unknown, response: ServerResponse): void => {
     const error = toAppError(thrown);
     nextId ??= requestIds(random);
     const requestId = nextId();
     logFailure(app.log, error, { requestId });
-    // The application has answered meanwhile, as a time-out does.
+    // The application may have responded in the meantime, for instance after a timeout.
     if (response.headersSent) return;
     const { type, body } = renderEnvelope(error, requestId);
     const headers = {
@@ -81,7 +79,7 @@ export function createConnectGuards({ app, hostContext, random }: ConnectGuardDe
     response.writeHead(error.statusCode, headers).end(body);
   };
 
-  const guarding =
+  const createGuard =
     (guardOf: (saas: SaasDecorator) => UserGuard): ConnectGuard =>
     (request, response, next) => {
       publicUrl.observePort(request.socket?.localPort);
@@ -89,16 +87,16 @@ export function createConnectGuards({ app, hostContext, random }: ConnectGuardDe
         (saas) =>
           guardOf(saas)(request as UserRequest).then(
             () => next(),
-            (error) => refuse(error, response),
+            (error) => sendError(error, response),
           ),
-        // Draining is an answer; what keeps the backend from starting is the application's to report.
-        (error) => (lifecycle.draining ? refuse(error, response) : next(error)),
+        // A stopping server responds itself, but the application handles a failed start.
+        (error) => (lifecycle.draining ? sendError(error, response) : next(error)),
       );
     };
 
   return {
-    requireUser: guarding((saas) => saas.requireUser),
-    requireEntitled: (plan) => guarding((saas) => saas.requireEntitled(plan)),
+    requireUser: createGuard((saas) => saas.requireUser),
+    requireEntitled: (plan) => createGuard((saas) => saas.requireEntitled(plan)),
     authenticate: async (headers: RequestHeaders) => (await ready()).authenticate(headers),
     entitles: async (userId, plan) => (await ready()).entitles(userId, plan),
   };

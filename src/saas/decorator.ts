@@ -4,28 +4,26 @@ import type { BillingNotices } from '../billing/notices.js';
 import type { RequestHeaders } from '../http/authorization.js';
 import { httpErrors } from '../kernel/errors.js';
 import type { Subscription } from '../ops/events.js';
-import type { UserApi } from './users.js';
+import type { UserApi } from './user-api.js';
 
-/** What the plugin adds to the host's Fastify instance and requests. */
-
-/** `fastify.saas` */
+/** `fastify.saas`: what the plugin adds to the host's Fastify instance. */
 export interface SaasDecorator {
-  /** For a host's own routes: `onRequest: fastify.saas.requireUser` sets `request.saas` or throws a 401. */
+  /** Hook for the host's own routes: `onRequest: fastify.saas.requireUser` sets `request.saas` or throws a 401. */
   readonly requireUser: UserGuard;
-  /** The same for those whose subscription entitles them, to `plan` where one is named; else it throws a 403. */
+  /** Requires a subscription, too, to `plan` if given, or throws a 403. */
   readonly requireEntitled: (plan?: string) => UserGuard;
   /**
-   * The user and session behind an `Authorization: Bearer` header, where there is no route to guard.
+   * Returns the user and session of an `Authorization: Bearer` header, where there is no route to guard.
    * @throws AppError with `statusCode`, `code` and `headers`: UNAUTHENTICATED, TOKEN_EXPIRED
    */
   readonly authenticate: (headers: RequestHeaders) => Promise<Identity>;
   /**
-   * Whether the user may use what needs a subscription, to `plan` where one is named. False for unknown users; it
-   * rejects only when the store is unavailable. A suspended account keeps what it has: `requireUser` refuses it.
+   * Whether the user has access to features that need a subscription, to `plan` if given. False for unknown users; rejects
+   * only when the store is unavailable. Does not consider suspensions, which `requireUser` rejects.
    */
   readonly entitles: (userId: string, plan?: string) => Promise<boolean>;
   readonly users: Readonly<UserApi>;
-  /** What has happened, told once, after its commit, in the process that committed it. */
+  /** Each event is emitted once, after its commit, in the process that committed it. */
   readonly events: Readonly<Subscription<SaasEvents>>;
 }
 
@@ -36,12 +34,12 @@ declare module 'fastify' {
     saas: SaasDecorator;
   }
   interface FastifyRequest {
-    /** Who makes this request, on routes behind `requireUser`. */
+    /** The signed-in user and session, on routes behind `requireUser`. */
     saas: Identity;
   }
 }
 
-/** What of a request the guards of a host's own routes need and set. */
+/** The part of a request that the guards read and set. */
 export interface UserRequest {
   headers: { authorization?: string | undefined };
   saas: Identity;
@@ -49,7 +47,7 @@ export interface UserRequest {
 
 export type UserGuard = (request: UserRequest) => Promise<void>;
 
-/** For a host's own routes: only those whose subscription entitles them, to `plan` where one is named. */
+/** Creates `requireEntitled`. */
 export function createEntitlementGuard(
   requireUser: UserGuard,
   { entitles }: Pick<SaasDecorator, 'entitles'>,

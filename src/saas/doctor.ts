@@ -1,12 +1,16 @@
+import { countForeignHashes } from '../auth/foreign-hashes.js';
+import type { Users } from '../auth/store.js';
 import type { Advice } from '../config/advice.js';
 import { gatherProblems } from '../config/configuration-error.js';
 import type { Resolved } from '../config/options.js';
+import { systemRandom } from '../kernel/secrets.js';
+import { createPasswords } from '../passwords/hasher.js';
 import { examine, type Finding } from '../server/doctor.js';
 import { resolveServer, type ServerConfiguration, saasServerSchema } from '../server/options.js';
-import { examineHashes } from './doctor-hashes.js';
+import { readCollection } from '../storage/inspect.js';
 import { adviseSaas, resolveSaas, type SaasConfiguration, saasSchema } from './options.js';
 
-/** What a start of saas-backend would meet. */
+/** Reports what a start of saas-backend would encounter. */
 export async function examineSaas(): Promise<Finding[]> {
   let databaseUri: string | undefined;
   const findings = await examine({
@@ -25,14 +29,16 @@ export async function examineSaas(): Promise<Finding[]> {
     portVariable: 'PORT',
     hostVariable: 'HOST',
     proxyVariable: 'TRUST_PROXY',
-    unwise,
+    unwise: advise,
     unwrapHealth: (answer) => (answer as { data?: unknown } | null)?.data,
   });
-  const opens = findings.every(({ level, about }) => level !== 'problem' || about !== 'DATABASE_URI');
-  return databaseUri !== undefined && opens ? [...findings, ...(await examineHashes(databaseUri))] : findings;
+  const storeOpens = findings.every(({ level, about }) => level !== 'problem' || about !== 'DATABASE_URI');
+  return databaseUri !== undefined && storeOpens
+    ? [...findings, ...(await examineForeignHashes(databaseUri))]
+    : findings;
 }
 
-function unwise(
+function advise(
   { values, production }: Resolved<SaasConfiguration>,
   server: Resolved<ServerConfiguration>,
 ): Advice[] {
@@ -86,5 +92,26 @@ function unwise(
       'are still accepted',
       'Unset them when the last token that they signed has expired.',
     ],
+  ];
+}
+
+/** Counts the accounts with a password hash of another system; the store is known to open. */
+async function examineForeignHashes(databaseUri: string): Promise<Finding[]> {
+  const passwords = createPasswords(systemRandom);
+  const counts = await readCollection(databaseUri, 'users', (users: Pick<Users, 'page'>) =>
+    countForeignHashes(users, passwords),
+  );
+  if (counts === null || counts.size === 0) return [];
+  const families = [...counts]
+    .sort(([a], [b]) => a.localeCompare(b))
+    .map(([family, count]) => `${family}: ${count}`);
+  return [
+    {
+      level: 'warning',
+      about: 'imported passwords',
+      message: `still have imported hashes (${families.join('; ')}); until they are replaced, every failed login takes as long as all of these algorithms together`,
+      remedy:
+        'A login replaces the hash. Ask owners who have not signed in since the import to do so, or to choose a new password.',
+    },
   ];
 }

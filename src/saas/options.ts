@@ -15,8 +15,7 @@ import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.
 import { storeOptions } from '../server/store-options.js';
 import { LENT, lendingProblem } from '../storage/host-database.js';
 
-/** What the SaaS backend can be told, by options and by environment. */
-
+/** The options of the SaaS backend, which the environment can set, too. */
 export const saasSchema = defineOptions({
   databaseUri: storeOptions['saas-backend'],
   publicUrl: publicUrlOption({
@@ -36,11 +35,11 @@ export const saasSchema = defineOptions({
 });
 export type SaasConfiguration = Static<typeof saasSchema>;
 
-/** What code passes beside the configuration. */
+/** Options that only code can pass. */
 export interface SaasRuntimeOptions extends RuntimeOptions {
-  /** Where the API is mounted. Default `/api`. */
+  /** Path of the API. Default `/api`. */
   prefix?: string;
-  /** Where the admin area is mounted; `false` for nowhere. Default `/admin`. */
+  /** Path of the admin area; `false` disables it. Default `/admin`. */
   adminPath?: string | false;
 }
 
@@ -51,7 +50,7 @@ export interface ResolvedSaas {
   runtime: Required<Pick<SaasRuntimeOptions, 'prefix' | 'adminPath' | 'clock' | 'random'>> & OptionalRuntime;
 }
 
-/** What works and is unwise, so that the start log and `doctor` both say it. */
+/** Warnings about a valid configuration, for the start log and `doctor`. */
 export function adviseSaas({ values }: Pick<Resolved<SaasConfiguration>, 'values' | 'production'>): Advice[] {
   return [
     [
@@ -64,7 +63,9 @@ export function adviseSaas({ values }: Pick<Resolved<SaasConfiguration>, 'values
 }
 
 /**
- * @param generate whether development may make secrets up and keep them
+ * Resolves the configuration from options and environment.
+ *
+ * @param generate whether development may generate and store secrets
  * @throws ConfigurationError naming every problem
  */
 export function resolveSaas(options: SaasBackendOptions, generate = true): ResolvedSaas {
@@ -90,14 +91,14 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
     (values, report) => {
       const problem = lendingProblem(options);
       if (problem) report.refuse(problem);
-      checkMounts(runtime.prefix, runtime.adminPath, report);
-      checkTogether(values, report);
+      validateMountPaths(runtime.prefix, runtime.adminPath, report);
+      validateCombinations(values, report);
     },
   );
   return { config, runtime };
 }
 
-function checkMounts(prefix: string, adminPath: string | false, report: Report): void {
+function validateMountPaths(prefix: string, adminPath: string | false, report: Report): void {
   for (const [name, path] of Object.entries({ prefix, ...(adminPath !== false && { adminPath }) })) {
     const problem = mountProblem(path);
     if (problem) report.refuse(`'${name}' ${problem}`);
@@ -105,7 +106,7 @@ function checkMounts(prefix: string, adminPath: string | false, report: Report):
   if (adminPath === prefix) report.refuse("'prefix' and 'adminPath' must differ, like /api and /admin.");
 }
 
-function checkTogether(values: SaasConfiguration, report: Report): void {
+function validateCombinations(values: SaasConfiguration, report: Report): void {
   const secrets = {
     JWT_ACCESS_SECRET: values.jwtAccessSecret,
     JWT_ACCESS_SECRET_PREVIOUS: values.jwtAccessSecretPrevious,
@@ -130,7 +131,7 @@ function checkTogether(values: SaasConfiguration, report: Report): void {
 
 function originProblem(origin: string): string | undefined {
   if (origin === '*') return undefined;
-  // A pattern like https://*.example parses, and would match nothing.
+  // A pattern like https://*.example is a valid URL, but matches no origin.
   const isExact = origin !== 'null' && !origin.includes('*');
   const isOrigin = isExact && URL.canParse(origin) && new URL(origin).origin === origin;
   return isOrigin

@@ -5,7 +5,7 @@ import { createAdminModule } from '../admin/module.js';
 import { AUTH_EVENTS, type AuthEvents } from '../auth/events.js';
 import { registerSessionTokenKinds } from '../auth/jwt.js';
 import { createAuthModule, createUsersModule } from '../auth/module.js';
-import { userCollection, versionOf } from '../auth/store.js';
+import { readUserVersion, userCollection } from '../auth/store.js';
 import { BILLING_EVENTS, type BillingNotices } from '../billing/notices.js';
 import { billingPlugin, webhookPlugin } from '../billing/plugin.js';
 import { createEmailModule } from '../email/module.js';
@@ -25,13 +25,11 @@ import type { Store } from '../storage/collection.js';
 import { openStore } from '../storage/open.js';
 import { createBillingDomain } from './billing.js';
 import { createEntitlementGuard, type SaasEvents, type UserRequest } from './decorator.js';
-import { saasErrors } from './errors.js';
+import { createErrorRenderers } from './error-rendering.js';
 import { adviseSaas, type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './options.js';
-import { createUserApi } from './users.js';
+import { createUserApi } from './user-api.js';
 
-/** The SaaS backend: the one place where its domains are put together. */
-
-/** Builds the domains, mounts them on `fastify` and answers with the store they share. */
+/** Creates the modules, registers them on `fastify` and returns the store they share. */
 export async function mountSaas(
   fastify: FastifyInstance,
   { config, runtime }: ResolvedSaas,
@@ -66,7 +64,7 @@ export async function mountSaas(
     random,
     log: fastify.log,
   });
-  // The compiler does not infer that a function for all events is one for some of them.
+  // TypeScript does not infer that a function for all events accepts a subset of them.
   const emit = emitAny as Emit<AuthEvents> & Emit<BillingNotices>;
   const pages = createPages({ name: () => new URL(publicUrl.get()).host });
   const documents = userCollection(store);
@@ -78,7 +76,7 @@ export async function mountSaas(
     config,
     publicUrl: publicUrl.get,
     settings: current,
-    versionOf: (userId, field) => versionOf(documents, userId, field),
+    readUserVersion: (userId, field) => readUserVersion(documents, userId, field),
   });
   const billing = createBillingDomain(
     { config, runtime },
@@ -109,11 +107,11 @@ export async function mountSaas(
     deletionHooks: {
       cancelSubscriptions: billing.billing.cancelSubscriptions,
       async deleteData(userId) {
-        await Promise.all([billing.forget(userId), email.email.deleteOf(userId)]);
+        await Promise.all([billing.forget(userId), email.email.deleteByUser(userId)]);
       },
       deleteLateData: billing.forget,
     },
-    exportedBy: { billing: billing.billing.recordsOf, mails: email.email.listOf },
+    exportSections: { billing: billing.billing.recordsOf, mails: email.email.listByUser },
     registrationAllowed: async () => (await current()).allowRegistration,
     siteName,
     emit,
@@ -156,7 +154,7 @@ export async function mountSaas(
     own404: true,
     isPlugin: hostContext === undefined,
   };
-  const renderError = saasErrors(pages);
+  const renderError = createErrorRenderers(pages);
 
   const apiRules = {
     ...rules,
@@ -190,7 +188,7 @@ export async function mountSaas(
       await area.register(settings.adminPlugin);
     });
   }
-  // Every collection is declared by now: what is wrong with the store stops the start.
+  // All collections are declared by now, so a faulty store prevents the start.
   await store.ready();
   return store;
 }

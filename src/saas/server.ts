@@ -10,18 +10,18 @@ import { resolveSaas, type SaasBackendOptions, type SaasConfiguration } from './
 import { mountSaas } from './plugin.js';
 
 export interface CreateServerOptions extends SaasBackendOptions, ServerOptions {
-  /** Whether the server has a `middleware` to mount in another application. Default `false`. */
+  /** Whether to provide `middleware` for mounting in another application. Default `false`. */
   middleware?: boolean;
 }
 
-/** The SaaS backend, and what the other routes of an application ask it. */
+/** The SaaS backend, with guards for the other routes of an application. */
 export interface SaasServer extends Server<SaasConfiguration>, ConnectGuards {}
 
-/** The same with a `middleware`. */
+/** The SaaS backend, with guards and `middleware` for mounting in another application. */
 export interface SaasMiddlewareServer extends MiddlewareServer<SaasConfiguration>, ConnectGuards {}
 
 /**
- * The SaaS backend as a server.
+ * Creates the SaaS backend as a server.
  *
  * @throws ConfigurationError naming every problem of the configuration
  */
@@ -53,7 +53,7 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
     renderPlainError: renderEnvelope,
     wrapHealth: ok,
     onMount(path) {
-      // Links lead there, so the first one stays, and one that is no plain path leads nowhere.
+      // Mailed links contain the path, so the first one stays, and a pattern cannot be used.
       if (mountProblem(path) === null) mountedAt ??= path;
     },
     mountPoints: middleware ? [prefix, ...(adminPath === false ? [] : [adminPath])] : undefined,

@@ -8,7 +8,7 @@ export interface SettingsPluginOptions {
   settings: SettingsService;
 }
 
-/** Reading, for users and for everybody. */
+/** Routes that read the settings: all of them for users, a part for the public. */
 export async function settingsPlugin(scope: Scope, { settings }: SettingsPluginOptions): Promise<void> {
   scope.get(
     '/global-settings',
@@ -29,7 +29,7 @@ export async function settingsPlugin(scope: Scope, { settings }: SettingsPluginO
   );
 }
 
-/** Reading and writing, for the admin area. */
+/** Routes that read and change the settings in the admin area. */
 export async function settingsAdminPlugin(
   scope: Scope,
   { settings, operator }: SettingsPluginOptions & { operator: string },
@@ -51,19 +51,19 @@ export async function settingsAdminPlugin(
 }
 
 /**
- * Keeps users out while the operator says so, except from the routes that work during maintenance. To be called
- * before the routes are added.
+ * Rejects requests in maintenance mode, except to routes with `duringMaintenance`. Must be called before the routes are
+ * added.
  */
 export function enforceMaintenance(scope: Scope, settings: SettingsService): void {
   scope.addHook('onRoute', (route) => {
     if (rulesOf(route).duringMaintenance) return;
     prependHook(route, (_request, _reply, done) => {
-      const judge = ({ maintenanceMode }: VersionedSettings) =>
+      const decide = ({ maintenanceMode }: VersionedSettings) =>
         done(maintenanceMode ? settingsErrors.MAINTENANCE() : undefined);
-      // Without a promise where it can be: every request passes here.
-      const known = settings.known();
-      if (known) judge(known);
-      else settings.current().then(judge, done);
+      // Synchronous when cached, because this hook runs for every request.
+      const cached = settings.cached();
+      if (cached) decide(cached);
+      else settings.current().then(decide, done);
     });
   });
 }

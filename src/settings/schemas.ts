@@ -20,7 +20,7 @@ const fields = {
 export const GlobalSettings = Type.Object(fields);
 export type GlobalSettings = Static<typeof GlobalSettings>;
 
-/** What anybody may know before signing in. */
+/** The settings that are visible without authentication. */
 export const PublicSettings = Type.Pick(GlobalSettings, ['siteName', 'allowRegistration', 'maintenanceMode']);
 
 const version = Type.Integer({

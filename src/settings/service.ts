@@ -5,19 +5,19 @@ import { settingsErrors } from './errors.js';
 import type { SettingsPatch, VersionedSettings } from './schemas.js';
 import { DEFAULTS, settingsCollection } from './store.js';
 
-/** Who changes settings, and from where. */
+/** The author of a change, for the audit. */
 export interface Operator {
   name: string;
   ip: string;
 }
 
-/** The settings of the whole installation. */
+/** Settings of the whole installation. */
 export interface SettingsService {
-  /** At most one second old, so that a change holds in every process within two. */
+  /** Returns the settings as read at most one second ago, so that every process applies a change within two. */
   current(): Promise<VersionedSettings>;
-  /** The same where it needs no look into the store. */
-  known(): VersionedSettings | undefined;
-  /** Writes the named settings over the version that `patch` has read. @throws VERSION_CONFLICT */
+  /** Returns the same settings, or `undefined` when they must be read from the store. */
+  cached(): VersionedSettings | undefined;
+  /** Changes the given settings if the stored version is the one in `patch`. @throws VERSION_CONFLICT */
   update(patch: SettingsPatch, by: Operator): Promise<VersionedSettings>;
 }
 
@@ -29,11 +29,11 @@ export interface SettingsDependencies {
   clock: Clock;
 }
 
-export function createSettings({ store, audit, clock }: SettingsDependencies): SettingsService {
+export function createSettingsService({ store, audit, clock }: SettingsDependencies): SettingsService {
   const documents = settingsCollection(store);
   let latest: { settings: VersionedSettings; at: number } | undefined;
 
-  const remember = ({
+  const updateCache = ({
     siteName,
     allowRegistration,
     maintenanceMode,
@@ -44,30 +44,30 @@ export function createSettings({ store, audit, clock }: SettingsDependencies): S
     latest = { settings, at: clock.now() };
     return settings;
   };
-  const stored = async (): Promise<VersionedSettings> =>
+  const readStored = async (): Promise<VersionedSettings> =>
     (await documents.findOne({ id: 'global' })) ?? DEFAULTS;
-  const known = () =>
+  const cached = () =>
     latest && Math.abs(clock.now() - latest.at) < MAX_AGE_MS ? latest.settings : undefined;
 
   return {
-    known,
+    cached,
 
     async current() {
-      return known() ?? remember(await stored());
+      return cached() ?? updateCache(await readStored());
     },
 
     async update({ version, ...changes }, { name, ip }) {
-      const before = await stored();
+      const before = await readStored();
       if (before.version !== version) throw settingsErrors.VERSION_CONFLICT();
-      // Version 0 is the defaults, which nobody has stored yet.
+      // Version 0 denotes the defaults, which are not stored yet.
       const first = { id: 'global', ...DEFAULTS, ...changes, version: 1 } as const;
       const updated =
         version === 0
           ? await documents.insert(first).then(() => first, nullIfTaken)
           : await documents.updateOne({ id: 'global', version }, { set: changes, inc: { version: 1 } });
       if (!updated) throw settingsErrors.VERSION_CONFLICT();
-      // Before anything is waited for, or a later change could be forgotten for this one.
-      remember(updated);
+      // Before the next `await`, so that this change cannot overwrite a later one in the cache.
+      updateCache(updated);
       const changed = Object.entries(changes).filter(
         ([setting, value]) => before[setting as keyof typeof changes] !== value,
       );

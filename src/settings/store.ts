@@ -1,7 +1,7 @@
 import type { Collection, Store } from '../storage/collection.js';
 import type { VersionedSettings } from './schemas.js';
 
-/** What holds until the operator has changed something. */
+/** The settings until the operator changes them. */
 export const DEFAULTS: VersionedSettings = {
   siteName: 'SaaS',
   allowRegistration: true,
@@ -10,7 +10,7 @@ export const DEFAULTS: VersionedSettings = {
   version: 0,
 };
 
-/** The only document of this domain; absent until the first change. */
+/** The only document of the collection; absent until the first change. */
 export interface SettingsDocument extends VersionedSettings {
   id: 'global';
 }

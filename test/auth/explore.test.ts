@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap';
 import { createAccountMails } from '../../src/auth/mails.js';
-import { type AuthService, createAuth } from '../../src/auth/service.js';
-import { isAlive } from '../../src/auth/sessions.js';
+import { type AuthService, createAuthService } from '../../src/auth/service.js';
+import { isSessionValid } from '../../src/auth/sessions.js';
 import { sessionCollection, type UserDocument, userCollection } from '../../src/auth/store.js';
 import { createSuspension } from '../../src/auth/suspension.js';
 import type { SessionTokens } from '../../src/auth/tokens.js';
@@ -28,17 +28,17 @@ const linkOf = (userId: string) => `${userId}.${SECRET}`;
 /** Says all that stands in it, so that nothing has to be signed. */
 const TOKENS: SessionTokens = {
   accessTtl: 900,
-  firstId: () => 'first',
-  successorOf: (_sid, id) => `${id}+`,
-  access: () => 'access',
-  refresh: ({ userId, id }, jti) => [userId, id, jti].join(' '),
+  newRefreshId: () => 'first',
+  nextRefreshId: (_sid, id) => `${id}+`,
+  signAccess: () => 'access',
+  signRefresh: ({ userId, id }, jti) => [userId, id, jti].join(' '),
   verifyBearer: (text) => readClaims(text.replace('Bearer ', '')),
   verifyRefresh: (text) => readClaims(text),
 };
 
 function readClaims(text: string) {
   const [sub = '', sid = '', jti = ''] = text.split(' ');
-  return { claims: { sub, sid, jti }, isExpired: false, beganAt: NOW };
+  return { claims: { sub, sid, jti }, isExpired: false, sessionCreatedAt: NOW };
 }
 
 interface Mail {
@@ -52,10 +52,10 @@ const mailsOf = (store: Store) => store.collection<Mail>('mails');
 function serviceOn(
   store: Store,
   seed: string,
-  more: Partial<Parameters<typeof createAuth>[0]> = {},
+  more: Partial<Parameters<typeof createAuthService>[0]> = {},
 ): AuthService {
   const clock = fakeClock();
-  return createAuth({
+  return createAuthService({
     users: userCollection(store),
     sessions: sessionCollection(store),
     tokens: TOKENS,
@@ -78,7 +78,7 @@ function serviceOn(
       trustOnly: async () => undefined,
     },
     audit: { record: async () => undefined, recordFailure: async () => undefined },
-    viewOf: viewUnsubscribed,
+    presentUser: viewUnsubscribed,
     mails: silentMails,
     backgroundTasks: { run: () => undefined },
     deletionHooks: {
@@ -178,7 +178,7 @@ function insist(isRight: boolean, words: string): asserts isRight {
 async function aliveSessions(store: Store): Promise<string[]> {
   const user = await userCollection(store).findOne({ id: ADA });
   const { items } = await sessionCollection(store).page({ where: { userId: ADA }, sort: 'id', limit: 100 });
-  return items.filter((session) => user && isAlive(user, session, NOW)).map(({ id }) => id);
+  return items.filter((session) => user && isSessionValid(user, session, NOW)).map(({ id }) => id);
 }
 
 /** Once the password is another one, nobody is in who came in by the old one. */
@@ -214,7 +214,7 @@ t.test(
     holds(t, await explore(scenario));
     const fresh = (seed: string) => {
       let drawn = 0;
-      const tokens = { ...TOKENS, successorOf: () => `${seed}${drawn++}` };
+      const tokens = { ...TOKENS, nextRefreshId: () => `${seed}${drawn++}` };
       return (store: Store) => serviceOn(store, seed, { tokens }).refresh(`${ADA} ses_${ADA} first`, ORIGIN);
     };
     const wrong = await explore({ ...scenario, actors: [fresh('a'), fresh('b')] });
@@ -287,7 +287,11 @@ t.test('a suspension permanently ends sessions that exist, begin or change at th
       users,
       audit: { record: async () => undefined, recordFailure: async () => undefined },
       emit: () => undefined,
-      view: async (user) => ({ ...(await viewUnsubscribed(user)), suspendedAt: null, granted: null }),
+      toManagedUser: async (user) => ({
+        ...(await viewUnsubscribed(user)),
+        suspendedAt: null,
+        granted: null,
+      }),
       clock: fakeClock(),
     });
   const suspend = (store: Store) => suspensionOn(store).suspend({ id: ADA });

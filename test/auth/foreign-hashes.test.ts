@@ -168,7 +168,7 @@ async function recount(t: Test, databaseUri: string): Promise<void> {
   const passwords = createPasswords(countedRandom(), CHEAP);
   const hashes = createForeignHashes({ documents, users, passwords, clock: app.clock });
   for (const _ of ['once', 'twice'])
-    await hashes.recount.run({ term: 1, signal: new AbortController().signal });
+    await hashes.reconcileJob.run({ term: 1, signal: new AbortController().signal });
   t.ok(await documents.deleteOne({ id: 'usr_coming' }), 'an import may be about to store its user');
   t.equal(await documents.count(), 205);
   t.same(

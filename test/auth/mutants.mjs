@@ -6,23 +6,23 @@ import { runMutants } from '../mutants.mjs';
 const mutants = [
   {
     name: 'a reset keeps a pending change of the address',
-    file: 'recovery.js',
-    text: "unset: [...RECOVERY_LINKS, 'keptSession']",
+    file: 'password-reset.js',
+    text: "unset: [...PASSWORD_BOUND_LINK_FIELDS, 'keptSession']",
     replacement: "unset: ['resetHash', 'resetExpiresAt', 'keptSession']",
     tests: [['confirmation', 'a password reset by e-mail cancels a pending change of address']],
   },
   {
     name: 'the link of a change never expires',
     file: 'email-change.js',
-    text: ' || !isLive',
+    text: ' || !isValid',
     replacement: '',
     tests: [['confirmation', 'the link that changes an address expires after a day']],
   },
   {
     name: 'any password counts as the current one',
-    file: 'confirmation.js',
-    text: 'return ok ? { holder',
-    replacement: 'return true ? { holder',
+    file: 'verification.js',
+    text: 'if (ok)',
+    replacement: 'if (true)',
     tests: [
       [
         'confirmation',
@@ -32,14 +32,14 @@ const mutants = [
   },
   {
     name: 'the session of any account proves that a link is used by its holder',
-    file: 'confirmation.js',
+    file: 'verification.js',
     text: 'identity?.user.id === user.id',
     replacement: 'identity',
     tests: [['confirmation', 'a session proves only its own account, and only until it ends']],
   },
   {
     name: 'a confirmation from elsewhere keeps sessions',
-    file: 'confirmation.js',
+    file: 'verification.js',
     text: 'passwordVersion: 1, sessionEpoch: 1',
     replacement: 'passwordVersion: 1',
     tests: [
@@ -51,8 +51,8 @@ const mutants = [
   },
   {
     name: 'a confirmation from elsewhere keeps a pending change of the address',
-    file: 'confirmation.js',
-    text: "unset: [...ALL_LINKS, 'keptSession']",
+    file: 'verification.js',
+    text: "unset: [...ALL_LINK_FIELDS, 'keptSession']",
     replacement: "unset: ['verifyHash', 'verifyExpiresAt', 'keptSession']",
     tests: [
       [
@@ -76,7 +76,7 @@ const mutants = [
     tests: [['foreign-hashes', 'a wrong password costs the same hashing work for every account']],
   },
   {
-    name: 'a recount forgets users that are about to be stored',
+    name: 'a reconciliation forgets users that are about to be stored',
     file: 'foreign-hashes.js',
     text: '!user && isRecent(',
     replacement: 'false && isRecent(',

@@ -358,7 +358,7 @@ t.test('a refresh that loses a race between its read and its write changes nothi
     }),
     audit,
     emit: () => undefined,
-    viewOf: viewUnsubscribed,
+    presentUser: viewUnsubscribed,
     clock,
     random,
     refreshTtl: 604_800,
@@ -377,7 +377,7 @@ t.test('a refresh that loses a race between its read and its write changes nothi
     createdAt: clock.now(),
   };
   await users.insert(user);
-  const { refreshToken } = await auth.begin(user);
+  const { refreshToken } = await auth.startSession(user);
   overtake = async () => {
     const second = await auth.refresh(refreshToken, origin);
     await auth.refresh(second.refreshToken, origin);

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import type { Test } from 'tap';
-import { createEmail, type EmailServiceOptions, type Mail } from '../../src/email/service.js';
+import { createEmailService, type EmailServiceOptions, type Mail } from '../../src/email/service.js';
 import { mailCollection } from '../../src/email/store.js';
 import { loadTemplates } from '../../src/email/templates.js';
 import { createSmtpTransport, smtpSettings } from '../../src/email/transport.js';
@@ -31,7 +31,7 @@ export function transportTo(url: string, timeout?: number) {
 }
 
 export interface OutboxOptions
-  extends Partial<Pick<EmailServiceOptions, 'templates' | 'transport' | 'from' | 'versionOf'>> {
+  extends Partial<Pick<EmailServiceOptions, 'templates' | 'transport' | 'from' | 'readUserVersion'>> {
   /** Of the mail server, where no transport is given. */
   url?: string;
   emailNotifications?: boolean;
@@ -55,14 +55,14 @@ export async function outbox(t: Test, { url = 'smtp://127.0.0.1:1', ...options }
     emailNotifications: options.emailNotifications ?? true,
   };
   let wakes = 0;
-  const email = createEmail({
+  const email = createEmailService({
     mails,
     templates: options.templates ?? loadTemplates(undefined),
     transport,
     from: options.from ?? { email: undefined, name: undefined },
     publicUrl: () => 'https://app.example.test',
     settings: async () => settings,
-    versionOf: options.versionOf ?? (async () => Number.MAX_SAFE_INTEGER),
+    readUserVersion: options.readUserVersion ?? (async () => Number.MAX_SAFE_INTEGER),
     wake: () => void wakes++,
     clock,
     random,

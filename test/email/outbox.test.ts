@@ -174,7 +174,7 @@ t.test('an e-mail is sent only after the change it announces', async (t) => {
   let version = 1;
   const { put, relay, stored, clock } = await outbox(t, {
     url: sink.url,
-    versionOf: async (userId, versionField) =>
+    readUserVersion: async (userId, versionField) =>
       userId === 'usr_1' && versionField === 'passwordVersion' ? version : null,
   });
   const changed = (key: string, userId: string, minVersion: number) =>

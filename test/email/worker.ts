@@ -2,7 +2,7 @@
  * Another process on the same outbox: `node worker.js '{ databaseUri, url, ahead }'`. Its clock is `ahead` milliseconds
  * ahead of the machine's. It sends what is due at SIGUSR2, without asking for the lease of the job.
  */
-import { createEmail } from '../../src/email/service.js';
+import { createEmailService } from '../../src/email/service.js';
 import { mailCollection } from '../../src/email/store.js';
 import { loadTemplates } from '../../src/email/templates.js';
 import { systemRandom } from '../../src/kernel/secrets.js';
@@ -12,14 +12,14 @@ import { transportTo } from './kit.js';
 const { databaseUri, url, ahead } = JSON.parse(process.argv[2] ?? '{}');
 const store = await openStore(databaseUri);
 const say = (entry: object, words: string) => console.log(words, JSON.stringify(entry));
-const email = createEmail({
+const email = createEmailService({
   mails: mailCollection(store),
   templates: loadTemplates(undefined),
   transport: transportTo(url),
   from: { email: undefined, name: undefined },
   publicUrl: () => 'https://app.example.test',
   settings: async () => ({ siteName: 'Northwind', emailNotifications: true }),
-  versionOf: async () => Number.MAX_SAFE_INTEGER,
+  readUserVersion: async () => Number.MAX_SAFE_INTEGER,
   wake: () => undefined,
   clock: { now: () => Date.now() + ahead },
   random: systemRandom,

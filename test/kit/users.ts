@@ -1,5 +1,5 @@
-import { userView, type ViewOf } from '../../src/auth/store.js';
+import { type PresentUser, toUserView } from '../../src/auth/store.js';
 
 /** Views of users who have never bought anything. */
-export const viewUnsubscribed: ViewOf = async (user) =>
-  userView(user, { status: 'none', plan: 'free', entitled: false });
+export const viewUnsubscribed: PresentUser = async (user) =>
+  toUserView(user, { status: 'none', plan: 'free', entitled: false });

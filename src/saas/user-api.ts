@@ -1,15 +1,15 @@
 import type { Suspension } from '../auth/suspension.js';
-import { type ManagedUser, noSuchUser, type UserDirectory, type UserKey } from '../auth/users.js';
+import { type ManagedUser, type UserDirectory, type UserKey, userNotFound } from '../auth/users.js';
 import type { GivenPlan, Grants } from '../billing/grants.js';
 
-/** Users, for the operator's own code: `fastify.saas.users`. */
+/** `fastify.saas.users`: user management for the host application. */
 export interface UserApi extends Pick<UserDirectory, 'find' | 'create'>, Suspension {
   /**
-   * Gives a user a plan, beside whatever they have bought, until `until` (epoch milliseconds) or until it is revoked.
+   * Grants a plan in addition to purchased ones, until `until` (epoch milliseconds) or until it is revoked.
    * @throws VALIDATION_ERROR, NOT_FOUND
    */
   grant(by: UserKey, given: GivenPlan): Promise<ManagedUser>;
-  /** Takes back what `grant` gave, and nothing that was bought. @throws NOT_FOUND */
+  /** Revokes the granted plan; purchased ones stay. @throws NOT_FOUND */
   revokeGrant(by: UserKey): Promise<ManagedUser>;
 }
 
@@ -22,9 +22,9 @@ export interface UserApiDependencies {
 export function createUserApi({ directory, suspension, grants }: UserApiDependencies): Readonly<UserApi> {
   const { find, create } = directory;
 
-  const found = async (by: UserKey): Promise<ManagedUser> => {
+  const findExisting = async (by: UserKey): Promise<ManagedUser> => {
     const user = await find(by);
-    if (!user) throw noSuchUser();
+    if (!user) throw userNotFound();
     return user;
   };
 
@@ -33,14 +33,14 @@ export function createUserApi({ directory, suspension, grants }: UserApiDependen
     create,
     ...suspension,
     async grant(by, given) {
-      const { id } = await found(by);
+      const { id } = await findExisting(by);
       await grants.grant(id, given);
-      return found({ id });
+      return findExisting({ id });
     },
     async revokeGrant(by) {
-      const { id } = await found(by);
+      const { id } = await findExisting(by);
       await grants.revoke(id);
-      return found({ id });
+      return findExisting({ id });
     },
   });
 }

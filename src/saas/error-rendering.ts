@@ -4,10 +4,13 @@ import { renderEnvelope } from '../kernel/errors.js';
 
 type Render = ScopeRules['renderError'];
 
-/** How errors of the SaaS side look: JSON for applications, pages for people. */
-export function saasErrors(pages: Pages): { api: Render; admin: Render } {
+/**
+ * Creates the functions that render errors of the API and of the admin area: as JSON for applications, and as pages for
+ * browsers.
+ */
+export function createErrorRenderers(pages: Pages): { api: Render; admin: Render } {
   return {
-    // Pages are what a GET of them and the forms on them get; applications use the same paths.
+    // Applications use the paths of pages, too, so only their GETs and forms get an error page.
     api: (error, request, requestId) =>
       rulesOf(request.routeOptions).page && (request.method === 'GET' || isForm(request))
         ? pages.renderError(error, requestId)

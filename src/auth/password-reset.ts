@@ -2,45 +2,45 @@ import type { Origin } from '../http/scope.js';
 import { stillHolds } from '../kernel/clock.js';
 import type { Audit } from '../ops/audit.js';
 import type { Throttle } from '../throttle/throttle.js';
+import type { PasswordRules } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
-import { newLinkToken, RESET_LIFE, readLinkToken } from './links.js';
-import type { NewPasswords } from './new-password.js';
-import { isClosed, RECOVERY_LINKS, type UserDocument } from './store.js';
+import { newLinkToken, parseLinkToken, RESET_LINK_TTL_MS } from './link-tokens.js';
+import { isDisabled, PASSWORD_BOUND_LINK_FIELDS, type UserDocument } from './store.js';
 import type { Verification } from './verification.js';
 
-/** A new password for whoever forgot theirs: proved by a link that was sent to the address. */
-export interface Recovery {
-  /** Sends a link if the address is one of ours, after the answer, which is always the same. @throws RATE_LIMITED */
+/** Resets forgotten passwords by a mailed link. */
+export interface PasswordReset {
+  /** Sends a link if the address has an account, after the response, which is always the same. @throws RATE_LIMITED */
   forgotPassword(email: string, origin: Origin): Promise<void>;
   /**
-   * Spends the link, ends every session and gives the account its new password, in one write.
+   * Redeems the link, sets the new password and ends every session, in one write.
    * @throws INVALID_TOKEN, WEAK_PASSWORD, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
    */
   resetPassword(given: { token: string; password: string }, origin: Origin): Promise<void>;
 }
 
-export interface RecoveryDependencies
+export interface PasswordResetDependencies
   extends Pick<
     AuthDependencies,
     'users' | 'passwords' | 'foreignHashes' | 'mails' | 'emit' | 'backgroundTasks' | 'clock' | 'random'
   > {
-  newPasswords: NewPasswords;
+  passwordRules: PasswordRules;
   throttle: Pick<Throttle, 'count' | 'countFor' | 'trustOnly'>;
   audit: Audit;
   markVerified: Verification['markVerified'];
 }
 
-export function createRecovery(
-  deps: RecoveryDependencies,
-): Recovery & { sendReset(user: UserDocument): Promise<void> } {
-  const { users, mails, newPasswords, throttle, audit, clock } = deps;
+export function createPasswordReset(
+  deps: PasswordResetDependencies,
+): PasswordReset & { sendReset(user: UserDocument): Promise<void> } {
+  const { users, mails, passwordRules, throttle, audit, clock } = deps;
 
-  /** It takes the place of older ones, also of those that would confirm the address with the password as it is. */
+  /** The link replaces previous ones, including verification links, which would confirm the current password. */
   const sendReset = async ({ id, email }: UserDocument): Promise<void> => {
-    const link = newLinkToken(id, RESET_LIFE, deps);
-    // Only where the address is still that one: the link must not reach a mailbox that was theirs.
+    const link = newLinkToken(id, RESET_LINK_TTL_MS, deps);
+    // The condition on the address prevents a link from reaching the user's former mailbox.
     const owner = await users.updateOne(
       { id, email, suspendedAt: null },
       {
@@ -61,29 +61,29 @@ export function createRecovery(
         if (!(await throttle.countFor(authLimits.mailTo.reset, address, ip))) return;
         const user = await users.findOne({ email: address });
         await audit.recordFailure({ event: 'password.forgotten', ip, ...(user && { subject: user.id }) });
-        if (user && !isClosed(user)) await sendReset(user);
+        if (user && !isDisabled(user)) await sendReset(user);
       });
     },
 
     async resetPassword({ token, password }, origin) {
       await throttle.count(authLimits.link, origin.ip);
-      newPasswords.check(password);
-      const claim = readLinkToken(token);
-      const user = claim && (await users.findOne({ id: claim.userId }));
-      const isCurrent = user?.resetHash === claim?.hash;
-      const isLive =
-        isCurrent && stillHolds(user?.resetExpiresAt ?? 0, { now: clock.now(), life: RESET_LIFE });
-      // Before the work of hashing, which is for those who have a link.
-      if (!claim || !user || !isLive) throw authErrors.INVALID_TOKEN();
-      await newPasswords.judge(password, user.email);
+      passwordRules.validateFormat(password);
+      const parsed = parseLinkToken(token);
+      const user = parsed && (await users.findOne({ id: parsed.userId }));
+      const isCurrent = user?.resetHash === parsed?.hash;
+      const isValid =
+        isCurrent && stillHolds(user?.resetExpiresAt ?? 0, { now: clock.now(), life: RESET_LINK_TTL_MS });
+      // Checked before hashing, which is expensive and reserved for valid links.
+      if (!parsed || !user || !isValid) throw authErrors.INVALID_TOKEN();
+      await passwordRules.validateStrength(password, user.email);
       const passwordHash = await deps.passwords.hash(password, origin.isGone);
-      // First the mail that tells of it: it waits for the version, and a crash in between loses nothing.
+      // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
       await mails.passwordChanged(user, user.passwordVersion + 1);
       const changed = await users.updateOne(
-        { id: user.id, resetHash: claim.hash, suspendedAt: null },
+        { id: user.id, resetHash: parsed.hash, suspendedAt: null },
         {
           set: { passwordHash },
-          unset: [...RECOVERY_LINKS, 'keptSession'],
+          unset: [...PASSWORD_BOUND_LINK_FIELDS, 'keptSession'],
           inc: { passwordVersion: 1, sessionEpoch: 1 },
         },
       );
