@@ -43,14 +43,18 @@ export function createAccount(deps: AccountDependencies): Account {
   const { users, sessions, mails, credentials, newPasswords, audit, clock } = deps;
 
   return {
-    async changePassword({ user: { id, email }, session }, { currentPassword, newPassword }, { ip, isGone }) {
+    async changePassword(
+      { user: { id, email }, session },
+      { currentPassword, newPassword },
+      { ip, isDisconnected },
+    ) {
       newPasswords.check(newPassword, 'newPassword');
       const given = { id, email, password: currentPassword };
-      const { user } = await credentials.prove(given, { ip, isGone }, 'password.change-refused');
+      const { user } = await credentials.prove(given, { ip, isDisconnected }, 'password.change-refused');
       const kept = await sessions.findOne({ id: session.id });
       if (!kept || !isAlive(user, kept, clock.now())) throw httpErrors.UNAUTHENTICATED();
-      await newPasswords.judge(newPassword, email, 'newPassword');
-      const passwordHash = await deps.passwords.hash(newPassword, isGone);
+      await newPasswords.validate(newPassword, email, 'newPassword');
+      const passwordHash = await deps.passwords.hash(newPassword, isDisconnected);
       // First the mail that tells of it: it waits for the version, and a crash in between loses nothing.
       await mails.passwordChanged(user, user.passwordVersion + 1);
       const changed = await users.updateOne(

@@ -54,7 +54,7 @@ export function createConfirmation(deps: ConfirmationDependencies): ConfirmAddre
     user: UserDocument,
     { password, authorization }: ConfirmationProof,
     email: string,
-    { isGone }: Origin,
+    { isDisconnected }: Origin,
   ): Promise<{ holder: Where<UserDocument> } | { passwordHash: string }> => {
     const { passwordVersion, sessionEpoch } = user;
     if (password === undefined) {
@@ -65,9 +65,11 @@ export function createConfirmation(deps: ConfirmationDependencies): ConfirmAddre
     }
     // Before the comparison, so that no refusal tells whether a password is the current one.
     newPasswords.check(password);
-    await newPasswords.judge(password, email);
-    const { ok } = await passwords.verify(user.passwordHash ?? null, password, isGone);
-    return ok ? { holder: { passwordVersion } } : { passwordHash: await passwords.hash(password, isGone) };
+    await newPasswords.validate(password, email);
+    const { ok } = await passwords.verify(user.passwordHash ?? null, password, isDisconnected);
+    return ok
+      ? { holder: { passwordVersion } }
+      : { passwordHash: await passwords.hash(password, isDisconnected) };
   };
 
   return async (user, proof, { link, email, unset, inc, announce }, origin) => {

@@ -42,9 +42,9 @@ export function createCredentials({
 }: CredentialDependencies): Credentials {
   return {
     async prove({ id, email, password }, origin, refusal) {
-      const { ip, isGone } = origin;
+      const { ip, isDisconnected } = origin;
       // Before anything is read or counted: a flood costs the less the less is done for whom it turns away.
-      await passwords.ensureRoom();
+      await passwords.ensureCapacity();
       await throttle.count(authLimits.login, ip);
       const account = email.toLowerCase();
       const onBudgetSpent = () => offerUnlock(account, origin);
@@ -53,7 +53,7 @@ export function createCredentials({
         // Users who are signed in learn nothing from the time that their own password takes.
         const decoys = id === undefined ? await foreignHashes.decoys() : [];
         const stored = user?.passwordHash ?? null;
-        const { ok, outdated } = await passwords.verify(stored, password, isGone, decoys);
+        const { ok, outdated } = await passwords.verify(stored, password, isDisconnected, decoys);
         if (user && ok && (id ?? user.id) === user.id) return { user, outdated };
         await audit.recordFailure({ event: refusal, ip, ...(user && { subject: user.id }) });
         return null;

@@ -12,7 +12,7 @@ export interface AuthDependencies extends SessionDependencies {
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
   foreignHashes: Pick<ForeignHashes, 'decoys' | 'remove'>;
-  throttle: Pick<Throttle, 'count' | 'countFor' | 'attempt' | 'trust' | 'trustOnly'>;
+  throttle: Pick<Throttle, 'count' | 'tryCountKey' | 'attempt' | 'trust' | 'trustOnly'>;
   mails: AccountMails;
   backgroundTasks: Pick<BackgroundTasks, 'run'>;
   deletionHooks: AccountDeletionHooks;

@@ -1,5 +1,5 @@
 import type { Origin } from '../http/scope.js';
-import { stillHolds } from '../kernel/clock.js';
+import { isUnexpired } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import { UniqueViolation } from '../storage/collection.js';
@@ -35,7 +35,7 @@ export interface EmailChangeDependencies
     'users' | 'mails' | 'emit' | 'viewOf' | 'backgroundTasks' | 'clock' | 'random' | 'verificationRequired'
   > {
   credentials: Credentials;
-  throttle: Pick<Throttle, 'count' | 'countFor' | 'trustOnly'>;
+  throttle: Pick<Throttle, 'count' | 'tryCountKey' | 'trustOnly'>;
   audit: Audit;
   confirmAddress: ConfirmAddress;
 }
@@ -60,7 +60,7 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
       // Where registration does not tell which addresses are known, nothing else does.
       if (!deps.verificationRequired && (await isTaken(newEmail))) throw authErrors.EMAIL_TAKEN();
       // Before the link: one that is not sent must not take the place of one that was.
-      if (!(await throttle.countFor(authLimits.mailTo.change, newEmail, origin.ip))) return;
+      if (!(await throttle.tryCountKey(authLimits.mailTo.change, newEmail, origin.ip))) return;
       const link = newLinkToken(id, VERIFY_LIFE, deps);
       const pending = await users.updateOne(
         { id, email, passwordVersion: user.passwordVersion, suspendedAt: null },
@@ -75,7 +75,7 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
 
     async confirmChange(user, hash, proof, origin) {
       const { id: userId, newEmail, changeHash, changeExpiresAt = 0 } = user;
-      const isLive = stillHolds(changeExpiresAt, { now: clock.now(), life: VERIFY_LIFE });
+      const isLive = isUnexpired(changeExpiresAt, { now: clock.now(), life: VERIFY_LIFE });
       if (newEmail === undefined || changeHash !== hash || !isLive) {
         throw authErrors.INVALID_TOKEN();
       }

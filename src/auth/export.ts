@@ -16,7 +16,7 @@ import type { Sessions, UserDocument, Users, ViewOf } from './store.js';
 export interface ExportPluginOptions {
   /** Everything that is stored about a user. Long lists are async iterables of their pages. */
   exportOf(userId: string): Promise<Record<string, unknown>>;
-  throttle: Pick<Throttle, 'countOf'>;
+  throttle: Pick<Throttle, 'countKey'>;
 }
 
 /** Seconds after which a client that has one export under way may ask for the next. */
@@ -33,7 +33,7 @@ export async function exportPlugin(scope: Scope, { exportOf, throttle }: ExportP
       throw httpErrors.RATE_LIMITED({ headers: { 'retry-after': RETRY_AFTER_RUNNING_SECONDS } });
     running.add(id);
     try {
-      await throttle.countOf(authLimits.export, id, originOf(request).ip);
+      await throttle.countKey(authLimits.export, id, originOf(request).ip);
       const body = jsonStream(ok(await exportOf(id)), () => running.delete(id));
       endWithConnection(body, request);
       return reply.type('application/json; charset=utf-8').send(body);

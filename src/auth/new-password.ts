@@ -7,7 +7,7 @@ export interface NewPasswords {
   /** @throws VALIDATION_ERROR for its length and for characters that are none; `path` names the field */
   check(password: string, path?: string): void;
   /** @throws WEAK_PASSWORD where it is one of the common ones, or what everybody knows of its owner; `path` as above */
-  judge(password: string, email: string, path?: string): Promise<void>;
+  validate(password: string, email: string, path?: string): Promise<void>;
 }
 
 export function createNewPasswords({
@@ -25,6 +25,7 @@ export function createNewPasswords({
       if (problem) throw httpErrors.VALIDATION_ERROR({ details: [{ path, message: problem }] });
     },
 
-    judge: async (password, email, path) => passwordPolicy.judge(password, [email, await siteName()], path),
+    validate: async (password, email, path) =>
+      passwordPolicy.validate(password, [email, await siteName()], path),
   };
 }

@@ -1,5 +1,5 @@
 import type { Origin } from '../http/scope.js';
-import { stillHolds } from '../kernel/clock.js';
+import { isUnexpired } from '../kernel/clock.js';
 import type { Audit } from '../ops/audit.js';
 import type { Throttle } from '../throttle/throttle.js';
 import type { AuthDependencies } from './dependencies.js';
@@ -27,7 +27,7 @@ export interface RecoveryDependencies
     'users' | 'passwords' | 'foreignHashes' | 'mails' | 'emit' | 'backgroundTasks' | 'clock' | 'random'
   > {
   newPasswords: NewPasswords;
-  throttle: Pick<Throttle, 'count' | 'countFor' | 'trustOnly'>;
+  throttle: Pick<Throttle, 'count' | 'tryCountKey' | 'trustOnly'>;
   audit: Audit;
   markVerified: Verification['markVerified'];
 }
@@ -58,7 +58,7 @@ export function createRecovery(
       await throttle.count(authLimits.mail, ip);
       const address = email.toLowerCase();
       deps.backgroundTasks.run('password reset', async () => {
-        if (!(await throttle.countFor(authLimits.mailTo.reset, address, ip))) return;
+        if (!(await throttle.tryCountKey(authLimits.mailTo.reset, address, ip))) return;
         const user = await users.findOne({ email: address });
         await audit.recordFailure({ event: 'password.forgotten', ip, ...(user && { subject: user.id }) });
         if (user && !isClosed(user)) await sendReset(user);
@@ -72,11 +72,11 @@ export function createRecovery(
       const user = claim && (await users.findOne({ id: claim.userId }));
       const isCurrent = user?.resetHash === claim?.hash;
       const isLive =
-        isCurrent && stillHolds(user?.resetExpiresAt ?? 0, { now: clock.now(), life: RESET_LIFE });
+        isCurrent && isUnexpired(user?.resetExpiresAt ?? 0, { now: clock.now(), life: RESET_LIFE });
       // Before the work of hashing, which is for those who have a link.
       if (!claim || !user || !isLive) throw authErrors.INVALID_TOKEN();
-      await newPasswords.judge(password, user.email);
-      const passwordHash = await deps.passwords.hash(password, origin.isGone);
+      await newPasswords.validate(password, user.email);
+      const passwordHash = await deps.passwords.hash(password, origin.isDisconnected);
       // First the mail that tells of it: it waits for the version, and a crash in between loses nothing.
       await mails.passwordChanged(user, user.passwordVersion + 1);
       const changed = await users.updateOne(

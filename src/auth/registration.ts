@@ -64,7 +64,7 @@ export function createRegistration(deps: RegistrationDependencies): Registration
       if (!known) await audit.record({ event: 'user.registered', subject: user.id, ip });
       if (known && isClosed(known)) return;
       const { reset, verify } = authLimits.mailTo;
-      if (!(await throttle.countFor(known ? reset : verify, user.email, ip))) return;
+      if (!(await throttle.tryCountKey(known ? reset : verify, user.email, ip))) return;
       // Somebody else may have chosen the password; its owner gets to choose a new one.
       await (known ? deps.sendReset(known) : deps.sendVerification(user));
     });
@@ -74,10 +74,10 @@ export function createRegistration(deps: RegistrationDependencies): Registration
     async register({ email, password, name }, origin) {
       if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
       newPasswords.check(password);
-      await newPasswords.judge(password, email);
+      await newPasswords.validate(password, email);
       await throttle.count(authLimits.register, origin.ip);
       // Hashed before the address is looked at: a known one takes as long as a new one.
-      const passwordHash = await deps.passwords.hash(password, origin.isGone);
+      const passwordHash = await deps.passwords.hash(password, origin.isDisconnected);
       const user = newUserDocument({ email, name, passwordHash, emailVerified: false }, clock.now(), deps);
       if (deps.verificationRequired) {
         await registerUnseen(user, origin);

@@ -63,7 +63,7 @@ export function createAuth(deps: AuthDependencies): AuthService {
       if (isClosed(user)) throw authErrors.ACCOUNT_SUSPENDED();
       if (deps.verificationRequired && !user.emailVerified) throw authErrors.EMAIL_NOT_VERIFIED();
       if (outdated) {
-        const passwordHash = await passwords.hash(input.password, origin.isGone);
+        const passwordHash = await passwords.hash(input.password, origin.isDisconnected);
         // Lost against a new password: then the new one stays.
         const rehashed = await users.updateOne(
           { id: user.id, passwordVersion: user.passwordVersion },

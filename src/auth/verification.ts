@@ -1,5 +1,5 @@
 import type { Origin } from '../http/scope.js';
-import { stillHolds } from '../kernel/clock.js';
+import { isUnexpired } from '../kernel/clock.js';
 import type { Audit } from '../ops/audit.js';
 import type { Change } from '../storage/collection.js';
 import type { Throttle } from '../throttle/throttle.js';
@@ -35,7 +35,7 @@ export interface VerificationDependencies
     AuthDependencies,
     'users' | 'mails' | 'emit' | 'viewOf' | 'backgroundTasks' | 'clock' | 'random' | 'verificationRequired'
   > {
-  throttle: Pick<Throttle, 'count' | 'countFor' | 'trustOnly'>;
+  throttle: Pick<Throttle, 'count' | 'tryCountKey' | 'trustOnly'>;
   audit: Audit;
   confirmAddress: ConfirmAddress;
   confirmChange: EmailChange['confirmChange'];
@@ -74,7 +74,7 @@ export function createVerification(deps: VerificationDependencies): Verification
       const user = claim && (await users.findOne({ id: claim.userId }));
       if (!claim || !user) throw authErrors.INVALID_TOKEN();
       if (user.verifyHash !== claim.hash) return deps.confirmChange(user, claim.hash, proof, origin);
-      const isLive = stillHolds(user.verifyExpiresAt ?? 0, { now: clock.now(), life: VERIFY_LIFE });
+      const isLive = isUnexpired(user.verifyExpiresAt ?? 0, { now: clock.now(), life: VERIFY_LIFE });
       if (!isLive) throw authErrors.INVALID_TOKEN();
       const link = { verifyHash: claim.hash, emailVerified: false };
       const { email } = user;
@@ -91,7 +91,7 @@ export function createVerification(deps: VerificationDependencies): Verification
         const user = await users.findOne({ email: address });
         if (!user || user.emailVerified || isClosed(user)) return;
         // Only what is sent counts: an address must not have used up its mails before it has an account.
-        if (await throttle.countFor(authLimits.mailTo.verify, address, ip)) await sendVerification(user);
+        if (await throttle.tryCountKey(authLimits.mailTo.verify, address, ip)) await sendVerification(user);
       });
     },
 

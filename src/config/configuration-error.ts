@@ -7,7 +7,7 @@ export interface Problem {
 }
 
 /** A problem and its remedy as one text. */
-export function sentenceOf({ message, remedy }: Problem): string {
+export function formatProblem({ message, remedy }: Problem): string {
   return remedy === undefined ? message : `${message} ${remedy}`;
 }
 
@@ -18,7 +18,7 @@ export class ConfigurationError extends Error {
   readonly details: readonly Problem[];
 
   constructor(program: string, details: readonly Problem[]) {
-    const problems = details.map(sentenceOf);
+    const problems = details.map(formatProblem);
     super(
       [`${program} cannot start with this configuration:`, ...problems.map((text) => `  - ${text}`)].join(
         '\n',
@@ -35,7 +35,7 @@ export class ConfigurationError extends Error {
  *
  * @throws ConfigurationError naming every problem
  */
-export function gatherProblems<Parts extends readonly unknown[]>(
+export function collectProblems<Parts extends readonly unknown[]>(
   program: string,
   ...parts: { [Index in keyof Parts]: () => Parts[Index] }
 ): Parts {
@@ -46,7 +46,7 @@ export function gatherProblems<Parts extends readonly unknown[]>(
       return resolve();
     } catch (error) {
       if (!(error instanceof ConfigurationError)) throw error;
-      for (const problem of error.details) problems.set(sentenceOf(problem), problem);
+      for (const problem of error.details) problems.set(formatProblem(problem), problem);
       return undefined;
     }
   });
@@ -76,4 +76,14 @@ export class Report {
       ...(remedy !== undefined && { remedy }),
     });
   }
+}
+
+/** A warning about a valid configuration: whether it applies, the variable, the message and the remedy. Never holds a secret. */
+export type Advice = [applies: boolean, about: string, message: string, remedy: string];
+
+/** The advice that applies. */
+export function applicableAdvice(
+  advice: readonly Advice[],
+): { about: string; message: string; remedy: string }[] {
+  return advice.flatMap(([applies, about, message, remedy]) => (applies ? [{ about, message, remedy }] : []));
 }

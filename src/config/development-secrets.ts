@@ -11,7 +11,7 @@ import { tryCreation } from '../storage/sqlite/trial.js';
  * @param makers name → how to make the secret when the file does not have it yet
  * @returns every secret in the file
  */
-export function keepDevelopmentSecrets(
+export function loadDevelopmentSecrets(
   file: string,
   makers: Record<string, () => string>,
   random: Random,
@@ -32,11 +32,11 @@ export function keepDevelopmentSecrets(
   } finally {
     rmSync(draft, { force: true });
   }
-  return keepDevelopmentSecrets(file, makers, random);
+  return loadDevelopmentSecrets(file, makers, random);
 }
 
-/** Why {@link keepDevelopmentSecrets} would fail with a file and these secrets; `null`: it would not. Nothing remains of the trial. */
-export function keepingProblem(file: string, names: readonly string[]): string | null {
+/** Why {@link loadDevelopmentSecrets} would fail with a file and these secrets; `null`: it would not. Nothing remains of the trial. */
+export function developmentSecretsProblem(file: string, names: readonly string[]): string | null {
   try {
     const kept = readKept(file);
     if (names.some((name) => kept?.[name] === undefined)) tryCreation(file, createDraft);
@@ -47,12 +47,12 @@ export function keepingProblem(file: string, names: readonly string[]): string |
 }
 
 function createDraft(draft: string, text = ''): void {
-  makeDevelopmentFolder(dirname(draft));
+  createDevelopmentFolder(dirname(draft));
   writeFileSync(draft, text, { mode: 0o600, flag: 'wx' });
 }
 
 /** Makes a folder for what belongs to one machine and not to a repository. */
-export function makeDevelopmentFolder(folder: string): void {
+export function createDevelopmentFolder(folder: string): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   writeFileSync(join(folder, '.gitignore'), '*\n');
 }

@@ -5,7 +5,7 @@ import { Type } from 'typebox';
 import type { Random } from '../kernel/secrets.js';
 import { suggestion } from '../kernel/text.js';
 import { ConfigurationError, type Problem, Report } from './configuration-error.js';
-import { keepDevelopmentSecrets } from './development-secrets.js';
+import { loadDevelopmentSecrets } from './development-secrets.js';
 import { type Describable, mustBe, shown } from './validation-messages.js';
 
 /**
@@ -138,7 +138,7 @@ export function resolveOptions<P extends TProperties>(
 
 function keepSecrets({ program, random }: Source, file: string, makers: Record<string, () => string>) {
   try {
-    return keepDevelopmentSecrets(file, makers, random);
+    return loadDevelopmentSecrets(file, makers, random);
   } catch (error) {
     const reason = (error as Error).message.replace(/\.?$/, '.');
     const remedy = `Set ${Object.keys(makers).join(', ')} instead.`;

@@ -1,4 +1,4 @@
-import { type Clock, HOUR, MINUTE, SECOND, SKEW } from '../kernel/clock.js';
+import { CLOCK_SKEW_MS, type Clock, HOUR, MINUTE, SECOND } from '../kernel/clock.js';
 import type { Random } from '../kernel/secrets.js';
 import type { JobLog, Lease } from '../ops/jobs.js';
 import type { MailDocument, MailStatus, Mails } from './store.js';
@@ -126,7 +126,7 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
     };
     await work({ lte: clock.now() });
     // Due by a clock that has been set back since.
-    await work({ gt: clock.now() + MAX_BACK_OFF_MS + SKEW });
+    await work({ gt: clock.now() + MAX_BACK_OFF_MS + CLOCK_SKEW_MS });
   };
 }
 

@@ -1,11 +1,9 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { type Advice, applicable } from '../config/advice.js';
-import { sentenceOf } from '../config/configuration-error.js';
+import { type Advice, applicableAdvice, formatProblem } from '../config/configuration-error.js';
 import type { Resolved } from '../config/options.js';
 import { createPublicUrl, type PublicUrl } from '../config/public-url.js';
 import type { Random } from '../kernel/secrets.js';
 import type { AnswerRules } from './answers.js';
-import { requestIds } from './request-ids.js';
 
 /** What the process does at the moment. */
 export interface Lifecycle {
@@ -34,7 +32,7 @@ export function pluginContext(
 ): HostContext {
   const publicUrl = createPublicUrl(configured, port, path);
   assumePortOf(host, publicUrl);
-  return { lifecycle: { draining: false }, publicUrl, requestId: requestIds(random) };
+  return { lifecycle: { draining: false }, publicUrl, requestId: createRequestIdGenerator(random) };
 }
 
 /** Tells the address its port when the server listens; hooks that are added later may ask for it. */
@@ -51,8 +49,8 @@ export function logConfiguration(
   { warnings, generated }: Resolved<unknown>,
   advice: readonly Advice[],
 ): void {
-  for (const warning of warnings) host.log.warn(sentenceOf(warning));
-  for (const { about, message, remedy } of applicable(advice))
+  for (const warning of warnings) host.log.warn(formatProblem(warning));
+  for (const { about, message, remedy } of applicableAdvice(advice))
     host.log.warn(`${about} ${message}. ${remedy}`);
   if (generated.names.length === 0) return;
   host.log.warn(`${generated.names.join(', ')}: generated for development and saved in ${generated.file}.`);
@@ -78,4 +76,11 @@ export function serverContext(publicUrl: string | undefined, port: number, path 
     publicUrl: createPublicUrl(publicUrl, port, path),
     requestId: (request) => request.id,
   };
+}
+
+/** Generates request IDs that are unique across processes. The client never chooses them. */
+export function createRequestIdGenerator(random: Random): () => string {
+  const process = random.bytes(6).toString('hex');
+  let count = 0;
+  return () => `req_${process}${(count++).toString(36)}`;
 }

@@ -10,7 +10,7 @@ const STATUSES: Record<string, number> = {
 };
 
 /** Answers bytes that never became a request, in the shape of every other error, and hangs up. */
-export function refuseUnparsed(
+export function rejectMalformedRequest(
   { code = '' }: { code?: string },
   socket: Socket,
   requestId: string,

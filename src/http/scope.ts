@@ -41,7 +41,7 @@ export interface ScopeRules extends AnswerRules {
   /** Access level → the guard that enforces it. `public` needs none. */
   guards: Record<string, Guard>;
   /** Unknown paths below the prefix are ours. False where the prefix is the host's root. */
-  own404: boolean;
+  handlesNotFound: boolean;
   /** Bytes of a body, where the route does not say. */
   bodyLimit: number;
   /** Counts the requests of an address, and refuses it where there were too many; absent: they are not counted. */
@@ -73,7 +73,7 @@ export function access(level: string, more: Omit<RouteRules, 'access'> = {}): Fa
 }
 
 /** What a route says of itself; nothing where no route matched. Of a request: its `routeOptions`, which Fastify makes up anew at each look. */
-export function rulesOf(route: { config?: unknown }): Partial<RouteRules> {
+export function routeRules(route: { config?: unknown }): Partial<RouteRules> {
   return (route.config ?? {}) as Partial<RouteRules>;
 }
 
@@ -94,25 +94,25 @@ export function prependHook(route: RouteOptions, hook: onRequestHookHandler | Gu
 export interface Origin {
   ip: string;
   /** Whether the client has hung up, so that work for it can be skipped. */
-  isGone(): boolean;
+  isDisconnected(): boolean;
 }
 
 export function originOf(request: FastifyRequest): Origin {
   // A Unix socket has no address, and a connection that is gone has none any more.
-  return { ip: plainAddress(request.ip), isGone: () => request.raw.socket.destroyed };
+  return { ip: plainAddress(request.ip), isDisconnected: () => request.raw.socket.destroyed };
 }
 
 /** For requests that arrive through a host's middleware chain: what hands an unmatched one back to the host. */
-export const fallThrough = new WeakMap<IncomingMessage, () => void>();
+export const hostNext = new WeakMap<IncomingMessage, () => void>();
 
 const handedBack = new WeakSet<FastifyRequest>();
 
 /** Whether the request went back to the host, so that what becomes of it is not ours to tell. */
-export const isHandedBack = (request: FastifyRequest): boolean => handedBack.has(request);
+export const wasPassedToHost = (request: FastifyRequest): boolean => handedBack.has(request);
 
 /** Hands a request back to where it came from, before its body is read. False where it came to us alone. */
-export function handBack(request: FastifyRequest, reply: FastifyReply): boolean {
-  const next = fallThrough.get(request.raw);
+export function passToHost(request: FastifyRequest, reply: FastifyReply): boolean {
+  const next = hostNext.get(request.raw);
   if (!next) return false;
   handedBack.add(request);
   reply.hijack();
@@ -126,8 +126,8 @@ export async function openScope(
   rules: ScopeRules,
   build: (scope: Scope) => Promise<void>,
 ): Promise<void> {
-  const { prefix, own404, conflictRemedy } = rules;
-  if (own404) claim(parent, parent.prefix + prefix);
+  const { prefix, handlesNotFound, conflictRemedy } = rules;
+  if (handlesNotFound) claim(parent, parent.prefix + prefix);
   const conflicts = watchRouteConflicts(parent, conflictRemedy);
   await parent.register(
     async (instance) => {
@@ -141,7 +141,7 @@ export async function openScope(
         await build(routes);
       });
       // Beside the routes: hooks for what is not there would run at every one of them, too.
-      if (own404) await scope.register(async (unknown: Scope) => answerUnknown(unknown, rules));
+      if (handlesNotFound) await scope.register(async (unknown: Scope) => answerUnknown(unknown, rules));
     },
     { prefix },
   );
@@ -150,7 +150,7 @@ export async function openScope(
 /** Below the prefix of the scope, where there is no route. */
 function answerUnknown(scope: Scope, rules: ScopeRules): void {
   scope.addHook('onRequest', (request, reply, done) => {
-    if (!handBack(request, reply)) done();
+    if (!passToHost(request, reply)) done();
   });
   if (rules.meter) scope.addHook('onRequest', metered(rules.meter));
   scope.addHook('preParsing', readBody.preParsing);
@@ -189,7 +189,7 @@ function metered(meter: NonNullable<ScopeRules['meter']>): onRequestHookHandler 
 
 /** The first thing a route does: the headers that every answer carries, and no new work while the server stops. */
 function beginAnswer(rules: AnswerRules, route: RouteOptions): onRequestHookHandler {
-  const { whileDraining } = rulesOf(route);
+  const { whileDraining } = routeRules(route);
   return (request, reply, done) => {
     setCommonHeaders(rules, request, reply);
     const isTooLate = rules.isDraining() && !whileDraining;
@@ -205,7 +205,7 @@ function guardRoutes(scope: Scope, rules: ScopeRules, conflicts: RouteConflicts)
   const { guards, bodyLimit, isPlugin } = rules;
   scope.addHook('onRoute', (route: AddedRoute) => {
     if (isPreflightOfNoRoute(route)) return;
-    const { access: level, unmetered } = rulesOf(route);
+    const { access: level, unmetered } = routeRules(route);
     if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
     conflicts.claim(route);
     route.bodyLimit ??= bodyLimit;

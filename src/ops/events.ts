@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events';
 import { toTimestamp } from '../http/schemas.js';
 import type { Clock } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
-import { createNameCheck } from './event-names.js';
+import { suggestion } from '../kernel/text.js';
 import type { JobLog } from './jobs.js';
 
 /**
@@ -11,7 +11,7 @@ import type { JobLog } from './jobs.js';
  */
 
 /** What every event says beside what it tells. */
-export interface EventHead {
+export interface EventMetadata {
   /** Unlike that of any other event. */
   id: string;
   /** ISO 8601, UTC. */
@@ -20,7 +20,7 @@ export interface EventHead {
 
 export type Emit<Events> = <Name extends keyof Events & string>(name: Name, told: Events[Name]) => void;
 
-type Listener<Told> = (event: Readonly<EventHead & Told>) => unknown;
+type Listener<Told> = (event: Readonly<EventMetadata & Told>) => unknown;
 
 export interface Subscription<Events> {
   on<Name extends keyof Events & string>(name: Name, listener: Listener<Events[Name]>): void;
@@ -74,5 +74,18 @@ export function createEvents<Events>({
         emitter.off(name, listener);
       },
     }),
+  };
+}
+
+/** A name that needs more edits than these is not suggested. */
+const MAX_DISTANCE = 5;
+
+/** Rejects names of events that are never emitted: such a listener would never run. */
+function createNameCheck(names: readonly string[]): (name: string) => void {
+  const known = new Set(names);
+  return (name) => {
+    if (known.has(name)) return;
+    const meant = suggestion(String(name), names, '', MAX_DISTANCE);
+    throw new TypeError(`There is no event '${String(name)}'.${meant} The events are: ${names.join(', ')}.`);
   };
 }

@@ -1,4 +1,4 @@
-import { SKEW } from '../kernel/clock.js';
+import { CLOCK_SKEW_MS } from '../kernel/clock.js';
 import { idsUntil } from '../kernel/secrets.js';
 import type { Collection } from '../storage/collection.js';
 
@@ -6,7 +6,7 @@ import type { Collection } from '../storage/collection.js';
 export type Expiring = Pick<Collection<{ id: string; expiresAt: number }>, 'page' | 'deleteMany'>;
 
 /** Clocks of processes differ: nothing goes that another one may still take for alive. */
-export const MARGIN = SKEW;
+export const PURGE_MARGIN_MS = CLOCK_SKEW_MS;
 
 /** Documents that are removed in one step. */
 const BATCH = 200;
@@ -19,7 +19,7 @@ export async function purgeExpired(
   documents: Expiring,
   { now, signal }: { now: number; signal: AbortSignal },
 ): Promise<number> {
-  const expiresAt = { lte: now - MARGIN };
+  const expiresAt = { lte: now - PURGE_MARGIN_MS };
   let removed = 0;
   while (removed < ROUND && !signal.aborted) {
     const { items } = await documents.page({ where: { expiresAt }, sort: 'expiresAt', limit: BATCH });

@@ -16,13 +16,13 @@ export interface PasswordPolicy {
    * @param path the field that it came in
    * @throws WEAK_PASSWORD in production; elsewhere the log says what production would do
    */
-  judge(password: string, own: readonly string[], path?: string): Promise<void>;
+  validate(password: string, own: readonly string[], path?: string): Promise<void>;
 }
 
 /** @param warn writes to the log; it never gets the password */
 export function createPasswordPolicy(production: boolean, warn: (message: string) => void): PasswordPolicy {
   return {
-    async judge(password, own, path = 'password') {
+    async validate(password, own, path = 'password') {
       const reason = await weakness(password, own);
       if (reason === null) return;
       if (!production) {

@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { threadPoolSize } from '../config/options.js';
 import type { Random } from '../kernel/secrets.js';
-import { Gate, type IsGone } from '../ops/gate.js';
+import { type IsDisconnected, Semaphore } from '../ops/semaphore.js';
 import {
   argon2WorkOf,
   createArgon2Verify,
@@ -23,9 +23,9 @@ export interface Passwords {
   /** Says what is wrong with a new password (a sentence), or `null`. */
   problem(password: string): string | null;
   /** Asked before there is any work for a request that would have to wait. @throws OVERLOADED when too many wait */
-  ensureRoom(): Promise<void>;
+  ensureCapacity(): Promise<void>;
   /** The argon2id hash in PHC form. @throws OVERLOADED when too many wait */
-  hash(password: string, isGone?: IsGone): Promise<string>;
+  hash(password: string, isDisconnected?: IsDisconnected): Promise<string>;
   /** Whether a hash that somebody brings along can be verified: argon2, or of another system. */
   accepts(hash: string): boolean;
   /** What a stored hash costs, if that differs from what `hash` makes; `null` also for what is no acceptable hash. */
@@ -41,7 +41,7 @@ export interface Passwords {
   verify(
     stored: string | null,
     password: string,
-    isGone?: IsGone,
+    isDisconnected?: IsDisconnected,
     decoys?: readonly string[],
   ): Promise<{ ok: boolean; outdated: boolean }>;
 }
@@ -50,7 +50,7 @@ export interface Passwords {
  * Lets few hashes run at once and bounds how many wait. argon2 occupies the threads that the file system
  * and DNS use too: unbounded, a flood of logins stalls everything else for seconds.
  */
-const processGate = new Gate(Math.max(1, Math.min(availableParallelism(), threadPoolSize() - 2)), 128);
+const processGate = new Semaphore(Math.max(1, Math.min(availableParallelism(), threadPoolSize() - 2)), 128);
 
 /** Password hashing at `cost`. Both plugins of a process share the gate, whatever their cost. */
 export function createPasswords(random: Random, cost: HashingCost = STANDARD_COST): Passwords {
@@ -77,15 +77,15 @@ export function createPasswords(random: Random, cost: HashingCost = STANDARD_COS
   return {
     prepare: () => void hashOfNobody().catch(() => undefined),
     problem: passwordProblem,
-    ensureRoom: () => processGate.ensureRoom(),
-    hash: (password, isGone) => processGate.run(() => digest(password), isGone),
+    ensureCapacity: () => processGate.ensureCapacity(),
+    hash: (password, isDisconnected) => processGate.run(() => digest(password), isDisconnected),
     accepts: (hash) => isAcceptableArgon2(hash) || readForeignHash(hash) !== null,
     foreignWork(stored) {
       const foreign = readForeign(stored);
       return foreign && { family: foreign.family, cost: foreign.cost, decoy: foreign.decoy };
     },
 
-    async verify(stored, password, isGone, decoys = []) {
+    async verify(stored, password, isDisconnected, decoys = []) {
       // Whoever is the first to be asked about waits for it, known or not.
       const nobody = await hashOfNobody();
       const foreign = stored === null ? null : readForeign(stored);
@@ -102,11 +102,11 @@ export function createPasswords(random: Random, cost: HashingCost = STANDARD_COS
         others.delete(foreign?.family);
         for (const other of others.values()) {
           // Nobody measures how long it takes.
-          if (isGone?.()) break;
+          if (isDisconnected?.()) break;
           await other?.check(password);
         }
         return false;
-      }, isGone);
+      }, isDisconnected);
       return { ok, outdated: ok && foreign !== null };
     },
   };

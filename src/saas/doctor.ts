@@ -1,7 +1,7 @@
-import type { Advice } from '../config/advice.js';
-import { gatherProblems } from '../config/configuration-error.js';
+import type { Advice } from '../config/configuration-error.js';
+import { collectProblems } from '../config/configuration-error.js';
 import type { Resolved } from '../config/options.js';
-import { examine, type Finding } from '../server/doctor.js';
+import { diagnose, type Finding } from '../server/doctor.js';
 import { resolveServer, type ServerConfiguration, saasServerSchema } from '../server/options.js';
 import { examineHashes } from './doctor-hashes.js';
 import { adviseSaas, resolveSaas, type SaasConfiguration, saasSchema } from './options.js';
@@ -9,11 +9,11 @@ import { adviseSaas, resolveSaas, type SaasConfiguration, saasSchema } from './o
 /** What a start of saas-backend would meet. */
 export async function examineSaas(): Promise<Finding[]> {
   let databaseUri: string | undefined;
-  const findings = await examine({
+  const findings = await diagnose({
     product: 'saas-backend',
     schemas: [saasSchema, saasServerSchema],
     resolve() {
-      const [server, saas] = gatherProblems(
+      const [server, saas] = collectProblems(
         'saas-backend',
         () => resolveServer('saas-backend', saasServerSchema, {}, {}),
         () => resolveSaas({}, false),
@@ -25,14 +25,14 @@ export async function examineSaas(): Promise<Finding[]> {
     portVariable: 'PORT',
     hostVariable: 'HOST',
     proxyVariable: 'TRUST_PROXY',
-    unwise,
+    advise,
     unwrapHealth: (answer) => (answer as { data?: unknown } | null)?.data,
   });
   const opens = findings.every(({ level, about }) => level !== 'problem' || about !== 'DATABASE_URI');
   return databaseUri !== undefined && opens ? [...findings, ...(await examineHashes(databaseUri))] : findings;
 }
 
-function unwise(
+function advise(
   { values, production }: Resolved<SaasConfiguration>,
   server: Resolved<ServerConfiguration>,
 ): Advice[] {

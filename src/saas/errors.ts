@@ -1,5 +1,5 @@
 import { isForm, type Pages, wantsPage } from '../http/pages.js';
-import { rulesOf, type ScopeRules } from '../http/scope.js';
+import { routeRules, type ScopeRules } from '../http/scope.js';
 import { renderEnvelope } from '../kernel/errors.js';
 
 type Render = ScopeRules['renderError'];
@@ -9,7 +9,7 @@ export function saasErrors(pages: Pages): { api: Render; admin: Render } {
   return {
     // Pages are what a GET of them and the forms on them get; applications use the same paths.
     api: (error, request, requestId) =>
-      rulesOf(request.routeOptions).page && (request.method === 'GET' || isForm(request))
+      routeRules(request.routeOptions).page && (request.method === 'GET' || isForm(request))
         ? pages.renderError(error, requestId)
         : renderEnvelope(error, requestId),
 

@@ -5,15 +5,15 @@ import fp from 'fastify-plugin';
 import type { Resolved } from '../config/options.js';
 import type { AnswerRules } from '../http/answers.js';
 import { answerRules, assumePortOf, type HostContext } from '../http/host-context.js';
-import { fallThrough, openScope } from '../http/scope.js';
+import { hostNext, openScope } from '../http/scope.js';
 import { SECOND } from '../kernel/clock.js';
 import { type Health, healthPlugin, type Product } from '../ops/health.js';
 import type { Store } from '../storage/collection.js';
 import { trackConnections } from './connections.js';
-import { affordableConnections } from './descriptors.js';
+import { connectionLimit } from './descriptors.js';
 import { BODY_LIMIT, createHardened, type Hardening } from './hardening.js';
-import { listeningAt, urlHost } from './listening.js';
-import { isAskedHere, listedProxies, watchForProxies } from './proxies.js';
+import { listenAddress, urlHost } from './listening.js';
+import { createProxyMatcher, detectUnlistedProxy, isLocalRequest } from './proxies.js';
 
 /** What both servers share: start, stop and a Connect-style handler. */
 
@@ -73,7 +73,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
   };
   const app = createHardened(assembly, rules);
   assumePortOf(app, publicUrl);
-  const unlistedProxy = watchForProxies(app, assembly.proxyVariable, server.values.trustProxy);
+  const unlistedProxy = detectUnlistedProxy(app, assembly.proxyVariable, server.values.trustProxy);
   // Unwrapped, so that `app` has the plugin's decorator for the routes that others add.
   const unwrapped = fp(async (root: FastifyInstance) => {
     const store = await assembly.mount(root);
@@ -84,13 +84,13 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
         prefix: '',
         conflictRemedy: 'Choose another path.',
         guards: {},
-        own404: true,
+        handlesNotFound: true,
         bodyLimit: BODY_LIMIT,
         isPlugin: false,
       },
       async (scope) => {
         const remarks = (request: FastifyRequest) =>
-          isAskedHere(request) ? { product: assembly.product, ...unlistedProxy() } : {};
+          isLocalRequest(request) ? { product: assembly.product, ...unlistedProxy() } : {};
         await scope.register(healthPlugin, { store, wrap: assembly.wrapHealth, remarks });
       },
     );
@@ -99,9 +99,9 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
 
   const { maxConnections, maxConnectionsPerAddress, trustProxy } = server.values;
   const endConnections = trackConnections(app.server, {
-    total: affordableConnections(maxConnections),
+    total: connectionLimit(maxConnections),
     perAddress: maxConnectionsPerAddress,
-    isProxy: listedProxies(trustProxy),
+    isProxy: createProxyMatcher(trustProxy),
   });
   let stopping: Promise<void> | undefined;
   let starting: Promise<unknown> = Promise.resolve();
@@ -121,7 +121,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     return listening;
   };
   const listen = async () => {
-    const { host, port: wanted } = listeningAt(server);
+    const { host, port: wanted } = listenAddress(server);
     await app.listen({ host, port: wanted });
     const { port } = app.server.address() as AddressInfo;
     return { url: `http://${urlHost(host)}:${port}`, port };
@@ -148,7 +148,7 @@ function createMiddleware(
     if (stripped !== null && !isSameMount(inner, originalUrl)) onMount?.(stripped);
     app.ready().then(() => {
       const restore = lifecycle.draining ? withoutGoodbye(response) : () => {};
-      fallThrough.set(request, () => {
+      hostNext.set(request, () => {
         restore();
         request.url = outer;
         next();

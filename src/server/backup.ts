@@ -1,7 +1,7 @@
 import { defineOptions, resolveOptions } from '../config/options.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { type BackupProgress, backupStore } from '../storage/backup.js';
-import { storeOptions } from './store-options.js';
+import { storeOptions } from './options.js';
 
 /**
  * Copies the store of a program, as its environment names it, into a new file; the program may run meanwhile.

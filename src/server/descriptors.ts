@@ -19,6 +19,6 @@ function descriptorLimit(): number {
 }
 
 /** The connections that a server may have open without running out of descriptors. */
-export function affordableConnections(configured: number, limit: number = descriptorLimit()): number {
+export function connectionLimit(configured: number, limit: number = descriptorLimit()): number {
   return Math.min(configured, Math.max(limit - RESERVED, Math.floor(limit / 2)));
 }

@@ -1,21 +1,25 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import type { TObject } from 'typebox';
-import { type Advice, applicable } from '../config/advice.js';
-import { ConfigurationError, type Problem } from '../config/configuration-error.js';
-import { keepingProblem } from '../config/development-secrets.js';
+import {
+  type Advice,
+  applicableAdvice,
+  ConfigurationError,
+  type Problem,
+} from '../config/configuration-error.js';
+import { developmentSecretsProblem } from '../config/development-secrets.js';
 import { describeOptions } from '../config/option-rows.js';
 import type { Resolved } from '../config/options.js';
 import type { Health, Product } from '../ops/health.js';
 import { inspectStore } from '../storage/inspect.js';
-import { type ListeningError, listeningAt, listeningProblem, urlHost } from './listening.js';
+import { type ListeningError, listenAddress, listeningProblem, urlHost } from './listening.js';
 import type { ServerConfiguration } from './options.js';
-import { adviceOn } from './proxies.js';
+import { unlistedProxyAdvice } from './proxies.js';
 
 /** Tries what the start of a program tries, and undoes it. */
 
 export interface Finding {
-  /** A `problem` keeps the program from starting; a `warning` lets it work and is unwise. */
+  /** A `problem` keeps the program from starting; a `warning` lets it work and is advise. */
   level: 'problem' | 'warning' | 'ok';
   /** A variable, or what else it is about. */
   about: string;
@@ -24,7 +28,7 @@ export interface Finding {
   remedy?: string;
 }
 
-export interface Patient<Values extends { databaseUri: string }> {
+export interface DoctorTarget<Values extends { databaseUri: string }> {
   /** What `/health` names a running server of this program. */
   product: Product;
   /** The options of the plugin and of its server. */
@@ -36,17 +40,17 @@ export interface Patient<Values extends { databaseUri: string }> {
   portVariable: string;
   hostVariable: string;
   proxyVariable: string;
-  /** What works and is unwise. Never holds a secret. */
-  unwise(plugin: Resolved<Values>, server: Resolved<ServerConfiguration>): Advice[];
+  /** What works and is advise. Never holds a secret. */
+  advise(plugin: Resolved<Values>, server: Resolved<ServerConfiguration>): Advice[];
   /** Takes the state out of an answer of `/health`. */
   unwrapHealth(answer: unknown): unknown;
 }
 
 /** Everything at once: configuration, store, port. */
-export async function examine<Values extends { databaseUri: string }>(
-  patient: Patient<Values>,
+export async function diagnose<Values extends { databaseUri: string }>(
+  patient: DoctorTarget<Values>,
 ): Promise<Finding[]> {
-  let resolved: ReturnType<Patient<Values>['resolve']>;
+  let resolved: ReturnType<DoctorTarget<Values>['resolve']>;
   try {
     resolved = patient.resolve();
   } catch (error) {
@@ -61,7 +65,10 @@ export async function examine<Values extends { databaseUri: string }>(
       explain('warning', problem, patient.schemas),
     ),
     ...madeUp(plugin),
-    ...applicable(patient.unwise(plugin, server)).map((advice) => ({ level: 'warning' as const, ...advice })),
+    ...applicableAdvice(patient.advise(plugin, server)).map((advice) => ({
+      level: 'warning' as const,
+      ...advice,
+    })),
     await examineStore(plugin.values.databaseUri, patient.storeVariable),
     ...(await examinePort(server, patient)),
   ];
@@ -89,7 +96,7 @@ function explain(
 function madeUp({ generated: { names, file } }: Resolved<unknown>): Finding[] {
   if (names.length === 0) return [];
   const about = names.join(', ');
-  const problem = keepingProblem(file, names);
+  const problem = developmentSecretsProblem(file, names);
   if (problem !== null) {
     const message = `cannot save the values generated for development: ${problem}`;
     return [{ level: 'problem', about, message, remedy: 'Set them, or grant this user write access.' }];
@@ -110,9 +117,9 @@ async function examineStore(uri: string, about: string): Promise<Finding> {
 
 async function examinePort<Values extends { databaseUri: string }>(
   server: Resolved<ServerConfiguration>,
-  patient: Patient<Values>,
+  patient: DoctorTarget<Values>,
 ): Promise<Finding[]> {
-  const { host, port } = listeningAt(server);
+  const { host, port } = listenAddress(server);
   const names = { port: patient.portVariable, host: patient.hostVariable };
   const probe = createServer();
   try {
@@ -142,13 +149,15 @@ function unlistedProxy(
   about: string,
   trusted: ServerConfiguration['trustProxy'],
 ): Finding[] {
-  return address === undefined ? [] : [{ level: 'warning', about, ...adviceOn(address, about, trusted) }];
+  return address === undefined
+    ? []
+    : [{ level: 'warning', about, ...unlistedProxyAdvice(address, about, trusted) }];
 }
 
 /** What the server that listens there says of itself; `null` when it is not the program that would start. */
 async function askServer(
   address: string,
-  { product, unwrapHealth }: Pick<Patient<never>, 'product' | 'unwrapHealth'>,
+  { product, unwrapHealth }: Pick<DoctorTarget<never>, 'product' | 'unwrapHealth'>,
 ): Promise<Health | null> {
   try {
     const answer = await fetch(address, { redirect: 'error', signal: AbortSignal.timeout(2000) });

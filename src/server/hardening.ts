@@ -8,9 +8,9 @@ import fastify, {
 } from 'fastify';
 import type { Resolved } from '../config/options.js';
 import { type AnswerRules, describeRequest, sendError } from '../http/answers.js';
-import { refuseUnparsed } from '../http/raw-request.js';
-import { requestIds } from '../http/request-ids.js';
-import { fallThrough, handBack, isHandedBack } from '../http/scope.js';
+import { createRequestIdGenerator } from '../http/host-context.js';
+import { rejectMalformedRequest } from '../http/raw-request.js';
+import { hostNext, passToHost, wasPassedToHost } from '../http/scope.js';
 import { MINUTE, SECOND } from '../kernel/clock.js';
 import { type AppError, httpErrors, type Rendered } from '../kernel/errors.js';
 import type { Random } from '../kernel/secrets.js';
@@ -41,7 +41,7 @@ export function createHardened(
   rules: AnswerRules,
 ): FastifyInstance {
   const { logLevel, trustProxy } = server.values;
-  const nextId = requestIds(random);
+  const nextId = createRequestIdGenerator(random);
   const app = fastify({
     logger:
       logLevel === 'silent'
@@ -67,10 +67,10 @@ export function createHardened(
       // Refused below, in the shape of every other error.
       requireHostHeader: false,
     },
-    clientErrorHandler: (error, socket) => refuseUnparsed(error, socket, nextId(), renderPlainError),
+    clientErrorHandler: (error, socket) => rejectMalformedRequest(error, socket, nextId(), renderPlainError),
     // What the router refuses before any scope is reached, a broken percent-encoding above all.
     frameworkErrors: (_error, request: FastifyRequest, reply: FastifyReply) => {
-      if (!handBack(request, reply)) sendError(rules, httpErrors.VALIDATION_ERROR(), request, reply);
+      if (!passToHost(request, reply)) sendError(rules, httpErrors.VALIDATION_ERROR(), request, reply);
     },
   });
   app.server.maxHeadersCount = MOST_HEADERS;
@@ -88,7 +88,7 @@ const refuseUnclear: onRequestHookHandler = ({ raw }, _reply, done) => {
   // Names and values in turn, also of those that are dropped.
   const isTooMany = raw.rawHeaders.length > 2 * MOST_HEADERS;
   // What comes by way of a host's middleware may be the host's own, and whom it asks its own server has judged.
-  const isUnclear = isTooMany || (!namesItsHost(raw) && !fallThrough.has(raw));
+  const isUnclear = isTooMany || (!namesItsHost(raw) && !hostNext.has(raw));
   done(isUnclear ? httpErrors.VALIDATION_ERROR({ headers: { connection: 'close' } }) : undefined);
 };
 
@@ -113,7 +113,7 @@ class OneLineLog extends LogController {
   override incomingRequest(): void {}
 
   override requestCompleted(error: Error | null, request: FastifyRequest, reply: FastifyReply): void {
-    if (isHandedBack(request)) return;
+    if (wasPassedToHost(request)) return;
     const line = { req: request, statusCode: reply.statusCode, responseTime: reply.elapsedTime };
     if (error) reply.log.error({ ...line, err: error }, 'request errored');
     else reply.log.info(line, 'request completed');

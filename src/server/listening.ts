@@ -4,7 +4,7 @@ import type { ServerConfiguration } from './options.js';
 /** Where a server listens, and why it cannot. Shared by the start and by `doctor`. */
 
 /** The address to listen at: of this machine only, outside production. */
-export function listeningAt({ values, production }: Resolved<ServerConfiguration>): {
+export function listenAddress({ values, production }: Resolved<ServerConfiguration>): {
   host: string;
   port: number;
 } {

@@ -2,8 +2,9 @@ import type { Static } from 'typebox';
 import { Type } from 'typebox';
 import { defineOptions, option, parseList, type Resolved, resolveOptions } from '../config/options.js';
 import { shown } from '../config/validation-messages.js';
-import { coverEveryone, isNetwork } from '../kernel/networks.js';
+import { coverAllPublicAddresses, isNetwork } from '../kernel/networks.js';
 import { type Random, systemRandom } from '../kernel/secrets.js';
+import { invalidStoreUri } from '../storage/open.js';
 
 /** What a program can be told about its own server; in a host these are the host's affairs. */
 
@@ -57,7 +58,7 @@ function trustProblem(proxies: false | string[]): string | undefined {
   if (wrong !== undefined) {
     return `must list IP addresses or CIDR ranges, like 10.0.0.7,10.0.1.0/24; given: ${shown(wrong)}. Numbers and true are refused: they would trust every client.`;
   }
-  return coverEveryone(proxies)
+  return coverAllPublicAddresses(proxies)
     ? 'must list your proxies only, like 10.0.0.7,10.0.1.0/24; given: networks that together cover every address, so that every client could choose the address it is counted by.'
     : undefined;
 }
@@ -114,3 +115,19 @@ export const idpServerSchema = serverSchema({
   maxConnectionsPerAddress: 'IDP_MAX_CONNECTIONS_PER_ADDRESS',
   defaultPort: 8080,
 });
+
+const storeOption = (env: string, development: string) =>
+  option(Type.String(), {
+    env,
+    doc: 'Database URI: sqlite:<path>, sqlite::memory:, mongodb://<hosts>/<name> or mongodb+srv://<host>/<name>.',
+    secret: true,
+    development,
+    required: 'production',
+    check: invalidStoreUri,
+  });
+
+/** The option of each product that names its store. */
+export const storeOptions = {
+  'saas-backend': storeOption('DATABASE_URI', 'sqlite:./data/saas-backend.db'),
+  idp: storeOption('IDP_DATABASE_URI', 'sqlite:./data/idp.db'),
+};

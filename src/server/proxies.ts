@@ -13,7 +13,7 @@ type Trusted = ServerConfiguration['trustProxy'];
  *
  * @returns answers with it, once there is one
  */
-export function watchForProxies(
+export function detectUnlistedProxy(
   app: FastifyInstance,
   variable: string,
   trusted: Trusted,
@@ -23,7 +23,7 @@ export function watchForProxies(
     const address = found.unlistedProxy === undefined ? unlistedProxyOf(request) : undefined;
     if (address !== undefined) {
       found = { unlistedProxy: address };
-      const { message, remedy } = adviceOn(address, variable, trusted);
+      const { message, remedy } = unlistedProxyAdvice(address, variable, trusted);
       request.log.error({ proxy: address }, `${variable} ${message}. ${remedy}`);
     }
     done();
@@ -46,7 +46,7 @@ function unlistedProxyOf(request: FastifyRequest): string | undefined {
 }
 
 /** Whether an address is one of the proxies in the list, as written or as part of a range. */
-export function listedProxies(trusted: Trusted): (address: string) => boolean {
+export function createProxyMatcher(trusted: Trusted): (address: string) => boolean {
   const list = new BlockList();
   for (const proxy of trusted || []) {
     const [network = '', length] = proxy.split('/');
@@ -62,7 +62,7 @@ export function listedProxies(trusted: Trusted): (address: string) => boolean {
 }
 
 /** What it means that a proxy is not listed, and the line that changes it. */
-export function adviceOn(address: string, variable: string, trusted: Trusted) {
+export function unlistedProxyAdvice(address: string, variable: string, trusted: Trusted) {
   return {
     message: `does not list ${address}, so its X-Forwarded-For header is ignored: all clients behind it share its rate limits and appear in the audit log under its address`,
     remedy: `If it is your proxy and it sets the header itself, set ${variable}=${[...(trusted || []), address].join(',')} and restart (docs/proxy.md).`,
@@ -70,7 +70,7 @@ export function adviceOn(address: string, variable: string, trusted: Trusted) {
 }
 
 /** Whether somebody on this machine asks, and not a proxy on it. */
-export function isAskedHere({ socket, headers }: FastifyRequest): boolean {
+export function isLocalRequest({ socket, headers }: FastifyRequest): boolean {
   const isForwarded = ['x-forwarded-for', 'forwarded', 'via'].some((name) => headers[name] !== undefined);
   return !isForwarded && socket.remoteAddress !== undefined && socket.remoteAddress === socket.localAddress;
 }

@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { StoreUnavailable } from './collection.js';
-import { refuseFolder } from './sqlite/file.js';
+import { rejectFolder } from './sqlite/file.js';
 
 const MEMORY = 'sqlite::memory:';
 
@@ -17,7 +17,7 @@ export function existingFile(uri: string): string {
     throw new StoreUnavailable('an in-memory store is lost when its program stops', { remedy });
   }
   const file = fileOf(uri);
-  refuseFolder(file);
+  rejectFolder(file);
   const remedy = 'Use an existing store file, or start the program once to create it.';
   try {
     if (statSync(file).isFile()) return file;

@@ -13,10 +13,10 @@ export interface HostDatabase {
 }
 
 /** Stands where an option wants the URI of a store and the host lends one. */
-export const LENT = 'mongodb://host.invalid/lent';
+export const HOST_DATABASE_URI = 'mongodb://host.invalid/lent';
 
 /** What is wrong with options that may lend a store; null: nothing. */
-export function lendingProblem(options: { mongo?: HostMongo; databaseUri?: string }): string | null {
+export function hostDatabaseProblem(options: { mongo?: HostMongo; databaseUri?: string }): string | null {
   if (!('mongo' in options)) return null;
   // The host registers @fastify/mongodb too late, and its users would be in a file of ours.
   if (typeof options.mongo?.client?.db !== 'function') {

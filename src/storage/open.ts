@@ -28,7 +28,7 @@ function schemeOf(uri: string): string {
 }
 
 /** The same as the end of a sentence, for the check of an option. */
-export function unusableStore(uri: string): string | undefined {
+export function invalidStoreUri(uri: string): string | undefined {
   const problem = storeUriProblem(uri);
   return problem === null ? undefined : `is not a valid store URI: ${problem}.`;
 }

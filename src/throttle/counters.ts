@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Clock, isRecent, SECOND, SKEW } from '../kernel/clock.js';
+import { CLOCK_SKEW_MS, type Clock, isRecent, SECOND } from '../kernel/clock.js';
 import { type AppError, httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
-import { Gates } from '../ops/gate.js';
 import type { Expiring } from '../ops/purge.js';
+import { KeyedSemaphore } from '../ops/semaphore.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
 import type { Limit, LimitState } from './limits.js';
 
@@ -74,14 +74,14 @@ export function createCounters(store: Store, { clock, audit, pause = sleep }: Co
     fields: ['count', 'until', 'pending'],
     indexes: [['expiresAt']],
   });
-  const turns = new Gates(1, QUEUE);
+  const turns = new KeyedSemaphore(1, QUEUE);
 
   /** The counter's document, and the same unless its count has ended. */
   const look = async ({ limit, key }: Counted) => {
     const stored = await documents.findOne({ id: idOf(limit, key) });
     // A count that ends even later was made by a clock that ran far ahead, and must not bind for long.
     const left = (stored?.expiresAt ?? 0) - clock.now();
-    return { stored, alive: left > 0 && left <= limit.memory + SKEW ? stored : null };
+    return { stored, alive: left > 0 && left <= limit.memory + CLOCK_SKEW_MS ? stored : null };
   };
 
   const refusal = async ({ limit, ip }: Counted, until: number): Promise<AppError> => {

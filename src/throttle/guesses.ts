@@ -2,8 +2,8 @@ import { createHmac } from 'node:crypto';
 import { addressBlock, addressNetwork } from '../kernel/addresses.js';
 import { type Clock, DAY, HOUR, isRecent, MINUTE, SECOND } from '../kernel/clock.js';
 import { AppError } from '../kernel/errors.js';
-import { Gates } from '../ops/gate.js';
 import type { Expiring } from '../ops/purge.js';
+import { KeyedSemaphore } from '../ops/semaphore.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
 import type { Counted, Counters, Reservation } from './counters.js';
 import { growingDelay, type Limit, leakyBucket } from './limits.js';
@@ -100,7 +100,7 @@ export function createGuesses(
   const sources = store.collection<KnownSource>('knownSources', {
     indexes: [['expiresAt'], ['account']],
   });
-  const lanes = new Gates(WIDTH, QUEUE);
+  const lanes = new KeyedSemaphore(WIDTH, QUEUE);
   /** By source: stakes of right guesses, each for a guess that waits. */
   const spare = new Map<string, Stake[]>();
 
@@ -164,7 +164,7 @@ export function createGuesses(
   /** What is done with the stake of a right guess. */
   const giveBack = async (id: string, stake: Stake): Promise<void> => {
     const isFresh = isRecent(stake.madeAt, { now: clock.now(), within: HANDOVER });
-    if (isFresh && lanes.isWaitedFor(id)) spare.set(id, [...(spare.get(id) ?? []), stake]);
+    if (isFresh && lanes.hasWaiting(id)) spare.set(id, [...(spare.get(id) ?? []), stake]);
     else await Promise.all(stake.reservations.map((reservation) => reservation.release()));
   };
 

@@ -2,8 +2,8 @@ import { addressBlock, isLoopbackAddress } from '../kernel/addresses.js';
 import { type Clock, MINUTE } from '../kernel/clock.js';
 import type { AppError } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
-import { Gates } from '../ops/gate.js';
 import { purgeExpired } from '../ops/purge.js';
+import { KeyedSemaphore } from '../ops/semaphore.js';
 import type { Store } from '../storage/collection.js';
 import { createCounters } from './counters.js';
 import { createGuesses, type Guess } from './guesses.js';
@@ -16,13 +16,13 @@ export { atMost, type Limit } from './limits.js';
 /** Everything that is refused with 429 because it comes too often. */
 export interface Throttle {
   /** Counts any request, in this process, and answers with its refusal when there were too many. */
-  refusalOf(ip: string): AppError | undefined;
+  countRequest(ip: string): AppError | undefined;
   /** Counts something that the address block of `ip` may do so often. @throws RATE_LIMITED */
   count(limit: Limit, ip: string): Promise<void>;
   /** Counts something that `key` may do so often, from whatever address. @throws RATE_LIMITED */
-  countOf(limit: Limit, key: string, ip: string): Promise<void>;
+  countKey(limit: Limit, key: string, ip: string): Promise<void>;
   /** Counts something that may happen to `key` so often, wherever it is asked for. `false`: too often. */
-  countFor(limit: Limit, key: string, ip: string): Promise<boolean>;
+  tryCountKey(limit: Limit, key: string, ip: string): Promise<boolean>;
   /**
    * Lets `evaluate` judge a guess at the secret of an account; `null` is a wrong one.
    * @param perAddress bounds the failures of the address block at all accounts together
@@ -65,7 +65,7 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
   const counters = createCounters(store, { clock, audit });
   const guesses = createGuesses(store, { counters, clock, secret });
   const countRequest = createRequestCount(REQUESTS, clock);
-  const operators = new Gates(1, 1024);
+  const operators = new KeyedSemaphore(1, 1024);
   const purge = async (signal: AbortSignal) => {
     const until = { now: clock.now(), signal };
     return (await purgeExpired(counters.documents, until)) + (await purgeExpired(guesses.sources, until));
@@ -77,17 +77,17 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
   const byBlock = (limit: Limit, ip: string) => ({ limit, key: addressBlock(ip), ip });
 
   return {
-    refusalOf: (ip) => (binds(ip) ? countRequest(ip) : undefined),
+    countRequest: (ip) => (binds(ip) ? countRequest(ip) : undefined),
 
     async count(limit, ip) {
       if (binds(ip)) await counters.count(byBlock(limit, ip));
     },
 
-    async countOf(limit, key, ip) {
+    async countKey(limit, key, ip) {
       if (binds(ip)) await counters.count({ limit, key, ip });
     },
 
-    async countFor(limit, key, ip) {
+    async tryCountKey(limit, key, ip) {
       if (!binds(ip)) return true;
       return counters.count({ limit, key, ip }).then(
         () => true,
@@ -120,10 +120,10 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
 }
 
 const UNBOUND: Omit<Throttle, 'purge'> = {
-  refusalOf: () => undefined,
+  countRequest: () => undefined,
   count: async () => undefined,
-  countOf: async () => undefined,
-  countFor: async () => true,
+  countKey: async () => undefined,
+  tryCountKey: async () => true,
   attempt: (_guess, evaluate) => evaluate(),
   attemptAsOperator: (_ip, evaluate) => evaluate(),
   trust: async () => undefined,

@@ -6,7 +6,7 @@ import { tryCreation } from './trial.js';
 
 /** Creates the file with mode 0600, which SQLite copies to its log and shared memory. @throws StoreUnavailable */
 export function createDatabaseFile(file: string): void {
-  refuseFolder(file);
+  rejectFolder(file);
   try {
     create(file);
   } catch (error) {
@@ -20,7 +20,7 @@ export function createDatabaseFile(file: string): void {
  * @throws StoreUnavailable
  */
 export function tryDatabaseFile(file: string): void {
-  refuseFolder(file);
+  rejectFolder(file);
   try {
     tryCreation(file, create);
   } catch (error) {
@@ -51,7 +51,7 @@ function createFolder(folder: string): void {
 }
 
 /** SQLite would only say that it cannot open it. @throws StoreUnavailable */
-export function refuseFolder(file: string): void {
+export function rejectFolder(file: string): void {
   if (!isFolder(file)) return;
   const remedy = `Choose a file in it, like sqlite:${join(file, 'app.db')}.`;
   throw new StoreUnavailable(`${file} is a folder`, { remedy });

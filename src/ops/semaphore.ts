@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { httpErrors } from '../kernel/errors.js';
 
 /** Whether the client has hung up, so that its turn can be skipped. */
-export type IsGone = () => boolean;
+export type IsDisconnected = () => boolean;
 
 /**
  * Milliseconds until whoever is turned away hears of it. Clients that come again at once, as a flood does, would
@@ -14,7 +14,7 @@ const PAUSE = 250;
 const MOST_PAUSED = 1024;
 
 /** Lets so many in at once, and so many wait for their turn. */
-export class Gate {
+export class Semaphore {
   #running = 0;
   #paused = 0;
   readonly #waiting: (() => void)[] = [];
@@ -34,17 +34,17 @@ export class Gate {
   }
 
   /** Whether a job waits for its turn. */
-  get isWaitedFor(): boolean {
+  get hasWaiting(): boolean {
     return this.#waiting.length > 0;
   }
 
   /** For whoever would have work on the way to the gate. @throws OVERLOADED when too many wait */
-  async ensureRoom(): Promise<void> {
+  async ensureCapacity(): Promise<void> {
     if (this.#isFull) await this.#turnAway();
   }
 
   /** @throws OVERLOADED when too many wait, or the client is gone when its turn has come */
-  async run<T>(work: () => Promise<T>, isGone?: IsGone): Promise<T> {
+  async run<T>(work: () => Promise<T>, isDisconnected?: IsDisconnected): Promise<T> {
     if (this.#running < this.#width) this.#running++;
     else {
       if (this.#isFull) await this.#turnAway();
@@ -53,7 +53,7 @@ export class Gate {
     }
     try {
       // Whoever hung up while waiting costs nothing.
-      if (isGone?.()) throw httpErrors.OVERLOADED();
+      if (isDisconnected?.()) throw httpErrors.OVERLOADED();
       return await work();
     } finally {
       const next = this.#waiting.shift();
@@ -77,8 +77,8 @@ export class Gate {
 }
 
 /** A gate for each key that is in use. */
-export class Gates {
-  readonly #gates = new Map<string, Gate>();
+export class KeyedSemaphore {
+  readonly #gates = new Map<string, Semaphore>();
   readonly #width: number;
   readonly #queue: number;
 
@@ -88,13 +88,13 @@ export class Gates {
   }
 
   /** Whether a job waits for its turn at this key. */
-  isWaitedFor(key: string): boolean {
-    return this.#gates.get(key)?.isWaitedFor === true;
+  hasWaiting(key: string): boolean {
+    return this.#gates.get(key)?.hasWaiting === true;
   }
 
   /** @throws OVERLOADED when too many wait at this key */
   async run<T>(key: string, work: () => Promise<T>): Promise<T> {
-    const gate = this.#gates.get(key) ?? new Gate(this.#width, this.#queue);
+    const gate = this.#gates.get(key) ?? new Semaphore(this.#width, this.#queue);
     this.#gates.set(key, gate);
     try {
       return await gate.run(work);
