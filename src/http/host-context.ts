@@ -5,26 +5,22 @@ import { createPublicUrl, type PublicUrl } from '../config/public-url.js';
 import type { Random } from '../kernel/secrets.js';
 import type { AnswerRules } from './answers.js';
 
-/** What the process does at the moment. */
 export interface Lifecycle {
-  /** Set when the server has begun to stop. */
+  /** Set when the server starts to stop. */
   draining: boolean;
 }
 
-/** What a plugin is told by whoever runs it. */
+/** The environment of a plugin: a host application or one of the servers. */
 export interface HostContext {
   lifecycle: Lifecycle;
   publicUrl: PublicUrl;
-  /** Where the API is, when a host's middleware chain may have put it elsewhere. */
+  /** The path of the API, if a host's middleware chain may have changed it. */
   mountedAt?(): string;
-  /** The identifier that answers carry. A client never chooses it. */
+  /** The value of `X-Request-Id`. The client never chooses it. */
   requestId(request: FastifyRequest): string;
 }
 
-/**
- * In an application of somebody else: it runs as long as it runs, its identifiers may come from clients, and
- * without a configured address ours is the one it listens at.
- */
+/** The context in a host application, whose own request IDs may come from clients. */
 export function pluginContext(
   host: FastifyInstance,
   { configured, port, path = '' }: { configured: string | undefined; port: number; path?: string },
@@ -35,7 +31,7 @@ export function pluginContext(
   return { lifecycle: { draining: false }, publicUrl, requestId: createRequestIdGenerator(random) };
 }
 
-/** Tells the address its port when the server listens; hooks that are added later may ask for it. */
+/** Sets the port of a public URL that is not configured when the server listens. */
 export function assumePortOf(server: FastifyInstance, publicUrl: PublicUrl): void {
   server.addHook('onListen', async () => {
     const address = server.server.address();
@@ -43,7 +39,7 @@ export function assumePortOf(server: FastifyInstance, publicUrl: PublicUrl): voi
   });
 }
 
-/** Logs what is unwise about a configuration, what was made up for development, and where that is kept. */
+/** Logs warnings about a configuration, and which values were generated for development. */
 export function logConfiguration(
   host: FastifyInstance,
   { warnings, generated }: Resolved<unknown>,
@@ -56,7 +52,7 @@ export function logConfiguration(
   host.log.warn(`${generated.names.join(', ')}: generated for development and saved in ${generated.file}.`);
 }
 
-/** What follows from the host context for every answer. */
+/** The part of the answer rules that depends on the host context. */
 export function answerRules({
   lifecycle,
   publicUrl,
@@ -69,7 +65,7 @@ export function answerRules({
   };
 }
 
-/** In a server of our own, which names each request itself. */
+/** The context in one of the servers, whose request IDs are generated. */
 export function serverContext(publicUrl: string | undefined, port: number, path = ''): HostContext {
   return {
     lifecycle: { draining: false },

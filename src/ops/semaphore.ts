@@ -1,58 +1,56 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { httpErrors } from '../kernel/errors.js';
 
-/** Whether the client has hung up, so that its turn can be skipped. */
+/** Whether the client has disconnected, so that its request can be skipped. */
 export type IsDisconnected = () => boolean;
 
-/**
- * Milliseconds until whoever is turned away hears of it. Clients that come again at once, as a flood does, would
- * otherwise keep the event loop busy with nothing but refusals.
- */
-const PAUSE = 250;
+/** Clients that retry immediately would otherwise keep the event loop busy with rejections (docs/decisions.md). */
+const REJECTION_DELAY_MS = 250;
 
-/** So many are kept waiting for their refusal; more hear of it at once, so that they take up no memory. */
-const MOST_PAUSED = 1024;
+/** Delayed rejections at a time; further ones are immediate, which bounds memory. */
+const MAX_DELAYED = 1024;
 
-/** Lets so many in at once, and so many wait for their turn. */
+/** Limits concurrency, with a bounded queue. */
 export class Semaphore {
   #running = 0;
-  #paused = 0;
+  #delayed = 0;
   readonly #waiting: (() => void)[] = [];
-  readonly #width: number;
-  readonly #queue: number;
-  readonly #pause: (milliseconds: number) => Promise<unknown>;
+  readonly #concurrency: number;
+  readonly #maxQueue: number;
+  readonly #wait: (milliseconds: number) => Promise<unknown>;
 
-  constructor(width: number, queue: number, pause: (milliseconds: number) => Promise<unknown> = sleep) {
-    this.#width = width;
-    this.#queue = queue;
-    this.#pause = pause;
+  constructor(
+    concurrency: number,
+    maxQueue: number,
+    wait: (milliseconds: number) => Promise<unknown> = sleep,
+  ) {
+    this.#concurrency = concurrency;
+    this.#maxQueue = maxQueue;
+    this.#wait = wait;
   }
 
-  /** Nobody is inside. */
   get isIdle(): boolean {
     return this.#running === 0;
   }
 
-  /** Whether a job waits for its turn. */
   get hasWaiting(): boolean {
     return this.#waiting.length > 0;
   }
 
-  /** For whoever would have work on the way to the gate. @throws OVERLOADED when too many wait */
+  /** Rejects early, before a caller does work whose result would wait in the queue. @throws OVERLOADED if the queue is full */
   async ensureCapacity(): Promise<void> {
-    if (this.#isFull) await this.#turnAway();
+    if (this.#isFull) await this.#reject();
   }
 
-  /** @throws OVERLOADED when too many wait, or the client is gone when its turn has come */
+  /** @throws OVERLOADED if the queue is full, or if the client disconnects while it waits */
   async run<T>(work: () => Promise<T>, isDisconnected?: IsDisconnected): Promise<T> {
-    if (this.#running < this.#width) this.#running++;
+    if (this.#running < this.#concurrency) this.#running++;
     else {
-      if (this.#isFull) await this.#turnAway();
-      // A finished job hands its place on, so the count stays as it is.
+      if (this.#isFull) await this.#reject();
+      // A finished task passes its slot on, so the number of running tasks does not change.
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     }
     try {
-      // Whoever hung up while waiting costs nothing.
       if (isDisconnected?.()) throw httpErrors.OVERLOADED();
       return await work();
     } finally {
@@ -63,43 +61,43 @@ export class Semaphore {
   }
 
   get #isFull(): boolean {
-    return this.#waiting.length >= this.#queue;
+    return this.#waiting.length >= this.#maxQueue;
   }
 
-  async #turnAway(): Promise<never> {
-    if (this.#paused < MOST_PAUSED) {
-      this.#paused++;
-      await this.#pause(PAUSE);
-      this.#paused--;
+  async #reject(): Promise<never> {
+    if (this.#delayed < MAX_DELAYED) {
+      this.#delayed++;
+      await this.#wait(REJECTION_DELAY_MS);
+      this.#delayed--;
     }
     throw httpErrors.OVERLOADED();
   }
 }
 
-/** A gate for each key that is in use. */
+/** A semaphore for each key in use. */
 export class KeyedSemaphore {
-  readonly #gates = new Map<string, Semaphore>();
-  readonly #width: number;
-  readonly #queue: number;
+  readonly #semaphores = new Map<string, Semaphore>();
+  readonly #concurrency: number;
+  readonly #maxQueue: number;
 
-  constructor(width: number, queue: number) {
-    this.#width = width;
-    this.#queue = queue;
+  constructor(concurrency: number, maxQueue: number) {
+    this.#concurrency = concurrency;
+    this.#maxQueue = maxQueue;
   }
 
-  /** Whether a job waits for its turn at this key. */
+  /** Whether a task waits at this key. */
   hasWaiting(key: string): boolean {
-    return this.#gates.get(key)?.hasWaiting === true;
+    return this.#semaphores.get(key)?.hasWaiting === true;
   }
 
-  /** @throws OVERLOADED when too many wait at this key */
+  /** @throws OVERLOADED if the queue of this key is full */
   async run<T>(key: string, work: () => Promise<T>): Promise<T> {
-    const gate = this.#gates.get(key) ?? new Semaphore(this.#width, this.#queue);
-    this.#gates.set(key, gate);
+    const semaphore = this.#semaphores.get(key) ?? new Semaphore(this.#concurrency, this.#maxQueue);
+    this.#semaphores.set(key, semaphore);
     try {
-      return await gate.run(work);
+      return await semaphore.run(work);
     } finally {
-      if (gate.isIdle) this.#gates.delete(key);
+      if (semaphore.isIdle) this.#semaphores.delete(key);
     }
   }
 }

@@ -6,11 +6,11 @@ import { coverAllPublicAddresses, isNetwork } from '../kernel/networks.js';
 import { type Random, systemRandom } from '../kernel/secrets.js';
 import { invalidStoreUri } from '../storage/open.js';
 
-/** What a program can be told about its own server; in a host these are the host's affairs. */
+/** Options of the servers and of the stores. In a host, the host configures its own server. */
 
 export const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
-/** @param names the environment's spelling of each option, which differs between the two programs */
+/** @param names the environment variables, which differ between the two programs */
 function serverSchema(names: {
   host: string;
   port: string;
@@ -65,7 +65,7 @@ function trustProblem(proxies: false | string[]): string | undefined {
 
 export type ServerConfiguration = Static<ReturnType<typeof serverSchema>>;
 
-/** What code passes to a server. */
+/** Options of a server that have no environment variable. */
 export interface ServerRuntimeOptions {
   env?: Record<string, string | undefined> | false;
   random?: Random;
@@ -73,16 +73,16 @@ export interface ServerRuntimeOptions {
 
 export type ServerOptions = Partial<ServerConfiguration>;
 
-/** Tells what a server is told of itself from what its plugin is told. */
+/** Separates the options of a server from those of its plugin. */
 export function splitOptions<O extends ServerOptions>(
   schema: ReturnType<typeof serverSchema>,
   options: O,
 ): [ServerOptions, Omit<O, keyof ServerOptions>] {
-  const isOwn = ([name]: [string, unknown]) => Object.hasOwn(schema.properties, name);
+  const isServerOption = ([name]: [string, unknown]) => Object.hasOwn(schema.properties, name);
   const entries = Object.entries(options);
-  const rest = entries.filter((entry) => !isOwn(entry));
+  const rest = entries.filter((entry) => !isServerOption(entry));
   return [
-    Object.fromEntries(entries.filter(isOwn)),
+    Object.fromEntries(entries.filter(isServerOption)),
     Object.fromEntries(rest) as Omit<O, keyof ServerOptions>,
   ];
 }
@@ -126,7 +126,7 @@ const storeOption = (env: string, development: string) =>
     check: invalidStoreUri,
   });
 
-/** The option of each product that names its store. */
+/** The store option of each product. */
 export const storeOptions = {
   'saas-backend': storeOption('DATABASE_URI', 'sqlite:./data/saas-backend.db'),
   idp: storeOption('IDP_DATABASE_URI', 'sqlite:./data/idp.db'),

@@ -4,14 +4,14 @@ import { isPrivateAddress, plainAddress } from '../kernel/addresses.js';
 import type { Health } from '../ops/health.js';
 import type { ServerConfiguration } from './options.js';
 
-/** Proxies in front that nobody named as such, so that all their clients pass for one. */
+/** Detects proxies that are not in the list of trusted ones, so that all their clients are counted as one. */
 
 type Trusted = ServerConfiguration['trustProxy'];
 
 /**
- * Logs the first proxy that is not listed, once.
+ * Logs the first unlisted proxy.
  *
- * @returns answers with it, once there is one
+ * @returns a function that returns its address, once detected
  */
 export function detectUnlistedProxy(
   app: FastifyInstance,
@@ -32,20 +32,20 @@ export function detectUnlistedProxy(
 }
 
 /**
- * The nearest address that nobody vouches for, when it forwards for somebody else from a network where clients of the
- * public do not live. From anywhere else the header is what anybody may send, and no news.
+ * The nearest untrusted address, if it sends X-Forwarded-For from a private network. From a public address the header
+ * proves nothing, because any client may send it.
  */
 function unlistedProxyOf(request: FastifyRequest): string | undefined {
   const forwarded = request.headers['x-forwarded-for'];
   if (!forwarded) return undefined;
   const { ip, ips = [ip] } = request;
   const address = plainAddress(ip);
-  // The peer itself and every hop that is believed stand in `ips`.
+  // `ips` contains the peer and every trusted hop.
   const isForwarding = ips.length <= String(forwarded).split(',').length;
   return isForwarding && isPrivateAddress(address) ? address : undefined;
 }
 
-/** Whether an address is one of the proxies in the list, as written or as part of a range. */
+/** Returns a function that checks whether an address is in the list of trusted proxies. */
 export function createProxyMatcher(trusted: Trusted): (address: string) => boolean {
   const list = new BlockList();
   for (const proxy of trusted || []) {
@@ -61,7 +61,7 @@ export function createProxyMatcher(trusted: Trusted): (address: string) => boole
   };
 }
 
-/** What it means that a proxy is not listed, and the line that changes it. */
+/** The warning about an unlisted proxy. */
 export function unlistedProxyAdvice(address: string, variable: string, trusted: Trusted) {
   return {
     message: `does not list ${address}, so its X-Forwarded-For header is ignored: all clients behind it share its rate limits and appear in the audit log under its address`,
@@ -69,7 +69,7 @@ export function unlistedProxyAdvice(address: string, variable: string, trusted: 
   };
 }
 
-/** Whether somebody on this machine asks, and not a proxy on it. */
+/** Whether a request comes directly from this machine, not through a proxy on it. */
 export function isLocalRequest({ socket, headers }: FastifyRequest): boolean {
   const isForwarded = ['x-forwarded-for', 'forwarded', 'via'].some((name) => headers[name] !== undefined);
   return !isForwarded && socket.remoteAddress !== undefined && socket.remoteAddress === socket.localAddress;
