@@ -21,16 +21,6 @@ export interface Deletion {
   deletionJob: Job;
 }
 
-/** What the other domains do when an account is deleted. Each of them may be repeated. */
-export interface AccountDeletionHooks {
-  /** Ends every charge. */
-  cancelSubscriptions(userId: string): Promise<void>;
-  /** Removes what is stored about the user. */
-  deleteData(userId: string): Promise<void>;
-  /** Removes what was stored after that, until the user was deleted. */
-  deleteLateData(userId: string): Promise<void>;
-}
-
 export interface DeletionDependencies
   extends Pick<
     AuthDependencies,

@@ -2,10 +2,19 @@ import type { BackgroundTasks } from '../ops/background-tasks.js';
 import type { PasswordPolicy } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
 import type { Throttle } from '../throttle/throttle.js';
-import type { AccountDeletionHooks } from './deletion.js';
 import type { ForeignHashes } from './foreign-hashes.js';
 import type { AccountMails } from './mails.js';
 import type { SessionDependencies } from './sessions.js';
+
+/** What other domains do when an account is deleted. All of them are idempotent. */
+export interface AccountDeletionHooks {
+  /** Ends every charge. */
+  cancelSubscriptions(userId: string): Promise<void>;
+  /** Removes what is stored about the user. */
+  deleteData(userId: string): Promise<void>;
+  /** Removes what was stored after that, until the user was deleted. */
+  deleteLateData(userId: string): Promise<void>;
+}
 
 /** What the services of this domain share. */
 export interface AuthDependencies extends SessionDependencies {

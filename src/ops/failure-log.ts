@@ -1,6 +1,5 @@
 import { addressBlock } from '../kernel/addresses.js';
 import { type Clock, HOUR } from '../kernel/clock.js';
-import type { AuditRecord } from './audit.js';
 
 /**
  * Decides which rejected attempts get an audit record of their own, so that unauthenticated clients cannot fill the
@@ -18,17 +17,26 @@ const MAX_SUMMARIES = 100;
 
 const WINDOW_MS = HOUR;
 
-export type FailedAttempt = Omit<AuditRecord, 'id' | 'at' | 'count'>;
+export interface FailedAttempt {
+  event: string;
+  subject?: string;
+  ip: string;
+  detail?: string;
+}
 
 /** Several failures of one event. `ip` is an address block, or `several`. */
-export type FailureSummary = Pick<AuditRecord, 'event' | 'ip' | 'count'>;
+export interface FailureSummary {
+  event: string;
+  ip: string;
+  count: number;
+}
 
 export class FailureLog {
   readonly #clock: Clock;
   #startedAt: number;
   #recorded = 0;
   readonly #recordedByBlock = new Map<string, number>();
-  readonly #summaries = new Map<string, { event: string; ip: string; count: number }>();
+  readonly #summaries = new Map<string, FailureSummary>();
 
   constructor(clock: Clock) {
     this.#clock = clock;

@@ -3,9 +3,9 @@ import { resolve } from 'node:path';
 import { StoreUnavailable } from './collection.js';
 import { existingFile } from './existing.js';
 import { storeUriProblem } from './open.js';
+import type { BackupProgress } from './sqlite/backup.js';
 
-/** Progress in bytes. A copy has about the size of its source without free pages. */
-export type BackupProgress = (written: number, source: number) => void;
+export type { BackupProgress };
 
 /**
  * Copies a store, which may be in use, to a new file. The copy contains every write acknowledged before the call.

@@ -3,10 +3,12 @@ import { once } from 'node:events';
 import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { Worker } from 'node:worker_threads';
-import type { BackupProgress } from '../backup.js';
 import { StoreUnavailable } from '../collection.js';
 import { toStoreError } from './errors.js';
 import { loadDriver } from './store.js';
+
+/** Progress in bytes. A copy has about the size of its source without free pages. */
+export type BackupProgress = (written: number, source: number) => void;
 
 const THREAD = `
   const { workerData: [module, source, target] } = require('node:worker_threads');
