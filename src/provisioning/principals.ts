@@ -109,7 +109,12 @@ export function createPrincipals(
     return principal;
   };
 
-  const authenticate: Principals['authenticate'] = async (handle, password, { ip, isDisconnected }, accepts) => {
+  const authenticate: Principals['authenticate'] = async (
+    handle,
+    password,
+    { ip, isDisconnected },
+    accepts,
+  ) => {
     const account = canonicalForm(handle);
     const isGenerated = password.startsWith(GENERATED_PREFIX);
     // Verifying a generated password is not slow, so it needs no room.

@@ -1,4 +1,4 @@
-import { SECOND, isUnexpired, toSeconds } from '../../kernel/clock.js';
+import { isUnexpired, SECOND, toSeconds } from '../../kernel/clock.js';
 import { isSecretOf, sha256 } from '../../kernel/secrets.js';
 import type { Client, Principal } from '../directory.js';
 import { grantIdOf, REFRESH_IDLE_LIFETIME_MS, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
