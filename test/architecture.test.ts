@@ -148,11 +148,30 @@ t.test('slow dependencies are loaded only where they are needed', async (t) => {
   );
 });
 
-t.test('services do not import HTTP code', async (t) => {
-  const services = sources.filter(({ file }) => /(^|\/)service\.ts$/.test(file));
-  t.ok(services.length > 0);
+t.test('module.ts and service.ts do not import fastify', async (t) => {
+  const files = sources.filter(({ file }) => /(^|\/)(module|service)\.ts$/.test(file));
+  const names = files.map(({ file }) => file);
+  t.ok(names.includes('src/auth/service.ts') && names.includes('src/settings/module.ts'));
   t.same(
-    services.filter(({ imports }) => imports.some((name) => /^(@?fastify)/.test(name))),
+    files.filter(({ imports }) => imports.some((name) => /^@?fastify/.test(name))).map(({ file }) => file),
+    [],
+  );
+});
+
+/** All files that a file imports, directly or not, types included. */
+function reachableFrom(file: string, known = new Set<string>()): Set<string> {
+  for (const { target } of local.filter((one) => one.file === file)) {
+    if (known.has(target)) continue;
+    known.add(target);
+    reachableFrom(target, known);
+  }
+  return known;
+}
+
+t.test('imports have no circles, type imports included', async (t) => {
+  t.ok(reachableFrom('bin/idp.ts').has('src/kernel/clock.ts'), 'imports are followed');
+  t.same(
+    sources.map(({ file }) => file).filter((file) => reachableFrom(file).has(file)),
     [],
   );
 });
@@ -181,8 +200,21 @@ t.test('the environment is read in one place', async (t) => {
   );
 });
 
-t.test('files are short and have no unfinished parts', async (t) => {
-  const long = sources.filter(({ text }) => text.trimEnd().split('\n').length > 400);
+/** Temporary: remove an entry together with its file. */
+const KNOWN_FRAGMENTS = ['src/email/plugin.ts', 'src/profile/module.ts', 'src/profile/schemas.ts'];
+
+const linesOf = ({ text }: Source) => text.trimEnd().split('\n').length;
+
+t.test('files have at least 20 lines, except index.ts and error tables', async (t) => {
+  const short = sources.filter((source) => linesOf(source) < 20).map(({ file }) => file);
+  t.same(
+    short.filter((file) => !/(^|\/)(index|errors)\.ts$/.test(file) && !KNOWN_FRAGMENTS.includes(file)),
+    [],
+  );
+});
+
+t.test('files have at most 400 lines and no unfinished parts', async (t) => {
+  const long = sources.filter((source) => linesOf(source) > 400);
   t.same(
     long.map(({ file }) => file),
     [],

@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
 import formbody from '@fastify/formbody';
 import type { Scope } from '../http/scope.js';
-import { type Clock, HOUR, stillHolds } from '../kernel/clock.js';
+import { type Clock, HOUR, isUnexpired } from '../kernel/clock.js';
 import { secretsEqual } from '../kernel/secrets.js';
 import { adminErrors } from './errors.js';
 
@@ -28,7 +28,7 @@ export function createFormTokens({ secret, clock }: { secret: string; clock: Clo
     },
     isValid(token) {
       const [, expires = '', signature = ''] = /^(\d{1,15})\.([\w-]{43})$/.exec(String(token)) ?? [];
-      const isValid = stillHolds(Number(expires), { now: clock.now(), life: FORM_TOKEN_TTL_MS });
+      const isValid = isUnexpired(Number(expires), { now: clock.now(), life: FORM_TOKEN_TTL_MS });
       return secretsEqual(signature, sign(expires)) && isValid;
     },
   };

@@ -42,14 +42,18 @@ export function createAccountService(deps: AccountServiceDependencies): AccountS
   const { users, sessions, mails, credentials, passwordRules, audit, clock } = deps;
 
   return {
-    async changePassword({ user: { id, email }, session }, { currentPassword, newPassword }, { ip, isGone }) {
+    async changePassword(
+      { user: { id, email }, session },
+      { currentPassword, newPassword },
+      { ip, isDisconnected },
+    ) {
       passwordRules.validateFormat(newPassword, 'newPassword');
       const given = { id, email, password: currentPassword };
-      const { user } = await credentials.verify(given, { ip, isGone }, 'password.change-refused');
+      const { user } = await credentials.verify(given, { ip, isDisconnected }, 'password.change-refused');
       const current = await sessions.findOne({ id: session.id });
       if (!current || !isSessionValid(user, current, clock.now())) throw httpErrors.UNAUTHENTICATED();
       await passwordRules.validateStrength(newPassword, email, 'newPassword');
-      const passwordHash = await deps.passwords.hash(newPassword, isGone);
+      const passwordHash = await deps.passwords.hash(newPassword, isDisconnected);
       // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
       await mails.passwordChanged(user, user.passwordVersion + 1);
       const changed = await users.updateOne(

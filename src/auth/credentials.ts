@@ -45,9 +45,9 @@ export function createCredentials({
 }: CredentialDependencies): Credentials {
   return {
     async verify({ id, email, password }, origin, failureEvent) {
-      const { ip, isGone } = origin;
+      const { ip, isDisconnected } = origin;
       // First, so that rejecting requests under overload costs neither a read nor a write.
-      await passwords.ensureRoom();
+      await passwords.ensureCapacity();
       await throttle.count(authLimits.login, ip);
       const account = email.toLowerCase();
       const onBudgetSpent = () => offerUnlock(account, origin);
@@ -56,7 +56,7 @@ export function createCredentials({
         // Decoys are unnecessary for signed-in users, who already know that their account exists.
         const decoys = id === undefined ? await foreignHashes.decoys() : [];
         const stored = user?.passwordHash ?? null;
-        const { ok, outdated } = await passwords.verify(stored, password, isGone, decoys);
+        const { ok, outdated } = await passwords.verify(stored, password, isDisconnected, decoys);
         if (user && ok && (id ?? user.id) === user.id) return { user, outdated };
         await audit.recordFailure({ event: failureEvent, ip, ...(user && { subject: user.id }) });
         return null;
@@ -91,6 +91,6 @@ export function createPasswordRules({
     },
 
     validateStrength: async (password, email, path) =>
-      passwordPolicy.judge(password, [email, await siteName()], path),
+      passwordPolicy.validate(password, [email, await siteName()], path),
   };
 }

@@ -21,16 +21,6 @@ export interface AccountDeletion {
   deletionJob: Job;
 }
 
-/** What the other domains do when an account is deleted. Every hook is idempotent. */
-export interface AccountDeletionHooks {
-  /** Cancels every subscription, so that no further charge is made. */
-  cancelSubscriptions(userId: string): Promise<void>;
-  /** Deletes what is stored about the user. */
-  deleteData(userId: string): Promise<void>;
-  /** Deletes what was stored between `deleteData` and the deletion of the user. */
-  deleteLateData(userId: string): Promise<void>;
-}
-
 export interface AccountDeletionDependencies
   extends Pick<
     AuthDependencies,

@@ -2,17 +2,26 @@ import type { BackgroundTasks } from '../ops/background-tasks.js';
 import type { PasswordPolicy } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
 import type { Throttle } from '../throttle/throttle.js';
-import type { AccountDeletionHooks } from './deletion.js';
 import type { ForeignHashes } from './foreign-hashes.js';
 import type { AccountMails } from './mails.js';
 import type { SessionDependencies } from './sessions.js';
+
+/** What the other domains do when an account is deleted. Every hook is idempotent. */
+export interface AccountDeletionHooks {
+  /** Cancels every subscription, so that no further charge is made. */
+  cancelSubscriptions(userId: string): Promise<void>;
+  /** Deletes what is stored about the user. */
+  deleteData(userId: string): Promise<void>;
+  /** Deletes what was stored between `deleteData` and the deletion of the user. */
+  deleteLateData(userId: string): Promise<void>;
+}
 
 /** What the services of this domain depend on; each picks what it needs. */
 export interface AuthDependencies extends SessionDependencies {
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
   foreignHashes: Pick<ForeignHashes, 'decoys' | 'remove'>;
-  throttle: Pick<Throttle, 'count' | 'countFor' | 'attempt' | 'trust' | 'trustOnly'>;
+  throttle: Pick<Throttle, 'count' | 'tryCountKey' | 'attempt' | 'trust' | 'trustOnly'>;
   mails: AccountMails;
   backgroundTasks: Pick<BackgroundTasks, 'run'>;
   deletionHooks: AccountDeletionHooks;

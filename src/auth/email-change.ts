@@ -1,5 +1,5 @@
 import type { Origin } from '../http/scope.js';
-import { stillHolds } from '../kernel/clock.js';
+import { isUnexpired } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import { UniqueViolation } from '../storage/collection.js';
@@ -37,7 +37,7 @@ export interface EmailChangeDependencies
     | 'verificationRequired'
   > {
   credentials: Credentials;
-  throttle: Pick<Throttle, 'count' | 'countFor' | 'trustOnly'>;
+  throttle: Pick<Throttle, 'count' | 'tryCountKey' | 'trustOnly'>;
   audit: Audit;
   confirmAddress: ConfirmAddress;
 }
@@ -62,7 +62,7 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
       // With required verification, no answer may disclose which addresses have an account.
       if (!deps.verificationRequired && (await isTaken(newEmail))) throw authErrors.EMAIL_TAKEN();
       // Counted before the link is stored, because a link that is not sent must not replace one that was.
-      if (!(await throttle.countFor(authLimits.mailTo.change, newEmail, origin.ip))) return;
+      if (!(await throttle.tryCountKey(authLimits.mailTo.change, newEmail, origin.ip))) return;
       const link = newLinkToken(id, VERIFICATION_LINK_TTL_MS, deps);
       const updated = await users.updateOne(
         { id, email, passwordVersion: user.passwordVersion, suspendedAt: null },
@@ -77,7 +77,7 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
 
     async confirmEmailChange(user, hash, proof, origin) {
       const { id: userId, newEmail, changeHash, changeExpiresAt = 0 } = user;
-      const isValid = stillHolds(changeExpiresAt, { now: clock.now(), life: VERIFICATION_LINK_TTL_MS });
+      const isValid = isUnexpired(changeExpiresAt, { now: clock.now(), life: VERIFICATION_LINK_TTL_MS });
       if (newEmail === undefined || changeHash !== hash || !isValid) {
         throw authErrors.INVALID_TOKEN();
       }

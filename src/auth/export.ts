@@ -14,7 +14,7 @@ import type { PresentUser, Sessions, UserDocument, Users } from './store.js';
 export interface ExportPluginOptions {
   /** Everything stored about a user except secrets, hashes and throttle counters. Long lists are async iterables of pages. */
   exportAccount(userId: string): Promise<Record<string, unknown>>;
-  throttle: Pick<Throttle, 'countOf'>;
+  throttle: Pick<Throttle, 'countKey'>;
 }
 
 /** The `Retry-After` of a request while another export of the same user is running. */
@@ -34,7 +34,7 @@ export async function exportPlugin(
       throw httpErrors.RATE_LIMITED({ headers: { 'retry-after': RETRY_AFTER_RUNNING_SECONDS } });
     running.add(id);
     try {
-      await throttle.countOf(authLimits.export, id, originOf(request).ip);
+      await throttle.countKey(authLimits.export, id, originOf(request).ip);
       const body = jsonStream(ok(await exportAccount(id)), () => running.delete(id));
       destroyOnDisconnect(body, request);
       return reply.type('application/json; charset=utf-8').send(body);

@@ -7,7 +7,7 @@ import type { ListedAudit } from '../ops/audit.js';
 import type { Emit } from '../ops/events.js';
 import { purgeExpired } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
-import type { AccountDeletionHooks } from './deletion.js';
+import type { AccountDeletionHooks } from './dependencies.js';
 import type { AuthEvents } from './events.js';
 import { type AccountExportDependencies, createAccountExport } from './export.js';
 import { createForeignHashes, type ForeignHashes, foreignHashCollection } from './foreign-hashes.js';

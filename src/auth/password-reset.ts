@@ -1,5 +1,5 @@
 import type { Origin } from '../http/scope.js';
-import { stillHolds } from '../kernel/clock.js';
+import { isUnexpired } from '../kernel/clock.js';
 import type { Audit } from '../ops/audit.js';
 import type { Throttle } from '../throttle/throttle.js';
 import type { PasswordRules } from './credentials.js';
@@ -27,7 +27,7 @@ export interface PasswordResetDependencies
     'users' | 'passwords' | 'foreignHashes' | 'mails' | 'emit' | 'backgroundTasks' | 'clock' | 'random'
   > {
   passwordRules: PasswordRules;
-  throttle: Pick<Throttle, 'count' | 'countFor' | 'trustOnly'>;
+  throttle: Pick<Throttle, 'count' | 'tryCountKey' | 'trustOnly'>;
   audit: Audit;
   markVerified: Verification['markVerified'];
 }
@@ -58,7 +58,7 @@ export function createPasswordReset(
       await throttle.count(authLimits.mail, ip);
       const address = email.toLowerCase();
       deps.backgroundTasks.run('password reset', async () => {
-        if (!(await throttle.countFor(authLimits.mailTo.reset, address, ip))) return;
+        if (!(await throttle.tryCountKey(authLimits.mailTo.reset, address, ip))) return;
         const user = await users.findOne({ email: address });
         await audit.recordFailure({ event: 'password.forgotten', ip, ...(user && { subject: user.id }) });
         if (user && !isDisabled(user)) await sendReset(user);
@@ -72,11 +72,11 @@ export function createPasswordReset(
       const user = parsed && (await users.findOne({ id: parsed.userId }));
       const isCurrent = user?.resetHash === parsed?.hash;
       const isValid =
-        isCurrent && stillHolds(user?.resetExpiresAt ?? 0, { now: clock.now(), life: RESET_LINK_TTL_MS });
+        isCurrent && isUnexpired(user?.resetExpiresAt ?? 0, { now: clock.now(), life: RESET_LINK_TTL_MS });
       // Checked before hashing, which is expensive and reserved for valid links.
       if (!parsed || !user || !isValid) throw authErrors.INVALID_TOKEN();
       await passwordRules.validateStrength(password, user.email);
-      const passwordHash = await deps.passwords.hash(password, origin.isGone);
+      const passwordHash = await deps.passwords.hash(password, origin.isDisconnected);
       // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
       await mails.passwordChanged(user, user.passwordVersion + 1);
       const changed = await users.updateOne(

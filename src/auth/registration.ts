@@ -63,7 +63,7 @@ export function createRegistration(deps: RegistrationDependencies): Registration
       if (!existing) await audit.record({ event: 'user.registered', subject: user.id, ip });
       if (existing && isDisabled(existing)) return;
       const { reset, verify } = authLimits.mailTo;
-      if (!(await throttle.countFor(existing ? reset : verify, user.email, ip))) return;
+      if (!(await throttle.tryCountKey(existing ? reset : verify, user.email, ip))) return;
       // The existing account may have been created by another person, so its owner can choose a new password.
       await (existing ? deps.sendReset(existing) : deps.sendVerification(user));
     });
@@ -76,7 +76,7 @@ export function createRegistration(deps: RegistrationDependencies): Registration
       await passwordRules.validateStrength(password, email);
       await throttle.count(authLimits.register, origin.ip);
       // Hashed before the lookup, so that existing accounts take as long as new ones.
-      const passwordHash = await deps.passwords.hash(password, origin.isGone);
+      const passwordHash = await deps.passwords.hash(password, origin.isDisconnected);
       const user = newUserDocument({ email, name, passwordHash, emailVerified: false }, clock.now(), deps);
       if (deps.verificationRequired) {
         await registerUnverified(user, origin);

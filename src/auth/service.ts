@@ -61,7 +61,7 @@ export function createAuthService(deps: AuthDependencies): AuthService {
       if (isDisabled(user)) throw authErrors.ACCOUNT_SUSPENDED();
       if (deps.verificationRequired && !user.emailVerified) throw authErrors.EMAIL_NOT_VERIFIED();
       if (outdated) {
-        const passwordHash = await passwords.hash(input.password, origin.isGone);
+        const passwordHash = await passwords.hash(input.password, origin.isDisconnected);
         // The condition on the version prevents the rehash from overwriting a new password.
         const rehashed = await users.updateOne(
           { id: user.id, passwordVersion: user.passwordVersion },

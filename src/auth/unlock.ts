@@ -1,5 +1,5 @@
 import type { Origin } from '../http/scope.js';
-import { stillHolds } from '../kernel/clock.js';
+import { isUnexpired } from '../kernel/clock.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
@@ -34,7 +34,7 @@ export function createUnlock(deps: UnlockDependencies): Unlock {
       const user = parsed && (await users.findOne({ id: parsed.userId }));
       const isValid =
         user?.unlockHash === parsed?.hash &&
-        stillHolds(user?.unlockExpiresAt ?? 0, { now: clock.now(), life: UNLOCK_LINK_TTL_MS });
+        isUnexpired(user?.unlockExpiresAt ?? 0, { now: clock.now(), life: UNLOCK_LINK_TTL_MS });
       const redeemed =
         parsed &&
         user &&
@@ -52,7 +52,7 @@ export function createUnlock(deps: UnlockDependencies): Unlock {
 
     offerUnlock(email, { ip }) {
       backgroundTasks.run('unlock', async () => {
-        if (!(await throttle.countFor(authLimits.mailTo.unlock, email, ip))) return;
+        if (!(await throttle.tryCountKey(authLimits.mailTo.unlock, email, ip))) return;
         const user = await users.findOne({ email });
         if (!user || isDisabled(user)) return;
         const link = newLinkToken(user.id, UNLOCK_LINK_TTL_MS, deps);

@@ -128,7 +128,7 @@ export async function insertUser(input: NewUser, deps: NewUserDependencies): Pro
   const details = validateNewUser(input, deps);
   if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
   const { email, password, name, emailVerified = false, createdAt = clock.now() } = input;
-  if (password !== undefined) await deps.passwordPolicy.judge(password, [email, await deps.siteName()]);
+  if (password !== undefined) await deps.passwordPolicy.validate(password, [email, await deps.siteName()]);
   const passwordHash = password === undefined ? input.passwordHash : await passwords.hash(password);
   const user = newUserDocument({ email, name, passwordHash, emailVerified }, createdAt, { clock, random });
   await deps.foreignHashes.add(user);

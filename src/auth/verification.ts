@@ -1,5 +1,5 @@
 import type { Origin } from '../http/scope.js';
-import { stillHolds } from '../kernel/clock.js';
+import { isUnexpired } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import type { Where } from '../storage/collection.js';
@@ -56,7 +56,7 @@ export interface VerificationDependencies
     | 'random'
     | 'verificationRequired'
   > {
-  throttle: Pick<Throttle, 'count' | 'countFor' | 'trustOnly'>;
+  throttle: Pick<Throttle, 'count' | 'tryCountKey' | 'trustOnly'>;
   audit: Audit;
   confirmAddress: ConfirmAddress;
   confirmEmailChange: ConfirmEmailChange;
@@ -93,7 +93,7 @@ export function createVerification(deps: VerificationDependencies): Verification
       const user = parsed && (await users.findOne({ id: parsed.userId }));
       if (!parsed || !user) throw authErrors.INVALID_TOKEN();
       if (user.verifyHash !== parsed.hash) return deps.confirmEmailChange(user, parsed.hash, proof, origin);
-      const isValid = stillHolds(user.verifyExpiresAt ?? 0, {
+      const isValid = isUnexpired(user.verifyExpiresAt ?? 0, {
         now: clock.now(),
         life: VERIFICATION_LINK_TTL_MS,
       });
@@ -120,7 +120,7 @@ export function createVerification(deps: VerificationDependencies): Verification
         const user = await users.findOne({ email: address });
         if (!user || user.emailVerified || isDisabled(user)) return;
         // Only sent mails count, because requests must not use up the limit of an address before it has an account.
-        if (await throttle.countFor(authLimits.mailTo.verify, address, ip)) await sendVerification(user);
+        if (await throttle.tryCountKey(authLimits.mailTo.verify, address, ip)) await sendVerification(user);
       });
     },
 
@@ -173,7 +173,7 @@ export function createConfirmAddress(deps: ConfirmAddressDependencies): ConfirmA
     user: UserDocument,
     { password, authorization }: AccountProof,
     email: string,
-    { isGone }: Origin,
+    { isDisconnected }: Origin,
   ): Promise<{ precondition: Where<UserDocument> } | { passwordHash: string }> => {
     const { passwordVersion, sessionEpoch } = user;
     if (password === undefined) {
@@ -185,9 +185,9 @@ export function createConfirmAddress(deps: ConfirmAddressDependencies): ConfirmA
     // Validated before the comparison, so that an error does not disclose whether the password is the current one.
     passwordRules.validateFormat(password);
     await passwordRules.validateStrength(password, email);
-    const { ok } = await passwords.verify(user.passwordHash ?? null, password, isGone);
+    const { ok } = await passwords.verify(user.passwordHash ?? null, password, isDisconnected);
     if (ok) return { precondition: { passwordVersion } };
-    return { passwordHash: await passwords.hash(password, isGone) };
+    return { passwordHash: await passwords.hash(password, isDisconnected) };
   };
 
   return async (user, proof, { link, email, unset, inc, enqueueNotices }, origin) => {

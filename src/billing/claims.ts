@@ -1,4 +1,4 @@
-import { type Clock, SKEW } from '../kernel/clock.js';
+import { CLOCK_SKEW_MS, type Clock } from '../kernel/clock.js';
 import { newToken, type Random } from '../kernel/secrets.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { billingErrors } from './errors.js';
@@ -29,7 +29,7 @@ export interface Claim {
 export const LEASE = 30_000;
 
 /** Leases that bind nobody: those that have run out, and those of a clock that has been put back since. */
-export const leasesOver = (now: number) => [{ lte: now }, { gt: now + LEASE + SKEW }] as const;
+export const leasesOver = (now: number) => [{ lte: now }, { gt: now + LEASE + CLOCK_SKEW_MS }] as const;
 
 /** How long a repeated delivery waits for the one that is being worked on, and how often it looks. Milliseconds. */
 const PATIENCE = 5_000;

@@ -1,24 +1,24 @@
-/** What is wrong with a configuration. Never holds a secret. */
+/** A problem with a configuration. Never contains a secret. */
 export interface Problem {
-  /** A sentence that begins with the variable, without its full stop where a remedy follows. */
+  /** A sentence that begins with the variable. */
   message: string;
-  /** What to do, where the description of the variable does not say it. */
+  /** Present if the description of the variable is not sufficient. */
   remedy?: string;
 }
 
-/** A problem and its remedy as one text. */
-export function sentenceOf({ message, remedy }: Problem): string {
+/** A problem with its remedy as one text. */
+export function formatProblem({ message, remedy }: Problem): string {
   return remedy === undefined ? message : `${message} ${remedy}`;
 }
 
-/** Every problem of a configuration in one message. Never holds a secret. */
+/** Lists every problem of a configuration in one message. Never contains a secret. */
 export class ConfigurationError extends Error {
   readonly problems: readonly string[];
-  /** The same, with the remedies apart. */
+  /** The problems with separate remedies. */
   readonly details: readonly Problem[];
 
   constructor(program: string, details: readonly Problem[]) {
-    const problems = details.map(sentenceOf);
+    const problems = details.map(formatProblem);
     super(
       [`${program} cannot start with this configuration:`, ...problems.map((text) => `  - ${text}`)].join(
         '\n',
@@ -31,22 +31,22 @@ export class ConfigurationError extends Error {
 }
 
 /**
- * Resolves several parts of one configuration and reports the problems of all of them together.
+ * Resolves several parts of a configuration and reports their problems together.
  *
- * @throws ConfigurationError naming every problem
+ * @throws ConfigurationError with every problem
  */
-export function gatherProblems<Parts extends readonly unknown[]>(
+export function collectProblems<Parts extends readonly unknown[]>(
   program: string,
   ...parts: { [Index in keyof Parts]: () => Parts[Index] }
 ): Parts {
-  // By their text: NODE_ENV is of several parts.
+  // Keyed by text, because several parts report the same problem with NODE_ENV.
   const problems = new Map<string, Problem>();
   const resolved = parts.map((resolve) => {
     try {
       return resolve();
     } catch (error) {
       if (!(error instanceof ConfigurationError)) throw error;
-      for (const problem of error.details) problems.set(sentenceOf(problem), problem);
+      for (const problem of error.details) problems.set(formatProblem(problem), problem);
       return undefined;
     }
   });
@@ -54,7 +54,7 @@ export function gatherProblems<Parts extends readonly unknown[]>(
   return resolved as unknown as Parts;
 }
 
-/** Collects what is wrong with a configuration. */
+/** Collects the problems of a configuration. */
 export class Report {
   readonly problems: Problem[] = [];
   readonly warnings: Problem[] = [];
@@ -64,16 +64,26 @@ export class Report {
     this.production = production;
   }
 
-  /** The program cannot start so. */
+  /** Reports a problem that prevents the start. */
   refuse(message: string, remedy?: string): void {
     this.problems.push({ message, ...(remedy !== undefined && { remedy }) });
   }
 
-  /** Fine for development, refused in production. */
+  /** Reports a warning, which is a problem in production. */
   unsafe(message: string, remedy?: string): void {
     (this.production ? this.problems : this.warnings).push({
       message,
       ...(remedy !== undefined && { remedy }),
     });
   }
+}
+
+/** A warning about a valid configuration: whether it applies, the variable, the message and the remedy. Never holds a secret. */
+export type Advice = [applies: boolean, about: string, message: string, remedy: string];
+
+/** The advice that applies. */
+export function applicableAdvice(
+  advice: readonly Advice[],
+): { about: string; message: string; remedy: string }[] {
+  return advice.flatMap(([applies, about, message, remedy]) => (applies ? [{ about, message, remedy }] : []));
 }

@@ -4,42 +4,44 @@ import type { Random } from '../kernel/secrets.js';
 import { tryCreation } from '../storage/sqlite/trial.js';
 
 /**
- * The secrets of a development set-up: made once and kept in `file`, readable for its owner only, so that a
- * restart signs nobody out. Programs that start at the same time agree on one set: the file appears whole or
- * not at all.
+ * Loads the development secrets from a file and generates missing ones, so that sessions survive a restart. The file is
+ * written atomically, so that programs that start at the same time use the same secrets.
  *
- * @param makers name → how to make the secret when the file does not have it yet
+ * @param generators name → function that generates the secret if the file does not contain it
  * @returns every secret in the file
  */
-export function keepDevelopmentSecrets(
+export function loadDevelopmentSecrets(
   file: string,
-  makers: Record<string, () => string>,
+  generators: Record<string, () => string>,
   random: Random,
 ): Record<string, string> {
-  const kept = readKept(file);
-  const missing = Object.entries(makers).filter(([name]) => kept?.[name] === undefined);
-  if (kept && missing.length === 0) return kept;
+  const existing = readSecrets(file);
+  const missing = Object.entries(generators).filter(([name]) => existing?.[name] === undefined);
+  if (existing && missing.length === 0) return existing;
 
-  const complete = { ...kept, ...Object.fromEntries(missing.map(([name, make]) => [name, make()])) };
+  const complete = {
+    ...existing,
+    ...Object.fromEntries(missing.map(([name, generate]) => [name, generate()])),
+  };
   const draft = `${file}.${random.bytes(6).toString('hex')}`;
   createDraft(draft, `${JSON.stringify(complete, null, 2)}\n`);
   try {
-    // A link fails where a file stands by now: then another program was first, and its secrets hold.
-    if (kept) renameSync(draft, file);
+    // Unlike a rename, a link fails if another program has created the file meanwhile; then its secrets are used.
+    if (existing) renameSync(draft, file);
     else linkSync(draft, file);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
   } finally {
     rmSync(draft, { force: true });
   }
-  return keepDevelopmentSecrets(file, makers, random);
+  return loadDevelopmentSecrets(file, generators, random);
 }
 
-/** Why {@link keepDevelopmentSecrets} would fail with a file and these secrets; `null`: it would not. Nothing remains of the trial. */
-export function keepingProblem(file: string, names: readonly string[]): string | null {
+/** Describes why {@link loadDevelopmentSecrets} would fail; `null` if it would not. Changes nothing. */
+export function developmentSecretsProblem(file: string, names: readonly string[]): string | null {
   try {
-    const kept = readKept(file);
-    if (names.some((name) => kept?.[name] === undefined)) tryCreation(file, createDraft);
+    const existing = readSecrets(file);
+    if (names.some((name) => existing?.[name] === undefined)) tryCreation(file, createDraft);
     return null;
   } catch (error) {
     return (error as Error).message;
@@ -47,22 +49,23 @@ export function keepingProblem(file: string, names: readonly string[]): string |
 }
 
 function createDraft(draft: string, text = ''): void {
-  makeDevelopmentFolder(dirname(draft));
+  createDevelopmentFolder(dirname(draft));
   writeFileSync(draft, text, { mode: 0o600, flag: 'wx' });
 }
 
-/** Makes a folder for what belongs to one machine and not to a repository. */
-export function makeDevelopmentFolder(folder: string): void {
+/** Creates a folder that Git ignores. */
+export function createDevelopmentFolder(folder: string): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   writeFileSync(join(folder, '.gitignore'), '*\n');
 }
 
-function readKept(file: string): Record<string, string> | null {
+function readSecrets(file: string): Record<string, string> | null {
   if (!existsSync(file)) return null;
   try {
-    const kept: unknown = JSON.parse(readFileSync(file, 'utf8'));
-    const isSet = typeof kept === 'object' && kept !== null && !Array.isArray(kept);
-    if (isSet && Object.values(kept).every((secret) => typeof secret === 'string')) return { ...kept };
+    const content: unknown = JSON.parse(readFileSync(file, 'utf8'));
+    const isObject = typeof content === 'object' && content !== null && !Array.isArray(content);
+    if (isObject && Object.values(content).every((secret) => typeof secret === 'string'))
+      return { ...content };
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
   }

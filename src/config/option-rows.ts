@@ -1,7 +1,7 @@
 import type { TObject } from 'typebox';
 import type { Annotated } from './options.js';
 
-/** One option as the documentation and `.env.example` show it. */
+/** One option in the documentation and `.env.example`. */
 export interface OptionRow {
   name: string;
   env: string;
@@ -12,7 +12,7 @@ export interface OptionRow {
   secret: boolean;
 }
 
-/** The rows of a schema, in its order. */
+/** The options of a schema, in its order. */
 export function describeOptions(schema: TObject): OptionRow[] {
   return (Object.entries(schema.properties) as unknown as [string, Annotated][]).map(([name, property]) => ({
     name,
@@ -25,6 +25,6 @@ export function describeOptions(schema: TObject): OptionRow[] {
 }
 
 function shownDefault({ option: { shown, development, required }, default: always }: Annotated): string {
-  const made = development === undefined ? String(always ?? '') : `${development} outside production`;
-  return (shown ?? made) + (required === 'production' ? ', required in production' : '');
+  const derived = development === undefined ? String(always ?? '') : `${development} outside production`;
+  return (shown ?? derived) + (required === 'production' ? ', required in production' : '');
 }

@@ -5,13 +5,12 @@ import { Type } from 'typebox';
 import type { Random } from '../kernel/secrets.js';
 import { suggestion } from '../kernel/text.js';
 import { ConfigurationError, type Problem, Report } from './configuration-error.js';
-import { keepDevelopmentSecrets } from './development-secrets.js';
+import { loadDevelopmentSecrets } from './development-secrets.js';
 import { type Describable, mustBe, shown } from './validation-messages.js';
 
 /**
- * Configuration. Each domain declares its options once, as an annotated schema that is at the same time
- * type, validator, default, environment variable, line of `.env.example` and row of the documentation.
- * This file is the only one that reads the environment.
+ * Configuration. A domain declares its options as an annotated schema, from which type, validator, default, environment
+ * variable, `.env.example` and documentation are derived. No other file reads the environment.
  */
 
 export interface Annotation<T = unknown> {
@@ -19,67 +18,67 @@ export interface Annotation<T = unknown> {
   env: string;
   /** Read when `env` is unset. */
   fallbackEnv?: string;
-  /** For people: `.env.example` and the documentation. */
+  /** Description in `.env.example` and the documentation. */
   doc: string;
-  /** What the documentation shows as default when the schema has none. */
+  /** Default in the documentation, if the schema has none. */
   shown?: string;
-  /** Reads the variable's text where the type of the schema does not say how. */
+  /** Parses the text of the variable, if the type of the schema is not sufficient. */
   parse?: (text: string) => unknown;
-  /** Never printed; `<env>_FILE` names a file that holds it. */
+  /** Never printed; `<env>_FILE` names a file that contains it. */
   secret?: boolean;
-  /** Production does not start without it. */
+  /** Required in production. */
   required?: 'production';
   /** Default outside production. */
   development?: T;
-  /** Makes the value that development keeps in `./data` when none is given. */
+  /** Generates a value outside production, which is saved in `./data`. */
   generate?: (random: Random) => string;
-  /** Says what is wrong with a value, everywhere. */
+  /** Describes why a value is invalid. */
   check?: (value: T) => string | undefined;
-  /** Says what is unsafe about a value: refused in production, a warning elsewhere. */
+  /** Describes why a value is unsafe: an error in production, otherwise a warning. */
   safe?: (value: T) => string | undefined;
 }
 
 export type Annotated = TSchema & { option: Annotation; default?: unknown; type?: string };
 
-/** Annotates the schema of one option. */
+/** Annotates a schema. */
 export function option<S extends TSchema>(schema: S, annotation: Annotation<Static<S>>): S {
   return Object.assign(schema, { option: annotation });
 }
 
-/** The options of a domain. Unknown ones are refused, so that a typing error is not a silent default. */
+/** The options of a domain. Unknown ones are rejected, so that a typing error does not go unnoticed. */
 export function defineOptions<P extends TProperties>(properties: P): TObject<P> {
   return Type.Object(properties, { additionalProperties: false });
 }
 
-/** Where values come from. */
+/** The sources of option values. */
 export interface Source {
-  /** Names the program in messages and names its file of development secrets: `saas-backend`, `idp`. */
+  /** `saas-backend` or `idp`, for messages and the file of development secrets. */
   program: string;
   given: Record<string, unknown>;
-  /** `false` for none, an object to replace `process.env`. */
+  /** `false` ignores the environment, an object replaces `process.env`. */
   env: Record<string, string | undefined> | false | undefined;
   random: Random;
-  /** `false`: only look. What development would make up stays unset, and nothing is written. */
+  /** `false` leaves generated values unset and writes nothing. */
   generate?: boolean;
 }
 
 export interface Resolved<T> {
   values: Readonly<T>;
   production: boolean;
-  /** What production would refuse. */
+  /** Values that production would reject. */
   warnings: Problem[];
-  /** Variables whose value was made up for development, and the file that keeps them. */
+  /** Variables whose values were generated for development, and the file that contains them. */
   generated: { names: string[]; file: string };
 }
 
-// A test holds our schemas to JSON Schema, so that no start has to.
+// A test validates the schemas themselves, which saves time at the start.
 const ajv = new Ajv({ strict: false, meta: false, validateSchema: false });
 
 /**
- * Options from arguments, then environment, then defaults; resolved once and frozen.
- * `rules` sees the values and reports what only several of them together can show.
+ * Resolves options from arguments, environment and defaults, in this order, and freezes them. `rules` validates
+ * combinations of values.
  *
- * @throws ConfigurationError naming every problem
+ * @throws ConfigurationError with every problem
  */
 export function resolveOptions<P extends TProperties>(
   schema: TObject<P>,
@@ -87,11 +86,11 @@ export function resolveOptions<P extends TProperties>(
   rules: (values: Static<TObject<P>>, report: Report) => void = () => {},
 ): Resolved<Static<TObject<P>>> {
   const env = source.env === false ? {} : (source.env ?? process.env);
-  // Whoever replaces the environment does not leave production by it.
+  // A replaced environment does not turn production off.
   const mode = env['NODE_ENV'] ?? process.env['NODE_ENV'] ?? '';
   const production = mode === 'production';
   const report = new Report(production);
-  // Quotes, too: some that read a list of variables leave them in.
+  // Some tools leave quotes around values of environment files.
   if (/^\W*prod/i.test(mode) && !production) {
     report.refuse(
       `NODE_ENV must be spelled 'production'; given: ${shown(mode)}. Anything else is development.`,
@@ -109,10 +108,11 @@ export function resolveOptions<P extends TProperties>(
   for (const [name, property] of properties) {
     const annotation = property.option;
     const value =
-      read(name, property, source.given, env, report) ?? (production ? undefined : annotation.development);
+      readValue(name, property, source.given, env, report) ??
+      (production ? undefined : annotation.development);
     if (value !== undefined) {
       values[name] = value;
-      judge(annotation, value, report);
+      checkValue(annotation, value, report);
     } else if (annotation.required === 'production' && production) {
       report.refuse(`${annotation.env} is not set. ${annotation.doc}`);
     } else if (annotation.generate && !production) {
@@ -124,9 +124,9 @@ export function resolveOptions<P extends TProperties>(
 
   const file = `data/${source.program}.secrets.json`;
   if (toGenerate.length > 0 && source.generate !== false) {
-    const makers = toGenerate.map(([, env, make]) => [env, () => make(source.random)] as const);
-    const kept = keepSecrets(source, file, Object.fromEntries(makers));
-    for (const [name, env] of toGenerate) values[name] = kept[env];
+    const generators = toGenerate.map(([, env, make]) => [env, () => make(source.random)] as const);
+    const secrets = loadSecrets(source, file, Object.fromEntries(generators));
+    for (const [name, env] of toGenerate) values[name] = secrets[env];
   }
   return {
     values: Object.freeze(values) as Readonly<Static<TObject<P>>>,
@@ -136,19 +136,19 @@ export function resolveOptions<P extends TProperties>(
   };
 }
 
-function keepSecrets({ program, random }: Source, file: string, makers: Record<string, () => string>) {
+function loadSecrets({ program, random }: Source, file: string, generators: Record<string, () => string>) {
   try {
-    return keepDevelopmentSecrets(file, makers, random);
+    return loadDevelopmentSecrets(file, generators, random);
   } catch (error) {
     const reason = (error as Error).message.replace(/\.?$/, '.');
-    const remedy = `Set ${Object.keys(makers).join(', ')} instead.`;
+    const remedy = `Set ${Object.keys(generators).join(', ')} instead.`;
     throw new ConfigurationError(program, [
       { message: `Development secrets cannot be saved: ${reason}`, remedy },
     ]);
   }
 }
 
-function judge(annotation: Annotation, value: unknown, report: Report): void {
+function checkValue(annotation: Annotation, value: unknown, report: Report): void {
   const wrong = annotation.check?.(value);
   if (wrong !== undefined) {
     report.refuse(`${annotation.env} ${wrong}`);
@@ -158,8 +158,8 @@ function judge(annotation: Annotation, value: unknown, report: Report): void {
   if (unsafe !== undefined) report.unsafe(`${annotation.env} ${unsafe}`);
 }
 
-/** One option, as typed as its schema; `undefined` when nobody set it and it has no default. */
-function read(
+/** Reads one option; `undefined` if it is not set and has no default. */
+function readValue(
   name: string,
   schema: Annotated,
   given: Record<string, unknown>,
@@ -178,14 +178,14 @@ function read(
     value = parse(text, schema);
   }
   if (ajv.validate(schema, value)) return value;
-  // The option of a secret takes free text only, of which no message shows anything.
+  // `writeOnly` keeps a secret out of the message.
   report.refuse(
     `${variable} (option '${name}') ${mustBe({ ...(schema as Describable), writeOnly: schema.option.secret === true }, value)}.`,
   );
   return undefined;
 }
 
-/** The text of a variable or of the file that `<variable>_FILE` names. Empty is unset. */
+/** The text of a variable or of the file that `<variable>_FILE` names. An empty text counts as unset. */
 function readText(
   variable: string,
   secret: boolean,
@@ -200,7 +200,7 @@ function readText(
     return undefined;
   }
   try {
-    // No secret begins with a byte order mark or ends with the end of a line; editors put both there unseen.
+    // Editors add byte order marks and final newlines, which are not part of a secret.
     return readFileSync(file, 'utf8').replace(/^\ufeff|[\r\n]+$/g, '') || undefined;
   } catch (error) {
     report.refuse(
@@ -210,7 +210,7 @@ function readText(
   }
 }
 
-/** Text of the environment as the schema wants it. What cannot be converted stays text, and the schema refuses it. */
+/** Converts text to the type of the schema. Text that cannot be converted is returned unchanged and fails validation. */
 function parse(text: string, schema: Annotated): unknown {
   if (schema.option.parse) return schema.option.parse(text);
   switch (schema.type) {
@@ -225,18 +225,18 @@ function parse(text: string, schema: Annotated): unknown {
   }
 }
 
-/** `a, b` as `['a', 'b']`. */
+/** `a, b` → `['a', 'b']`. */
 export function parseList(text: string): string[] {
   const items = text.split(',').map((item) => item.trim());
   return items.filter((item) => item !== '');
 }
 
-/** Sets the variables that nobody has set. For the programs: a plugin leaves the environment of its host alone. */
+/** Sets variables that are not set. For programs only: a plugin must not change the environment of its host. */
 export function completeEnvironment(variables: Record<string, string | undefined>): void {
   for (const [name, value] of Object.entries(variables)) process.env[name] ??= value;
 }
 
-/** Threads of libuv's pool, which password hashing shares with the file system and DNS. */
+/** The size of libuv's thread pool, which password hashing shares with the file system and DNS. */
 export function threadPoolSize(): number {
   return Number(process.env['UV_THREADPOOL_SIZE']) || 4;
 }

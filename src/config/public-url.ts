@@ -2,17 +2,17 @@ import { Type } from 'typebox';
 import { type Annotation, option } from './options.js';
 import { shown } from './validation-messages.js';
 
-/** The public address of a service: the base of every link it emits. Never read from a request. */
+/** The public URL of a service, from which all links are built. Never derived from a request. */
 export interface PublicUrl {
   /** Absolute, without a trailing slash. */
   get(): string;
-  /** Development without a configured address: the port at which this server listens. */
+  /** Sets the port of a URL that is not configured, when the server listens. */
   assumePort(port: number): void;
-  /** The port at which a request has arrived. The first one counts, where the server does not listen itself. */
+  /** Sets the port from the first request, if the server does not listen itself. */
   observePort(port: number | undefined): void;
 }
 
-/** @param path what an address made up for development ends with */
+/** @param path path of the default URL during development */
 export function createPublicUrl(configured: string | undefined, defaultPort: number, path = ''): PublicUrl {
   const local = (port: number) => `http://localhost:${port}${path}`;
   let url = configured?.replace(/\/$/, '') ?? local(defaultPort);
@@ -31,13 +31,13 @@ export function createPublicUrl(configured: string | undefined, defaultPort: num
   };
 }
 
-/** The option that holds it. */
+/** The option for a public URL. */
 export function publicUrlOption(annotation: Pick<Annotation, 'env' | 'doc'>) {
   return option(Type.Optional(Type.String()), {
     ...annotation,
     shown: 'http://localhost:<port> outside production',
     required: 'production',
-    check: (url) => malformation(url ?? ''),
+    check: (url) => urlProblem(url ?? ''),
     safe: (url) => {
       const { protocol, hostname } = new URL(url ?? '');
       return protocol === 'https:' || isLoopback(hostname)
@@ -47,9 +47,9 @@ export function publicUrlOption(annotation: Pick<Annotation, 'env' | 'doc'>) {
   });
 }
 
-function malformation(text: string): string | undefined {
+function urlProblem(text: string): string | undefined {
   const url = URL.canParse(text) ? new URL(text) : null;
-  // What a browser would put right stays wrong in every link and in the issuer, which are the text itself.
+  // Links and the issuer contain the text as it is, so what `URL` would correct is rejected.
   if (!url || !/^https?:\/\/[^/\\]/i.test(text))
     return `must be an absolute http or https address, like https://app.example.com; given: ${shown(text)}.`;
   if (url.username || url.password || url.search || url.hash || /[\s?#]/.test(text)) {
@@ -61,20 +61,20 @@ function malformation(text: string): string | undefined {
   return undefined;
 }
 
-/** What is wrong with a path to mount something at, as the end of a sentence, or `null`. */
+/** Describes why a mount path is invalid, as the end of a sentence; `null` if it is valid. */
 export function mountProblem(path: string): string | null {
-  // A browser takes dots for a way back, and never asks for them.
+  // Browsers resolve dot segments, so such a path would never be requested.
   return /^(\/(?!\.\.?(\/|$))[\w.~-]+)+$/.test(path)
     ? null
     : `must be a path like /api, without a trailing slash; given: ${shown(path)}.`;
 }
 
-/** Whether a host name stays on this machine. */
+/** Whether a host name is a loopback address. */
 export function isLoopback(hostname: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d{1,3}){3}$/.test(hostname);
 }
 
-/** What is wrong with a path of the application that is appended to its public address, as the end of a sentence. */
+/** Describes why a path of the application is invalid, as the end of a sentence; `undefined` if it is valid. */
 export function pathProblem(path: string, example: string): string | undefined {
   const hasScheme = /^[a-z][a-z0-9+.-]*:/i.test(path);
   const isPath = /^\/(?![/\\])[\x21\x22\x24-\x5b\x5d-\x7e]*$/.test(withLeadingSlash(path));

@@ -1,11 +1,11 @@
 import { charactersIn } from '../kernel/text.js';
 
 /**
- * Sentences about values that a schema refuses: what is accepted, an example, and what was given. Free text and
- * secrets (`writeOnly`) are described and never repeated.
+ * Messages about invalid values: what is accepted, an example, and what was given. Free text and secrets (`writeOnly`) are
+ * described and never repeated.
  */
 
-/** The words of JSON Schema that our schemas use, and ours: `accepts` says in English what the pattern of a text means. */
+/** The JSON Schema keywords in use, and `accepts`, which describes a pattern in English. */
 export interface Describable {
   type?: string;
   enum?: readonly unknown[];
@@ -40,7 +40,7 @@ export function mustBe(schema: Describable, value: unknown): string {
   return `must be ${acceptedBy(schema)}; given: ${given(schema, value)}`;
 }
 
-/** What a schema accepts, with an example where that is not a list of all there is: `true or false`. */
+/** Describes what a schema accepts, with an example if there is one. */
 export function acceptedBy(schema: Describable): string {
   const { type, examples = type === 'integer' ? [schema.default] : [] } = schema;
   const [example] = examples;
@@ -86,7 +86,7 @@ function amount(least: number | undefined, most: number | undefined, unit: strin
 const exampleText = (example: unknown): string =>
   typeof example === 'string' ? example : JSON.stringify(example);
 
-/** A value that was given, described; repeated only where the schema accepts no free text. */
+/** Describes a given value; repeats it only if the schema accepts no free text. */
 function given(schema: Describable, value: unknown): string {
   if (schema.writeOnly)
     return value === ''
@@ -101,10 +101,10 @@ function isFreeText({ type, anyOf, enum: values, items }: Describable): boolean 
   return (type === 'string' && values === undefined) || (items !== undefined && isFreeText(items));
 }
 
-/** Longer text is described: it may be a secret in the wrong place. */
+/** Longer text is only described, because it may be a misplaced secret. */
 const MAX_SHOWN = 24;
 
-/** A value for a message. Text with an @ may hold the credentials of an address. */
+/** Formats a value for a message. Text with an @ is only described, because it may be a URL with credentials. */
 export function shown(value: unknown): string {
   if (value === undefined) return 'nothing';
   if (Array.isArray(value)) return `a list of ${value.length}`;
@@ -121,7 +121,7 @@ function described(text: string): string {
   return text.trim() === '' ? `blank text of ${size}` : `text of ${size}`;
 }
 
-/** The problems of a value, one for each place in it. */
+/** Converts schema errors to messages, one per path. */
 export function describeErrors(errors: readonly SchemaError[]): { path: string; message: string }[] {
   const found = new Map<string, string>();
   for (const error of errors.filter((one) => !isExplained(one, errors))) {
@@ -131,7 +131,7 @@ export function describeErrors(errors: readonly SchemaError[]): { path: string; 
   return [...found].map(([path, message]) => ({ path, message }));
 }
 
-/** Of several alternatives, the one error about all of them stands for those about each, unless one is more precise. */
+/** Whether another error explains this one: the error of an `anyOf` covers those of its alternatives, unless one is deeper. */
 function isExplained(error: SchemaError, errors: readonly SchemaError[]): boolean {
   const isAlternative = ({ keyword, instancePath }: SchemaError) =>
     keyword === 'anyOf' && instancePath === error.instancePath;

@@ -1,4 +1,4 @@
-import { type Clock, HOUR, MINUTE, SECOND, SKEW } from '../kernel/clock.js';
+import { CLOCK_SKEW_MS, type Clock, HOUR, MINUTE, SECOND } from '../kernel/clock.js';
 import type { Random } from '../kernel/secrets.js';
 import type { JobLog, Lease } from '../ops/jobs.js';
 import type { MailDocument, MailStatus, Mails } from './store.js';
@@ -129,7 +129,7 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
     };
     await deliverAll({ lte: clock.now() });
     // Mails due implausibly late were scheduled by a clock that has been set back since.
-    await deliverAll({ gt: clock.now() + MAX_BACKOFF_MS + SKEW });
+    await deliverAll({ gt: clock.now() + MAX_BACKOFF_MS + CLOCK_SKEW_MS });
   };
 }
 

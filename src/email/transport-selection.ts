@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { makeDevelopmentFolder } from '../config/development-secrets.js';
+import { createDevelopmentFolder } from '../config/development-secrets.js';
 import type { Resolved } from '../config/options.js';
 import type { Clock } from '../kernel/clock.js';
 import { sha256 } from '../kernel/secrets.js';
@@ -50,7 +50,7 @@ export function createFolderTransport(folder: string, clock: Clock, log: JobLog)
       const path = join(folder, `${time}-${template}-${sha256(messageId).slice(0, 6)}`);
       const head = `From: ${from.name} <${from.address}>\nTo: ${to}\nSubject: ${subject}\n\n`;
       try {
-        makeDevelopmentFolder(folder);
+        createDevelopmentFolder(folder);
         await writeFile(`${path}.txt`, head + text, { mode: 0o600, flag: 'wx' });
         await writeFile(`${path}.html`, html, { mode: 0o600, flag: 'wx' });
       } catch (error) {

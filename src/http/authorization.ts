@@ -1,10 +1,7 @@
-/** What looks like a byte order mark belongs to the user name: one header names one user. */
+/** A byte order mark is part of the user name, so that two headers never name the same user. */
 const UTF_8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/**
- * The user name and password of an `Authorization: Basic` header (RFC 7617): UTF-8, split at the first colon,
- * the scheme in any case. `null` for everything else, also when one half is empty.
- */
+/** Parses an `Authorization: Basic` header (RFC 7617) in UTF-8; `null` if it is invalid or a part is empty. */
 export function parseBasic(authorization: string): { username: string; password: string } | null {
   const encoded = /^basic +([A-Za-z0-9+/]+={0,2}) *$/i.exec(authorization)?.[1];
   if (encoded === undefined) return null;
@@ -19,17 +16,17 @@ export function parseBasic(authorization: string): { username: string; password:
   return { username: text.slice(0, colon), password: text.slice(colon + 1) };
 }
 
-/** The token of an `Authorization: Bearer` header (RFC 6750 §2.1), the scheme in any case; else `undefined`. */
+/** The token of an `Authorization: Bearer` header (RFC 6750 §2.1). */
 export function parseBearer(authorization: string | undefined): string | undefined {
   return /^bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
 }
 
-/** The headers of a request, as Node and as `fetch` have them. */
+/** Request headers of Node or of `fetch`. */
 export type RequestHeaders =
   | { get(name: string): string | null }
   | { readonly [name: string]: string | readonly string[] | undefined };
 
-/** The Authorization header. Other frameworks keep names of headers as they were sent, so case does not matter. */
+/** The Authorization header. Its name is matched in any case, because some frameworks keep names as they were sent. */
 export function authorizationIn(headers: RequestHeaders): string | undefined {
   if (typeof headers.get === 'function') return headers.get('authorization') ?? undefined;
   const found = Object.entries(headers).find(([name]) => name.toLowerCase() === 'authorization');

@@ -10,10 +10,7 @@ import type {
 } from 'fastify';
 import { httpErrors } from '../kernel/errors.js';
 
-/**
- * JSON and nothing else: `text/plain` would let foreign pages send requests without a preflight, and the
- * host's own parsers are no concern of ours.
- */
+/** Accepts JSON only: with `text/plain`, pages of other origins could send requests without a preflight. */
 export function setBodyParser(scope: FastifyInstance): void {
   scope.removeAllContentTypeParsers();
   const parse = scope.getDefaultJsonParser('error', 'error');
@@ -25,14 +22,11 @@ export function setBodyParser(scope: FastifyInstance): void {
   });
 }
 
-/**
- * What runs on either side of the parser, at every route that takes a body: an absent one is `{}`, and what is
- * required is the schema's to say.
- */
+/** Hooks of every route with a body. An absent body becomes `{}`, so that the schema reports missing properties. */
 export const readBody: { preParsing: preParsingHookHandler; preValidation: preValidationHookHandler } = {
   preParsing(request, _reply, payload, done) {
     const encoding = request.headers['content-encoding'];
-    // A decoder is attack surface that no client of ours needs.
+    // No client needs compressed bodies, and a decoder is attack surface.
     if (encoding !== undefined && encoding !== 'identity') done(httpErrors.UNSUPPORTED_MEDIA_TYPE());
     else done(null, replayReadBody(request, payload));
   },
@@ -44,7 +38,7 @@ export const readBody: { preParsing: preParsingHookHandler; preValidation: preVa
 
 const UTF_8 = new TextDecoder('utf-8', { fatal: true });
 
-/** Bytes that are no UTF-8 would all become the same character, and different passwords the same password. */
+/** Strict, because replacement characters would make different passwords equal. */
 function decode(bytes: Buffer): string | null {
   try {
     return UTF_8.decode(bytes);
@@ -53,10 +47,7 @@ function decode(bytes: Buffer): string | null {
   }
 }
 
-/**
- * A host's middleware may have read the body already and left it in `req.body`, or its bytes in `req.rawBody`; then
- * it is parsed again, by our rules.
- */
+/** Parses a body again that a host's middleware has consumed and kept in `req.body` or `req.rawBody`. */
 function replayReadBody(request: FastifyRequest, payload: RequestPayload): RequestPayload {
   if (!request.raw.readableEnded) return payload;
   const { body, rawBody } = request.raw as IncomingMessage & { body?: unknown; rawBody?: unknown };
@@ -66,21 +57,21 @@ function replayReadBody(request: FastifyRequest, payload: RequestPayload): Reque
     'transfer-encoding': coding,
   } = request.headers;
   const absent = length === undefined && coding === undefined ? '' : undefined;
-  // Of no bytes express.json() makes an object, and then there are more than the header says.
+  // express.json() turns an empty body into an object, which would be longer than the header states.
   const read = length === '0' ? '' : [body, rawBody, absent].find((kept) => kept !== undefined);
-  // Whoever waits for the end of what has ended waits for ever.
-  if (read === undefined) throw new Error(UNKEPT);
+  // The end event of a stream that has ended is never emitted, so the parser would wait forever.
+  if (read === undefined) throw new Error(CONSUMED_BODY);
   const replay: RequestPayload = Readable.from([serialize(read, type)]);
-  // Its length is not that of the original, which Fastify compares with the header.
+  // Fastify compares the length with the header, but the serialized body may be of another length than the original.
   replay.receivedEncodedLength = Number(length ?? 0);
   return replay;
 }
 
-const UNKEPT =
+const CONSUMED_BODY =
   'The host consumed the body of this request and kept it neither in req.body nor in req.rawBody. ' +
   'Mount the middleware before any body parser.';
 
-/** What a host's parser has read, as bytes again. */
+/** Converts a body parsed by the host back to bytes. */
 function serialize(parsed: unknown, contentType: string): Buffer {
   if (Buffer.isBuffer(parsed)) return parsed;
   if (typeof parsed === 'string') return Buffer.from(parsed);

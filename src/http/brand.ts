@@ -5,31 +5,31 @@ import { mustBe, shown } from '../config/validation-messages.js';
 import { HEX, legibleOn, textOn } from './colours.js';
 import { DisplayName, fits } from './schemas.js';
 
-/** Whose pages they look like. */
+/** The appearance of the HTML pages. */
 export interface Brand {
   name(): string;
-  /** A `data:` address: no request for it, and nothing of it is ever a document of our origin. */
+  /** A `data:` URL, so that the logo is never a document of this origin. */
   logo?: string;
-  /** Rules that follow the style sheet. */
+  /** CSS that follows the style sheet. */
   style?: string;
 }
 
-const MOST_NAME = 60;
-/** Bytes: every page carries it. */
-const MOST_LOGO = 64 * 1024;
+const MAX_NAME_LENGTH = 60;
+/** Every page contains the logo. */
+const MAX_LOGO_BYTES = 64 * 1024;
 
-/** The grounds of `style.css` on which a colour is hardest to read, by light and by dark. */
-const LIGHT = '#f4f5f7';
-const DARK = '#1c212a';
+/** The backgrounds of `style.css` with the lowest contrast, in light and dark mode. */
+const LIGHT_BACKGROUND = '#f4f5f7';
+const DARK_BACKGROUND = '#1c212a';
 
 const BrandName = {
   ...DisplayName,
-  accepts: `a name of 1 to ${MOST_NAME} characters that is not blank and contains no control characters`,
+  accepts: `a name of 1 to ${MAX_NAME_LENGTH} characters that is not blank and contains no control characters`,
   examples: ['My app'],
-  maxLength: MOST_NAME,
+  maxLength: MAX_NAME_LENGTH,
 };
 
-/** What an operator may say of the pages. */
+/** Options for the appearance of the pages. */
 export const brandOptions = {
   brandName: option(Type.Optional(Type.String()), {
     env: 'IDP_BRAND_NAME',
@@ -53,7 +53,7 @@ export const brandOptions = {
   }),
 };
 
-/** What those options come to. @param fallback the name where none is set */
+/** @param fallback the name if none is configured */
 export function createBrand(
   values: { brandName?: string; brandLogo?: string; brandAccent?: string },
   fallback: () => string,
@@ -68,14 +68,14 @@ export function createBrand(
   };
 }
 
-/** Buttons bear the colour itself under black or white text; where it is text itself, it takes a legible shade. */
+/** Buttons use the colour itself under black or white text; text uses a legible shade of it. */
 function accentStyle(colour: string): string {
-  const inLight = `--accent:${colour};--on-accent:${textOn(colour)};--link:${legibleOn(LIGHT, colour)}`;
-  const inDark = `--link:${legibleOn(DARK, colour)}`;
+  const inLight = `--accent:${colour};--on-accent:${textOn(colour)};--link:${legibleOn(LIGHT_BACKGROUND, colour)}`;
+  const inDark = `--link:${legibleOn(DARK_BACKGROUND, colour)}`;
   return `:root{${inLight}}@media (prefers-color-scheme:dark){:root{${inDark}}}`;
 }
 
-/** What the first bytes say, whatever the file is called. */
+/** Image types by their first bytes. */
 const FORMATS: readonly (readonly [type: string, beginsWith: RegExp])[] = [
   ['image/png', /^\x89PNG\r\n\x1a\n/],
   ['image/jpeg', /^\xff\xd8\xff/],
@@ -86,7 +86,7 @@ const FORMATS: readonly (readonly [type: string, beginsWith: RegExp])[] = [
   ],
 ];
 
-/** The logo as a `data:` address, or why it is none, as the end of a sentence. */
+/** Reads a logo as a `data:` URL, or describes the problem as the end of a sentence. */
 function readLogo(file: string): { logo?: string; problem?: string } {
   let bytes: Buffer;
   try {
@@ -94,7 +94,7 @@ function readLogo(file: string): { logo?: string; problem?: string } {
   } catch (error) {
     return { problem: `names a file that cannot be read (${(error as NodeJS.ErrnoException).code}).` };
   }
-  if (bytes.length > MOST_LOGO) return { problem: 'names a file of more than 64 KiB.' };
+  if (bytes.length > MAX_LOGO_BYTES) return { problem: 'names a file of more than 64 KiB.' };
   const text = bytes.toString('latin1');
   const [type] = FORMATS.find(([, beginsWith]) => beginsWith.test(text)) ?? [];
   if (type === undefined) return { problem: 'must name an SVG, PNG, JPEG or WebP image.' };

@@ -1,8 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http';
 
 /**
- * Whether a page of another site sent the request in a way that needs no permission: as a form, a link or an image
- * (Fetch Metadata). Such a request may be made from the address of any visitor of that page.
+ * Whether a page of another site sent the request without a preflight, as a form, link or image (Fetch Metadata). Such a
+ * request comes from the address of any visitor of that page.
  */
 export function isSimpleCrossSite(headers: IncomingHttpHeaders): boolean {
   const { 'sec-fetch-site': site, 'sec-fetch-mode': mode } = headers;
@@ -10,8 +10,8 @@ export function isSimpleCrossSite(headers: IncomingHttpHeaders): boolean {
 }
 
 /**
- * Whether a page or a navigation made the request: then the credentials may be cached ones that nobody meant to
- * send. A program's own fetch says `sec-fetch-mode: cors` and nothing else.
+ * Whether a page or a navigation sent the request, possibly with cached credentials. The `fetch` of a program sends
+ * `sec-fetch-mode: cors` only.
  */
 export function isBrowser(headers: IncomingHttpHeaders): boolean {
   const { origin, 'sec-fetch-site': site, 'sec-fetch-mode': mode, 'sec-fetch-dest': destination } = headers;

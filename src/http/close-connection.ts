@@ -1,37 +1,37 @@
-/** The end of a connection whose client has not ended yet. */
+/** Closes a connection on which the client is still sending. */
 import type { Socket } from 'node:net';
 import { SECOND } from '../kernel/clock.js';
 
-/** How long a client may take to hear its last answer. */
-const LINGER = 3 * SECOND;
+/** Time for a client to read the response before the connection is destroyed. */
+const LINGER_TIMEOUT_MS = 3 * SECOND;
 
-/** Bytes that this process discards in such a time. What is read is garbage to collect, so all connections share them. */
-const MAX_DISCARDED = 4 * 1024 * 1024;
+/** Bytes that all lingering connections together may discard, because reading them costs garbage collection. */
+const MAX_DISCARDED_BYTES = 4 * 1024 * 1024;
 
-let discarded = 0;
-const forgetDiscarded = () => {
-  discarded = 0;
+let discardedBytes = 0;
+const resetDiscarded = () => {
+  discardedBytes = 0;
 };
 
 /**
- * Ends a connection whose client may still be sending. What arrives once it is closed brings a reset, and a reset makes
- * the client lose the answer: so only our half is closed at first, and what comes is discarded (RFC 9112 §9.6).
+ * Closes a connection gracefully: closes the sending half first and discards what arrives, because a reset could make the
+ * client lose the response (RFC 9112 §9.6).
  *
- * @param lastWords sent before
+ * @param finalData sent before closing
  */
-export function closeConnection(socket: Socket, lastWords = ''): void {
-  socket.end(lastWords);
-  // Node's parser listens there: what comes now is no request any more.
+export function closeConnection(socket: Socket, finalData = ''): void {
+  socket.end(finalData);
+  // Detaches Node's HTTP parser.
   socket.removeAllListeners('data');
   socket.on('data', ({ length }: Buffer) => {
-    if (discarded === 0) setTimeout(forgetDiscarded, LINGER).unref();
-    discarded += length;
-    // The client cannot go on sending then, but it can read.
-    if (discarded > MAX_DISCARDED) socket.pause();
+    if (discardedBytes === 0) setTimeout(resetDiscarded, LINGER_TIMEOUT_MS).unref();
+    discardedBytes += length;
+    // A paused client can still read the response.
+    if (discardedBytes > MAX_DISCARDED_BYTES) socket.pause();
   });
-  // A body that nobody took has stopped the reading, and its parser, which would resume it, is gone: so it begins anew.
+  // An unread body may have paused the socket, and the detached parser no longer resumes it.
   socket.push('');
   socket.resume();
-  const timer = setTimeout(() => socket.destroy(), LINGER);
+  const timer = setTimeout(() => socket.destroy(), LINGER_TIMEOUT_MS);
   socket.once('close', () => clearTimeout(timer));
 }

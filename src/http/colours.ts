@@ -1,7 +1,7 @@
-/** Colours that stay legible (WCAG 2.2, success criterion 1.4.3). */
+/** Colours with sufficient contrast (WCAG 2.2, success criterion 1.4.3). */
 
-/** The least contrast between text and its ground. */
-const LEGIBLE = 4.5;
+/** Minimum contrast ratio of text. */
+const MIN_CONTRAST = 4.5;
 
 /** Red, green and blue from 0 to 255. */
 type Rgb = readonly [number, number, number];
@@ -9,17 +9,17 @@ type Rgb = readonly [number, number, number];
 /** `#1f4fd8` or `#14d`. */
 export const HEX = /^#(?:[0-9a-f]{3}){1,2}$/i;
 
-/** Black or white, whichever is easier to read on this ground: one of them always is. */
-export function textOn(ground: string): string {
-  return contrast(rgbOf(ground), WHITE) >= LEGIBLE ? '#ffffff' : '#000000';
+/** Black or white text for a background; one of them always has sufficient contrast. */
+export function textOn(background: string): string {
+  return contrast(rgbOf(background), WHITE) >= MIN_CONTRAST ? '#ffffff' : '#000000';
 }
 
-/** The colour itself where it is legible on this ground, and else the nearest of its shades that is. */
-export function legibleOn(ground: string, colour: string): string {
-  const behind = rgbOf(ground);
-  const towards = textOn(ground) === '#ffffff' ? WHITE : BLACK;
+/** The colour itself if it is legible on the background, otherwise its nearest legible shade. */
+export function legibleOn(background: string, colour: string): string {
+  const behind = rgbOf(background);
+  const towards = textOn(background) === '#ffffff' ? WHITE : BLACK;
   const shades = Array.from({ length: STEPS + 1 }, (_, step) => mix(rgbOf(colour), towards, step / STEPS));
-  return hexOf(shades.find((shade) => contrast(behind, shade) >= LEGIBLE) ?? towards);
+  return hexOf(shades.find((shade) => contrast(behind, shade) >= MIN_CONTRAST) ?? towards);
 }
 
 const STEPS = 50;
@@ -42,7 +42,7 @@ function mix([red, green, blue]: Rgb, [r, g, b]: Rgb, share: number): Rgb {
   return [between(red, r), between(green, g), between(blue, b)];
 }
 
-/** From 1 to 21. */
+/** The contrast ratio, from 1 to 21. */
 function contrast(one: Rgb, other: Rgb): number {
   const [dark = 0, light = 0] = [luminance(one), luminance(other)].sort((a, b) => a - b);
   return (light + 0.05) / (dark + 0.05);

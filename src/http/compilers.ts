@@ -11,16 +11,12 @@ import { describeErrors, type SchemaError } from '../config/validation-messages.
 import { charactersIn } from '../kernel/text.js';
 import { isToken } from './schemas.js';
 
-/** How schemas become functions. Each is compiled when a request first needs it: a start would compile them all. */
+/** Validator and serializer compilers. A schema is compiled at its first use, which keeps the start fast. */
 
-/**
- * A wrong type is an error, never a conversion; unknown properties are dropped before anyone sees them. TypeBox
- * schemas carry annotations of ours (`option`), which are not rules. A test holds our schemas to JSON Schema, whose
- * own schema need not be compiled either.
- */
+/** Rejects wrong types without coercion and removes unknown properties. A test validates the schemas themselves. */
 const ajv = new Ajv({
   allErrors: true,
-  // Errors bring the schema and the value, of which messages are made.
+  // Includes the schema and the value, which messages are derived from.
   verbose: true,
   coerceTypes: false,
   removeAdditional: true,
@@ -30,36 +26,33 @@ const ajv = new Ajv({
   validateSchema: false,
 });
 
-/**
- * The two rules on lengths, which count code points (JSON Schema). Ajv counts them all; they need not be where the length
- * of the string settles it, and of a token that takes five microseconds.
- */
-const LENGTHS = {
+/** Faster versions of Ajv's keywords: code points are counted only if the length in UTF-16 units does not decide. */
+const LENGTH_KEYWORDS = {
   maxLength: {
-    than: 'more',
-    holds: (most: number, text: string) =>
+    comparison: 'more',
+    isValid: (most: number, text: string) =>
       text.length <= most || (text.length <= 2 * most && charactersIn(text) <= most),
   },
   minLength: {
-    than: 'fewer',
-    holds: (least: number, text: string) => text.length >= 2 * least || charactersIn(text) >= least,
+    comparison: 'fewer',
+    isValid: (least: number, text: string) => text.length >= 2 * least || charactersIn(text) >= least,
   },
 };
 
-for (const [keyword, { than, holds }] of Object.entries(LENGTHS)) {
+for (const [keyword, { comparison, isValid }] of Object.entries(LENGTH_KEYWORDS)) {
   ajv.removeKeyword(keyword).addKeyword({
     keyword,
     type: 'string',
     schemaType: 'number',
     errors: false,
-    // As Ajv orders them: what is told of a text begins with its length.
+    // The order of Ajv's own keywords.
     before: 'pattern',
-    validate: holds,
-    error: { message: ({ schemaCode }) => str`must NOT have ${than} than ${schemaCode} characters` },
+    validate: isValid,
+    error: { message: ({ schemaCode }) => str`must NOT have ${comparison} than ${schemaCode} characters` },
   });
 }
 
-/** Errors that are thrown reach the hooks and the log of a host, so they bring words and no value: it may be a password. */
+/** Removes values from validation errors: hooks and the log of a host see them, and a value may be a password. */
 function describe(errors: readonly SchemaError[]): FastifySchemaValidationError[] {
   return describeErrors(errors.slice(0, 100)).map(({ path, message }) => ({
     instancePath: path === '' ? '' : `/${path.replaceAll('.', '/')}`,
@@ -83,26 +76,26 @@ const validatorCompiler: FastifySchemaCompiler<unknown> = ({ schema }) => {
 const serializerCompiler: FastifySerializerCompiler<unknown> = (route) => {
   let serialize: ReturnType<typeof compileSerializer> | undefined;
   return (data) => {
-    serialize ??= compileSerializer({ ...route, schema: asWritten(route.schema) });
+    serialize ??= compileSerializer({ ...route, schema: withUnescapedTokens(route.schema) });
     return serialize(data);
   };
 };
 
-/** What a scope does not set itself it would inherit from the host. */
+/** Sets the compilers of a scope, which would otherwise inherit those of the host. */
 export function setCompilers(scope: FastifyInstance): void {
   scope.setValidatorCompiler(validatorCompiler);
   scope.setSerializerCompiler(serializerCompiler);
-  // A host's own would come before the schemas of our answers.
+  // A reply serializer of the host would take precedence over the response schemas.
   scope.setReplySerializer(undefined as never);
 }
 
-/** Fastify replaces the compilers of scopes, by its own that convert types, when a host adds a schema later; those of a route stay. */
-export function keepCompilers(route: RouteOptions): void {
+/** Sets the compilers of a route: Fastify replaces those of a scope when a host adds a schema later. */
+export function pinCompilers(route: RouteOptions): void {
   Object.assign(route, { validatorCompiler, serializerCompiler });
 }
 
-/** The same schema in words of the serializer's, which then looks for nothing to escape in tokens. */
-function asWritten(schema: unknown): unknown {
+/** Marks tokens with the serializer's `unsafe` format, which skips escaping. */
+function withUnescapedTokens(schema: unknown): unknown {
   const written = JSON.stringify(schema, (_, part) => (isToken(part) ? { ...part, format: 'unsafe' } : part));
   return JSON.parse(written);
 }

@@ -3,10 +3,10 @@ import type { FastifyInstance } from 'fastify';
 import { type AddedRoute, access, isPreflightOfNoRoute, type Scope } from './scope.js';
 
 /**
- * Opens a scope whose routes pages of other origins may call, with their errors. Unknown paths and all other routes stay
- * closed. A host that has registered @fastify/cors keeps its own rules.
+ * Opens a scope with CORS for its routes and their errors, but not for unknown paths. If the host has registered
+ * @fastify/cors, the host's rules apply instead.
  *
- * @param origins exact origins, or `*`; none: pages of our own origin only
+ * @param origins exact origins or `*`; empty for the own origin only
  */
 export async function registerCors(
   parent: Scope,
@@ -27,16 +27,16 @@ async function allowOrigins(scope: Scope, origins: readonly string[]): Promise<v
     origin: origins.includes('*') ? '*' : [...origins],
     methods: 'GET, HEAD, POST, PATCH, DELETE',
     exposedHeaders: 'Retry-After, X-Request-Id, WWW-Authenticate',
-    // Preflights reach their route, which answers with the headers that every answer has.
+    // Preflights reach the OPTIONS routes below, whose responses have the common headers.
     preflightContinue: true,
-    // It would answer an OPTIONS request without Origin itself, without those headers.
+    // Otherwise the plugin itself would respond to OPTIONS requests without Origin, without those headers.
     strictPreflight: false,
   });
 }
 
 /**
- * Adds an OPTIONS route for each open path. The route for `*` that @fastify/cors adds would answer for closed paths as
- * well, and at the root of a host for the host's; it is moved to a path that no preflight asks for.
+ * Adds an OPTIONS route for each path. The `*` route of @fastify/cors would also cover paths without CORS and those of the
+ * host, so it is moved to an unused path.
  */
 function answerPreflightsByRoute(scope: Scope): void {
   const paths = new Set<string>();

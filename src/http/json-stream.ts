@@ -1,16 +1,16 @@
 import { finished, Readable } from 'node:stream';
 
 /**
- * A JSON text that is never whole in memory. An async iterable of pages becomes one array, read page by page as the
- * client takes what came before. Properties that are `undefined` are left out.
+ * Serializes JSON as a stream. An async iterable of pages becomes one array, and pages are read at the pace of the
+ * client. Properties that are `undefined` are omitted.
  *
- * @param onEnd called once, before the client has the end, or when the stream is destroyed
+ * @param onEnd called once, before the last chunk or when the stream is destroyed
  */
 export function jsonStream(value: object, onEnd: () => void): Readable {
-  let isOver = false;
+  let hasEnded = false;
   const end = () => {
-    if (!isOver) onEnd();
-    isOver = true;
+    if (!hasEnded) onEnd();
+    hasEnded = true;
   };
   const text = async function* () {
     yield* chunksOf(value);

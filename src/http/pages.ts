@@ -8,8 +8,8 @@ import type { AppError, Rendered } from '../kernel/errors.js';
 import type { Brand } from './brand.js';
 
 /**
- * Pages: logic-less templates of `templates/pages`, each a whole document that includes the partials beside
- * it (`_head`, `_brand`, `_problems`, `_foot`) and one inlined style sheet. No script, nothing from elsewhere.
+ * HTML pages: Mustache templates in `templates/pages`, with partials (`_head`, `_brand`, `_problems`, `_foot`) and one
+ * inline style sheet, without scripts or external resources.
  */
 
 const FOLDER = fileURLToPath(new URL('../../../templates/pages/', import.meta.url));
@@ -21,18 +21,17 @@ const templates = Object.fromEntries(
 );
 const sheet = readFileSync(join(FOLDER, 'style.css'), 'utf8');
 
-/** What fills a template in; every value is escaped, except what is ours: the style sheet and the logo in base64. */
+/** The values of a template. All are escaped except the style sheet and the logo. */
 export type View = { title: string } & Record<string, unknown>;
 
-/** The pages of one service, under its brand. */
+/** The pages of one product. */
 export interface Pages {
   /**
-   * Answers with the document `<name>.html`.
-   * @param formTargets further sources of `form-action`, for a page on the way to an application: browsers check
-   * redirects after a submission, too
+   * Sends the page `<name>.html`.
+   * @param formTargets further sources of `form-action`, which browsers also apply to redirects after a submission
    */
   send(reply: FastifyReply, name: string, view: View, formTargets?: readonly string[]): FastifyReply;
-  /** An error as a page. */
+  /** Renders an error page. */
   renderError(error: AppError, requestId: string): Rendered;
 }
 
@@ -46,13 +45,13 @@ export function createPages({ name, logo, style: colours = '' }: Brand): Pages {
     return mustache.render(text, { ...view, brand: { name: name(), logo }, style }, templates);
   };
 
-  /** What a browser may do with a page of ours: show it and send its forms, to us and to `formTargets`. */
+  /** Security headers that allow a page to submit forms to its origin and to `formTargets`. */
   const headers = (formTargets: readonly string[] = []): Record<string, string> => {
     const targets = ["'self'", ...formTargets].join(' ');
     return {
       'content-security-policy': `default-src 'none'; style-src ${styleHash}; img-src data:; form-action ${targets}; base-uri 'none'; object-src 'none'; frame-ancestors 'none'`,
       'x-frame-options': 'DENY',
-      // An application may have opened its sign-in in a window of its own, and waits for an answer from there.
+      // An application may have opened the sign-in in a pop-up window and wait for its result.
       ...(formTargets.length === 0 && { 'cross-origin-opener-policy': 'same-origin' }),
     };
   };
@@ -94,12 +93,12 @@ function waitingTime(seconds: number): string | undefined {
   return count === 1 ? `one ${unit}` : `${count} ${unit}s`;
 }
 
-/** Whether a request comes from a browser that wants to show something. */
+/** Whether a client accepts HTML. */
 export function wantsPage(accept: string | undefined): boolean {
   return accept?.includes('text/html') === true;
 }
 
-/** Whether a request is a form that a page has sent. */
+/** Whether a request is a form submission. */
 export function isForm({ headers }: Pick<FastifyRequest, 'headers'>): boolean {
   return headers['content-type']?.startsWith('application/x-www-form-urlencoded') === true;
 }

@@ -3,20 +3,19 @@ import type { Socket } from 'node:net';
 import { type AppError, httpErrors, type Rendered } from '../kernel/errors.js';
 import { closeConnection } from './close-connection.js';
 
-/** Node's name for what was wrong → the status that says so; everything else is 400. */
+/** Error code of Node → status; all others are 400. */
 const STATUSES: Record<string, number> = {
   ERR_HTTP_REQUEST_TIMEOUT: 408,
   HPE_HEADER_OVERFLOW: 431,
 };
 
-/** Answers bytes that never became a request, in the shape of every other error, and hangs up. */
-export function refuseUnparsed(
+/** Responds to a request that Node could not parse, in the common error format, and closes the connection. */
+export function rejectMalformedRequest(
   { code = '' }: { code?: string },
   socket: Socket,
   requestId: string,
   render: (error: AppError, requestId: string) => Rendered,
 ): void {
-  // Whoever is gone hears nothing.
   if (code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
     return;

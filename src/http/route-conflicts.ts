@@ -1,35 +1,32 @@
 import type { FastifyInstance, RouteOptions } from 'fastify';
 
-/**
- * Routes that a host and we both want. Fastify would name the path only; the host's developer needs to know that the
- * other route is ours, and what moves it.
- */
+/** Detects routes that both the host and a plugin declare: Fastify's own error does not name the plugin or a remedy. */
 export interface RouteConflicts {
-  /** To be called for each route of ours, before Fastify adds it. @throws where the host has such a route */
-  claim(route: RouteOptions & { routePath?: string }): void;
+  /** Must be called for each route of the plugin before Fastify adds it. @throws if the host has the same route */
+  add(route: RouteOptions & { routePath?: string }): void;
 }
 
-/** @param remedy what the host's developer can do, as a sentence */
+/** @param remedy advice for the host's developer, as a sentence */
 export function watchRouteConflicts(host: FastifyInstance, remedy: string): RouteConflicts {
-  const ours = new Set<string>();
-  // Runs for routes of ours, too, but before they are claimed.
+  const added = new Set<string>();
+  // Also runs for the plugin's own routes, but before they are added to the set.
   host.addHook('onRoute', (route) => {
-    for (const name of namesOf(route)) if (ours.has(name)) throw conflict(name, remedy);
+    for (const name of namesOf(route)) if (added.has(name)) throw conflict(name, remedy);
   });
   return {
-    claim(route) {
+    add(route) {
       for (const name of namesOf(route)) {
         const [method = '', url = ''] = name.split(' ');
         if (host.hasRoute({ method: method as 'GET', url })) throw conflict(name, remedy);
-        ours.add(name);
+        added.add(name);
       }
     },
   };
 }
 
-/** HEAD is left out: Fastify adds it to every GET, and gives way to one that is there. */
+/** Without HEAD, which Fastify adds to every GET route that has none. */
 function namesOf({ method, url, routePath }: RouteOptions & { routePath?: string }): string[] {
-  // At the prefix of a scope Fastify adds a second route with a slash, for which no hook runs.
+  // At the prefix of a scope, Fastify adds a second route with a slash without calling hooks.
   const urls = routePath === '' ? [url, `${url}/`] : [url];
   const methods = [method].flat().filter((one) => one !== 'HEAD');
   return methods.flatMap((one) => urls.map((path) => `${one} ${path}`));

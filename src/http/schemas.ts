@@ -2,9 +2,9 @@ import type { Static, TSchema, TString } from 'typebox';
 import { Type } from 'typebox';
 import { charactersIn } from '../kernel/text.js';
 
-/** Shapes that several domains put on the wire. */
+/** Schemas that several domains share. */
 
-/** One ASCII address (RFC 5321 without quoting, comments or IDN): nothing that a mail program could read as two. */
+/** One ASCII address (RFC 5321 without quoting, comments or IDN), which no mail program can read as two. */
 export const Email = Type.String({
   accepts: 'one e-mail address of at most 254 ASCII characters',
   examples: ['ada@example.com'],
@@ -13,23 +13,20 @@ export const Email = Type.String({
     "^(?=.{1,64}@)[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\\.)+[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$",
 });
 
-/** Of the invisible components of emoji, those behind a flag name its region. */
+/** Invisible emoji components that follow a flag and encode its region. */
 const TAG = '(?:(?=\\p{Emoji_Component})\\p{Default_Ignorable_Code_Point})';
 
-/**
- * No control characters, no lone surrogates, nothing that reverses the text after it, and other invisible characters only
- * where they shape what stands before them.
- */
+/** No control characters, lone surrogates or bidirectional controls; other invisible characters only after a character they modify. */
 const LEGIBLE = [
   '(?:[^\\p{Cc}\\p{Cs}\\p{Default_Ignorable_Code_Point}]',
   // Joiners in words of Arabic and Indic scripts, and in emoji.
   '|(?<=[\\p{Script=Arabic}\\p{Script=Syriac}\\p{M}\\p{Extended_Pictographic}\\p{Emoji_Modifier}])[\\u200c\\u200d]',
-  // Variants of Han characters and of emoji, keys, and the flags of regions.
+  // Variation selectors of Han characters and emoji, keycaps, and regional flags.
   '|(?<=[\\p{Script=Han}\\p{Extended_Pictographic}])\\p{Variation_Selector}|(?<=[0-9#*])\\ufe0f(?=\\u20e3)',
   `|(?<=\u{1f3f4}${TAG}*)${TAG})*`,
 ].join('');
 
-/** A character with a glyph; U+2800 is a braille cell without dots. */
+/** A character with a glyph; U+2800 is the blank braille pattern. */
 const VISIBLE = '[^\\p{Z}\\p{C}\\p{Default_Ignorable_Code_Point}\\u2800]';
 
 const NAME = {
@@ -40,10 +37,10 @@ const NAME = {
   pattern: `^(?=.*${VISIBLE})${LEGIBLE}$`,
 };
 
-/** A display name: one line that shows something. */
+/** A display name: one line with at least one visible character. */
 export const DisplayName = Type.String(NAME);
 
-/** The display name of a person, who may go without one: `""` says so. */
+/** An optional display name; `""` for none. */
 export const OptionalName = Type.String({
   ...NAME,
   accepts:
@@ -51,28 +48,28 @@ export const OptionalName = Type.String({
   pattern: `^$|${NAME.pattern}`,
 });
 
-/** Whether a text fits a schema of strings, where there is no validator. */
+/** Whether a text matches a string schema, for code without a validator. */
 export function fits(text: string, schema: TSchema & { pattern?: string; maxLength?: number }): boolean {
   const { pattern = '', maxLength = 0 } = schema;
   return charactersIn(text) <= maxLength && new RegExp(pattern, 'u').test(text);
 }
 
-/** As the client sends it; `Passwords.problem` has the rules for a new one. */
+/** A password in a request; `Passwords.problem` has the rules for new ones. */
 export const PasswordInput = Type.String({ minLength: 1, accepts: 'a password', writeOnly: true });
 
 const TOKEN = Symbol('token');
 
-/** A token of ours in an answer: base64url, dots and underscores, in which JSON has nothing to escape. */
+/** A token in a response: base64url, dots and underscores, which JSON does not escape. */
 export const Token: TString = Object.assign(Type.String(), { [TOKEN]: true });
 
-/** Whether a schema is that of a token, which nobody sees who reads it as JSON. */
+/** Whether a schema is `Token`, whose marker is not part of the JSON Schema. */
 export const isToken = (schema: unknown): boolean =>
   typeof schema === 'object' && schema !== null && TOKEN in schema;
 
 /** ISO 8601, UTC, milliseconds. */
 export const Timestamp = Type.String();
 
-/** Epoch milliseconds, as documents keep time, on the wire. */
+/** Converts epoch milliseconds, as in documents, to a `Timestamp`. */
 export const toTimestamp = (milliseconds: number): string => new Date(milliseconds).toISOString();
 
 /** `{ success: true, data }` */
@@ -86,8 +83,8 @@ export const Acknowledgement = Type.Object({
 });
 
 /**
- * Every status of a subscription: `none` without one, `granted` for a plan that the operator gave, and the eight of the
- * payment provider. A status that the provider introduces later is passed on as it is and grants no access.
+ * `none` without a subscription, `granted` for a plan granted by the operator, and the statuses of the payment provider.
+ * Statuses that the provider adds later are passed through and grant no access.
  */
 const SUBSCRIPTION_STATUSES = [
   'none',
@@ -114,7 +111,7 @@ export const SubscriptionSummary = Type.Object({
 });
 export type SubscriptionSummary = Static<typeof SubscriptionSummary>;
 
-/** The user as clients see it. */
+/** A user in responses. */
 export const User = Type.Object({
   id: Type.String(),
   email: Type.String(),
@@ -125,11 +122,11 @@ export const User = Type.Object({
 });
 export type User = Static<typeof User>;
 
-/** The session behind an access token as clients see it. */
+/** A session in responses. */
 export const Session = Type.Object({ id: Type.String(), createdAt: Timestamp, expiresAt: Timestamp });
 export type Session = Static<typeof Session>;
 
-/** Answers with `{ success: true, data }`. */
+/** Wraps data in the envelope. */
 export function ok<T>(data: T): { success: true; data: T } {
   return { success: true, data };
 }

@@ -15,15 +15,12 @@ import { plainAddress } from '../kernel/addresses.js';
 import { type AppError, httpErrors } from '../kernel/errors.js';
 import { type AnswerRules, describeRequest, sendError, setCommonHeaders } from './answers.js';
 import { readBody, setBodyParser } from './bodies.js';
-import { keepCompilers, setCompilers } from './compilers.js';
+import { pinCompilers, setCompilers } from './compilers.js';
 import { type RouteConflicts, watchRouteConflicts } from './route-conflicts.js';
 
-/**
- * The rules that hold for every route of ours and for none of the host's. Both plugins open their
- * scopes here; what a scope does not set itself it would inherit from the host.
- */
+/** Encapsulated scopes whose rules apply to every route of a plugin and to none of the host. */
 
-/** A Fastify scope whose routes take their types from TypeBox schemas. */
+/** A Fastify scope with the TypeBox type provider. */
 export type Scope = FastifyInstance<
   RawServerDefault,
   IncomingMessage,
@@ -32,102 +29,101 @@ export type Scope = FastifyInstance<
   TypeBoxTypeProvider
 >;
 
-/** Runs before the body is read and throws an `AppError` to refuse. */
+/** Runs before the body is read and throws an `AppError` to reject the request. */
 export type Guard = onRequestAsyncHookHandler;
 
 export interface ScopeRules extends AnswerRules {
   /** Absolute path, `''` for the root. */
   prefix: string;
-  /** Access level → the guard that enforces it. `public` needs none. */
+  /** Access level → guard. `public` needs none. */
   guards: Record<string, Guard>;
-  /** Unknown paths below the prefix are ours. False where the prefix is the host's root. */
-  own404: boolean;
-  /** Bytes of a body, where the route does not say. */
+  /** Whether the scope handles unknown paths below its prefix; false if the prefix is the root of a host. */
+  handlesNotFound: boolean;
+  /** Maximum body size in bytes; a route can override it. */
   bodyLimit: number;
-  /** Counts the requests of an address, and refuses it where there were too many; absent: they are not counted. */
+  /** Counts a request of an address and returns an error if there were too many; absent: requests are not counted. */
   meter?: (ip: string) => AppError | undefined;
-  /** What a host's developer can do about a route that the host declares as well, as a sentence. */
+  /** Advice for the host's developer about a conflicting route, as a sentence. */
   conflictRemedy: string;
-  /** Whether the instance is a host's, whose log would name addresses, and whose description of its API our routes. */
+  /** Whether the instance belongs to a host, whose log and API description must not include the plugin's URLs. */
   isPlugin: boolean;
 }
 
 export interface RouteRules {
-  /** Who may call the route: `public`, or a level that the scope has a guard for. */
+  /** `public`, or an access level for which the scope has a guard. */
   access: string;
-  /** `false` where an answer says itself which origins may read it. */
+  /** `false` if the route sets its CORS headers itself. */
   cors?: false;
-  /** Whether it works while the operator keeps users out. */
+  /** Whether the route is available in maintenance mode. */
   duringMaintenance?: boolean;
-  /** Whether it answers while the server stops. */
+  /** Whether the route is available while the server stops. */
   whileDraining?: boolean;
-  /** Which of its requests do not count towards the request limit: `true` for all of them. */
+  /** Requests that do not count towards the request limit: `true` for all. */
   unmetered?: boolean | ((request: FastifyRequest) => boolean);
-  /** Whether its errors are pages for those who look at them. */
+  /** Whether browsers get errors as HTML pages. */
   page?: boolean;
 }
 
-/** What a route says of itself, in its `config`. A route without it does not boot. */
+/** The `config` of a route. A route without an access level prevents the start. */
 export function access(level: string, more: Omit<RouteRules, 'access'> = {}): FastifyContextConfig {
   return { access: level, ...more } as FastifyContextConfig;
 }
 
-/** What a route says of itself; nothing where no route matched. Of a request: its `routeOptions`, which Fastify makes up anew at each look. */
-export function rulesOf(route: { config?: unknown }): Partial<RouteRules> {
+/** The rules of a route or of a request's `routeOptions`; empty if no route matched. */
+export function routeRules(route: { config?: unknown }): Partial<RouteRules> {
   return (route.config ?? {}) as Partial<RouteRules>;
 }
 
-/** A route as `onRoute` hooks get it. */
+/** The argument of `onRoute` hooks. */
 export type AddedRoute = RouteOptions & { routePath: string };
 
-/** Whether it is the route for `*` that @fastify/cors adds, which states no access level. */
+/** Whether a route is the `*` route of @fastify/cors, which has no access level. */
 export const isPreflightOfNoRoute = ({ method, routePath }: AddedRoute): boolean =>
   method === 'OPTIONS' && routePath === '*';
 
-/** Makes a route run a hook before those it has, and after what begins every answer. */
+/** Inserts a hook before those of a route, but after the one that sets the common headers. */
 export function prependHook(route: RouteOptions, hook: onRequestHookHandler | Guard): void {
-  const [begin = [], ...others] = [route.onRequest ?? []].flat();
-  route.onRequest = [begin, hook, ...others].flat();
+  const [first = [], ...others] = [route.onRequest ?? []].flat();
+  route.onRequest = [first, hook, ...others].flat();
 }
 
-/** Where a request comes from, as services know it. */
+/** The client of a request, for services. */
 export interface Origin {
   ip: string;
-  /** Whether the client has hung up, so that work for it can be skipped. */
-  isGone(): boolean;
+  /** Whether the client has disconnected, so that work for it can be skipped. */
+  isDisconnected(): boolean;
 }
 
 export function originOf(request: FastifyRequest): Origin {
-  // A Unix socket has no address, and a connection that is gone has none any more.
-  return { ip: plainAddress(request.ip), isGone: () => request.raw.socket.destroyed };
+  return { ip: plainAddress(request.ip), isDisconnected: () => request.raw.socket.destroyed };
 }
 
-/** For requests that arrive through a host's middleware chain: what hands an unmatched one back to the host. */
-export const fallThrough = new WeakMap<IncomingMessage, () => void>();
+/** The `next` of requests that arrive through a host's middleware chain. */
+export const hostNext = new WeakMap<IncomingMessage, () => void>();
 
-const handedBack = new WeakSet<FastifyRequest>();
+const passedToHost = new WeakSet<FastifyRequest>();
 
-/** Whether the request went back to the host, so that what becomes of it is not ours to tell. */
-export const isHandedBack = (request: FastifyRequest): boolean => handedBack.has(request);
+/** Whether a request was passed on to the host, which logs its response. */
+export const wasPassedToHost = (request: FastifyRequest): boolean => passedToHost.has(request);
 
-/** Hands a request back to where it came from, before its body is read. False where it came to us alone. */
-export function handBack(request: FastifyRequest, reply: FastifyReply): boolean {
-  const next = fallThrough.get(request.raw);
+/** Passes a request on to the host, before its body is read. Returns false if it did not arrive through one. */
+export function passToHost(request: FastifyRequest, reply: FastifyReply): boolean {
+  const next = hostNext.get(request.raw);
   if (!next) return false;
-  handedBack.add(request);
+  passedToHost.add(request);
   reply.hijack();
   next();
   return true;
 }
 
-/** Opens an encapsulated scope under our rules and lets `build` add its routes. */
+/** Opens an encapsulated scope, to which `build` adds its routes. */
 export async function openScope(
   parent: FastifyInstance,
   rules: ScopeRules,
   build: (scope: Scope) => Promise<void>,
 ): Promise<void> {
-  const { prefix, own404, conflictRemedy } = rules;
-  if (own404) claim(parent, parent.prefix + prefix);
+  const { prefix, handlesNotFound, conflictRemedy } = rules;
+  if (handlesNotFound) reserveNotFoundHandler(parent, parent.prefix + prefix);
   const conflicts = watchRouteConflicts(parent, conflictRemedy);
   await parent.register(
     async (instance) => {
@@ -140,42 +136,45 @@ export async function openScope(
         guardRoutes(routes, rules, conflicts);
         await build(routes);
       });
-      // Beside the routes: hooks for what is not there would run at every one of them, too.
-      if (own404) await scope.register(async (unknown: Scope) => answerUnknown(unknown, rules));
+      // In a separate scope, because its hooks would otherwise also run for the routes.
+      if (handlesNotFound) await scope.register(async (unknown: Scope) => handleNotFound(unknown, rules));
     },
     { prefix },
   );
 }
 
-/** Below the prefix of the scope, where there is no route. */
-function answerUnknown(scope: Scope, rules: ScopeRules): void {
+/** Handles unknown paths below the prefix. */
+function handleNotFound(scope: Scope, rules: ScopeRules): void {
   scope.addHook('onRequest', (request, reply, done) => {
-    if (!handBack(request, reply)) done();
+    if (!passToHost(request, reply)) done();
   });
-  if (rules.meter) scope.addHook('onRequest', metered(rules.meter));
+  if (rules.meter) scope.addHook('onRequest', countRequests(rules.meter));
   scope.addHook('preParsing', readBody.preParsing);
   scope.setNotFoundHandler((request, reply) => sendError(rules, httpErrors.NOT_FOUND(), request, reply));
 }
 
-/** What @fastify/swagger leaves out. It may take schemas for zod's, and then ours break the whole description. */
-const UNLISTED = { hide: true };
+/** Hides routes from @fastify/swagger, whose description would fail if the host expects zod schemas. */
+const HIDDEN = { hide: true };
 
-/** By server: the paths below which unknown addresses are ours. */
-const claimed = new WeakMap<FastifyInstance['server'], Set<string>>();
+/** Prefixes with a 404 handler, by server. */
+const reserved = new WeakMap<FastifyInstance['server'], Set<string>>();
 
-/** Fastify ends the process over a second 404 handler for the same path; this ends the start with a sentence. */
-function claim({ server }: FastifyInstance, path: string): void {
-  const paths = claimed.get(server) ?? new Set();
+/** A second 404 handler for the same prefix would crash the process; this throws an error that explains it. */
+function reserveNotFoundHandler({ server }: FastifyInstance, path: string): void {
+  const paths = reserved.get(server) ?? new Set();
   if (paths.has(path))
     throw new Error(
       `${path} is already used by another plugin of this package. Mount this one at another path.`,
     );
-  claimed.set(server, paths.add(path));
+  reserved.set(server, paths.add(path));
 }
 
-function meterOf({ meter }: ScopeRules, unmetered: RouteRules['unmetered']): onRequestHookHandler | never[] {
+function countRequestsOf(
+  { meter }: ScopeRules,
+  unmetered: RouteRules['unmetered'],
+): onRequestHookHandler | never[] {
   if (!meter || unmetered === true) return [];
-  const count = metered(meter);
+  const count = countRequests(meter);
   if (!unmetered) return count;
   return function (this: FastifyInstance, request, reply, done) {
     if (unmetered(request)) done();
@@ -183,50 +182,47 @@ function meterOf({ meter }: ScopeRules, unmetered: RouteRules['unmetered']): onR
   };
 }
 
-function metered(meter: NonNullable<ScopeRules['meter']>): onRequestHookHandler {
+function countRequests(meter: NonNullable<ScopeRules['meter']>): onRequestHookHandler {
   return (request, _reply, done) => done(meter(originOf(request).ip));
 }
 
-/** The first thing a route does: the headers that every answer carries, and no new work while the server stops. */
-function beginAnswer(rules: AnswerRules, route: RouteOptions): onRequestHookHandler {
-  const { whileDraining } = rulesOf(route);
+/** The first hook of a route: sets the common headers and rejects requests while the server stops. */
+function beginResponse(rules: AnswerRules, route: RouteOptions): onRequestHookHandler {
+  const { whileDraining } = routeRules(route);
   return (request, reply, done) => {
     setCommonHeaders(rules, request, reply);
-    const isTooLate = rules.isDraining() && !whileDraining;
-    done(isTooLate ? httpErrors.NOT_READY({ headers: { connection: 'close' } }) : undefined);
+    const isRejected = rules.isDraining() && !whileDraining;
+    done(isRejected ? httpErrors.NOT_READY({ headers: { connection: 'close' } }) : undefined);
   };
 }
 
-/**
- * Puts the guard of its access level in front of every route, and refuses to boot without one: so the
- * list of exposed routes cannot drift from what is enforced.
- */
+/** Adds the guard of its access level to every route, so that the documented access is the enforced one. */
 function guardRoutes(scope: Scope, rules: ScopeRules, conflicts: RouteConflicts): void {
   const { guards, bodyLimit, isPlugin } = rules;
   scope.addHook('onRoute', (route: AddedRoute) => {
     if (isPreflightOfNoRoute(route)) return;
-    const { access: level, unmetered } = rulesOf(route);
+    const { access: level, unmetered } = routeRules(route);
     if (level === undefined) throw new Error(`${route.method} ${route.url} does not state config.access.`);
-    conflicts.claim(route);
+    conflicts.add(route);
     route.bodyLimit ??= bodyLimit;
-    keepCompilers(route);
-    if (isPlugin) route.schema = { ...route.schema, ...UNLISTED };
+    pinCompilers(route);
+    if (isPlugin) route.schema = { ...route.schema, ...HIDDEN };
     const guard = guards[level];
     if (!guard && level !== 'public') {
       throw new Error(`${route.method} ${route.url} asks for the unknown access level '${level}'.`);
     }
-    const counted = meterOf(rules, unmetered);
-    route.onRequest = [beginAnswer(rules, route), counted, guard ?? [], route.onRequest ?? []].flat();
-    if ([route.method].flat().every((method) => BODILESS.has(method))) return;
+    const counter = countRequestsOf(rules, unmetered);
+    route.onRequest = [beginResponse(rules, route), counter, guard ?? [], route.onRequest ?? []].flat();
+    if ([route.method].flat().every((method) => METHODS_WITHOUT_BODY.has(method))) return;
     route.preParsing = [readBody.preParsing, route.preParsing ?? []].flat();
     route.preValidation = [readBody.preValidation, route.preValidation ?? []].flat();
   });
 }
 
-/** Methods of whose requests Fastify reads no body. */
-const BODILESS = new Set(['GET', 'HEAD']);
+/** Methods for which Fastify reads no body. */
+const METHODS_WITHOUT_BODY = new Set(['GET', 'HEAD']);
 
-/** Fastify checks what such a factory makes at every request, so a server of our own sets its log up beforehand. */
+/** In a host only: Fastify checks the result of a logger factory for each request, and a server configures its log instead. */
 function nameRoutesInLog(scope: Scope): void {
   scope.setChildLoggerFactory((logger, bindings, options) =>
     logger.child(bindings, { ...options, serializers: { ...options.serializers, req: describeRequest } }),

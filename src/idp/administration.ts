@@ -17,7 +17,7 @@ export interface ProvisioningAdministration
 }
 
 /** The origin of commands in audit records. */
-export const ON_THE_HOST = { ip: 'cli', isGone: () => false };
+export const ON_THE_HOST = { ip: 'cli', isDisconnected: () => false };
 
 /**
  * Opens the store that the environment names. A server may use it at the same time.

@@ -1,17 +1,17 @@
-import type { Advice } from '../config/advice.js';
-import { gatherProblems } from '../config/configuration-error.js';
+import type { Advice } from '../config/configuration-error.js';
+import { collectProblems } from '../config/configuration-error.js';
 import type { Resolved } from '../config/options.js';
-import { examine, type Finding } from '../server/doctor.js';
+import { diagnose, type Finding } from '../server/doctor.js';
 import { idpServerSchema, resolveServer, type ServerConfiguration } from '../server/options.js';
 import { adviseIdp, type IdpConfiguration, idpSchema, resolveIdp } from './options.js';
 
 /** The problems that a start of idp would have. */
 export function examineIdp(): Promise<Finding[]> {
-  return examine({
+  return diagnose({
     product: 'idp',
     schemas: [idpSchema, idpServerSchema],
     resolve() {
-      const [server, idp] = gatherProblems(
+      const [server, idp] = collectProblems(
         'idp',
         () => resolveServer('idp', idpServerSchema, {}, {}),
         () => resolveIdp({}, false),
@@ -22,12 +22,12 @@ export function examineIdp(): Promise<Finding[]> {
     portVariable: 'IDP_PORT',
     hostVariable: 'IDP_HOST',
     proxyVariable: 'IDP_TRUST_PROXY',
-    unwise,
+    advise,
     unwrapHealth: (answer) => answer,
   });
 }
 
-function unwise(
+function advise(
   { values, production }: Resolved<IdpConfiguration>,
   server: Resolved<ServerConfiguration>,
 ): Advice[] {

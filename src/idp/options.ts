@@ -1,6 +1,5 @@
 import type { Static } from 'typebox';
-import type { Advice } from '../config/advice.js';
-import type { Report } from '../config/configuration-error.js';
+import type { Advice, Report } from '../config/configuration-error.js';
 import { defineOptions, type Resolved, resolveOptions } from '../config/options.js';
 import { mountProblem, publicUrlOption } from '../config/public-url.js';
 import { brandOptions } from '../http/brand.js';
@@ -9,9 +8,9 @@ import { equalSecrets, systemRandom } from '../kernel/secrets.js';
 import { oidcOptions } from '../oidc/schemas.js';
 import { auditRetentionOption } from '../ops/audit.js';
 import { provisioningOptions } from '../provisioning/schemas.js';
+import { storeOptions } from '../server/options.js';
 import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.js';
-import { storeOptions } from '../server/store-options.js';
-import { LENT, lendingProblem } from '../storage/host-database.js';
+import { HOST_DATABASE_URI, hostDatabaseProblem } from '../storage/host-database.js';
 
 /** The options of the identity provider, in code and as environment variables. */
 
@@ -106,7 +105,7 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
   const rules = (values: IdpConfiguration, report: Report) => {
     const problem = prefix === '' ? null : mountProblem(prefix);
     if (problem) report.refuse(`'prefix' ${problem}`);
-    const lending = lendingProblem(options);
+    const lending = hostDatabaseProblem(options);
     if (lending) report.refuse(lending);
     // Only the path counts: https://idp ends with /idp as well.
     const path = values.publicUrl?.replace(/^\w+:\/\/[^/]*|\/$/g, '');
@@ -117,7 +116,7 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
     }
     refuseEqualSecrets(values, report);
   };
-  const asked = mongo ? { ...given, databaseUri: given.databaseUri ?? LENT } : given;
+  const asked = mongo ? { ...given, databaseUri: given.databaseUri ?? HOST_DATABASE_URI } : given;
   const config = resolveOptions(idpSchema, { program: 'idp', given: asked, env, random, generate }, rules);
   const optional = {
     ...(hashing && { hashing }),

@@ -3,7 +3,7 @@ import fp from 'fastify-plugin';
 import { createBrand } from '../http/brand.js';
 import { answerRules, type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
 import { createPages, type Pages, wantsPage } from '../http/pages.js';
-import { openScope, rulesOf, type ScopeRules } from '../http/scope.js';
+import { openScope, routeRules, type ScopeRules } from '../http/scope.js';
 import { renderOAuth } from '../kernel/errors.js';
 import { createOidcModule } from '../oidc/module.js';
 import { createAudit } from '../ops/audit.js';
@@ -41,7 +41,7 @@ export const createIdpPages = (values: IdpConfiguration, issuer: () => string): 
 export const createErrorRenderer =
   (pages: Pages): ScopeRules['renderError'] =>
   (error, request, requestId) =>
-    (request.is404 || rulesOf(request.routeOptions).page) && wantsPage(request.headers.accept)
+    (request.is404 || routeRules(request.routeOptions).page) && wantsPage(request.headers.accept)
       ? pages.renderError(error, requestId)
       : renderOAuth(error);
 
@@ -114,10 +114,10 @@ export async function mountIdp(
     conflictRemedy: 'Mount the identity provider at another path with the prefix option.',
     guards: { ...provisioning.guards, ...oidc.guards },
     renderError: createErrorRenderer(pages),
-    meter: context.throttle.refusalOf,
+    meter: context.throttle.countRequest,
     bodyLimit: 16 * 1024,
     // At the root of a host, the host answers unknown paths.
-    own404: prefix !== '',
+    handlesNotFound: prefix !== '',
     isPlugin: server === undefined,
   };
   await openScope(fastify, rules, async (scope) => {
@@ -127,7 +127,7 @@ export async function mountIdp(
   });
   // RFC 8414 §3.1 inserts the well-known part before the path of the issuer, which only the root of a host can serve.
   if (new URL(issuer()).pathname !== '/' && fastify.prefix === '') {
-    await openScope(fastify, { ...rules, prefix: '', own404: false }, async (scope) => {
+    await openScope(fastify, { ...rules, prefix: '', handlesNotFound: false }, async (scope) => {
       await scope.register(oidc.pathMetadataPlugin);
     });
   }

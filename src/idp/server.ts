@@ -1,4 +1,4 @@
-import { gatherProblems } from '../config/configuration-error.js';
+import { collectProblems } from '../config/configuration-error.js';
 import { serverContext } from '../http/host-context.js';
 import { renderOAuth } from '../kernel/errors.js';
 import { assemble, type MiddlewareServer, type Server } from '../server/assembly.js';
@@ -25,7 +25,7 @@ export function createIdentityServer(
 ): Server<IdpConfiguration> | MiddlewareServer<IdpConfiguration> {
   const { middleware = false, ...rest } = options;
   const [own, given] = splitOptions(idpServerSchema, rest);
-  const [server, idp] = gatherProblems(
+  const [server, idp] = collectProblems(
     'idp',
     () => resolveServer('idp', idpServerSchema, own, given),
     () => resolveIdp(given),

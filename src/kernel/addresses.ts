@@ -1,16 +1,16 @@
 import { BlockList, isIP } from 'node:net';
 
-/** Where clients come from, as the audit names them and throttles count them. */
+/** Client addresses as the audit records them and rate limits count them. */
 
-/** What has no address of its own (a Unix socket, a proxy's nonsense) shares one bucket: nobody gains by it. */
+/** Stands for connections without a valid address, such as a Unix socket; all of them share one bucket. */
 const UNKNOWN = 'unknown';
 
 /** An IPv4 address inside an IPv6 one (RFC 4291 §2.5.5.2). */
 const MAPPED = '0:0:0:0:0:ffff:';
 
 /**
- * The block an address is counted by: an IPv4 address itself, an IPv6 address by its /64, which one customer has to
- * choose from at will. `2001:db8:0:1::/64`, `203.0.113.7`, `unknown`.
+ * The block by which an address is counted: an IPv4 address itself, or the /64 of an IPv6 address, in which one customer
+ * can choose any address. `2001:db8:0:1::/64`, `203.0.113.7`, `unknown`.
  */
 export function addressBlock(address: string | undefined): string {
   const family = isIP(address ?? '');
@@ -37,8 +37,8 @@ export function addressNetwork(address: string): string | undefined {
 }
 
 /**
- * An address as everything of ours names it: without the port that some proxies put behind it, and an IPv4 address
- * inside an IPv6 one as itself. `203.0.113.7`, `2001:db8::7`, `unknown`.
+ * Normalizes an address: removes the port that some proxies append, and unwraps an IPv4-mapped IPv6 address.
+ * `203.0.113.7`, `2001:db8::7`, `unknown`.
  */
 export function plainAddress(text: string | undefined): string {
   if (isIP(text ?? '') === 4) return text as string;
@@ -48,7 +48,7 @@ export function plainAddress(text: string | undefined): string {
   return isIP(mapped) === 0 ? UNKNOWN : mapped;
 }
 
-/** Of networks that nobody reaches from outside: loopback, RFC 1918, RFC 6598, link-local, RFC 4193. */
+/** Networks that are not reachable from the Internet: loopback, RFC 1918, RFC 6598, link-local, RFC 4193. */
 export const PRIVATE_NETWORKS = [
   ['127.0.0.0', 8],
   ['10.0.0.0', 8],
@@ -66,20 +66,20 @@ for (const [network, length] of PRIVATE_NETWORKS) {
   PRIVATE.addSubnet(network, length, isIP(network) === 4 ? 'ipv4' : 'ipv6');
 }
 
-/** Whether a plain address is of a network that nobody reaches from outside. */
+/** Whether a normalized address belongs to a private network. */
 export function isPrivateAddress(address: string): boolean {
   const [bare = ''] = address.split('%');
   const family = isIP(bare);
   return family !== 0 && PRIVATE.check(bare, family === 4 ? 'ipv4' : 'ipv6');
 }
 
-/** Whether an address stays on this machine. */
+/** Whether an address is a loopback address. */
 export function isLoopbackAddress(address: string | undefined): boolean {
   if (address === '127.0.0.1' || address === '::1') return true;
   return /^127\./.test(addressBlock(address));
 }
 
-/** The eight numbers of an IPv6 address, which may be shortened, end like an IPv4 one or name an interface. */
+/** The eight groups of an IPv6 address, which may be compressed, embed an IPv4 address or have a zone. */
 export function groupsOf(address: string): number[] {
   const [bare = ''] = address.split('%');
   const plain = bare.replace(/(\d+)\.(\d+)\.(\d+)\.(\d+)$/, (_, a, b, c, d) =>

@@ -1,7 +1,6 @@
 /**
- * Errors as data. A domain keeps a table of its codes, its service throws them, and the scope that
- * answers the request renders them: as the JSON envelope, as OAuth, or as a page. Whatever is not in a
- * table is a bug or a broken dependency and leaves as a fixed 500 that says nothing of the inside.
+ * Errors as data: a domain has a table of codes, its service throws them, and the scope of the route renders them as a
+ * JSON envelope, an OAuth error or a page. An error that is in no table becomes a fixed 500 without internal details.
  */
 
 export interface ErrorDetail {
@@ -31,7 +30,7 @@ export class AppError extends Error {
   readonly headers: Record<string, string>;
 
   constructor(code: string, statusCode: number, message: string, options: ErrorOptions = {}) {
-    // Nobody looks at the stack of a refusal, and under a flood it costs as much as the rest of it.
+    // Expected errors need no stack trace, which under load costs as much as the rest of the response.
     const { stackTraceLimit } = Error;
     if (statusCode < 500 || statusCode === 503) Error.stackTraceLimit = 0;
     super(options.message ?? message, options.cause === undefined ? undefined : { cause: options.cause });
@@ -41,7 +40,7 @@ export class AppError extends Error {
     this.statusCode = statusCode;
     this.title = options.title;
     this.details = options.details;
-    // A 503 is an invitation to come back, so it always says when.
+    // Every 503 tells clients when to retry.
     this.headers = { ...(statusCode === 503 ? { 'retry-after': '5' } : {}), ...options.headers };
   }
 }
@@ -52,7 +51,7 @@ export type ErrorMakers<T extends ErrorTable> = {
   readonly [Code in keyof T]: (options?: ErrorOptions) => AppError;
 };
 
-/** Turns a table into makers: `throw errors.EMAIL_TAKEN()`. */
+/** Turns a table into functions that create errors: `throw errors.EMAIL_TAKEN()`. */
 export function defineErrors<const T extends ErrorTable>(table: T): ErrorMakers<T> {
   const makers = Object.entries(table).map(([code, [status, message, title]]) => [
     code,
@@ -61,7 +60,7 @@ export function defineErrors<const T extends ErrorTable>(table: T): ErrorMakers<
   return Object.fromEntries(makers);
 }
 
-/** What any route may answer. */
+/** Errors that any route may return. */
 export const httpErrors = defineErrors({
   VALIDATION_ERROR: [400, 'The request is invalid.'],
   INVALID_JSON: [400, 'The body is not valid JSON.'],
@@ -82,15 +81,15 @@ interface FastifyLikeError {
   statusCode?: number;
   status?: number;
   headers?: Record<string, unknown>;
-  /** As our compilers word them. */
+  /** With the messages of `http/compilers.ts`. */
   validation?: { instancePath: string; message?: string }[];
   retryAfter?: number;
 }
 
-/** Translates what the framework or the store threw; `null` when it is none of the known ones. */
+/** Translates errors of the framework and the store; `null` for unknown ones. */
 function translate(error: FastifyLikeError): AppError | null {
   if (error.validation) return httpErrors.VALIDATION_ERROR({ details: detailsOf(error.validation) });
-  // The store, or a host that sheds load: whoever says 503 means it.
+  // Thrown by the store, or by a host that sheds load.
   if (statusOf(error) === 503) {
     const headers = { 'retry-after': String(error.retryAfter ?? 5), ...headersOf(error) };
     return httpErrors.NOT_READY({ headers, cause: error });
@@ -106,23 +105,23 @@ function translate(error: FastifyLikeError): AppError | null {
   return clientErrorOf(error);
 }
 
-/** A refusal that a hook of the host or the framework threw keeps its status and loses its words; the host's go to the log. */
+/** Client errors of the host and the framework keep their status, but not their message; those of the host are logged. */
 function clientErrorOf(error: FastifyLikeError): AppError | null {
   const status = statusOf(error);
   if (status === undefined || status >= 500) return null;
   const options = error.code?.startsWith('FST_ERR_') ? {} : { headers: headersOf(error), cause: error };
-  const refusal = REFUSALS[status];
-  if (refusal) return httpErrors[refusal](options);
+  const known = CLIENT_ERRORS[status];
+  if (known) return httpErrors[known](options);
   const { code, message } = httpErrors.VALIDATION_ERROR();
   return new AppError(code, status, message, options);
 }
 
-/** Where Fastify looks for it, too. */
+/** Reads the same properties as Fastify. */
 function statusOf({ statusCode, status }: FastifyLikeError): number | undefined {
   return [statusCode, status].find((number = 0) => number >= 400 && number < 600);
 }
 
-/** When to come back and how to sign in. Whatever else an error carries may be about another answer. */
+/** Only the headers about retrying and authentication: others may not fit this response. */
 function headersOf({ headers }: FastifyLikeError): Record<string, string> {
   const entries = Object.entries(headers ?? {}).map(
     ([name, value]) => [name.toLowerCase(), String(value)] as const,
@@ -130,7 +129,7 @@ function headersOf({ headers }: FastifyLikeError): Record<string, string> {
   return Object.fromEntries(entries.filter(([name]) => /^(retry-after|www-authenticate)$/.test(name)));
 }
 
-const REFUSALS: Record<number, keyof typeof httpErrors> = {
+const CLIENT_ERRORS: Record<number, keyof typeof httpErrors> = {
   401: 'UNAUTHENTICATED',
   403: 'FORBIDDEN',
   404: 'NOT_FOUND',
@@ -146,14 +145,14 @@ function detailsOf(problems: NonNullable<FastifyLikeError['validation']>): Error
   }));
 }
 
-/** Any thrown value as the error a client may see. The unknown becomes `INTERNAL` with the cause kept for the log. */
+/** Converts any thrown value to an error that a client may see; unknown errors become `INTERNAL` with their cause. */
 export function toAppError(thrown: unknown): AppError {
   if (thrown instanceof AppError) return thrown;
   const known = typeof thrown === 'object' && thrown !== null ? translate(thrown) : null;
   return known ?? httpErrors.INTERNAL({ cause: thrown });
 }
 
-/** An error as it leaves. */
+/** The body of an error response. */
 export interface Rendered {
   type: string;
   body: string;
@@ -173,7 +172,7 @@ export function renderEnvelope(error: AppError, requestId: string): Rendered {
   };
 }
 
-/** How OAuth spells the codes of `httpErrors`; the tables of the identity provider are in OAuth's spelling already. */
+/** OAuth error codes for `httpErrors`; the tables of the identity provider use OAuth codes already. */
 const OAUTH_CODES: Record<string, string> = {
   VALIDATION_ERROR: 'invalid_request',
   INVALID_JSON: 'invalid_request',

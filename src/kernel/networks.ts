@@ -1,9 +1,9 @@
 import { BlockList, isIP } from 'node:net';
 import { groupsOf, PRIVATE_NETWORKS } from './addresses.js';
 
-/** Networks in CIDR notation, as lists of trusted proxies name them. */
+/** Networks in CIDR notation, as in lists of trusted proxies. */
 
-/** First and last address. IPv4 addresses stand where IPv6 maps them (`::ffff:0:0/96`), as Fastify matches them, too. */
+/** First and last address. IPv4 addresses are mapped to IPv6 (`::ffff:0:0/96`), as in Fastify. */
 type Range = readonly [first: bigint, last: bigint];
 
 const BITS = 128n;
@@ -28,10 +28,10 @@ export function isNetwork(text: string): boolean {
 }
 
 /**
- * Whether networks hold, one by one or together, every public IPv4 address or every public IPv6 address. Private
- * networks make no difference: clients of the public have no address there.
+ * Whether networks together cover every public IPv4 address or every public IPv6 address. Gaps in private networks are
+ * ignored, because public clients have no address there.
  */
-export function coverEveryone(networks: readonly string[]): boolean {
+export function coverAllPublicAddresses(networks: readonly string[]): boolean {
   const ranges = [...networks, ...PRIVATE_NETWORKS.map(([address, length]) => `${address}/${length}`)]
     .map(rangeOf)
     .sort(([left], [right]) => (left < right ? -1 : 1));
@@ -47,7 +47,7 @@ function isCovered([first, last]: Range, sorted: readonly Range[]): boolean {
   return open > last;
 }
 
-/** @param network one that {@link isNetwork} accepts */
+/** @param network a network that {@link isNetwork} accepts */
 function rangeOf(network: string): Range {
   const [address = '', length] = network.split('/');
   const isIpv4 = isIP(address) === 4;
@@ -59,7 +59,7 @@ function rangeOf(network: string): Range {
   return [first, first + size - 1n];
 }
 
-/** Unicast addresses that the Internet routes: IPv4 from 1.0.0.0 to 223.255.255.255, and 2000::/3. */
+/** Globally routed unicast addresses: IPv4 from 1.0.0.0 to 223.255.255.255, and 2000::/3. */
 const PUBLIC: readonly Range[] = [
   [rangeOf('1.0.0.0')[0], rangeOf('223.255.255.255')[1]],
   rangeOf('2000::/3'),

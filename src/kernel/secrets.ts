@@ -1,23 +1,23 @@
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Clock } from './clock.js';
 
-/** The only source of randomness. Tests count and repeat it. */
+/** The only source of randomness. Tests pass a reproducible one. */
 export interface Random {
   /** `size` cryptographically strong random bytes. */
   bytes(size: number): Buffer;
 }
 
-/** Bytes drawn at once. A draw costs ten times what it costs to hand them out, whatever its size. */
-const DRAW = 4096;
-let drawn = Buffer.alloc(0);
+/** Size of the pool of random bytes: filling it costs ten times as much as taking bytes from it. */
+const POOL_BYTES = 4096;
+let pool = Buffer.alloc(0);
 
 export const systemRandom: Random = {
   bytes(size) {
-    if (drawn.length < size) drawn = randomBytes(Math.max(DRAW, size));
-    const bytes = Buffer.from(drawn.subarray(0, size));
-    // What was handed out is nowhere to be found again.
-    drawn.fill(0, 0, size);
-    drawn = drawn.subarray(size);
+    if (pool.length < size) pool = randomBytes(Math.max(POOL_BYTES, size));
+    const bytes = Buffer.from(pool.subarray(0, size));
+    // Used bytes must not remain in memory.
+    pool.fill(0, 0, size);
+    pool = pool.subarray(size);
     return bytes;
   },
 };
@@ -28,24 +28,24 @@ export function newToken(random: Random, prefix = ''): string {
 }
 
 /**
- * An identifier that sorts by creation: `prefix`, 48 bits of time and 80 random bits in hexadecimal.
- * Appended keys are what keeps inserts fast in both engines. It names things; it never guards them.
+ * An identifier that sorts by creation time: `prefix`, 48 bits of time and 80 random bits in hexadecimal. Ascending keys
+ * keep inserts fast in both engines. Identifiers are not secrets.
  */
 export function newId(prefix: string, clock: Clock, random: Random): string {
   return prefix + clock.now().toString(16).padStart(12, '0') + random.bytes(10).toString('hex');
 }
 
-/** What every identifier sorts before that was made until `time`, and none that is made after it. */
+/** An exclusive upper bound for the identifiers created up to `time`. */
 export function idsUntil(prefix: string, time: number): string {
   return prefix + (time + 1).toString(16).padStart(12, '0');
 }
 
-/** SHA-256 as 43 base64url characters: the form in which the store keeps every bearer secret. */
+/** SHA-256 as 43 base64url characters: the form in which bearer secrets are stored. */
 export function sha256(text: string): string {
   return hash('sha256', text, 'base64url');
 }
 
-/** Whether `secret` is the one whose SHA-256 the store keeps, in a time that tells nothing. */
+/** Compares a secret with a stored SHA-256 in constant time. */
 export function isSecretOf(secret: string, storedHash: string): boolean {
   const [presented, stored] = [Buffer.from(sha256(secret)), Buffer.from(storedHash)];
   return presented.length === stored.length && timingSafeEqual(presented, stored);
@@ -57,15 +57,15 @@ export function isSecretOf(secret: string, storedHash: string): boolean {
  */
 export const UNUSED_HASH = '_'.repeat(43);
 
-/** Compares two secrets in a time that depends on neither (both sides are hashed to equal length first). */
+/** Compares two secrets in constant time; both are hashed to equal length first. */
 export function secretsEqual(left: string, right: string): boolean {
   const digest = (text: string) => hash('sha256', text, 'buffer');
   return timingSafeEqual(digest(left), digest(right));
 }
 
 /**
- * Pairs of secrets that are the same, by name. Blanks around a secret and the case of a hexadecimal key make no
- * difference: the one would be guessed from the other.
+ * Names of secrets that are equal, in pairs. Surrounding whitespace and the case of a hexadecimal key are ignored, because
+ * one secret could be guessed from the other.
  */
 export function equalSecrets(secrets: Record<string, string | undefined>): [name: string, twin: string][] {
   const plain = Object.entries(secrets).map(([name, secret = '']) => [name, plainSecret(secret)] as const);
@@ -82,15 +82,15 @@ function plainSecret(secret: string): string {
   return /^[0-9a-f]{64}$/i.test(trimmed) ? trimmed.toLowerCase() : trimmed;
 }
 
-/** What people leave in place of a secret, from READMEs, samples and the programs we learned from. */
+/** Placeholders for secrets from READMEs and sample configurations. */
 const PLACEHOLDERS =
   /(change|replace)[-_ ]?(me|this|it)|place[-_ ]?holder|^([-_ ]?(your|my|the|some|super|default|access|refresh|jwt|admin|test|dev|webhook|signing))*[-_ ]?(secret|password|passwd|token|key)([-_ ]?(key|here|value|\d+))?$|^(admin|example|insecure)/i;
 
 /**
- * Says why a secret must not protect anything real, or `undefined`.
+ * Describes why a secret is too weak for production; `undefined` if it is not.
  *
- * @param minimum its least length in bytes
- * @param remedy where a better one comes from
+ * @param minimum required length in bytes
+ * @param remedy how to generate a better one
  */
 export function secretWeakness(
   secret: string,

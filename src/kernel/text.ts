@@ -1,10 +1,10 @@
-/** The length of a text as JSON Schema counts it: in code points. */
+/** The length of a text in code points, as in JSON Schema. */
 export const charactersIn = (text: string): number => [...text].length;
 
 /**
- * The known word that was probably meant, as a sentence to append, or nothing.
+ * Suggests the most similar known word, as a sentence to append; an empty string if none is similar.
  *
- * @param limit how many letters may differ
+ * @param limit maximum edit distance
  */
 export function suggestion(
   word: string,
@@ -19,7 +19,7 @@ export function suggestion(
   return best ? ` Did you mean '${prefix}${best.candidate}'?` : '';
 }
 
-/** Letters to insert, remove, replace or swap with their neighbour (optimal string alignment). */
+/** Edit distance with transpositions of adjacent letters (optimal string alignment). */
 function distanceBetween(left: string, right: string): number {
   const rows: number[][] = [Array.from({ length: right.length + 1 }, (_, column) => column)];
   const at = (row: number, column: number): number => rows[row]?.[column] ?? Number.POSITIVE_INFINITY;

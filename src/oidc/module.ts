@@ -77,7 +77,7 @@ export function createOidcModule(
         cookies: createCookies(issuer),
         pages,
         changePassword,
-        meter: throttle.refusalOf,
+        meter: throttle.countRequest,
         humansUseBasic,
       }),
     pathMetadataPlugin: (scope) => pathMetadataPlugin(scope, { issuer }),

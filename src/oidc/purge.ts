@@ -1,7 +1,7 @@
 import { type Clock, DAY, HOUR, MINUTE, SECOND } from '../kernel/clock.js';
 import { idsUntil } from '../kernel/secrets.js';
 import type { Job, Lease } from '../ops/jobs.js';
-import { type Expiring, MARGIN, purgeExpired } from '../ops/purge.js';
+import { type Expiring, PURGE_MARGIN_MS, purgeExpired } from '../ops/purge.js';
 import { partiesOf } from './consents.js';
 import type { Directory } from './directory.js';
 import { grantExpiry, MAX_LIFETIME_WITHOUT_REFRESH_MS } from './grant-tokens.js';
@@ -52,7 +52,7 @@ function createGrantPurge(grants: Grants, clock: Clock): Run {
       after = undefined;
       startedAt = now;
     }
-    const where = { id: { lt: idsUntil(GRANT, now - MAX_LIFETIME_WITHOUT_REFRESH_MS - MARGIN) } };
+    const where = { id: { lt: idsUntil(GRANT, now - MAX_LIFETIME_WITHOUT_REFRESH_MS - PURGE_MARGIN_MS) } };
     for (let seen = 0; seen < MAX_PER_RUN && !signal.aborted; seen += BATCH_SIZE) {
       const { items, next } = await grants.page({
         where,
@@ -60,7 +60,7 @@ function createGrantPurge(grants: Grants, clock: Clock): Run {
         limit: BATCH_SIZE,
         ...(after && { after }),
       });
-      const expired = items.filter((grant) => grantExpiry(grant) <= now - MARGIN);
+      const expired = items.filter((grant) => grantExpiry(grant) <= now - PURGE_MARGIN_MS);
       // The revision is compared, so that a grant refreshed in the meantime stays.
       await Promise.all(
         expired.map(({ id, revision }) => grants.deleteOne({ id, revision: revision ?? null })),

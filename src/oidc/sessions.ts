@@ -1,6 +1,6 @@
 import { parse, serialize } from 'cookie';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { type Clock, HOUR, stillHolds } from '../kernel/clock.js';
+import { type Clock, HOUR, isUnexpired } from '../kernel/clock.js';
 import { isSecretOf, newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { Directory, Principal } from './directory.js';
 import { SESSION, type SessionDocument, type Sessions } from './store.js';
@@ -51,7 +51,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
   return {
     async find(token) {
       const session = await findSession(token);
-      if (!session || !stillHolds(session.expiresAt, { now: clock.now(), life: IDLE_LIFETIME_MS }))
+      if (!session || !isUnexpired(session.expiresAt, { now: clock.now(), life: IDLE_LIFETIME_MS }))
         return null;
       const principal = await directory.findPrincipal(session.sub);
       return principal && principal.epoch === session.epoch ? { principal, session } : null;

@@ -8,50 +8,47 @@ import { firstPagesOf } from '../storage/pages.js';
 import { type FailedAttempt, FailureLog } from './failure-log.js';
 import { purgeCreatedBefore } from './purge.js';
 
-/** Who did what, when, from where and with what result. Never a secret. */
+/** A security event. Never contains a secret. */
 export interface AuditRecord {
   /** Sorts by time. */
   id: string;
   at: number;
   /** `login.succeeded`, `refresh.reused`, `admin.refused`, … */
   event: string;
-  /** The user, principal or client concerned, else the operator who acted; absent where nobody is known. */
+  /** ID of the user, principal or client, or the operator who acted; absent if unknown. */
   subject?: string;
   ip: string;
-  /** One more word on the circumstances, chosen by us or by the operator and never by a client. */
+  /** Additional information, chosen by the program or the operator and never by a client. */
   detail?: string;
-  /** In a summary of failed attempts: how many. `ip` is then their address block, or `several`. */
+  /** Number of failed attempts in a summary, whose `ip` is an address block or `several`. */
   count?: number;
 }
 
 export interface Audit {
-  /**
-   * Resolves once the record is stored. It never rejects: what it records has happened, and a failed record must
-   * not make it look undone. Then the log says what was lost.
-   */
+  /** Resolves once the record is stored. Never rejects, because the event has happened; a failure is logged. */
   record(entry: Omit<AuditRecord, 'id' | 'at'>): Promise<void>;
   /**
-   * Records an attempt that was refused. The first attempts of an address block are recorded like any other event, the
-   * others are counted and summarised once an hour, so that clients without credentials cannot fill the store.
+   * Records a rejected attempt. The first attempts of an address block are recorded one by one, further ones as an hourly
+   * summary, so that unauthenticated clients cannot fill the store.
    */
   recordFailure(attempt: FailedAttempt): Promise<void>;
 }
 
-/** The audit as its owner sees it: what records it, and what looks after its records. */
+/** The audit with its maintenance, for the module context. */
 export interface AuditLog extends Audit {
-  /** Records the summaries of failed attempts that are still open. Called when the process stops. */
+  /** Records the open summaries of failed attempts when the process stops. */
   close(): Promise<void>;
-  /** Removes records that are older than the retention. Returns how many. */
+  /** Deletes records older than the retention. Returns their number. */
   purge(retentionDays: number, signal: AbortSignal): Promise<number>;
 }
 
-/** An audit whose records are found again. */
+/** An audit whose records can be listed by subject. */
 export interface ListedAudit extends AuditLog {
-  /** What concerns a user, principal or client, the newest first, a page at a time. */
+  /** The records of a user, principal or client, newest first, in pages. */
   listOf(subject: string): AsyncIterable<AuditRecord[]>;
 }
 
-/** The option of both products that says how long audit records are kept. */
+/** The option of both products for the retention of audit records. */
 export function auditRetentionOption(env: string) {
   return option(Type.Integer({ minimum: 1, maximum: 36_500, default: 365 }), {
     env,
@@ -59,10 +56,9 @@ export function auditRetentionOption(env: string) {
   });
 }
 
-const MOST_LISTED = 10_000;
+const MAX_LISTED = 10_000;
 
-/** Begins the identifier of every record. */
-const AUDIT = 'aud_';
+const ID_PREFIX = 'aud_';
 
 export interface AuditDependencies {
   clock: Clock;
@@ -70,10 +66,7 @@ export interface AuditDependencies {
   log: Pick<FastifyBaseLogger, 'error'>;
 }
 
-/**
- * Without an index: the records of a busy minute are of as many subjects, each with a place of its own in an index, so
- * that it would be more than half of what a sign-in writes to the disk.
- */
+/** Without an index of subjects, which would more than double what a sign-in writes to disk. */
 export function createAudit(store: Store, deps: AuditDependencies): AuditLog {
   return recordingIn(store.collection<AuditRecord>('audit'), deps);
 }
@@ -82,7 +75,7 @@ export function createListedAudit(store: Store, deps: AuditDependencies): Listed
   const records = store.collection<AuditRecord>('audit', { indexes: [['subject', 'id']] });
   return {
     ...recordingIn(records, deps),
-    listOf: (subject) => firstPagesOf(records, { where: { subject }, sort: 'id', desc: true }, MOST_LISTED),
+    listOf: (subject) => firstPagesOf(records, { where: { subject }, sort: 'id', desc: true }, MAX_LISTED),
   };
 }
 
@@ -91,7 +84,7 @@ function recordingIn(records: Collection<AuditRecord>, { clock, random, log }: A
   let stopTimer: (() => void) | undefined;
 
   const record: Audit['record'] = async (entry) => {
-    const record = { id: newId(AUDIT, clock, random), at: clock.now(), ...entry };
+    const record = { id: newId(ID_PREFIX, clock, random), at: clock.now(), ...entry };
     await records
       .insert(record)
       .catch((err: unknown) => log.error({ err, record }, 'an audit record could not be written'));
@@ -108,7 +101,7 @@ function recordingIn(records: Collection<AuditRecord>, { clock, random, log }: A
     async recordFailure(attempt) {
       await recordSummaries();
       if (failures.admits(attempt)) return record(attempt);
-      // Started by the first failure that is only counted, so that a quiet process has no timer.
+      // Started by the first failure without a record of its own, so that a quiet process has no timer.
       stopTimer ??= every(clock, MINUTE, () => void recordSummaries());
     },
 
@@ -118,6 +111,6 @@ function recordingIn(records: Collection<AuditRecord>, { clock, random, log }: A
     },
 
     purge: (retentionDays, signal) =>
-      purgeCreatedBefore(records, AUDIT, { time: clock.now() - retentionDays * DAY, signal }),
+      purgeCreatedBefore(records, ID_PREFIX, { time: clock.now() - retentionDays * DAY, signal }),
   };
 }

@@ -1,10 +1,10 @@
 import type { JobLog } from './jobs.js';
 
-/** Work that an answer must not wait for: neither how long it takes nor how it ends may be told from outside. */
+/** Work that runs after the response, so that neither its duration nor its result is observable by the client. */
 export interface BackgroundTasks {
-  /** Begins the work once the answer has left. It never fails the request; the log says what failed. */
+  /** Starts a task after the response is sent. Its failure is logged and does not affect the request. */
   run(what: string, work: () => Promise<void>): void;
-  /** Resolves when everything that was begun has ended. */
+  /** Resolves when all tasks have ended. */
   settled(): Promise<void>;
 }
 

@@ -2,25 +2,25 @@ import { EventEmitter } from 'node:events';
 import { toTimestamp } from '../http/schemas.js';
 import type { Clock } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
-import { createNameCheck } from './event-names.js';
+import { suggestion } from '../kernel/text.js';
 import type { JobLog } from './jobs.js';
 
 /**
- * What integrators hear of: each event once, after its commit, in the process that committed it. Whoever must not
- * miss one reads the store; a process that is killed between commit and listener tells nobody.
+ * Events for integrators: each is emitted once, after its commit, in the process that committed it. Delivery is not
+ * guaranteed: a process that crashes between commit and listener emits nothing.
  */
 
-/** What every event says beside what it tells. */
-export interface EventHead {
-  /** Unlike that of any other event. */
+/** Properties of every event beside its payload. */
+export interface EventMetadata {
+  /** Unique. */
   id: string;
   /** ISO 8601, UTC. */
   at: string;
 }
 
-export type Emit<Events> = <Name extends keyof Events & string>(name: Name, told: Events[Name]) => void;
+export type Emit<Events> = <Name extends keyof Events & string>(name: Name, payload: Events[Name]) => void;
 
-type Listener<Told> = (event: Readonly<EventHead & Told>) => unknown;
+type Listener<Payload> = (event: Readonly<EventMetadata & Payload>) => unknown;
 
 export interface Subscription<Events> {
   on<Name extends keyof Events & string>(name: Name, listener: Listener<Events[Name]>): void;
@@ -29,8 +29,8 @@ export interface Subscription<Events> {
 }
 
 /**
- * Listeners run after the code that emits, and what they throw or reject with goes to the log and nowhere else. The
- * methods of `events` throw a TypeError for a name that is not in `names`.
+ * Listeners run asynchronously, and their errors are logged. The methods of `events` throw a TypeError for a name that is
+ * not in `names`.
  */
 export function createEvents<Events>({
   names,
@@ -46,13 +46,13 @@ export function createEvents<Events>({
   const check = createNameCheck(Object.keys(names));
   const emitter = new EventEmitter().setMaxListeners(0);
   return {
-    emit(name, told) {
+    emit(name, payload) {
       const listeners = emitter.rawListeners(name);
       if (listeners.length === 0) return;
       const event = Object.freeze({
         id: newId('evt_', clock, random),
         at: toTimestamp(clock.now()),
-        ...told,
+        ...payload,
       });
       for (const listener of listeners) {
         Promise.resolve(event)
@@ -74,5 +74,18 @@ export function createEvents<Events>({
         emitter.off(name, listener);
       },
     }),
+  };
+}
+
+/** A name that needs more edits than these is not suggested. */
+const MAX_DISTANCE = 5;
+
+/** Rejects names of events that are never emitted: such a listener would never run. */
+function createNameCheck(names: readonly string[]): (name: string) => void {
+  const known = new Set(names);
+  return (name) => {
+    if (known.has(name)) return;
+    const meant = suggestion(String(name), names, '', MAX_DISTANCE);
+    throw new TypeError(`There is no event '${String(name)}'.${meant} The events are: ${names.join(', ')}.`);
   };
 }

@@ -1,46 +1,53 @@
 import { addressBlock } from '../kernel/addresses.js';
 import { type Clock, HOUR } from '../kernel/clock.js';
-import type { AuditRecord } from './audit.js';
 
 /**
- * Decides which refused attempts get an audit record of their own. Clients that have not authenticated must not make
- * the store grow: the first failures of an address block are recorded one by one, the others are counted and summarised
- * once an hour. All numbers are per process.
+ * Decides which rejected attempts get an audit record of their own, so that unauthenticated clients cannot fill the
+ * store: the first of an address block do, further ones are summarized hourly. All limits are per process.
  */
 
-/** Failures per address block and hour that are recorded one by one. */
-const PER_BLOCK = 10;
+/** Individual records per address block and hour. */
+const MAX_RECORDS_PER_BLOCK = 10;
 
-/** Failures per hour that are recorded one by one, from all address blocks together. */
-const IN_ALL = 500;
+/** Individual records per hour, of all address blocks together. */
+const MAX_RECORDS = 500;
 
-/** Summaries per hour. Failures beyond are summarised by event, for `several` addresses. */
-const SUMMARIES = 100;
+/** Summaries per hour; further failures are summarized by event, with `several` as address. */
+const MAX_SUMMARIES = 100;
 
 const WINDOW_MS = HOUR;
 
-export type FailedAttempt = Omit<AuditRecord, 'id' | 'at' | 'count'>;
+export interface FailedAttempt {
+  event: string;
+  subject?: string;
+  ip: string;
+  detail?: string;
+}
 
 /** Several failures of one event. `ip` is an address block, or `several`. */
-export type FailureSummary = Pick<AuditRecord, 'event' | 'ip' | 'count'>;
+export interface FailureSummary {
+  event: string;
+  ip: string;
+  count: number;
+}
 
 export class FailureLog {
   readonly #clock: Clock;
   #startedAt: number;
   #recorded = 0;
   readonly #recordedByBlock = new Map<string, number>();
-  readonly #summaries = new Map<string, { event: string; ip: string; count: number }>();
+  readonly #summaries = new Map<string, FailureSummary>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
     this.#startedAt = clock.now();
   }
 
-  /** Whether this failure gets a record of its own; otherwise it is counted. */
+  /** Whether this failure gets a record of its own; otherwise it is added to a summary. */
   admits({ event, ip }: FailedAttempt): boolean {
     const block = addressBlock(ip);
     const recorded = this.#recordedByBlock.get(block) ?? 0;
-    if (recorded < PER_BLOCK && this.#recorded < IN_ALL) {
+    if (recorded < MAX_RECORDS_PER_BLOCK && this.#recorded < MAX_RECORDS) {
       this.#recorded++;
       this.#recordedByBlock.set(block, recorded + 1);
       return true;
@@ -49,7 +56,7 @@ export class FailureLog {
     return false;
   }
 
-  /** The summaries that are due: of a window that has ended, or with `force` of the current one. */
+  /** Removes and returns the summaries of a window that has ended, or with `force` of the current one. */
   takeSummaries(force = false): FailureSummary[] {
     const now = this.#clock.now();
     const hasEnded = now >= this.#startedAt + WINDOW_MS || now < this.#startedAt;
@@ -66,7 +73,7 @@ export class FailureLog {
 
   #count(event: string, block: string): void {
     const isKnown = this.#summaries.has(`${event} ${block}`);
-    const ip = isKnown || this.#summaries.size < SUMMARIES ? block : 'several';
+    const ip = isKnown || this.#summaries.size < MAX_SUMMARIES ? block : 'several';
     const key = `${event} ${ip}`;
     const summary = this.#summaries.get(key) ?? { event, ip, count: 0 };
     summary.count++;

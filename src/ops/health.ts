@@ -4,30 +4,30 @@ import type { Store } from '../storage/collection.js';
 
 export type Product = 'saas-backend' | 'idp';
 
-/** What `/health` says. */
+/** The response of `/health`. */
 export interface Health {
   status: 'ok';
-  /** Which program answers. Told to those who ask on this machine: `doctor`. */
+  /** The running program. Only for requests from this machine, such as those of `doctor`. */
   product?: Product;
-  /** A proxy that nobody named as one. Told to those who ask on this machine: `doctor`. */
+  /** A proxy that is not in the list of trusted ones. Only for requests from this machine. */
   unlistedProxy?: string;
 }
 
 export interface HealthPluginOptions {
   store: Store;
-  /** Puts the state into the shape of the scope's other answers. */
+  /** Converts the state to the response format of the scope. */
   wrap(state: Health): object;
-  /** What else is told. */
-  remarks?(request: FastifyRequest): Omit<Health, 'status'>;
+  /** Further properties of `/health`. */
+  details?(request: FastifyRequest): Omit<Health, 'status'>;
 }
 
-/** Liveness, which touches nothing, and readiness, which asks the store. A server that stops is alive and not ready. */
+/** Liveness, without side effects, and readiness, which checks the store. A stopping server is alive and not ready. */
 export async function healthPlugin(
   scope: Scope,
-  { store, wrap, remarks = () => ({}) }: HealthPluginOptions,
+  { store, wrap, details = () => ({}) }: HealthPluginOptions,
 ): Promise<void> {
   const alive = access('public', { duringMaintenance: true, whileDraining: true, unmetered: true });
-  scope.get('/health', { config: alive }, async (request) => wrap({ status: 'ok', ...remarks(request) }));
+  scope.get('/health', { config: alive }, async (request) => wrap({ status: 'ok', ...details(request) }));
 
   const ready = access('public', { duringMaintenance: true, unmetered: true });
   scope.get('/ready', { config: ready }, async () => {

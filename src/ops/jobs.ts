@@ -1,32 +1,31 @@
 import type { FastifyBaseLogger } from 'fastify';
-import { type Clock, every, hasCome, SECOND } from '../kernel/clock.js';
+import { type Clock, every, isDue, SECOND } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
 
 /**
- * Background work under a lease in the store, so that any number of processes do it once. The lease only saves
- * double work: a process that was held up may still act after it, so whatever a job writes is guarded by a
- * conditional update of its own or by the term.
+ * Periodic jobs under a lease in the store, so that one of any number of processes runs them. A delayed process may
+ * still write after its lease has expired, so jobs guard their writes by conditional updates or by the term.
  */
 
-/** Who does a job at the moment, and when it is to be done again. */
+/** The lease of one job and the time of its next run. */
 interface LeaseDocument {
   /** Name of the job. */
   id: string;
   owner: string;
-  /** Nobody else takes the job before. */
+  /** End of the lease. */
   until: number;
-  /** Raised with every taking. */
+  /** Incremented with each acquisition. */
   term: number;
-  /** Not before, unless somebody asks. */
+  /** Time of the next scheduled run. */
   dueAt: number;
 }
 
-/** What a run is told. */
+/** The lease under which a job runs. */
 export interface Lease {
-  /** Higher than in every run before: an effect that carries it can be refused where a higher one has been. */
+  /** A fencing token: higher than in all earlier runs. */
   readonly term: number;
-  /** Aborted when the lease is lost or the process stops: begin nothing more. */
+  /** Aborted when the lease is lost or the process stops. */
   readonly signal: AbortSignal;
 }
 
@@ -36,108 +35,110 @@ export interface Job {
 }
 
 export interface Jobs {
-  /** @throws when the name is taken */
+  /** @throws if a job of this name exists */
   add(name: string, job: Job): void;
-  /** Does what is due now, and from then on whatever gets due. Starting again changes nothing. */
+  /** Runs the jobs that are due, now and periodically. Further calls have no effect. */
   start(): void;
   /**
-   * Does a job at once, due or not, unless another process does it. Where it runs here already, it runs once more.
-   * Resolves when that is done; it never rejects, because the log says what failed.
+   * Runs a job now, unless another process runs it. A job that runs in this process already runs once more afterwards.
+   * Resolves after the run; failures are logged and do not reject.
    */
   runNow(name: string): Promise<void>;
-  /** Begins nothing more and resolves when what runs has ended. */
+  /** Starts no further runs and resolves when the current ones have ended. */
   stop(): Promise<void>;
 }
 
 export type JobLog = Pick<FastifyBaseLogger, 'info' | 'warn' | 'error'>;
 
-/** What this process knows of one job. */
+/** The state of one job in this process. */
 interface Entry {
   name: string;
   job: Job;
   running?: Promise<void> | undefined;
-  /** The run after that one. */
+  /** The run that follows the current one. */
   next?: Promise<void> | undefined;
-  /** Ends its timer. */
+  /** Stops the timer. */
   stop?: () => void;
-  /** Whether the last run failed, and the log has said so. */
+  /** Whether the last run failed and the failure was logged. */
   isFailing: boolean;
 }
 
-const LEASE = 30_000;
+const LEASE_MS = 30_000;
 
-/** A timer that is early by less than this share of its period does not miss its turn. */
-const EARLY = 0.1;
+/** Share of its period by which a timer may fire early and still find its job due. */
+const TIMER_TOLERANCE = 0.1;
 
-/** @param lease milliseconds after which another process takes over from one that is gone */
+/** @param leaseMs time after which another process takes over from a crashed one */
 export function createJobs(
   store: Store,
-  { clock, random, log, lease = LEASE }: { clock: Clock; random: Random; log: JobLog; lease?: number },
+  { clock, random, log, leaseMs = LEASE_MS }: { clock: Clock; random: Random; log: JobLog; leaseMs?: number },
 ): Jobs {
   const leases = store.collection<LeaseDocument>('leases', { fields: ['owner', 'until', 'term', 'dueAt'] });
   const owner = newId('own_', clock, random);
   const entries = new Map<string, Entry>();
-  const held = new Set<AbortController>();
+  const controllers = new Set<AbortController>();
   let isStarted = false;
   let isStopping = false;
 
-  /** The lease, or null where somebody else has it or nothing is due. */
-  const take = async ({ name, job }: Entry, isAsked: boolean): Promise<LeaseDocument | null> => {
+  /** Acquires the lease; null if another process holds it or the job is not due. */
+  const acquire = async ({ name, job }: Entry, isForced: boolean): Promise<LeaseDocument | null> => {
     for (;;) {
       const known = await leases.findOne({ id: name });
       const now = clock.now();
-      const held = { owner, until: now + lease };
+      const ownership = { owner, until: now + leaseMs };
       if (!known) {
-        const first = { id: name, ...held, term: 1, dueAt: now };
+        const first = { id: name, ...ownership, term: 1, dueAt: now };
         if (await leases.insert(first).then(() => true, nullIfTaken)) return first;
         continue;
       }
       const { term, until, dueAt } = known;
-      const isDue = isAsked || hasCome(dueAt, { now, within: job.everySeconds * SECOND });
-      if (!isDue || !hasCome(until, { now, within: lease })) return null;
-      const taken = await leases.updateOne({ id: name, term, until, dueAt }, { set: held, inc: { term: 1 } });
-      if (taken) return taken;
-      // Somebody else was first: to take it, or to end a run that may not have seen what this one is asked for.
+      const shouldRun = isForced || isDue(dueAt, { now, within: job.everySeconds * SECOND });
+      if (!shouldRun || !isDue(until, { now, within: leaseMs })) return null;
+      const acquired = await leases.updateOne(
+        { id: name, term, until, dueAt },
+        { set: ownership, inc: { term: 1 } },
+      );
+      if (acquired) return acquired;
+      // Another process has changed the lease. A forced run must not rely on that process's run, so the loop reads again.
     }
   };
 
-  /** Keeps the lease during `work`; what cannot be prolonged counts as lost. */
-  const holding = async ({ id, term }: LeaseDocument, work: (lease: Lease) => Promise<void>) => {
-    const end = new AbortController();
-    held.add(end);
-    const prolong = async () => {
-      const kept = await leases.updateOne({ id, owner, term }, { set: { until: clock.now() + lease } });
-      if (!kept) end.abort();
+  /** Renews the lease during `work`; a failed renewal counts as a lost lease. */
+  const withLease = async ({ id, term }: LeaseDocument, work: (lease: Lease) => Promise<void>) => {
+    const controller = new AbortController();
+    controllers.add(controller);
+    const renew = async () => {
+      const renewed = await leases.updateOne({ id, owner, term }, { set: { until: clock.now() + leaseMs } });
+      if (!renewed) controller.abort();
     };
-    const timer = setInterval(() => prolong().catch(() => end.abort()), lease / 3).unref();
+    const timer = setInterval(() => renew().catch(() => controller.abort()), leaseMs / 3).unref();
     try {
-      await work({ term, signal: end.signal });
+      await work({ term, signal: controller.signal });
     } finally {
       clearInterval(timer);
-      held.delete(end);
+      controllers.delete(controller);
     }
   };
 
-  const attempt = async (entry: Entry, isAsked: boolean): Promise<void> => {
+  const attempt = async (entry: Entry, isForced: boolean): Promise<void> => {
     const { name, job } = entry;
-    const taken = await take(entry, isAsked);
-    if (!taken) return;
-    const begun = clock.now();
-    let dueAt = begun;
+    const acquired = await acquire(entry, isForced);
+    if (!acquired) return;
+    let dueAt = clock.now();
     try {
-      await holding(taken, job.run);
-      dueAt += job.everySeconds * SECOND * (1 - EARLY);
+      await withLease(acquired, job.run);
+      dueAt += job.everySeconds * SECOND * (1 - TIMER_TOLERANCE);
     } finally {
-      const mine = { id: name, owner, term: taken.term };
-      await leases.updateOne(mine, { set: { until: clock.now(), dueAt: Math.round(dueAt) } });
+      const own = { id: name, owner, term: acquired.term };
+      await leases.updateOne(own, { set: { until: clock.now(), dueAt: Math.round(dueAt) } });
     }
   };
 
-  /** One run, its failure logged: the first of a series, and the end of the series. */
-  const run = async (entry: Entry, isAsked: boolean): Promise<void> => {
+  /** Runs a job and logs the first failure of a series and the first success after it. */
+  const run = async (entry: Entry, isForced: boolean): Promise<void> => {
     if (isStopping) return;
     try {
-      await attempt(entry, isAsked);
+      await attempt(entry, isForced);
       if (entry.isFailing) log.info({ job: entry.name }, 'background job succeeds again');
       entry.isFailing = false;
     } catch (err) {
@@ -146,8 +147,8 @@ export function createJobs(
     }
   };
 
-  const begin = (entry: Entry, isAsked: boolean): Promise<void> => {
-    entry.running = run(entry, isAsked).finally(() => {
+  const begin = (entry: Entry, isForced: boolean): Promise<void> => {
+    entry.running = run(entry, isForced).finally(() => {
       entry.running = undefined;
     });
     return entry.running;
@@ -157,7 +158,7 @@ export function createJobs(
     if (!entry.running) void begin(entry, false);
   };
 
-  const tickAlways = (entry: Entry) => {
+  const schedule = (entry: Entry) => {
     tick(entry);
     entry.stop = every(clock, entry.job.everySeconds * SECOND, () => tick(entry));
   };
@@ -167,13 +168,13 @@ export function createJobs(
       if (entries.has(name)) throw new Error(`There is a job '${name}' already.`);
       const entry: Entry = { name, job, isFailing: false };
       entries.set(name, entry);
-      if (isStarted) tickAlways(entry);
+      if (isStarted) schedule(entry);
     },
 
     start() {
       if (isStarted || isStopping) return;
       isStarted = true;
-      for (const entry of entries.values()) tickAlways(entry);
+      for (const entry of entries.values()) schedule(entry);
     },
 
     runNow(name) {
@@ -189,7 +190,7 @@ export function createJobs(
 
     async stop() {
       isStopping = true;
-      for (const end of held) end.abort();
+      for (const controller of controllers) controller.abort();
       for (const entry of entries.values()) entry.stop?.();
       await Promise.all([...entries.values()].map(({ running, next }) => next ?? running));
     },

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { compareSync } from 'bcryptjs';
 
-/** bcrypt in JavaScript takes its thread for as long as it runs, so it gets one that serves nobody else. */
+/** bcrypt in JavaScript blocks its thread, so it runs in a worker. */
 
 const THREAD = `
   const { parentPort, workerData: [module, ...rest] } = require('node:worker_threads');
@@ -10,9 +10,9 @@ const THREAD = `
 `;
 
 /**
- * Whether the password, or its first 72 bytes, is the one that was hashed.
+ * Verifies a password, of which bcrypt uses the first 72 bytes.
  *
- * @param decoys compared as well with a wrong password, so that it takes longer
+ * @param decoys verified as well if the password is wrong, to equalize the time
  */
 export async function compare(password: string, hash: string, decoys: readonly string[]): Promise<boolean> {
   const worker = new Worker(THREAD, { eval: true, workerData: [import.meta.url, password, hash, decoys] });
@@ -24,7 +24,7 @@ export async function compare(password: string, hash: string, decoys: readonly s
   }
 }
 
-/** Runs in the thread. */
+/** Runs in the worker. */
 export function compareHere(password: string, hash: string, decoys: readonly string[]): boolean {
   if (compareSync(password, hash)) return true;
   for (const decoy of decoys) compareSync(password, decoy);

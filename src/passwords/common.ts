@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { defineErrors } from '../kernel/errors.js';
 
-/** Passwords that everybody tries first. */
+/** Rejects common passwords and those derived from the account. */
 
 export const passwordErrors = defineErrors({
   WEAK_PASSWORD: [422, 'This password is too easy to guess. Choose a different one.'],
@@ -9,20 +9,19 @@ export const passwordErrors = defineErrors({
 
 export interface PasswordPolicy {
   /**
-   * Judges a new password.
+   * Validates a new password.
    *
-   * @param own what others know of its owner: the address or handle, the name of the site; the part of an address
-   *   before the @ counts, too
-   * @param path the field that it came in
-   * @throws WEAK_PASSWORD in production; elsewhere the log says what production would do
+   * @param own words that are easy to guess: the e-mail address, its local part, the handle, the name of the site
+   * @param path the field of the request
+   * @throws WEAK_PASSWORD in production; otherwise logs a warning
    */
-  judge(password: string, own: readonly string[], path?: string): Promise<void>;
+  validate(password: string, own: readonly string[], path?: string): Promise<void>;
 }
 
-/** @param warn writes to the log; it never gets the password */
+/** @param warn logs a message, which never contains the password */
 export function createPasswordPolicy(production: boolean, warn: (message: string) => void): PasswordPolicy {
   return {
-    async judge(password, own, path = 'password') {
+    async validate(password, own, path = 'password') {
       const reason = await weakness(password, own);
       if (reason === null) return;
       if (!production) {
@@ -35,8 +34,8 @@ export function createPasswordPolicy(production: boolean, warn: (message: string
 }
 
 async function weakness(password: string, own: readonly string[]): Promise<string | null> {
-  const plain = folded(password);
-  const known = own.flatMap((name) => [name, name.replace(/@[^@]*$/, '')]).map(folded);
+  const plain = normalize(password);
+  const known = own.flatMap((name) => [name, name.replace(/@[^@]*$/, '')]).map(normalize);
   if (known.includes(plain)) return 'is the e-mail address, the handle or the name of the site';
   common ??= readCommon().catch((error: unknown) => {
     common = undefined;
@@ -45,13 +44,13 @@ async function weakness(password: string, own: readonly string[]): Promise<strin
   return (await common).has(plain) ? 'is one of the most common passwords' : null;
 }
 
-/** Read when the first password is chosen: a server that nobody registers at does without. */
+/** Read when the first new password is validated. */
 let common: Promise<ReadonlySet<string>> | undefined;
 
 async function readCommon(): Promise<ReadonlySet<string>> {
   const text = await readFile(new URL('../../../lists/common-passwords.txt', import.meta.url), 'utf8');
-  // The notice of its origin ends with the first empty line.
+  // The licence notice ends with the first empty line.
   return new Set(text.slice(text.indexOf('\n\n') + 2).split('\n'));
 }
 
-const folded = (text: string): string => text.normalize('NFC').toLowerCase();
+const normalize = (text: string): string => text.normalize('NFC').toLowerCase();

@@ -2,30 +2,30 @@ import { pbkdf2, scrypt, timingSafeEqual } from 'node:crypto';
 import { channel } from 'node:diagnostics_channel';
 import { promisify } from 'node:util';
 
-/** Password hashes that other systems made. They are verified as they are until their owner signs in once. */
+/** Password hashes imported from other systems, which are replaced when their owner signs in. */
 
-/** A stored hash that costs other work than those that we make. */
+/** A stored hash whose format or cost differs from those of `hashArgon2`. */
 export interface ForeignHash {
-  /** Hashes of one family differ in their amount of work only. */
+  /** Hashes of one family differ in their cost only. */
   family: string;
-  /** The amount of work, in a unit of the family. */
+  /** In a unit of the family. */
   cost: number;
-  /** A hash of this family and cost that belongs to no one. */
+  /** A hash of this family and cost that matches no password. */
   decoy: string;
   /**
-   * Whether a password is the one that was hashed.
+   * Verifies a password.
    *
-   * @param target the cost of a wrong password, if that is higher than the one of this hash
+   * @param target cost of verifying a wrong password, if higher than the cost of this hash
    */
   check(password: string, target?: number): Promise<boolean>;
 }
 
-/** Publishes `{ family, cost }` of work with wrong passwords, for tests and diagnostics. */
+/** Publishes `{ family, cost }` for each verification of a wrong password, for tests and diagnostics. */
 export const passwordWork = channel('saas-backend.password-work');
 
-/** A hash of another system; `null` if its form is unknown, or if it asks for more work than a password is worth. */
+/** Parses a hash of another system; `null` if its format is unknown or its cost too high. */
 export function readForeignHash(stored: string): ForeignHash | null {
-  for (const [pattern, read] of FORMS) {
+  for (const [pattern, read] of FORMATS) {
     const match = pattern.exec(stored);
     if (match) return read(match.groups as Groups, stored);
   }
@@ -34,14 +34,14 @@ export function readForeignHash(stored: string): ForeignHash | null {
 
 type Groups = Record<string, string>;
 
-/** Better Auth hashes with these, and does not write them down. */
+/** Fixed parameters of Better Auth, which its hashes do not contain. */
 const BETTER_AUTH = { N: 16_384, r: 16, p: 1 };
 
-const FORMS: [RegExp, (groups: Groups, stored: string) => ForeignHash | null][] = [
+const FORMATS: [RegExp, (groups: Groups, stored: string) => ForeignHash | null][] = [
   // bcrypt: Supabase and most others.
   [
     /^\$2[aby]\$(?<cost>\d\d)\$[./A-Za-z0-9]{53}$/,
-    ({ cost }, stored) => (between(4, Number(cost), MOST.bcryptCost) ? bcrypt(stored, Number(cost)) : null),
+    ({ cost }, stored) => (isBetween(4, Number(cost), MAX.bcryptCost) ? bcrypt(stored, Number(cost)) : null),
   ],
   // PHC strings of scrypt, as passlib and libsodium write them.
   [
@@ -55,7 +55,7 @@ const FORMS: [RegExp, (groups: Groups, stored: string) => ForeignHash | null][] 
     ({ N, r, p, salt = '', key = '' }) =>
       scryptHash({ N: Number(N), r: Number(r), p: Number(p) }, Buffer.from(salt), decode(key)),
   ],
-  // Better Auth: its salt is the hexadecimal text, not what it stands for.
+  // Better Auth: its salt is the hexadecimal text, not the bytes it encodes.
   [
     /^(?<salt>[0-9a-f]{32}):(?<key>[0-9a-f]{128})$/,
     ({ salt = '', key = '' }) => {
@@ -63,7 +63,7 @@ const FORMS: [RegExp, (groups: Groups, stored: string) => ForeignHash | null][] 
       return hash && { ...hash, check: (password) => hash.check(password.normalize('NFKC')) };
     },
   ],
-  // PHC strings of PBKDF2, and passlib's, which leave `i=` out.
+  // PHC strings of PBKDF2, and those of passlib, which omit `i=`.
   [
     /^\$pbkdf2(?:-(?<digest>sha1|sha256|sha512))?\$(?:i=)?(?<rounds>\d{1,9})(?:,l=\d{1,3})?\$(?<salt>[\w+/.-]{1,256})\$(?<key>[\w+/.-]{1,256})$/,
     ({ digest = 'sha1', rounds, salt = '', key = '' }) =>
@@ -77,10 +77,10 @@ const FORMS: [RegExp, (groups: Groups, stored: string) => ForeignHash | null][] 
   ],
 ];
 
-/** A planted hash costs at most about a second and 256 MiB. */
-const MOST = { bcryptCost: 14, scryptBytes: 256 * 2 ** 20, scryptBlocks: 2 ** 22, pbkdf2Rounds: 2_000_000 };
+/** Bounds the verification of one hash to about a second and 256 MiB. */
+const MAX = { bcryptCost: 14, scryptBytes: 256 * 2 ** 20, scryptBlocks: 2 ** 22, pbkdf2Rounds: 2_000_000 };
 
-/** Bytes of the result: shorter ones are guessed, and PBKDF2 pays for longer ones. */
+/** Length of the derived key: shorter keys can be guessed, and longer ones multiply the cost of PBKDF2. */
 const KEY_BYTES = { min: 16, max: 64 };
 
 const derivePbkdf2 = promisify(pbkdf2);
@@ -100,9 +100,9 @@ function scryptHash(
   const { N, r, p } = cost;
   const isPower = N > 1 && Number.isInteger(Math.log2(N));
   const bytes = 128 * N * r;
-  if (!isPower || r < 1 || p < 1 || bytes > MOST.scryptBytes || N * r * p > MOST.scryptBlocks) return null;
-  if (!between(KEY_BYTES.min, key.length, KEY_BYTES.max)) return null;
-  // OpenSSL counts the blocks of `p`, too.
+  if (!isPower || r < 1 || p < 1 || bytes > MAX.scryptBytes || N * r * p > MAX.scryptBlocks) return null;
+  if (!isBetween(KEY_BYTES.min, key.length, KEY_BYTES.max)) return null;
+  // OpenSSL includes the blocks of `p`.
   const maxmem = bytes + 128 * r * (p + 2) + 2 ** 16;
   const family = `scrypt N=${N},r=${r},p=${p}, ${key.length} bytes`;
   return {
@@ -114,13 +114,13 @@ function scryptHash(
         await deriveScrypt(password, salt, key.length, { ...cost, maxmem }),
         key,
       );
-      return isRight || spent(family, 1);
+      return isRight || publishWork(family, 1);
     },
   };
 }
 
 function pbkdf2Hash(digest: string, rounds: number, salt: Buffer, key: Buffer): ForeignHash | null {
-  if (!between(1, rounds, MOST.pbkdf2Rounds) || !between(KEY_BYTES.min, key.length, KEY_BYTES.max))
+  if (!isBetween(1, rounds, MAX.pbkdf2Rounds) || !isBetween(KEY_BYTES.min, key.length, KEY_BYTES.max))
     return null;
   const family = `PBKDF2 ${digest}, ${key.length} bytes`;
   const derive = (password: string, times: number) => derivePbkdf2(password, salt, times, key.length, digest);
@@ -131,12 +131,12 @@ function pbkdf2Hash(digest: string, rounds: number, salt: Buffer, key: Buffer): 
     async check(password, target = rounds) {
       if (timingSafeEqual(await derive(password, rounds), key)) return true;
       if (target > rounds) await derive(password, target - rounds);
-      return spent(family, Math.max(target, rounds));
+      return publishWork(family, Math.max(target, rounds));
     },
   };
 }
 
-/** The cost in a bcrypt hash is the logarithm of its rounds. */
+/** @param log binary logarithm of the rounds */
 function bcrypt(stored: string, log: number): ForeignHash {
   const family = 'bcrypt';
   const decoyOf = (cost: number) => `$2b$${String(cost).padStart(2, '0')}$${'.'.repeat(53)}`;
@@ -145,16 +145,16 @@ function bcrypt(stored: string, log: number): ForeignHash {
     cost: 2 ** log,
     decoy: decoyOf(log),
     async check(password, target = 2 ** log) {
-      // 2^log + 2^log + 2^(log + 1) + … is the next power of two each time.
+      // 2^log + 2^log + 2^(log + 1) + … is a power of two at each step, so decoys can reach the target.
       const missing = Math.max(0, Math.log2(target) - log);
       const decoys = Array.from({ length: missing }, (_, index) => decoyOf(log + index));
       const { compare } = await import('./bcrypt.js');
-      return (await compare(password, stored, decoys)) || spent(family, 2 ** (log + missing));
+      return (await compare(password, stored, decoys)) || publishWork(family, 2 ** (log + missing));
     },
   };
 }
 
-function spent(family: string, cost: number): false {
+function publishWork(family: string, cost: number): false {
   passwordWork.publish({ family, cost });
   return false;
 }
@@ -162,11 +162,11 @@ function spent(family: string, cost: number): false {
 /** Base64 of zeros. */
 const base64 = (bytes: number): string => Buffer.alloc(bytes).toString('base64').replace(/=+$/, '');
 
-/** Base64 in every spelling: with `+/`, `-_` or passlib's `./`, padded or not. */
+/** Decodes base64 in every variant: with `+/`, `-_` or passlib's `./`, padded or not. */
 function decode(text: string): Buffer {
   return Buffer.from(text.replaceAll('.', '+'), 'base64');
 }
 
-function between(least: number, value: number, most: number): boolean {
+function isBetween(least: number, value: number, most: number): boolean {
   return value >= least && value <= most;
 }

@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { threadPoolSize } from '../config/options.js';
 import type { Random } from '../kernel/secrets.js';
-import { Gate, type IsGone } from '../ops/gate.js';
+import { type IsDisconnected, Semaphore } from '../ops/semaphore.js';
 import {
   argon2WorkOf,
   createArgon2Verify,
@@ -13,60 +13,60 @@ import {
 } from './argon2.js';
 import { type ForeignHash, passwordWork, readForeignHash } from './foreign.js';
 
-/** Password hashing: argon2id behind one gate for the whole process, whoever asks. */
+/** Password hashing with argon2id, limited by one semaphore per process. */
 
 export const PASSWORD_BYTES = { min: 8, max: 1024 };
 
 export interface Passwords {
-  /** Makes what unknown accounts are compared with, for which the first verification waits otherwise. Nobody waits for it here. */
+  /** Computes the dummy hash for unknown accounts in the background; otherwise the first verification waits for it. */
   prepare(): void;
-  /** Says what is wrong with a new password (a sentence), or `null`. */
+  /** Describes what is wrong with a new password; `null` if it is valid. */
   problem(password: string): string | null;
-  /** Asked before there is any work for a request that would have to wait. @throws OVERLOADED when too many wait */
-  ensureRoom(): Promise<void>;
-  /** The argon2id hash in PHC form. @throws OVERLOADED when too many wait */
-  hash(password: string, isGone?: IsGone): Promise<string>;
-  /** Whether a hash that somebody brings along can be verified: argon2, or of another system. */
+  /** Rejects a request early that would find the queue full. @throws OVERLOADED */
+  ensureCapacity(): Promise<void>;
+  /** The argon2id hash in PHC format. @throws OVERLOADED if the queue is full */
+  hash(password: string, isDisconnected?: IsDisconnected): Promise<string>;
+  /** Whether an imported hash can be verified. */
   accepts(hash: string): boolean;
-  /** What a stored hash costs, if that differs from what `hash` makes; `null` also for what is no acceptable hash. */
+  /** The cost of a stored hash, if it differs from those of `hash`; `null` also for unacceptable hashes. */
   foreignWork(stored: string): Pick<ForeignHash, 'family' | 'cost' | 'decoy'> | null;
   /**
-   * Compares with a stored hash; `null` stands for an account without one, or for none, and costs the same work.
-   * `outdated` tells that the hash was made at another cost or in another way and should be made anew.
+   * Verifies a password. `stored` is `null` for an unknown account or one without a password, and takes the same time.
+   * `outdated` is true if the hash should be replaced, because its format or cost differs from those of `hash`.
    *
-   * @param decoys one hash of each family of foreign hashes that any account has, the most costly one: a wrong password
-   *   costs the work of all of them, whatever `stored` is
-   * @throws OVERLOADED when too many wait
+   * @param decoys the most expensive hash of each family that any account has: a wrong password costs the work of all of
+   *   them, whatever `stored` is
+   * @throws OVERLOADED if the queue is full
    */
   verify(
     stored: string | null,
     password: string,
-    isGone?: IsGone,
+    isDisconnected?: IsDisconnected,
     decoys?: readonly string[],
   ): Promise<{ ok: boolean; outdated: boolean }>;
 }
 
-/**
- * Lets few hashes run at once and bounds how many wait. argon2 occupies the threads that the file system
- * and DNS use too: unbounded, a flood of logins stalls everything else for seconds.
- */
-const processGate = new Gate(Math.max(1, Math.min(availableParallelism(), threadPoolSize() - 2)), 128);
+/** argon2 uses libuv's thread pool: without a limit, a flood of sign-ins blocks file system and DNS for seconds. */
+const processSemaphore = new Semaphore(
+  Math.max(1, Math.min(availableParallelism(), threadPoolSize() - 2)),
+  128,
+);
 
-/** Password hashing at `cost`. Both plugins of a process share the gate, whatever their cost. */
+/** Password hashing at `cost`. Both plugins of a process share the semaphore. */
 export function createPasswords(random: Random, cost: HashingCost = STANDARD_COST): Passwords {
   const digest = async (password: string) => hashArgon2(password.normalize('NFC'), random.bytes(16), cost);
   let dummy: Promise<string> | undefined;
-  // At the cost in force, so that an unknown account takes as long as a known one, and past the gate, because a flood of
-  // logins must not decide whether there is one.
-  const hashOfNobody = () => {
-    dummy ??= digest('the password of nobody').catch((error: unknown) => {
+  // At the configured cost, so that unknown accounts take as long as known ones; outside the semaphore, because it must
+  // exist even under load.
+  const getDummyHash = () => {
+    dummy ??= digest('the password of no account').catch((error: unknown) => {
       dummy = undefined;
       throw error;
     });
     return dummy;
   };
 
-  /** A hash that costs other work than ours. */
+  /** Null for hashes of the configured cost. */
   const readForeign = (stored: string): ForeignHash | null => {
     if (!isAcceptableArgon2(stored)) return readForeignHash(stored);
     if (!isOutdatedArgon2(stored, cost)) return null;
@@ -75,44 +75,44 @@ export function createPasswords(random: Random, cost: HashingCost = STANDARD_COS
   };
 
   return {
-    prepare: () => void hashOfNobody().catch(() => undefined),
+    prepare: () => void getDummyHash().catch(() => undefined),
     problem: passwordProblem,
-    ensureRoom: () => processGate.ensureRoom(),
-    hash: (password, isGone) => processGate.run(() => digest(password), isGone),
+    ensureCapacity: () => processSemaphore.ensureCapacity(),
+    hash: (password, isDisconnected) => processSemaphore.run(() => digest(password), isDisconnected),
     accepts: (hash) => isAcceptableArgon2(hash) || readForeignHash(hash) !== null,
     foreignWork(stored) {
       const foreign = readForeign(stored);
       return foreign && { family: foreign.family, cost: foreign.cost, decoy: foreign.decoy };
     },
 
-    async verify(stored, password, isGone, decoys = []) {
-      // Whoever is the first to be asked about waits for it, known or not.
-      const nobody = await hashOfNobody();
+    async verify(stored, password, isDisconnected, decoys = []) {
+      // For known accounts, too: otherwise the time of the first sign-in would show whether the account exists.
+      const dummyHash = await getDummyHash();
       const foreign = stored === null ? null : readForeign(stored);
       const others = new Map(decoys.map((decoy) => [readForeign(decoy)?.family, readForeign(decoy)]));
       const own = stored !== null && isAcceptableArgon2(stored) ? stored : null;
       const verifyOwn = (hash: string) => verifyArgon2Counted(hash, password, 'own');
-      const ok = await processGate.run(async () => {
-        if (!isTypable(password)) return false;
+      const ok = await processSemaphore.run(async () => {
+        if (!isPlausible(password)) return false;
         const isRight = foreign
           ? await foreign.check(password, others.get(foreign.family)?.cost)
-          : (await verifyOwn(own ?? nobody)) && own !== null;
+          : (await verifyOwn(own ?? dummyHash)) && own !== null;
         if (isRight) return true;
-        if (foreign) await verifyOwn(nobody);
+        if (foreign) await verifyOwn(dummyHash);
         others.delete(foreign?.family);
         for (const other of others.values()) {
-          // Nobody measures how long it takes.
-          if (isGone?.()) break;
+          // A disconnected client cannot measure the time.
+          if (isDisconnected?.()) break;
           await other?.check(password);
         }
         return false;
-      }, isGone);
+      }, isDisconnected);
       return { ok, outdated: ok && foreign !== null };
     },
   };
 }
 
-/** Whether the text is what somebody typed: replaced bytes and halves of characters make different passwords equal. */
+/** Replacement characters and lone surrogates would make different passwords equal. */
 const isIntact = (password: string): boolean => password.isWellFormed() && !password.includes('\ufffd');
 
 function passwordProblem(password: string): string | null {
@@ -125,8 +125,8 @@ function passwordProblem(password: string): string | null {
 
 const verifyArgon2 = createArgon2Verify();
 
-/** Whether it can be anybody's password at all. */
-function isTypable(password: string): boolean {
+/** Whether any valid password could be normalized to this text. */
+function isPlausible(password: string): boolean {
   return isIntact(password) && Buffer.byteLength(password) <= PASSWORD_BYTES.max * 4;
 }
 

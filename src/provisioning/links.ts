@@ -139,7 +139,7 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
 
     look,
 
-    async accept(token, { password, confirmation }, { ip, isGone }) {
+    async accept(token, { password, confirmation }, { ip, isDisconnected }) {
       const { id, handle, state } = await look(token);
       if (confirmation !== undefined && confirmation !== password) {
         throw provisioningErrors.passwords_differ({
@@ -150,8 +150,8 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
       if (problem) {
         throw passwordErrors.WEAK_PASSWORD({ details: [{ path: 'password', message: problem }] });
       }
-      await passwordPolicy.judge(password, [handle]);
-      const passwordHash = await passwords.hash(password, isGone);
+      await passwordPolicy.validate(password, [handle]);
+      const passwordHash = await passwords.hash(password, isDisconnected);
       const linkHash = sha256(token);
       const now = clock.now();
       const principal = await principals.updateOne(

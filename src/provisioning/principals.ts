@@ -106,11 +106,16 @@ export function createPrincipals(
     return principal;
   };
 
-  const authenticate: Principals['authenticate'] = async (handle, password, { ip, isGone }, accepts) => {
+  const authenticate: Principals['authenticate'] = async (
+    handle,
+    password,
+    { ip, isDisconnected },
+    accepts,
+  ) => {
     const account = canonicalForm(handle);
     const isGenerated = password.startsWith(GENERATED_PREFIX);
     // Verifying a generated password is not slow, so it needs no room.
-    if (!isGenerated) await passwords.ensureRoom();
+    if (!isGenerated) await passwords.ensureCapacity();
     const kind = isGenerated ? 'agent' : 'password';
     const guess = {
       account,
@@ -123,20 +128,20 @@ export function createPrincipals(
       const candidate = isPossibleHandle(handle) ? await principals.findOne({ handle: account }) : null;
       const ok = isGenerated
         ? isSecretOf(password, candidate?.secretHash ?? UNUSED_HASH)
-        : (await passwords.verify(candidate?.passwordHash ?? null, password, isGone)).ok;
+        : (await passwords.verify(candidate?.passwordHash ?? null, password, isDisconnected)).ok;
       return ok && candidate?.state === 'active' && accepts(candidate) ? candidate : null;
     });
   };
 
   return {
-    async register({ handle, password, kind = 'agent', name }, { ip, isGone }) {
+    async register({ handle, password, kind = 'agent', name }, { ip, isDisconnected }) {
       if (!isKind(kind)) throw provisioningErrors.invalid_kind();
       const canonical = canonicalHandle(handle);
       const problem = chosenPasswordProblem(password, passwords);
       if (problem) throw invalid({ path: 'password', message: problem });
-      await passwordPolicy.judge(password, [canonical]);
+      await passwordPolicy.validate(password, [canonical]);
       await throttle.count(REGISTRATIONS, ip);
-      const passwordHash = await passwords.hash(password, isGone);
+      const passwordHash = await passwords.hash(password, isDisconnected);
       const principal = await create({ handle: canonical, name }, { kind, passwordHash });
       await throttle.trustOnly(canonical, ip);
       await audit.record({ event: 'account.registered', subject: principal.id, ip, detail: kind });
@@ -177,8 +182,8 @@ export function createPrincipals(
       if (proven?.kind !== 'human') return false;
       const problem = chosenPasswordProblem(chosen, passwords);
       if (problem) throw passwordErrors.WEAK_PASSWORD({ details: [{ path: 'password', message: problem }] });
-      await passwordPolicy.judge(chosen, [handle]);
-      const passwordHash = await passwords.hash(chosen, from.isGone);
+      await passwordPolicy.validate(chosen, [handle]);
+      const passwordHash = await passwords.hash(chosen, from.isDisconnected);
       const changed = await principals.updateOne(
         { id, kind: 'human', state: 'active', epoch: proven.epoch ?? null },
         {

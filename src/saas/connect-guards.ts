@@ -4,7 +4,7 @@ import type { Identity } from '../auth/sessions.js';
 import { commonHeaders, logFailure } from '../http/answers.js';
 import type { RequestHeaders } from '../http/authorization.js';
 import type { HostContext } from '../http/host-context.js';
-import { requestIds } from '../http/request-ids.js';
+import { createRequestIdGenerator } from '../http/host-context.js';
 import { httpErrors, renderEnvelope, toAppError } from '../kernel/errors.js';
 import type { Random } from '../kernel/secrets.js';
 import type { SaasDecorator, UserGuard, UserRequest } from './decorator.js';
@@ -63,7 +63,7 @@ export function createConnectGuards({ app, hostContext, random }: ConnectGuardDe
 
   const sendError = (thrown: unknown, response: ServerResponse): void => {
     const error = toAppError(thrown);
-    nextId ??= requestIds(random);
+    nextId ??= createRequestIdGenerator(random);
     const requestId = nextId();
     logFailure(app.log, error, { requestId });
     // The application may have responded in the meantime, for instance after a timeout.

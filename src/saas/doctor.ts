@@ -1,11 +1,10 @@
 import { countForeignHashes } from '../auth/foreign-hashes.js';
 import type { Users } from '../auth/store.js';
-import type { Advice } from '../config/advice.js';
-import { gatherProblems } from '../config/configuration-error.js';
+import { type Advice, collectProblems } from '../config/configuration-error.js';
 import type { Resolved } from '../config/options.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { createPasswords } from '../passwords/hasher.js';
-import { examine, type Finding } from '../server/doctor.js';
+import { diagnose, type Finding } from '../server/doctor.js';
 import { resolveServer, type ServerConfiguration, saasServerSchema } from '../server/options.js';
 import { readCollection } from '../storage/inspect.js';
 import { adviseSaas, resolveSaas, type SaasConfiguration, saasSchema } from './options.js';
@@ -13,11 +12,11 @@ import { adviseSaas, resolveSaas, type SaasConfiguration, saasSchema } from './o
 /** Reports what a start of saas-backend would encounter. */
 export async function examineSaas(): Promise<Finding[]> {
   let databaseUri: string | undefined;
-  const findings = await examine({
+  const findings = await diagnose({
     product: 'saas-backend',
     schemas: [saasSchema, saasServerSchema],
     resolve() {
-      const [server, saas] = gatherProblems(
+      const [server, saas] = collectProblems(
         'saas-backend',
         () => resolveServer('saas-backend', saasServerSchema, {}, {}),
         () => resolveSaas({}, false),
@@ -29,7 +28,7 @@ export async function examineSaas(): Promise<Finding[]> {
     portVariable: 'PORT',
     hostVariable: 'HOST',
     proxyVariable: 'TRUST_PROXY',
-    unwise: advise,
+    advise,
     unwrapHealth: (answer) => (answer as { data?: unknown } | null)?.data,
   });
   const storeOpens = findings.every(({ level, about }) => level !== 'problem' || about !== 'DATABASE_URI');

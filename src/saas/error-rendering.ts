@@ -1,5 +1,5 @@
 import { isForm, type Pages, wantsPage } from '../http/pages.js';
-import { rulesOf, type ScopeRules } from '../http/scope.js';
+import { routeRules, type ScopeRules } from '../http/scope.js';
 import { renderEnvelope } from '../kernel/errors.js';
 
 type Render = ScopeRules['renderError'];
@@ -12,7 +12,7 @@ export function createErrorRenderers(pages: Pages): { api: Render; admin: Render
   return {
     // Applications use the paths of pages, too, so only their GETs and forms get an error page.
     api: (error, request, requestId) =>
-      rulesOf(request.routeOptions).page && (request.method === 'GET' || isForm(request))
+      routeRules(request.routeOptions).page && (request.method === 'GET' || isForm(request))
         ? pages.renderError(error, requestId)
         : renderEnvelope(error, requestId),
 

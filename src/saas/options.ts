@@ -2,8 +2,7 @@ import { type Static, Type } from 'typebox';
 import { adminOptions } from '../admin/schemas.js';
 import { authOptions } from '../auth/schemas.js';
 import { apiUrlProblem, billingOptions } from '../billing/schemas.js';
-import type { Advice } from '../config/advice.js';
-import type { Report } from '../config/configuration-error.js';
+import type { Advice, Report } from '../config/configuration-error.js';
 import { defineOptions, option, type Resolved, resolveOptions } from '../config/options.js';
 import { mountProblem, publicUrlOption } from '../config/public-url.js';
 import { shown } from '../config/validation-messages.js';
@@ -11,9 +10,9 @@ import { emailOptions } from '../email/schemas.js';
 import { systemClock } from '../kernel/clock.js';
 import { equalSecrets, systemRandom } from '../kernel/secrets.js';
 import { auditRetentionOption } from '../ops/audit.js';
+import { storeOptions } from '../server/options.js';
 import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.js';
-import { storeOptions } from '../server/store-options.js';
-import { LENT, lendingProblem } from '../storage/host-database.js';
+import { HOST_DATABASE_URI, hostDatabaseProblem } from '../storage/host-database.js';
 
 /** The options of the SaaS backend, which the environment can set, too. */
 export const saasSchema = defineOptions({
@@ -83,13 +82,13 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
     saasSchema,
     {
       program: 'saas-backend',
-      given: mongo ? { ...given, databaseUri: given.databaseUri ?? LENT } : given,
+      given: mongo ? { ...given, databaseUri: given.databaseUri ?? HOST_DATABASE_URI } : given,
       env,
       random: runtime.random,
       generate,
     },
     (values, report) => {
-      const problem = lendingProblem(options);
+      const problem = hostDatabaseProblem(options);
       if (problem) report.refuse(problem);
       validateMountPaths(runtime.prefix, runtime.adminPath, report);
       validateCombinations(values, report);

@@ -151,7 +151,7 @@ export async function mountSaas(
     ...answerRules(host),
     guards: { user: requireUser, admin: requireAdmin },
     bodyLimit: 100 * 1024,
-    own404: true,
+    handlesNotFound: true,
     isPlugin: hostContext === undefined,
   };
   const renderError = createErrorRenderers(pages);
@@ -161,7 +161,7 @@ export async function mountSaas(
     prefix,
     conflictRemedy: 'Mount the API at another path with the prefix option.',
     renderError: renderError.api,
-    meter: context.throttle.refusalOf,
+    meter: context.throttle.countRequest,
   };
   await openScope(fastify, apiRules, async (api) => {
     settings.enforceMaintenance(api);

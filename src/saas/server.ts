@@ -1,4 +1,4 @@
-import { gatherProblems } from '../config/configuration-error.js';
+import { collectProblems } from '../config/configuration-error.js';
 import { mountProblem } from '../config/public-url.js';
 import { serverContext } from '../http/host-context.js';
 import { ok } from '../http/schemas.js';
@@ -30,7 +30,7 @@ export function createServer(options?: CreateServerOptions): SaasServer;
 export function createServer(options: CreateServerOptions = {}): SaasServer | SaasMiddlewareServer {
   const { middleware = false, ...rest } = options;
   const [own, given] = splitOptions(saasServerSchema, rest);
-  const [server, saas] = gatherProblems(
+  const [server, saas] = collectProblems(
     'saas-backend',
     () => resolveServer('saas-backend', saasServerSchema, own, given),
     () => resolveSaas(given),

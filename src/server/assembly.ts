@@ -5,17 +5,17 @@ import fp from 'fastify-plugin';
 import type { Resolved } from '../config/options.js';
 import type { AnswerRules } from '../http/answers.js';
 import { answerRules, assumePortOf, type HostContext } from '../http/host-context.js';
-import { fallThrough, openScope } from '../http/scope.js';
+import { hostNext, openScope } from '../http/scope.js';
 import { SECOND } from '../kernel/clock.js';
 import { type Health, healthPlugin, type Product } from '../ops/health.js';
 import type { Store } from '../storage/collection.js';
 import { trackConnections } from './connections.js';
-import { affordableConnections } from './descriptors.js';
+import { connectionLimit } from './descriptors.js';
 import { BODY_LIMIT, createHardened, type Hardening } from './hardening.js';
-import { listeningAt, urlHost } from './listening.js';
-import { isAskedHere, listedProxies, watchForProxies } from './proxies.js';
+import { listenAddress, urlHost } from './listening.js';
+import { createProxyMatcher, detectUnlistedProxy, isLocalRequest } from './proxies.js';
 
-/** What both servers share: start, stop and a Connect-style handler. */
+/** What the servers of both products share: start, stop and a Connect-style handler. */
 
 /** A Connect-style handler: for Express, Connect and bare `node:http`. */
 export type Middleware = (
@@ -25,45 +25,45 @@ export type Middleware = (
 ) => void;
 
 export interface Server<Values = unknown> {
-  /** The Fastify instance, open for more plugins until it starts. */
+  /** The Fastify instance; plugins can be registered until it starts. */
   readonly fastify: FastifyInstance;
-  /** What the plugin was configured to do. Its values hold secrets. */
+  /** The resolved configuration of the plugin. Its values contain secrets. */
   readonly configuration: Resolved<Values>;
-  /** Listens. Resolves with the address. */
+  /** Starts listening. Resolves with the address. */
   start(): Promise<{ url: string; port: number }>;
-  /** Refuses new work, finishes what was begun and closes the store. */
+  /** Rejects new requests, finishes the current ones and closes the store. */
   stop(): Promise<void>;
   /** The same as `stop`. */
   close(): Promise<void>;
 }
 
 export interface MiddlewareServer<Values = unknown> extends Server<Values> {
-  /** Handles what is below our prefixes and hands everything else on, its body unread. */
+  /** Handles requests below the mount points and passes all others on with an unread body. */
   readonly middleware: Middleware;
 }
 
 export interface Assembly<Values> extends Hardening {
   configuration: Resolved<Values>;
-  /** What `/health` names the program to those who ask on this machine. */
+  /** The name of the program in `/health`, for requests from this machine. */
   product: Product;
-  /** The variable that lists the proxies in front. */
+  /** The variable that lists the trusted proxies. */
   proxyVariable: string;
   hostContext: HostContext;
-  /** Registers the plugin and answers with the store it opened. */
+  /** Registers the plugin and returns the store that it opened. */
   mount(app: FastifyInstance): Promise<Store>;
   renderError: AnswerRules['renderError'];
-  /** Puts the state of `/health` and `/ready` at the root into shape. */
+  /** Converts the state of `/health` and `/ready` at the root to the response format. */
   wrapHealth(state: Health): object;
-  /** The mount point that a stripped mount replaces first, then the others. Absent: no middleware. */
+  /** A path at which Express or Connect mount the middleware replaces the first one. Absent: no middleware. */
   mountPoints?: [string, ...string[]] | undefined;
-  /** Told what a stripped mount replaces the first one with. */
+  /** Called with the path that replaces the first mount point. */
   onMount?(path: string): void;
 }
 
-/** How long a stop waits for requests that were begun. */
-const GRACE = 8 * SECOND;
+/** Time for current requests to finish when the server stops. */
+const STOP_TIMEOUT_MS = 8 * SECOND;
 
-/** Puts a server together. Nothing runs before `start` or the first request of the middleware. */
+/** Creates a server. Nothing runs before `start` or the first request of the middleware. */
 export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | MiddlewareServer<Values> {
   const { server, configuration, mountPoints } = assembly;
   const { lifecycle, publicUrl } = assembly.hostContext;
@@ -73,9 +73,9 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
   };
   const app = createHardened(assembly, rules);
   assumePortOf(app, publicUrl);
-  const unlistedProxy = watchForProxies(app, assembly.proxyVariable, server.values.trustProxy);
-  // Unwrapped, so that `app` has the plugin's decorator for the routes that others add.
-  const unwrapped = fp(async (root: FastifyInstance) => {
+  const unlistedProxy = detectUnlistedProxy(app, assembly.proxyVariable, server.values.trustProxy);
+  // Not encapsulated, so that routes that are added to `app` have the plugin's decorator.
+  const plugin = fp(async (root: FastifyInstance) => {
     const store = await assembly.mount(root);
     await openScope(
       root,
@@ -84,32 +84,32 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
         prefix: '',
         conflictRemedy: 'Choose another path.',
         guards: {},
-        own404: true,
+        handlesNotFound: true,
         bodyLimit: BODY_LIMIT,
         isPlugin: false,
       },
       async (scope) => {
-        const remarks = (request: FastifyRequest) =>
-          isAskedHere(request) ? { product: assembly.product, ...unlistedProxy() } : {};
-        await scope.register(healthPlugin, { store, wrap: assembly.wrapHealth, remarks });
+        const details = (request: FastifyRequest) =>
+          isLocalRequest(request) ? { product: assembly.product, ...unlistedProxy() } : {};
+        await scope.register(healthPlugin, { store, wrap: assembly.wrapHealth, details });
       },
     );
   });
-  app.register(unwrapped);
+  app.register(plugin);
 
   const { maxConnections, maxConnectionsPerAddress, trustProxy } = server.values;
   const endConnections = trackConnections(app.server, {
-    total: affordableConnections(maxConnections),
+    total: connectionLimit(maxConnections),
     perAddress: maxConnectionsPerAddress,
-    isProxy: listedProxies(trustProxy),
+    isProxy: createProxyMatcher(trustProxy),
   });
   let stopping: Promise<void> | undefined;
   let starting: Promise<unknown> = Promise.resolve();
   const stop = (): Promise<void> => {
     lifecycle.draining = true;
-    // Fastify closes what listens already, and would go on to listen after it.
+    // A close during `listen` would not keep Fastify from listening afterwards.
     stopping ??= starting.then(() => {
-      endConnections(GRACE);
+      endConnections(STOP_TIMEOUT_MS);
       return app.close();
     });
     return stopping;
@@ -121,7 +121,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
     return listening;
   };
   const listen = async () => {
-    const { host, port: wanted } = listeningAt(server);
+    const { host, port: wanted } = listenAddress(server);
     await app.listen({ host, port: wanted });
     const { port } = app.server.address() as AddressInfo;
     return { url: `http://${urlHost(host)}:${port}`, port };
@@ -147,8 +147,8 @@ function createMiddleware(
     }
     if (stripped !== null && !isSameMount(inner, originalUrl)) onMount?.(stripped);
     app.ready().then(() => {
-      const restore = lifecycle.draining ? withoutGoodbye(response) : () => {};
-      fallThrough.set(request, () => {
+      const restore = lifecycle.draining ? suppressConnectionHeader(response) : () => {};
+      hostNext.set(request, () => {
         restore();
         request.url = outer;
         next();
@@ -161,33 +161,33 @@ function createMiddleware(
 }
 
 /**
- * Once it has stopped, Fastify says `Connection: close` of every request before it knows whether it is ours. Ours say so
- * themselves; what goes back to the host must not. Nor can it be taken back: Node then sends no such header at all.
+ * A closing Fastify sets `Connection: close` before it routes a request, but responses of the host must not carry it.
+ * The header is suppressed, because Node sends no `Connection` header at all once it has been removed.
  *
- * @returns lets headers through again
+ * @returns restores the response
  */
-function withoutGoodbye(response: ServerResponse): () => void {
+function suppressConnectionHeader(response: ServerResponse): () => void {
   const { setHeader } = response;
-  const silent: typeof setHeader = (name, value) =>
+  const filtered: typeof setHeader = (name, value) =>
     name === 'Connection' ? response : setHeader.call(response, name, value);
-  response.setHeader = silent;
+  response.setHeader = filtered;
   return () => {
-    if (response.setHeader === silent) response.setHeader = setHeader;
+    if (response.setHeader === filtered) response.setHeader = setHeader;
   };
 }
 
-/** The path that Express and Connect mounted us at and took off the address, or `null` where they took nothing. */
+/** The mount path that Express or Connect removed from the URL; `null` if they removed nothing. */
 function strippedFrom(originalUrl: string, url: string): string | null {
   const isStripped = originalUrl !== url && originalUrl.endsWith(url);
   return isStripped ? originalUrl.slice(0, -url.length) : null;
 }
 
-/** Express and Connect take a mount in any case, and whoever asks first must not choose how links spell it. */
-function isSameMount(ours: string, asked: string): boolean {
-  return ours.toLowerCase() === asked.toLowerCase();
+/** Express and Connect ignore the case of a mount path, and the first request must not determine it for all links. */
+function isSameMount(mounted: string, requested: string): boolean {
+  return mounted.toLowerCase() === requested.toLowerCase();
 }
 
-/** The address as our routes know it, or `null` when it is none of ours. */
+/** The URL that the router expects; `null` if it is outside the mount points. */
 function innerUrl(
   url: string,
   { originalUrl, isStripped }: { originalUrl: string; isStripped: boolean },
@@ -196,7 +196,7 @@ function innerUrl(
   const isBelow = (mountPoint: string) =>
     /^([/?]|$)/.test(url.startsWith(mountPoint) ? url.slice(mountPoint.length) : '-');
   if (others.some(isBelow)) return url;
-  // Mounted there, they replace nothing. Of an address that is the mount itself the slash is not its own.
+  // Mounted at one of the others, the path replaces nothing. The URL of the mount itself has an extra slash.
   const whole = others.flatMap((path) => [path + url, path + url.slice(1)]);
   const mounted = whole.find((address) => isSameMount(address, originalUrl));
   if (mounted !== undefined) return mounted;

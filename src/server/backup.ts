@@ -1,12 +1,12 @@
 import { defineOptions, resolveOptions } from '../config/options.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { type BackupProgress, backupStore } from '../storage/backup.js';
-import { storeOptions } from './store-options.js';
+import { storeOptions } from './options.js';
 
 /**
- * Copies the store of a program, as its environment names it, into a new file; the program may run meanwhile.
+ * Copies the store of a program, which may be running, to a new file.
  *
- * @throws ConfigurationError, or an error with a `remedy` when there is nothing to copy or nowhere to put it
+ * @throws ConfigurationError, or an error with a `remedy` if the store does not exist or the file cannot be created
  */
 export async function backup(
   program: keyof typeof storeOptions,
@@ -14,7 +14,7 @@ export async function backup(
   onProgress: BackupProgress = () => {},
 ): Promise<void> {
   const source = { program, given: {}, env: undefined, random: systemRandom };
-  // Of the whole configuration a backup needs the store only, so it requires no secret and generates none.
+  // A backup needs no option but the URI of the store, and must not require or generate secrets.
   const { databaseUri } = resolveOptions(
     defineOptions({ databaseUri: storeOptions[program] }),
     source,

@@ -3,12 +3,12 @@ import type { Socket } from 'node:net';
 import { closeConnection } from '../http/close-connection.js';
 import { addressBlock } from '../kernel/addresses.js';
 
-/** How many connections a server keeps open. */
+/** Limits on open connections. */
 export interface ConnectionLimits {
   total: number;
-  /** Of one address; an IPv6 address counts as its /64. */
+  /** IPv6 addresses are counted by their /64. */
   perAddress: number;
-  /** Whether all clients of a proxy come from this address, so that only the total bounds it. */
+  /** Whether an address is a trusted proxy, which only the total limits. */
   isProxy(address: string): boolean;
 }
 
@@ -16,9 +16,9 @@ interface Connection {
   socket: Socket;
   /** Absent for a proxy. */
   source: Source | undefined;
-  /** The latest answer: answers leave in the order of their requests, so it tells for all. */
+  /** The latest response, which is the last one to be sent. */
   latest: ServerResponse | null;
-  /** Requests whose answer has not ended. */
+  /** Number of requests in progress. */
   active: number;
 }
 
@@ -30,20 +30,18 @@ interface Source {
 }
 
 /**
- * Bounds the connections of a server: where a limit is reached, the connection that has been idle for longest is closed
- * in favour of the new one, and the new one is refused where none is idle. Requests under way are never cut.
+ * Limits the connections of a server: at the limit, a new connection replaces the one that has been idle longest, or is
+ * rejected if none is idle. Requests in progress are never interrupted.
  *
- * Also lets the server end in time. Node waits for every connection, also for one that has sent nothing or half a
- * request, and stops looking at its time-outs once the server closes.
- *
- * @returns ends the connections without a request at once, and the others after `grace` milliseconds
+ * @returns closes idle connections immediately and all others after `timeoutMs`: a closing Node.js server waits for every
+ *   connection and no longer checks its own timeouts
  */
-export function trackConnections(server: Server, limits: ConnectionLimits): (grace: number) => void {
+export function trackConnections(server: Server, limits: ConnectionLimits): (timeoutMs: number) => void {
   const open = new Map<Socket, Connection>();
   const sources = new Map<string, Source>();
-  // In the order in which they became idle.
+  // Ordered by the time at which they became idle.
   const idle = new Set<Connection>();
-  let isEnding = false;
+  let isClosing = false;
 
   const sourceOf = (address: string | undefined): Source | undefined => {
     if (address !== undefined && limits.isProxy(address)) return undefined;
@@ -57,23 +55,23 @@ export function trackConnections(server: Server, limits: ConnectionLimits): (gra
       source.count++;
       sources.set(source.block, source);
     }
-    rest(connection);
+    markIdle(connection);
   };
   const remove = (connection: Connection) => {
     const { socket, source } = connection;
     if (!open.delete(socket)) return;
-    wake(connection);
+    markActive(connection);
     if (source && --source.count === 0) sources.delete(source.block);
   };
-  const rest = (connection: Connection) => {
+  const markIdle = (connection: Connection) => {
     idle.add(connection);
     connection.source?.idle.add(connection);
   };
-  const wake = (connection: Connection) => {
+  const markActive = (connection: Connection) => {
     idle.delete(connection);
     connection.source?.idle.delete(connection);
   };
-  /** False where none is idle. */
+  /** Returns false if none is idle. */
   const closeLongestIdle = (among: ReadonlySet<Connection>): boolean => {
     for (const connection of among) {
       remove(connection);
@@ -88,7 +86,7 @@ export function trackConnections(server: Server, limits: ConnectionLimits): (gra
   };
   const endAfter = (response: ServerResponse, socket: Socket) =>
     response.once('close', () => {
-      // The answer to a request that came behind it may be under way.
+      // A pipelined request may still be in progress.
       if (open.get(socket)?.latest === response) socket.end();
     });
 
@@ -101,7 +99,7 @@ export function trackConnections(server: Server, limits: ConnectionLimits): (gra
     const connection: Connection = { socket, source, latest: null, active: 0 };
     add(connection);
     socket.on('close', () => remove(connection));
-    // With this, Node closes a connection behind its last answer.
+    // Node calls this to close a connection after its last response.
     const { destroySoon } = socket;
     socket.destroySoon = () => {
       if (connection.latest?.req.complete === false) closeConnection(socket);
@@ -110,36 +108,36 @@ export function trackConnections(server: Server, limits: ConnectionLimits): (gra
   });
   server.on('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
     const connection = open.get(socket);
-    // Of a request that a host brings from a server of its own, nobody says when its connection closes.
+    // Unknown for requests that a host passes on from its own server.
     if (connection) {
       connection.latest = response;
-      if (connection.active++ === 0) wake(connection);
+      if (connection.active++ === 0) markActive(connection);
       response.once('close', () => {
-        if (--connection.active === 0 && open.has(socket)) rest(connection);
+        if (--connection.active === 0 && open.has(socket)) markIdle(connection);
       });
     }
-    if (isEnding) endAfter(response, socket);
+    if (isClosing) endAfter(response, socket);
   });
-  // Whoever takes a connection over, as for WebSockets, uses it until it closes: to Node it has no request. Only where
-  // somebody does, because a listener makes Node accept upgrades.
-  const takenOver = new Set<string | symbol>();
+  // An upgraded connection, such as a WebSocket, is active until it closes. The listener is added after another one,
+  // because with any listener Node accepts upgrades.
+  const handled = new Set<string | symbol>();
   server.on('newListener', (event) => {
-    if ((event !== 'upgrade' && event !== 'connect') || takenOver.has(event)) return;
-    takenOver.add(event);
+    if ((event !== 'upgrade' && event !== 'connect') || handled.has(event)) return;
+    handled.add(event);
     server.prependListener(event, ({ socket }: IncomingMessage) => {
       const connection = open.get(socket);
       if (!connection) return;
       connection.active++;
-      wake(connection);
+      markActive(connection);
     });
   });
 
-  return (grace) => {
-    isEnding = true;
+  return (timeoutMs) => {
+    isClosing = true;
     for (const [socket, { latest }] of open) {
       if (!latest || latest.closed) socket.destroy();
       else endAfter(latest, socket);
     }
-    setTimeout(() => server.closeAllConnections(), grace).unref();
+    setTimeout(() => server.closeAllConnections(), timeoutMs).unref();
   };
 }

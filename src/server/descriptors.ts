@@ -1,11 +1,11 @@
 import { existsSync, readFileSync } from 'node:fs';
 
-/** Descriptors that stay free for the store, mails, the payment provider and the log. */
-const RESERVED = 256;
+/** File descriptors reserved for the store, e-mail, the payment provider and the log. */
+const RESERVED_DESCRIPTORS = 256;
 
 const LIMITS = '/proc/self/limits';
 
-/** How many files and sockets this process may have open at once (`ulimit -n`); `Infinity` where there is no limit. */
+/** The limit on open files and sockets (`ulimit -n`); `Infinity` if there is none. */
 function descriptorLimit(): number {
   if (existsSync(LIMITS)) {
     const [, soft] = /^Max open files\s+(\d+)/m.exec(readFileSync(LIMITS, 'utf8')) ?? [];
@@ -18,7 +18,7 @@ function descriptorLimit(): number {
   return typeof soft === 'number' ? soft : Number.POSITIVE_INFINITY;
 }
 
-/** The connections that a server may have open without running out of descriptors. */
-export function affordableConnections(configured: number, limit: number = descriptorLimit()): number {
-  return Math.min(configured, Math.max(limit - RESERVED, Math.floor(limit / 2)));
+/** The configured number of connections, reduced to the available file descriptors. */
+export function connectionLimit(configured: number, limit: number = descriptorLimit()): number {
+  return Math.min(configured, Math.max(limit - RESERVED_DESCRIPTORS, Math.floor(limit / 2)));
 }

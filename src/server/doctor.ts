@@ -1,31 +1,34 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import type { TObject } from 'typebox';
-import { type Advice, applicable } from '../config/advice.js';
-import { ConfigurationError, type Problem } from '../config/configuration-error.js';
-import { keepingProblem } from '../config/development-secrets.js';
+import {
+  type Advice,
+  applicableAdvice,
+  ConfigurationError,
+  type Problem,
+} from '../config/configuration-error.js';
+import { developmentSecretsProblem } from '../config/development-secrets.js';
 import { describeOptions } from '../config/option-rows.js';
 import type { Resolved } from '../config/options.js';
 import type { Health, Product } from '../ops/health.js';
 import { inspectStore } from '../storage/inspect.js';
-import { type ListeningError, listeningAt, listeningProblem, urlHost } from './listening.js';
+import { type ListeningError, listenAddress, listeningProblem, urlHost } from './listening.js';
 import type { ServerConfiguration } from './options.js';
-import { adviceOn } from './proxies.js';
+import { unlistedProxyAdvice } from './proxies.js';
 
-/** Tries what the start of a program tries, and undoes it. */
+/** Checks whether a program could start, without changing anything. */
 
 export interface Finding {
-  /** A `problem` keeps the program from starting; a `warning` lets it work and is unwise. */
+  /** A `problem` prevents the start, a `warning` does not. */
   level: 'problem' | 'warning' | 'ok';
-  /** A variable, or what else it is about. */
+  /** A variable or another subject. */
   about: string;
   message: string;
-  /** What to do. */
   remedy?: string;
 }
 
-export interface Patient<Values extends { databaseUri: string }> {
-  /** What `/health` names a running server of this program. */
+export interface DoctorTarget<Values extends { databaseUri: string }> {
+  /** The name of a running server of this program in `/health`. */
   product: Product;
   /** The options of the plugin and of its server. */
   schemas: readonly TObject[];
@@ -36,60 +39,63 @@ export interface Patient<Values extends { databaseUri: string }> {
   portVariable: string;
   hostVariable: string;
   proxyVariable: string;
-  /** What works and is unwise. Never holds a secret. */
-  unwise(plugin: Resolved<Values>, server: Resolved<ServerConfiguration>): Advice[];
-  /** Takes the state out of an answer of `/health`. */
+  /** Warnings about a valid configuration. Never contain a secret. */
+  advise(plugin: Resolved<Values>, server: Resolved<ServerConfiguration>): Advice[];
+  /** Extracts the state from a response of `/health`. */
   unwrapHealth(answer: unknown): unknown;
 }
 
-/** Everything at once: configuration, store, port. */
-export async function examine<Values extends { databaseUri: string }>(
-  patient: Patient<Values>,
+/** Checks configuration, store and port. */
+export async function diagnose<Values extends { databaseUri: string }>(
+  target: DoctorTarget<Values>,
 ): Promise<Finding[]> {
-  let resolved: ReturnType<Patient<Values>['resolve']>;
+  let resolved: ReturnType<DoctorTarget<Values>['resolve']>;
   try {
-    resolved = patient.resolve();
+    resolved = target.resolve();
   } catch (error) {
     if (!(error instanceof ConfigurationError)) throw error;
-    return error.details.map((problem) => explain('problem', problem, patient.schemas));
+    return error.details.map((problem) => toFinding('problem', problem, target.schemas));
   }
   const [server, plugin] = resolved;
   const mode = plugin.production ? 'production' : 'development';
   return [
     { level: 'ok', about: 'configuration', message: `is complete for ${mode}` },
     ...[...plugin.warnings, ...server.warnings].map((problem) =>
-      explain('warning', problem, patient.schemas),
+      toFinding('warning', problem, target.schemas),
     ),
-    ...madeUp(plugin),
-    ...applicable(patient.unwise(plugin, server)).map((advice) => ({ level: 'warning' as const, ...advice })),
-    await examineStore(plugin.values.databaseUri, patient.storeVariable),
-    ...(await examinePort(server, patient)),
+    ...generatedFindings(plugin),
+    ...applicableAdvice(target.advise(plugin, server)).map((advice) => ({
+      level: 'warning' as const,
+      ...advice,
+    })),
+    await checkStore(plugin.values.databaseUri, target.storeVariable),
+    ...(await checkPort(server, target)),
   ];
 }
 
-/** A problem of the configuration, whose message begins with its variable. */
-function explain(
+/** @param problem whose message begins with its variable */
+function toFinding(
   level: Finding['level'],
   { message: sentence, remedy: own }: Problem,
   schemas: readonly TObject[],
 ): Finding {
   const [, about = 'configuration', message = sentence] = /^([A-Z][A-Z0-9_]+)\s(.*)$/s.exec(sentence) ?? [];
-  // A problem that brings a remedy has no other: "unset it" and "set it" must not stand together.
+  // The generic remedy below would contradict the specific one.
   if (own !== undefined) return { level, about, message, remedy: own };
   const variable = about.replace(/_FILE$/, '');
   const rows = schemas.flatMap(describeOptions);
   const row = rows.find(({ env, fallbackEnv }) => [env, fallbackEnv].includes(variable));
   if (!row) return { level, about, message };
   const file = row.secret ? `, or ${row.env}_FILE to a file that holds it` : '';
-  // Where the sentence repeats what the variable is for, the remedy says how to set it.
+  // Does not repeat a description that the message contains.
   const doc = sentence.includes(row.doc) ? '' : ` ${row.doc}`;
   return { level, about, message, remedy: `Set ${row.env}${file}.${doc}` };
 }
 
-function madeUp({ generated: { names, file } }: Resolved<unknown>): Finding[] {
+function generatedFindings({ generated: { names, file } }: Resolved<unknown>): Finding[] {
   if (names.length === 0) return [];
   const about = names.join(', ');
-  const problem = keepingProblem(file, names);
+  const problem = developmentSecretsProblem(file, names);
   if (problem !== null) {
     const message = `cannot save the values generated for development: ${problem}`;
     return [{ level: 'problem', about, message, remedy: 'Set them, or grant this user write access.' }];
@@ -99,7 +105,7 @@ function madeUp({ generated: { names, file } }: Resolved<unknown>): Finding[] {
   ];
 }
 
-async function examineStore(uri: string, about: string): Promise<Finding> {
+async function checkStore(uri: string, about: string): Promise<Finding> {
   try {
     return { level: 'ok', about, message: `names a store that ${await inspectStore(uri)}` };
   } catch (error) {
@@ -108,12 +114,12 @@ async function examineStore(uri: string, about: string): Promise<Finding> {
   }
 }
 
-async function examinePort<Values extends { databaseUri: string }>(
+async function checkPort<Values extends { databaseUri: string }>(
   server: Resolved<ServerConfiguration>,
-  patient: Patient<Values>,
+  target: DoctorTarget<Values>,
 ): Promise<Finding[]> {
-  const { host, port } = listeningAt(server);
-  const names = { port: patient.portVariable, host: patient.hostVariable };
+  const { host, port } = listenAddress(server);
+  const names = { port: target.portVariable, host: target.hostVariable };
   const probe = createServer();
   try {
     probe.listen(port, host);
@@ -123,11 +129,11 @@ async function examinePort<Values extends { databaseUri: string }>(
   } catch (error) {
     const problem = listeningProblem(error as ListeningError, names);
     const isInUse = problem?.about === 'port' && (error as ListeningError).code === 'EADDRINUSE';
-    const health = isInUse ? await askServer(`http://${urlHost(host)}:${port}/health`, patient) : null;
+    const health = isInUse ? await fetchHealth(`http://${urlHost(host)}:${port}/health`, target) : null;
     if (health) {
-      const message = `${port} is in use by ${patient.product} itself, which is already running`;
+      const message = `${port} is in use by ${target.product} itself, which is already running`;
       const running: Finding = { level: 'ok', about: names.port, message };
-      return [running, ...unlistedProxy(health, patient.proxyVariable, server.values.trustProxy)];
+      return [running, ...unlistedProxyFinding(health, target.proxyVariable, server.values.trustProxy)];
     }
     if (!problem) throw error;
     return [{ level: 'problem', ...problem, about: names[problem.about] }];
@@ -136,26 +142,28 @@ async function examinePort<Values extends { databaseUri: string }>(
   }
 }
 
-/** What the running server met. */
-function unlistedProxy(
+/** The unlisted proxy that a running server has detected. */
+function unlistedProxyFinding(
   { unlistedProxy: address }: Health,
   about: string,
   trusted: ServerConfiguration['trustProxy'],
 ): Finding[] {
-  return address === undefined ? [] : [{ level: 'warning', about, ...adviceOn(address, about, trusted) }];
+  return address === undefined
+    ? []
+    : [{ level: 'warning', about, ...unlistedProxyAdvice(address, about, trusted) }];
 }
 
-/** What the server that listens there says of itself; `null` when it is not the program that would start. */
-async function askServer(
+/** The `/health` of the server that uses the port; `null` if it is another program. */
+async function fetchHealth(
   address: string,
-  { product, unwrapHealth }: Pick<Patient<never>, 'product' | 'unwrapHealth'>,
+  { product, unwrapHealth }: Pick<DoctorTarget<never>, 'product' | 'unwrapHealth'>,
 ): Promise<Health | null> {
   try {
     const answer = await fetch(address, { redirect: 'error', signal: AbortSignal.timeout(2000) });
     const health = unwrapHealth(await answer.json()) as Partial<Health> | null | undefined;
     return answer.ok && health?.status === 'ok' && health.product === product ? (health as Health) : null;
   } catch {
-    // Not every program that listens speaks HTTP and JSON.
+    // Another program may not speak HTTP or JSON.
     return null;
   }
 }

@@ -1,17 +1,17 @@
 import type { Resolved } from '../config/options.js';
 import type { ServerConfiguration } from './options.js';
 
-/** Where a server listens, and why it cannot. Shared by the start and by `doctor`. */
+/** Listen addresses and errors, for the start and `doctor`. */
 
-/** The address to listen at: of this machine only, outside production. */
-export function listeningAt({ values, production }: Resolved<ServerConfiguration>): {
+/** The address to listen on: loopback by default outside production. */
+export function listenAddress({ values, production }: Resolved<ServerConfiguration>): {
   host: string;
   port: number;
 } {
   return { host: values.host ?? (production ? '0.0.0.0' : '127.0.0.1'), port: values.port };
 }
 
-/** A host name as an address to connect to. */
+/** A listen address as the host of a URL. */
 export function urlHost(host: string): string {
   if (host === '0.0.0.0' || host === '::') return 'localhost';
   return host.includes(':') ? `[${host}]` : host;
@@ -24,13 +24,13 @@ export interface ListeningProblem {
   remedy: string;
 }
 
-/** What errors of the listener tell beside their message. */
+/** Properties of listen errors. */
 export type ListeningError = NodeJS.ErrnoException & { port?: number; address?: string; hostname?: string };
 
 /**
- * Why a server cannot listen; `null` for errors of another kind.
+ * Explains a listen error; `null` for other errors.
  *
- * @param names what sets the port and the host
+ * @param names the variables or flags of the port and the host
  */
 export function listeningProblem(
   { code, syscall, port, address, hostname }: ListeningError,

@@ -10,7 +10,7 @@ import { createPasswords, type Passwords } from '../passwords/hasher.js';
 import type { Store } from '../storage/collection.js';
 import { createThrottle, type Throttle } from '../throttle/throttle.js';
 
-/** What every module builds on. A product makes it once, a command likewise; the modules are the same for both. */
+/** The services that every module uses. A server or a command creates it once. */
 export interface ModuleContext<A extends AuditLog = AuditLog> {
   store: Store;
   clock: Clock;
@@ -20,7 +20,7 @@ export interface ModuleContext<A extends AuditLog = AuditLog> {
   throttle: Throttle;
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
-  /** Modules add theirs. They run once a server is ready, and never in a command. */
+  /** Modules add their jobs, which run in a server only. */
   jobs: Jobs;
   backgroundTasks: BackgroundTasks;
 }
@@ -31,7 +31,7 @@ export interface ModuleContextOptions<A extends AuditLog> {
   random: Random;
   log: JobLog;
   createAudit: (store: Store, dependencies: AuditDependencies) => A;
-  /** Keys the hashes of the addresses that the throttle stores. */
+  /** Key of the HMACs that the throttle stores. */
   throttleSecret: string;
   limits?: boolean | undefined;
   hashing?: HashingCost | undefined;
@@ -56,7 +56,7 @@ export function createModuleContext<A extends AuditLog>(
   };
 }
 
-/** Starts the jobs when the server is ready, and ends them with it. The store is closed by the product that opened it. */
+/** Starts the jobs when the server is ready and stops them when it closes. The store is closed by the product. */
 export function followLifecycle(
   fastify: FastifyInstance,
   { audit, throttle, passwords, jobs, backgroundTasks }: ModuleContext,
@@ -72,7 +72,7 @@ export function followLifecycle(
   });
   fastify.addHook('onReady', async () => jobs.start());
   fastify.addHook('onListen', async () => passwords.prepare());
-  // Jobs begin nothing new while the last requests are answered. Their ends are awaited after those.
+  // No job starts while the last requests are processed; running ones are awaited afterwards.
   fastify.addHook('preClose', async () => void jobs.stop());
   fastify.addHook('onClose', async () => {
     await backgroundTasks.settled();
@@ -81,13 +81,13 @@ export function followLifecycle(
   });
 }
 
-/** The log of a command: `warn` gets as sentences what a server would log. */
+/** The log of a command: converts log messages to sentences for `warn`. */
 export function commandLog(warn: (message: string) => void): JobLog {
-  const say = (...[details, message]: unknown[]) => {
+  const write = (...[details, message]: unknown[]) => {
     const text = typeof details === 'string' ? details : String(message);
     const named = Object.values(details ?? {}).filter((detail) => typeof detail === 'string');
     const about = typeof details === 'object' && named.length > 0 ? ` (${named.join(', ')})` : '';
     warn(`${text.charAt(0).toUpperCase()}${text.slice(1).replace(/\.$/, '')}${about}.`);
   };
-  return { info: () => undefined, warn: say, error: say };
+  return { info: () => undefined, warn: write, error: write };
 }

@@ -2,14 +2,15 @@ import type { Static } from 'typebox';
 import { Type } from 'typebox';
 import { defineOptions, option, parseList, type Resolved, resolveOptions } from '../config/options.js';
 import { shown } from '../config/validation-messages.js';
-import { coverEveryone, isNetwork } from '../kernel/networks.js';
+import { coverAllPublicAddresses, isNetwork } from '../kernel/networks.js';
 import { type Random, systemRandom } from '../kernel/secrets.js';
+import { invalidStoreUri } from '../storage/open.js';
 
-/** What a program can be told about its own server; in a host these are the host's affairs. */
+/** Options of the servers and of the stores. In a host, the host configures its own server. */
 
 export const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
-/** @param names the environment's spelling of each option, which differs between the two programs */
+/** @param names the environment variables, which differ between the two programs */
 function serverSchema(names: {
   host: string;
   port: string;
@@ -57,14 +58,14 @@ function trustProblem(proxies: false | string[]): string | undefined {
   if (wrong !== undefined) {
     return `must list IP addresses or CIDR ranges, like 10.0.0.7,10.0.1.0/24; given: ${shown(wrong)}. Numbers and true are refused: they would trust every client.`;
   }
-  return coverEveryone(proxies)
+  return coverAllPublicAddresses(proxies)
     ? 'must list your proxies only, like 10.0.0.7,10.0.1.0/24; given: networks that together cover every address, so that every client could choose the address it is counted by.'
     : undefined;
 }
 
 export type ServerConfiguration = Static<ReturnType<typeof serverSchema>>;
 
-/** What code passes to a server. */
+/** Options of a server that have no environment variable. */
 export interface ServerRuntimeOptions {
   env?: Record<string, string | undefined> | false;
   random?: Random;
@@ -72,16 +73,16 @@ export interface ServerRuntimeOptions {
 
 export type ServerOptions = Partial<ServerConfiguration>;
 
-/** Tells what a server is told of itself from what its plugin is told. */
+/** Separates the options of a server from those of its plugin. */
 export function splitOptions<O extends ServerOptions>(
   schema: ReturnType<typeof serverSchema>,
   options: O,
 ): [ServerOptions, Omit<O, keyof ServerOptions>] {
-  const isOwn = ([name]: [string, unknown]) => Object.hasOwn(schema.properties, name);
+  const isServerOption = ([name]: [string, unknown]) => Object.hasOwn(schema.properties, name);
   const entries = Object.entries(options);
-  const rest = entries.filter((entry) => !isOwn(entry));
+  const rest = entries.filter((entry) => !isServerOption(entry));
   return [
-    Object.fromEntries(entries.filter(isOwn)),
+    Object.fromEntries(entries.filter(isServerOption)),
     Object.fromEntries(rest) as Omit<O, keyof ServerOptions>,
   ];
 }
@@ -114,3 +115,19 @@ export const idpServerSchema = serverSchema({
   maxConnectionsPerAddress: 'IDP_MAX_CONNECTIONS_PER_ADDRESS',
   defaultPort: 8080,
 });
+
+const storeOption = (env: string, development: string) =>
+  option(Type.String(), {
+    env,
+    doc: 'Database URI: sqlite:<path>, sqlite::memory:, mongodb://<hosts>/<name> or mongodb+srv://<host>/<name>.',
+    secret: true,
+    development,
+    required: 'production',
+    check: invalidStoreUri,
+  });
+
+/** The store option of each product. */
+export const storeOptions = {
+  'saas-backend': storeOption('DATABASE_URI', 'sqlite:./data/saas-backend.db'),
+  idp: storeOption('IDP_DATABASE_URI', 'sqlite:./data/idp.db'),
+};

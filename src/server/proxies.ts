@@ -4,16 +4,16 @@ import { isPrivateAddress, plainAddress } from '../kernel/addresses.js';
 import type { Health } from '../ops/health.js';
 import type { ServerConfiguration } from './options.js';
 
-/** Proxies in front that nobody named as such, so that all their clients pass for one. */
+/** Detects proxies that are not in the list of trusted ones, so that all their clients are counted as one. */
 
 type Trusted = ServerConfiguration['trustProxy'];
 
 /**
- * Logs the first proxy that is not listed, once.
+ * Logs the first unlisted proxy.
  *
- * @returns answers with it, once there is one
+ * @returns a function that returns its address, once detected
  */
-export function watchForProxies(
+export function detectUnlistedProxy(
   app: FastifyInstance,
   variable: string,
   trusted: Trusted,
@@ -23,7 +23,7 @@ export function watchForProxies(
     const address = found.unlistedProxy === undefined ? unlistedProxyOf(request) : undefined;
     if (address !== undefined) {
       found = { unlistedProxy: address };
-      const { message, remedy } = adviceOn(address, variable, trusted);
+      const { message, remedy } = unlistedProxyAdvice(address, variable, trusted);
       request.log.error({ proxy: address }, `${variable} ${message}. ${remedy}`);
     }
     done();
@@ -32,21 +32,21 @@ export function watchForProxies(
 }
 
 /**
- * The nearest address that nobody vouches for, when it forwards for somebody else from a network where clients of the
- * public do not live. From anywhere else the header is what anybody may send, and no news.
+ * The nearest untrusted address, if it sends X-Forwarded-For from a private network. From a public address the header
+ * proves nothing, because any client may send it.
  */
 function unlistedProxyOf(request: FastifyRequest): string | undefined {
   const forwarded = request.headers['x-forwarded-for'];
   if (!forwarded) return undefined;
   const { ip, ips = [ip] } = request;
   const address = plainAddress(ip);
-  // The peer itself and every hop that is believed stand in `ips`.
+  // `ips` contains the peer and every trusted hop.
   const isForwarding = ips.length <= String(forwarded).split(',').length;
   return isForwarding && isPrivateAddress(address) ? address : undefined;
 }
 
-/** Whether an address is one of the proxies in the list, as written or as part of a range. */
-export function listedProxies(trusted: Trusted): (address: string) => boolean {
+/** Returns a function that checks whether an address is in the list of trusted proxies. */
+export function createProxyMatcher(trusted: Trusted): (address: string) => boolean {
   const list = new BlockList();
   for (const proxy of trusted || []) {
     const [network = '', length] = proxy.split('/');
@@ -61,16 +61,16 @@ export function listedProxies(trusted: Trusted): (address: string) => boolean {
   };
 }
 
-/** What it means that a proxy is not listed, and the line that changes it. */
-export function adviceOn(address: string, variable: string, trusted: Trusted) {
+/** The warning about an unlisted proxy. */
+export function unlistedProxyAdvice(address: string, variable: string, trusted: Trusted) {
   return {
     message: `does not list ${address}, so its X-Forwarded-For header is ignored: all clients behind it share its rate limits and appear in the audit log under its address`,
     remedy: `If it is your proxy and it sets the header itself, set ${variable}=${[...(trusted || []), address].join(',')} and restart (docs/proxy.md).`,
   };
 }
 
-/** Whether somebody on this machine asks, and not a proxy on it. */
-export function isAskedHere({ socket, headers }: FastifyRequest): boolean {
+/** Whether a request comes directly from this machine, not through a proxy on it. */
+export function isLocalRequest({ socket, headers }: FastifyRequest): boolean {
   const isForwarded = ['x-forwarded-for', 'forwarded', 'via'].some((name) => headers[name] !== undefined);
   return !isForwarded && socket.remoteAddress !== undefined && socket.remoteAddress === socket.localAddress;
 }

@@ -3,7 +3,7 @@ import type { Random } from '../kernel/secrets.js';
 import type { HashingCost } from '../passwords/argon2.js';
 import type { HostMongo } from '../storage/host-database.js';
 
-/** What code passes to either plugin beside the configuration: no environment variable stands for these. */
+/** Options of both plugins that have no environment variable. */
 export interface RuntimeOptions {
   /** Replaces the environment; `false` ignores it. */
   env?: Record<string, string | undefined> | false;
@@ -12,13 +12,13 @@ export interface RuntimeOptions {
   /** Cost of password hashes. Lower it in tests only. */
   hashing?: HashingCost;
   /**
-   * Rate limits. Unset, request rates are not limited on this machine outside production; `true` limits them there,
-   * too; `false` turns every limit off, even that on wrong passwords, and is for measurements.
+   * Rate limits. By default, loopback addresses are exempt outside production; `true` limits them as well; `false` turns
+   * all limits off, including those on wrong passwords, and is for measurements only.
    */
   limits?: boolean;
   /**
-   * The host's own `fastify.mongo`, instead of `databaseUri`: used, never closed. Our collections begin with `saas_`
-   * or `idp_`.
+   * The host's `fastify.mongo`, instead of `databaseUri`. It is never closed, and collection names begin with `saas_` or
+   * `idp_`.
    */
   mongo?: HostMongo;
 }

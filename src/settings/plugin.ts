@@ -1,5 +1,5 @@
 import { Envelope, ok } from '../http/schemas.js';
-import { access, originOf, prependHook, rulesOf, type Scope } from '../http/scope.js';
+import { access, originOf, prependHook, routeRules, type Scope } from '../http/scope.js';
 import { settingsErrors } from './errors.js';
 import { GlobalSettings, PublicSettings, SettingsPatch, VersionedSettings } from './schemas.js';
 import type { SettingsService } from './service.js';
@@ -56,7 +56,7 @@ export async function settingsAdminPlugin(
  */
 export function enforceMaintenance(scope: Scope, settings: SettingsService): void {
   scope.addHook('onRoute', (route) => {
-    if (rulesOf(route).duringMaintenance) return;
+    if (routeRules(route).duringMaintenance) return;
     prependHook(route, (_request, _reply, done) => {
       const decide = ({ maintenanceMode }: VersionedSettings) =>
         done(maintenanceMode ? settingsErrors.MAINTENANCE() : undefined);

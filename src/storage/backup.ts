@@ -1,17 +1,16 @@
-/** From a store's URI to a copy of the store in one file. */
+/** Backup of a store to one file. */
 import { resolve } from 'node:path';
 import { StoreUnavailable } from './collection.js';
 import { existingFile } from './existing.js';
 import { storeUriProblem } from './open.js';
+import type { BackupProgress } from './sqlite/backup.js';
 
-/** How far a copy is, in bytes. It becomes about as large as its source, less what is free there. */
-export type BackupProgress = (written: number, source: number) => void;
+export type { BackupProgress };
 
 /**
- * Copies the store that a URI names into a new file, while programs go on writing to it. Every write that was
- * acknowledged before the call is in the copy.
+ * Copies a store, which may be in use, to a new file. The copy contains every write acknowledged before the call.
  *
- * @throws StoreUnavailable when there is nothing to copy or nowhere to put it
+ * @throws StoreUnavailable if the store does not exist or the file cannot be created
  */
 export async function backupStore(uri: string, file: string, onProgress: BackupProgress): Promise<void> {
   const problem = storeUriProblem(uri);

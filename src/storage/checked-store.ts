@@ -1,4 +1,4 @@
-/** The store that domains use: the port's argument checks in front of an engine. */
+/** The store that domains use: validates the arguments of every call to an engine. */
 import {
   checkChange,
   checkConditions,
@@ -10,12 +10,12 @@ import {
 } from './checks.js';
 import type { Collection, Declaration, Store } from './collection.js';
 
-/** Implemented by each engine. Its collections receive checked arguments only. */
+/** Implemented by each engine. Its collections receive valid arguments only. */
 export interface Engine extends Pick<Store, 'ready' | 'close'> {
   collection<T extends { id: string }>(shape: Shape): Collection<T>;
 }
 
-/** Puts the checks in front of an engine. */
+/** Adds the validation to an engine. */
 export function checkedStore(engine: Engine): Store {
   const known = new Map<string, { declaration: string; collection: unknown }>();
   return {
@@ -34,12 +34,12 @@ export function checkedStore(engine: Engine): Store {
   };
 }
 
-/** What two declarations of one collection must agree on; the order of `fields` and `unique` does not matter. */
+/** The properties in which two declarations of a collection must be equal; `fields` and `unique` are unordered. */
 function declarationKey<T>({ fields = [], unique = [], indexes = [] }: Declaration<T>): unknown[] {
   return [[...fields].sort(), [...unique].sort(), indexes];
 }
 
-// All methods are async, so that a refused argument rejects like any other failure.
+// All methods are async, so that an invalid argument causes a rejection like any other error.
 function checkedCollection<T extends { id: string }>(shape: Shape, inner: Collection<T>): Collection<T> {
   return {
     async insert(doc) {

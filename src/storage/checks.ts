@@ -1,44 +1,42 @@
-/**
- * The refusals that all engines share. Pure; messages name fields, never values (they may be secrets).
- */
+/** Validation of arguments for all engines. Messages name fields, never values, which may be secrets. */
 import { type Declaration, RefusedDocument, RefusedSelector } from './collection.js';
 
-/** A declaration, checked, with what follows from it. */
+/** A validated declaration. */
 export interface Shape {
   readonly name: string;
   readonly unique: readonly string[];
   readonly indexes: readonly (readonly string[])[];
-  /** Every field a filter or sort may name. */
+  /** Fields that a filter or sort may name. */
   readonly declared: ReadonlySet<string>;
-  /** Fields that every document holds as a string: `id` and the unique ones. */
+  /** Fields that are strings in every document: `id` and the unique ones. */
   readonly required: ReadonlySet<string>;
 }
 
-/** Deeper than any document of ours, and far from the stack's end and SQLite's own limit of 1,000. */
+/** Well below the limits of the stack and of SQLite, which is 1,000. */
 const MAX_DEPTH = 100;
 const MAX_PAGE = 1000;
 const RANGE = new Set(['lt', 'lte', 'gt', 'gte']);
 const ACTIONS = new Set(['set', 'unset', 'inc']);
 
-/** Checks a declaration once, when the collection is declared. */
+/** Validates the declaration of a collection. */
 export function shapeOf<T>(name: string, declaration: Declaration<T>): Shape {
   const unique: readonly string[] = declaration.unique ?? [];
   const indexes: readonly (readonly string[])[] = declaration.indexes ?? [];
   const required = new Set(['id', ...unique]);
   const declared = new Set([...required, ...(declaration.fields ?? []), ...indexes.flat()]);
-  // `doc` is the column beside the declared ones in SQLite.
+  // `doc` is the column of the document in SQLite.
   const bad = [name, ...declared].find((word) => !isFieldName(word)) ?? (declared.has('doc') ? 'doc' : null);
   if (bad !== null) throw new TypeError(`${name}: ${JSON.stringify(bad)} cannot be declared`);
   return { name, unique, indexes, declared, required };
 }
 
-/** A filter of at least one condition. */
+/** Validates a filter with at least one condition. */
 export function checkWhere(shape: Shape, where: unknown): void {
   checkConditions(shape, where);
   if (Object.keys(where).length === 0) throw new RefusedSelector(`${shape.name}: the filter is empty`);
 }
 
-/** A filter that may be empty, for lists and counts. */
+/** Validates a filter that may be empty, for lists and counts. */
 export function checkConditions(shape: Shape, where: unknown): asserts where is object {
   if (!isPlainObject(where)) throw new RefusedSelector(`${shape.name}: the filter is not a plain object`);
   for (const field of keysOf(where)) {
@@ -51,7 +49,7 @@ export function checkConditions(shape: Shape, where: unknown): asserts where is 
 }
 
 function conditionProblem(condition: unknown, required: boolean): string | null {
-  // A required field is never null, so asking for it can only be a lost value.
+  // A required field is never null, so the value must have been lost.
   if (condition === null) return required ? 'can never be null' : null;
   if (!isPlainObject(condition)) return valueProblem(condition);
   const operators = keysOf(condition);
@@ -65,9 +63,9 @@ function conditionProblem(condition: unknown, required: boolean): string | null 
   return firstProblem(Object.values(condition), valueProblem);
 }
 
-/** Sort, direction and limit of a page; the cursor is checked where it is read. */
+/** Validates sort, direction and limit of a page; `positionOf` validates the cursor. */
 export function checkPage(shape: Shape, query: { where?: unknown; sort: string; limit: number }): void {
-  // `in`, not `!== undefined`: a filter that got lost must not list everything.
+  // `in`, not `!== undefined`: a filter that is accidentally undefined must not list everything.
   if ('where' in query) checkConditions(shape, query.where);
   if (!shape.declared.has(query.sort)) {
     throw new RefusedSelector(`${shape.name}: sort field ${query.sort} is not declared`);
@@ -77,7 +75,7 @@ export function checkPage(shape: Shape, query: { where?: unknown; sort: string; 
   }
 }
 
-/** A whole document: plain JSON, with Values in its declared fields. */
+/** Validates a document: plain JSON, with Values in its declared fields. */
 export function checkDocument(shape: Shape, doc: unknown): void {
   if (!isPlainObject(doc)) throw new RefusedDocument(`${shape.name}: the document is not a plain object`);
   for (const field of keysOf(doc)) checkField(shape, field, doc[field as string]);
@@ -97,7 +95,7 @@ function fieldProblem(shape: Shape, field: string, value: unknown): string | nul
   return jsonProblem(value, 0);
 }
 
-/** A change of at least one field. `updateMany` cannot set a unique field: at most one document may have it. */
+/** Validates a change of at least one field. `updateMany` cannot set a unique field, which only one document can have. */
 export function checkChange(shape: Shape, change: unknown, many = false): void {
   if (!isPlainObject(change) || !keysOf(change).every((action) => ACTIONS.has(action as string))) {
     throw new RefusedDocument(`${shape.name}: a change is set, unset and inc`);
@@ -107,18 +105,22 @@ export function checkChange(shape: Shape, change: unknown, many = false): void {
     throw new RefusedDocument(`${shape.name}: set and inc are plain objects, unset is an array`);
   }
   const seen = new Set<unknown>();
-  const claim = (field: unknown, locked: boolean): void => {
-    const problem = seen.has(field) ? 'stands twice' : field === 'id' || locked ? 'cannot change so' : null;
+  const validateField = (field: unknown, locked: boolean): void => {
+    const problem = seen.has(field)
+      ? 'is changed twice'
+      : field === 'id' || locked
+        ? 'cannot be changed this way'
+        : null;
     if (problem) throw new RefusedDocument(`${shape.name}: field ${String(field)} ${problem}`);
     seen.add(field);
   };
   for (const field of keysOf(set)) {
     checkField(shape, field, set[field as string]);
-    claim(field, many && shape.required.has(field as string));
+    validateField(field, many && shape.required.has(field as string));
   }
   for (const field of unset) {
-    if (!isFieldName(field)) throw new RefusedDocument(`${shape.name}: unset names no field`);
-    claim(field, shape.required.has(field));
+    if (!isFieldName(field)) throw new RefusedDocument(`${shape.name}: unset contains an invalid field name`);
+    validateField(field, shape.required.has(field));
   }
   for (const field of keysOf(inc)) {
     const amount = inc[field as string];
@@ -126,19 +128,18 @@ export function checkChange(shape: Shape, change: unknown, many = false): void {
       throw new RefusedDocument(`${shape.name}: inc of ${String(field)} is not a safe integer`);
     }
     checkField(shape, field, amount);
-    claim(field, false);
+    validateField(field, false);
   }
   if (seen.size === 0) throw new RefusedDocument(`${shape.name}: the change is empty`);
 }
 
-/** Why a value cannot stand in a declared field or a filter; null: it can. */
+/** Describes why a value is invalid in a declared field or filter; null if it is valid. */
 export function valueProblem(value: unknown): string | null {
   if (typeof value === 'boolean') return null;
   if (typeof value === 'number') return Number.isSafeInteger(value) ? null : 'is not a safe integer';
   if (typeof value !== 'string') return 'is not a string, number or boolean';
   if (value === '') return 'is empty';
-  // Two different strings must not be stored as the same one: a lone surrogate becomes U+FFFD on its way
-  // into SQLite, and a string read out of JSON there ends at U+0000.
+  // In SQLite, lone surrogates become U+FFFD and JSON strings end at U+0000, so different strings would become equal.
   return value.isWellFormed() && !value.includes('\0') ? null : 'is ill-formed';
 }
 
@@ -155,7 +156,7 @@ function jsonProblem(value: unknown, depth: number): string | null {
   return firstProblem(Object.values(value), (item) => jsonProblem(item, depth + 1));
 }
 
-/** Not `Array.prototype.find`'s sibling: holes of a sparse array are visited, as the `undefined` they are. */
+/** Unlike most array methods, visits the holes of sparse arrays. */
 function firstProblem(values: unknown[], problemOf: (value: unknown) => string | null): string | null {
   for (const value of values) {
     const problem = problemOf(value);
@@ -164,7 +165,7 @@ function firstProblem(values: unknown[], problemOf: (value: unknown) => string |
   return null;
 }
 
-/** Letters, digits and `_` after a letter: neither a path nor an operator in any engine, nor inherited. */
+/** A letter, then letters, digits and `_`: neither a path nor an operator in any engine, nor an inherited property. */
 function isFieldName(name: unknown): name is string {
   return typeof name === 'string' && /^[a-z]\w*$/i.test(name) && !(name in Object.prototype);
 }
@@ -175,7 +176,7 @@ function isPlainObject(value: unknown): value is Record<string, unknown> {
   return prototype === Object.prototype || prototype === null;
 }
 
-/** As `Reflect.ownKeys`, for which Node 20 takes three times as long. */
+/** `Reflect.ownKeys`, which takes three times as long on Node 20. */
 function keysOf(object: object): (string | symbol)[] {
   const symbols = Object.getOwnPropertySymbols(object);
   const names = Object.getOwnPropertyNames(object);

@@ -1,48 +1,45 @@
 /**
- * The storage port: what every engine does, and all that the domains know of storage.
- *
- * Each call is one atomic step on one document; only the two `Many` are a series of such steps.
- * Arguments are checked before an engine sees them (`checks.ts`), so that a forgotten value can
- * never become "matches everything", and all engines agree on what they accept.
+ * The storage port, which every engine implements. Each call is one atomic operation on one document, except
+ * `updateMany` and `deleteMany`, which are series of them. `checks.ts` validates arguments before they reach an engine,
+ * so that a missing value never matches every document.
  */
 
 /**
- * What a declared field holds and a filter asks for. Never empty, ill-formed or with U+0000; numbers are
- * safe integers, because engines disagree on the last bit of a fraction. A field holds one type throughout.
+ * A value of a declared field or filter. Strings are well-formed, non-empty and without U+0000; numbers are safe
+ * integers, because engines round fractions differently. A field has one type in all documents.
  */
 export type Value = string | number | boolean;
 
-/** A place in a sorted list, opaque to callers. It stays valid while documents come and go. */
+/** An opaque position in a sorted list, which remains valid when documents are inserted or deleted. */
 export type Cursor = string;
 
-/** The fields of `T` that may be declared, and so be filtered and sorted by. */
+/** The fields of `T` that can be declared, for filters and sorting. */
 export type DeclaredField<T> = {
   [K in keyof T & string]-?: NonNullable<T[K]> extends Value ? K : never;
 }[keyof T & string];
 
-/** Unique fields are required strings, so that engines agree on absence without partial indexes. */
+/** Unique fields are required strings, because engines treat absent values in unique indexes differently. */
 export type UniqueField<T> = {
   [K in keyof T & string]-?: T[K] extends string ? K : never;
 }[keyof T & string];
 
-/** The fields of `T` that `inc` may count up or down. */
+/** The fields of `T` that `inc` can change. */
 export type NumberField<T> = {
   [K in keyof T & string]-?: NonNullable<T[K]> extends number ? K : never;
 }[keyof T & string];
 
-/** The fields of `T` that a document may lack, and that `unset` may therefore remove. */
+/** The optional fields of `T`, which `unset` can remove. */
 export type OptionalField<T> = {
   [K in keyof T & string]-?: Record<never, never> extends Pick<T, K> ? K : never;
 }[keyof T & string];
 
-/** What one field must be. `null` matches a field that is absent, too; a range or `in` never does. */
+/** A condition on one field. `null` also matches an absent field; ranges and `in` do not. */
 export type Condition<V> = V | null | { in: readonly V[] } | { lt?: V; lte?: V; gt?: V; gte?: V };
 
-/** Which documents: all conditions hold. Only declared fields may be named. */
+/** A filter on declared fields. All conditions must match. */
 export type Where<T> = { [K in DeclaredField<T>]?: Condition<NonNullable<T[K]>> };
 
-/** What becomes of a document. A field stands in one of the three only; `inc` starts from 0 where
- * the field is absent, and is refused where it is null. */
+/** A change of a document. A field may occur once only. `inc` treats an absent field as 0 and rejects null. */
 export interface Change<T> {
   set?: Partial<Omit<T, 'id'>>;
   unset?: readonly OptionalField<T>[];
@@ -58,52 +55,52 @@ export interface PageQuery<T> {
   limit: number;
 }
 
-/** What `page` answers; `next` is null on the last page. */
+/** The result of `page`; `next` is null on the last page. */
 export interface Page<T> {
   items: T[];
   next: Cursor | null;
 }
 
 /**
- * Documents of one kind. `id` is always declared and unique.
- * What is passed in must stay as it is until the call has settled; what comes back is the caller's own.
+ * Documents of one type. `id` is always declared and unique. Callers must not modify arguments until the call has settled;
+ * results belong to the caller.
  */
 export interface Collection<T extends { id: string }> {
-  /** Throws {@link UniqueViolation} when the id or a unique field is taken. */
+  /** @throws UniqueViolation if the id or the value of a unique field exists */
   insert(doc: T): Promise<void>;
-  /** Any one document that matches. */
+  /** Returns any matching document. */
   findOne(where: Where<T>): Promise<T | null>;
-  /** Changes one document that matches and answers it as it is after; null: nothing matched. */
+  /** Changes any matching document and returns it after the change; null if none matches. */
   updateOne(where: Where<T>, change: Change<T>): Promise<T | null>;
-  /** Removes one document that matches and answers it. */
+  /** Deletes any matching document and returns it; null if none matches. */
   deleteOne(where: Where<T>): Promise<T | null>;
-  /** Changes each document that matches; unique fields cannot be set. Answers how many. */
+  /** Changes all matching documents; unique fields cannot be set. Returns their number. */
   updateMany(where: Where<T>, change: Change<T>): Promise<number>;
-  /** Removes each document that matches. Answers how many. */
+  /** Deletes all matching documents. Returns their number. */
   deleteMany(where: Where<T>): Promise<number>;
   page(query: PageQuery<T>): Promise<Page<T>>;
   count(where?: Where<T>): Promise<number>;
 }
 
-/** What an engine must know of a collection. Only the fields named here may be filtered and sorted by. */
+/** The fields of a collection that filters and sorting may use. */
 export interface Declaration<T> {
-  /** Fields that narrow down what an id or an index has found: guards of conditional updates. No index is kept. */
+  /** Fields without an index, for conditions beside an id or an indexed field. */
   fields?: readonly DeclaredField<T>[];
   unique?: readonly UniqueField<T>[];
   indexes?: readonly (readonly DeclaredField<T>[])[];
 }
 
-/** One open database. */
+/** An open database. */
 export interface Store {
-  /** Declares a collection. The same name may be declared again only in the same way. */
+  /** Declares a collection. Repeated declarations of a name must be equal. */
   collection<T extends { id: string }>(name: string, declaration?: Declaration<T>): Collection<T>;
-  /** Resolves when every declared collection can be read and, as far as is known, written; throws {@link StoreUnavailable}. */
+  /** Resolves if every declared collection can be read and, as far as known, written. @throws StoreUnavailable */
   ready(): Promise<void>;
-  /** Finishes what was begun and releases the database; later calls throw {@link StoreUnavailable}. */
+  /** Finishes pending calls and closes the database; later calls throw {@link StoreUnavailable}. */
   close(): Promise<void>;
 }
 
-/** The id or a unique field of a written document belongs to another one already. */
+/** The id or the value of a unique field exists in another document. */
 export class UniqueViolation extends Error {
   override readonly name = 'UniqueViolation';
   readonly collection: string;
@@ -116,19 +113,19 @@ export class UniqueViolation extends Error {
   }
 }
 
-/** For `insert(doc).then(() => doc, nullIfTaken)`: somebody else was first, which is no failure. */
+/** Converts a UniqueViolation to null: `insert(doc).then(() => doc, nullIfTaken)`. */
 export function nullIfTaken(error: unknown): null {
   if (error instanceof UniqueViolation) return null;
   throw error;
 }
 
-/** The database cannot serve now: locked for too long, full, read-only, damaged, out of reach, closed. */
+/** The database is unavailable: locked for too long, full, read-only, damaged, unreachable or closed. */
 export class StoreUnavailable extends Error {
   override readonly name = 'StoreUnavailable';
   readonly statusCode = 503;
-  /** Seconds after which to try again. */
+  /** In seconds. */
   readonly retryAfter = 5;
-  /** What the operator can do about it, as a sentence. */
+  /** Advice for the operator, as a sentence. */
   readonly remedy: string | undefined;
 
   constructor(message: string, { remedy, ...options }: ErrorOptions & { remedy?: string } = {}) {
@@ -137,12 +134,12 @@ export class StoreUnavailable extends Error {
   }
 }
 
-/** A filter, sort or cursor that no engine may see: a mistake of the calling code. */
+/** An invalid filter, sort or cursor: a bug in the calling code. */
 export class RefusedSelector extends TypeError {
   override readonly name = 'RefusedSelector';
 }
 
-/** A document or change that no engine may see: a mistake of the calling code. */
+/** An invalid document or change: a bug in the calling code. */
 export class RefusedDocument extends TypeError {
   override readonly name = 'RefusedDocument';
 }

@@ -1,15 +1,15 @@
-/** Whether the file of a store is there, for whoever has nothing to do where it is not, and must not make it by looking. */
+/** Looks up the file of a store without creating it. */
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { StoreUnavailable } from './collection.js';
-import { refuseFolder } from './sqlite/file.js';
+import { rejectFolder } from './sqlite/file.js';
 
 const MEMORY = 'sqlite::memory:';
 
 /**
- * The file that a SQLite URI names.
+ * The file of a SQLite URI.
  *
- * @throws StoreUnavailable where there is none
+ * @throws StoreUnavailable if it does not exist
  */
 export function existingFile(uri: string): string {
   if (uri === MEMORY) {
@@ -17,7 +17,7 @@ export function existingFile(uri: string): string {
     throw new StoreUnavailable('an in-memory store is lost when its program stops', { remedy });
   }
   const file = fileOf(uri);
-  refuseFolder(file);
+  rejectFolder(file);
   const remedy = 'Use an existing store file, or start the program once to create it.';
   try {
     if (statSync(file).isFile()) return file;
@@ -29,7 +29,7 @@ export function existingFile(uri: string): string {
   throw new StoreUnavailable(`there is no file ${file}`, { remedy });
 }
 
-/** The file that a store's URI names and that opening it would make; `null`: nothing is yet to be made. */
+/** The file that opening a store would create; `null` if it would create none. */
 export function missingFile(uri: string): string | null {
   if (uri === MEMORY || !uri.startsWith('sqlite:')) return null;
   const file = fileOf(uri);
@@ -37,7 +37,7 @@ export function missingFile(uri: string): string | null {
     statSync(file);
     return null;
   } catch (error) {
-    // Whatever else is wrong with it says the store itself.
+    // Opening the store reports other errors.
     return (error as NodeJS.ErrnoException).code === 'ENOENT' ? file : null;
   }
 }

@@ -1,24 +1,24 @@
-/** A MongoDB connection that belongs to the application around us. */
+/** A MongoDB connection that belongs to a host application. */
 
-/** What is used of `fastify.mongo`, whichever version of @fastify/mongodb or the driver has made it. */
+/** The part of `fastify.mongo` in use, independent of the versions of @fastify/mongodb and the driver. */
 export interface HostMongo {
   client: { db(): object };
   db?: object;
 }
 
-/** A host's database, in which the names of our collections begin with `prefix`. */
+/** A host's database, where collection names begin with `prefix`. */
 export interface HostDatabase {
   mongo: HostMongo;
   prefix: string;
 }
 
-/** Stands where an option wants the URI of a store and the host lends one. */
-export const LENT = 'mongodb://host.invalid/lent';
+/** A placeholder for the required `databaseUri` option when `mongo` is given. */
+export const HOST_DATABASE_URI = 'mongodb://host.invalid/lent';
 
-/** What is wrong with options that may lend a store; null: nothing. */
-export function lendingProblem(options: { mongo?: HostMongo; databaseUri?: string }): string | null {
+/** Describes what is wrong with the `mongo` option; null if it is valid or absent. */
+export function hostDatabaseProblem(options: { mongo?: HostMongo; databaseUri?: string }): string | null {
   if (!('mongo' in options)) return null;
-  // The host registers @fastify/mongodb too late, and its users would be in a file of ours.
+  // Undefined if the host registers @fastify/mongodb too late; a fallback to SQLite would hide that.
   if (typeof options.mongo?.client?.db !== 'function') {
     return "'mongo' is not a fastify.mongo. Register @fastify/mongodb first.";
   }

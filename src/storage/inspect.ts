@@ -1,4 +1,4 @@
-/** From a store's URI to whether a program could start on it. Nothing that is tried remains. */
+/** Checks whether a program could use a store, without changing it. */
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Collection } from './collection.js';
@@ -7,10 +7,10 @@ import { tryDatabaseFile } from './sqlite/file.js';
 import { readSqliteCollection, tryDatabase } from './sqlite/store.js';
 
 /**
- * Answers with a sentence on what is there.
+ * Describes the state of a store.
  *
- * @param uri one that `storeUriProblem` finds nothing wrong with
- * @throws StoreUnavailable or what else a start on this store would end with
+ * @param uri a URI that `storeUriProblem` accepts
+ * @throws StoreUnavailable, or another error that would prevent the start
  */
 export async function inspectStore(uri: string): Promise<string> {
   if (uri === 'sqlite::memory:') return 'is kept in memory and is lost when the program stops';
@@ -20,10 +20,9 @@ export async function inspectStore(uri: string): Promise<string> {
 }
 
 /**
- * Reads one collection of a store that `inspectStore` found nothing wrong with, and changes nothing: also of one that
- * another version is working on.
+ * Reads a collection of a store that `inspectStore` accepts, even while another version uses it. Changes nothing.
  *
- * @returns what `read` does; `null` where the store does not have the collection
+ * @returns the result of `read`; `null` if the store does not have the collection
  */
 export async function readCollection<T extends { id: string }, R>(
   uri: string,
@@ -45,7 +44,7 @@ async function inspectSqlite(file: string): Promise<string> {
   return `is there, ${(size / 2 ** 20).toFixed(1)} MiB`;
 }
 
-/** Bytes of a file; `null` where a start would create it, or fail to. */
+/** The size of a file; `null` if it does not exist or is a folder. */
 function sizeOf(path: string): number | null {
   try {
     const state = statSync(path);

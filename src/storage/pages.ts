@@ -1,30 +1,30 @@
 import type { Collection, PageQuery } from './collection.js';
 
-const PAGE = 500;
+const PAGE_SIZE = 500;
 
 type Pages<T extends { id: string }> = Pick<Collection<T>, 'page'>;
 type Query<T> = Omit<PageQuery<T>, 'after' | 'limit'>;
 
-/** A whole sorted list, a page of it at a time. */
+/** A sorted list, page by page. */
 export async function* pagesOf<T extends { id: string }>(
   collection: Pages<T>,
   query: Query<T>,
 ): AsyncGenerator<T[], void, undefined> {
   let after: string | null | undefined;
   while (after !== null) {
-    const page = await collection.page({ ...query, limit: PAGE, ...(after !== undefined && { after }) });
+    const page = await collection.page({ ...query, limit: PAGE_SIZE, ...(after !== undefined && { after }) });
     yield page.items;
     after = page.next;
   }
 }
 
-/** The first documents of a sorted list, a page of them at a time. */
+/** The first documents of a sorted list, page by page. */
 export async function* firstPagesOf<T extends { id: string }>(
   collection: Pages<T>,
   query: Query<T>,
-  most: number,
+  limit: number,
 ): AsyncGenerator<T[], void, undefined> {
-  let left = most;
+  let left = limit;
   for await (const items of pagesOf(collection, query)) {
     yield items.slice(0, left);
     left -= items.length;
@@ -32,7 +32,7 @@ export async function* firstPagesOf<T extends { id: string }>(
   }
 }
 
-/** Pages of documents as others see them. */
+/** Converts the documents of all pages. */
 export async function* mapPages<T, R>(
   pages: AsyncIterable<readonly T[]>,
   view: (item: T) => R,

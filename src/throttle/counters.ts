@@ -1,71 +1,71 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Clock, isRecent, SECOND, SKEW } from '../kernel/clock.js';
+import { CLOCK_SKEW_MS, type Clock, isRecent, SECOND } from '../kernel/clock.js';
 import { type AppError, httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
-import { Gates } from '../ops/gate.js';
 import type { Expiring } from '../ops/purge.js';
+import { KeyedSemaphore } from '../ops/semaphore.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
 import type { Limit, LimitState } from './limits.js';
 
 /**
- * Counters in the store, so that they hold for every process and survive a restart. Everything is counted before it
- * happens, by one conditional write on one document.
+ * Counters in the store, shared by all processes. An event is counted before it happens, by a conditional write to one
+ * document.
  */
 
 export interface CounterDocument extends LimitState {
-  /** The name of the limit and the hash of what is counted. */
+  /** The name of the limit and the hash of the key. */
   id: string;
   count: number;
-  /** How many of `count` are reservations whose outcome is not known yet; absent in documents of older versions. */
+  /** Reservations in `count` whose outcome is not known yet; absent in documents of older versions. */
   pending?: number;
-  /** When the newest reservation was made. */
+  /** Time of the latest reservation. */
   reservedAt?: number;
-  /** When the count began, which tells it from a later one of the same counter; absent in older documents. */
+  /** Start of the count, which identifies it after a reset; absent in documents of older versions. */
   startedAt?: number;
 }
 
-/** What is counted, and the address of the client that it is counted for. */
+/** An event to count. `ip` is the address of the client, for the audit. */
 export interface Counted {
   limit: Limit;
   key: string;
   ip: string;
 }
 
-/** A failure that is counted before it is known to be one. Its outcome must be reported, once. */
+/** A failure that is counted in advance. Exactly one of the methods must be called, once the outcome is known. */
 export interface Reservation {
-  /** It failed, and stays counted. */
+  /** The attempt failed and stays counted. */
   confirm(): Promise<void>;
-  /** It did not fail. Takes back this one and no other. */
+  /** The attempt succeeded: removes this reservation from the count. */
   release(): Promise<void>;
 }
 
 export interface Counters {
-  /** @throws RATE_LIMITED when one of them refuses: the first one of the list */
+  /** @throws RATE_LIMITED for the first counter that is exhausted */
   check(counted: readonly Counted[]): Promise<void>;
-  /** Counts something that happens. @throws RATE_LIMITED */
+  /** @throws RATE_LIMITED */
   count(counted: Counted): Promise<void>;
   /**
-   * Counts a failure in advance. Waits where there is room only if reservations of others turn out to be no failures.
-   * @throws RATE_LIMITED, and OVERLOADED when the others take too long
+   * Counts a failure in advance. If only pending reservations exhaust the counter, waits for their outcome.
+   * @throws RATE_LIMITED, or OVERLOADED after a timeout
    */
   reserve(counted: Counted): Promise<Reservation>;
   /** For the purge. */
   documents: Expiring;
 }
 
-/** Requests that may wait for their turn at one counter, which is written by one of them at a time. */
-const QUEUE = 1024;
+/** Requests that wait for one counter; they write to it one after the other. */
+const MAX_QUEUE = 1024;
 
-/** How long the outcome of a reservation is waited for; after that, its process is taken for dead. */
-const PENDING_MS = 10 * SECOND;
+/** After this time without an outcome, the process of a reservation is considered crashed. */
+const PENDING_TIMEOUT_MS = 10 * SECOND;
 
-const POLL_MS = 20;
+const POLL_INTERVAL_MS = 20;
 
 export interface CounterDependencies {
   clock: Clock;
   audit: Pick<Audit, 'recordFailure'>;
-  /** Waits before a counter is read again. */
+  /** Waits between polls. */
   pause?: (milliseconds: number) => Promise<unknown>;
 }
 
@@ -74,37 +74,37 @@ export function createCounters(store: Store, { clock, audit, pause = sleep }: Co
     fields: ['count', 'until', 'pending'],
     indexes: [['expiresAt']],
   });
-  const turns = new Gates(1, QUEUE);
+  const semaphores = new KeyedSemaphore(1, MAX_QUEUE);
 
-  /** The counter's document, and the same unless its count has ended. */
-  const look = async ({ limit, key }: Counted) => {
+  /** The stored document, and the same document as `alive` if its count has not expired. */
+  const read = async ({ limit, key }: Counted) => {
     const stored = await documents.findOne({ id: idOf(limit, key) });
-    // A count that ends even later was made by a clock that ran far ahead, and must not bind for long.
+    // A later expiry was written by a clock that ran ahead.
     const left = (stored?.expiresAt ?? 0) - clock.now();
-    return { stored, alive: left > 0 && left <= limit.memory + SKEW ? stored : null };
+    return { stored, alive: left > 0 && left <= limit.memory + CLOCK_SKEW_MS ? stored : null };
   };
 
-  const refusal = async ({ limit, ip }: Counted, until: number): Promise<AppError> => {
+  const createError = async ({ limit, ip }: Counted, until: number): Promise<AppError> => {
     await audit.recordFailure({ event: 'throttle.hit', ip, detail: limit.name });
     const seconds = Math.ceil((until - clock.now()) / SECOND);
     return httpErrors.RATE_LIMITED({ headers: { 'retry-after': String(Math.max(1, seconds)) } });
   };
 
-  /** Whether reservations that are still open may make room. */
-  const isOpen = ({ pending = 0, reservedAt = 0 }: CounterDocument): boolean =>
-    pending > 0 && isRecent(reservedAt, { now: clock.now(), within: PENDING_MS });
+  /** Whether pending reservations may still be released. */
+  const hasPending = ({ pending = 0, reservedAt = 0 }: CounterDocument): boolean =>
+    pending > 0 && isRecent(reservedAt, { now: clock.now(), within: PENDING_TIMEOUT_MS });
 
-  /** Counts one more. Answers with the document before and after; `pending` is 1 for a reservation. */
+  /** Increments a counter and returns the document before and after; `pending` is 1 for a reservation. */
   const add = async (counted: Counted, pending: 0 | 1) => {
     const { limit, key } = counted;
     const id = idOf(limit, key);
     for (let polls = 0; ; ) {
-      const { stored, alive } = await look(counted);
+      const { stored, alive } = await read(counted);
       const now = clock.now();
       if (alive && alive.until > now) {
-        if (pending === 0 || !isOpen(alive)) throw await refusal(counted, alive.until);
-        if (++polls * POLL_MS > PENDING_MS) throw httpErrors.OVERLOADED();
-        await pause(POLL_MS);
+        if (pending === 0 || !hasPending(alive)) throw await createError(counted, alive.until);
+        if (++polls * POLL_INTERVAL_MS > PENDING_TIMEOUT_MS) throw httpErrors.OVERLOADED();
+        await pause(POLL_INTERVAL_MS);
         continue;
       }
       const count = (alive?.count ?? 0) + 1;
@@ -118,20 +118,20 @@ export function createCounters(store: Store, { clock, audit, pause = sleep }: Co
       const written = stored
         ? await documents.updateOne(unchanged(stored), { set: after })
         : await documents.insert({ id, ...after }).then(() => after, nullIfTaken);
-      // Otherwise another request was counted first, perhaps as the last that there was room for.
+      // Otherwise another request has changed the counter, and the limit is checked again.
       if (written) return { before: alive, after: { id, ...after } };
     }
   };
 
-  const inTurn = (counted: Counted, pending: 0 | 1) =>
-    turns.run(idOf(counted.limit, counted.key), () => add(counted, pending));
+  const addInTurn = (counted: Counted, pending: 0 | 1) =>
+    semaphores.run(idOf(counted.limit, counted.key), () => add(counted, pending));
 
   const release = async (
     { limit }: Counted,
     { before, after }: { before: CounterDocument | null; after: CounterDocument },
   ): Promise<void> => {
     const { id, count, until, expiresAt, startedAt } = after;
-    // In most cases nothing has happened at the counter since: then it becomes what it was.
+    // Usually the counter has not changed since, and its previous state is restored.
     const restored = await documents.updateOne(
       { id, count, until, expiresAt },
       {
@@ -157,21 +157,21 @@ export function createCounters(store: Store, { clock, audit, pause = sleep }: Co
 
   return {
     async check(counted) {
-      const looks = await Promise.all(counted.map(look));
-      for (const [index, { alive }] of looks.entries()) {
-        if (alive && alive.until > clock.now() && !isOpen(alive))
-          throw await refusal(counted[index] as Counted, alive.until);
+      const states = await Promise.all(counted.map(read));
+      for (const [index, { alive }] of states.entries()) {
+        if (alive && alive.until > clock.now() && !hasPending(alive))
+          throw await createError(counted[index] as Counted, alive.until);
       }
     },
 
     async count(counted) {
-      await inTurn(counted, 0);
+      await addInTurn(counted, 0);
     },
 
     async reserve(counted) {
-      const made = await inTurn(counted, 1);
+      const made = await addInTurn(counted, 1);
       return {
-        // The delay that follows from a failure was written in advance.
+        // The delay after a failure was written with the reservation.
         async confirm() {
           await documents.updateOne({ id: made.after.id, pending: { gt: 0 } }, { inc: { pending: -1 } });
         },
@@ -183,7 +183,7 @@ export function createCounters(store: Store, { clock, audit, pause = sleep }: Co
   };
 }
 
-/** The condition that nothing has been counted since this document was read. */
+/** The condition that a document has not changed since it was read. */
 const unchanged = ({ id, count, pending, until, expiresAt }: CounterDocument) => ({
   id,
   count,
@@ -192,7 +192,7 @@ const unchanged = ({ id, count, pending, until, expiresAt }: CounterDocument) =>
   expiresAt,
 });
 
-/** Names and addresses are stored as hashes only. */
+/** Account names and addresses are stored as hashes only. */
 function idOf(limit: Limit, key: string): string {
   return `${limit.name}:${createHash('sha256').update(key).digest('base64url')}`;
 }

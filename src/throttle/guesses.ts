@@ -2,32 +2,33 @@ import { createHmac } from 'node:crypto';
 import { addressBlock, addressNetwork } from '../kernel/addresses.js';
 import { type Clock, DAY, HOUR, isRecent, MINUTE, SECOND } from '../kernel/clock.js';
 import { AppError } from '../kernel/errors.js';
-import { Gates } from '../ops/gate.js';
 import type { Expiring } from '../ops/purge.js';
+import { KeyedSemaphore } from '../ops/semaphore.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
 import type { Counted, Counters, Reservation } from './counters.js';
 import { growingDelay, type Limit, leakyBucket } from './limits.js';
 
 /**
- * Guesses at the password of an account, whether or not the account exists. Every guess is counted before it is
- * evaluated; a right one takes back what it counted, and nothing else.
- *
- * Each address block has a counter of its own for each account: ten guesses are free, the next come after 1, 2, 4, … 128
- * minutes and then every 4 hours, which is 22 on the first day and 6 on every further one. So one block keeps nobody out
- * elsewhere.
- *
- * Blocks from which nobody has signed in to the account share its budget: 60 guesses at once and one more every 36
- * minutes, at most 60 + 24 · 60 / 36 = 100 in any 24 hours from however many addresses. One block never spends it, nor
- * does one IPv6 network. A block from which the account has been signed in to does not need it.
+ * Limits guesses at passwords, for existing and unknown accounts alike. Every guess is counted before it is evaluated; a
+ * right one removes its own count only.
  */
 
+/**
+ * Per account and address block: 22 guesses on the first day and 6 on each further one, so that one block cannot lock the
+ * owner out elsewhere.
+ */
 const DELAY = { free: 10, first: MINUTE, longest: 4 * HOUR };
+
+/**
+ * Per account, shared by all blocks from which it has not been signed in to: at most 60 + 24 · 60 / 36 = 100 guesses in
+ * any 24 hours, which one block cannot use up.
+ */
 const BUDGET = leakyBucket('guesses.account', { burst: 60, interval: 36 * MINUTE });
 
-/** What the blocks of one IPv6 /48 may spend of it, so that one customer with many blocks does not spend it either. */
+/** Share of an IPv6 /48 in the budget, so that one customer with many blocks cannot use it up. */
 const NETWORK = leakyBucket('guesses.network', { burst: 20, interval: 2 * HOUR });
 
-/** What is guessed at. Secrets of agents and clients are 256 random bits; nobody guesses one. */
+/** Secrets of agents and clients are 256 random bits, which cannot be guessed. */
 export type SecretKind = 'password' | 'agent' | 'client';
 
 const SOURCES: Record<SecretKind, Limit> = {
@@ -37,62 +38,62 @@ const SOURCES: Record<SecretKind, Limit> = {
 };
 
 export interface Guess {
-  /** The canonical name of the account. */
+  /** Canonical name of the account. */
   account: string;
   ip: string;
   /**
-   * By the shape of what is presented, and never by the account. No counter makes a secret of 256 random bits safer, so
-   * only failures of that kind are counted and refused; a right one is accepted whatever others did.
+   * Derived from the format of the secret, never from the account. For secrets other than passwords only failures are
+   * counted, and a right one is always accepted.
    */
   kind?: SecretKind;
-  /** What bounds failures at all accounts together. */
+  /** Limits the failures of an address block at all accounts together. */
   perAddress?: Counted | undefined;
-  /** Called where only a budget refuses the guess. Returns the message of the refusal. */
+  /** Called if only the budget of the account is exhausted. Returns the error message. */
   onBudgetSpent?(): string;
 }
 
 export interface Guesses {
   /**
-   * Lets `evaluate` judge a guess, which answers `null` for a wrong one. Refusals of passwords are the same for right and
-   * wrong ones.
-   * @throws RATE_LIMITED without having called `evaluate`, unless the secret is of a kind that nobody guesses
+   * Evaluates a guess; `evaluate` returns `null` for a wrong one.
+   * @throws RATE_LIMITED, for passwords without calling `evaluate`, so that the error does not reveal whether it was right
    */
   attempt<T>(guess: Guess, evaluate: () => Promise<T | null>): Promise<T | null>;
-  /** The owner of the account proved to be at this address: by registering, or by a link sent to them. */
+  /** Trusts the address block of the owner, proven by registration or an e-mailed link. */
   trust(account: string, ip: string): Promise<void>;
-  /** The same where the account has a new owner or a new password: whoever signed in before may have been somebody else. */
+  /** The same after a change of the owner or the password, which revokes the trust in all other blocks. */
   trustOnly(account: string, ip: string): Promise<void>;
   /** For the purge. */
   sources: Expiring;
 }
 
-/** An address block from which an account was signed in to. */
+/** An address block from which an account has been signed in to. */
 interface KnownSource {
-  /** Keyed hash of the account and the address block. */
+  /** HMAC of the account and the address block. */
   id: string;
-  /** Keyed hash of the account; absent in documents of older versions. */
+  /** HMAC of the account; absent in documents of older versions. */
   account?: string;
   expiresAt: number;
 }
 
-/** How long a source is known after a sign-in, and how often that is written down. */
-const TRUST = 30 * DAY;
-const RENEWAL = DAY;
+const TRUST_MS = 30 * DAY;
 
-/** Guesses of one source that are evaluated at the same time: more than there are threads to hash them. */
-const WIDTH = 8;
-const QUEUE = 1024;
+/** Interval at which sign-ins renew the trust. */
+const RENEWAL_MS = DAY;
 
-/** How long reservations are passed on to the next guess: well below the shortest delay, which they hold in advance. */
-const HANDOVER = 10 * SECOND;
+/** Guesses of one source that are evaluated at a time: more than there are threads to hash them. */
+const MAX_CONCURRENT = 8;
+const MAX_QUEUE = 1024;
 
-/** What was reserved for one guess. */
-interface Stake {
+/** Maximum age of reservations that are passed on to the next guess, well below the shortest delay. */
+const HANDOVER_MS = 10 * SECOND;
+
+/** The reservations of one guess. */
+interface GuessReservations {
   reservations: readonly Reservation[];
   madeAt: number;
 }
 
-/** @param secret keys the hashes of known sources: an address alone has too few possibilities */
+/** @param secret key of the HMACs of known sources: plain hashes of addresses could be reversed by enumeration */
 export function createGuesses(
   store: Store,
   { counters, clock, secret }: { counters: Counters; clock: Clock; secret: string },
@@ -100,9 +101,9 @@ export function createGuesses(
   const sources = store.collection<KnownSource>('knownSources', {
     indexes: [['expiresAt'], ['account']],
   });
-  const lanes = new Gates(WIDTH, QUEUE);
-  /** By source: stakes of right guesses, each for a guess that waits. */
-  const spare = new Map<string, Stake[]>();
+  const semaphores = new KeyedSemaphore(MAX_CONCURRENT, MAX_QUEUE);
+  /** By source: reservations of right guesses, each for a waiting guess. */
+  const handovers = new Map<string, GuessReservations[]>();
 
   const accountId = (account: string) =>
     createHmac('sha256', `known sources of accounts ${secret}`).update(account).digest('base64url');
@@ -111,7 +112,7 @@ export function createGuesses(
       .update(`${account}\n${addressBlock(ip)}`)
       .digest('base64url');
 
-  /** Until when a source is known; 0 for a stranger. */
+  /** End of the trust in a source; 0 for an unknown one. */
   const knownUntil = async (id: string): Promise<number> => {
     const known = await sources.findOne({ id });
     return known && known.expiresAt > clock.now() ? known.expiresAt : 0;
@@ -119,26 +120,26 @@ export function createGuesses(
 
   const trust = async (account: string, ip: string): Promise<void> => {
     const id = sourceId(account, ip);
-    const known = { account: accountId(account), expiresAt: clock.now() + TRUST };
+    const known = { account: accountId(account), expiresAt: clock.now() + TRUST_MS };
     if (await sources.updateOne({ id }, { set: known })) return;
-    // Two sign-ins at once write the same.
+    // A concurrent sign-in has inserted the same document.
     await sources.insert({ id, ...known }).catch(nullIfTaken);
   };
 
-  /** Takes over the stake of a right guess before this one, or reserves anew. @throws RATE_LIMITED, OVERLOADED */
-  const stakeFor = async (
+  /** Takes over the reservations of a right guess, or makes new ones. @throws RATE_LIMITED, OVERLOADED */
+  const reserve = async (
     id: string,
     failures: readonly Counted[],
     budgets: readonly Counted[],
     onBudgetSpent: Guess['onBudgetSpent'],
-  ): Promise<Stake> => {
-    const taken = takeSpare(id);
-    if (taken) return taken;
+  ): Promise<GuessReservations> => {
+    const passedOn = takeHandover(id);
+    if (passedOn) return passedOn;
     const explain = (error: unknown): never => {
       const isSpent = error instanceof AppError && error.code === 'RATE_LIMITED';
       throw isSpent && onBudgetSpent ? withMessage(error, onBudgetSpent()) : error;
     };
-    // First without writing: a flood from many addresses must not cost two writes for each refusal.
+    // Checked by reading first: a flood from many addresses must not cost two writes per rejection.
     if (budgets.length + failures.length > 1) await counters.check(failures);
     await counters.check(budgets).catch(explain);
     const madeAt = clock.now();
@@ -153,19 +154,21 @@ export function createGuesses(
     return { reservations, madeAt };
   };
 
-  const takeSpare = (id: string): Stake | undefined => {
-    const stakes = spare.get(id);
-    const stake = stakes?.pop();
-    if (stakes?.length === 0) spare.delete(id);
-    // A stake that the guess it was meant for did not take stays counted.
-    return stake && isRecent(stake.madeAt, { now: clock.now(), within: HANDOVER }) ? stake : undefined;
+  const takeHandover = (id: string): GuessReservations | undefined => {
+    const available = handovers.get(id);
+    const reserved = available?.pop();
+    if (available?.length === 0) handovers.delete(id);
+    // Reservations that were not taken over in time stay counted.
+    return reserved && isRecent(reserved.madeAt, { now: clock.now(), within: HANDOVER_MS })
+      ? reserved
+      : undefined;
   };
 
-  /** What is done with the stake of a right guess. */
-  const giveBack = async (id: string, stake: Stake): Promise<void> => {
-    const isFresh = isRecent(stake.madeAt, { now: clock.now(), within: HANDOVER });
-    if (isFresh && lanes.isWaitedFor(id)) spare.set(id, [...(spare.get(id) ?? []), stake]);
-    else await Promise.all(stake.reservations.map((reservation) => reservation.release()));
+  /** Passes the reservations of a right guess on to a waiting one, or releases them. */
+  const handOver = async (id: string, reserved: GuessReservations): Promise<void> => {
+    const isFresh = isRecent(reserved.madeAt, { now: clock.now(), within: HANDOVER_MS });
+    if (isFresh && semaphores.hasWaiting(id)) handovers.set(id, [...(handovers.get(id) ?? []), reserved]);
+    else await Promise.all(reserved.reservations.map((reservation) => reservation.release()));
   };
 
   return {
@@ -176,7 +179,7 @@ export function createGuesses(
       if (kind !== 'password') {
         const found = await evaluate();
         if (found === null) {
-          // The address first: past its limit, made-up accounts add no counters.
+          // The address first: beyond its limit, invented account names create no counters.
           if (perAddress) await counters.count(perAddress);
           await counters.count(source);
         }
@@ -184,20 +187,20 @@ export function createGuesses(
       }
 
       const id = sourceId(account, ip);
-      return lanes.run(id, async () => {
+      return semaphores.run(id, async () => {
         const until = await knownUntil(id);
         const failures = perAddress ? [source, perAddress] : [source];
         const budgets = until > 0 ? [] : budgetsOf(account, ip);
-        const stake = await stakeFor(id, failures, budgets, guess.onBudgetSpent);
+        const reserved = await reserve(id, failures, budgets, guess.onBudgetSpent);
         let isWrong = false;
         try {
           const found = await evaluate();
           isWrong = found === null;
-          if (isWrong) await Promise.all(stake.reservations.map((reservation) => reservation.confirm()));
-          else if (until - clock.now() < TRUST - RENEWAL) await trust(account, ip);
+          if (isWrong) await Promise.all(reserved.reservations.map((reservation) => reservation.confirm()));
+          else if (until - clock.now() < TRUST_MS - RENEWAL_MS) await trust(account, ip);
           return found;
         } finally {
-          if (!isWrong) await giveBack(id, stake);
+          if (!isWrong) await handOver(id, reserved);
         }
       });
     },
@@ -211,7 +214,7 @@ export function createGuesses(
   };
 }
 
-/** What a guess from a block that the account does not know spends beside its own counter. */
+/** The shared budgets of a guess from an unknown block. */
 function budgetsOf(account: string, ip: string): Counted[] {
   const network = addressNetwork(ip);
   const ofAccount = { limit: BUDGET, key: account, ip };

@@ -1,25 +1,25 @@
 import { DAY } from '../kernel/clock.js';
 
-/** What a counter holds about the future. Times are epoch milliseconds. */
+/** Times are epoch milliseconds. */
 export interface LimitState {
-  /** Everything is refused before; 0 for nothing. */
+  /** Everything is rejected before this time; 0 if nothing is. */
   until: number;
-  /** The count begins anew after it. */
+  /** The count is reset at this time. */
   expiresAt: number;
 }
 
-/** When a counter refuses, and what it remembers. */
+/** A rate limit. */
 export interface Limit {
   name: string;
-  /** Longest that a count is remembered, in milliseconds. */
+  /** Maximum lifetime of a count, in milliseconds. */
   memory: number;
-  /** What follows from the `count`-th time; `expiresAt` is that of a count that goes on. */
+  /** The state after the `count`-th event; `expiresAt` is that of the current count. */
   next(count: number, now: number, expiresAt?: number): LimitState;
-  /** Milliseconds by which each time moves `expiresAt`; absent where it does not depend on the count. */
+  /** Milliseconds that each event adds to `expiresAt`; absent if it does not depend on the count. */
   step?: number;
 }
 
-/** At most `most` times in a window, which begins with the first. */
+/** A fixed window: at most `most` events in a window that starts with the first one. */
 export function atMost(name: string, most: number, window: number): Limit {
   return {
     name,
@@ -28,7 +28,7 @@ export function atMost(name: string, most: number, window: number): Limit {
   };
 }
 
-/** `free` times at once, then each after a delay that doubles up to the longest; forgotten after a day without one. */
+/** Exponential backoff: `free` events without a delay, then delays that double up to `longest`; reset after a day without events. */
 export function growingDelay(
   name: string,
   { free, first, longest }: { free: number; first: number; longest: number },
@@ -44,8 +44,8 @@ export function growingDelay(
 }
 
 /**
- * `burst` times at once and one more every `interval` milliseconds (a leaky bucket): in any period of length T at most
- * `burst + T / interval`, wherever the period begins.
+ * A leaky bucket: `burst` events at once and one more every `interval` milliseconds, at most `burst + T / interval` in
+ * any period of length T.
  */
 export function leakyBucket(name: string, { burst, interval }: { burst: number; interval: number }): Limit {
   return {

@@ -2,19 +2,16 @@ import { addressBlock } from '../kernel/addresses.js';
 import type { Clock } from '../kernel/clock.js';
 import { type AppError, httpErrors } from '../kernel/errors.js';
 
-/**
- * How many requests of any kind an address block may make. Kept in the memory of the process: it bounds volume and
- * guards no account, and a write for every request would cost more than most requests.
- */
+/** Limits the requests of an address block, in memory: a write per request would cost more than most requests. */
 export interface RequestLimit {
   most: number;
   /** Milliseconds. */
   window: number;
-  /** Address blocks that are remembered. */
+  /** Maximum number of address blocks in memory. */
   blocks: number;
 }
 
-/** Counts a request, and answers with its refusal when there were too many. */
+/** Returns a function that counts a request and returns an error if it exceeds the limit. */
 export function createRequestCount(
   { most, window, blocks }: RequestLimit,
   clock: Clock,
@@ -22,7 +19,7 @@ export function createRequestCount(
   const counts = new Map<string, number>();
   let endsAt = 0;
 
-  /** Whoever asked least is forgotten first: a flood of addresses never hides those that asked too much. */
+  /** Evicts the blocks with the fewest requests first, so that a flood of addresses cannot hide the busiest ones. */
   const makeRoom = (): void => {
     for (let least = 1; counts.size > blocks / 2 && least < most; least++) {
       for (const [block, count] of counts) if (count <= least) counts.delete(block);
@@ -42,7 +39,7 @@ export function createRequestCount(
       return httpErrors.RATE_LIMITED({ headers: { 'retry-after': String(seconds) } });
     }
     if (count === 1 && counts.size >= blocks) makeRoom();
-    // Full of blocks that are refused already: newcomers go uncounted until the window ends.
+    // If all blocks in memory are over the limit, requests of further blocks are not counted until the window ends.
     if (count > 1 || counts.size < blocks) counts.set(block, count);
     return undefined;
   };

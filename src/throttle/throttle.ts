@@ -2,8 +2,8 @@ import { addressBlock, isLoopbackAddress } from '../kernel/addresses.js';
 import { type Clock, MINUTE } from '../kernel/clock.js';
 import type { AppError } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
-import { Gates } from '../ops/gate.js';
 import { purgeExpired } from '../ops/purge.js';
+import { KeyedSemaphore } from '../ops/semaphore.js';
 import type { Store } from '../storage/collection.js';
 import { createCounters } from './counters.js';
 import { createGuesses, type Guess } from './guesses.js';
@@ -13,49 +13,45 @@ import { createRequestCount } from './requests.js';
 export type { SecretKind } from './guesses.js';
 export { atMost, type Limit } from './limits.js';
 
-/** Everything that is refused with 429 because it comes too often. */
+/** Rate limits. All errors are 429. */
 export interface Throttle {
-  /** Counts any request, in this process, and answers with its refusal when there were too many. */
-  refusalOf(ip: string): AppError | undefined;
-  /** Counts something that the address block of `ip` may do so often. @throws RATE_LIMITED */
+  /** Counts a request in this process and returns an error if there were too many. */
+  countRequest(ip: string): AppError | undefined;
+  /** Counts an event of the address block of `ip`. @throws RATE_LIMITED */
   count(limit: Limit, ip: string): Promise<void>;
-  /** Counts something that `key` may do so often, from whatever address. @throws RATE_LIMITED */
-  countOf(limit: Limit, key: string, ip: string): Promise<void>;
-  /** Counts something that may happen to `key` so often, wherever it is asked for. `false`: too often. */
-  countFor(limit: Limit, key: string, ip: string): Promise<boolean>;
+  /** Counts an event of `key`, from any address. @throws RATE_LIMITED */
+  countKey(limit: Limit, key: string, ip: string): Promise<void>;
+  /** As `countKey`, but returns `false` where that would throw RATE_LIMITED. */
+  tryCountKey(limit: Limit, key: string, ip: string): Promise<boolean>;
   /**
-   * Lets `evaluate` judge a guess at the secret of an account; `null` is a wrong one.
-   * @param perAddress bounds the failures of the address block at all accounts together
-   * @throws RATE_LIMITED, for passwords the same for right and wrong
+   * Evaluates a guess at the secret of an account; `evaluate` returns `null` for a wrong one.
+   * @param perAddress limits the failures of the address block at all accounts together
+   * @throws RATE_LIMITED, for passwords without regard to whether the guess is right
    */
   attempt<T>(
     guess: Omit<Guess, 'perAddress'> & { perAddress?: Limit },
     evaluate: () => Promise<T | null>,
   ): Promise<T | null>;
-  /**
-   * The same for the one secret that everybody guesses at, which is bound by address only, so that nobody can keep
-   * the operator out.
-   */
+  /** The same for the operator's secret, limited by address only, so that attackers cannot lock the operator out. */
   attemptAsOperator<T>(ip: string, evaluate: () => Promise<T | null>): Promise<T | null>;
-  /** The owner of an account proved to be at this address: by registering, or by a link sent to them. */
+  /** Trusts the address block of the owner, proven by registration or an e-mailed link. */
   trust(account: string, ip: string): Promise<void>;
-  /** The same where the account has a new owner or a new password: whoever signed in before may have been somebody else. */
+  /** The same after a change of the owner or the password, which revokes the trust in all other blocks. */
   trustOnly(account: string, ip: string): Promise<void>;
-  /** Removes counters that are over. Answers how many documents. */
+  /** Deletes expired counters. Returns the number of documents. */
   purge(signal: AbortSignal): Promise<number>;
 }
 
 export interface ThrottleOptions {
   clock: Clock;
   audit: Audit;
-  /** Keys the hashes of what is remembered of people. */
+  /** Key of the HMACs of known accounts and addresses. */
   secret: string;
   production: boolean;
-  /** `true` binds this machine outside production, too; `false` lets everything through. */
+  /** `true` also limits loopback addresses outside production; `false` turns every limit off. */
   limits: boolean | undefined;
 }
 
-/** Wrong guesses at the operator's secret. */
 const OPERATOR = atMost('operator', 10, MINUTE);
 
 const REQUESTS = { most: 300, window: MINUTE, blocks: 50_000 };
@@ -65,30 +61,30 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
   const counters = createCounters(store, { clock, audit });
   const guesses = createGuesses(store, { counters, clock, secret });
   const countRequest = createRequestCount(REQUESTS, clock);
-  const operators = new Gates(1, 1024);
+  const operators = new KeyedSemaphore(1, 1024);
   const purge = async (signal: AbortSignal) => {
     const until = { now: clock.now(), signal };
     return (await purgeExpired(counters.documents, until)) + (await purgeExpired(guesses.sources, until));
   };
-  if (limits === false) return { ...UNBOUND, purge };
+  if (limits === false) return { ...UNLIMITED, purge };
 
-  /** Volume is no danger on the developer's own machine. */
-  const binds = (ip: string): boolean => limits === true || production || !isLoopbackAddress(ip);
+  /** Loopback addresses are exempt during development. */
+  const isLimited = (ip: string): boolean => limits === true || production || !isLoopbackAddress(ip);
   const byBlock = (limit: Limit, ip: string) => ({ limit, key: addressBlock(ip), ip });
 
   return {
-    refusalOf: (ip) => (binds(ip) ? countRequest(ip) : undefined),
+    countRequest: (ip) => (isLimited(ip) ? countRequest(ip) : undefined),
 
     async count(limit, ip) {
-      if (binds(ip)) await counters.count(byBlock(limit, ip));
+      if (isLimited(ip)) await counters.count(byBlock(limit, ip));
     },
 
-    async countOf(limit, key, ip) {
-      if (binds(ip)) await counters.count({ limit, key, ip });
+    async countKey(limit, key, ip) {
+      if (isLimited(ip)) await counters.count({ limit, key, ip });
     },
 
-    async countFor(limit, key, ip) {
-      if (!binds(ip)) return true;
+    async tryCountKey(limit, key, ip) {
+      if (!isLimited(ip)) return true;
       return counters.count({ limit, key, ip }).then(
         () => true,
         (error: unknown) => {
@@ -99,7 +95,7 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
     },
 
     attempt({ perAddress, ...guess }, evaluate) {
-      const bound = perAddress && binds(guess.ip) ? byBlock(perAddress, guess.ip) : undefined;
+      const bound = perAddress && isLimited(guess.ip) ? byBlock(perAddress, guess.ip) : undefined;
       return guesses.attempt({ perAddress: bound, ...guess }, evaluate);
     },
 
@@ -119,11 +115,11 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
   };
 }
 
-const UNBOUND: Omit<Throttle, 'purge'> = {
-  refusalOf: () => undefined,
+const UNLIMITED: Omit<Throttle, 'purge'> = {
+  countRequest: () => undefined,
   count: async () => undefined,
-  countOf: async () => undefined,
-  countFor: async () => true,
+  countKey: async () => undefined,
+  tryCountKey: async () => true,
   attempt: (_guess, evaluate) => evaluate(),
   attemptAsOperator: (_ip, evaluate) => evaluate(),
   trust: async () => undefined,

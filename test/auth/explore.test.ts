@@ -19,7 +19,7 @@ import { viewUnsubscribed } from '../kit/users.js';
 /** The real services in every order of their calls of the port; passwords, tokens and counters are stand-ins. */
 
 const NOW = fakeClock().now();
-const ORIGIN = { ip: '127.0.0.1', isGone: () => false };
+const ORIGIN = { ip: '127.0.0.1', isDisconnected: () => false };
 const SECRET = 'x'.repeat(43);
 const [ADA, EVE] = ['usr_ada', 'usr_eve'];
 
@@ -62,17 +62,17 @@ function serviceOn(
     passwords: {
       prepare: () => undefined,
       problem: () => null,
-      ensureRoom: async () => undefined,
+      ensureCapacity: async () => undefined,
       accepts: () => true,
       foreignWork: () => null,
       hash: async (password) => `hash of ${password}`,
       verify: async (stored, password) => ({ ok: stored === `hash of ${password}`, outdated: false }),
     },
-    passwordPolicy: { judge: async () => undefined },
+    passwordPolicy: { validate: async () => undefined },
     foreignHashes: { decoys: async () => [], remove: async () => undefined },
     throttle: {
       count: async () => undefined,
-      countFor: async () => true,
+      tryCountKey: async () => true,
       attempt: (_guess, evaluate) => evaluate(),
       trust: async () => undefined,
       trustOnly: async () => undefined,

@@ -192,8 +192,8 @@ t.test('a disconnected client costs no further hashing work', async (t) => {
   const passwords = createPasswords(countedRandom(), CHEAP);
   let asked = 0;
   // The gate asks first.
-  const isGone = () => ++asked > 1;
+  const isDisconnected = () => ++asked > 1;
   const decoys = [BCRYPT_4, HASHES['pbkdf2'] as string];
-  const work = await workOf(() => passwords.verify(null, 'a wrong password', isGone, decoys));
+  const work = await workOf(() => passwords.verify(null, 'a wrong password', isDisconnected, decoys));
   t.same(work, { own: 1 });
 });

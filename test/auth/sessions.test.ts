@@ -364,7 +364,7 @@ t.test('a refresh that loses a race between its read and its write changes nothi
     refreshTtl: 604_800,
     sessionMaxAge: 2_592_000,
   });
-  const origin = { ip: '127.0.0.1', isGone: () => false };
+  const origin = { ip: '127.0.0.1', isDisconnected: () => false };
   const user = {
     id: 'usr_1',
     email: 'ada@example.test',

@@ -114,7 +114,7 @@ t.test('an import accepts a byte order mark and refuses other encodings', async 
       users,
       passwords: createPasswords(countedRandom(), CHEAP),
       foreignHashes: { add: async () => {}, remove: async () => {} },
-      passwordPolicy: { judge: async () => {} },
+      passwordPolicy: { validate: async () => {} },
       siteName: async () => 'SaaS',
       audit: { record: async () => {}, recordFailure: async () => {} },
       clock: fakeClock(),

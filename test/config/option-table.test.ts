@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { ConfigurationError, sentenceOf } from '../../src/config/configuration-error.js';
+import { ConfigurationError, formatProblem } from '../../src/config/configuration-error.js';
 import { describeOptions, type OptionRow } from '../../src/config/option-rows.js';
 import type { Resolved } from '../../src/config/options.js';
 import { idpSchema, resolveIdp } from '../../src/idp/options.js';
@@ -38,7 +38,7 @@ const outcomeOf = (...parts: (() => Resolved<unknown>)[]): Outcome => {
     try {
       const { values, warnings } = part();
       Object.assign(outcome.values, values);
-      outcome.warnings = [...outcome.warnings, ...warnings.map(sentenceOf)];
+      outcome.warnings = [...outcome.warnings, ...warnings.map(formatProblem)];
     } catch (error) {
       if (!(error instanceof ConfigurationError)) throw error;
       outcome.problems = [...outcome.problems, ...error.problems];

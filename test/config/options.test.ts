@@ -1,8 +1,8 @@
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { sentenceOf } from '../../src/config/configuration-error.js';
-import { keepDevelopmentSecrets } from '../../src/config/development-secrets.js';
+import { formatProblem } from '../../src/config/configuration-error.js';
+import { loadDevelopmentSecrets } from '../../src/config/development-secrets.js';
 import { type ConfigurationError, createIdentityServer, createServer } from '../../src/index.js';
 import { resolveSaas } from '../../src/saas/options.js';
 import type { CreateServerOptions } from '../../src/saas/server.js';
@@ -91,7 +91,7 @@ t.test('production refuses weak secrets, development warns, and neither prints t
     if (name !== 'PUBLIC_URL') t.notMatch(problems[0], value);
     const { config } = resolveSaas({ env: { ...DEVELOPMENT, [name]: value } });
     t.equal(config.warnings.length, 1);
-    t.notMatch(config.warnings.map(sentenceOf).join(), value);
+    t.notMatch(config.warnings.map(formatProblem).join(), value);
   }
 });
 
@@ -243,7 +243,7 @@ t.test('an unreadable or damaged file of development secrets is named', async (t
     const file = join(temporaryFolder(t), 'x.secrets.json');
     writeFileSync(file, text);
     t.throws(
-      () => keepDevelopmentSecrets(file, { A: () => 'a' }, countedRandom()),
+      () => loadDevelopmentSecrets(file, { A: () => 'a' }, countedRandom()),
       /x\.secrets\.json does not contain/,
     );
   }
@@ -273,12 +273,12 @@ t.test('development secrets are created once in a file that only its owner can r
   const file = join(temporaryFolder(t), 'data', 'secrets.json');
   let made = 0;
   const makers = { ONE: () => `one ${made++}`, TWO: () => `two ${made++}` };
-  const first = keepDevelopmentSecrets(file, makers, countedRandom());
+  const first = loadDevelopmentSecrets(file, makers, countedRandom());
   t.same(first, { ONE: 'one 0', TWO: 'two 1' });
   t.equal(statSync(file).mode & 0o777, 0o600);
   t.equal(statSync(join(file, '..')).mode & 0o777, 0o700);
-  t.same(keepDevelopmentSecrets(file, makers, countedRandom()), first);
-  const more = keepDevelopmentSecrets(file, { ...makers, THREE: () => 'three' }, countedRandom());
+  t.same(loadDevelopmentSecrets(file, makers, countedRandom()), first);
+  const more = loadDevelopmentSecrets(file, { ...makers, THREE: () => 'three' }, countedRandom());
   t.same(more, { ...first, THREE: 'three' });
   t.same(JSON.parse(readFileSync(file, 'utf8')), more);
   t.equal(statSync(file).mode & 0o777, 0o600);

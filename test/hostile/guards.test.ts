@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import t, { type Test } from 'tap';
-import { rulesOf } from '../../src/http/scope.js';
+import { routeRules } from '../../src/http/scope.js';
 import { createIdentityServer } from '../../src/idp/server.js';
 import { createServer } from '../../src/saas/server.js';
 import type { Server } from '../../src/server/assembly.js';
@@ -137,7 +137,7 @@ async function listen(t: Test, { open }: Product) {
   const guarded: Guarded[] = [];
   const reached: string[] = [];
   server.fastify.addHook('onRoute', (route) => {
-    const { access: level = 'public' } = rulesOf(route);
+    const { access: level = 'public' } = routeRules(route);
     // Closed or open for everybody alike, by configuration.
     if (level === 'public' || level === 'signup') return;
     const { handler } = route;

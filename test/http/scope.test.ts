@@ -539,7 +539,7 @@ const rules = (more: Partial<ScopeRules> = {}): ScopeRules => ({
   isDraining: () => false,
   bodyLimit: 1024,
   isPlugin: true,
-  own404: true,
+  handlesNotFound: true,
   ...more,
 });
 

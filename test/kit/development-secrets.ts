@@ -2,7 +2,7 @@
  * Keeps 200 files of development secrets, each at a moment that all processes have agreed on, and prints what
  * it was given.
  */
-import { keepDevelopmentSecrets } from '../../src/config/development-secrets.js';
+import { loadDevelopmentSecrets } from '../../src/config/development-secrets.js';
 import { newToken, sha256, systemRandom } from '../../src/kernel/secrets.js';
 
 const ROUNDS = 200;
@@ -16,7 +16,7 @@ process.once('SIGUSR2', () => {
     // Waits without sleeping: a timer would be late by more than the race lasts.
     while (Date.now() < start + round * PERIOD);
     const make = () => newToken(systemRandom);
-    given.push(keepDevelopmentSecrets(`data/${round}.json`, { ONE: make, TWO: make }, systemRandom));
+    given.push(loadDevelopmentSecrets(`data/${round}.json`, { ONE: make, TWO: make }, systemRandom));
   }
   console.log(`secrets ${sha256(JSON.stringify(given))}`);
   process.exit();

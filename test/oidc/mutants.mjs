@@ -14,7 +14,7 @@ const mutants = [
   {
     name: 'what is over is removed at once',
     file: 'purge.js',
-    text: 'grantExpiry(grant) <= now - MARGIN',
+    text: 'grantExpiry(grant) <= now - PURGE_MARGIN_MS',
     replacement: 'grantExpiry(grant) <= now',
     tests: [HISTORY],
   },
@@ -168,7 +168,7 @@ const mutants = [
   {
     name: 'a form never expires',
     file: 'authorize/interaction-token.js',
-    text: 'return stillHolds(expiresAt, { now: clock.now(), life: LIFETIME_MS }) ? interaction : null;',
+    text: 'return isUnexpired(expiresAt, { now: clock.now(), life: LIFETIME_MS }) ? interaction : null;',
     replacement: 'return interaction;',
     tests: [['sign-in', 'a form is accepted only from the browser that it was shown in']],
   },

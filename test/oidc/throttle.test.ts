@@ -54,7 +54,7 @@ async function resetLink(t: Test, idp: IdpApp, sub: string): Promise<string> {
     issuer: () => ISSUER,
   });
   const person = await people.findOne({ id: sub });
-  const link = person && (await links.reset(person, { ip: 'cli', isGone: () => false }));
+  const link = person && (await links.reset(person, { ip: 'cli', isDisconnected: () => false }));
   if (!link) throw new Error('there is no such person');
   return link.url;
 }

@@ -33,9 +33,9 @@ async function laboratory(t: Test) {
   const say = (level: string) => (_: object, words: string) => void lines.push({ level, words });
   const log = { info: say('info'), warn: say('warn'), error: say('error') } as never;
   let processes = 0;
-  const newJobs = (lease?: number) => {
+  const newJobs = (leaseMs?: number) => {
     const random = countedRandom(`process ${processes++}`);
-    const jobs = createJobs(store, { clock, random, log, ...(lease && { lease }) });
+    const jobs = createJobs(store, { clock, random, log, ...(leaseMs !== undefined && { leaseMs }) });
     t.teardown(() => jobs.stop());
     return jobs;
   };

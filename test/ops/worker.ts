@@ -15,7 +15,7 @@ const jobs = createJobs(store, {
   clock: { now: () => Date.now() - late },
   random: systemRandom,
   log: { info() {}, warn() {}, error: ({ err }: { err: unknown }) => console.log('failed', err) } as never,
-  lease: 5_000,
+  leaseMs: 5_000,
 });
 
 let count = 0;

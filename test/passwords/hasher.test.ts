@@ -4,7 +4,7 @@ import fast from '@node-rs/argon2';
 import argon2 from 'argon2';
 import t, { type Test } from 'tap';
 import { userCollection } from '../../src/auth/store.js';
-import { Gate } from '../../src/ops/gate.js';
+import { Semaphore } from '../../src/ops/semaphore.js';
 import { createArgon2Verify, type HashingCost, hashArgon2 } from '../../src/passwords/argon2.js';
 import { createPasswords, type Passwords } from '../../src/passwords/hasher.js';
 import { CHEAP, PASSWORD, saasApp, storeOf } from '../kit/app.js';
@@ -116,14 +116,14 @@ t.test('hashing waits in a queue of bounded length', async (t) => {
 
 t.test('refusals of a full queue are delayed, unless there are too many', async (t) => {
   const pauses: (() => void)[] = [];
-  const gate = new Gate(1, 1, () => new Promise<void>((resolve) => pauses.push(resolve)));
+  const gate = new Semaphore(1, 1, () => new Promise<void>((resolve) => pauses.push(resolve)));
   const work = () => new Promise<never>(() => undefined);
   void gate.run(work);
-  await gate.ensureRoom();
+  await gate.ensureCapacity();
   void gate.run(work);
   const heard: string[] = [];
   const refused = Array.from({ length: 1025 }, (_, index) =>
-    (index % 2 ? gate.run(work) : gate.ensureRoom()).catch(({ code }) => heard.push(`${index} ${code}`)),
+    (index % 2 ? gate.run(work) : gate.ensureCapacity()).catch(({ code }) => heard.push(`${index} ${code}`)),
   );
   await refused.at(-1);
   t.strictSame(heard, ['1024 OVERLOADED']);
@@ -271,7 +271,7 @@ t.test('without a build for the platform the fallback is logged once and verifie
   t.equal(await verify(stored, PASSWORD), true);
   t.same(calls, ['any', 'any', 'any']);
   const [warning] = await warned;
-  t.match(warning.message, /half the speed.*Cannot find native binding/);
+  t.match(warning.message, /half speed.*Cannot find native binding/);
 });
 
 const passwords = createPasswords(countedRandom(), CHEAP);

@@ -57,5 +57,9 @@ const links = createLinks(principalCollection(wrapped), {
   issuer: () => 'http://localhost',
 });
 await store.ready();
-await links.accept(token, { password, confirmation: undefined }, { ip: '192.0.2.1', isGone: () => false });
+await links.accept(
+  token,
+  { password, confirmation: undefined },
+  { ip: '192.0.2.1', isDisconnected: () => false },
+);
 await store.close();

@@ -125,7 +125,7 @@ t.test('a change while the password is hashed decides the acceptance', async (t)
     clock,
     random: systemRandom,
     passwords: { problem: () => null, hash },
-    passwordPolicy: { judge: async () => undefined },
+    passwordPolicy: { validate: async () => undefined },
     throttle: { count: async () => undefined, trustOnly: async () => undefined },
     issuer: () => ISSUER,
   });
@@ -135,7 +135,7 @@ t.test('a change while the password is hashed decides the acceptance', async (t)
     invited: () => invite('invited'),
     disabled: (sub) => idp.admin('POST', `/v1/principals/${sub}/disable`),
   };
-  const from = { ip: '192.0.2.1', isGone: () => false };
+  const from = { ip: '192.0.2.1', isDisconnected: () => false };
   for (const [handle, happen] of Object.entries(happenings)) {
     const token = (await invite(handle)).body.invite_url.split('/').at(-1);
     const { id = '' } = (await principals.findOne({ handle })) ?? {};
@@ -171,11 +171,11 @@ t.test('an acceptance during a new invitation keeps the account', async (t) => {
     clock: idp.clock,
     random: systemRandom,
     passwords: { problem: () => null, hash: async () => 'a hash' },
-    passwordPolicy: { judge: async () => undefined },
+    passwordPolicy: { validate: async () => undefined },
     throttle: { count: async () => undefined, trustOnly: async () => undefined },
     issuer: () => ISSUER,
   });
-  const from = { ip: '192.0.2.1', isGone: () => false };
+  const from = { ip: '192.0.2.1', isDisconnected: () => false };
   await t.rejects(links.invite({ handle: HANDLE }, from), { code: 'handle_taken' });
   t.equal((await principals.findOne({ handle: HANDLE }))?.linkHash, undefined, 'and no link leads to it');
   t.equal((await idp.authorize(client, { sub: '', handle: HANDLE, password: PASSWORD })).status, 302);

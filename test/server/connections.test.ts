@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { createIdentityServer, createServer } from '../../src/index.js';
-import { affordableConnections } from '../../src/server/descriptors.js';
+import { connectionLimit } from '../../src/server/descriptors.js';
 import type { ServerOptions } from '../../src/server/options.js';
 import { testOptions } from '../kit/app.js';
 import { idpOptions } from '../kit/idp.js';
@@ -173,9 +173,9 @@ t.test('a listed proxy is bounded only by the total limit', async (t) => {
 });
 
 t.test('the total limit leaves file descriptors for everything else', async (t) => {
-  t.equal(affordableConnections(16_384, 20_000), 16_384);
-  t.equal(affordableConnections(16_384, 1024), 768);
-  t.equal(affordableConnections(16_384, 256), 128);
-  t.equal(affordableConnections(500, 1024), 500);
-  t.equal(affordableConnections(16_384, Number.POSITIVE_INFINITY), 16_384);
+  t.equal(connectionLimit(16_384, 20_000), 16_384);
+  t.equal(connectionLimit(16_384, 1024), 768);
+  t.equal(connectionLimit(16_384, 256), 128);
+  t.equal(connectionLimit(500, 1024), 500);
+  t.equal(connectionLimit(16_384, Number.POSITIVE_INFINITY), 16_384);
 });

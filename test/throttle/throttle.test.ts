@@ -282,7 +282,7 @@ async function bursts(
     30,
     'exactly as many as there is room for',
   );
-  t.same(await many(2, (index) => pick(index).countFor(limit, 'a', HOME)), [true, true]);
+  t.same(await many(2, (index) => pick(index).tryCountKey(limit, 'a', HOME)), [true, true]);
 
   const operators = await many(100, (index) =>
     pick(0)

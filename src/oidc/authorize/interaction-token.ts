@@ -1,5 +1,5 @@
 import { createHmac, createSecretKey, hkdfSync, type KeyObject, timingSafeEqual } from 'node:crypto';
-import { type Clock, MINUTE, stillHolds } from '../../kernel/clock.js';
+import { type Clock, isUnexpired, MINUTE } from '../../kernel/clock.js';
 import { sha256 } from '../../kernel/secrets.js';
 import type { Parameters } from './rules.js';
 
@@ -61,7 +61,7 @@ export function createInteractionTokens(
       const { expiresAt, ...interaction } = JSON.parse(
         Buffer.from(encoded, 'base64url').toString(),
       ) as Payload;
-      return stillHolds(expiresAt, { now: clock.now(), life: LIFETIME_MS }) ? interaction : null;
+      return isUnexpired(expiresAt, { now: clock.now(), life: LIFETIME_MS }) ? interaction : null;
     },
   };
 }

@@ -1,4 +1,4 @@
-import { SECOND, stillHolds, toSeconds } from '../../kernel/clock.js';
+import { isUnexpired, SECOND, toSeconds } from '../../kernel/clock.js';
 import { isSecretOf, sha256 } from '../../kernel/secrets.js';
 import type { Client, Principal } from '../directory.js';
 import { grantIdOf, REFRESH_IDLE_LIFETIME_MS, TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
@@ -23,7 +23,7 @@ export async function findAccessToken(
   const grant = id === undefined ? null : await grants.findOne({ id });
   if (!grant || grant.revokedAt !== undefined) return null;
   const issued = grant.accessTokens?.find(({ hash }) => isSecretOf(accessToken, hash));
-  if (!issued || !stillHolds(issued.expiresAt, { now: clock.now(), life: TOKEN_LIFETIME_SECONDS * SECOND }))
+  if (!issued || !isUnexpired(issued.expiresAt, { now: clock.now(), life: TOKEN_LIFETIME_SECONDS * SECOND }))
     return null;
   if (!(await isRegistered(grant.clientId))) return null;
   const principal = await findOwner(grant, directory);
@@ -68,7 +68,7 @@ export async function introspectToken(
   if (grant?.clientId !== client.id || grant.revokedAt !== undefined) return INACTIVE;
   const { refreshHash, refreshExpiresAt = 0, rotatedAt, consumedAt = 0 } = grant;
   if (refreshHash !== sha256(token)) return INACTIVE;
-  if (!stillHolds(refreshExpiresAt, { now: clock.now(), life: REFRESH_IDLE_LIFETIME_MS })) return INACTIVE;
+  if (!isUnexpired(refreshExpiresAt, { now: clock.now(), life: REFRESH_IDLE_LIFETIME_MS })) return INACTIVE;
   if (!(await findOwner(grant, directory))) return INACTIVE;
   const times = { exp: toSeconds(refreshExpiresAt), iat: toSeconds(rotatedAt ?? consumedAt) };
   return { active: true, scope: grant.scope, ...about, sub: grant.sub, ...times };

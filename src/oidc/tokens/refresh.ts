@@ -1,4 +1,4 @@
-import { isRecent, stillHolds } from '../../kernel/clock.js';
+import { isRecent, isUnexpired } from '../../kernel/clock.js';
 import { sha256 } from '../../kernel/secrets.js';
 import type { Client, Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
@@ -94,7 +94,7 @@ async function findFamily(
   const grant = await grants.findOne({ id });
   if (grant?.clientId !== client.id || grant.revokedAt !== undefined) throw oidcErrors.invalid_grant();
   const { refreshExpiresAt = 0 } = grant;
-  if (!stillHolds(refreshExpiresAt, { now: clock.now(), life: REFRESH_IDLE_LIFETIME_MS }))
+  if (!isUnexpired(refreshExpiresAt, { now: clock.now(), life: REFRESH_IDLE_LIFETIME_MS }))
     throw oidcErrors.invalid_grant();
   const principal = await findAllowedOwner(client, grant, directory);
   if (!principal) throw oidcErrors.invalid_grant();

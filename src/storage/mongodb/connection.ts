@@ -55,8 +55,8 @@ async function withTimeout<R>(result: Promise<R>): Promise<R> {
  */
 function toStoreError(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
-  const isOfTheSystem = /^E[A-Z]+$/.test(String((error as NodeJS.ErrnoException).code));
-  if (!isOfTheSystem && !error.name.startsWith('Mongo')) return error;
+  const isSystemError = /^E[A-Z]+$/.test(String((error as NodeJS.ErrnoException).code));
+  if (!isSystemError && !error.name.startsWith('Mongo')) return error;
   return new StoreUnavailable(`MongoDB: ${error.message}`, { cause: error });
 }
 

@@ -50,9 +50,9 @@ interface OpenDatabase {
 
 /** Opens the database that a URI names, or a host's database, where collection names get a prefix. */
 export async function openMongodb(source: string | HostDatabase): Promise<Store> {
-  const isOurs = typeof source === 'string';
-  const { db, release } = isOurs ? await connect(source) : useHostDatabase(source);
-  const prefix = isOurs ? '' : source.prefix;
+  const ownsClient = typeof source === 'string';
+  const { db, release } = ownsClient ? await connect(source) : useHostDatabase(source);
+  const prefix = ownsClient ? '' : source.prefix;
   const connection = new Connection(release);
   try {
     await connection.call(() => checkDeployment(db));
@@ -83,7 +83,7 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
   });
 }
 
-/** Tries what opening a database does, and undoes it. @throws the error that opening it would throw */
+/** Checks whether a database can be opened, without changing it. @throws the error of opening it */
 export async function inspectMongodb(uri: string): Promise<void> {
   const { db, release } = await connect(uri);
   const connection = new Connection(release);
@@ -100,7 +100,7 @@ export async function inspectMongodb(uri: string): Promise<void> {
   }
 }
 
-/** Reads a collection that any version wrote; it is empty where there is none. No collection or index is made. */
+/** Reads a collection of any version, without creating collections or indexes. A missing collection is empty. */
 export async function readMongodbCollection<T extends { id: string }, R>(
   uri: string,
   name: string,

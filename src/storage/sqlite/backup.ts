@@ -1,22 +1,23 @@
-/** A copy of a SQLite file as it is at one moment, whoever writes to it meanwhile. */
+/** Copies a SQLite file at one point in time, even while other processes write to it. */
 import { once } from 'node:events';
 import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { Worker } from 'node:worker_threads';
-import type { BackupProgress } from '../backup.js';
 import { StoreUnavailable } from '../collection.js';
 import { toStoreError } from './errors.js';
 import { loadDriver } from './store.js';
+
+/** Progress in bytes. A copy has about the size of its source without free pages. */
+export type BackupProgress = (written: number, source: number) => void;
 
 const THREAD = `
   const { workerData: [module, source, target] } = require('node:worker_threads');
   import(module).then(({ vacuum }) => vacuum(source, target));
 `;
 
-/** Milliseconds between two reports of progress. */
-const INTERVAL = 200;
+const PROGRESS_INTERVAL_MS = 200;
 
-/** Copies `source` to the new file `target`, which appears under its name only once it is complete and on disk. */
+/** Copies `source` to the new file `target`, which gets its name once it is complete and synced. */
 export async function backupSqlite(
   source: string,
   target: string,
@@ -25,11 +26,11 @@ export async function backupSqlite(
   const partial = `${target}.partial`;
   reserve(partial);
   try {
-    // After the reservation, so that of two backups to one name the second is refused at the latest here.
+    // Checked after the reservation, so that the second of two concurrent backups fails.
     if (existsSync(target)) throw taken(target);
     const report = () => onProgress(statSync(partial).size, statSync(source).size);
-    const timer = setInterval(report, INTERVAL);
-    // The copy blocks its thread for as long as it takes.
+    const timer = setInterval(report, PROGRESS_INTERVAL_MS);
+    // The copy blocks its thread.
     const worker = new Worker(THREAD, { eval: true, workerData: [import.meta.url, source, partial] });
     await once(worker, 'exit').finally(() => clearInterval(timer));
     sync(partial);
@@ -41,7 +42,7 @@ export async function backupSqlite(
   }
 }
 
-/** Runs in a thread of its own. It can only read, and keeps SQLite's small cache: the copy grows visibly. */
+/** Runs in a worker. SQLite's default cache is small, so the file grows steadily, which shows the progress. */
 export async function vacuum(source: string, target: string): Promise<void> {
   const DatabaseSync = await loadDriver();
   const db = new DatabaseSync(source, { readOnly: true });

@@ -14,7 +14,7 @@ export interface Database {
   close(): void;
 }
 
-/** A prepared statement that answers rows of type `R`. */
+/** A prepared statement that returns rows of type `R`. */
 export interface Statement<R> {
   run(...values: (string | number | null)[]): unknown;
   get(...values: (string | number | null)[]): R | undefined;
@@ -101,7 +101,7 @@ export class Connection {
     try {
       this.#db.exec('PRAGMA wal_checkpoint(TRUNCATE)');
     } catch {
-      // Another process is checkpointing, or the disk is full: the log is as durable as the file.
+      // Another process is checkpointing, or the disk is full; the log is as durable as the file.
     }
     this.#db.close();
     // Node finalises statements in `close`; its drop-in keeps the file open until they are collected.

@@ -1,4 +1,4 @@
-/** The file of a store: how it comes into being, and whether it could. */
+/** Creates the file of a store, or checks whether it can be created. */
 import { closeSync, existsSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { StoreUnavailable } from '../collection.js';
@@ -6,7 +6,7 @@ import { tryCreation } from './trial.js';
 
 /** Creates the file with mode 0600, which SQLite copies to its log and shared memory. @throws StoreUnavailable */
 export function createDatabaseFile(file: string): void {
-  refuseFolder(file);
+  rejectFolder(file);
   try {
     create(file);
   } catch (error) {
@@ -15,12 +15,12 @@ export function createDatabaseFile(file: string): void {
 }
 
 /**
- * Tries what {@link createDatabaseFile} does with a file that is missing, and undoes it.
+ * Checks whether {@link createDatabaseFile} would succeed for a missing file, without creating it.
  *
  * @throws StoreUnavailable
  */
 export function tryDatabaseFile(file: string): void {
-  refuseFolder(file);
+  rejectFolder(file);
   try {
     tryCreation(file, create);
   } catch (error) {
@@ -50,8 +50,8 @@ function createFolder(folder: string): void {
   }
 }
 
-/** SQLite would only say that it cannot open it. @throws StoreUnavailable */
-export function refuseFolder(file: string): void {
+/** The error of SQLite would not name the reason. @throws StoreUnavailable */
+export function rejectFolder(file: string): void {
   if (!isFolder(file)) return;
   const remedy = `Choose a file in it, like sqlite:${join(file, 'app.db')}.`;
   throw new StoreUnavailable(`${file} is a folder`, { remedy });
@@ -61,7 +61,7 @@ function isFolder(path: string): boolean {
   try {
     return statSync(path).isDirectory();
   } catch {
-    // What cannot be looked at fails where it is created or opened, with its own reason.
+    // Creating or opening the file reports the error.
     return false;
   }
 }

@@ -45,7 +45,7 @@ export async function openDatabase(path: string): Promise<Database> {
   return db;
 }
 
-/** Tries what {@link openDatabase} does with a file that is there, and undoes it. @throws the error of opening it */
+/** Checks whether {@link openDatabase} would succeed for an existing file, without changing it. @throws the error of opening it */
 export async function tryDatabase(file: string): Promise<void> {
   const DatabaseSync = await loadDriver();
   const db = await retryWhileBusy(() => new DatabaseSync(file), LOCK_TIMEOUT_MS);
@@ -57,9 +57,9 @@ export async function tryDatabase(file: string): Promise<void> {
 }
 
 /**
- * Reads a collection of a file that is there, whichever version wrote it. No table, column or index is made.
+ * Reads a collection of an existing file of any version, without creating tables, columns or indexes.
  *
- * @returns what `read` does; `null` where there is no such collection
+ * @returns the result of `read`; `null` if the collection does not exist
  */
 export async function readSqliteCollection<T extends { id: string }, R>(
   path: string,
@@ -166,8 +166,8 @@ export async function loadDriver(): Promise<Driver> {
   const emit = process.emitWarning;
   // Node warns on each start that its SQLite is experimental, which the operator cannot change.
   process.emitWarning = (warning: string | Error, ...rest: unknown[]): void => {
-    const ours = rest[0] === 'ExperimentalWarning' && String(warning).startsWith('SQLite');
-    if (!ours) Reflect.apply(emit, process, [warning, ...rest]);
+    const isAboutSqlite = rest[0] === 'ExperimentalWarning' && String(warning).startsWith('SQLite');
+    if (!isAboutSqlite) Reflect.apply(emit, process, [warning, ...rest]);
   };
   try {
     const builtin = process.getBuiltinModule('node:sqlite');

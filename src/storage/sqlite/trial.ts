@@ -2,11 +2,10 @@ import { lstatSync, mkdtempSync, rmSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 
 /**
- * Creates a file beside the place where it will be, as it will be created, and removes it: the only way to know whether
- * it can be. A program that starts meanwhile finds nothing of it.
+ * Checks whether a file can be created, by creating it in a temporary folder beside its place and deleting it.
  *
- * @param create makes the file of this name, and the folders above it
- * @throws what `create` throws
+ * @param create creates the file of this name and its parent folders
+ * @throws the error of `create`
  */
 export function tryCreation(file: string, create: (file: string) => void): void {
   const folder = nearestFolder(dirname(file));
@@ -18,7 +17,7 @@ export function tryCreation(file: string, create: (file: string) => void): void 
   }
 }
 
-/** The folder, or the nearest one above it that is there, if only as a link to nowhere. */
+/** The nearest existing ancestor of a folder, or the folder itself. A broken link counts as existing. */
 function nearestFolder(folder: string): string {
   const isThere = lstatSync(folder, { throwIfNoEntry: false }) !== undefined;
   return isThere || dirname(folder) === folder ? folder : nearestFolder(dirname(folder));

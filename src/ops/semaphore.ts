@@ -1,0 +1,103 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { httpErrors } from '../kernel/errors.js';
+
+/** Whether the client has disconnected, so that its request can be skipped. */
+export type IsDisconnected = () => boolean;
+
+/** Clients that retry immediately would otherwise keep the event loop busy with rejections (docs/decisions.md). */
+const REJECTION_DELAY_MS = 250;
+
+/** Delayed rejections at a time; further ones are immediate, which bounds memory. */
+const MAX_DELAYED = 1024;
+
+/** Limits concurrency, with a bounded queue. */
+export class Semaphore {
+  #running = 0;
+  #delayed = 0;
+  readonly #waiting: (() => void)[] = [];
+  readonly #concurrency: number;
+  readonly #maxQueue: number;
+  readonly #wait: (milliseconds: number) => Promise<unknown>;
+
+  constructor(
+    concurrency: number,
+    maxQueue: number,
+    wait: (milliseconds: number) => Promise<unknown> = sleep,
+  ) {
+    this.#concurrency = concurrency;
+    this.#maxQueue = maxQueue;
+    this.#wait = wait;
+  }
+
+  get isIdle(): boolean {
+    return this.#running === 0;
+  }
+
+  get hasWaiting(): boolean {
+    return this.#waiting.length > 0;
+  }
+
+  /** Rejects early, before a caller does work whose result would wait in the queue. @throws OVERLOADED if the queue is full */
+  async ensureCapacity(): Promise<void> {
+    if (this.#isFull) await this.#reject();
+  }
+
+  /** @throws OVERLOADED if the queue is full, or if the client disconnects while it waits */
+  async run<T>(work: () => Promise<T>, isDisconnected?: IsDisconnected): Promise<T> {
+    if (this.#running < this.#concurrency) this.#running++;
+    else {
+      if (this.#isFull) await this.#reject();
+      // A finished task passes its slot on, so the number of running tasks does not change.
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    }
+    try {
+      if (isDisconnected?.()) throw httpErrors.OVERLOADED();
+      return await work();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next) next();
+      else this.#running--;
+    }
+  }
+
+  get #isFull(): boolean {
+    return this.#waiting.length >= this.#maxQueue;
+  }
+
+  async #reject(): Promise<never> {
+    if (this.#delayed < MAX_DELAYED) {
+      this.#delayed++;
+      await this.#wait(REJECTION_DELAY_MS);
+      this.#delayed--;
+    }
+    throw httpErrors.OVERLOADED();
+  }
+}
+
+/** A semaphore for each key in use. */
+export class KeyedSemaphore {
+  readonly #semaphores = new Map<string, Semaphore>();
+  readonly #concurrency: number;
+  readonly #maxQueue: number;
+
+  constructor(concurrency: number, maxQueue: number) {
+    this.#concurrency = concurrency;
+    this.#maxQueue = maxQueue;
+  }
+
+  /** Whether a task waits at this key. */
+  hasWaiting(key: string): boolean {
+    return this.#semaphores.get(key)?.hasWaiting === true;
+  }
+
+  /** @throws OVERLOADED if the queue of this key is full */
+  async run<T>(key: string, work: () => Promise<T>): Promise<T> {
+    const semaphore = this.#semaphores.get(key) ?? new Semaphore(this.#concurrency, this.#maxQueue);
+    this.#semaphores.set(key, semaphore);
+    try {
+      return await semaphore.run(work);
+    } finally {
+      if (semaphore.isIdle) this.#semaphores.delete(key);
+    }
+  }
+}
