@@ -36,7 +36,7 @@ const [seeds, from, subscriptions, events] = [
   values.events,
 ].map(countOf) as [number, number, number, number];
 
-const sum = { events: 0, deliveries: 0, forged: 0, kills: 0, calls: 0, doubts: 0 };
+const sum = { events: 0, deliveries: 0, forged: 0, kills: 0, calls: 0, uncertain: 0 };
 let wrong = 0;
 const progress = createProgress({ name: 'storms', write: (count) => count.toFixed(1) });
 const begin = performance.now();

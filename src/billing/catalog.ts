@@ -1,13 +1,13 @@
 import { toTimestamp } from '../http/schemas.js';
 import { type Clock, MINUTE, SECOND } from '../kernel/clock.js';
-import { billingErrors, isGone } from './errors.js';
+import { billingErrors, isCustomerMissing } from './errors.js';
 import type { Gateway } from './gateway.js';
 import type { Plans } from './plans.js';
+import { asInteger, asObject, asText, asTime, idOf, type Json } from './provider-objects.js';
 import type { Invoice, Plan } from './schemas.js';
-import { idIn, type Json, nameIn, objectIn, timeIn } from './snapshot.js';
 import type { Customers } from './store.js';
 
-/** What is sold and what was billed, in the provider's own words. */
+/** The prices for sale and the invoices of users, as the provider has them. */
 export interface Catalog {
   /** @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR */
   plans(): Promise<Plan[]>;
@@ -22,29 +22,29 @@ export interface CatalogDependencies {
   clock: Clock;
 }
 
-/** Anybody may ask for the plans, which must not become a flood of calls to the provider. Milliseconds. */
-const MAX_AGE = MINUTE;
+/** The plans are public, and requests for them must not become as many calls to the provider. */
+const CACHE_MS = MINUTE;
 
-/** How long a failure of the provider is remembered: a call that times out would make every request wait. */
-const MAX_FAILURE_AGE = 10 * SECOND;
+/** Failures are cached as well, because otherwise every request would wait for a call that times out. */
+const FAILURE_CACHE_MS = 10 * SECOND;
 
 export function createCatalog({ customers, plans, gateway, clock }: CatalogDependencies): Catalog {
-  let latest: { plans: Promise<Plan[]>; at: number; maxAge: number } | undefined;
+  let cached: { plans: Promise<Plan[]>; at: number; lifetimeMs: number } | undefined;
 
-  const ask = async (from: Gateway): Promise<Plan[]> => {
+  const fetchPlans = async (from: Gateway): Promise<Plan[]> => {
     const prices = await from.prices();
-    const sold = prices.filter((price) => plans.allows(idIn(price) ?? '') && !isArchived(price));
-    return sold.flatMap((price) => planView(price, plans) ?? []);
+    const forSale = prices.filter((price) => plans.isForSale(idOf(price) ?? '') && !isArchived(price));
+    return forSale.flatMap((price) => planView(price, plans) ?? []);
   };
 
   return {
     async plans() {
       if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
-      if (latest && Math.abs(clock.now() - latest.at) < latest.maxAge) return latest.plans;
-      const asked = { plans: ask(gateway), at: clock.now(), maxAge: MAX_AGE };
-      latest = asked;
-      asked.plans.catch(() => Object.assign(asked, { at: clock.now(), maxAge: MAX_FAILURE_AGE }));
-      return asked.plans;
+      if (cached && Math.abs(clock.now() - cached.at) < cached.lifetimeMs) return cached.plans;
+      const entry = { plans: fetchPlans(gateway), at: clock.now(), lifetimeMs: CACHE_MS };
+      cached = entry;
+      entry.plans.catch(() => Object.assign(entry, { at: clock.now(), lifetimeMs: FAILURE_CACHE_MS }));
+      return entry.plans;
     },
 
     async invoices(userId) {
@@ -52,7 +52,7 @@ export function createCatalog({ customers, plans, gateway, clock }: CatalogDepen
       const customer = await customers.findOne({ id: userId });
       if (!customer) return [];
       const invoices = gateway.invoicesOf(customer.customerId).catch((error: unknown) => {
-        if (isGone(error)) return [];
+        if (isCustomerMissing(error)) return [];
         throw error;
       });
       return (await invoices).flatMap((invoice) => invoiceView(invoice) ?? []);
@@ -60,52 +60,49 @@ export function createCatalog({ customers, plans, gateway, clock }: CatalogDepen
   };
 }
 
-/** The prices of a product that was archived stay active, and the provider sells none of them. */
-const isArchived = (price: Json): boolean => objectIn(price['product'])['active'] === false;
+/** The prices of an archived product stay active although the provider sells none of them. */
+const isArchived = (price: Json): boolean => asObject(price['product'])['active'] === false;
 
 function planView(price: Json, plans: Plans): Plan | null {
-  const priceId = idIn(price);
+  const priceId = idOf(price);
   if (priceId === undefined) return null;
-  const lookupKey = nameIn(price['lookup_key']);
-  const metadataPlan = nameIn(objectIn(price['metadata'])['plan']);
-  const recurring = objectIn(price['recurring']);
-  const product = objectIn(price['product']);
+  const lookupKey = asText(price['lookup_key']);
+  const metadataPlan = asText(asObject(price['metadata'])['plan']);
+  const recurring = asObject(price['recurring']);
+  const product = asObject(price['product']);
   return {
     priceId,
-    plan: plans.named({
+    plan: plans.planOf({
       priceId,
       ...(lookupKey !== undefined && { lookupKey }),
       ...(metadataPlan !== undefined && { metadataPlan }),
     }),
-    name: nameIn(product['name']) ?? null,
-    description: nameIn(product['description']) ?? null,
-    amount: wholeIn(price['unit_amount']),
-    currency: nameIn(price['currency']) ?? null,
-    interval: nameIn(recurring['interval']) ?? null,
-    intervalCount: wholeIn(recurring['interval_count']),
+    name: asText(product['name']) ?? null,
+    description: asText(product['description']) ?? null,
+    amount: asInteger(price['unit_amount']) ?? null,
+    currency: asText(price['currency']) ?? null,
+    interval: asText(recurring['interval']) ?? null,
+    intervalCount: asInteger(recurring['interval_count']) ?? null,
   };
 }
 
 function invoiceView(invoice: Json): Invoice | null {
-  const id = idIn(invoice);
-  const created = timeIn(invoice['created']);
+  const id = idOf(invoice);
+  const created = asTime(invoice['created']);
   if (id === undefined || created === undefined) return null;
   return {
     id,
-    number: nameIn(invoice['number']) ?? null,
-    status: nameIn(invoice['status']) ?? null,
-    amountDue: wholeIn(invoice['amount_due']),
-    amountPaid: wholeIn(invoice['amount_paid']),
-    currency: nameIn(invoice['currency']) ?? null,
+    number: asText(invoice['number']) ?? null,
+    status: asText(invoice['status']) ?? null,
+    amountDue: asInteger(invoice['amount_due']) ?? null,
+    amountPaid: asInteger(invoice['amount_paid']) ?? null,
+    currency: asText(invoice['currency']) ?? null,
     createdAt: toTimestamp(created),
-    url: webAddressIn(invoice['hosted_invoice_url']),
-    pdf: webAddressIn(invoice['invoice_pdf']),
+    url: asLink(invoice['hosted_invoice_url']),
+    pdf: asLink(invoice['invoice_pdf']),
   };
 }
 
-const wholeIn = (value: unknown): number | null =>
-  typeof value === 'number' && Number.isSafeInteger(value) ? value : null;
-
-/** Clients make links of it. */
-const webAddressIn = (value: unknown): string | null =>
+/** Only https, because clients use it as a link. */
+const asLink = (value: unknown): string | null =>
   typeof value === 'string' && /^https:\/\//.test(value) ? value : null;

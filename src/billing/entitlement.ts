@@ -1,35 +1,37 @@
-import { DAY } from '../kernel/clock.js';
+import { isDeepStrictEqual } from 'node:util';
+import type { SubscriptionStatus, SubscriptionSummary } from '../http/schemas.js';
+import { type Clock, DAY } from '../kernel/clock.js';
 import { UNKNOWN_PLAN } from './plans.js';
-import { bestOf } from './status.js';
-import type { SubscriptionDocument } from './store.js';
+import {
+  type AccessTerms,
+  type BillingUsers,
+  type Grant,
+  listSubscriptions,
+  type SubscriptionDocument,
+  type Subscriptions,
+} from './store.js';
+import { selectBest } from './subscription-order.js';
 
-/** How long a failing payment keeps what was bought: for good, for so many days, or not at all. */
+/**
+ * Who has access to which plan. Subscriptions and grants decide; what decides of the subscriptions is copied to the
+ * user's record, so that reading a user needs no further query.
+ */
+
+/** How long a past-due subscription keeps access: without limit, for a number of days, or not at all. */
 export type PastDue = 'entitled' | 'denied' | number;
 
-/** The part of a subscription that decides on access. */
-export type SubscriptionTerms = Pick<
-  SubscriptionDocument,
-  'id' | 'status' | 'plan' | 'startedAt' | 'trialEnd' | 'pastDueSince'
->;
-
-/** A plan that the operator gave to a user. Times in epoch milliseconds. */
-export interface Grant {
-  plan: string;
-  since: number;
-  /** Absent: until the grant is revoked. */
-  until?: number;
-}
-
-/** What access is decided by beside the subscriptions themselves. */
 export interface EntitlementContext {
   pastDue: PastDue;
   now: number;
 }
 
-/** What gives a user access. */
+/** The source of a user's access. */
 export type Entitlement<T> = { grant: Grant } | { subscription: T };
 
-/** Whether a subscription entitles to its plan at `now`. What is not known to entitle does not. */
+/** What a user without subscription and grant has. */
+export const NO_SUBSCRIPTION = { status: 'none', plan: 'free' } as const;
+
+/** Whether a subscription grants access to its plan at `now`. An unknown status or plan does not. */
 export function isEntitled(
   subscription: Pick<SubscriptionDocument, 'status' | 'plan' | 'trialEnd' | 'pastDueSince'>,
   pastDue: PastDue,
@@ -49,21 +51,100 @@ export function isEntitled(
   }
 }
 
-/** Whether a subscription with this status may entitle at some time, under some setting. */
-export const mayEntitle = (status: string): boolean => ['active', 'trialing', 'past_due'].includes(status);
+/** Whether a subscription with this status grants access at some time, under some setting. */
+const mayEntitle = (status: string): boolean => ['active', 'trialing', 'past_due'].includes(status);
 
 export const isInForce = ({ until }: Grant, now: number): boolean => until === undefined || now < until;
 
-/** What gives access to `plan`, or to any plan. Of a subscription and a grant it is the newer one. */
-export function findEntitlement<T extends SubscriptionTerms>(
+/** What grants access to `plan`, or to any plan. The newer one of a subscription and a grant. */
+export function findEntitlement<T extends AccessTerms>(
   held: readonly T[],
   grant: Grant | undefined,
   { pastDue, now }: EntitlementContext,
   plan?: string,
 ): Entitlement<T> | null {
-  const isAsked = (one: { plan: string }) => plan === undefined || one.plan === plan;
-  const subscription = bestOf(held.filter((one) => isAsked(one) && isEntitled(one, pastDue, now)));
-  const isGranted = grant !== undefined && isAsked(grant) && isInForce(grant, now);
+  const isRequested = (one: { plan: string }) => plan === undefined || one.plan === plan;
+  const subscription = selectBest(held.filter((one) => isRequested(one) && isEntitled(one, pastDue, now)));
+  const isGranted = grant !== undefined && isRequested(grant) && isInForce(grant, now);
   if (isGranted && (!subscription || grant.since >= subscription.startedAt)) return { grant };
   return subscription ? { subscription } : null;
+}
+
+export interface Projector {
+  /** Writes a user's subscriptions to the user's record. */
+  project(userId: string): Promise<void>;
+}
+
+export function createProjector(
+  subscriptions: Subscriptions,
+  { projection }: Pick<BillingUsers, 'projection'>,
+): Projector {
+  return {
+    async project(userId) {
+      for (;;) {
+        const revision = await projection.revision(userId);
+        if (revision === null) return;
+        const all = await listSubscriptions(subscriptions, userId);
+        const { status, plan } = selectBest(all) ?? NO_SUBSCRIPTION;
+        const held = all
+          .filter((one) => mayEntitle(one.status) && one.plan !== UNKNOWN_PLAN)
+          .map(accessTermsOf);
+        // Written even if nothing differs: only a new revision stops a writer that read older subscriptions.
+        if (await projection.write(userId, revision, { status, plan, held })) return;
+      }
+    },
+  };
+}
+
+/** Whether two states of a subscription lead to the same user record. */
+export const haveSameProjection = (before: SubscriptionDocument, after: SubscriptionDocument): boolean =>
+  isDeepStrictEqual(accessTermsOf(before), accessTermsOf(after));
+
+function accessTermsOf(subscription: SubscriptionDocument): AccessTerms {
+  const { id, status, plan, startedAt, trialEnd, pastDueSince } = subscription;
+  return {
+    id,
+    status,
+    plan,
+    startedAt,
+    ...(trialEnd !== undefined && { trialEnd }),
+    ...(pastDueSince !== undefined && { pastDueSince }),
+  };
+}
+
+/** The part of a user's record that billing writes. */
+export interface SubscriptionRecord {
+  id: string;
+  subscriptionStatus: string;
+  subscriptionRev?: number;
+  /** As of the revision that it names. */
+  subscriptionsHeld?: { rev: number; terms: AccessTerms[] };
+  grant?: Grant;
+}
+
+/** `User.subscription` at this moment. Trials, grace periods and grants end without a write to the record. */
+export type SummaryOf = (record: SubscriptionRecord) => Promise<SubscriptionSummary>;
+
+export interface SummaryDependencies {
+  listSubscriptions(userId: string): Promise<AccessTerms[]>;
+  pastDue: PastDue;
+  clock: Clock;
+}
+
+export function createSummaryOf(deps: SummaryDependencies): SummaryOf {
+  /** Earlier versions write the best status only: after such a write the subscriptions are read. */
+  const termsOf = ({ id, subscriptionStatus, subscriptionRev, subscriptionsHeld }: SubscriptionRecord) => {
+    if (subscriptionsHeld && subscriptionsHeld.rev === subscriptionRev) return subscriptionsHeld.terms;
+    return mayEntitle(subscriptionStatus) ? deps.listSubscriptions(id) : [];
+  };
+
+  return async (record) => {
+    const context = { pastDue: deps.pastDue, now: deps.clock.now() };
+    const entitlement = findEntitlement(await termsOf(record), record.grant, context);
+    const status = record.subscriptionStatus as SubscriptionStatus;
+    if (!entitlement) return { status, plan: NO_SUBSCRIPTION.plan, entitled: false };
+    if ('grant' in entitlement) return { status: 'granted', plan: entitlement.grant.plan, entitled: true };
+    const { subscription } = entitlement;
+    return { status: subscription.status as SubscriptionStatus, plan: subscription.plan, entitled: true };
+  };
 }

@@ -10,32 +10,28 @@ export const billingErrors = defineErrors({
   BILLING_NOT_CONFIGURED: [503, 'Billing is not configured.'],
 });
 
-/** Whether the provider does not sell a price like this. */
-export function isNotSold(error: unknown): boolean {
-  return error instanceof AppError && error.code === 'PRICE_NOT_ALLOWED';
+const hasCode = (error: unknown, code: keyof typeof billingErrors): boolean =>
+  error instanceof AppError && error.code === code;
+
+/** Whether the provider does not sell the price in this way. */
+export const isPriceNotAllowed = (error: unknown): boolean => hasCode(error, 'PRICE_NOT_ALLOWED');
+
+/** Whether the provider could not be reached or refused the request. */
+export const isProviderError = (error: unknown): boolean => hasCode(error, 'PAYMENT_PROVIDER_ERROR');
+
+/** Whether the provider has no such customer, for example because the customer was deleted there. */
+export const isCustomerMissing = (error: unknown): boolean => hasCode(error, 'CUSTOMER_NOT_FOUND');
+
+class SubscriptionNotFound extends Error {
+  override readonly name = 'SubscriptionNotFound';
 }
 
-/** Whether the provider could not be asked, or not about this. */
-export function isUnanswered(error: unknown): boolean {
-  return error instanceof AppError && error.code === 'PAYMENT_PROVIDER_ERROR';
-}
-
-/** Whether it is about a customer whom the provider knows no more. */
-export function isGone(error: unknown): boolean {
-  return error instanceof AppError && error.code === 'CUSTOMER_NOT_FOUND';
-}
-
-/** The provider answered, and has no subscription of this id. */
-class UnknownSubscription extends Error {
-  override readonly name = 'UnknownSubscription';
-}
-
-export const unknownSubscription = () =>
+/** A PAYMENT_PROVIDER_ERROR that `isSubscriptionMissing` recognises. */
+export const subscriptionNotFound = () =>
   billingErrors.PAYMENT_PROVIDER_ERROR({
-    cause: new UnknownSubscription('The provider has no such subscription.'),
+    cause: new SubscriptionNotFound('The provider has no such subscription.'),
   });
 
 /** Whether the provider answered that it has no such subscription. */
-export function isUnknownSubscription(error: unknown): boolean {
-  return isUnanswered(error) && (error as Error).cause instanceof UnknownSubscription;
-}
+export const isSubscriptionMissing = (error: unknown): boolean =>
+  isProviderError(error) && (error as Error).cause instanceof SubscriptionNotFound;

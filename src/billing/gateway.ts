@@ -2,44 +2,46 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type Stripe from 'stripe';
 import { billingErrors } from './errors.js';
 import {
-  addressed,
-  allPages,
-  asOf,
-  listed,
+  asObject,
+  asText,
+  completeUntil,
+  fetchAllPages,
+  type Json,
   malformed,
-  named,
-  strict,
-  whole,
-  within,
-} from './gateway-answers.js';
-import { type Json, nameIn, objectIn } from './snapshot.js';
-import { isTerminal } from './status.js';
+  rejectForeignResponses,
+  requireId,
+  requireList,
+  requirePage,
+  requireSubscription,
+} from './provider-objects.js';
+import { isTerminal } from './subscription-order.js';
 
 /**
- * The payment provider: the only file that knows its SDK, which is loaded at the first use. Whatever goes wrong there
- * is a PAYMENT_PROVIDER_ERROR here, within ten seconds; CUSTOMER_NOT_FOUND where it knows a customer no more.
+ * The payment provider. This is the only file that imports its SDK, which is loaded on first use. Every failure is a
+ * PAYMENT_PROVIDER_ERROR within ten seconds, or CUSTOMER_NOT_FOUND where the provider does not have the customer.
  */
 export interface Gateway {
-  /** Makes a customer. The same key makes the same one. */
+  /** Creates a customer. The same key returns the same customer. */
   createCustomer(
     customer: { email: string; userId: string },
     idempotencyKey: string,
   ): Promise<{ id: string }>;
-  /** @throws PRICE_NOT_ALLOWED when the provider does not know the price or does not sell it like this */
+  /** @throws PRICE_NOT_ALLOWED where the provider does not have the price or does not sell it in this way */
   createCheckout(checkout: Checkout): Promise<{ id: string; url: string }>;
   createPortal(portal: { customerId: string; returnUrl: string }): Promise<{ url: string }>;
-  /** A checkout session as the provider has it; null where it knows none of this id, and likewise a subscription. */
+  /** Null where the provider has no such session. */
   checkoutSession(id: string): Promise<Json | null>;
+  /** Null where the provider has no such subscription. `asOf`: the provider's time up to which it is complete. */
   subscription(id: string): Promise<{ object: Json; asOf: number } | null>;
-  /** Every subscription that a customer has or had. */
+  /** Every subscription of a customer, ended ones included. */
   subscriptionsOf(customerId: string): Promise<{ objects: Json[]; asOf: number }>;
-  /** Cancels at once what the customer has subscribed to, and what could still become a subscription. */
+  /** Cancels every subscription at once, and expires the checkout sessions that could still start one. */
   cancelSubscriptions(customerId: string): Promise<void>;
   /** The newest 100. */
   invoicesOf(customerId: string): Promise<Json[]>;
-  /** What is for sale, each price with its product inside. */
+  /** The active prices, each with its product expanded. */
   prices(): Promise<Json[]>;
-  /** What the provider has told since then, the newest first. It remembers 30 days. */
+  /** The provider's events since a time, the newest first. It keeps them for 30 days. */
   eventsSince(milliseconds: number, types: readonly string[]): Promise<Json[]>;
 }
 
@@ -47,49 +49,51 @@ export interface Checkout {
   customerId: string;
   userId: string;
   mode: 'subscription' | 'payment' | 'setup';
-  /** Absent for `setup`. What is billed by use has no quantity. */
+  /** Absent for `setup`. Metered prices have no quantity. */
   item?: { price: string; quantity?: number };
   successUrl: string;
   cancelUrl: string;
 }
 
-/** How long the provider may take, in milliseconds. */
-export interface Patience {
-  /** One attempt of the SDK, whose own default would take minutes. One more may follow. */
-  attempt: number;
-  /** A call as a whole, however it trickles and whatever pauses the provider asks the SDK for. */
-  call: number;
-  /** A call that a webhook waits for, whose own answer is awaited, too. */
-  look: number;
+export interface GatewayTimeouts {
+  /** One attempt of the SDK, whose default would take minutes. One more may follow. */
+  attemptMs: number;
+  /** A call as a whole, including slow bodies and the pauses that the provider asks the SDK for. */
+  callMs: number;
+  /** A lookup during a webhook delivery, which the provider itself waits for. */
+  lookupMs: number;
 }
 
-const PATIENCE: Patience = { attempt: 4_500, call: 9_500, look: 5_000 };
+const DEFAULT_TIMEOUTS: GatewayTimeouts = { attemptMs: 4_500, callMs: 9_500, lookupMs: 5_000 };
 
-const MOST = 100;
+/** The provider's maximum. */
+const PAGE_SIZE = 100;
 
 /** @param apiUrl another address for the provider's API */
 export function createGateway(
   secretKey: string,
   apiUrl: string | undefined,
-  patience: Patience = PATIENCE,
+  timeouts: GatewayTimeouts = DEFAULT_TIMEOUTS,
 ): Gateway {
   let loading: Promise<Stripe> | undefined;
   const call = async <T>(
     work: (stripe: Stripe) => Promise<T>,
-    deadline: number = patience.call,
+    timeoutMs: number = timeouts.callMs,
   ): Promise<T> => {
-    loading ??= loadStripe(secretKey, apiUrl, patience.attempt);
+    loading ??= loadStripe(secretKey, apiUrl, timeouts.attemptMs);
     const stripe = await loading;
-    return within(deadline, work(stripe)).catch(translate);
+    return withTimeout(timeoutMs, work(stripe)).catch(throwBillingError);
   };
 
   return {
     async createCustomer({ email, userId }, idempotencyKey) {
       const customer = { email, metadata: { userId } };
       const { id } = await call((stripe) =>
-        persistently(idempotencyKey, (key) => stripe.customers.create(customer, { idempotencyKey: key })),
+        retryIdempotently(idempotencyKey, (key) =>
+          stripe.customers.create(customer, { idempotencyKey: key }),
+        ),
       );
-      if (nameIn(id) === undefined) throw malformed('A customer without an id.');
+      if (asText(id) === undefined) throw malformed('A customer without an ID.');
       return { id };
     },
 
@@ -107,60 +111,65 @@ export function createGateway(
           ...(mode === 'setup' && { payment_method_types: ['card'] }),
         }),
       );
-      return addressed(session);
+      return requirePage(session);
     },
 
     async createPortal({ customerId, returnUrl }) {
       const session = await call((stripe) =>
         stripe.billingPortal.sessions.create({ customer: customerId, return_url: returnUrl }),
       );
-      return { url: addressed(session).url };
+      return { url: requirePage(session).url };
     },
 
     async checkoutSession(id) {
       const found = await call((stripe) => stripe.checkout.sessions.retrieve(id).catch(nullIfMissing));
-      return found && objectIn(named(found, id));
+      return found && asObject(requireId(found, id));
     },
 
     async subscription(id) {
       const found = await call(
         (stripe) =>
           stripe.subscriptions.retrieve(id, undefined, { maxNetworkRetries: 0 }).catch(nullIfMissing),
-        patience.look,
+        timeouts.lookupMs,
       );
-      return found && { object: whole(named(found, id)), asOf: asOf(found) };
+      return found && { object: requireSubscription(requireId(found, id)), asOf: completeUntil(found) };
     },
 
     async subscriptionsOf(customer) {
       const pages = await call((stripe) =>
-        allPages((after) => stripe.subscriptions.list({ customer, status: 'all', limit: MOST, ...after })),
+        fetchAllPages((after) =>
+          stripe.subscriptions.list({ customer, status: 'all', limit: PAGE_SIZE, ...after }),
+        ),
       );
-      return { objects: pages.flatMap(({ data }) => data.map(whole)), asOf: asOf(pages[0]) };
+      return {
+        objects: pages.flatMap(({ data }) => data.map(requireSubscription)),
+        asOf: completeUntil(pages[0]),
+      };
     },
 
     cancelSubscriptions: (customer) => call((stripe) => cancelAll(stripe, customer)),
 
     async invoicesOf(customer) {
-      const newest = await call((stripe) => stripe.invoices.list({ customer, limit: MOST }));
-      return listed(newest).data.map(objectIn);
+      const newest = await call((stripe) => stripe.invoices.list({ customer, limit: PAGE_SIZE }));
+      return requireList(newest).data.map(asObject);
     },
 
     async prices() {
       const pages = await call((stripe) =>
-        allPages((after) =>
-          stripe.prices.list({ active: true, limit: MOST, expand: ['data.product'], ...after }),
+        fetchAllPages((after) =>
+          stripe.prices.list({ active: true, limit: PAGE_SIZE, expand: ['data.product'], ...after }),
         ),
       );
-      return pages.flatMap(({ data }) => data.map(objectIn));
+      return pages.flatMap(({ data }) => data.map(asObject));
     },
 
     async eventsSince(milliseconds, types) {
       const created = { gte: Math.floor(milliseconds / 1000) };
-      // Nobody waits for all of them at once, and there may be many: each page has its own time.
-      const pages = await allPages((after) =>
-        call((stripe) => stripe.events.list({ created, types: [...types], limit: MOST, ...after })),
+      // No request waits for the whole list, which may be long: each page has its own timeout.
+      const pages = await fetchAllPages((after) =>
+        call((stripe) => stripe.events.list({ created, types: [...types], limit: PAGE_SIZE, ...after })),
       );
-      return pages.flatMap(({ data }) => data.map(objectIn));
+      return pages.flatMap(({ data }) => data.map(asObject));
     },
   };
 }
@@ -169,61 +178,63 @@ async function loadStripe(secretKey: string, apiUrl: string | undefined, timeout
   const { default: StripeSdk } = await import('stripe');
   const http = StripeSdk.createNodeHttpClient();
   const send = http.makeRequest.bind(http);
-  // Decompressing is left to nobody: what is small when it comes is small when it is read.
+  // Without compression, a response that is small on the wire is small in memory.
   http.makeRequest = (host, port, path, method, headers, ...rest) =>
-    send(host, port, path, method, { ...headers, 'Accept-Encoding': 'identity' }, ...rest).then(strict);
+    send(host, port, path, method, { ...headers, 'Accept-Encoding': 'identity' }, ...rest).then(
+      rejectForeignResponses,
+    );
   return new StripeSdk(secretKey, {
     timeout,
     maxNetworkRetries: 1,
     telemetry: false,
     httpClient: http,
-    ...(apiUrl !== undefined && addressOf(apiUrl)),
+    ...(apiUrl !== undefined && endpointOf(apiUrl)),
   });
 }
 
-function addressOf(apiUrl: string): { host: string; port: string; protocol: 'http' | 'https' } {
+function endpointOf(apiUrl: string): { host: string; port: string; protocol: 'http' | 'https' } {
   const { hostname, port, protocol } = new URL(apiUrl);
   const scheme = protocol === 'http:' ? 'http' : 'https';
-  // Node takes an IPv6 address without the brackets that it has in a URL.
+  // Node.js takes an IPv6 address without the brackets of the URL.
   const host = hostname.replace(/^\[(.*)\]$/, '$1');
   return { host, port: port || (scheme === 'http' ? '80' : '443'), protocol: scheme };
 }
 
-/** How often a key is tried that is in use, and how long to wait in between. Milliseconds. */
-const [MOST_TRIES, BETWEEN_TRIES] = [20, 200];
+const MAX_ATTEMPTS = 20;
+const RETRY_DELAY_MS = 200;
 
-/** What the provider makes once for a key, also where a twin is at it, or where it only remembers a failure of its own. */
-async function persistently<T>(key: string, make: (key: string) => Promise<T>): Promise<T> {
-  let latest = key;
-  for (let tries = 1; ; tries++) {
+/** Creates an object once per key, also while a parallel request uses the key or after a failure stored with it. */
+async function retryIdempotently<T>(key: string, create: (key: string) => Promise<T>): Promise<T> {
+  let currentKey = key;
+  for (let attempts = 1; ; attempts++) {
     try {
-      return await make(latest);
+      return await create(currentKey);
     } catch (error) {
-      const next = keyAfter(error as Stripe.errors.StripeError, { key, latest });
-      if (next === undefined || tries === MOST_TRIES) throw error;
-      if (next === latest) await sleep(BETWEEN_TRIES);
-      latest = next;
+      const nextKey = keyAfter(error as Stripe.errors.StripeError, { key, currentKey });
+      if (nextKey === undefined || attempts === MAX_ATTEMPTS) throw error;
+      if (nextKey === currentKey) await sleep(RETRY_DELAY_MS);
+      currentKey = nextKey;
     }
   }
 }
 
-/** https://docs.stripe.com/api/idempotent_requests: a failure of the provider's is repeated for a day, too. */
+/** https://docs.stripe.com/api/idempotent_requests: the provider repeats its own failures for a day as well. */
 function keyAfter(
   { code, statusCode = 0, headers = {} }: Stripe.errors.StripeError,
-  { key, latest }: { key: string; latest: string },
+  { key, currentKey }: { key: string; currentKey: string },
 ): string | undefined {
-  if (code === 'idempotency_key_in_use') return latest;
+  if (code === 'idempotency_key_in_use') return currentKey;
   const isRepeated = statusCode >= 500 && headers['idempotent-replayed'] === 'true';
-  // Whoever else is told of that failure goes on with the same key.
+  // Every request that receives this failure continues with the same key.
   return isRepeated ? `${key}-${headers['original-request']}` : undefined;
 }
 
 async function cancelAll(stripe: Stripe, customer: string): Promise<void> {
-  for await (const { id } of stripe.checkout.sessions.list({ customer, status: 'open', limit: MOST })) {
+  for await (const { id } of stripe.checkout.sessions.list({ customer, status: 'open', limit: PAGE_SIZE })) {
     await stripe.checkout.sessions.expire(id);
   }
-  // Without a status the provider lists all but the canceled, among them some that cannot be canceled any more.
-  for await (const { id, status } of stripe.subscriptions.list({ customer, limit: MOST })) {
+  // Without a status the provider lists all but canceled ones, including expired ones that cannot be canceled.
+  for await (const { id, status } of stripe.subscriptions.list({ customer, limit: PAGE_SIZE })) {
     if (!isTerminal(status)) await stripe.subscriptions.cancel(id).catch(nullIfMissing);
   }
 }
@@ -233,8 +244,8 @@ function nullIfMissing(error: Stripe.errors.StripeError): null {
   throw error;
 }
 
-/** What went wrong there, in our words. The provider's own may hold parts of the key, so only its codes are logged. */
-function translate(error: Stripe.errors.StripeError): never {
+/** The provider's messages may contain parts of the key, so only its codes are kept. */
+function throwBillingError(error: Stripe.errors.StripeError): never {
   const { type = error.name, code, statusCode, requestId, param } = error;
   const cause = new Error(
     `Payment provider: ${[type, code, statusCode, requestId].filter(Boolean).join(' ')}`,
@@ -245,9 +256,18 @@ function translate(error: Stripe.errors.StripeError): never {
       cause,
     });
   }
-  // Unknown, sold no more, or not to this customer or in this mode.
+  // The price does not exist, is archived, or is not sold to this customer or in this mode.
   const isAboutPrice = type === 'StripeInvalidRequestError' && /^(line_items(\[.*)?|mode)$/.test(param ?? '');
   throw isAboutPrice
     ? billingErrors.PRICE_NOT_ALLOWED({ cause })
     : billingErrors.PAYMENT_PROVIDER_ERROR({ cause });
+}
+
+/** The SDK's own timeouts do not bound a response as a whole. */
+async function withTimeout<T>(timeoutMs: number, work: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeout = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error('Timed out.')), timeoutMs).unref();
+  });
+  return Promise.race([work, timeout]).finally(() => clearTimeout(timer));
 }

@@ -2,15 +2,15 @@ import { toTimestamp } from '../http/schemas.js';
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorDetail, httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
-import type { Grant } from './entitlement.js';
+import { NO_SUBSCRIPTION } from './entitlement.js';
 import { UNKNOWN_PLAN } from './plans.js';
-import { NO_SUBSCRIPTION } from './project.js';
+import type { BillingUsers, Grant } from './store.js';
 
-/** Plans that the operator gives to users, with and without a payment provider. */
+/** Plans that the operator gives to users, with or without a payment provider. */
 export interface Grants {
-  /** Takes the place of an earlier grant. @throws VALIDATION_ERROR, NOT_FOUND */
+  /** Replaces an earlier grant. @throws VALIDATION_ERROR, NOT_FOUND */
   grant(userId: string, given: GivenPlan): Promise<void>;
-  /** Nothing where there is no grant. @throws NOT_FOUND */
+  /** Does nothing without a grant. @throws NOT_FOUND */
   revoke(userId: string): Promise<void>;
 }
 
@@ -20,14 +20,8 @@ export interface GivenPlan {
   until?: number;
 }
 
-/** The user's record, as far as grants write it. */
-export interface GrantTarget {
-  /** The grant before; `null` where there is no such user. */
-  write(userId: string, grant: Grant | null): Promise<{ before: Grant | undefined } | null>;
-}
-
 export interface GrantDependencies {
-  target: GrantTarget;
+  users: Pick<BillingUsers, 'grants'>;
   audit: Audit;
   clock: Clock;
 }
@@ -35,9 +29,9 @@ export interface GrantDependencies {
 /** As in BILLING_PRICES. */
 const PLAN = /^[\w .-]{1,100}$/;
 
-export function createGrants({ target, audit, clock }: GrantDependencies): Grants {
+export function createGrants({ users, audit, clock }: GrantDependencies): Grants {
   const write = async (userId: string, grant: Grant | null) => {
-    const written = await target.write(userId, grant);
+    const written = await users.grants.write(userId, grant);
     if (!written) throw httpErrors.NOT_FOUND({ message: 'The user was not found.' });
     return written;
   };
@@ -61,7 +55,7 @@ export function createGrants({ target, audit, clock }: GrantDependencies): Grant
   };
 }
 
-/** Callers may not be compiled against our types. */
+/** Validates at run time, because callers may not use TypeScript. */
 function problemsOf({ plan, until }: { plan?: unknown; until?: unknown }, now: number): ErrorDetail[] {
   const problems: ErrorDetail[] = [];
   const isPlan = typeof plan === 'string' && PLAN.test(plan) && plan.trim() === plan;
@@ -73,12 +67,12 @@ function problemsOf({ plan, until }: { plan?: unknown; until?: unknown }, now: n
   } else if (plan === NO_SUBSCRIPTION.plan || plan === UNKNOWN_PLAN) {
     problems.push({ path: 'plan', message: `must not be ${plan}, which does not grant access` });
   }
-  const isTime = Number.isSafeInteger(until) && (until as number) <= MAX_TIME;
+  const isTime = Number.isSafeInteger(until) && (until as number) <= MAX_DATE_MS;
   if (until !== undefined && !(isTime && (until as number) > now)) {
     problems.push({ path: 'until', message: 'must be a time in the future, in epoch milliseconds' });
   }
   return problems;
 }
 
-/** The last time that a Date can hold. */
-const MAX_TIME = 8_640_000_000_000_000;
+/** The latest time that a Date can represent. */
+const MAX_DATE_MS = 8_640_000_000_000_000;

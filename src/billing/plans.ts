@@ -1,10 +1,10 @@
-/** Prices are the provider's, plans are ours. */
+/** Prices belong to the payment provider, plans to this product. */
 
-/** Nobody has said what the price is of. It entitles to nothing. */
+/** The plan of a price that is neither configured nor named at the provider. It grants no access. */
 export const UNKNOWN_PLAN = 'unknown';
 
-/** What is known of what somebody bought. */
-export interface Bought {
+/** What identifies the plan of a price. */
+export interface PlanSource {
   priceId?: string;
   lookupKey?: string;
   /** `metadata.plan` of the subscription or of its price. */
@@ -12,32 +12,38 @@ export interface Bought {
 }
 
 export interface Plans {
-  /** The plan of what somebody bought: as configured, else as the provider's own words have it. */
-  of(bought: Bought): string;
-  /** The same of what may be bought: nobody need be warned yet. */
-  named(offer: Bought): string;
-  /** Whether a price may be bought. */
-  allows(priceId: string): boolean;
-  /** What is configured to be sold; undefined where everything the provider has is. */
+  /** The configured plan of a price, else its lookup key, else its metadata. */
+  planOf(source: PlanSource): string;
+  /** The same for a price that was bought: reports each price without a plan once. */
+  planOfPurchase(source: PlanSource): string;
+  /** Whether users may buy a price. */
+  isForSale(priceId: string): boolean;
+  /** Price to plan; undefined where every price of the provider is for sale. */
   readonly configured: ReadonlyMap<string, string> | undefined;
 }
 
-/** @param pairs `price=plan`, as in BILLING_PRICES */
-export function createPlans(pairs: readonly string[] | undefined, warn: (priceId: string) => void): Plans {
+/**
+ * @param pairs `price=plan`, as in BILLING_PRICES
+ * @param onUnknown called for each purchased price that has no plan
+ */
+export function createPlans(
+  pairs: readonly string[] | undefined,
+  onUnknown: (priceId: string) => void,
+): Plans {
   const configured = pairs && new Map(pairs.map(splitPair));
-  const warned = new Set<string>();
-  const named = ({ priceId, lookupKey, metadataPlan }: Bought): string =>
+  const reported = new Set<string>();
+  const planOf = ({ priceId, lookupKey, metadataPlan }: PlanSource): string =>
     configured?.get(priceId ?? '') ?? lookupKey ?? metadataPlan ?? UNKNOWN_PLAN;
   return {
     configured,
-    named,
-    allows: (priceId) => configured === undefined || configured.has(priceId),
-    of(bought) {
-      const plan = named(bought);
-      const { priceId } = bought;
-      if (plan === UNKNOWN_PLAN && priceId !== undefined && !warned.has(priceId)) {
-        warned.add(priceId);
-        warn(priceId);
+    planOf,
+    isForSale: (priceId) => configured === undefined || configured.has(priceId),
+    planOfPurchase(source) {
+      const plan = planOf(source);
+      const { priceId } = source;
+      if (plan === UNKNOWN_PLAN && priceId !== undefined && !reported.has(priceId)) {
+        reported.add(priceId);
+        onUnknown(priceId);
       }
       return plan;
     },

@@ -13,43 +13,43 @@ import {
   SyncBody,
   WebhookAnswer,
 } from './schemas.js';
-import type { Billing } from './service.js';
+import type { BillingService } from './service.js';
 import type { SubscriptionService } from './subscription.js';
 import type { Webhook } from './webhook.js';
 
 const BODY_LIMIT = 512 * 1024;
 
-/** For a request as a whole, however many calls to the provider it takes. Milliseconds. */
-const PROVIDER_TIMEOUT = 10_000;
+/** For a whole request, which may take several calls to the provider. */
+const PROVIDER_TIMEOUT_MS = 10_000;
 
 export interface BillingPluginOptions {
-  billing: Billing;
+  service: BillingService;
   subscription: SubscriptionService;
   catalog: Catalog;
 }
 
-/** What users buy, have and manage. */
+/** The routes for users: buying, reading and managing subscriptions. */
 export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): Promise<void> {
-  const { billing, subscription, catalog } = deps;
+  const { service, subscription, catalog } = deps;
 
   scope.post(
     '/billing/create-checkout-session',
     {
       config: access('user'),
-      handlerTimeout: PROVIDER_TIMEOUT,
+      handlerTimeout: PROVIDER_TIMEOUT_MS,
       schema: { body: CheckoutBody, response: { 200: CheckoutAnswer } },
     },
-    async (request) => ok(await billing.checkout(request.saas.user, request.body)),
+    async (request) => ok(await service.checkout(request.saas.user, request.body)),
   );
 
   scope.post(
     '/billing/create-portal-session',
     {
       config: access('user'),
-      handlerTimeout: PROVIDER_TIMEOUT,
+      handlerTimeout: PROVIDER_TIMEOUT_MS,
       schema: { body: PortalBody, response: { 200: PortalAnswer } },
     },
-    async (request) => ok(await billing.portal(request.saas.user, request.body.returnPath)),
+    async (request) => ok(await service.portal(request.saas.user, request.body.returnPath)),
   );
 
   scope.get(
@@ -62,7 +62,7 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
     '/billing/sync',
     {
       config: access('user'),
-      handlerTimeout: PROVIDER_TIMEOUT,
+      handlerTimeout: PROVIDER_TIMEOUT_MS,
       schema: { body: SyncBody, response: { 200: SubscriptionAnswer } },
     },
     async (request) => ok(await subscription.sync(request.saas.user, request.body.sessionId)),
@@ -72,7 +72,7 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
     '/billing/invoices',
     {
       config: access('user'),
-      handlerTimeout: PROVIDER_TIMEOUT,
+      handlerTimeout: PROVIDER_TIMEOUT_MS,
       schema: { response: { 200: InvoicesAnswer } },
     },
     async (request) => ok(await catalog.invoices(request.saas.user.id)),
@@ -82,14 +82,14 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
     '/billing/plans',
     {
       config: access('public'),
-      handlerTimeout: PROVIDER_TIMEOUT,
+      handlerTimeout: PROVIDER_TIMEOUT_MS,
       schema: { response: { 200: PlansAnswer } },
     },
     async () => ok(await catalog.plans()),
   );
 }
 
-/** Where the payment provider delivers its events: the raw body counts, byte by byte. */
+/** The route for the provider's events, whose signature covers the bytes of the body. */
 export async function webhookPlugin(scope: Scope, { webhook }: { webhook: Webhook }): Promise<void> {
   scope.removeContentTypeParser('application/json');
   scope.addContentTypeParser(
@@ -97,7 +97,7 @@ export async function webhookPlugin(scope: Scope, { webhook }: { webhook: Webhoo
     { parseAs: 'buffer' },
     async (_request: unknown, body: Buffer) => body,
   );
-  // Some parsers leave an empty `req.body` on what they did not read.
+  // Some body parsers of hosts set an empty `req.body` on requests that they did not read.
   const readBefore = new WeakSet<IncomingMessage>();
   scope.addHook('onRequest', async ({ raw }) => void (raw.readableEnded && readBefore.add(raw)));
 
@@ -123,8 +123,8 @@ export async function webhookPlugin(scope: Scope, { webhook }: { webhook: Webhoo
 const bytesOf = (body: unknown): Buffer => (Buffer.isBuffer(body) ? body : Buffer.alloc(0));
 
 /**
- * The bytes as they were signed. A host that has read them already must have kept them in `req.rawBody`;
- * without, every signature would look false, so this is our failure to report and not the provider's.
+ * The signed bytes of a body that the host has read already and kept in `req.rawBody`. Without them no signature could be
+ * verified, which is an error of this installation and not of the provider.
  */
 function bytesKeptIn({ body, rawBody }: IncomingMessage & { body?: unknown; rawBody?: unknown }): Buffer {
   const kept = [rawBody, body].find(Buffer.isBuffer);

@@ -1,4 +1,4 @@
-import type { Static, TSchema } from 'typebox';
+import type { Static, TObject, TSchema } from 'typebox';
 import { Type } from 'typebox';
 import { option } from '../config/options.js';
 import { isLoopback, pathProblem } from '../config/public-url.js';
@@ -64,6 +64,8 @@ export const billingOptions = {
   }),
 };
 
+export type BillingConfiguration = Static<TObject<typeof billingOptions>>;
+
 function pricesProblem(pairs: readonly string[]): string | undefined {
   const wrong = pairs.find((pair) => !/^[\w-]+=[\w.-]+( +[\w.-]+)*$/.test(pair));
   if (wrong !== undefined) {
@@ -74,21 +76,21 @@ function pricesProblem(pairs: readonly string[]): string | undefined {
   return twice === undefined ? undefined : `must name each price once; given twice: ${shown(twice)}.`;
 }
 
-/** Refused in development, too: who writes blanks means that it is unset. */
+/** Refused in development as well: a blank value means that the secret was not set. */
 function blankness(secret = ''): string | undefined {
   return secret.trim() === '' ? 'is blank.' : undefined;
 }
 
-/** The provider's own have 38 bytes or more. What they begin with does not make a secret of a placeholder. */
+/** The provider's secrets have 38 bytes or more. Their prefix does not turn a placeholder into a secret. */
 function signingWeakness(secret = ''): string | undefined {
   const remedy = 'Copy the signing secret from the payment provider.';
   return secretWeakness(secret, 32, remedy) ?? secretWeakness(secret.replace(/^whsec_/, ''), 0, remedy);
 }
 
-/** Whether a key moves real money. */
+/** Whether an API key belongs to live mode, in which payments are real. */
 export const isLiveKey = (key: string | undefined): boolean => /^(sk|rk)_live_/.test(key ?? '');
 
-/** What is unsafe about an address that the key is sent to, or `undefined`. */
+/** Why the API key must not be sent to this address, or `undefined`. */
 export function apiUrlProblem(url: string | undefined, key: string | undefined): string | undefined {
   if (url === undefined || !URL.canParse(url) || !isLiveKey(key)) return undefined;
   const { protocol, hostname } = new URL(url);
@@ -97,12 +99,12 @@ export function apiUrlProblem(url: string | undefined, key: string | undefined):
     : 'must be https, because it receives a live key.';
 }
 
-/** A path of the application: one leading slash (added where it lacks), and nothing that names another place. */
+/** Why a path could lead outside the application, or `undefined`. A missing leading slash is added later. */
 export const returnPathProblem = (path: string): string | undefined => pathProblem(path, '/settings/billing');
 
 export const CheckoutBody = Type.Object(
   {
-    // What no request to the provider can hold would be taken for its failure.
+    // The SDK cannot send other characters, which would look like a failure of the provider.
     priceId: Type.Optional(
       Type.String({
         accepts: 'the id of a price of at most 255 characters',
@@ -138,8 +140,8 @@ const nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null
 const Time = nullable(Timestamp);
 
 /**
- * What a user has, and whether it entitles them. Without a subscription `none`, `free`, and nothing else. Unlike
- * `User.subscription`, `plan` is also that of a subscription which has ended.
+ * A user's subscription and whether it grants access. Without one: `none`, `free`, and otherwise null. Unlike in
+ * `User.subscription`, `plan` is also set for a subscription that has ended.
  */
 export const Subscription = Type.Object({
   status: SubscriptionStatus,
@@ -155,7 +157,7 @@ export const Subscription = Type.Object({
   canceledAt: Time,
   endedAt: Time,
   updatedAt: Time,
-  /** The plan that the operator gave to the user, while it holds. */
+  /** The plan that the operator gave to the user, while the grant is in force. */
   granted: nullable(Type.Object({ plan: Type.String(), since: Timestamp, until: Time })),
 });
 export type Subscription = Static<typeof Subscription>;
@@ -175,7 +177,7 @@ export const SyncBody = Type.Object(
   { additionalProperties: false },
 );
 
-/** One price of what is sold. Amounts are in the currency's smallest unit. */
+/** A price for sale. Amounts are in the currency's smallest unit. */
 export const Plan = Type.Object({
   priceId: Type.String(),
   plan: Type.String(),
@@ -206,8 +208,8 @@ export type Invoice = Static<typeof Invoice>;
 export const InvoicesAnswer = Envelope(Type.Array(Invoice));
 
 /**
- * What became of an event: `duplicate` was done with before, `ignored` is of a kind that changes nothing here, `stale`
- * is older than what is known, `unmatched` concerns nobody who is known here, and is kept until somebody is.
+ * The outcome of an event: `duplicate` was processed before, `ignored` has a type without effect, `stale` is older than
+ * the stored state, and `unmatched` is kept until its user is known.
  */
 const Outcome = Type.Enum(['processed', 'duplicate', 'ignored', 'stale', 'unmatched']);
 

@@ -5,39 +5,42 @@ import { httpErrors } from '../kernel/errors.js';
 import { sha256 } from '../kernel/secrets.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { mapPages, pagesOf } from '../storage/pages.js';
-import { billingErrors, isGone, isNotSold, isUnanswered } from './errors.js';
-import type { ForgetGone } from './forget.js';
+import type { DeleteIfUserIsGone } from './account-deletion.js';
+import { billingErrors, isCustomerMissing, isPriceNotAllowed, isProviderError } from './errors.js';
+import type { EventProcessor } from './event-processor.js';
 import type { Checkout, Gateway } from './gateway.js';
 import type { Plans } from './plans.js';
-import type { Processor } from './process.js';
-import type { Projector } from './project.js';
-import type { Refresh } from './refresh.js';
 import { returnPathProblem } from './schemas.js';
-import { isTerminal } from './status.js';
-import type { Customers, Payments, SubscriptionDocument } from './store.js';
+import {
+  type BillingUsers,
+  type Customers,
+  listSubscriptions,
+  type Payments,
+  type SubscriptionDocument,
+  type Subscriptions,
+} from './store.js';
+import { isTerminal } from './subscription-order.js';
+import type { SubscriptionSync } from './sync.js';
 
-export interface Billing {
+/** Buying, managing and exporting purchases. */
+export interface BillingService {
   /**
-   * Begins a purchase at the provider's hosted page.
+   * Opens a checkout session at the provider.
    * @throws VALIDATION_ERROR, BILLING_NOT_CONFIGURED, PRICE_NOT_ALLOWED, ALREADY_SUBSCRIBED, PAYMENT_PROVIDER_ERROR;
    *   UNAUTHENTICATED where the account was closed meanwhile
    */
   checkout(user: User, order: Order): Promise<{ sessionId: string; url: string }>;
   /**
-   * Opens the provider's page on which people manage what they bought.
+   * Opens a session of the provider's customer portal.
    * @throws VALIDATION_ERROR, CUSTOMER_NOT_FOUND, PAYMENT_PROVIDER_ERROR, BILLING_NOT_CONFIGURED
    */
   portal(user: User, returnPath?: string): Promise<{ url: string }>;
-  /**
-   * Of a user who leaves: nothing is charged any more. Nothing happens where there is no customer or no key.
-   * @throws PAYMENT_PROVIDER_ERROR
-   */
-  cancelSubscriptions(userId: string): Promise<void>;
-  /** What is stored of a user; the customer is `null` before the first purchase. */
+  /** What is stored about a user, for export. */
   recordsOf(userId: string): Promise<BillingRecords>;
 }
 
 export interface BillingRecords {
+  /** `null` before the first purchase. */
   customer: { customerId: string; createdAt: string } | null;
   subscriptions: Record<string, unknown>[];
   /** The newest first, a page at a time. */
@@ -50,88 +53,82 @@ export interface Order {
   quantity?: number;
 }
 
-export interface BillingDependencies {
+export interface BillingServiceDependencies {
   customers: Customers;
+  subscriptions: Subscriptions;
   payments: Payments;
-  projector: Projector;
-  processor: Processor;
+  users: Pick<BillingUsers, 'find'>;
+  processor: Pick<EventProcessor, 'replayUnmatched'>;
   plans: Plans;
-  /** Whether the account is open: neither gone nor about to go. */
-  isOpen(userId: string): Promise<boolean>;
-  forgetGone: ForgetGone;
-  /** Both absent while no key is configured. */
+  deleteIfUserIsGone: DeleteIfUserIsGone;
+  /** Both absent while no API key is configured. */
   gateway: Gateway | undefined;
-  refresh: Refresh | undefined;
+  sync: SubscriptionSync | undefined;
   publicUrl(): string;
   returnPath: string;
   clock: Clock;
 }
 
-export function createBilling(deps: BillingDependencies): Billing {
-  const { customers, payments, projector, processor, plans, publicUrl, clock } = deps;
-  const configured = (): Gateway => {
+export function createBillingService(deps: BillingServiceDependencies): BillingService {
+  const { customers, subscriptions, payments, processor, plans, publicUrl, clock } = deps;
+  const configuredGateway = (): Gateway => {
     if (!deps.gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
     return deps.gateway;
   };
 
   /**
-   * The customer of a user, made at the first purchase; two first purchases at once make one.
-   * @param gone whom the provider knows no more: another takes their place
+   * The customer of a user, created for the first purchase. Parallel first purchases create one customer.
+   * @param missing a customer that the provider no longer has, to be replaced
    */
-  const ensureCustomer = async ({ id, email }: User, gateway: Gateway, gone = ''): Promise<string> => {
-    if (gone !== '') await customers.deleteOne({ id, customerId: gone });
-    const known = await customers.findOne({ id });
-    if (known) return known.customerId;
-    // The address is part of the key: the provider refuses a key that comes again with other words.
-    const key = `customer-${id}-${sha256(email + gone).slice(0, 16)}`;
+  const ensureCustomer = async ({ id, email }: User, gateway: Gateway, missing = ''): Promise<string> => {
+    if (missing !== '') await customers.deleteOne({ id, customerId: missing });
+    const existing = await customers.findOne({ id });
+    if (existing) return existing.customerId;
+    // The address is part of the key, because the provider refuses a key that is repeated with other parameters.
+    const key = `customer-${id}-${sha256(email + missing).slice(0, 16)}`;
     const { id: customerId } = await gateway.createCustomer({ email, userId: id }, key);
     const customer = { id, customerId, createdAt: clock.now() };
-    const linked = await customers.insert(customer).then(() => customer, nullIfTaken);
-    const kept = linked ?? (await customers.findOne({ id }));
-    if (!kept)
-      throw billingErrors.PAYMENT_PROVIDER_ERROR({ cause: new Error('A customer of somebody else.') });
-    if (linked) await processor.replay(customerId);
-    return kept.customerId;
+    const inserted = await customers.insert(customer).then(() => customer, nullIfTaken);
+    const stored = inserted ?? (await customers.findOne({ id }));
+    if (!stored)
+      throw billingErrors.PAYMENT_PROVIDER_ERROR({
+        cause: new Error('The customer belongs to another user.'),
+      });
+    if (inserted) await processor.replayUnmatched(customerId);
+    return stored.customerId;
   };
 
-  /** The customer of a user, and others whom somebody at the provider has made for them. */
-  const customersOf = async (userId: string): Promise<Set<string>> => {
-    const known = [await customers.findOne({ id: userId }), ...(await projector.all(userId))];
-    return new Set(known.flatMap((one) => one?.customerId ?? []));
-  };
-
-  /** Every payment, the newest first, as clients see them. */
-  const paidBy = (userId: string): BillingRecords['payments'] =>
-    mapPages(pagesOf(payments, { where: { userId }, sort: 'at', desc: true }), ({ at, ...told }) => ({
-      ...told,
+  const paymentsOf = (userId: string): BillingRecords['payments'] =>
+    mapPages(pagesOf(payments, { where: { userId }, sort: 'at', desc: true }), ({ at, ...payment }) => ({
+      ...payment,
       at: toTimestamp(at),
     }));
 
-  /** A subscription as the provider has it, or as it is stored where that does not say. */
-  const lookAt = async (held: SubscriptionDocument): Promise<SubscriptionDocument> => {
+  /** The state at the provider, or the stored one where the provider does not answer. */
+  const refresh = async (stored: SubscriptionDocument): Promise<SubscriptionDocument> => {
     try {
-      return (await deps.refresh?.one(held.id, held.userId))?.after ?? held;
+      return (await deps.sync?.syncOne(stored.id, stored.userId))?.after ?? stored;
     } catch (error) {
-      if (isUnanswered(error)) return held;
+      if (isProviderError(error)) return stored;
       throw error;
     }
   };
 
-  const refuseTwice = async (userId: string, priceId: string): Promise<void> => {
-    const holds = ({ status, priceId: first, otherPriceIds = [] }: SubscriptionDocument) =>
+  const refuseDuplicate = async (userId: string, priceId: string): Promise<void> => {
+    const includesPrice = ({ status, priceId: first, otherPriceIds = [] }: SubscriptionDocument) =>
       !isTerminal(status) && [first, ...otherPriceIds].includes(priceId);
-    for (const held of (await projector.all(userId)).filter(holds)) {
-      // Its end may never have been told, as where somebody has removed the customer. Only who would be refused waits.
-      if (holds(await lookAt(held))) throw billingErrors.ALREADY_SUBSCRIBED();
+    for (const stored of (await listSubscriptions(subscriptions, userId)).filter(includesPrice)) {
+      // The event of its end may be lost, for example if the customer was deleted at the provider.
+      if (includesPrice(await refresh(stored))) throw billingErrors.ALREADY_SUBSCRIBED();
     }
   };
 
-  /** A quantity that nobody names is 1, unless the price is billed by use and has none, which only the provider knows. */
-  const sell = async (gateway: Gateway, checkout: Checkout) => {
+  /** Without a quantity, tries 1 and then none: only the provider knows whether the price is metered. */
+  const createCheckout = async (gateway: Gateway, checkout: Checkout) => {
     const { item } = checkout;
     if (!item || item.quantity !== undefined) return gateway.createCheckout(checkout);
     return gateway.createCheckout({ ...checkout, item: { ...item, quantity: 1 } }).catch((error: unknown) => {
-      if (isNotSold(error)) return gateway.createCheckout(checkout);
+      if (isPriceNotAllowed(error)) return gateway.createCheckout(checkout);
       throw error;
     });
   };
@@ -139,31 +136,31 @@ export function createBilling(deps: BillingDependencies): Billing {
   return {
     async checkout(user, { priceId, mode, quantity }) {
       if (mode !== 'setup' && priceId === undefined) throw invalid('priceId', 'is required');
-      const gateway = configured();
+      const gateway = configuredGateway();
       const price = mode === 'setup' ? undefined : priceId;
-      if (price && !plans.allows(price)) throw billingErrors.PRICE_NOT_ALLOWED();
-      if (price && mode === 'subscription') await refuseTwice(user.id, price);
-      const back = publicUrl() + withLeadingSlash(deps.returnPath);
-      const sellTo = (customerId: string) =>
-        sell(gateway, {
+      if (price && !plans.isForSale(price)) throw billingErrors.PRICE_NOT_ALLOWED();
+      if (price && mode === 'subscription') await refuseDuplicate(user.id, price);
+      const returnUrl = publicUrl() + withLeadingSlash(deps.returnPath);
+      const checkoutFor = (customerId: string) =>
+        createCheckout(gateway, {
           customerId,
           userId: user.id,
           mode,
           ...(price && { item: { price, ...(quantity !== undefined && { quantity }) } }),
-          // The provider fills the placeholder in, so it must not be encoded.
-          successUrl: withQuery(back, 'checkout=success&session_id={CHECKOUT_SESSION_ID}'),
-          cancelUrl: withQuery(back, 'checkout=cancelled'),
+          // Not encoded, because the provider replaces the placeholder.
+          successUrl: withQuery(returnUrl, 'checkout=success&session_id={CHECKOUT_SESSION_ID}'),
+          cancelUrl: withQuery(returnUrl, 'checkout=cancelled'),
         });
       const customerId = await ensureCustomer(user, gateway);
-      const { id, url } = await sellTo(customerId).catch(async (error: unknown) => {
-        if (!isGone(error)) throw error;
-        return sellTo(await ensureCustomer(user, gateway, customerId)).catch((cause: unknown) => {
-          throw isGone(cause) ? billingErrors.PAYMENT_PROVIDER_ERROR({ cause }) : cause;
+      const { id, url } = await checkoutFor(customerId).catch(async (error: unknown) => {
+        if (!isCustomerMissing(error)) throw error;
+        return checkoutFor(await ensureCustomer(user, gateway, customerId)).catch((cause: unknown) => {
+          throw isCustomerMissing(cause) ? billingErrors.PAYMENT_PROVIDER_ERROR({ cause }) : cause;
         });
       });
-      // A deletion that began meanwhile may have looked before for what is to be ended: nobody learns where to pay.
-      if (!(await deps.isOpen(user.id))) {
-        await deps.forgetGone(user.id);
+      // A deletion that began meanwhile may have expired the open sessions already, so this one must stay unknown.
+      if (!(await deps.users.find(user.id))?.isOpen) {
+        await deps.deleteIfUserIsGone(user.id);
         throw httpErrors.UNAUTHENTICATED();
       }
       return { sessionId: id, url };
@@ -172,7 +169,7 @@ export function createBilling(deps: BillingDependencies): Billing {
     async portal(user, returnPath = deps.returnPath) {
       const problem = returnPathProblem(returnPath);
       if (problem) throw invalid('returnPath', problem);
-      const gateway = configured();
+      const gateway = configuredGateway();
       const customer = await customers.findOne({ id: user.id });
       if (!customer) throw billingErrors.CUSTOMER_NOT_FOUND();
       const returnUrl = publicUrl() + withLeadingSlash(returnPath);
@@ -180,41 +177,27 @@ export function createBilling(deps: BillingDependencies): Billing {
       return { url };
     },
 
-    async cancelSubscriptions(userId) {
-      const { gateway } = deps;
-      if (!gateway) return;
-      for (const customerId of await customersOf(userId)) {
-        await gateway.cancelSubscriptions(customerId).catch((cause: unknown) => {
-          if (isGone(cause)) return;
-          throw billingErrors.PAYMENT_PROVIDER_ERROR({ message: NOT_CANCELLED, cause });
-        });
-      }
-    },
-
     async recordsOf(userId) {
-      const [customer, bought] = await Promise.all([
+      const [customer, all] = await Promise.all([
         customers.findOne({ id: userId }),
-        projector.all(userId),
+        listSubscriptions(subscriptions, userId),
       ]);
       return {
         customer: customer && { customerId: customer.customerId, createdAt: toTimestamp(customer.createdAt) },
-        subscriptions: bought.map(({ rev, lastEvent, ...told }) => withTimestamps(told)),
-        payments: paidBy(userId),
+        subscriptions: all.map(({ rev, lastEvent, ...subscription }) => withTimestamps(subscription)),
+        payments: paymentsOf(userId),
       };
     },
   };
 }
 
-/** A subscription with its times as clients see them, without those that nobody knows. */
-function withTimestamps(told: Partial<SubscriptionDocument>): Record<string, unknown> {
-  const { quantity, ...rest } = told;
+/** A subscription with its times in ISO 8601, without those that are 0 because they are unknown. */
+function withTimestamps(subscription: Partial<SubscriptionDocument>): Record<string, unknown> {
+  const { quantity, ...rest } = subscription;
   const known = Object.entries(rest).filter(([, value]) => value !== 0);
   const shown = known.map(([name, value]) => [name, typeof value === 'number' ? toTimestamp(value) : value]);
   return { ...Object.fromEntries(shown), ...(quantity !== undefined && { quantity }) };
 }
-
-const NOT_CANCELLED =
-  'The payment provider did not respond as expected. The account is closed and will be deleted when the subscription has been cancelled.';
 
 const invalid = (path: string, message: string) =>
   httpErrors.VALIDATION_ERROR({ details: [{ path, message }] });

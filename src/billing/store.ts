@@ -1,30 +1,31 @@
 import type { Collection, Store } from '../storage/collection.js';
+import { pagesOf } from '../storage/pages.js';
 
-/** One event of the provider: a claim while it is worked on, a memory of its outcome backgroundTasks. */
+/** One event of the provider: a lease while it is processed, the record of its outcome afterwards. */
 export interface WebhookEventDocument {
-  /** The provider's event id, else the signature that matched: what makes two deliveries the same. */
+  /** The provider's event ID, else the signature that matched: what makes two deliveries the same. */
   id: string;
   type: string;
   /** `data.object.id` */
   objectId: string;
-  /** Whose it is: the provider's customer, or the subscription where it names none. By this it is found again. */
+  /** The provider's customer, or the subscription where the event names no customer. Used to find the event again. */
   about?: string;
-  /** The verified body, so that an event can be applied again. */
+  /** The verified body, so that the event can be applied again. */
   payload: string;
   receivedAt: number;
   attempts: number;
-  /** Whoever works on it; a claim that ran out may be taken over. */
+  /** The holder of the lease; an expired lease may be taken over. */
   owner: string;
   leaseUntil: number;
-  /** Absent until the event is done with. */
+  /** Absent until the event is completed. */
   outcome?: EventOutcome;
 }
 
 /**
- * - `processed`: it changed something, or recorded what it tells of
- * - `stale`: something newer is known already
- * - `ignored`: its kind changes nothing here
- * - `unmatched`: nobody here is known by it yet
+ * - `processed`: it changed or recorded something
+ * - `stale`: a newer state is stored already
+ * - `ignored`: its type has no effect here
+ * - `unmatched`: it belongs to no known user yet
  */
 export type EventOutcome = 'processed' | 'stale' | 'ignored' | 'unmatched';
 
@@ -39,9 +40,9 @@ export function webhookEventCollection(store: Store): WebhookEvents {
 
 /** A user as the payment provider knows them. */
 export interface CustomerDocument {
-  /** The user's id: one customer for each. */
+  /** The user's ID: one customer per user. */
   id: string;
-  /** The provider's: one user for each. */
+  /** The provider's customer ID: one user per customer. */
   customerId: string;
   createdAt: number;
 }
@@ -52,14 +53,14 @@ export function customerCollection(store: Store): Customers {
   return store.collection<CustomerDocument>('customers', { unique: ['customerId'] });
 }
 
-/** What is sold, and for how long. Epoch milliseconds. */
+/** What the subscription covers, and for how long. Times in epoch milliseconds. */
 export interface SubscriptionTerms {
-  /** One of the provider's eight, or whatever it has come up with since. */
+  /** One of the provider's eight, or one that it has introduced since. */
   status: string;
   plan: string;
   customerId?: string;
   priceId?: string;
-  /** What else is part of it. */
+  /** The prices of its other items. */
   otherPriceIds?: string[];
   quantity?: number;
   currentPeriodStart?: number;
@@ -69,27 +70,27 @@ export interface SubscriptionTerms {
   cancelAt?: number;
   canceledAt?: number;
   endedAt?: number;
-  /** When the provider made it. */
+  /** When it was created at the provider. */
   startedAt: number;
 }
 
 export interface SubscriptionDocument extends SubscriptionTerms {
-  /** The provider's. */
+  /** The provider's subscription ID. */
   id: string;
   userId: string;
-  /** Since when payments have been failing. */
+  /** When payments began to fail. */
   pastDueSince?: number;
-  /** The provider's time up to which the terms are known; 0 where nothing said. */
+  /** The provider's time up to which the terms are known; 0 where no event carried a time. */
   at: number;
-  /** The same of the status, which invoices change, too. */
+  /** The same for the status, which invoices change as well. */
   statusAt: number;
-  /** The event applied last, so that its repetition after a crash is recognised. */
+  /** The last event applied, so that its repetition after a crash is recognised. */
   lastEvent?: string;
-  /** When the news of it reached us that were applied last: by this an event that has no time is found to be old. */
+  /** When the last applied update was received: older events without a time are recognised by it. */
   heardAt: number;
-  /** When to ask the provider again: at once while in doubt, else when the period is over. */
+  /** When to ask the provider again: at once while uncertain, else after the end of the period. */
   recheckAt?: number;
-  /** Raised by every write: whoever writes names the one it has read. */
+  /** Raised by every write, and named by it as the revision that was read. */
   rev: number;
   createdAt: number;
   updatedAt: number;
@@ -104,9 +105,20 @@ export function subscriptionCollection(store: Store): Subscriptions {
   });
 }
 
+/** Every subscription of a user, ended ones included, the newest first. */
+export async function listSubscriptions(
+  subscriptions: Subscriptions,
+  userId: string,
+): Promise<SubscriptionDocument[]> {
+  const found: SubscriptionDocument[] = [];
+  const query = { where: { userId }, sort: 'startedAt', desc: true } as const;
+  for await (const page of pagesOf(subscriptions, query)) found.push(...page);
+  return found;
+}
+
 /** An invoice that was paid or could not be collected, of a subscription or of a single purchase. */
 export interface PaymentDocument {
-  /** The invoice. */
+  /** The invoice ID. */
   id: string;
   userId: string;
   subscriptionId?: string;
@@ -115,7 +127,7 @@ export interface PaymentDocument {
   amount?: number;
   currency?: string;
   attempts?: number;
-  /** The provider's time; ours where it says none. */
+  /** The provider's time, else the time of processing. */
   at: number;
 }
 
@@ -127,3 +139,50 @@ export function paymentCollection(store: Store): Payments {
     fields: ['status'],
   });
 }
+
+/** What billing reads and writes of users, whose records belong to another domain. */
+export interface BillingUsers {
+  find(userId: string): Promise<BillingUser | null>;
+  projection: {
+    /** The number of projections written so far; null where the user does not exist. */
+    revision(userId: string): Promise<number | null>;
+    /** Writes if the revision is still the given one, and raises it. */
+    write(userId: string, revision: number, projection: Projection): Promise<boolean>;
+  };
+  grants: {
+    /** Writes or removes the grant and returns the previous one; `null` where the user does not exist. */
+    write(userId: string, grant: Grant | null): Promise<{ before: Grant | undefined } | null>;
+  };
+}
+
+export interface BillingUser {
+  email: string;
+  /** Empty where the user gave none. */
+  name: string;
+  /** Whether the account is neither suspended nor being deleted. */
+  isOpen: boolean;
+  grant?: Grant;
+}
+
+/** A plan that the operator gave to a user. Times in epoch milliseconds. */
+export interface Grant {
+  plan: string;
+  since: number;
+  /** Absent: until the grant is revoked. */
+  until?: number;
+}
+
+/** A user's subscriptions as their record holds them. */
+export interface Projection {
+  /** Of the best subscription. */
+  status: string;
+  plan: string;
+  /** The subscriptions that may grant access. */
+  held: AccessTerms[];
+}
+
+/** The part of a subscription that decides on access. */
+export type AccessTerms = Pick<
+  SubscriptionDocument,
+  'id' | 'status' | 'plan' | 'startedAt' | 'trialEnd' | 'pastDueSince'
+>;

@@ -2,102 +2,108 @@ import { type SubscriptionStatus, toTimestamp, type User } from '../http/schemas
 import type { Clock } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
 import { nullIfTaken } from '../storage/collection.js';
-import { createCoalescer } from './coalesce.js';
-import { findEntitlement, type Grant, isInForce, type PastDue } from './entitlement.js';
+import type { DeleteIfUserIsGone } from './account-deletion.js';
+import { findEntitlement, isInForce, NO_SUBSCRIPTION, type PastDue } from './entitlement.js';
 import { billingErrors } from './errors.js';
-import type { ForgetGone } from './forget.js';
+import type { EventProcessor } from './event-processor.js';
 import type { Gateway } from './gateway.js';
-import type { Processor } from './process.js';
-import { NO_SUBSCRIPTION, type Projector } from './project.js';
-import type { Refresh } from './refresh.js';
+import { asObject, idOf, type Json } from './provider-objects.js';
 import type { Subscription } from './schemas.js';
-import { idIn, type Json, objectIn } from './snapshot.js';
-import { bestOf } from './status.js';
-import type { Customers, SubscriptionDocument } from './store.js';
+import {
+  type BillingUsers,
+  type Customers,
+  type Grant,
+  listSubscriptions,
+  type SubscriptionDocument,
+  type Subscriptions,
+} from './store.js';
+import { selectBest } from './subscription-order.js';
+import { createCoalescer, type SubscriptionSync } from './sync.js';
 
-/** What a user has, and what it entitles them to. */
+/** A user's current subscription and access. */
 export interface SubscriptionService {
-  /** What entitles the user; where nothing does, their best subscription, or none. */
+  /** What grants access to the user; else the best subscription, or none. */
   current(userId: string): Promise<Subscription>;
   /**
-   * The same after a look at the provider: for the moment between the return from checkout and the webhook.
-   * @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR, NOT_FOUND for a session that is not the user's
+   * The same after a sync with the provider, for users who return from checkout before the webhook arrives.
+   * @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR; NOT_FOUND where the session is not the user's
    */
   sync(user: User, sessionId?: string): Promise<Subscription>;
-  /** Whether a subscription or a grant entitles the user, to `plan` where one is named. False for unknown users. */
+  /** Whether a subscription or a grant gives access, to `plan` if given. False for unknown users. */
   entitles(userId: string, plan?: string): Promise<boolean>;
 }
 
-export interface SubscriptionDependencies {
+export interface SubscriptionServiceDependencies {
   customers: Customers;
-  projector: Projector;
-  processor: Processor;
-  forgetGone: ForgetGone;
-  /** What the operator gave to a user. */
-  grantOf(userId: string): Promise<Grant | undefined>;
-  /** Both absent while no key is configured. */
+  subscriptions: Subscriptions;
+  users: Pick<BillingUsers, 'find'>;
+  processor: Pick<EventProcessor, 'replayUnmatched'>;
+  deleteIfUserIsGone: DeleteIfUserIsGone;
+  /** Both absent while no API key is configured. */
   gateway: Gateway | undefined;
-  refresh: Refresh | undefined;
+  sync: SubscriptionSync | undefined;
   pastDue: PastDue;
   clock: Clock;
 }
 
-export function createSubscriptionService(deps: SubscriptionDependencies): SubscriptionService {
-  const { customers, projector, processor, gateway, refresh, pastDue, clock } = deps;
+export function createSubscriptionService(deps: SubscriptionServiceDependencies): SubscriptionService {
+  const { customers, subscriptions, users, processor, gateway, sync, pastDue, clock } = deps;
 
   const context = () => ({ pastDue, now: clock.now() });
-  const allOf = (userId: string) => Promise.all([projector.all(userId), deps.grantOf(userId)]);
+  const grantOf = async (userId: string) => (await users.find(userId))?.grant;
+  const sourcesOf = (userId: string) =>
+    Promise.all([listSubscriptions(subscriptions, userId), grantOf(userId)]);
 
   const current = async (userId: string): Promise<Subscription> => {
-    const [bought, grant] = await allOf(userId);
-    const entitlement = findEntitlement(bought, grant, context());
+    const [all, grant] = await sourcesOf(userId);
+    const entitlement = findEntitlement(all, grant, context());
     const granted = grant && isInForce(grant, clock.now()) ? grantView(grant) : null;
     if (entitlement && 'grant' in entitlement) return { ...grantedSubscription(entitlement.grant), granted };
-    const shown = entitlement?.subscription ?? bestOf(bought);
+    const shown = entitlement?.subscription ?? selectBest(all);
     return { ...(shown ? subscriptionView(shown, entitlement !== null) : NONE), granted };
   };
 
-  /** The customer that a session of the user's names. */
-  const customerIn = (session: Json | null, user: User): string | undefined => {
-    const { userId } = objectIn(session?.['metadata']);
-    const isTheirs = session && session['client_reference_id'] === user.id && userId === user.id;
-    // Somebody else's session is as unknown as one that never was.
-    if (!isTheirs) throw httpErrors.NOT_FOUND({ message: 'The checkout session was not found.' });
-    return idIn(session['customer']);
+  /** The customer of a checkout session of the user. */
+  const customerOf = (session: Json | null, user: User): string | undefined => {
+    const { userId } = asObject(session?.['metadata']);
+    const isOwn = session && session['client_reference_id'] === user.id && userId === user.id;
+    // The session of another user is answered like one that does not exist.
+    if (!isOwn) throw httpErrors.NOT_FOUND({ message: 'The checkout session was not found.' });
+    return idOf(session['customer']);
   };
 
-  const sessionOnce = createCoalescer<Json | null>();
+  const sessionAtATime = createCoalescer<Json | null>();
 
   return {
     current,
 
     async sync(user, sessionId) {
-      if (!gateway || !refresh) throw billingErrors.BILLING_NOT_CONFIGURED();
+      if (!gateway || !sync) throw billingErrors.BILLING_NOT_CONFIGURED();
       if (sessionId !== undefined) {
-        const session = await sessionOnce(sessionId, () => gateway.checkoutSession(sessionId));
-        const customerId = customerIn(session, user);
+        const session = await sessionAtATime(sessionId, () => gateway.checkoutSession(sessionId));
+        const customerId = customerOf(session, user);
         if (customerId !== undefined) {
           await customers.insert({ id: user.id, customerId, createdAt: clock.now() }).catch(nullIfTaken);
-          await deps.forgetGone(user.id);
+          await deps.deleteIfUserIsGone(user.id);
         }
       }
       const customer = await customers.findOne({ id: user.id });
       if (customer) {
-        await refresh.allOf(customer.customerId, user.id);
-        await processor.replay(customer.customerId);
+        await sync.syncCustomer(customer.customerId, user.id);
+        await processor.replayUnmatched(customer.customerId);
       }
       return current(user.id);
     },
 
     async entitles(userId, plan) {
       if (!isIdentifier(userId)) return false;
-      const [bought, grant] = await allOf(userId);
-      return findEntitlement(bought, grant, context(), plan) !== null;
+      const [all, grant] = await sourcesOf(userId);
+      return findEntitlement(all, grant, context(), plan) !== null;
     },
   };
 }
 
-/** The store refuses to look for anything else. */
+/** The store refuses filters with other values. */
 const isIdentifier = (value: unknown): boolean =>
   typeof value === 'string' && /^[\x21-\x7e]{1,255}$/.test(value);
 
@@ -127,7 +133,6 @@ const grantView = ({ plan, since, until }: Grant) => ({
   until: time(until),
 });
 
-/** A grant in the shape of a subscription. */
 function grantedSubscription({ plan, since, until }: Grant): SubscriptionView {
   return {
     ...NONE,
@@ -140,21 +145,20 @@ function grantedSubscription({ plan, since, until }: Grant): SubscriptionView {
   };
 }
 
-/** A subscription as clients see it. */
-function subscriptionView(held: SubscriptionDocument, entitled: boolean): SubscriptionView {
+function subscriptionView(subscription: SubscriptionDocument, entitled: boolean): SubscriptionView {
   return {
-    status: held.status as SubscriptionStatus,
-    plan: held.plan,
+    status: subscription.status as SubscriptionStatus,
+    plan: subscription.plan,
     entitled,
-    priceId: held.priceId ?? null,
-    quantity: held.quantity ?? null,
-    currentPeriodStart: time(held.currentPeriodStart),
-    currentPeriodEnd: time(held.currentPeriodEnd),
-    trialEnd: time(held.trialEnd),
-    cancelAtPeriodEnd: held.cancelAtPeriodEnd,
-    cancelAt: time(held.cancelAt),
-    canceledAt: time(held.canceledAt),
-    endedAt: time(held.endedAt),
-    updatedAt: time(held.updatedAt),
+    priceId: subscription.priceId ?? null,
+    quantity: subscription.quantity ?? null,
+    currentPeriodStart: time(subscription.currentPeriodStart),
+    currentPeriodEnd: time(subscription.currentPeriodEnd),
+    trialEnd: time(subscription.trialEnd),
+    cancelAtPeriodEnd: subscription.cancelAtPeriodEnd,
+    cancelAt: time(subscription.cancelAt),
+    canceledAt: time(subscription.canceledAt),
+    endedAt: time(subscription.endedAt),
+    updatedAt: time(subscription.updatedAt),
   };
 }

@@ -1,34 +1,34 @@
-import type { Clock } from '../kernel/clock.js';
+import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto';
+import { type Clock, toSeconds } from '../kernel/clock.js';
 import type { Audit } from '../ops/audit.js';
-import type { Claims } from './claims.js';
 import { billingErrors } from './errors.js';
-import { readEvent } from './event.js';
-import type { Processor } from './process.js';
-import { createSignatureVerifier } from './signature.js';
+import { parseEvent } from './event.js';
+import type { EventLeases } from './event-leases.js';
+import type { EventProcessor } from './event-processor.js';
 import type { EventOutcome } from './store.js';
 
-/** `duplicate`: it was done with before. */
+/** `duplicate`: it was completed by an earlier delivery. */
 export type WebhookOutcome = EventOutcome | 'duplicate';
 
 export interface Webhook {
   /**
-   * Verifies, claims and processes one delivery.
+   * Verifies and processes one delivery of an event.
    * @throws BILLING_NOT_CONFIGURED, INVALID_SIGNATURE, INVALID_JSON, VALIDATION_ERROR, EVENT_IN_PROGRESS
    */
   receive(delivery: { signature: string | undefined; body: Buffer; ip: string }): Promise<WebhookOutcome>;
 }
 
 export interface WebhookDependencies {
-  /** Those that the provider may sign with; none configured means that no event can be trusted. */
+  /** The provider may sign with any of them. Without one, every delivery is refused. */
   secrets: readonly string[];
-  claims: Claims;
-  processor: Processor;
+  leases: EventLeases;
+  processor: EventProcessor;
   audit: Audit;
   clock: Clock;
 }
 
 export function createWebhook(deps: WebhookDependencies): Webhook {
-  const { secrets, claims, processor, audit, clock } = deps;
+  const { secrets, leases, processor, audit, clock } = deps;
   const verifier = createSignatureVerifier(secrets);
 
   return {
@@ -41,11 +41,57 @@ export function createWebhook(deps: WebhookDependencies): Webhook {
         throw billingErrors.INVALID_SIGNATURE();
       }
       const payload = body.toString('utf8');
-      const event = readEvent(payload, matched);
-      const claim = await claims.begin(event, payload);
-      if (claim === 'unmatched') return (await processor.retry(event)) ?? 'duplicate';
-      if (typeof claim === 'string') return 'duplicate';
-      return processor.settle(claim, event);
+      const event = parseEvent(payload, matched);
+      const lease = await leases.acquire(event, payload);
+      if (lease === 'unmatched') return (await processor.retryUnmatched(event)) ?? 'duplicate';
+      if (typeof lease === 'string') return 'duplicate';
+      return processor.process(lease, event);
     },
   };
+}
+
+/** A delivery is refused if its time differs from the current time by more, in either direction. */
+const TOLERANCE_SECONDS = 300;
+
+/** More than any rotation of secrets needs; further signatures are ignored. */
+const MAX_SIGNATURES = 16;
+
+/**
+ * The provider's webhook signature: `t=<seconds>,v1=<hex>[,v1=<hex>…]`, where v1 is the HMAC-SHA256 of
+ * `<t>.<raw body>`. Verified here because the provider's SDK accepts times in the far future.
+ */
+interface SignatureVerifier {
+  /** The signature that matched, or `null`. `now` in epoch milliseconds. */
+  verify(header: string | undefined, rawBody: Buffer, now: number): string | null;
+}
+
+function createSignatureVerifier(secrets: readonly string[]): SignatureVerifier {
+  const keys = secrets.map((secret) => createSecretKey(Buffer.from(secret)));
+  return {
+    verify(header, rawBody, now) {
+      const signed = parseSignatureHeader(header);
+      if (!signed || Math.abs(toSeconds(now) - Number(signed.time)) > TOLERANCE_SECONDS) return null;
+      const expected = keys.map((key) => sign(key, signed.time, rawBody));
+      // Every pair is compared, so that the response time does not reveal which one matched.
+      const matching = signed.signatures.filter((candidate) => {
+        const bytes = Buffer.from(candidate, 'hex');
+        return expected.map((digest) => timingSafeEqual(digest, bytes)).includes(true);
+      });
+      return matching[0] ?? null;
+    },
+  };
+}
+
+function sign(key: KeyObject, time: string, rawBody: Buffer): Buffer {
+  return createHmac('sha256', key).update(`${time}.`).update(rawBody).digest();
+}
+
+/** The time and the well-formed v1 signatures; `null` unless there is exactly one time. */
+function parseSignatureHeader(header: string | undefined): { time: string; signatures: string[] } | null {
+  const pairs = (header ?? '').split(',', MAX_SIGNATURES + 1).map((pair) => pair.trim());
+  const valuesOf = (key: string) =>
+    pairs.flatMap((pair) => (pair.startsWith(`${key}=`) ? [pair.slice(key.length + 1)] : []));
+  const [time, ...moreTimes] = valuesOf('t');
+  if (time === undefined || moreTimes.length > 0 || !/^\d{1,12}$/.test(time)) return null;
+  return { time, signatures: valuesOf('v1').filter((value) => /^[0-9a-f]{64}$/.test(value)) };
 }

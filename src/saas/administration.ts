@@ -1,9 +1,9 @@
 import type { ImportOptions, ImportReport } from '../auth/import.js';
 import { createUsersModule } from '../auth/module.js';
 import { userCollection } from '../auth/store.js';
+import { createBillingModule } from '../billing/module.js';
 import type { Resync } from '../billing/resync.js';
 import { defineOptions, resolveOptions } from '../config/options.js';
-import { createPublicUrl } from '../config/public-url.js';
 import { systemClock as clock } from '../kernel/clock.js';
 import { systemRandom as random } from '../kernel/secrets.js';
 import { createListedAudit } from '../ops/audit.js';
@@ -12,7 +12,7 @@ import { createSettingsModule } from '../settings/module.js';
 import type { Store } from '../storage/collection.js';
 import { missingFile } from '../storage/existing.js';
 import { openExistingStore, openStore } from '../storage/open.js';
-import { createBillingDomain } from './billing.js';
+import { billingUsers } from './billing-users.js';
 import { type SaasConfiguration, saasSchema } from './options.js';
 import { createUserApi, type UserApi } from './user-api.js';
 
@@ -103,20 +103,15 @@ function createModules(
   const emit = () => undefined;
   const documents = userCollection(store);
   const { settings } = createSettingsModule(context, { operator: 'cli' });
-  const billing = createBillingDomain(
-    {
-      config: { values: { ...values, billingReturnUrlRelative: '/' } as SaasConfiguration },
-      runtime: context,
-    },
-    {
-      ...context,
-      users: documents,
-      outbox: { put: async () => undefined },
-      emit,
-      publicUrl: createPublicUrl(undefined, 0),
-      pause: async () => undefined,
-    },
-  );
+  const billing = createBillingModule(context, {
+    config: { ...values, billingReturnUrlRelative: '/' },
+    users: billingUsers(documents),
+    // The events of the provider are left to the server, so that there is no mail to send.
+    replayEvents: false,
+    outbox: { put: async () => undefined },
+    emit,
+    publicUrl: () => '',
+  });
   const siteName = async () => (await settings.current()).siteName;
   const users = createUsersModule(context, {
     users: documents,

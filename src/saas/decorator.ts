@@ -1,6 +1,6 @@
 import type { AuthEvents } from '../auth/events.js';
 import type { Identity } from '../auth/sessions.js';
-import type { BillingNotices } from '../billing/notices.js';
+import type { BillingNotifications } from '../billing/notifications.js';
 import type { RequestHeaders } from '../http/authorization.js';
 import { httpErrors } from '../kernel/errors.js';
 import type { Subscription } from '../ops/events.js';
@@ -27,7 +27,7 @@ export interface SaasDecorator {
   readonly events: Readonly<Subscription<SaasEvents>>;
 }
 
-export type SaasEvents = AuthEvents & BillingNotices;
+export type SaasEvents = AuthEvents & BillingNotifications;
 
 declare module 'fastify' {
   interface FastifyInstance {

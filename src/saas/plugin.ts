@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
 import { createAdminModule } from '../admin/module.js';
@@ -6,8 +5,8 @@ import { AUTH_EVENTS, type AuthEvents } from '../auth/events.js';
 import { registerSessionTokenKinds } from '../auth/jwt.js';
 import { createAuthModule, createUsersModule } from '../auth/module.js';
 import { readUserVersion, userCollection } from '../auth/store.js';
-import { BILLING_EVENTS, type BillingNotices } from '../billing/notices.js';
-import { billingPlugin, webhookPlugin } from '../billing/plugin.js';
+import { createBillingModule } from '../billing/module.js';
+import { BILLING_NOTIFICATIONS, type BillingNotifications } from '../billing/notifications.js';
 import { createEmailModule } from '../email/module.js';
 import { authorizationIn, type RequestHeaders } from '../http/authorization.js';
 import { registerCors } from '../http/cors.js';
@@ -23,7 +22,7 @@ import { createModuleContext, followLifecycle } from '../server/module-context.j
 import { createSettingsModule } from '../settings/module.js';
 import type { Store } from '../storage/collection.js';
 import { openStore } from '../storage/open.js';
-import { createBillingDomain } from './billing.js';
+import { billingUsers } from './billing-users.js';
 import { createEntitlementGuard, type SaasEvents, type UserRequest } from './decorator.js';
 import { createErrorRenderers } from './error-rendering.js';
 import { adviseSaas, type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './options.js';
@@ -59,13 +58,13 @@ export async function mountSaas(
   });
   followLifecycle(fastify, context, values);
   const { emit: emitAny, events } = createEvents<SaasEvents>({
-    names: { ...AUTH_EVENTS, ...BILLING_EVENTS },
+    names: { ...AUTH_EVENTS, ...BILLING_NOTIFICATIONS },
     clock,
     random,
     log: fastify.log,
   });
   // TypeScript does not infer that a function for all events accepts a subset of them.
-  const emit = emitAny as Emit<AuthEvents> & Emit<BillingNotices>;
+  const emit = emitAny as Emit<AuthEvents> & Emit<BillingNotifications>;
   const pages = createPages({ name: () => new URL(publicUrl.get()).host });
   const documents = userCollection(store);
 
@@ -78,21 +77,13 @@ export async function mountSaas(
     settings: current,
     readUserVersion: (userId, field) => readUserVersion(documents, userId, field),
   });
-  const billing = createBillingDomain(
-    { config, runtime },
-    {
-      store,
-      users: documents,
-      audit: context.audit,
-      outbox: email.email,
-      emit,
-      publicUrl,
-      log: fastify.log,
-      pause: sleep,
-    },
-  );
-  context.jobs.add('billing-settle', billing.jobs.settle);
-  context.jobs.add('billing-recheck', billing.jobs.recheck);
+  const billing = createBillingModule(context, {
+    config: values,
+    users: billingUsers(documents),
+    outbox: email.email,
+    emit,
+    publicUrl: publicUrl.get,
+  });
   const users = createUsersModule(context, {
     users: documents,
     summaryOf: billing.summaryOf,
@@ -105,13 +96,13 @@ export async function mountSaas(
     users,
     outbox: email.email,
     deletionHooks: {
-      cancelSubscriptions: billing.billing.cancelSubscriptions,
+      cancelSubscriptions: billing.deletion.cancelSubscriptions,
       async deleteData(userId) {
-        await Promise.all([billing.forget(userId), email.email.deleteByUser(userId)]);
+        await Promise.all([billing.deletion.deleteBillingData(userId), email.email.deleteByUser(userId)]);
       },
-      deleteLateData: billing.forget,
+      deleteLateData: billing.deletion.deleteBillingData,
     },
-    exportSections: { billing: billing.billing.recordsOf, mails: email.email.listByUser },
+    exportSections: { billing: billing.service.recordsOf, mails: email.email.listByUser },
     registrationAllowed: async () => (await current()).allowRegistration,
     siteName,
     emit,
@@ -169,11 +160,11 @@ export async function mountSaas(
       await open.register(accounts.plugin);
       await open.register(profile.plugin);
       await open.register(settings.plugin);
-      await open.register(billingPlugin, billing);
+      await open.register(billing.plugin);
       await open.register(email.plugin);
       await open.register(healthPlugin, { store, wrap: ok });
     });
-    await api.register(webhookPlugin, { webhook: billing.webhook });
+    await api.register(billing.webhookPlugin);
   });
   if (adminPath !== false) {
     const adminRules = {

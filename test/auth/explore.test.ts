@@ -358,18 +358,18 @@ t.test(
 );
 
 t.test('a deletion during webhook deliveries leaves no billing data', async (t) => {
-  const domainOn = (store: Store) => {
-    const seen = { mails: new Map(), told: [], unheard: new Set<string>() };
-    return boot(store, fakeClock(), undefined, seen).domain;
+  const billingFor = (store: Store) => {
+    const seen = { mails: new Map(), notifications: [], possiblyLost: new Set<string>() };
+    return boot(store, fakeClock(), undefined, seen).billing;
   };
   const object = { customer: 'cus_1', status: 'active', subscription: 'sub_1' };
   const told = (type: string, id: string) => (store: Store) => {
     const body = JSON.stringify({ type, data: { object: { ...object, id } } });
     const signature = signWebhook(body, STORM_SECRET, NOW);
-    return domainOn(store).webhook.receive({ signature, body: Buffer.from(body), ip: '192.0.2.1' });
+    return billingFor(store).webhook.receive({ signature, body: Buffer.from(body), ip: '192.0.2.1' });
   };
   const leave = (store: Store) => {
-    const { forget } = domainOn(store);
+    const { deleteBillingData: forget } = billingFor(store).deletion;
     const deletionHooks = {
       cancelSubscriptions: async () => undefined,
       deleteData: async () => forget(ADA),
@@ -380,7 +380,7 @@ t.test('a deletion during webhook deliveries leaves no billing data', async (t) 
   const scenario = (event: (store: Store) => Promise<unknown>): Scenario => ({
     async setup(store) {
       await setup(store);
-      domainOn(store);
+      billingFor(store);
       await customerCollection(store).insert({ id: ADA, customerId: 'cus_1', createdAt: NOW });
     },
     actors: [leave, event],

@@ -2,15 +2,16 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { userCollection } from '../../src/auth/store.js';
-import { createClaims, LEASE } from '../../src/billing/claims.js';
+import { createEventLeases, EVENT_LEASE_MS } from '../../src/billing/event-leases.js';
 import { createGateway } from '../../src/billing/gateway.js';
-import type { Json } from '../../src/billing/snapshot.js';
+import type { Json } from '../../src/billing/provider-objects.js';
 import {
   customerCollection,
   subscriptionCollection,
   webhookEventCollection,
 } from '../../src/billing/store.js';
 import { openStore } from '../../src/storage/open.js';
+import { runJobs } from '../kit/billing.js';
 import { fakeClock } from '../kit/clock.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { countedRandom } from '../kit/random.js';
@@ -18,7 +19,7 @@ import { signWebhook } from '../kit/sign-webhook.js';
 import { Killed } from '../kit/stripe-mortal.js';
 import { outage } from '../kit/stripe-outage.js';
 import { STORM_SECRET, UNSUBSCRIBED } from '../kit/stripe-stage.js';
-import { boot, runJobs, storm } from '../kit/stripe-storm.js';
+import { boot, storm } from '../kit/stripe-storm.js';
 import type { Seen } from '../kit/stripe-truth.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
@@ -60,13 +61,13 @@ const SCENES: Record<
 async function shopFloor(apiUrl = 'http://127.0.0.1:1') {
   const store = await openStore('sqlite::memory:');
   const clock = fakeClock();
-  const seen: Seen = { mails: new Map(), told: [], unheard: new Set() };
+  const seen: Seen = { mails: new Map(), notifications: [], possiblyLost: new Set() };
   const person = { id: 'usr_1', email: 'ada@example.test', ...UNSUBSCRIBED, createdAt: 1 };
   await userCollection(store).insert(person);
   await customerCollection(store).insert({ id: 'usr_1', customerId: 'cus_1', createdAt: 1 });
   const start = () => boot(store, clock, apiUrl, seen);
-  const receive = ({ domain }: ReturnType<typeof boot>, body: string) =>
-    domain.webhook.receive({
+  const receive = ({ billing }: ReturnType<typeof boot>, body: string) =>
+    billing.webhook.receive({
       signature: signWebhook(body, STORM_SECRET, clock.now()),
       body: Buffer.from(body),
       ip: '192.0.2.1',
@@ -82,15 +83,15 @@ t.test('a crash at any step is repaired by the next delivery', async (t) => {
         const { store, clock, seen, start, receive } = await shopFloor();
         const first = start();
         for (const earlier of before) await receive(first, JSON.stringify(earlier));
-        seen.told.length = 0;
+        seen.notifications.length = 0;
         Object.assign(first.life, { fuse: steps, isInTime });
         const body = JSON.stringify(event);
         const outcome = await receive(first, body).catch((error: unknown) => error);
         if (!(outcome instanceof Killed)) isOver = true;
-        clock.advance(LEASE);
+        clock.advance(EVENT_LEASE_MS);
         const repeated = await receive(start(), body);
         const where = `${name}: killed at step ${steps}, ${isInTime ? 'after' : 'before'} the store`;
-        const isMarked = isOver || seen.unheard.has(event.id);
+        const isMarked = isOver || seen.possiblyLost.has(event.id);
         t.equal(repeated, isMarked ? 'duplicate' : 'processed', where);
         t.match(await subscriptionCollection(store).findOne({ id: 'sub_1' }), { status, plan: 'pro' }, where);
         t.match(await userCollection(store).findOne({ id: 'usr_1' }), { subscriptionStatus: status }, where);
@@ -100,9 +101,9 @@ t.test('a crash at any step is repaired by the next delivery', async (t) => {
           where,
         );
         t.equal(seen.mails.size, mails, where);
-        const told = seen.told.filter(({ id }) => id === event.id).map((one) => one.name);
+        const told = seen.notifications.filter(({ id }) => id === event.id).map((one) => one.name);
         t.same(new Set(told).size, told.length, `${where}: told once`);
-        if (!seen.unheard.has(event.id)) t.ok(told.length > 0, `${where}: told`);
+        if (!seen.possiblyLost.has(event.id)) t.ok(told.length > 0, `${where}: told`);
         await store.close();
       }
     }
@@ -125,7 +126,7 @@ t.test('an interrupted event is repaired even when a newer one has arrived meanw
     isOver = !(outcome instanceof Killed);
     const second = start();
     t.equal(await receive(second, newer), 'processed');
-    clock.advance(LEASE);
+    clock.advance(EVENT_LEASE_MS);
     await receive(second, late);
     const where = `killed after step ${fuse}`;
     t.match(await subscriptionCollection(store).findOne({ id: 'sub_1' }), { status: 'past_due' }, where);
@@ -150,14 +151,14 @@ t.test('a sync interrupted at any step is repaired', async (t) => {
       );
       truth.status = status;
       Object.assign(first.life, { fuse, isInTime: true });
-      await first.domain.resync.run({ userId: 'usr_1' }).catch((error: unknown) => {
+      await first.billing.resync.run({ userId: 'usr_1' }).catch((error: unknown) => {
         if (!first.life.isOver) throw error;
       });
       isOver = !first.life.isOver;
       const second = start();
       for (const event of more) await receive(second, JSON.stringify(event));
       clock.advance(1000);
-      await runJobs(second.domain);
+      await runJobs(second.billing);
       const stored = await subscriptionCollection(store).findOne({ id: truth.id });
       const user = await userCollection(store).findOne({ id: 'usr_1' });
       t.equal(user?.subscriptionStatus, stored?.status, `${status}: killed after step ${fuse}`);
@@ -173,24 +174,24 @@ t.test('a repeated delivery waits for the one in progress, and gives up after a 
   const clock = fakeClock();
   let waits = 0;
   let onWait = async () => {};
-  const pause = () => {
+  const wait = () => {
     waits++;
     return onWait();
   };
-  const claims = createClaims(webhookEventCollection(store), { clock, random: countedRandom(), pause });
+  const leases = createEventLeases(webhookEventCollection(store), { clock, random: countedRandom(), wait });
   const event = { id: 'evt_1', type: 'x', objectId: 'o', object: {}, previous: {} };
-  const claim = await claims.begin(event, '{}');
-  if (typeof claim === 'string') throw new Error('it is claimed already');
-  await t.rejects(claims.begin(event, '{}'), { code: 'EVENT_IN_PROGRESS' });
+  const lease = await leases.acquire(event, '{}');
+  if (typeof lease === 'string') throw new Error('it is claimed already');
+  await t.rejects(leases.acquire(event, '{}'), { code: 'EVENT_IN_PROGRESS' });
   t.equal(waits, 50, 'five seconds, a tenth at a time');
-  onWait = async () => void (await claims.finish(claim, 'processed'));
-  t.equal(await claims.begin(event, '{}'), 'processed');
+  onWait = async () => void (await leases.complete(lease, 'processed'));
+  t.equal(await leases.acquire(event, '{}'), 'processed');
 
-  const lost = await claims.begin({ ...event, id: 'evt_2' }, '{}');
+  const lost = await leases.acquire({ ...event, id: 'evt_2' }, '{}');
   if (typeof lost === 'string') throw new Error('it is claimed already');
-  clock.advance(LEASE);
-  t.type(await claims.begin({ ...event, id: 'evt_2' }, '{}'), Object, 'taken over');
-  t.equal(await claims.finish(lost, 'processed'), false, 'whoever lost it does not end it');
+  clock.advance(EVENT_LEASE_MS);
+  t.type(await leases.acquire({ ...event, id: 'evt_2' }, '{}'), Object, 'taken over');
+  t.equal(await leases.complete(lost, 'processed'), false, 'whoever lost it does not end it');
 });
 
 t.test('provider calls that hang, trickle or ask to retry later are given up in time', async (t) => {
@@ -202,7 +203,7 @@ t.test('provider calls that hang, trickle or ask to retry later are given up in 
   await new Promise<void>((resolve) => trickling.listen(0, '127.0.0.1', resolve));
   t.teardown(() => trickling.closeAllConnections());
   t.teardown(() => void trickling.close());
-  const patience = { attempt: 100, call: 300, look: 200 };
+  const timeouts = { attemptMs: 100, callMs: 300, lookupMs: 200 };
   const answers = {
     hang: (await provider(t, () => 'hang')).url,
     trickle: `http://127.0.0.1:${(trickling.address() as AddressInfo).port}`,
@@ -212,7 +213,7 @@ t.test('provider calls that hang, trickle or ask to retry later are given up in 
     'nobody there': 'http://127.0.0.1:1',
   };
   for (const [name, url] of Object.entries(answers)) {
-    const gateway = createGateway(KEY, url, patience);
+    const gateway = createGateway(KEY, url, timeouts);
     const portal = gateway.createPortal({ customerId: 'cus_1', returnUrl: 'https://app.example.test' });
     await t.rejects(portal, { code: 'PAYMENT_PROVIDER_ERROR' }, name);
     await t.rejects(gateway.subscription('sub_1'), { code: 'PAYMENT_PROVIDER_ERROR' }, name);
@@ -253,7 +254,7 @@ t.test('events survive kill -9 of a real process during a burst', async (t) => {
   const answered = (await Promise.all(sent)).filter((status) => status === 200).length;
   t.ok(answered > 0, `${answered} of ${count} were answered`);
 
-  const second = await start(2 * LEASE);
+  const second = await start(2 * EVENT_LEASE_MS);
   t.same(new Set(await Promise.all(bodies.map(second.send))), new Set([200]));
   await second.program.terminate();
   const store = await openStore(databaseUri);
@@ -288,11 +289,11 @@ await onMongod((server) => {
 t.test(
   'after a storm of reordered events, kills and faults all subscriptions match the provider',
   async (t) => {
-    const sum = { deliveries: 0, forged: 0, kills: 0, doubts: 0 };
+    const sum = { deliveries: 0, forged: 0, kills: 0, uncertain: 0 };
     for (let seed = 1; seed <= 20; seed++) {
       const result = await storm(seed, { subscriptions: 20, events: 220 });
       t.same(result.problems, [], `seed ${seed}`);
-      for (const name of ['deliveries', 'forged', 'kills', 'doubts'] as const) sum[name] += result[name];
+      for (const name of ['deliveries', 'forged', 'kills', 'uncertain'] as const) sum[name] += result[name];
     }
     t.comment(sum);
     t.ok(sum.kills > 100 && sum.forged > 300, 'it was a storm');

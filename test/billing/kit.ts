@@ -1,17 +1,14 @@
 import type { Test } from 'tap';
-import { userCollection } from '../../src/auth/store.js';
-import type { Json } from '../../src/billing/snapshot.js';
-import { type BillingDomain, createBillingDomain } from '../../src/saas/billing.js';
+import type { Json } from '../../src/billing/provider-objects.js';
 import { type Account, type Answer, type SaasApp, SECRETS, saasApp, storeOf } from '../kit/app.js';
-import { countedRandom } from '../kit/random.js';
+import { billingOn, type TestBilling } from '../kit/billing.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { type ProviderCall, type StripeApi, stripeApi } from '../kit/stripe.js';
-import { runJobs } from '../kit/stripe-storm.js';
 import { World } from '../kit/stripe-world.js';
 
 export const KEY = 'sk_test_51Qm7vLd0mXw4RkT9cYb2NfHs6';
 
-/** The provider's API for one test. Its clock is that of the tests. */
+/** The provider's API for one test, on the same clock. */
 export async function provider(
   t: Test,
   fault: StripeApi['fault'] = () => undefined,
@@ -26,7 +23,7 @@ export async function provider(
 export interface Shop {
   app: SaasApp;
   api: StripeApi & { world: World };
-  /** Delivers a body as the provider signs it, and answers with the outcome or the code of the error. */
+  /** Delivers a signed body and returns the outcome or the error code. */
   deliver(event: Json): Promise<string>;
   /** A user with a customer at the provider. */
   buyer(): Promise<Account & { customer: string }>;
@@ -34,7 +31,7 @@ export interface Shop {
   subscription(account: Account): Promise<Json>;
 }
 
-/** A backend with a payment key, unless told otherwise, and the provider it talks to. */
+/** A backend and its payment provider. The options may remove the API key. */
 export async function shop(t: Test, options: Parameters<typeof saasApp>[1] = {}): Promise<Shop> {
   const api = await provider(t);
   const app = await saasApp(t, { paymentSecretKey: KEY, paymentApiUrl: api.url, ...options });
@@ -64,10 +61,10 @@ export function deliver(app: SaasApp, event: Json | string): Promise<Answer> {
 
 export const outcomeOf = ({ body }: Answer): string => body.data?.outcome ?? body.error.code;
 
-/** Gives the next question of a kind an answer that was made when it came and that arrives when it is let go. */
+/** Answers the next matching call with the state at its arrival, but only after `letGo`. */
 export function holdNext(
   api: StripeApi,
-  isMeant: (call: ProviderCall) => boolean,
+  matches: (call: ProviderCall) => boolean,
   answer: () => Json,
 ): { asked: Promise<void>; letGo(): void } {
   let letGo = () => {};
@@ -76,7 +73,7 @@ export function holdNext(
   });
   const asked = new Promise<void>((resolve) => {
     api.fault = async (call) => {
-      if (!isMeant(call)) return undefined;
+      if (!matches(call)) return undefined;
       api.fault = () => undefined;
       const body = JSON.stringify(answer());
       resolve();
@@ -89,7 +86,7 @@ export function holdNext(
 
 let events = 0;
 
-/** An event about a subscription, of the newest API. `at` in seconds after the tests' beginning. */
+/** A subscription event of the newest API version, `at` seconds after the start of the tests. */
 export function subscriptionEvent(
   what: string,
   at: number,
@@ -130,30 +127,14 @@ export function invoiceEvent(how: 'succeeded' | 'failed', at: number, object: Js
   };
 }
 
-/** Billing of another process on the store of `app`, for what no route does. */
-export async function backstage(t: Test, { app, api }: Pick<Shop, 'app' | 'api'>): Promise<BillingDomain> {
-  const store = await storeOf(t, app);
-  const values = {
-    paymentSecretKey: KEY,
-    paymentApiUrl: api.url,
-    billingReturnUrlRelative: '/settings/billing',
-    pastDue: 'entitled',
-  };
-  const log = { info() {}, warn() {}, error() {} };
-  return createBillingDomain(
-    { config: { values: values as never }, runtime: { clock: app.clock, random: countedRandom() } },
-    {
-      store,
-      users: userCollection(store),
-      audit: { record: async () => {}, recordFailure: async () => {} },
-      outbox: { put: async () => {} },
-      emit: () => {},
-      publicUrl: { get: () => 'http://app.example.test' },
-      log: log as never,
-      pause: async () => {},
+/** Billing in another process on the store of `app`, for what has no route. */
+export async function secondProcess(t: Test, { app, api }: Pick<Shop, 'app' | 'api'>): Promise<TestBilling> {
+  return billingOn(await storeOf(t, app), app.clock, {
+    config: {
+      paymentSecretKey: KEY,
+      paymentApiUrl: api.url,
+      billingReturnUrlRelative: '/settings/billing',
+      pastDue: 'entitled',
     },
-  );
+  });
 }
-
-/** Lets the background do what it would do by and by. */
-export const inBackground = runJobs;

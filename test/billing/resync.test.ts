@@ -3,14 +3,14 @@ import { syncBuiltinESMExports } from 'node:module';
 import { mock } from 'node:test';
 import t from 'tap';
 import { createGateway } from '../../src/billing/gateway.js';
+import type { Json } from '../../src/billing/provider-objects.js';
 import type { ResyncChange } from '../../src/billing/resync.js';
-import type { Json } from '../../src/billing/snapshot.js';
 import { subscriptionCollection } from '../../src/billing/store.js';
 import { storeOf } from '../kit/app.js';
 import { compiled, startProgram } from '../kit/process.js';
 import type { ProviderCall } from '../kit/stripe.js';
 import { subscriptionObject, type WorldSubscription } from '../kit/stripe-world.js';
-import { backstage, holdNext, KEY, provider, type Shop, shop, subscriptionEvent } from './kit.js';
+import { holdNext, KEY, provider, type Shop, secondProcess, shop, subscriptionEvent } from './kit.js';
 
 /** Two buyers whose subscriptions have moved on without a word: one is unknown, one is said to be active. */
 async function lostWebhooks(t: Parameters<typeof shop>[0], { app, api, deliver, buyer }: Shop) {
@@ -36,7 +36,7 @@ t.test('a resync finds and repairs what webhooks missed', async (t) => {
   const here = await shop(t);
   const { api, app, subscription } = here;
   const { ada, eve, known, unknown, rows } = await lostWebhooks(t, here);
-  const { resync } = await backstage(t, here);
+  const { resync } = await secondProcess(t, here);
 
   const seen: number[][] = [];
   const onProgress = (done: number, total: number) => void seen.push([done, total]);
@@ -87,7 +87,7 @@ t.test(
       await deliver(subscriptionEvent('created', 0, subscriptionObject(one)));
     }
     api.world.subscriptions.delete(unheardOf.id);
-    const { resync } = await backstage(t, here);
+    const { resync } = await secondProcess(t, here);
     const endsOf = ({ changes }: { changes: ResyncChange[] }) =>
       changes.map(({ subscriptionId, after }) => [subscriptionId, after]);
     elsewhere.status = 'canceled';
@@ -176,7 +176,7 @@ t.test('a failed sync fails only for the callers that share it', async (t) => {
 t.test('a resync since a date covers only users with provider events', async (t) => {
   const here = await shop(t);
   const { unknown } = await lostWebhooks(t, here);
-  const { resync } = await backstage(t, here);
+  const { resync } = await secondProcess(t, here);
   const since = here.api.world.now * 1000;
   t.match(await resync.run({ since, dryRun: true }), {
     customers: 1,
@@ -199,7 +199,7 @@ t.test('a resync covers any number of provider events, however slowly they are l
 t.test('a resync of an unknown user covers no other users', async (t) => {
   const here = await shop(t);
   await lostWebhooks(t, here);
-  const { resync } = await backstage(t, here);
+  const { resync } = await secondProcess(t, here);
   t.match(await resync.run({ userId: 'usr_nobody' }), { customers: 0, changes: [] });
   await t.rejects(resync.run({ userId: '' }));
 });

@@ -2,9 +2,9 @@ import fastify from 'fastify';
 import t from 'tap';
 import { createCatalog } from '../../src/billing/catalog.js';
 import { isEntitled } from '../../src/billing/entitlement.js';
-import { inWords } from '../../src/billing/mails.js';
+import { formatAmount } from '../../src/billing/notifications.js';
 import { createPlans } from '../../src/billing/plans.js';
-import type { Json } from '../../src/billing/snapshot.js';
+import type { Json } from '../../src/billing/provider-objects.js';
 import {
   customerCollection,
   paymentCollection,
@@ -14,12 +14,13 @@ import {
 import { saasBackend } from '../../src/index.js';
 import { SECOND } from '../../src/kernel/clock.js';
 import { basic, PASSWORD, type SaasApp, SECRETS, storeOf, testOptions } from '../kit/app.js';
+import { runJobs } from '../kit/billing.js';
 import { fakeClock } from '../kit/clock.js';
 import type { ProviderCall } from '../kit/stripe.js';
 import { subscriptionObject } from '../kit/stripe-world.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
-import { backstage, holdNext, inBackground, invoiceEvent, KEY, shop, subscriptionEvent } from './kit.js';
+import { holdNext, invoiceEvent, KEY, secondProcess, shop, subscriptionEvent } from './kit.js';
 
 /** Items as the provider lists them. */
 const items = (price = 'price_pro', lookup_key: string | null = 'pro') => ({
@@ -198,7 +199,7 @@ t.test(
     api.fault = () => undefined;
     truth.status = 'active';
     truth.quantity = 7;
-    await inBackground(await backstage(t, { app, api }));
+    await runJobs(await secondProcess(t, { app, api }));
     t.match(await rowOf(t, app, truth.id), { status: 'active', quantity: 7 });
   },
 );
@@ -216,7 +217,7 @@ t.test('an older event does not clear the pending sync that an invoice caused', 
   t.equal(await deliver(subscriptionEvent('updated', 5, subscriptionObject(truth))), 'processed');
   t.equal(await statusNow(), 'past_due');
   api.fault = () => undefined;
-  await inBackground(await backstage(t, here));
+  await runJobs(await secondProcess(t, here));
   t.equal(await statusNow(), 'active');
 });
 
@@ -229,7 +230,7 @@ t.test('a subscription ended by an event of the same second needs no sync', asyn
   const over = { ...object, status: 'incomplete_expired' };
   t.equal(await deliver(subscriptionEvent('updated', 0, over, { status: 'incomplete' })), 'processed');
   t.match(await subscription(ada), { status: 'incomplete_expired' });
-  await inBackground(await backstage(t, { app, api }));
+  await runJobs(await secondProcess(t, { app, api }));
   t.equal((await rowOf(t, app, 'sub_1'))?.recheckAt, undefined, 'or the background would look for ever');
 });
 
@@ -263,7 +264,7 @@ t.test('an event without a time that is processed late does not count as new', a
   const truth = api.world.subscribe(ada.customer, ada.id, false);
   Object.assign(truth, { id: 'sub_1', status: 'past_due', trialEnd: null });
   api.world.subscriptions.set('sub_1', truth);
-  await inBackground(await backstage(t, here));
+  await runJobs(await secondProcess(t, here));
   t.match(await rowOf(t, app, 'sub_1'), { status: 'past_due' }, 'the provider is asked');
 });
 
@@ -330,14 +331,14 @@ t.test('a sync during a deletion leaves no data of the user', async (t) => {
   const here = await shop(t);
   const { app, api, deliver, buyer } = here;
   const store = await storeOf(t, app);
-  const background = await backstage(t, here);
+  const background = await secondProcess(t, here);
   const sync = (token: string) =>
     app.request('POST', '/api/billing/sync', { token, body: { sessionId: 'cs_left' } });
   const ways: [step: string, learn: (token: string) => Promise<unknown>][] = [
     ['/v1/checkout/sessions/cs_left', sync],
     ['/v1/subscriptions', sync],
     ['/v1/subscriptions', () => background.resync.run()],
-    ['/v1/subscriptions', () => inBackground(background)],
+    ['/v1/subscriptions', () => runJobs(background)],
   ];
   for (const [index, [step, learn]] of ways.entries()) {
     const { accessToken: token, id, customer } = await buyer();
@@ -780,12 +781,12 @@ t.test('an unknown plan is logged when it is bought, not when it is listed', asy
   const catalog = createCatalog(parts as Parameters<typeof createCatalog>[0]);
   t.match(await catalog.plans(), [{ priceId: 'price_1', plan: 'unknown' }]);
   t.same(warned, []);
-  t.equal(plans.of({ priceId: 'price_1' }), 'unknown');
+  t.equal(plans.planOfPurchase({ priceId: 'price_1' }), 'unknown');
   t.same(warned, ['price_1']);
 });
 
 t.test("amounts are in the provider's minor units", async (t) => {
-  const amounts = ['EUR', 'HUF', 'ISK', 'JPY', 'KWD'].map((currency) => inWords(290_000, currency));
+  const amounts = ['EUR', 'HUF', 'ISK', 'JPY', 'KWD'].map((currency) => formatAmount(290_000, currency));
   const expected = ['€2,900.00', 'HUF 2,900.00', 'ISK 2,900.00', '¥290,000', 'KWD 290.000'];
   t.same(
     amounts.map((amount) => amount.replace('\u00a0', ' ')),

@@ -1,6 +1,6 @@
 /**
- * A backend whose clock is `ahead` milliseconds ahead of the machine's: `node worker.js '{ databaseUri, ahead, people }'`.
- * It makes as many users beforehand: `usr_0`, `usr_1`, …
+ * A backend whose clock is `ahead` milliseconds ahead: `node worker.js '{ databaseUri, ahead, people }'`.
+ * It first creates `people` users: `usr_0`, `usr_1`, …
  */
 import { userCollection } from '../../src/auth/store.js';
 import { createServer } from '../../src/saas/server.js';

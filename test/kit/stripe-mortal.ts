@@ -1,11 +1,11 @@
 import type { Collection, Store } from '../../src/storage/collection.js';
 
-/** A store as a process has it that is killed in the middle of its work: from some call on, nothing comes back. */
+/** The store of a process that is killed while it works: from a given call on, no call returns. */
 
 export interface Life {
-  /** Calls that are still made. */
+  /** The number of calls before the kill. */
   fuse: number;
-  /** Whether the last of them still reaches the store, and only its answer is lost. */
+  /** Whether the last call reaches the store and only its result is lost. */
   isInTime: boolean;
   isOver: boolean;
 }
@@ -25,8 +25,8 @@ const CALLS = new Set([
   'count',
 ]);
 
-/** @param onLostMark told of each event whose mark was stored although nobody lived to see it */
-export function mortal(store: Store, life: Life, onLostMark: (eventId: string) => void): Store {
+/** @param onLostOutcome called for each event whose outcome was stored by the call during which the process was killed */
+export function mortal(store: Store, life: Life, onLostOutcome: (eventId: string) => void): Store {
   return {
     ...store,
     ready: () => store.ready(),
@@ -44,7 +44,7 @@ export function mortal(store: Store, life: Life, onLostMark: (eventId: string) =
             if (isLast && !life.isInTime) throw new Killed();
             const answer = await (call as (...args: unknown[]) => Promise<unknown>).apply(target, args);
             if (!life.isOver) return answer;
-            if (name === 'webhook_events') tellLostMark(args);
+            if (name === 'webhook_events') reportLostOutcome(args);
             throw new Killed();
           };
         },
@@ -52,9 +52,9 @@ export function mortal(store: Store, life: Life, onLostMark: (eventId: string) =
     },
   } as Store;
 
-  function tellLostMark([where, change]: unknown[]): void {
+  function reportLostOutcome([where, change]: unknown[]): void {
     const { id } = (where ?? {}) as { id?: string };
     const { set } = (change ?? {}) as { set?: { outcome?: string } };
-    if (id !== undefined && set?.outcome !== undefined) onLostMark(id);
+    if (id !== undefined && set?.outcome !== undefined) onLostOutcome(id);
   }
 }

@@ -1,5 +1,5 @@
 import { AppError } from '../../src/kernel/errors.js';
-import type { BillingDomain } from '../../src/saas/billing.js';
+import type { TestBilling } from './billing.js';
 import type { FakeClock } from './clock.js';
 import type { Fault } from './stripe.js';
 import { checkOut, insertUser, openStage, receive } from './stripe-stage.js';
@@ -43,11 +43,11 @@ export async function outage(seed: number, databaseUri?: string): Promise<Outage
   const stage = await openStage(seed, databaseUri);
   const { world, clock, api, store, seen } = stage;
   const { dice } = world;
-  const { domain } = boot(store, clock, api.url, seen);
+  const { billing } = boot(store, clock, api.url, seen);
   const people: Person[] = [];
   for (let count = 60 + dice.whole(31), number = 0; number < count; number++)
-    people.push(await checkOut(domain, stage, await insertUser(stage, number)));
-  const schedule = createSchedule(domain, world, clock);
+    people.push(await checkOut(billing, stage, await insertUser(stage, number)));
+  const schedule = createSchedule(billing, world, clock);
   let published = 0;
 
   /** Everything that happened is delivered within the second, some of it twice, in any order. */
@@ -57,7 +57,7 @@ export async function outage(seed: number, databaseUri?: string): Promise<Outage
     const bodies = dice.shuffled(fresh.flatMap((body) => (dice.happens(0.2) ? [body, body] : [body])));
     const deliverOne = async (body: string): Promise<void> => {
       try {
-        await receive(domain, stage, body);
+        await receive(billing, stage, body);
       } catch (error) {
         // The other copy is being processed, and the provider delivers this one again.
         if (!(error instanceof AppError && error.code === 'EVENT_IN_PROGRESS')) throw error;
@@ -107,8 +107,8 @@ export async function outage(seed: number, databaseUri?: string): Promise<Outage
 }
 
 /** Runs the jobs of a process as its timers would: each begins at a time of its own and comes at its interval. */
-function createSchedule(domain: BillingDomain, world: World, clock: FakeClock) {
-  const due = [domain.jobs.settle, domain.jobs.recheck].map((job) => ({
+function createSchedule(billing: TestBilling, world: World, clock: FakeClock) {
+  const due = [billing.jobs.settle, billing.jobs.reconcile].map((job) => ({
     job,
     at: world.now + world.dice.whole(job.everySeconds),
   }));

@@ -1,6 +1,6 @@
 import { type UserDocument, userCollection } from '../../src/auth/store.js';
-import type { BillingDomain } from '../../src/saas/billing.js';
 import { openStore } from '../../src/storage/open.js';
+import type { TestBilling } from './billing.js';
 import { fakeClock } from './clock.js';
 import { signWebhook } from './sign-webhook.js';
 import { stripeApi } from './stripe.js';
@@ -32,7 +32,7 @@ export async function openStage(seed: number, databaseUri = 'sqlite::memory:') {
   const clock = fakeClock(START * 1000);
   const api = await stripeApi(world);
   const store = await openStore(databaseUri);
-  const seen: Seen = { mails: new Map(), told: [], unheard: new Set() };
+  const seen: Seen = { mails: new Map(), notifications: [], possiblyLost: new Set() };
   return {
     world,
     clock,
@@ -48,13 +48,13 @@ export async function openStage(seed: number, databaseUri = 'sqlite::memory:') {
 
 /** Delivers an event to a process. */
 export function receive(
-  domain: BillingDomain,
+  billing: TestBilling,
   { clock }: Stage,
   body: string,
   secret = STORM_SECRET,
 ): Promise<unknown> {
   const signature = signWebhook(body, secret, clock.now());
-  return domain.webhook.receive({ signature, body: Buffer.from(body), ip: '192.0.2.1' });
+  return billing.webhook.receive({ signature, body: Buffer.from(body), ip: '192.0.2.1' });
 }
 
 export async function insertUser({ world, store }: Stage, number: number): Promise<UserDocument> {
@@ -70,11 +70,11 @@ export async function insertUser({ world, store }: Stage, number: number): Promi
 
 /** Sends a user to checkout, so that the customer is known. */
 export async function checkOut(
-  domain: BillingDomain,
+  billing: TestBilling,
   { world, api }: Stage,
   user: UserDocument,
 ): Promise<Person> {
-  const { sessionId } = await domain.billing.checkout(await viewUnsubscribed(user), { mode: 'setup' });
+  const { sessionId } = await billing.service.checkout(await viewUnsubscribed(user), { mode: 'setup' });
   const customer = String(api.sessions.get(sessionId)?.['customer']);
   return { user, customer, isSigned: world.dice.happens(0.5), sessionId, isLate: false };
 }

@@ -1,11 +1,9 @@
 import { setImmediate as turn } from 'node:timers/promises';
-import { userCollection } from '../../src/auth/store.js';
-import type { Json } from '../../src/billing/snapshot.js';
+import type { Json } from '../../src/billing/provider-objects.js';
 import { AppError } from '../../src/kernel/errors.js';
-import { type BillingDomain, createBillingDomain } from '../../src/saas/billing.js';
 import type { Store } from '../../src/storage/collection.js';
+import { billingOn, runJobs, type TestBilling } from './billing.js';
 import type { FakeClock } from './clock.js';
-import { countedRandom } from './random.js';
 import type { Fault } from './stripe.js';
 import { Killed, type Life, mortal } from './stripe-mortal.js';
 import { checkOut, insertUser, openStage, receive, STORM_SECRET, type Stage } from './stripe-stage.js';
@@ -32,7 +30,7 @@ export interface StormResult {
   /** Calls to the provider's API. */
   calls: number;
   /** Subscriptions that were left to the background. */
-  doubts: number;
+  uncertain: number;
   /** What is not as the provider has it; empty when all is well. */
   problems: string[];
 }
@@ -61,12 +59,12 @@ export async function storm(seed: number, size: StormSize, databaseUri?: string)
   const stage = await openStage(seed, databaseUri);
   const { world, clock, api, store, seen } = stage;
   const { dice } = world;
-  const result = { events: 0, deliveries: 0, forged: 0, kills: 0, calls: 0, doubts: 0 };
+  const result = { events: 0, deliveries: 0, forged: 0, kills: 0, calls: 0, uncertain: 0 };
   const problems: string[] = [];
   const people: Person[] = [];
   let queue: Delivery[] = [];
   let published = 0;
-  let { life, domain } = boot(store, clock, api.url, seen);
+  let { life, billing } = boot(store, clock, api.url, seen);
 
   const publish = () => {
     for (const event of world.events.slice(published)) {
@@ -85,7 +83,7 @@ export async function storm(seed: number, size: StormSize, databaseUri?: string)
     result.deliveries++;
     const secret = isForged ? `${STORM_SECRET}x` : STORM_SECRET;
     try {
-      await receive(domain, stage, body, secret);
+      await receive(billing, stage, body, secret);
       if (isForged) problems.push('a forged event was accepted');
     } catch (error) {
       if (isForged && codeOf(error) === 'INVALID_SIGNATURE') result.forged++;
@@ -98,7 +96,7 @@ export async function storm(seed: number, size: StormSize, databaseUri?: string)
   /** People come back from checkout, or just look again. */
   const sync = async ({ user, sessionId }: Person): Promise<void> => {
     try {
-      await domain.subscription.sync(await viewUnsubscribed(user), sessionId);
+      await billing.subscription.sync(await viewUnsubscribed(user), sessionId);
     } catch (error) {
       const isExpected = error instanceof Killed || codeOf(error) === 'PAYMENT_PROVIDER_ERROR';
       if (!isExpected) problems.push(`a sync failed: ${error}`);
@@ -114,7 +112,7 @@ export async function storm(seed: number, size: StormSize, databaseUri?: string)
       await Promise.all([...due.slice(first, first + BATCH).map(deliver), ...somebody]);
       if (!life.isOver) continue;
       result.kills++;
-      ({ life, domain } = boot(store, clock, api.url, seen));
+      ({ life, billing } = boot(store, clock, api.url, seen));
     }
   };
 
@@ -124,7 +122,7 @@ export async function storm(seed: number, size: StormSize, databaseUri?: string)
   };
 
   try {
-    people.push(...(await register(domain, stage, Math.ceil(size.subscriptions * 0.8))));
+    people.push(...(await register(billing, stage, Math.ceil(size.subscriptions * 0.8))));
     const isOver = () =>
       world.subscriptions.size >= size.subscriptions &&
       [...world.subscriptions.values()].every(({ endedAt }) => endedAt !== null);
@@ -143,7 +141,7 @@ export async function storm(seed: number, size: StormSize, databaseUri?: string)
       await deliverDue();
     }
     api.fault = () => undefined;
-    ({ life, domain } = boot(store, clock, api.url, seen));
+    ({ life, billing } = boot(store, clock, api.url, seen));
     // Whoever is known by nothing but a session comes back from checkout at last; nobody else is helped.
     for (const person of people) if (person.isLate) await sync(person);
     await settle();
@@ -153,10 +151,10 @@ export async function storm(seed: number, size: StormSize, databaseUri?: string)
     async function settle() {
       pass(60);
       const wrong = await wrongSubscriptions(world, store);
-      result.doubts = wrong.filter(({ isInDoubt }) => isInDoubt).length;
-      for (const { problem, isInDoubt } of wrong) if (!isInDoubt) problems.push(`unnoticed: ${problem}`);
+      result.uncertain = wrong.filter(({ isUncertain }) => isUncertain).length;
+      for (const { problem, isUncertain } of wrong) if (!isUncertain) problems.push(`unnoticed: ${problem}`);
       for (let round = 0; round < 3; round++) {
-        await runJobs(domain);
+        await runJobs(billing);
         pass(1);
       }
     }
@@ -182,57 +180,37 @@ export function boot(
   clock: FakeClock,
   apiUrl: string | undefined,
   seen: Seen,
-): { life: Life; domain: BillingDomain } {
+): { life: Life; billing: TestBilling } {
   const life: Life = { fuse: Number.POSITIVE_INFINITY, isInTime: false, isOver: false };
-  const mine = mortal(store, life, (id) => seen.unheard.add(id));
-  const log = { info() {}, warn() {}, error() {} };
-  const domain = createBillingDomain(
-    {
-      config: {
-        values: {
-          ...(apiUrl !== undefined && { paymentSecretKey: 'sk_test_storm', paymentApiUrl: apiUrl }),
-          paymentWebhookSecret: STORM_SECRET,
-          billingReturnUrlRelative: '/settings/billing',
-          pastDue: 'entitled',
-        } as never,
-      },
-      runtime: { clock, random: countedRandom() },
+  const mine = mortal(store, life, (id) => seen.possiblyLost.add(id));
+  const billing = billingOn(mine, clock, {
+    config: {
+      ...(apiUrl !== undefined && { paymentSecretKey: 'sk_test_storm', paymentApiUrl: apiUrl }),
+      paymentWebhookSecret: STORM_SECRET,
+      billingReturnUrlRelative: '/settings/billing',
+      pastDue: 'entitled',
     },
-    {
-      store: mine,
-      users: userCollection(mine),
-      audit: { record: async () => {}, recordFailure: async () => {} },
-      outbox: {
-        async put(mail) {
-          if (life.isOver) throw new Killed();
-          if (!seen.mails.has(mail.key)) seen.mails.set(mail.key, mail.to);
-        },
+    outbox: {
+      async put(mail) {
+        if (life.isOver) throw new Killed();
+        if (!seen.mails.has(mail.key)) seen.mails.set(mail.key, mail.to);
       },
-      emit: (name, { id }) => seen.told.push({ name, id }),
-      publicUrl: { get: () => 'https://app.example.test' },
-      log: log as never,
-      pause: () => turn(),
     },
-  );
-  return { life, domain };
-}
-
-/** Runs every background job of billing once. */
-export async function runJobs({ jobs }: BillingDomain): Promise<void> {
-  const lease = { term: 1, signal: new AbortController().signal };
-  await jobs.settle.run(lease);
-  await jobs.recheck.run(lease);
+    emit: (name, { id }) => seen.notifications.push({ name, id }),
+    wait: () => turn(),
+  });
+  return { life, billing };
 }
 
 /** Users: some with a customer from the beginning, some whom only the subscription names, some known from a session only. */
-async function register(domain: BillingDomain, stage: Stage, count: number): Promise<Person[]> {
+async function register(billing: TestBilling, stage: Stage, count: number): Promise<Person[]> {
   const { world, api } = stage;
   const people: Person[] = [];
   for (let number = 0; number < count; number++) {
     const user = await insertUser(stage, number);
     const kind = world.dice.one(['customer', 'customer', 'signed', 'session'] as const);
     if (kind === 'customer') {
-      people.push(await checkOut(domain, stage, user));
+      people.push(await checkOut(billing, stage, user));
       continue;
     }
     const [customer, sessionId] = [world.name('cus'), world.name('cs')];

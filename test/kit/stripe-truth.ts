@@ -1,39 +1,39 @@
 import { type UserDocument, userCollection } from '../../src/auth/store.js';
+import { createSummaryOf } from '../../src/billing/entitlement.js';
 import {
   type SubscriptionDocument,
   subscriptionCollection,
   webhookEventCollection,
 } from '../../src/billing/store.js';
-import { createSummaryOf } from '../../src/billing/summary.js';
 import type { Store } from '../../src/storage/collection.js';
 import { PRICES, type World, type WorldSubscription } from './stripe-world.js';
 
-/** Holds what is stored and what was sent to the truth of the provider's world. */
+/** Compares what is stored and what was sent with the state of the provider. */
 
 export interface Person {
   user: UserDocument;
   customer: string;
   isSigned: boolean;
   sessionId: string;
-  /** Whether nothing but the session tells whose the customer is. */
+  /** Whether only the checkout session links the customer to the user. */
   isLate: boolean;
 }
 
-/** What reached the outside. */
+/** The mails and notifications that were sent. */
 export interface Seen {
   /** Key → address. */
   mails: Map<string, string>;
-  told: { name: string; id: string }[];
-  /** Events marked as processed in the very moment of a kill: of these nobody may have been told. */
-  unheard: Set<string>;
+  notifications: { name: string; id: string }[];
+  /** Events completed at the moment of a kill, whose notifications may be lost. */
+  possiblyLost: Set<string>;
 }
 
 interface Wrong {
   problem: string;
-  isInDoubt: boolean;
+  isUncertain: boolean;
 }
 
-/** Subscriptions that are not as the provider has them. */
+/** Subscriptions that differ from the state of the provider. */
 export async function wrongSubscriptions(world: World, store: Store): Promise<Wrong[]> {
   const subscriptions = subscriptionCollection(store);
   const wrong: Wrong[] = [];
@@ -41,8 +41,8 @@ export async function wrongSubscriptions(world: World, store: Store): Promise<Wr
     const stored = await subscriptions.findOne({ id: truth.id });
     const [is, should] = [shownStored(stored), shownTruth(truth)];
     if (is === should) continue;
-    const isInDoubt = stored?.recheckAt !== undefined && stored.recheckAt <= world.now * 1000;
-    wrong.push({ problem: `${truth.id} is ${is} instead of ${should}`, isInDoubt });
+    const isUncertain = stored?.recheckAt !== undefined && stored.recheckAt <= world.now * 1000;
+    wrong.push({ problem: `${truth.id} is ${is} instead of ${should}`, isUncertain });
   }
   return wrong;
 }
@@ -58,7 +58,7 @@ export async function stormProblems(
     ...(await wrongProjections(world, store, people)),
     ...(await unfinishedEvents(store)),
     ...wrongMails(world, people, seen),
-    ...wrongTellings(world, seen),
+    ...wrongNotifications(world, seen),
   ];
 }
 
@@ -96,8 +96,8 @@ function shownTruth(truth: WorldSubscription): string {
   });
 }
 
-/** The best first, written down here once more: the truth must not come from the code under test. */
-const WORTH = 'active trialing past_due unpaid paused incomplete canceled incomplete_expired'.split(' ');
+/** The best first. Repeated here, because the expectation must not come from the code under test. */
+const BEST_FIRST = 'active trialing past_due unpaid paused incomplete canceled incomplete_expired'.split(' ');
 
 export async function wrongProjections(
   world: World,
@@ -107,8 +107,8 @@ export async function wrongProjections(
   const users = userCollection(store);
   const problems: string[] = [];
   const summaryOf = createSummaryOf({
-    all: async (id) => {
-      problems.push(`the record of ${id} does not say what the user has`);
+    listSubscriptions: async (id) => {
+      problems.push(`the record of ${id} lacks the subscriptions`);
       return [];
     },
     pastDue: 'entitled',
@@ -116,14 +116,14 @@ export async function wrongProjections(
   });
   for (const { user } of people) {
     const bought = [...world.subscriptions.values()].filter(({ userId }) => userId === user.id);
-    const best = Math.min(...bought.map(({ status }) => WORTH.indexOf(status)));
-    const candidates = bought.filter(({ status }) => WORTH.indexOf(status) === best);
+    const best = Math.min(...bought.map(({ status }) => BEST_FIRST.indexOf(status)));
+    const candidates = bought.filter(({ status }) => BEST_FIRST.indexOf(status) === best);
     const newest = Math.max(...candidates.map(({ created }) => created));
     const plans = candidates
       .filter(({ created }) => created === newest)
       .map(({ price }) => PRICES[price]?.lookupKey);
     const stored = await users.findOne({ id: user.id });
-    const status = WORTH[best] ?? 'none';
+    const status = BEST_FIRST[best] ?? 'none';
     const isRight =
       stored?.subscriptionStatus === status &&
       (bought.length === 0 ? stored.subscriptionPlan === 'free' : plans.includes(stored.subscriptionPlan));
@@ -150,8 +150,8 @@ async function unfinishedEvents(store: Store): Promise<string[]> {
     events.count({ outcome: 'unmatched' }),
   ]);
   return [
-    ...(open > 0 ? [`${open} events were left in the middle`] : []),
-    ...(unmatched > 0 ? [`${unmatched} events wait for an owner who is known`] : []),
+    ...(open > 0 ? [`${open} events were left incomplete`] : []),
+    ...(unmatched > 0 ? [`${unmatched} unmatched events belong to a known user`] : []),
   ];
 }
 
@@ -183,14 +183,16 @@ function wrongMails(world: World, people: readonly Person[], { mails }: Seen): s
     .map((key) => `mail ${key} went to ${mails.get(key)} instead of ${expected.get(key)}`);
 }
 
-function wrongTellings(world: World, { told, unheard }: Seen): string[] {
+function wrongNotifications(world: World, { notifications, possiblyLost }: Seen): string[] {
   const counts = new Map<string, number>();
-  for (const { name, id } of told) counts.set(`${name} ${id}`, (counts.get(`${name} ${id}`) ?? 0) + 1);
-  const problems = [...counts].filter(([, count]) => count > 1).map(([key]) => `${key} was told twice`);
+  for (const { name, id } of notifications)
+    counts.set(`${name} ${id}`, (counts.get(`${name} ${id}`) ?? 0) + 1);
+  const problems = [...counts].filter(([, count]) => count > 1).map(([key]) => `${key} was emitted twice`);
   for (const { id, type, data } of eventsOf(world)) {
     const isPaid = type === 'invoice.payment_succeeded' && data.object['amount_paid'] !== 0;
     const name = isPaid ? 'invoice.paid' : type === 'invoice.payment_failed' ? 'payment.failed' : undefined;
-    if (name && !counts.has(`${name} ${id}`) && !unheard.has(id)) problems.push(`${name} ${id} was not told`);
+    if (name && !counts.has(`${name} ${id}`) && !possiblyLost.has(id))
+      problems.push(`${name} ${id} was not emitted`);
   }
   return problems;
 }

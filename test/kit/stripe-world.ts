@@ -1,8 +1,8 @@
-import type { Json } from '../../src/billing/snapshot.js';
+import type { Json } from '../../src/billing/provider-objects.js';
 
 /**
- * The payment provider as it would be if nobody watched: customers, subscriptions and what becomes of them, decided by a
- * seeded generator. It keeps its own truth and knows nothing of the code under test.
+ * A simulation of the payment provider: customers, subscriptions and their changes, decided by a seeded generator. It is
+ * independent of the code under test.
  */
 
 /** Numbers from 0 to 1, the same for the same seed (mulberry32). */
@@ -40,14 +40,14 @@ export function diceOf(seed: number): Dice {
   });
 }
 
-/** The newest shape of the provider's objects, and the one before 2025-03-31. */
+/** The newest API version, and one before 2025-03-31. */
 export type Version = '2026-10-28.endive' | '2024-06-20';
 
 export interface WorldSubscription {
   id: string;
   customer: string;
   userId: string;
-  /** Whether checkout wrote our user's id on it. */
+  /** Whether its metadata has the user's ID. */
   isSigned: boolean;
   version: Version;
   status: string;
@@ -61,7 +61,7 @@ export interface WorldSubscription {
   cancelAt: number | null;
   canceledAt: number | null;
   endedAt: number | null;
-  /** Attempts at the invoice that is open. */
+  /** Payment attempts for the open invoice. */
   attempts: number;
 }
 
@@ -90,7 +90,7 @@ export class World {
     return `${prefix}_${(++this.#names).toString(36).padStart(6, '0')}`;
   }
 
-  /** A customer's first moment as a subscriber: often several events of one second. */
+  /** A new subscription, often with several events of one second. */
   subscribe(customer: string, userId: string, isSigned: boolean): WorldSubscription {
     const { dice, now } = this;
     const isTrial = dice.happens(0.3);
@@ -120,7 +120,7 @@ export class World {
     return subscription;
   }
 
-  /** Something that may become of a subscription as it is. Nothing does of one that is over. */
+  /** A random change that is possible in the current status. Ended subscriptions do not change. */
   act(subscription: WorldSubscription): void {
     const { dice } = this;
     const choices = this.#choices(subscription);
@@ -148,12 +148,12 @@ export class World {
   }
 
   #pay(subscription: WorldSubscription): void {
-    const inWhichOrder = this.dice.happens(0.5);
+    const isBilledFirst = this.dice.happens(0.5);
     const bill = () => this.#bill(subscription, 'succeeded', PRICES[subscription.price]?.amount ?? 0);
     subscription.attempts = 0;
-    if (inWhichOrder) bill();
+    if (isBilledFirst) bill();
     this.#become(subscription, 'active');
-    if (!inWhichOrder) bill();
+    if (!isBilledFirst) bill();
   }
 
   #renew(subscription: WorldSubscription): void {
@@ -201,7 +201,7 @@ export class World {
   }
 
   #cancel(subscription: WorldSubscription): void {
-    // Most think better of it, or nobody would be left after a while.
+    // Most users stay, so that enough subscriptions remain.
     if (this.dice.happens(0.7)) return;
     subscription.status = 'canceled';
     subscription.canceledAt ??= this.now;
@@ -268,7 +268,7 @@ export class World {
   }
 }
 
-/** A subscription as its version of the API has it. */
+/** A subscription in the format of its API version. */
 export function subscriptionObject(subscription: WorldSubscription): Json {
   const { id, customer, userId, isSigned, version, status, created, price, quantity } = subscription;
   const period = {

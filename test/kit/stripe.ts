@@ -1,10 +1,10 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Json } from '../../src/billing/snapshot.js';
+import type { Json } from '../../src/billing/provider-objects.js';
 import { PRICES, subscriptionObject, type World } from './stripe-world.js';
 
-/** The API of the payment provider as far as billing calls it, for the provider's own SDK to talk to. */
+/** The part of the payment provider's API that billing uses, for the provider's own SDK. */
 
 export interface ProviderCall {
   method: string;
@@ -14,24 +14,24 @@ export interface ProviderCall {
   headers: IncomingMessage['headers'];
 }
 
-/** What an answer becomes instead of the right one. `hang` never comes, `cut` ends the connection. */
+/** A response instead of the regular one. `hang` never responds, `cut` closes the connection. */
 export type Fault = { status: number; body: string; headers?: Record<string, string> } | 'hang' | 'cut';
 
 export interface StripeApi {
   readonly url: string;
   readonly calls: readonly ProviderCall[];
-  /** Key → customer, as the provider remembers keys. */
+  /** Idempotency key → customer. */
   readonly customers: ReadonlyMap<string, Json>;
   readonly sessions: Map<string, Json>;
   readonly invoices: Json[];
-  /** Asked about each call. */
+  /** Called for each request. */
   fault: (call: ProviderCall) => Fault | undefined | Promise<Fault | undefined>;
   close(): Promise<void>;
 }
 
 type Handler = (call: ProviderCall, id: string) => Json | null;
 
-/** @param world the provider's truth and clock */
+/** @param world the state and the clock of the provider */
 export async function stripeApi(world: World): Promise<StripeApi> {
   const calls: ProviderCall[] = [];
   const customers = new Map<string, Json>();
@@ -63,7 +63,7 @@ export async function stripeApi(world: World): Promise<StripeApi> {
     [...world.subscriptions.values()].filter(
       ({ customer, status }) =>
         customer === query.get('customer') &&
-        // Whoever names no status gets those that have expired as well.
+        // Without a status, expired subscriptions are listed as well.
         (query.get('status') === 'all' || status !== 'canceled'),
     );
 

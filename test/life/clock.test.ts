@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { createClaims } from '../../src/billing/claims.js';
+import { createEventLeases } from '../../src/billing/event-leases.js';
 import { webhookEventCollection } from '../../src/billing/store.js';
 import { DAY, HOUR, MINUTE } from '../../src/kernel/clock.js';
 import { createJobs } from '../../src/ops/jobs.js';
@@ -63,15 +63,15 @@ for (const [name, jump] of Object.entries(JUMPS)) {
     t.teardown(() => store.close());
     const clock = fakeClock();
     const events = webhookEventCollection(store);
-    const claims = createClaims(events, { clock, random: countedRandom(), pause: async () => {} });
+    const leases = createEventLeases(events, { clock, random: countedRandom(), wait: async () => {} });
     const event = { id: 'evt_1', type: 'x', objectId: 'o', object: {}, previous: {} };
-    const lost = await claims.begin(event, '{}');
+    const lost = await leases.acquire(event, '{}');
     if (typeof lost === 'string') throw new Error('it is claimed already');
     clock.advance(-jump);
-    const claim = await claims.begin(event, '{}');
-    if (typeof claim === 'string') throw new Error('it is finished already');
-    t.equal(await claims.finish(lost, 'processed'), false, 'not by the one who lost it');
-    t.equal(await claims.finish(claim, 'processed'), true);
+    const lease = await leases.acquire(event, '{}');
+    if (typeof lease === 'string') throw new Error('it is finished already');
+    t.equal(await leases.complete(lost, 'processed'), false, 'not by the one who lost it');
+    t.equal(await leases.complete(lease, 'processed'), true);
   });
 
   t.test(`an e-mail is sent once after the clock is set back by a ${name}`, async (t) => {

@@ -1,0 +1,83 @@
+import { billingErrors, isCustomerMissing } from './errors.js';
+import type { Gateway } from './gateway.js';
+import {
+  type BillingUsers,
+  type Customers,
+  listSubscriptions,
+  type Payments,
+  type Subscriptions,
+  type WebhookEvents,
+} from './store.js';
+
+/** What happens to purchases when an account is deleted. Invoices and customers at the provider remain there. */
+export interface BillingDeletion {
+  /**
+   * Cancels every subscription at the provider, so that the user is not charged again. Does nothing without a customer
+   * or an API key.
+   * @throws PAYMENT_PROVIDER_ERROR
+   */
+  cancelSubscriptions(userId: string): Promise<void>;
+  /** Deletes what is stored about a user. */
+  deleteBillingData(userId: string): Promise<void>;
+  deleteIfUserIsGone: DeleteIfUserIsGone;
+}
+
+/** Deletes data that was written while its user was deleted. True if the user does not exist. */
+export type DeleteIfUserIsGone = (userId: string) => Promise<boolean>;
+
+export interface BillingDeletionDependencies {
+  customers: Customers;
+  subscriptions: Subscriptions;
+  payments: Payments;
+  events: WebhookEvents;
+  users: Pick<BillingUsers, 'find'>;
+  gateway: Pick<Gateway, 'cancelSubscriptions'> | undefined;
+}
+
+export function createBillingDeletion(deps: BillingDeletionDependencies): BillingDeletion {
+  const { customers, subscriptions, payments, events, users, gateway } = deps;
+
+  const deleteBillingData = async (userId: string): Promise<void> => {
+    const customer = await customers.findOne({ id: userId });
+    const all = await listSubscriptions(subscriptions, userId);
+    const ids = [customer?.customerId, ...all.flatMap(({ customerId, id }) => [customerId, id])];
+    const about = ids.filter((id) => id !== undefined);
+    // The bodies of events contain personal data as well. Later events find no owner.
+    if (about.length > 0) await events.deleteMany({ about: { in: about } });
+    await subscriptions.deleteMany({ userId });
+    await payments.deleteMany({ userId });
+    await customers.deleteOne({ id: userId });
+  };
+
+  /** The user's customer, and others that were created at the provider by hand. */
+  const customersOf = async (userId: string): Promise<Set<string>> => {
+    const known = [
+      await customers.findOne({ id: userId }),
+      ...(await listSubscriptions(subscriptions, userId)),
+    ];
+    return new Set(known.flatMap((one) => one?.customerId ?? []));
+  };
+
+  return {
+    deleteBillingData,
+
+    async deleteIfUserIsGone(userId) {
+      if (await users.find(userId)) return false;
+      await deleteBillingData(userId);
+      return true;
+    },
+
+    async cancelSubscriptions(userId) {
+      if (!gateway) return;
+      for (const customerId of await customersOf(userId)) {
+        await gateway.cancelSubscriptions(customerId).catch((cause: unknown) => {
+          if (isCustomerMissing(cause)) return;
+          throw billingErrors.PAYMENT_PROVIDER_ERROR({ message: NOT_CANCELLED, cause });
+        });
+      }
+    },
+  };
+}
+
+const NOT_CANCELLED =
+  'The payment provider did not respond as expected. The account is closed and will be deleted when the subscription has been cancelled.';

@@ -1,0 +1,117 @@
+import { CLOCK_SKEW_MS, type Clock } from '../kernel/clock.js';
+import { newToken, type Random } from '../kernel/secrets.js';
+import { nullIfTaken } from '../storage/collection.js';
+import { billingErrors } from './errors.js';
+import type { BillingEvent } from './event.js';
+import type { EventOutcome, WebhookEventDocument, WebhookEvents } from './store.js';
+
+/**
+ * Exclusive processing of events. Inserting an event acquires its lease, storing its outcome completes it. The lease of
+ * a worker that crashed expires and is taken over, so a received event never counts as processed.
+ */
+export interface EventLeases {
+  /** The lease on a delivered event, or the outcome of its earlier delivery. @throws EVENT_IN_PROGRESS */
+  acquire(event: BillingEvent, payload: string): Promise<EventLease | EventOutcome>;
+  /** The lease on a stored event that is `unmatched` or whose lease has expired; null where another worker has it. */
+  reacquire(document: Pick<WebhookEventDocument, 'id' | 'outcome'>): Promise<EventLease | null>;
+  /** Stores the outcome. False where another worker has taken over the lease. */
+  complete(lease: EventLease, outcome: EventOutcome): Promise<boolean>;
+  /** Ends the lease after a failure, so that the next delivery need not wait for its expiry. */
+  release(lease: EventLease): Promise<void>;
+}
+
+export interface EventLease {
+  /** The event's ID. */
+  id: string;
+  owner: string;
+}
+
+/** How long a worker may process an event before another one takes over. */
+export const EVENT_LEASE_MS = 30_000;
+
+/** Filters for `leaseUntil`: leases that have expired, and those set by a clock that has been put back since. */
+export const expiredLeases = (now: number) =>
+  [{ lte: now }, { gt: now + EVENT_LEASE_MS + CLOCK_SKEW_MS }] as const;
+
+/** How long a repeated delivery waits for the one in progress. */
+const WAIT_TIMEOUT_MS = 5_000;
+const POLL_INTERVAL_MS = 100;
+
+/** Resolves after the given number of milliseconds. */
+export type Wait = (milliseconds: number) => Promise<unknown>;
+
+export function createEventLeases(
+  events: WebhookEvents,
+  { clock, random, wait }: { clock: Clock; random: Random; wait: Wait },
+): EventLeases {
+  // Each lease has its own owner, so that a worker that lost one cannot complete it, even within one process.
+  const leaseOn = (id: string): EventLease => ({ id, owner: newToken(random) });
+
+  const insert = async (event: BillingEvent, payload: string): Promise<EventLease | null> => {
+    const lease = leaseOn(event.id);
+    const now = clock.now();
+    const { type, objectId, customerId: about = event.subscriptionId } = event;
+    const document: WebhookEventDocument = {
+      id: event.id,
+      type,
+      objectId,
+      ...(about !== undefined && { about }),
+      payload,
+      receivedAt: now,
+      attempts: 1,
+      owner: lease.owner,
+      leaseUntil: now + EVENT_LEASE_MS,
+    };
+    return events.insert(document).then(() => lease, nullIfTaken);
+  };
+
+  const takeOver = async (id: string): Promise<EventLease | null> => {
+    const lease = leaseOn(id);
+    const now = clock.now();
+    for (const leaseUntil of expiredLeases(now)) {
+      const taken = await events.updateOne(
+        { id, outcome: null, leaseUntil },
+        { set: { owner: lease.owner, leaseUntil: now + EVENT_LEASE_MS }, inc: { attempts: 1 } },
+      );
+      if (taken) return lease;
+    }
+    return null;
+  };
+
+  return {
+    async acquire(event, payload) {
+      const inserted = await insert(event, payload);
+      if (inserted) return inserted;
+      for (let waitedMs = 0; ; waitedMs += POLL_INTERVAL_MS) {
+        const lease = await takeOver(event.id);
+        if (lease) return lease;
+        const stored = await events.findOne({ id: event.id });
+        if (stored?.outcome !== undefined) return stored.outcome;
+        if (waitedMs >= WAIT_TIMEOUT_MS) throw billingErrors.EVENT_IN_PROGRESS();
+        await wait(POLL_INTERVAL_MS);
+      }
+    },
+
+    async reacquire({ id, outcome }) {
+      if (outcome === undefined) return takeOver(id);
+      const lease = leaseOn(id);
+      const taken = await events.updateOne(
+        { id, outcome: 'unmatched' },
+        {
+          set: { owner: lease.owner, leaseUntil: clock.now() + EVENT_LEASE_MS },
+          unset: ['outcome'],
+          inc: { attempts: 1 },
+        },
+      );
+      return taken && lease;
+    },
+
+    async complete({ id, owner }, outcome) {
+      return (await events.updateOne({ id, owner, outcome: null }, { set: { outcome } })) !== null;
+    },
+
+    async release({ id, owner }) {
+      await events.updateOne({ id, owner, outcome: null }, { set: { leaseUntil: clock.now() } });
+    },
+  };
+}

@@ -1,0 +1,134 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { withLeadingSlash } from '../config/public-url.js';
+import type { Scope } from '../http/scope.js';
+import type { ModuleContext } from '../server/module-context.js';
+import { type BillingDeletion, createBillingDeletion } from './account-deletion.js';
+import { createCatalog } from './catalog.js';
+import { createProjector, createSummaryOf, type SummaryOf } from './entitlement.js';
+import { createEventLeases, type Wait } from './event-leases.js';
+import { createEventProcessor } from './event-processor.js';
+import { createGateway } from './gateway.js';
+import { createGrants, type Grants } from './grants.js';
+import { type BillingOutbox, createEnqueueMail, type Emit } from './notifications.js';
+import { createPlans, type Plans } from './plans.js';
+import { billingPlugin, webhookPlugin } from './plugin.js';
+import { createBillingJobs } from './reconcile.js';
+import { createResync, type Resync } from './resync.js';
+import { type BillingConfiguration, isLiveKey } from './schemas.js';
+import { type BillingService, createBillingService } from './service.js';
+import {
+  type BillingUsers,
+  customerCollection,
+  listSubscriptions,
+  paymentCollection,
+  subscriptionCollection,
+  type WebhookEvents,
+  webhookEventCollection,
+} from './store.js';
+import { createSubscriptionService, type SubscriptionService } from './subscription.js';
+import { createApplyEvent } from './subscription-events.js';
+import { createSubscriptionWriter } from './subscription-order.js';
+import { createSubscriptionSync } from './sync.js';
+import { createWebhook, type Webhook } from './webhook.js';
+
+/** Subscriptions, payments and grants. The payment provider is the source of truth; the store holds a copy. */
+export interface BillingModule {
+  service: BillingService;
+  subscription: SubscriptionService;
+  summaryOf: SummaryOf;
+  grants: Grants;
+  plans: Plans;
+  deletion: BillingDeletion;
+  webhook: Webhook;
+  webhookEvents: WebhookEvents;
+  resync: Resync;
+  /** The routes for users. */
+  plugin(scope: Scope): Promise<void>;
+  /** The route for the provider. In a scope of its own, because it replaces the body parser. */
+  webhookPlugin(scope: Scope): Promise<void>;
+}
+
+export interface BillingModuleOptions {
+  config: BillingConfiguration;
+  users: BillingUsers;
+  outbox: BillingOutbox;
+  emit: Emit;
+  publicUrl(): string;
+  /** Whether `resync` processes unmatched events. Default: true. A command leaves them to the server and its listeners. */
+  replayEvents?: boolean;
+  /** Pauses between two checks of an event in progress. Default: a timer. */
+  wait?: Wait;
+}
+
+export function createBillingModule(
+  context: Pick<ModuleContext, 'store' | 'clock' | 'random' | 'log' | 'audit' | 'jobs'>,
+  { config, users, outbox, emit, publicUrl, replayEvents = true, wait = sleep }: BillingModuleOptions,
+): BillingModule {
+  const { store, clock, random, log, audit, jobs } = context;
+  const { paymentSecretKey: key, billingReturnUrlRelative: returnPath, pastDue } = config;
+  const events = webhookEventCollection(store);
+  const customers = customerCollection(store);
+  const subscriptions = subscriptionCollection(store);
+  const payments = paymentCollection(store);
+  const base = { events, customers, subscriptions, payments, users, emit, pastDue, clock, log };
+
+  const gateway = key === undefined ? undefined : createGateway(key, config.paymentApiUrl);
+  const plans = createPlans(config.billingPrices, (priceId) =>
+    log.warn({ priceId }, `purchased price ${priceId} has no configured plan; no access granted`),
+  );
+  const writer = createSubscriptionWriter(subscriptions, clock);
+  const projector = createProjector(subscriptions, users);
+  const deletion = createBillingDeletion({ ...base, gateway });
+  const { deleteIfUserIsGone } = deletion;
+  const leases = createEventLeases(events, { clock, random, wait });
+  const processor = createEventProcessor({
+    ...base,
+    leases,
+    deleteIfUserIsGone,
+    applyEvent: createApplyEvent({ ...base, writer, plans, gateway }),
+    projector,
+    enqueueMail: createEnqueueMail({
+      ...base,
+      outbox,
+      billingUrl: () => publicUrl() + withLeadingSlash(returnPath),
+    }),
+    isLive: isLiveKey(key),
+  });
+  const sync =
+    gateway && createSubscriptionSync({ ...base, gateway, writer, plans, projector, deleteIfUserIsGone });
+
+  const shared = { ...base, processor, deleteIfUserIsGone, gateway, sync };
+  const service = createBillingService({ ...shared, plans, publicUrl, returnPath });
+  const subscription = createSubscriptionService(shared);
+  const catalog = createCatalog({ ...base, plans, gateway });
+  const webhook = createWebhook({ secrets: webhookSecretsOf(config), leases, processor, audit, clock });
+
+  const { settle, reconcile } = createBillingJobs(shared);
+  jobs.add('billing-settle', settle);
+  // Its lease in the store has kept this name.
+  jobs.add('billing-recheck', reconcile);
+
+  return {
+    service,
+    subscription,
+    summaryOf: createSummaryOf({
+      listSubscriptions: (userId) => listSubscriptions(subscriptions, userId),
+      pastDue,
+      clock,
+    }),
+    grants: createGrants({ users, audit, clock }),
+    plans,
+    deletion,
+    webhook,
+    webhookEvents: events,
+    resync: createResync({
+      ...shared,
+      replayUnmatched: replayEvents ? processor.replayUnmatched : undefined,
+    }),
+    plugin: (scope) => billingPlugin(scope, { service, subscription, catalog }),
+    webhookPlugin: (scope) => webhookPlugin(scope, { webhook }),
+  };
+}
+
+const webhookSecretsOf = (config: BillingConfiguration): string[] =>
+  [config.paymentWebhookSecret, config.paymentWebhookSecretPrevious].filter((secret) => secret !== undefined);

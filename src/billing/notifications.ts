@@ -1,0 +1,224 @@
+import { type SubscriptionStatus, toTimestamp } from '../http/schemas.js';
+import { type Clock, DAY } from '../kernel/clock.js';
+import type { BillingEvent } from './event.js';
+import { UNKNOWN_PLAN } from './plans.js';
+import { asInteger, asTime, type Json } from './provider-objects.js';
+import type { BillingUsers, SubscriptionDocument } from './store.js';
+
+/** What integrators receive as events, once the change is stored. */
+export interface BillingNotifications {
+  'subscription.updated': Notification & {
+    subscriptionId: string;
+    status: SubscriptionStatus;
+    plan: string;
+    /** Whether this subscription grants access to its plan now; the user may have another one, or a grant. */
+    entitled: boolean;
+  };
+  'invoice.paid': Notification & InvoiceNotification;
+  'payment.failed': Notification & InvoiceNotification & { attempt: number; isLastAttempt: boolean };
+}
+
+export const BILLING_NOTIFICATIONS: Record<keyof BillingNotifications, true> = {
+  'subscription.updated': true,
+  'invoice.paid': true,
+  'payment.failed': true,
+};
+
+interface Notification {
+  /** The same for repeated notifications. */
+  id: string;
+  /** ISO 8601: the provider's time, where it is known. */
+  at: string;
+  userId: string;
+}
+
+interface InvoiceNotification {
+  invoiceId: string;
+  subscriptionId?: string;
+  /** In the currency's smallest unit. */
+  amount?: number;
+  currency?: string;
+}
+
+export type Emit = <Name extends keyof BillingNotifications>(
+  name: Name,
+  notification: BillingNotifications[Name],
+) => void;
+
+/** A notification that is emitted after the outcome of its event is stored. */
+export type PendingNotification = (emit: Emit) => void;
+
+export function subscriptionNotification(
+  eventId: string,
+  { id: subscriptionId, userId, plan, ...subscription }: SubscriptionDocument,
+  { at, entitled }: { at: number; entitled: boolean },
+): PendingNotification {
+  const status = subscription.status as SubscriptionStatus;
+  const notification = { id: eventId, at: toTimestamp(at), userId, subscriptionId, status, plan, entitled };
+  return (emit) => emit('subscription.updated', notification);
+}
+
+export function invoiceNotification(
+  event: Pick<BillingEvent, 'id' | 'type'>,
+  userId: string,
+  invoice: InvoiceDetails,
+  at: number,
+): PendingNotification {
+  const { id: invoiceId, subscriptionId, amount, currency, attempt, isLastAttempt } = invoice;
+  const notification = {
+    id: event.id,
+    at: toTimestamp(at),
+    userId,
+    invoiceId,
+    ...(subscriptionId !== undefined && { subscriptionId }),
+    ...(amount !== undefined && { amount }),
+    ...(currency !== undefined && { currency }),
+  };
+  return event.type === 'invoice.payment_failed'
+    ? (emit) => emit('payment.failed', { ...notification, attempt, isLastAttempt })
+    : (emit) => emit('invoice.paid', notification);
+}
+
+/** The invoice of an event. */
+export interface InvoiceDetails {
+  id: string;
+  subscriptionId: string | undefined;
+  /** The amount that was paid, or that could not be collected. */
+  amount: number | undefined;
+  currency: string | undefined;
+  attempt: number;
+  isLastAttempt: boolean;
+}
+
+export function readInvoice({ type, objectId, subscriptionId, object }: BillingEvent): InvoiceDetails {
+  const { currency } = object;
+  return {
+    id: objectId,
+    subscriptionId,
+    amount: asInteger(object[type === 'invoice.payment_failed' ? 'amount_due' : 'amount_paid']),
+    currency: typeof currency === 'string' && /^[a-z]{3}$/i.test(currency) ? currency : undefined,
+    attempt: asInteger(object['attempt_count']) ?? 1,
+    isLastAttempt: object['next_payment_attempt'] === null,
+  };
+}
+
+/** A mail about purchases. */
+export interface BillingMail {
+  key: string;
+  userId: string;
+  to: string;
+  template: 'payment-failed' | 'subscription-canceled' | 'trial-ending';
+  values: Record<string, string>;
+  security: false;
+  expiresAt: number;
+}
+
+export interface BillingOutbox {
+  put(mail: BillingMail): Promise<void>;
+}
+
+/**
+ * Enqueues the mail for an event. Its key names the fact and not the event, so that one fact leads to one mail, however
+ * often and under whatever IDs the provider repeats it.
+ */
+export type EnqueueMail = (
+  event: BillingEvent,
+  userId: string,
+  subscription: SubscriptionDocument | undefined,
+) => Promise<void>;
+
+export interface MailDependencies {
+  users: Pick<BillingUsers, 'find'>;
+  outbox: BillingOutbox;
+  /** The page on which users manage their subscription. */
+  billingUrl(): string;
+  clock: Clock;
+}
+
+/** How long after the event a mail is still sent. */
+const MAIL_LIFETIME_MS = 3 * DAY;
+
+export function createEnqueueMail({ users, outbox, billingUrl, clock }: MailDependencies): EnqueueMail {
+  return async (event, userId, subscription) => {
+    const mail = mailFor(event);
+    if (!mail) return;
+    const user = await users.find(userId);
+    if (!user) return;
+    const plan = subscription?.plan === UNKNOWN_PLAN ? undefined : subscription?.plan;
+    await outbox.put({
+      ...mail,
+      userId,
+      to: user.email,
+      values: {
+        ...mail.values,
+        email: user.email,
+        link: billingUrl(),
+        ...(plan !== undefined && { plan }),
+        ...(user.name !== '' && { name: user.name }),
+      },
+      security: false,
+      expiresAt: (event.created ?? clock.now()) + MAIL_LIFETIME_MS,
+    });
+  };
+}
+
+type MailContent = Pick<BillingMail, 'key' | 'template' | 'values'>;
+
+function mailFor(event: BillingEvent): MailContent | null {
+  switch (event.type) {
+    case 'invoice.payment_failed':
+      return paymentFailedMail(readInvoice(event));
+    case 'customer.subscription.deleted':
+      return {
+        key: `subscription-canceled:${event.objectId}`,
+        template: 'subscription-canceled',
+        values: {},
+      };
+    case 'customer.subscription.trial_will_end': {
+      const end = asTime(event.object['trial_end']);
+      // The mail announces a charge, which does not follow a subscription that ends with its trial.
+      if (end === undefined || endsBy(event.object, end)) return null;
+      const values = { endsOn: new Intl.DateTimeFormat('en-GB', LONG_DATE).format(end) };
+      return { key: `trial-ending:${event.objectId}:${end}`, template: 'trial-ending', values };
+    }
+    default:
+      return null;
+  }
+}
+
+/** Whether a subscription is cancelled with effect by `end`. */
+function endsBy({ cancel_at_period_end: isCancelled, cancel_at: time }: Json, end: number): boolean {
+  const cancelAt = asTime(time);
+  return isCancelled === true || (cancelAt !== undefined && cancelAt <= end);
+}
+
+const LONG_DATE = { dateStyle: 'long', timeZone: 'UTC' } as const;
+
+/** Only the first and the last failed attempt lead to a mail. */
+function paymentFailedMail({
+  id,
+  attempt,
+  isLastAttempt,
+  amount,
+  currency,
+}: InvoiceDetails): MailContent | null {
+  if (attempt > 1 && !isLastAttempt) return null;
+  const key = `payment-failed:${id}:${attempt > 1 ? 'last' : 'first'}`;
+  const isKnown = amount !== undefined && currency !== undefined;
+  const values: Record<string, string> = isKnown ? { amount: formatAmount(amount, currency) } : {};
+  return { key, template: 'payment-failed', values };
+}
+
+/** @param amount in the currency's smallest unit, which the provider defines differently from Unicode for some */
+export function formatAmount(amount: number, currency: string): string {
+  const code = currency.toUpperCase();
+  const digits = ZERO_DECIMAL.has(code) ? 0 : THREE_DECIMAL.has(code) ? 3 : 2;
+  const format = { style: 'currency', currency: code, minimumFractionDigits: digits } as const;
+  return new Intl.NumberFormat('en', { ...format, maximumFractionDigits: digits }).format(
+    amount / 10 ** digits,
+  );
+}
+
+/** https://docs.stripe.com/currencies#minor-units */
+const ZERO_DECIMAL = new Set('BIF CLP DJF GNF JPY KMF KRW MGA PYG RWF VND VUV XAF XOF XPF'.split(' '));
+const THREE_DECIMAL = new Set('BHD JOD KWD OMR TND'.split(' '));

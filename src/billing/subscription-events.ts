@@ -1,0 +1,181 @@
+import { haveSameProjection } from './entitlement.js';
+import { subscriptionNotFound } from './errors.js';
+import { type BillingEvent, isInvoice, readSnapshot, type Snapshot } from './event.js';
+import type { Gateway } from './gateway.js';
+import type { Plans } from './plans.js';
+import type { EventOutcome, SubscriptionDocument, Subscriptions } from './store.js';
+import {
+  compareInvoiceEvent,
+  compareSubscriptionEvent,
+  followsStored,
+  isOutdated,
+  type SubscriptionUpdate,
+  type SubscriptionWriter,
+  statusAfterInvoice,
+} from './subscription-order.js';
+
+/** What an event did to its subscription. */
+export interface AppliedEvent {
+  outcome: Extract<EventOutcome, 'processed' | 'stale'>;
+  /** Absent where the terms are unchanged. `repeated`: applied by an earlier, interrupted delivery. */
+  change?: 'inserted' | 'updated' | 'repeated';
+  /** Whether the user's record is up to date as far as this event goes. */
+  isProjected: boolean;
+  /** The current state; absent where it is not stored. */
+  subscription?: SubscriptionDocument;
+}
+
+export interface EventOwner {
+  userId: string;
+  /** The stored subscription, where it identified the owner. */
+  subscription?: SubscriptionDocument;
+}
+
+/** Applies an event to its subscription, whatever other writers do meanwhile. */
+export type ApplyEvent = (
+  event: BillingEvent,
+  subscriptionId: string,
+  owner: EventOwner,
+) => Promise<AppliedEvent>;
+
+export interface ApplyEventDependencies {
+  subscriptions: Subscriptions;
+  writer: SubscriptionWriter;
+  plans: Plans;
+  /** Absent while no API key is configured. */
+  gateway: Gateway | undefined;
+  log: { warn(entry: object, message: string): void };
+}
+
+/** Why an event changes no terms. `deferred`: the provider is asked later. */
+type Unchanged = 'repeated' | 'stale' | 'deferred';
+
+export function createApplyEvent(deps: ApplyEventDependencies): ApplyEvent {
+  const { subscriptions, writer, plans, gateway, log } = deps;
+
+  const prepareUpdate = (
+    event: BillingEvent,
+    stored: SubscriptionDocument | null,
+  ): Promise<SubscriptionUpdate | Unchanged> =>
+    isInvoice(event) ? updateFromInvoice(event, stored) : updateFromSubscription(event, stored);
+
+  const updateFromSubscription = async (
+    event: BillingEvent,
+    stored: SubscriptionDocument | null,
+  ): Promise<SubscriptionUpdate | Unchanged> => {
+    const snapshot = readEventSnapshot(event, plans);
+    const status = snapshot.status ?? undefined;
+    const order = compareSubscriptionEvent(stored, event, status);
+    if (order === 'repeated' || order === 'stale') return order;
+    const update = { snapshot, eventId: event.id, ...timesOf(event) };
+    if (order === 'apply' || !stored) {
+      const isOlder = stored && event.created !== undefined && event.created < stored.statusAt;
+      const keepsStatus = isOlder && event.type !== 'customer.subscription.deleted';
+      // A status that was taken from an invoice without asking the provider remains uncertain.
+      return keepsStatus
+        ? { ...update, snapshot: omit(snapshot, 'status'), isUncertain: 'unchanged' }
+        : { isUncertain: false, ...update };
+    }
+    const fetched = await updateFromProvider(event);
+    if (fetched) return fetched;
+    if (isOutdated(stored, event)) return 'deferred';
+    const isNewer = status === undefined || followsStored(stored, status, event.previous['status']);
+    return isNewer ? { isUncertain: true, ...update } : 'deferred';
+  };
+
+  const updateFromInvoice = async (
+    event: BillingEvent,
+    stored: SubscriptionDocument | null,
+  ): Promise<SubscriptionUpdate | Unchanged> => {
+    const order = compareInvoiceEvent(stored, event);
+    if (order !== 'uncertain') return order;
+    const fetched = await updateFromProvider(event);
+    if (fetched) return fetched;
+    // An invoice does not describe its subscription, whose own event is still to come.
+    if (!stored) return 'stale';
+    const status = statusAfterInvoice(stored.status, event);
+    const isSameSecond = event.created !== undefined && event.created === stored.statusAt;
+    if (isSameSecond && !followsStored(stored, status, undefined)) return 'deferred';
+    return {
+      snapshot: { status },
+      ...(event.created !== undefined && { statusAt: event.created }),
+      eventId: event.id,
+      isUncertain: true,
+    };
+  };
+
+  /** The state at the provider; null where it cannot be asked. */
+  const updateFromProvider = async (event: BillingEvent): Promise<SubscriptionUpdate | null> => {
+    const found = event.subscriptionId === undefined ? null : await fetchSubscription(event.subscriptionId);
+    if (!found) return null;
+    const { created = 0 } = event;
+    const statusAt = Math.max(found.asOf, created);
+    // A subscription event of the invoice's second that is still to come must not count as stale.
+    const at = isInvoice(event) ? found.asOf : statusAt;
+    const snapshot = readSnapshot(found.object, plans);
+    return { snapshot, at, statusAt, eventId: event.id, isUncertain: false };
+  };
+
+  const fetchSubscription = async (id: string) => {
+    if (!gateway) return null;
+    try {
+      const found = await gateway.subscription(id);
+      if (!found) throw subscriptionNotFound();
+      return found;
+    } catch (err) {
+      // The event is applied as far as possible, and a background job asks again.
+      log.warn({ err, subscription: id }, 'a subscription could not be fetched from the payment provider');
+      return null;
+    }
+  };
+
+  return async (event, id, { userId, subscription: known }) => {
+    for (let first = known; ; first = undefined) {
+      const stored = first ?? (await subscriptions.findOne({ id }));
+      const update = await prepareUpdate(event, stored);
+      // The delivery that applied it may have been interrupted before it updated the user's record.
+      if (update === 'stale') return unchanged(stored);
+      if (update === 'repeated') return { ...unchanged(stored), outcome: 'processed', change: 'repeated' };
+      if (update === 'deferred') {
+        const marked = stored && (await writer.requestReconcile(stored));
+        if (marked) return unchanged(marked);
+        continue;
+      }
+      const subscription = await writer.write(stored, { id, userId }, update);
+      // Another writer was faster, so the comparison is void.
+      if (!subscription) continue;
+      const result = { outcome: 'processed', subscription } as const;
+      if (!stored) return { ...result, change: 'inserted', isProjected: false };
+      // The delivery of an event, or its repetition, updates the user's record. A sync may have been interrupted.
+      const isProjected = stored.lastEvent !== undefined && haveSameProjection(stored, subscription);
+      return { ...result, change: 'updated', isProjected };
+    }
+  };
+}
+
+const unchanged = (subscription: SubscriptionDocument | null): AppliedEvent => ({
+  outcome: 'stale',
+  isProjected: false,
+  ...(subscription && { subscription }),
+});
+
+/** The subscription in an event. A deleted one is canceled, whatever its status says. */
+function readEventSnapshot({ type, object, created }: BillingEvent, plans: Plans): Snapshot {
+  const snapshot = readSnapshot(object, plans);
+  if (type !== 'customer.subscription.deleted') return snapshot;
+  return {
+    ...snapshot,
+    status: 'canceled',
+    ...(snapshot.endedAt == null && created !== undefined && { endedAt: created }),
+  };
+}
+
+const timesOf = ({ created, receivedAt }: BillingEvent) => ({
+  ...(created !== undefined && { at: created }),
+  ...(receivedAt !== undefined && { receivedAt }),
+});
+
+function omit(snapshot: Snapshot, field: keyof Snapshot): Snapshot {
+  const { [field]: _, ...rest } = snapshot;
+  return rest;
+}

@@ -1,0 +1,228 @@
+import { type Clock, DAY } from '../kernel/clock.js';
+import { nullIfTaken, type OptionalField } from '../storage/collection.js';
+import type { BillingEvent, Snapshot } from './event.js';
+import { UNKNOWN_PLAN } from './plans.js';
+import type { SubscriptionDocument, Subscriptions } from './store.js';
+
+/** Decides which of two states of a subscription is newer, which of two subscriptions is better, and writes the result. */
+
+/** From the most to the least valuable for a user. An unknown status ranks last. */
+const BEST_FIRST = [
+  'active',
+  'trialing',
+  'past_due',
+  'unpaid',
+  'paused',
+  'incomplete',
+  'canceled',
+  'incomplete_expired',
+];
+
+/** The order in which a subscription passes through them: of two states of the same second the later one wins. */
+const LIFECYCLE = [
+  'incomplete',
+  'trialing',
+  'active',
+  'past_due',
+  'unpaid',
+  'paused',
+  'incomplete_expired',
+  'canceled',
+];
+
+const TERMINAL = ['canceled', 'incomplete_expired'];
+
+export const isTerminal = (status: string): boolean => TERMINAL.includes(status);
+
+type Rankable = Pick<SubscriptionDocument, 'id' | 'status' | 'startedAt'>;
+
+/** The subscription that represents its user: the best status, and of equal ones the newest. */
+export function selectBest<T extends Rankable>(subscriptions: readonly T[]): T | undefined {
+  return subscriptions.toSorted(
+    (a, b) => rankOf(b) - rankOf(a) || b.startedAt - a.startedAt || (b.id > a.id ? 1 : b.id < a.id ? -1 : 0),
+  )[0];
+}
+
+function rankOf({ status }: Rankable): number {
+  const rank = BEST_FIRST.indexOf(status);
+  return rank < 0 ? 0 : BEST_FIRST.length - rank;
+}
+
+/**
+ * - `apply`: newer than the stored state
+ * - `repeated`: applied before, by a delivery that was interrupted
+ * - `stale`: older than the stored state
+ * - `uncertain`: only the provider can tell
+ */
+export type EventOrder = 'apply' | 'repeated' | 'stale' | 'uncertain';
+
+type Stored = Pick<SubscriptionDocument, 'status' | 'at' | 'statusAt' | 'lastEvent' | 'heardAt'>;
+
+/** @param status the status in the event; absent where it has none */
+export function compareSubscriptionEvent(
+  stored: Stored | null,
+  event: Pick<BillingEvent, 'id' | 'type' | 'created' | 'receivedAt'>,
+  status: string | undefined,
+): EventOrder {
+  if (!stored) return 'apply';
+  if (stored.lastEvent === event.id) return 'repeated';
+  if (isTerminal(stored.status)) return 'stale';
+  // Nothing follows a deletion, so the stored state precedes it.
+  if (event.type === 'customer.subscription.deleted') return 'apply';
+  if (event.created === undefined) return isOutdated(stored, event) ? 'uncertain' : 'apply';
+  if (event.created < stored.at) return 'stale';
+  if (event.created === stored.at) {
+    return event.type === 'customer.subscription.created' ? 'stale' : 'uncertain';
+  }
+  const contradictsInvoice = event.created === stored.statusAt && status !== stored.status;
+  return contradictsInvoice ? 'uncertain' : 'apply';
+}
+
+/** An invoice reports a status indirectly: it changes the status only if the provider cannot be asked. */
+export function compareInvoiceEvent(
+  stored: Stored | null,
+  event: Pick<BillingEvent, 'id' | 'type' | 'created' | 'object'>,
+): Exclude<EventOrder, 'apply'> {
+  if (!stored) return 'uncertain';
+  if (stored.lastEvent === event.id) return 'repeated';
+  const contradicts = statusAfterInvoice(stored.status, event) !== stored.status;
+  if (!contradicts || (event.created !== undefined && event.created < stored.statusAt)) return 'stale';
+  return 'uncertain';
+}
+
+/** The status that follows from an invoice alone. */
+export function statusAfterInvoice(
+  status: string,
+  { type, object }: Pick<BillingEvent, 'type' | 'object'>,
+): string {
+  if (type === 'invoice.payment_failed') return ['active', 'trialing'].includes(status) ? 'past_due' : status;
+  // An invoice over nothing, such as that of a trial, proves no payment.
+  if (object['amount_paid'] === 0) return status;
+  return ['past_due', 'unpaid', 'incomplete'].includes(status) ? 'active' : status;
+}
+
+/** Whether an event without a time was received before the last applied update. */
+export const isOutdated = (
+  { heardAt }: Pick<Stored, 'heardAt'>,
+  { created, receivedAt }: Pick<BillingEvent, 'created' | 'receivedAt'>,
+): boolean => created === undefined && receivedAt !== undefined && receivedAt < heardAt;
+
+/** Whether an event of the same second probably follows the stored state, for use while the provider cannot be asked. */
+export function followsStored(
+  stored: Pick<SubscriptionDocument, 'status'>,
+  status: string,
+  previousStatus: unknown,
+): boolean {
+  if (status === stored.status || previousStatus === stored.status) return true;
+  return LIFECYCLE.indexOf(status) > LIFECYCLE.indexOf(stored.status);
+}
+
+/** A newer state of a subscription, from an event or from the provider's API. */
+export interface SubscriptionUpdate {
+  snapshot: Snapshot;
+  /** The provider's time of the snapshot; absent where it is unknown. */
+  at?: number;
+  /** The same for the status, where it differs. */
+  statusAt?: number;
+  /** When the update was received, if not now. */
+  receivedAt?: number;
+  eventId?: string;
+  /** Whether the provider must be asked as soon as possible; `unchanged` keeps what is stored. */
+  isUncertain: boolean | 'unchanged';
+}
+
+export interface SubscriptionKey {
+  id: string;
+  userId: string;
+}
+
+export interface SubscriptionWriter {
+  /** Writes over the revision that was read; null where another writer was faster. */
+  write(
+    stored: SubscriptionDocument | null,
+    key: SubscriptionKey,
+    update: SubscriptionUpdate,
+  ): Promise<SubscriptionDocument | null>;
+  /** The document that `write` would store. */
+  preview(
+    stored: SubscriptionDocument | null,
+    key: SubscriptionKey,
+    update: SubscriptionUpdate,
+  ): SubscriptionDocument;
+  /** Has the provider asked as soon as possible, and leaves the terms unchanged. */
+  requestReconcile(stored: SubscriptionDocument): Promise<SubscriptionDocument | null>;
+  /** Returns to the regular time of asking the provider. */
+  scheduleReconcile(stored: SubscriptionDocument): Promise<SubscriptionDocument | null>;
+}
+
+/** How long after the end of a period the provider is asked if it has sent no event. */
+const RECONCILE_DELAY_MS = DAY;
+
+export function createSubscriptionWriter(subscriptions: Subscriptions, clock: Clock): SubscriptionWriter {
+  return {
+    preview: (stored, key, update) => merge(stored, key, update, clock.now()),
+
+    async write(stored, key, update) {
+      const document = merge(stored, key, update, clock.now());
+      if (!stored) return subscriptions.insert(document).then(() => document, nullIfTaken);
+      const { id, ...set } = document;
+      const removed = Object.keys(stored).filter((field) => !(field in document));
+      const unset = removed as OptionalField<SubscriptionDocument>[];
+      return subscriptions.updateOne({ id, rev: stored.rev }, { set, unset });
+    },
+
+    requestReconcile: ({ id, rev }) =>
+      subscriptions.updateOne({ id, rev }, { set: { recheckAt: clock.now() }, inc: { rev: 1 } }),
+
+    scheduleReconcile(stored) {
+      const recheckAt = reconcileTimeOf(stored, clock.now());
+      const change = recheckAt === undefined ? { unset: ['recheckAt' as const] } : { set: { recheckAt } };
+      return subscriptions.updateOne({ id: stored.id, rev: stored.rev }, { ...change, inc: { rev: 1 } });
+    },
+  };
+}
+
+/** The stored subscription with an update. Fields that are cleared or unknown are absent. */
+function merge(
+  stored: SubscriptionDocument | null,
+  { id, userId }: SubscriptionKey,
+  { snapshot, isUncertain, eventId, ...times }: SubscriptionUpdate,
+  now: number,
+): SubscriptionDocument {
+  const at = Math.max(stored?.at ?? 0, times.at ?? 0);
+  const statusAt = Math.max(stored?.statusAt ?? 0, times.statusAt ?? 0, at);
+  const terms = Object.assign({ startedAt: now }, INITIAL_TERMS, stored, snapshot);
+  const isPastDue = terms.status === 'past_due';
+  const planned = reconcileTimeOf(terms, now);
+  const document = Object.assign(terms, {
+    id,
+    userId: stored?.userId ?? userId,
+    cancelAtPeriodEnd: terms.cancelAtPeriodEnd === true,
+    pastDueSince: isPastDue ? (stored?.pastDueSince ?? (times.statusAt || times.at || now)) : undefined,
+    recheckAt: isUncertain === true ? now : earliest(isUncertain && stored?.recheckAt, planned),
+    lastEvent: eventId,
+    heardAt: Math.max(stored?.heardAt ?? 0, times.receivedAt ?? now),
+    at,
+    statusAt,
+    rev: (stored?.rev ?? 0) + 1,
+    createdAt: stored?.createdAt ?? now,
+    updatedAt: now,
+  });
+  return Object.fromEntries(
+    Object.entries(document).filter(([, value]) => value !== undefined && value !== null),
+  ) as unknown as SubscriptionDocument;
+}
+
+const INITIAL_TERMS = { status: 'incomplete', plan: UNKNOWN_PLAN, cancelAtPeriodEnd: false };
+
+const earliest = (kept: number | false | undefined, planned: number | undefined): number | undefined =>
+  kept ? Math.min(kept, planned ?? kept) : planned;
+
+/** When to ask about a subscription whose next event should have arrived. */
+function reconcileTimeOf(
+  { status, currentPeriodEnd, trialEnd }: Pick<Snapshot, 'status' | 'currentPeriodEnd' | 'trialEnd'>,
+  now: number,
+): number | undefined {
+  const end = currentPeriodEnd ?? trialEnd;
+  return isTerminal(status ?? '') || end == null ? undefined : Math.max(end, now) + RECONCILE_DELAY_MS;
+}

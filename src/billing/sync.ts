@@ -1,0 +1,217 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Clock } from '../kernel/clock.js';
+import type { DeleteIfUserIsGone } from './account-deletion.js';
+import { haveSameProjection, isEntitled, type PastDue, type Projector } from './entitlement.js';
+import { isCustomerMissing, subscriptionNotFound } from './errors.js';
+import { readSnapshot } from './event.js';
+import type { Gateway } from './gateway.js';
+import { type Emit, subscriptionNotification } from './notifications.js';
+import type { Plans } from './plans.js';
+import { idOf, type Json } from './provider-objects.js';
+import { listSubscriptions, type SubscriptionDocument, type Subscriptions } from './store.js';
+import { isTerminal, type SubscriptionKey, type SubscriptionWriter } from './subscription-order.js';
+
+/**
+ * Copies the state of subscriptions from the provider. Parallel requests for the same subscriptions share a request to
+ * the provider; otherwise each of their writes would void the state that the others have read.
+ */
+export interface SubscriptionSync {
+  /** Syncs one subscription. @throws PAYMENT_PROVIDER_ERROR */
+  syncOne(id: string, userId: string): Promise<SyncedSubscription>;
+  /**
+   * Syncs every subscription of a customer, and those of the user that belong to other customers, such as one that was
+   * replaced. `dryRun` changes nothing.
+   * @throws PAYMENT_PROVIDER_ERROR; CUSTOMER_NOT_FOUND where the provider has neither the customer nor any subscription
+   */
+  syncCustomer(
+    customerId: string,
+    userId: string,
+    options?: { dryRun?: boolean },
+  ): Promise<SyncedSubscription[]>;
+}
+
+/** A subscription before and after a sync; `before` is absent where it was not stored. */
+export interface SyncedSubscription {
+  id: string;
+  before?: SubscriptionDocument;
+  after: SubscriptionDocument;
+  /** Names of the changed fields: `status`, `currentPeriodEnd`, … */
+  fields: string[];
+}
+
+/** A subscription at the provider, and the provider's time up to which it is complete. */
+interface FetchedSubscription {
+  object: Json;
+  asOf: number;
+}
+
+export interface SubscriptionSyncDependencies {
+  gateway: Gateway;
+  subscriptions: Subscriptions;
+  writer: SubscriptionWriter;
+  plans: Plans;
+  projector: Projector;
+  deleteIfUserIsGone: DeleteIfUserIsGone;
+  emit: Emit;
+  pastDue: PastDue;
+  clock: Clock;
+}
+
+export function createSubscriptionSync(deps: SubscriptionSyncDependencies): SubscriptionSync {
+  const { gateway, subscriptions, writer, plans, projector, emit, clock } = deps;
+
+  /** Writes what was fetched after `stored` was read; null where another writer was faster. */
+  const write = async (
+    stored: SubscriptionDocument | null,
+    key: SubscriptionKey,
+    { object, asOf: at }: FetchedSubscription,
+  ): Promise<SyncedSubscription | null> => {
+    const update = { snapshot: readSnapshot(object, plans), at, statusAt: at, isUncertain: false };
+    const needsProjection = !stored || !haveSameProjection(stored, writer.preview(stored, key, update));
+    // Uncertain until the user's record is written as well: after a crash, only the background job repeats this.
+    const after = await writer.write(stored, key, { ...update, isUncertain: needsProjection });
+    if (!after) return null;
+    // A user who was deleted meanwhile must leave no data, including what was just inserted.
+    if (!stored && (await deps.deleteIfUserIsGone(after.userId))) return { id: after.id, after, fields: [] };
+    await projector.project(after.userId);
+    if (needsProjection) await writer.scheduleReconcile(after);
+    const fields = changedFields(stored, after);
+    if (fields.length > 0) {
+      const now = clock.now();
+      const details = { at: now, entitled: isEntitled(after, deps.pastDue, now) };
+      subscriptionNotification(`refresh:${after.id}:${after.rev}`, after, details)(emit);
+    }
+    return { id: after.id, ...(stored && { before: stored }), after, fields };
+  };
+
+  const preview = (
+    stored: SubscriptionDocument | null,
+    key: SubscriptionKey,
+    { object, asOf: at }: FetchedSubscription,
+  ): SyncedSubscription => {
+    const update = { snapshot: readSnapshot(object, plans), at, isUncertain: false };
+    const after = writer.preview(stored, key, update);
+    return { id: key.id, ...(stored && { before: stored }), after, fields: changedFields(stored, after) };
+  };
+
+  const fetchOne = async (id: string): Promise<FetchedSubscription> => {
+    const found = await gateway.subscription(id);
+    if (found) return found;
+    throw subscriptionNotFound();
+  };
+
+  /** The customer's subscriptions, and the stored ones that the list lacks and that have not ended. */
+  const fetchAll = async (
+    customerId: string,
+    stored: Iterable<SubscriptionDocument>,
+  ): Promise<FetchedSubscription[]> => {
+    let missing: unknown;
+    const { objects, asOf } = await gateway.subscriptionsOf(customerId).catch((error: unknown) => {
+      if (!isCustomerMissing(error)) throw error;
+      missing = error;
+      return { objects: [], asOf: 0 };
+    });
+    const listed = new Set(objects.map(idOf));
+    const fetched: FetchedSubscription[] = objects.map((object) => ({ object, asOf }));
+    for (const { id, status } of stored) {
+      const found = listed.has(id) || isTerminal(status) ? null : await gateway.subscription(id);
+      if (found) fetched.push(found);
+    }
+    if (missing !== undefined && fetched.length === 0) throw missing;
+    return fetched;
+  };
+
+  const runOne = async (id: string, userId: string): Promise<SyncedSubscription> => {
+    for (;;) {
+      const stored = await subscriptions.findOne({ id });
+      if (stored && isTerminal(stored.status)) {
+        await projector.project(stored.userId);
+        if (stored.recheckAt !== undefined) await writer.scheduleReconcile(stored);
+        return { id, before: stored, after: stored, fields: [] };
+      }
+      const key = { id, userId: stored?.userId ?? userId };
+      const synced = await write(stored, key, await fetchOne(id));
+      if (synced) return synced;
+    }
+  };
+
+  const runAll = async (
+    customerId: string,
+    userId: string,
+    dryRun: boolean,
+  ): Promise<SyncedSubscription[]> => {
+    const all = await listSubscriptions(subscriptions, userId);
+    const storedById = new Map(all.map((stored) => [stored.id, stored]));
+    const synced: SyncedSubscription[] = [];
+    for (const fetched of await fetchAll(customerId, storedById.values())) {
+      const id = idOf(fetched.object);
+      const stored = storedById.get(id ?? '') ?? null;
+      if (id === undefined || (stored && isTerminal(stored.status))) continue;
+      const key = { id, userId };
+      if (dryRun) synced.push(preview(stored, key, fetched));
+      else synced.push((await write(stored, key, fetched)) ?? (await syncOne(id, userId)));
+    }
+    if (!dryRun) await projector.project(userId);
+    return synced;
+  };
+
+  const oneAtATime = createCoalescer<SyncedSubscription>();
+  const allAtATime = createCoalescer<SyncedSubscription[]>();
+  const syncOne: SubscriptionSync['syncOne'] = (id, userId) => oneAtATime(id, () => runOne(id, userId));
+
+  return {
+    syncOne,
+
+    syncCustomer: (customerId, userId, { dryRun = false } = {}) =>
+      allAtATime(`${userId} ${customerId} ${dryRun}`, () => runAll(customerId, userId, dryRun)),
+  };
+}
+
+/** What the provider says about a subscription, without the fields for internal use. */
+function termsOf(subscription: SubscriptionDocument): Partial<Record<string, unknown>> {
+  const { at, statusAt, lastEvent, heardAt, recheckAt, rev, updatedAt, createdAt, ...terms } = subscription;
+  return terms;
+}
+
+function changedFields(before: SubscriptionDocument | null, after: SubscriptionDocument): string[] {
+  const [old, current] = [before ? termsOf(before) : {}, termsOf(after)];
+  return [...new Set([...Object.keys(old), ...Object.keys(current)])].filter(
+    (name) => !isDeepStrictEqual(old[name], current[name]),
+  );
+}
+
+/** Runs a request on behalf of all callers that make it at the same time. */
+export type Coalescer<T> = (key: string, request: () => Promise<T>) => Promise<T>;
+
+interface PendingRequest<T> {
+  result: Promise<T>;
+  /** The request that starts when this one ends. */
+  next?: Promise<T>;
+}
+
+/**
+ * At most one request per key is in progress, and one more is queued. Callers that arrive meanwhile share the queued one,
+ * because the response to the current one may be older than their call.
+ */
+export function createCoalescer<T>(): Coalescer<T> {
+  const pending = new Map<string, PendingRequest<T>>();
+
+  const start: Coalescer<T> = (key, request) => {
+    // The async wrapper turns a synchronous throw into a rejection, which frees the key.
+    const current: PendingRequest<T> = { result: (async () => request())() };
+    pending.set(key, current);
+    const end = () => {
+      if (!current.next) pending.delete(key);
+    };
+    current.result.then(end, end);
+    return current.result;
+  };
+
+  return (key, request) => {
+    const current = pending.get(key);
+    if (!current) return start(key, request);
+    const startNext = () => start(key, request);
+    current.next ??= current.result.then(startNext, startNext);
+    return current.next;
+  };
+}

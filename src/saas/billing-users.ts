@@ -1,0 +1,44 @@
+import { isDisabled, type Users } from '../auth/store.js';
+import type { BillingUsers } from '../billing/store.js';
+
+/** The users' records as billing reads and writes them. */
+export function billingUsers(users: Users): BillingUsers {
+  return {
+    async find(id) {
+      const user = await users.findOne({ id });
+      if (!user) return null;
+      const { email, name = '', grant } = user;
+      return { email, name, isOpen: !isDisabled(user), ...(grant && { grant }) };
+    },
+
+    projection: {
+      async revision(userId) {
+        const user = await users.findOne({ id: userId });
+        return user && (user.subscriptionRev ?? 0);
+      },
+      async write(userId, revision, { status, plan, held }) {
+        const written = await users.updateOne(
+          { id: userId, subscriptionRev: revision === 0 ? null : revision },
+          {
+            set: {
+              subscriptionStatus: status,
+              subscriptionPlan: plan,
+              subscriptionsHeld: { rev: revision + 1, terms: held },
+            },
+            inc: { subscriptionRev: 1 },
+          },
+        );
+        return written !== null;
+      },
+    },
+
+    grants: {
+      async write(id, grant) {
+        const before = await users.findOne({ id });
+        const change = grant ? { set: { grant } } : { unset: ['grant' as const] };
+        const written = before && (await users.updateOne({ id, deletingAt: null }, change));
+        return written && { before: before.grant };
+      },
+    },
+  };
+}

@@ -1,0 +1,53 @@
+import { userCollection } from '../../src/auth/store.js';
+import {
+  type BillingModule,
+  type BillingModuleOptions,
+  createBillingModule,
+} from '../../src/billing/module.js';
+import type { Clock } from '../../src/kernel/clock.js';
+import type { Job } from '../../src/ops/jobs.js';
+import { billingUsers } from '../../src/saas/billing-users.js';
+import type { Store } from '../../src/storage/collection.js';
+import { countedRandom } from './random.js';
+
+/** Billing without HTTP, and its jobs, which run when a test says so. */
+export interface TestBilling extends BillingModule {
+  jobs: { settle: Job; reconcile: Job };
+}
+
+export function billingOn(
+  store: Store,
+  clock: Clock,
+  { config, ...options }: Partial<Omit<BillingModuleOptions, 'users'>>,
+): TestBilling {
+  const jobs = new Map<string, Job>();
+  const billing = createBillingModule(
+    {
+      store,
+      clock,
+      random: countedRandom(),
+      log: { info() {}, warn() {}, error() {} } as never,
+      audit: { record: async () => {}, recordFailure: async () => {} } as never,
+      jobs: { add: (name: string, job: Job) => void jobs.set(name, job) } as never,
+    },
+    {
+      config: { billingReturnUrlRelative: '/settings/billing', pastDue: 'entitled', ...config },
+      users: billingUsers(userCollection(store)),
+      outbox: { put: async () => {} },
+      emit: () => {},
+      publicUrl: () => 'https://app.example.test',
+      wait: async () => {},
+      ...options,
+    },
+  );
+  const [settle, reconcile] = [jobs.get('billing-settle'), jobs.get('billing-recheck')];
+  if (!settle || !reconcile) throw new Error('The jobs of billing have other names.');
+  return { ...billing, jobs: { settle, reconcile } };
+}
+
+/** Runs every background job of billing once. */
+export async function runJobs({ jobs }: Pick<TestBilling, 'jobs'>): Promise<void> {
+  const lease = { term: 1, signal: new AbortController().signal };
+  await jobs.settle.run(lease);
+  await jobs.reconcile.run(lease);
+}
