@@ -63,7 +63,7 @@ export function createUsersModule(
 
 /** Registration, login, sessions, and what users do with their own account. */
 export interface AuthModule {
-  auth: AuthService;
+  service: AuthService;
   sessions: Sessions;
   plugin(scope: Scope): Promise<void>;
 }
@@ -97,7 +97,7 @@ export function createAuthModule(
   const pageUrl = (configured: string | undefined, own: string) => () =>
     publicUrl.get() + (configured === undefined ? `${mountedAt()}${own}` : withLeadingSlash(configured));
 
-  const auth = createAuthService({
+  const service = createAuthService({
     ...context,
     users,
     sessions,
@@ -135,15 +135,16 @@ export function createAuthModule(
     sections: options.exportSections,
   });
 
-  jobs.add('account-deletion', auth.deletionJob);
+  jobs.add('account-deletion', service.deletionJob);
   jobs.add('session-purge', {
     everySeconds: HOUR / SECOND,
     run: async ({ signal }) => void (await purgeExpired(sessions, { now: clock.now(), signal })),
   });
 
   return {
-    auth,
+    service,
     sessions,
-    plugin: (scope) => authPlugin(scope, { auth, exportAccount, throttle, pages, home: publicUrl.get }),
+    plugin: (scope) =>
+      authPlugin(scope, { auth: service, exportAccount, throttle, pages, home: publicUrl.get }),
   };
 }

@@ -2,7 +2,7 @@ import { CLOCK_SKEW_MS, type Clock } from '../kernel/clock.js';
 import { newToken, type Random } from '../kernel/secrets.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { billingErrors } from './errors.js';
-import type { BillingEvent } from './event.js';
+import type { BillingEvent } from './provider-objects.js';
 import type { EventOutcome, WebhookEventDocument, WebhookEvents } from './store.js';
 
 /**

@@ -2,7 +2,6 @@ import type { Clock } from '../kernel/clock.js';
 import { nullIfTaken } from '../storage/collection.js';
 import type { DeleteIfUserIsGone } from './account-deletion.js';
 import { isEntitled, type PastDue, type Projector } from './entitlement.js';
-import { type BillingEvent, HANDLED_EVENT_TYPES, isInvoice, parseEvent } from './event.js';
 import type { EventLease, EventLeases } from './event-leases.js';
 import {
   type Emit,
@@ -12,6 +11,7 @@ import {
   readInvoice,
   subscriptionNotification,
 } from './notifications.js';
+import { type BillingEvent, HANDLED_EVENT_TYPES, isInvoice, parseEvent } from './provider-objects.js';
 import type {
   BillingUsers,
   Customers,

@@ -4,16 +4,20 @@ import type { Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type BillingDeletion, createBillingDeletion } from './account-deletion.js';
 import { createCatalog } from './catalog.js';
-import { createProjector, createSummaryOf, type SummaryOf } from './entitlement.js';
+import {
+  createGrants,
+  createProjector,
+  createSummaryOf,
+  type Grants,
+  type SummaryOf,
+} from './entitlement.js';
 import { createEventLeases, type Wait } from './event-leases.js';
 import { createEventProcessor } from './event-processor.js';
 import { createGateway } from './gateway.js';
-import { createGrants, type Grants } from './grants.js';
 import { type BillingOutbox, createEnqueueMail, type Emit } from './notifications.js';
 import { createPlans, type Plans } from './plans.js';
 import { billingPlugin, webhookPlugin } from './plugin.js';
-import { createBillingJobs } from './reconcile.js';
-import { createResync, type Resync } from './resync.js';
+import { createBillingJobs, createResync, type Resync } from './reconcile.js';
 import { type BillingConfiguration, isLiveKey } from './schemas.js';
 import { type BillingService, createBillingService } from './service.js';
 import {

@@ -1,4 +1,175 @@
+import { httpErrors } from '../kernel/errors.js';
 import { billingErrors } from './errors.js';
+import type { Plans } from './plans.js';
+import type { SubscriptionTerms } from './store.js';
+
+/** An event of the provider. Only its type and the ID of its object are always present. */
+export interface BillingEvent {
+  /** The provider's event ID, else the signature that matched. */
+  id: string;
+  type: string;
+  objectId: string;
+  /** When the provider created it, in epoch milliseconds. An event without it counts as new. */
+  created?: number;
+  /** When it was received, where it was stored and is processed later. Epoch milliseconds. */
+  receivedAt?: number;
+  /** False for an event of the provider's test mode. */
+  livemode?: boolean;
+  object: Json;
+  /** The previous values of changed fields, where the provider sends them. */
+  previous: Json;
+  customerId?: string;
+  subscriptionId?: string;
+  /** The user's ID, as checkout wrote it on the subscription. */
+  metadataUserId?: string;
+}
+
+/** The event types that have an effect here. */
+export const HANDLED_EVENT_TYPES: ReadonlySet<string> = new Set([
+  'customer.subscription.created',
+  'customer.subscription.updated',
+  'customer.subscription.deleted',
+  'customer.subscription.trial_will_end',
+  'invoice.payment_succeeded',
+  'invoice.payment_failed',
+]);
+
+export const isInvoice = ({ type }: { type: string }): boolean => type.startsWith('invoice.');
+
+/**
+ * Parses a body whose signature was verified. Without an `id` the signature names the event.
+ * @throws INVALID_JSON, VALIDATION_ERROR
+ */
+export function parseEvent(payload: string, signature: string): BillingEvent {
+  const body = parseJson(payload);
+  const data = asObject(body['data']);
+  const object = asObject(data['object']);
+  const { id, type, livemode } = body;
+  const missing = Object.entries({ type, 'data.object.id': object['id'] }).filter(
+    ([, value]) => !isIdentifier(value),
+  );
+  if (missing.length > 0) {
+    const details = missing.map(([path]) => ({ path, message: 'must be a string of 1 to 255 characters' }));
+    throw httpErrors.VALIDATION_ERROR({ details });
+  }
+  const created = asTime(body['created']);
+  const event = {
+    id: isIdentifier(id) ? id : signature,
+    type: String(type),
+    objectId: String(object['id']),
+    ...(created !== undefined && { created }),
+    ...(typeof livemode === 'boolean' && { livemode }),
+    object,
+    previous: asObject(data['previous_attributes']),
+  };
+  return Object.assign(event, referencesOf(event));
+}
+
+/** The customer, subscription and user that an event names. */
+function referencesOf({ type, objectId, object }: { type: string; objectId: string; object: Json }) {
+  const customerId = idOf(object['customer']);
+  // An invoice names its subscription in `parent` since API version 2025-03-31, and at the top level before.
+  const parent = asObject(asObject(object['parent'])['subscription_details']);
+  const details = isInvoice({ type }) ? [parent, asObject(object['subscription_details'])] : [object];
+  const named = idOf(parent['subscription']) ?? idOf(object['subscription']);
+  const subscriptionId = type.startsWith('customer.subscription.') ? objectId : named;
+  const metadataUserId = details
+    .map(({ metadata }) => asText(asObject(metadata)['userId']))
+    .find((userId) => userId !== undefined);
+  return {
+    ...(customerId !== undefined && { customerId }),
+    ...(subscriptionId !== undefined && { subscriptionId }),
+    ...(metadataUserId !== undefined && { metadataUserId }),
+  };
+}
+
+function parseJson(payload: string): Json {
+  try {
+    return asObject(JSON.parse(payload));
+  } catch {
+    throw httpErrors.INVALID_JSON();
+  }
+}
+
+const isIdentifier = (value: unknown): value is string =>
+  typeof value === 'string' && /^[\x21-\x7e]{1,255}$/.test(value);
+
+/** A subscription as the provider sent it. A field that was not sent is absent; one that was cleared is `null`. */
+export type Snapshot = { [K in keyof SubscriptionTerms]?: SubscriptionTerms[K] | null };
+
+/** Reads a whole or partial subscription of the newest API version or of those before 2025-03-31. */
+export function readSnapshot(subscription: Json, plans: Plans): Snapshot {
+  const items = itemsOf(subscription);
+  const item = mainItem(items, plans);
+  const priceId = idOf(item['price']) ?? idOf(item['plan']) ?? idOf(subscription['plan']);
+  // Since 2025-03-31 the period is a field of the item.
+  const onItem = (field: string) => (field in item ? item[field] : subscription[field]);
+  const snapshot = {
+    status: asText(subscription['status']),
+    plan: planOf(subscription, { item, priceId }, plans),
+    customerId: idOf(subscription['customer']),
+    priceId,
+    otherPriceIds: otherPricesOf(items, priceId),
+    // Metered prices have no quantity.
+    quantity: nullable(
+      item['quantity'] ?? subscription['quantity'] ?? ('price' in item ? null : undefined),
+      asCount,
+    ),
+    currentPeriodStart: nullable(onItem('current_period_start'), asTime),
+    currentPeriodEnd: nullable(onItem('current_period_end'), asTime),
+    trialEnd: nullable(subscription['trial_end'], asTime),
+    cancelAtPeriodEnd: nullable(subscription['cancel_at_period_end'], (flag) => flag === true),
+    cancelAt: nullable(subscription['cancel_at'], asTime),
+    canceledAt: nullable(subscription['canceled_at'], asTime),
+    endedAt: nullable(subscription['ended_at'], asTime),
+    startedAt: asTime(subscription['created']),
+  };
+  return Object.fromEntries(Object.entries(snapshot).filter(([, value]) => value !== undefined)) as Snapshot;
+}
+
+function itemsOf(subscription: Json): Json[] {
+  const data = asObject(subscription['items'])['data'];
+  return (Array.isArray(data) ? data : []).map(asObject);
+}
+
+/** Of several items the first whose price is configured, else the first. */
+function mainItem(items: Json[], plans: Plans): Json {
+  const configured = items.find((item) => plans.configured?.has(idOf(item['price']) ?? ''));
+  return configured ?? items[0] ?? {};
+}
+
+function otherPricesOf(items: Json[], priceId: string | undefined): string[] | null | undefined {
+  if (items.length === 0) return undefined;
+  const all = new Set(items.flatMap((item) => idOf(item['price']) ?? idOf(item['plan']) ?? []));
+  const others = [...all].filter((id) => id !== priceId);
+  return others.length > 0 ? others : null;
+}
+
+function planOf(
+  subscription: Json,
+  { item, priceId }: { item: Json; priceId: string | undefined },
+  plans: Plans,
+): string | undefined {
+  const price = asObject(item['price']);
+  const lookupKey = asText(price['lookup_key']);
+  const metadataPlan =
+    asText(asObject(subscription['metadata'])['plan']) ?? asText(asObject(price['metadata'])['plan']);
+  // A partial body that names neither price nor plan leaves the plan unchanged.
+  if (priceId === undefined && metadataPlan === undefined) return undefined;
+  return plans.planOfPurchase({
+    ...(priceId !== undefined && { priceId }),
+    ...(lookupKey !== undefined && { lookupKey }),
+    ...(metadataPlan !== undefined && { metadataPlan }),
+  });
+}
+
+const nullable = <T>(value: unknown, read: (value: unknown) => T): T | null | undefined =>
+  value === undefined ? undefined : value === null ? null : read(value);
+
+function asCount(value: unknown): number | undefined {
+  const count = asInteger(value);
+  return count !== undefined && count >= 0 ? count : undefined;
+}
 
 /** Reads objects of the payment provider, none of whose fields can be trusted to have the documented type. */
 

@@ -3,11 +3,10 @@ import type { Clock } from '../kernel/clock.js';
 import type { DeleteIfUserIsGone } from './account-deletion.js';
 import { haveSameProjection, isEntitled, type PastDue, type Projector } from './entitlement.js';
 import { isCustomerMissing, subscriptionNotFound } from './errors.js';
-import { readSnapshot } from './event.js';
 import type { Gateway } from './gateway.js';
 import { type Emit, subscriptionNotification } from './notifications.js';
 import type { Plans } from './plans.js';
-import { idOf, type Json } from './provider-objects.js';
+import { idOf, type Json, readSnapshot } from './provider-objects.js';
 import { listSubscriptions, type SubscriptionDocument, type Subscriptions } from './store.js';
 import { isTerminal, type SubscriptionKey, type SubscriptionWriter } from './subscription-order.js';
 

@@ -2,9 +2,9 @@ import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'no
 import { type Clock, toSeconds } from '../kernel/clock.js';
 import type { Audit } from '../ops/audit.js';
 import { billingErrors } from './errors.js';
-import { parseEvent } from './event.js';
 import type { EventLeases } from './event-leases.js';
 import type { EventProcessor } from './event-processor.js';
+import { parseEvent } from './provider-objects.js';
 import type { EventOutcome } from './store.js';
 
 /** `duplicate`: it was completed by an earlier delivery. */

@@ -10,7 +10,7 @@ import { openTransport } from './transport-selection.js';
 
 /** E-mail: an outbox in the store, and the job that sends it. */
 export interface EmailModule {
-  email: EmailService;
+  service: EmailService;
   plugin(scope: Scope): Promise<void>;
 }
 
@@ -24,7 +24,7 @@ export function createEmailModule(
   { config, publicUrl, settings, readUserVersion }: EmailModuleOptions,
 ): EmailModule {
   const { emailTemplateDir, fromEmail, fromName } = config.values;
-  const email = createEmailService({
+  const service = createEmailService({
     mails: mailCollection(store),
     templates: loadTemplates(emailTemplateDir),
     transport: openTransport(config, { publicUrl: publicUrl(), clock, log }),
@@ -37,7 +37,7 @@ export function createEmailModule(
     random,
     log,
   });
-  jobs.add('mail', email.jobs.relay);
-  jobs.add('mail-purge', email.jobs.purge);
-  return { email, plugin: (scope) => emailPlugin(scope, { email, jobs }) };
+  jobs.add('mail', service.jobs.relay);
+  jobs.add('mail-purge', service.jobs.purge);
+  return { service, plugin: (scope) => emailPlugin(scope, { email: service, jobs }) };
 }

@@ -4,6 +4,7 @@ import type { EmailService } from './service.js';
 
 export interface EmailPluginOptions {
   email: Pick<EmailService, 'close'>;
+  /** The jobs of the server, of which one sends the mails. */
   jobs: Pick<Jobs, 'stop'>;
 }
 

@@ -1,5 +1,4 @@
-import type { Advice } from '../config/configuration-error.js';
-import { collectProblems } from '../config/configuration-error.js';
+import { type Advice, collectProblems } from '../config/configuration-error.js';
 import type { Resolved } from '../config/options.js';
 import { diagnose, type Finding } from '../server/doctor.js';
 import { idpServerSchema, resolveServer, type ServerConfiguration } from '../server/options.js';

@@ -1,12 +1,20 @@
+import type { User } from '../http/schemas.js';
 import type { Scope } from '../http/scope.js';
-import { type ProfilePluginOptions, profilePlugin } from './plugin.js';
+import { profilePlugin } from './plugin.js';
 
-/** The profile of the signed-in user. */
+/** What users see and change of themselves. */
 export interface ProfileModule {
   plugin(scope: Scope): Promise<void>;
 }
 
-/** @param options the functions of the domain that stores the users */
-export function createProfileModule(options: ProfilePluginOptions): ProfileModule {
-  return { plugin: (scope) => profilePlugin(scope, options) };
+/** This domain stores nothing: another one stores the users. */
+export interface ProfileModuleOptions {
+  /** Changes the display name and returns the user; an empty name removes it. */
+  rename(userId: string, name: string): Promise<User>;
+}
+
+export function createProfileModule({ rename }: ProfileModuleOptions): ProfileModule {
+  return {
+    plugin: (scope) => profilePlugin(scope, { rename }),
+  };
 }

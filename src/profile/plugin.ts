@@ -1,8 +1,12 @@
 import type { preValidationHookHandler } from 'fastify';
-import { ok, type User } from '../http/schemas.js';
+import { Type } from 'typebox';
+import { Envelope, OptionalName, ok, User } from '../http/schemas.js';
 import { access, type Scope } from '../http/scope.js';
 import { httpErrors } from '../kernel/errors.js';
-import { ProfileAnswer, ProfilePatch } from './schemas.js';
+
+const ProfileAnswer = Envelope(User);
+
+const ProfilePatch = Type.Object({ name: OptionalName }, { additionalProperties: false });
 
 export interface ProfilePluginOptions {
   /** Changes the display name and returns the user; an empty name removes it. */

@@ -2,7 +2,7 @@ import type { ImportOptions, ImportReport } from '../auth/import.js';
 import { createUsersModule } from '../auth/module.js';
 import { userCollection } from '../auth/store.js';
 import { createBillingModule } from '../billing/module.js';
-import type { Resync } from '../billing/resync.js';
+import type { Resync } from '../billing/reconcile.js';
 import { defineOptions, resolveOptions } from '../config/options.js';
 import { systemClock as clock } from '../kernel/clock.js';
 import { systemRandom as random } from '../kernel/secrets.js';
@@ -102,7 +102,7 @@ function createModules(
   });
   const emit = () => undefined;
   const documents = userCollection(store);
-  const { settings } = createSettingsModule(context, { operator: 'cli' });
+  const settings = createSettingsModule(context, { operator: 'cli' });
   const billing = createBillingModule(context, {
     config: { ...values, billingReturnUrlRelative: '/' },
     users: billingUsers(documents),
@@ -112,7 +112,7 @@ function createModules(
     emit,
     publicUrl: () => '',
   });
-  const siteName = async () => (await settings.current()).siteName;
+  const siteName = async () => (await settings.service.current()).siteName;
   const users = createUsersModule(context, {
     users: documents,
     summaryOf: billing.summaryOf,

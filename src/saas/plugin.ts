@@ -69,7 +69,7 @@ export async function mountSaas(
   const documents = userCollection(store);
 
   const settings = createSettingsModule(context, { operator: values.adminUsername });
-  const { current } = settings.settings;
+  const { current } = settings.service;
   const siteName = async () => (await current()).siteName;
   const email = createEmailModule(context, {
     config,
@@ -80,7 +80,7 @@ export async function mountSaas(
   const billing = createBillingModule(context, {
     config: values,
     users: billingUsers(documents),
-    outbox: email.email,
+    outbox: email.service,
     emit,
     publicUrl: publicUrl.get,
   });
@@ -90,19 +90,19 @@ export async function mountSaas(
     siteName,
     emit,
   });
-  const { auth, ...accounts } = createAuthModule(context, {
+  const auth = createAuthModule(context, {
     config: values,
     tokenKinds: await registerSessionTokenKinds(fastify, `saas-backend ${fastify.prefix}${prefix}`, values),
     users,
-    outbox: email.email,
+    outbox: email.service,
     deletionHooks: {
       cancelSubscriptions: billing.deletion.cancelSubscriptions,
       async deleteData(userId) {
-        await Promise.all([billing.deletion.deleteBillingData(userId), email.email.deleteByUser(userId)]);
+        await Promise.all([billing.deletion.deleteBillingData(userId), email.service.deleteByUser(userId)]);
       },
       deleteLateData: billing.deletion.deleteBillingData,
     },
-    exportSections: { billing: billing.service.recordsOf, mails: email.email.listByUser },
+    exportSections: { billing: billing.service.recordsOf, mails: email.service.listByUser },
     registrationAllowed: async () => (await current()).allowRegistration,
     siteName,
     emit,
@@ -114,14 +114,14 @@ export async function mountSaas(
   const admin = createAdminModule(context, {
     config: values,
     users: users.directory,
-    sessions: accounts.sessions,
+    sessions: auth.sessions,
     webhookEvents: billing.webhookEvents,
-    settings: settings.settings,
+    settings: settings.service,
     pages,
   });
 
   const requireUser = async (request: UserRequest): Promise<void> => {
-    request.saas = await auth.authenticate(request.headers.authorization);
+    request.saas = await auth.service.authenticate(request.headers.authorization);
   };
   const requireAdmin = await admin.createGuard(fastify);
   const requireEntitled = createEntitlementGuard(requireUser, billing.subscription);
@@ -130,7 +130,7 @@ export async function mountSaas(
     Object.freeze({
       requireUser,
       requireEntitled,
-      authenticate: async (headers: RequestHeaders) => auth.authenticate(authorizationIn(headers)),
+      authenticate: async (headers: RequestHeaders) => auth.service.authenticate(authorizationIn(headers)),
       entitles: billing.subscription.entitles,
       users: createUserApi({ ...users, grants: billing.grants }),
       events,
@@ -157,7 +157,7 @@ export async function mountSaas(
   await openScope(fastify, apiRules, async (api) => {
     settings.enforceMaintenance(api);
     await registerCors(api, values.corsOrigin ?? [], async (open) => {
-      await open.register(accounts.plugin);
+      await open.register(auth.plugin);
       await open.register(profile.plugin);
       await open.register(settings.plugin);
       await open.register(billing.plugin);

@@ -5,7 +5,7 @@ import { createSettingsService, type SettingsService } from './service.js';
 
 /** Settings of the whole installation, which the operator changes at runtime. */
 export interface SettingsModule {
-  settings: SettingsService;
+  service: SettingsService;
   /** Rejects requests with 503 in maintenance mode. Must be called before routes are added to `scope`. */
   enforceMaintenance(scope: Scope): void;
   /** The routes of the API. */
@@ -19,11 +19,11 @@ export function createSettingsModule(
   { store, audit, clock }: Pick<ModuleContext, 'store' | 'audit' | 'clock'>,
   { operator }: { operator: string },
 ): SettingsModule {
-  const settings = createSettingsService({ store, audit, clock });
+  const service = createSettingsService({ store, audit, clock });
   return {
-    settings,
-    enforceMaintenance: (scope) => enforceMaintenance(scope, settings),
-    plugin: (scope) => settingsPlugin(scope, { settings }),
-    adminPlugin: (scope) => settingsAdminPlugin(scope, { settings, operator }),
+    service,
+    enforceMaintenance: (scope) => enforceMaintenance(scope, service),
+    plugin: (scope) => settingsPlugin(scope, { settings: service }),
+    adminPlugin: (scope) => settingsAdminPlugin(scope, { settings: service, operator }),
   };
 }

@@ -1,8 +1,7 @@
 import { Readable } from 'node:stream';
 import t from 'tap';
 import { importUsers } from '../../src/auth/import.js';
-import type { UserDocument } from '../../src/auth/store.js';
-import { userCollection } from '../../src/auth/store.js';
+import { type UserDocument, userCollection } from '../../src/auth/store.js';
 import { createPasswords } from '../../src/passwords/hasher.js';
 import { auditOf, CHEAP, PASSWORD, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';

@@ -4,7 +4,7 @@ import { mock } from 'node:test';
 import t from 'tap';
 import { createGateway } from '../../src/billing/gateway.js';
 import type { Json } from '../../src/billing/provider-objects.js';
-import type { ResyncChange } from '../../src/billing/resync.js';
+import type { ResyncChange } from '../../src/billing/reconcile.js';
 import { subscriptionCollection } from '../../src/billing/store.js';
 import { storeOf } from '../kit/app.js';
 import { compiled, startProgram } from '../kit/process.js';

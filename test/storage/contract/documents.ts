@@ -1,9 +1,10 @@
 /** Documents are written, changed, removed and found again. */
 import type { Test } from 'tap';
-import type { Collection, Store } from '../../../src/storage/collection.js';
 import {
+  type Collection,
   RefusedDocument,
   RefusedSelector,
+  type Store,
   StoreUnavailable,
   UniqueViolation,
 } from '../../../src/storage/collection.js';
