@@ -42,10 +42,21 @@ t.jobs = JOBS;
 t.plan(files.length);
 for (const file of files) {
   // `t.spawn` adds the loader to NODE_OPTIONS; `env` removes it again.
-  t.spawn('env', ['-u', 'NODE_OPTIONS', process.execPath, '--enable-source-maps', '--disable-warning=ExperimentalWarning', file], {
-    name: file,
-    buffered: true,
-    env,
-    timeout: Number(values.timeout) * 1000,
-  });
+  t.spawn(
+    'env',
+    [
+      '-u',
+      'NODE_OPTIONS',
+      process.execPath,
+      '--enable-source-maps',
+      '--disable-warning=ExperimentalWarning',
+      file,
+    ],
+    {
+      name: file,
+      buffered: true,
+      env,
+      timeout: Number(values.timeout) * 1000,
+    },
+  );
 }

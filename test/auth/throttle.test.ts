@@ -130,13 +130,30 @@ t.test(
 );
 
 t.test('a new password or a new address voids the sign-in link', async (t) => {
-  const app = await mailedApp(t);
-  const { email, accessToken: token } = await app.signUp();
-  await attack(app, email);
-  const link = await app.tokenIn(UNLOCK);
-  const change = { currentPassword: PASSWORD, newPassword: 'a different sentence entirely' };
-  t.equal((await app.post('/user/password', change, { token })).status, 200);
-  t.equal((await app.post('/auth/unlock', { token: link })).status, 400);
+  const linkAfter = async (change: (app: MailedApp, token: string) => Promise<void>) => {
+    const app = await mailedApp(t);
+    const { email, accessToken } = await app.signUp();
+    await attack(app, email);
+    const link = await app.tokenIn(UNLOCK);
+    await change(app, accessToken);
+    return (await app.post('/auth/unlock', { token: link })).status;
+  };
+  const keep = async () => undefined;
+  t.equal(await linkAfter(keep), 200, 'a link is valid until then');
+
+  const newPassword = async (app: MailedApp, token: string) => {
+    const body = { currentPassword: PASSWORD, newPassword: 'a different sentence entirely' };
+    t.equal((await app.post('/user/password', body, { token })).status, 200);
+  };
+  t.equal(await linkAfter(newPassword), 400, 'a new password');
+
+  const newAddress = async (app: MailedApp, token: string) => {
+    const body = { email: 'new@example.test', password: PASSWORD };
+    t.equal((await app.post('/user/email', body, { token })).status, 202);
+    const verification = { token: await app.tokenIn(VERIFY), password: PASSWORD };
+    t.equal((await app.post('/auth/verify-email', verification)).status, 200);
+  };
+  t.equal(await linkAfter(newAddress), 400, 'a new address');
 });
 
 t.test('a new password forgets the addresses known under an earlier password', async (t) => {
