@@ -3,6 +3,7 @@ import type { Pages, View } from '../http/pages.js';
 import type { User } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
+import type { Operator } from '../ops/audit.js';
 import { type FormTokens, registerForms } from './forms.js';
 import { SettingsForm } from './schemas.js';
 
@@ -18,7 +19,7 @@ export interface AdminPluginOptions {
   settings: {
     current(): Promise<Settings>;
     /** @throws VERSION_CONFLICT */
-    update(settings: Settings, by: { name: string; ip: string }): Promise<unknown>;
+    update(settings: Settings, by: Operator): Promise<unknown>;
   };
   /** The user name of the operator, for the audit. */
   operator: string;

@@ -1,7 +1,7 @@
 import { withLeadingSlash, withQuery } from '../config/public-url.js';
 import { toTimestamp, type User } from '../http/schemas.js';
 import type { Clock } from '../kernel/clock.js';
-import { httpErrors } from '../kernel/errors.js';
+import { httpErrors, invalidFields } from '../kernel/errors.js';
 import { sha256 } from '../kernel/secrets.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { mapPages, pagesOf } from '../storage/pages.js';
@@ -135,7 +135,8 @@ export function createBillingService(deps: BillingServiceDependencies): BillingS
 
   return {
     async checkout(user, { priceId, mode, quantity }) {
-      if (mode !== 'setup' && priceId === undefined) throw invalid('priceId', 'is required');
+      if (mode !== 'setup' && priceId === undefined)
+        throw invalidFields({ path: 'priceId', message: 'is required' });
       const gateway = configuredGateway();
       const price = mode === 'setup' ? undefined : priceId;
       if (price && !plans.isForSale(price)) throw billingErrors.PRICE_NOT_ALLOWED();
@@ -168,7 +169,7 @@ export function createBillingService(deps: BillingServiceDependencies): BillingS
 
     async portal(user, returnPath = deps.returnPath) {
       const problem = returnPathProblem(returnPath);
-      if (problem) throw invalid('returnPath', problem);
+      if (problem) throw invalidFields({ path: 'returnPath', message: problem });
       const gateway = configuredGateway();
       const customer = await customers.findOne({ id: user.id });
       if (!customer) throw billingErrors.CUSTOMER_NOT_FOUND();
@@ -198,6 +199,3 @@ function withTimestamps(subscription: Partial<SubscriptionDocument>): Record<str
   const shown = known.map(([name, value]) => [name, typeof value === 'number' ? toTimestamp(value) : value]);
   return { ...Object.fromEntries(shown), ...(quantity !== undefined && { quantity }) };
 }
-
-const invalid = (path: string, message: string) =>
-  httpErrors.VALIDATION_ERROR({ details: [{ path, message }] });

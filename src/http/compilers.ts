@@ -13,7 +13,10 @@ import { isToken } from './schemas.js';
 
 /** Validator and serializer compilers. A schema is compiled at its first use, which keeps the start fast. */
 
-/** Rejects wrong types without coercion and removes unknown properties. A test validates the schemas themselves. */
+/**
+ * Rejects wrong types without coercion, so that numbers in queries and forms are strings with a pattern. Removes unknown
+ * properties where a schema has `additionalProperties: false`. A test validates the schemas themselves.
+ */
 const ajv = new Ajv({
   allErrors: true,
   // Includes the schema and the value, which messages are derived from.

@@ -66,11 +66,19 @@ export const Token: TString = Object.assign(Type.String(), { [TOKEN]: true });
 export const isToken = (schema: unknown): boolean =>
   typeof schema === 'object' && schema !== null && TOKEN in schema;
 
-/** ISO 8601, UTC, milliseconds. */
+/** ISO 8601, UTC, milliseconds. In responses only: it does not validate. */
 export const Timestamp = Type.String();
 
 /** Converts epoch milliseconds, as in documents, to a `Timestamp`. */
 export const toTimestamp = (milliseconds: number): string => new Date(milliseconds).toISOString();
+
+/** In the query of a list: the `next` of the previous page. */
+export const After = Type.Optional(
+  Type.String({ accepts: 'the next value of the previous page', maxLength: 1024 }),
+);
+
+/** In the response of a list: the `after` of the next page, or null at the end. */
+export const Next = Type.Union([Type.String(), Type.Null()]);
 
 /** `{ success: true, data }` */
 export function Envelope<T extends TSchema>(data: T) {

@@ -67,6 +67,7 @@ export const httpErrors = defineErrors({
   UNAUTHENTICATED: [401, 'Sign in first.'],
   FORBIDDEN: [403, 'You do not have permission to do this.'],
   NOT_FOUND: [404, 'The requested resource was not found.'],
+  VERSION_CONFLICT: [409, 'It was changed in the meantime. Reload it and repeat the change.'],
   PAYLOAD_TOO_LARGE: [413, 'The body is too large.'],
   UNSUPPORTED_MEDIA_TYPE: [415, 'The media type or content encoding of the body is not supported.'],
   RATE_LIMITED: [429, 'Too many requests. Try again later.'],
@@ -74,6 +75,10 @@ export const httpErrors = defineErrors({
   OVERLOADED: [503, 'The server is busy. Try again in a few seconds.'],
   NOT_READY: [503, 'The service is temporarily unavailable. Try again in a few seconds.'],
 });
+
+/** A request with invalid fields. */
+export const invalidFields = (...details: ErrorDetail[]): AppError =>
+  httpErrors.VALIDATION_ERROR({ details });
 
 interface FastifyLikeError {
   name?: string;

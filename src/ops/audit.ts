@@ -8,20 +8,29 @@ import { firstPagesOf } from '../storage/pages.js';
 import { type FailedAttempt, FailureLog } from './failure-log.js';
 import { purgeCreatedBefore } from './purge.js';
 
-/** A security event. Never contains a secret. */
+/** A security event or a change by the operator. Never contains a secret. A write that changes nothing is not recorded. */
 export interface AuditRecord {
-  /** Sorts by time. */
+  /** Sorts by time; records of one millisecond have no order. */
   id: string;
   at: number;
   /** `login.succeeded`, `refresh.reused`, `admin.refused`, … */
   event: string;
-  /** ID of the user, principal or client, or the operator who acted; absent if unknown. */
+  /**
+   * ID of the user, principal or client. For a change of something else, the operator who made it: its ID is then in
+   * `detail`. Absent if unknown.
+   */
   subject?: string;
   ip: string;
   /** Additional information, chosen by the program or the operator and never by a client. */
   detail?: string;
   /** Number of failed attempts in a summary, whose `ip` is an address block or `several`. */
   count?: number;
+}
+
+/** The operator who made a change, and from where. */
+export interface Operator {
+  name: string;
+  ip: string;
 }
 
 export interface Audit {

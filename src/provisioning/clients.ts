@@ -1,13 +1,13 @@
 import { isLoopback } from '../config/public-url.js';
 import type { Origin } from '../http/scope.js';
 import { DAY } from '../kernel/clock.js';
-import type { ErrorDetail } from '../kernel/errors.js';
+import { type ErrorDetail, invalidFields } from '../kernel/errors.js';
 import { newId, newToken, sha256 } from '../kernel/secrets.js';
 import type { JobLog } from '../ops/jobs.js';
 import type { Page } from '../storage/collection.js';
-import { invalid } from './errors.js';
+import { readPage } from '../storage/pages.js';
 import type { Dependencies } from './principals.js';
-import { type ClientCollection, type ClientDocument, type Kind, listPage } from './store.js';
+import type { ClientCollection, ClientDocument, Kind } from './store.js';
 
 export interface ClientInput {
   name: string;
@@ -51,7 +51,7 @@ export function createClients(
 ): Clients {
   const validateUris = ({ redirectUris, postLogoutRedirectUris = [] }: ClientChange): void => {
     if (redirectUris?.length === 0)
-      throw invalid({
+      throw invalidFields({
         path: 'redirect_uris',
         message: 'must contain at least one URI, like https://app.example.com/callback',
       });
@@ -59,7 +59,7 @@ export function createClients(
       ...uriProblems('redirect_uris', redirectUris ?? [], allowHttp),
       ...uriProblems('post_logout_redirect_uris', postLogoutRedirectUris, allowHttp),
     ];
-    if (details.length > 0) throw invalid(...details);
+    if (details.length > 0) throw invalidFields(...details);
     const open = redirectUris?.find((uri) => redirectUriProblem(uri, false) !== null);
     if (open !== undefined)
       log.warn(
@@ -130,7 +130,7 @@ export function createClients(
       return current;
     },
 
-    list: (after) => listPage(clients, 'createdAt', after),
+    list: (after) => readPage(clients, { sort: 'createdAt', after }),
   };
 }
 

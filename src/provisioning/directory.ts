@@ -1,9 +1,10 @@
 import type { Origin } from '../http/scope.js';
 import type { Page } from '../storage/collection.js';
+import { readPage } from '../storage/pages.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
 import type { Dependencies } from './principals.js';
-import { listPage, type PrincipalCollection, type PrincipalDocument } from './store.js';
+import type { PrincipalCollection, PrincipalDocument } from './store.js';
 
 /** Principals for the operator, who can never change a password, a kind or a handle. */
 export interface PrincipalDirectory {
@@ -46,12 +47,11 @@ export function createDirectory(
   return {
     list({ prefix, after }) {
       const from = prefix === undefined ? undefined : canonicalForm(prefix);
-      return listPage(
-        principals,
-        'handle',
+      return readPage(principals, {
+        sort: 'handle',
         after,
-        from === undefined ? undefined : { handle: { gte: from, lt: from + LAST_CHARACTER } },
-      );
+        ...(from !== undefined && { where: { handle: { gte: from, lt: from + LAST_CHARACTER } } }),
+      });
     },
 
     get,

@@ -1,4 +1,4 @@
-import { defineErrors, type ErrorDetail, httpErrors } from '../kernel/errors.js';
+import { defineErrors } from '../kernel/errors.js';
 
 export const provisioningErrors = defineErrors({
   invalid_kind: [400, "kind must be 'agent' or 'human'."],
@@ -15,6 +15,3 @@ export const provisioningErrors = defineErrors({
   passwords_differ: [422, 'The passwords do not match.'],
   admin_api_disabled: [501, 'The administrator endpoints are disabled: IDP_ADMIN_TOKEN is not set.'],
 });
-
-/** A request with invalid fields. */
-export const invalid = (...details: ErrorDetail[]) => httpErrors.VALIDATION_ERROR({ details });

@@ -1,4 +1,4 @@
-import { invalid } from './errors.js';
+import { invalidFields } from '../kernel/errors.js';
 
 /** The form in which handles are stored and compared. */
 export const canonicalForm = (handle: string): string => handle.toLowerCase().normalize('NFC');
@@ -6,7 +6,7 @@ export const canonicalForm = (handle: string): string => handle.toLowerCase().no
 /** The canonical form of a handle for a new principal. @throws VALIDATION_ERROR */
 export function canonicalHandle(handle: string): string {
   const problem = handleProblem(handle);
-  if (problem) throw invalid({ path: 'handle', message: problem });
+  if (problem) throw invalidFields({ path: 'handle', message: problem });
   return canonicalForm(handle);
 }
 

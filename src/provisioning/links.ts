@@ -1,11 +1,12 @@
 import type { Origin } from '../http/scope.js';
 import { DAY } from '../kernel/clock.js';
+import { invalidFields } from '../kernel/errors.js';
 import { isSecretOf, newId, newToken, type Random, sha256, UNUSED_HASH } from '../kernel/secrets.js';
 import { type PasswordPolicy, passwordErrors } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
 import { nullIfTaken } from '../storage/collection.js';
 import type { Throttle } from '../throttle/throttle.js';
-import { invalid, provisioningErrors } from './errors.js';
+import { provisioningErrors } from './errors.js';
 import { canonicalHandle } from './handles.js';
 import { CREATIONS, chosenPasswordProblem, type Dependencies } from './principals.js';
 import type { PrincipalCollection, PrincipalDocument } from './store.js';
@@ -117,7 +118,7 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
         throw provisioningErrors.kind_not_allowed({ message: 'This endpoint invites humans only.' });
       }
       if (password !== undefined)
-        throw invalid({ path: 'password', message: 'is chosen by the invited person' });
+        throw invalidFields({ path: 'password', message: 'is chosen by the invited person' });
       if (!isDays(days)) throw provisioningErrors.invalid_days();
       const canonical = canonicalHandle(handle);
       await throttle.count(CREATIONS, ip);

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { option } from '../config/options.js';
-import { DisplayName, PasswordInput, Timestamp, toTimestamp } from '../http/schemas.js';
+import { After, DisplayName, Next, PasswordInput, Timestamp, toTimestamp } from '../http/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
 import type { Page } from '../storage/collection.js';
 import { type ClientDocument, KINDS, type PrincipalDocument } from './store.js';
@@ -105,8 +105,6 @@ export const PrincipalView = Type.Object({
 
 export const PrincipalParameters = Type.Object({ sub: Type.String({ maxLength: 64 }) });
 
-const After = Type.Optional(Type.String({ accepts: 'the next value of the previous page', maxLength: 1024 }));
-
 export const PrincipalQuery = Type.Object({
   prefix: Type.Optional(
     Type.String({
@@ -122,7 +120,7 @@ export const PrincipalQuery = Type.Object({
 
 export const PrincipalList = Type.Object({
   principals: Type.Array(PrincipalView),
-  next: Type.Union([Type.String(), Type.Null()]),
+  next: Next,
 });
 
 /** The form of the page behind a link. */
@@ -186,7 +184,7 @@ export const ClientQuery = Type.Object({ after: After });
 
 export const ClientList = Type.Object({
   clients: Type.Array(Type.Object(client)),
-  next: Type.Union([Type.String(), Type.Null()]),
+  next: Next,
 });
 
 /** Documents as answers show them, without any hash. */

@@ -1,13 +1,4 @@
-import {
-  type Collection,
-  type DeclaredField,
-  nullIfTaken,
-  type Page,
-  RefusedSelector,
-  type Store,
-  type Where,
-} from '../storage/collection.js';
-import { invalid } from './errors.js';
+import { type Collection, nullIfTaken, type Store } from '../storage/collection.js';
 
 export const KINDS = ['agent', 'human'] as const;
 export type Kind = (typeof KINDS)[number];
@@ -75,29 +66,6 @@ export function principalCollection(store: Store): PrincipalCollection {
 
 export function clientCollection(store: Store): ClientCollection {
   return store.collection<ClientDocument>('clients', { indexes: [['createdAt']], fields: ['secretHash'] });
-}
-
-const PAGE_SIZE = 100;
-
-/** @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */
-export async function listPage<T extends { id: string }>(
-  documents: Collection<T>,
-  sort: DeclaredField<T>,
-  after: string | undefined,
-  where?: Where<T> | undefined,
-): Promise<Page<T>> {
-  try {
-    return await documents.page({
-      sort,
-      limit: PAGE_SIZE,
-      ...(where !== undefined && { where }),
-      ...(after !== undefined && { after }),
-    });
-  } catch (error) {
-    throw error instanceof RefusedSelector
-      ? invalid({ path: 'after', message: 'must be the next value of the previous page' })
-      : error;
-  }
 }
 
 /**

@@ -1,15 +1,9 @@
 import type { Clock } from '../kernel/clock.js';
-import type { Audit } from '../ops/audit.js';
+import { httpErrors } from '../kernel/errors.js';
+import type { Audit, Operator } from '../ops/audit.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
-import { settingsErrors } from './errors.js';
 import type { SettingsPatch, VersionedSettings } from './schemas.js';
 import { DEFAULTS, settingsCollection } from './store.js';
-
-/** The author of a change, for the audit. */
-export interface Operator {
-  name: string;
-  ip: string;
-}
 
 /** Settings of the whole installation. */
 export interface SettingsService {
@@ -20,6 +14,11 @@ export interface SettingsService {
   /** Changes the given settings if the stored version is the one in `patch`. @throws VERSION_CONFLICT */
   update(patch: SettingsPatch, by: Operator): Promise<VersionedSettings>;
 }
+
+const versionConflict = () =>
+  httpErrors.VERSION_CONFLICT({
+    message: 'The settings were changed in the meantime. Reload them and repeat the change.',
+  });
 
 const MAX_AGE_MS = 1_000;
 
@@ -58,14 +57,14 @@ export function createSettingsService({ store, audit, clock }: SettingsDependenc
 
     async update({ version, ...changes }, { name, ip }) {
       const before = await readStored();
-      if (before.version !== version) throw settingsErrors.VERSION_CONFLICT();
+      if (before.version !== version) throw versionConflict();
       // Version 0 denotes the defaults, which are not stored yet.
       const first = { id: 'global', ...DEFAULTS, ...changes, version: 1 } as const;
       const updated =
         version === 0
           ? await documents.insert(first).then(() => first, nullIfTaken)
           : await documents.updateOne({ id: 'global', version }, { set: changes, inc: { version: 1 } });
-      if (!updated) throw settingsErrors.VERSION_CONFLICT();
+      if (!updated) throw versionConflict();
       // Before the next `await`, so that this change cannot overwrite a later one in the cache.
       updateCache(updated);
       const changed = Object.entries(changes).filter(

@@ -1,6 +1,11 @@
-import type { Collection, PageQuery } from './collection.js';
+import { invalidFields } from '../kernel/errors.js';
+import { type Collection, type Page, type PageQuery, RefusedSelector } from './collection.js';
 
-const PAGE_SIZE = 500;
+/** Documents read at once from a list that is read completely. */
+const BATCH_SIZE = 500;
+
+/** Documents of a page in a response. */
+const PAGE_SIZE = 100;
 
 type Pages<T extends { id: string }> = Pick<Collection<T>, 'page'>;
 type Query<T> = Omit<PageQuery<T>, 'after' | 'limit'>;
@@ -12,7 +17,11 @@ export async function* pagesOf<T extends { id: string }>(
 ): AsyncGenerator<T[], void, undefined> {
   let after: string | null | undefined;
   while (after !== null) {
-    const page = await collection.page({ ...query, limit: PAGE_SIZE, ...(after !== undefined && { after }) });
+    const page = await collection.page({
+      ...query,
+      limit: BATCH_SIZE,
+      ...(after !== undefined && { after }),
+    });
     yield page.items;
     after = page.next;
   }
@@ -38,4 +47,23 @@ export async function* mapPages<T, R>(
   view: (item: T) => R,
 ): AsyncGenerator<R[], void, undefined> {
   for await (const items of pages) yield items.map(view);
+}
+
+/**
+ * A page for a response of the API.
+ *
+ * @param query `after` is the `next` of the previous page, as the client sent it
+ * @throws VALIDATION_ERROR for an invalid `after`
+ */
+export async function readPage<T extends { id: string }>(
+  collection: Pages<T>,
+  { after, ...query }: Query<T> & { after: string | undefined },
+): Promise<Page<T>> {
+  try {
+    return await collection.page({ ...query, limit: PAGE_SIZE, ...(after !== undefined && { after }) });
+  } catch (error) {
+    throw error instanceof RefusedSelector
+      ? invalidFields({ path: 'after', message: 'must be the next value of the previous page' })
+      : error;
+  }
 }
