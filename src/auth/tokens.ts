@@ -51,12 +51,12 @@ interface TokenOptions {
 }
 
 /** How far in the future a token may have been issued, because clocks of machines differ. */
-const CLOCK_SKEW_SECONDS = 60;
+const MAX_FUTURE_ISSUE_SECONDS = 60;
 
 export function createSessionTokens(options: TokenOptions): SessionTokens {
   const { access, refresh, clock, random } = options;
   const readAccess = createTokenCache((token) => parseToken(access, 'access', token));
-  const parseBearer = (authorization: string): ParsedToken | null => {
+  const parseAccessToken = (authorization: string): ParsedToken | null => {
     const token = /^bearer +([\w-]+\.[\w-]+\.[\w-]+) *$/i.exec(authorization)?.[1];
     return token === undefined ? null : readAccess(token);
   };
@@ -97,7 +97,7 @@ export function createSessionTokens(options: TokenOptions): SessionTokens {
       });
     },
 
-    verifyBearer: (authorization) => validate(parseBearer(authorization)),
+    verifyBearer: (authorization) => validate(parseAccessToken(authorization)),
     verifyRefresh(text) {
       const token = parseToken(refresh, 'refresh', text);
       const verified = validate(token);
@@ -151,7 +151,7 @@ function validateToken(
   issuer: string,
   now: number,
 ): VerifiedToken | null {
-  return iss === issuer && iat <= now + CLOCK_SKEW_SECONDS ? { claims, isExpired: exp <= now } : null;
+  return iss === issuer && iat <= now + MAX_FUTURE_ISSUE_SECONDS ? { claims, isExpired: exp <= now } : null;
 }
 
 const MAX_CACHED_BYTES = 16 * 1024 * 1024;

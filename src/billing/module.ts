@@ -107,10 +107,10 @@ export function createBillingModule(
   const catalog = createCatalog({ ...base, plans, gateway });
   const webhook = createWebhook({ secrets: webhookSecretsOf(config), leases, processor, audit, clock });
 
-  const { settle, reconcile } = createBillingJobs(shared);
-  jobs.add('billing-settle', settle);
+  const { reconcile, retryUnmatched } = createBillingJobs(shared);
+  jobs.add('billing-settle', reconcile);
   // Its lease in the store has kept this name.
-  jobs.add('billing-recheck', reconcile);
+  jobs.add('billing-recheck', retryUnmatched);
 
   return {
     service,

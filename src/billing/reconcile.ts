@@ -19,9 +19,9 @@ import type { SubscriptionSync, SyncedSubscription } from './sync.js';
 /** The background jobs of billing. */
 export interface BillingJobs {
   /** Resumes events whose worker crashed, and syncs uncertain and overdue subscriptions with the provider. */
-  settle: Job;
-  /** Retries unmatched events and deletes old ones. */
   reconcile: Job;
+  /** Retries unmatched events and deletes old ones. */
+  retryUnmatched: Job;
 }
 
 export interface BillingJobDependencies {
@@ -37,8 +37,8 @@ export interface BillingJobDependencies {
 const PAGE_SIZE = 100;
 
 /** Three runs fit into the minute after an outage within which every subscription must be up to date. */
-const SETTLE_INTERVAL_SECONDS = 20;
-const RECONCILE_INTERVAL_SECONDS = 300;
+const RECONCILE_INTERVAL_SECONDS = 20;
+const RETRY_INTERVAL_SECONDS = 300;
 
 /** The provider allows 25 requests per second in test mode. */
 const CONCURRENT_CALLS = 4;
@@ -112,16 +112,16 @@ export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
   };
 
   return {
-    settle: {
-      everySeconds: SETTLE_INTERVAL_SECONDS,
+    reconcile: {
+      everySeconds: RECONCILE_INTERVAL_SECONDS,
       async run({ signal }) {
         for (const leaseUntil of expiredLeases(clock.now()))
           await resumeAll({ outcome: null, leaseUntil }, signal);
         await syncAllDue(signal);
       },
     },
-    reconcile: {
-      everySeconds: RECONCILE_INTERVAL_SECONDS,
+    retryUnmatched: {
+      everySeconds: RETRY_INTERVAL_SECONDS,
       async run({ signal }) {
         const now = clock.now();
         const receivedAt = { gte: now - RETRY_UNMATCHED_MS };

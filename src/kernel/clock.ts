@@ -22,6 +22,12 @@ export const toSeconds = (milliseconds: number): number => Math.floor(millisecon
 export const CLOCK_SKEW_MS = 5 * MINUTE;
 
 /**
+ * How far in the future something may have begun to count as valid or recent. Shorter than the skew, because it extends
+ * the validity of secrets.
+ */
+export const FUTURE_TOLERANCE_MS = MINUTE;
+
+/**
  * Whether a time has passed that was at most `within` milliseconds ahead when it was set. A time further ahead was set by
  * a clock that has been corrected since, and counts as passed.
  */
@@ -34,12 +40,12 @@ export function isDue(time: number, { now, within }: { now: number; within: numb
  * extend the lifetime.
  */
 export function isUnexpired(expiresAt: number, { now, life }: { now: number; life: number }): boolean {
-  return expiresAt > now && expiresAt <= now + life + MINUTE;
+  return expiresAt > now && expiresAt <= now + life + FUTURE_TOLERANCE_MS;
 }
 
 /** Whether something happened at most `within` milliseconds ago. A time in the future is not recent. */
 export function isRecent(time: number, { now, within }: { now: number; within: number }): boolean {
-  return now - time <= within && time - now <= MINUTE;
+  return now - time <= within && time - now <= FUTURE_TOLERANCE_MS;
 }
 
 export function every(clock: Clock, period: number, run: () => void): () => void {

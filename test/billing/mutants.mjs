@@ -20,8 +20,8 @@ const mutants = [
   {
     name: 'uncertain subscriptions are reconciled every five minutes',
     file: 'reconcile.js',
-    text: 'const SETTLE_INTERVAL_SECONDS = 20',
-    replacement: 'const SETTLE_INTERVAL_SECONDS = 300',
+    text: 'const RECONCILE_INTERVAL_SECONDS = 20',
+    replacement: 'const RECONCILE_INTERVAL_SECONDS = 300',
     tests: [OUTAGE],
   },
   {

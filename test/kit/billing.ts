@@ -12,7 +12,7 @@ import { countedRandom } from './random.js';
 
 /** Billing without HTTP, and its jobs, which run when a test says so. */
 export interface TestBilling extends BillingModule {
-  jobs: { settle: Job; reconcile: Job };
+  jobs: { reconcile: Job; retryUnmatched: Job };
 }
 
 export function billingOn(
@@ -40,14 +40,14 @@ export function billingOn(
       ...options,
     },
   );
-  const [settle, reconcile] = [jobs.get('billing-settle'), jobs.get('billing-recheck')];
-  if (!settle || !reconcile) throw new Error('The jobs of billing have other names.');
-  return { ...billing, jobs: { settle, reconcile } };
+  const [reconcile, retryUnmatched] = [jobs.get('billing-settle'), jobs.get('billing-recheck')];
+  if (!reconcile || !retryUnmatched) throw new Error('The jobs of billing have other names.');
+  return { ...billing, jobs: { reconcile, retryUnmatched } };
 }
 
 /** Runs every background job of billing once. */
 export async function runJobs({ jobs }: Pick<TestBilling, 'jobs'>): Promise<void> {
   const lease = { term: 1, signal: new AbortController().signal };
-  await jobs.settle.run(lease);
   await jobs.reconcile.run(lease);
+  await jobs.retryUnmatched.run(lease);
 }

@@ -108,7 +108,7 @@ export async function outage(seed: number, databaseUri?: string): Promise<Outage
 
 /** Runs the jobs of a process as its timers would: each begins at a time of its own and comes at its interval. */
 function createSchedule(billing: TestBilling, world: World, clock: FakeClock) {
-  const due = [billing.jobs.settle, billing.jobs.reconcile].map((job) => ({
+  const due = [billing.jobs.reconcile, billing.jobs.retryUnmatched].map((job) => ({
     job,
     at: world.now + world.dice.whole(job.everySeconds),
   }));

@@ -1,4 +1,4 @@
-import { MINUTE } from '../../kernel/clock.js';
+import { FUTURE_TOLERANCE_MS } from '../../kernel/clock.js';
 import { isSecretOf, sha256 } from '../../kernel/secrets.js';
 import type { Client } from '../directory.js';
 import { oidcErrors } from '../errors.js';
@@ -55,7 +55,7 @@ export async function redeemCode(
       id: grant.id,
       consumedAt: null,
       revokedAt: null,
-      codeExpiresAt: { gt: now, lte: now + CODE_LIFETIME_MS + MINUTE },
+      codeExpiresAt: { gt: now, lte: now + CODE_LIFETIME_MS + FUTURE_TOLERANCE_MS },
     },
     {
       set: {
