@@ -1,7 +1,7 @@
 import { Command, type ParseOptionsResult } from 'commander';
 import { style } from './terminal.js';
 
-/** What every command takes. */
+/** Options of every command. */
 export interface CommonOptions {
   json?: true;
 }
@@ -27,7 +27,7 @@ export class CommandLine extends Command {
     return { operands, unknown: unknown.map((word) => word.replace(/^(--[\w-]+)=.*/s, '$1')) };
   }
 
-  /** Refuses `--json=yes`, and `--name --json` instead of taking the second option for a name. */
+  /** Rejects `--json=yes`, and `--name --json` instead of taking the second option for a name. */
   #checkValues(words: readonly string[]): void {
     for (const [index, word] of words.entries()) {
       const [flag = '', value] = word.split('=', 2);
@@ -42,7 +42,7 @@ export class CommandLine extends Command {
   }
 }
 
-/** For the end of a help page. */
+/** Examples for the end of a help page. */
 export function examples(...lines: readonly [string, ...string[]]): string {
   const { bold, plain } = style();
   return ['', `${bold}Examples:${plain}`, ...lines.map((line) => `  ${line}`)].join('\n');

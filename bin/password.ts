@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline/promises';
 import { Writable } from 'node:stream';
 import { fail } from './terminal.js';
 
-/** More than any password takes, in every encoding. */
+/** Longer than any valid password in any encoding. */
 const MAX_INPUT_BYTES = 4096;
 
 /** Asks twice on the terminal and does not echo the input. */

@@ -9,7 +9,7 @@ import type { ServerConfiguration } from '../src/server/options.js';
 import { CommandLine } from './command.js';
 import { fail, handleBrokenPipe, style } from './terminal.js';
 
-/** What both programs share: their commands, help, `.env` and exit codes. */
+/** Shared by both programs: commands, help, `.env` and exit codes. */
 
 export interface ServeOptions {
   port?: number;
@@ -17,13 +17,13 @@ export interface ServeOptions {
   logLevel?: ServerConfiguration['logLevel'];
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: commands are the same for both programs, whatever their values
+// biome-ignore lint/suspicious/noExplicitAny: commands do not depend on the values
 export interface Program<Values = any> {
   name: 'saas-backend' | 'idp';
   /** One sentence for the help. */
   summary: string;
   commands: Record<string, CommandEntry>;
-  /** The command to run when the arguments name none. */
+  /** The command to run if the arguments contain none. */
   defaultCommand?: string;
   examples: string;
   /** The variable that names the store, for error messages. */
@@ -133,7 +133,7 @@ function helpLayout() {
   };
 }
 
-/** Completes the environment by the `.env` file of the current folder; the environment takes precedence. */
+/** Loads the `.env` file of the current folder; existing variables take precedence. */
 async function loadEnvironment(name: string): Promise<void> {
   try {
     // Node's loadEnvFile treats an unreadable file as a missing one and a byte order mark as part of the first name, so

@@ -4,7 +4,7 @@ import type { Program } from './program.js';
 import { withStore } from './store.js';
 import { complain, fail } from './terminal.js';
 
-/** What the commands about principals and clients share. */
+/** Shared by the commands for principals and clients. */
 
 export { ON_THE_HOST };
 
@@ -29,7 +29,7 @@ export function noPrincipal(handle: string): never {
   return fail(1, `No principal has the handle ${handle}.`);
 }
 
-/** All items of a directory that answers in pages. */
+/** All items of a paginated list. */
 export async function allPages<Item>(
   page: (after: string | undefined) => Promise<{ items: Item[]; next: string | null }>,
 ): Promise<Item[]> {

@@ -43,7 +43,7 @@ await run({
       commands: [
         `curl ${url}/api/auth/register ${account}`,
         `curl ${url}/api/auth/login ${account}`,
-        // Without the password, curl asks for it.
+        // Without the password, curl prompts for it.
         `curl -u '${adminUsername}${isGenerated ? `:${adminPassword}` : ''}' ${url}/admin/api/settings`,
       ],
     };

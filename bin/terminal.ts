@@ -1,4 +1,4 @@
-/** Output: answers go to stdout, everything else to stderr. */
+/** Output: results are written to stdout, everything else to stderr. */
 
 export function say(text: string): void {
   process.stdout.write(`${text}\n`);
@@ -42,23 +42,23 @@ function readable(value: unknown): string {
   return value === '' || value === undefined ? '-' : String(value);
 }
 
-/** What happened and, where it is known, how to fix it. */
+/** The message and, if known, the remedy. */
 export function sentences({ message, remedy }: Error & { remedy?: string }): string {
   return remedy === undefined ? message : `${message}. ${remedy}`;
 }
 
-/** The escape codes of the terminal; empty when stdout is none or NO_COLOR is set, which `hasColors` reads. */
+/** The escape codes of the terminal; empty if stdout is not a terminal or NO_COLOR is set, which `hasColors` reads. */
 export function style(): Record<'bold' | 'dim' | 'red' | 'yellow' | 'green' | 'plain', string> {
   const isColored = process.stdout.isTTY && process.stdout.hasColors();
   const code = (number: number) => (isColored ? `\x1b[${number}m` : '');
   return { bold: code(1), dim: code(2), red: code(31), yellow: code(33), green: code(32), plain: code(0) };
 }
 
-/** An answer that cannot be written sets the exit code. A reader that closes the pipe has read enough: no message. */
+/** A failed write to stdout sets the exit code. A closed pipe (EPIPE) causes no message. */
 export function handleBrokenPipe(): void {
   process.stdout.on('error', ({ code }: NodeJS.ErrnoException) => {
     process.exitCode = 1;
-    if (code !== 'EPIPE') complain(`The answer cannot be written (${code}).`);
+    if (code !== 'EPIPE') complain(`The output cannot be written (${code}).`);
   });
   // There is no other stream to report this on.
   process.stderr.on('error', () => undefined);

@@ -10,7 +10,7 @@ import { fail, say, sentences } from '../terminal.js';
 
 export function define(command: Command, program: Program): void {
   command
-    .description('Copy the store into a new file. The server can run meanwhile.')
+    .description('Copy the store into a new file. The server may be running.')
     .argument('<file>', 'File to create')
     .addHelpText(
       'after',

@@ -11,7 +11,7 @@ import { fail, say, sentences, style } from '../terminal.js';
 
 export function define(command: Command, program: Program): void {
   command
-    .description('Start the server. SIGINT or SIGTERM stops it after the open requests are answered.')
+    .description('Start the server. SIGINT or SIGTERM stops it after current requests are finished.')
     .option('-p, --port <number>', 'Port to listen on; 0 takes a free one', parseInteger(0, 65_535, 8000))
     .option('--host <address>', 'Address to listen on (default: 127.0.0.1, in production 0.0.0.0)')
     .addOption(new Option('--log-level <level>', 'Lowest level to log').choices(LEVELS))

@@ -232,7 +232,7 @@ function parseUntil({ until }: GrantOptions, command: Command): number | undefin
   return end;
 }
 
-/** Calls `work` for one user and shows the user that it answers with. */
+/** Calls `work` for one user and shows the user that it returns. */
 async function manage(
   program: Program,
   name: string,

@@ -9,7 +9,7 @@ import type { ListedSession } from './schemas.js';
 import { type Identity, isSessionValid } from './sessions.js';
 import { PASSWORD_BOUND_LINK_FIELDS, toSessionView } from './store.js';
 
-/** What users do with their own account while they are signed in. */
+/** Account management by the signed-in user. */
 export interface AccountService {
   /**
    * Sets the new password and ends all other sessions, in one write.
@@ -22,7 +22,7 @@ export interface AccountService {
   ): Promise<void>;
   /** Returns the valid sessions, newest first. */
   listSessions(identity: Identity): Promise<ListedSession[]>;
-  /** @throws NOT_FOUND unless the caller has such a session */
+  /** @throws NOT_FOUND if the caller has no such session */
   revokeSession(identity: Identity, id: string, origin: Origin): Promise<void>;
 }
 
@@ -57,7 +57,7 @@ export function createAccountService(deps: AccountServiceDependencies): AccountS
       // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
       await mails.passwordChanged(user, user.passwordVersion + 1);
       const changed = await users.updateOne(
-        // A new epoch in the meantime may have ended this session, which `keptSession` must not revive.
+        // The condition on the epoch fails if this session was ended in the meantime: `keptSession` must not revive it.
         { id, passwordVersion: user.passwordVersion, sessionEpoch: user.sessionEpoch, suspendedAt: null },
         {
           set: { passwordHash, keptSession: session.id },

@@ -10,7 +10,7 @@ import { authLimits } from './limits.js';
 import type { UserDocument, Users } from './store.js';
 import type { Unlock } from './unlock.js';
 
-/** Verifies the password of an account. Every caller shares the same limits on wrong guesses. */
+/** Verifies the password of an account. All callers share the limits on wrong passwords. */
 export interface Credentials {
   /**
    * Returns the account, and whether its hash is outdated. Verification takes as long for an unknown address as for a
@@ -46,7 +46,7 @@ export function createCredentials({
   return {
     async verify({ id, email, password }, origin, failureEvent) {
       const { ip, isDisconnected } = origin;
-      // First, so that rejecting requests under overload costs neither a read nor a write.
+      // Called first, so that a rejection under overload costs neither a read nor a write.
       await passwords.ensureCapacity();
       await throttle.count(authLimits.login, ip);
       const account = email.toLowerCase();

@@ -6,7 +6,7 @@ import type { ForeignHashes } from './foreign-hashes.js';
 import type { AccountMails } from './mails.js';
 import type { SessionDependencies } from './sessions.js';
 
-/** What the other domains do when an account is deleted. Every hook is idempotent. */
+/** Hooks of the other domains for the deletion of an account. Every hook is idempotent. */
 export interface AccountDeletionHooks {
   /** Cancels every subscription, so that no further charge is made. */
   cancelSubscriptions(userId: string): Promise<void>;

@@ -59,9 +59,10 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
         'email.change-refused',
       );
       await throttle.count(authLimits.mail, origin.ip);
-      // With required verification, no answer may disclose which addresses have an account.
+      // With required verification, no response may disclose which addresses have an account.
       if (!deps.verificationRequired && (await isTaken(newEmail))) throw authErrors.EMAIL_TAKEN();
-      // Counted before the link is stored, because a link that is not sent must not replace one that was.
+      // Counted before the link is stored, because storing a link invalidates the previous one, even if the new one is
+      // not sent.
       if (!(await throttle.tryCountKey(authLimits.mailTo.change, newEmail, origin.ip))) return;
       const link = newLinkToken(id, VERIFICATION_LINK_TTL_MS, deps);
       const updated = await users.updateOne(

@@ -29,7 +29,7 @@ export async function exportPlugin(
 
   scope.get('/user/export', { config: access('user') }, async (request, reply) => {
     const { id } = request.saas.user;
-    // One at a time, so that a client that does not read its export holds a single stream.
+    // One at a time, so that a client that does not read its exports keeps one stream open at most.
     if (running.has(id))
       throw httpErrors.RATE_LIMITED({ headers: { 'retry-after': RETRY_AFTER_RUNNING_SECONDS } });
     running.add(id);

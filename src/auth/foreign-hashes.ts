@@ -5,11 +5,11 @@ import { type Collection, nullIfTaken, type Store } from '../storage/collection.
 import type { UserDocument, Users } from './store.js';
 
 /**
- * The password hashes that were imported from other systems. While there are any, a failed login does the work of every
- * kind of them, so that its duration does not disclose which accounts were imported or exist.
+ * The password hashes that were imported from other systems. While there are any, a failed login does the work of each
+ * algorithm, so that its duration does not disclose which accounts were imported or exist.
  */
 
-/** One for each account with a foreign hash, under the id of the user. */
+/** One for each account with an imported hash, under the id of the user. */
 export interface ForeignHashDocument {
   id: string;
   family: string;
@@ -101,7 +101,7 @@ export function createForeignHashes({
         await forEach(users, signal, add);
         await forEach(documents, signal, async ({ id, family, cost, createdAt }) => {
           const user = await users.findOne({ id });
-          // `add` comes first, so the user of a recent document may not be stored yet.
+          // `add` runs before the user is stored, so the user of a recent document may not exist yet.
           if (!user && isRecent(createdAt, { now: clock.now(), within: HOUR })) return;
           const work = user?.passwordHash === undefined ? null : passwords.foreignWork(user.passwordHash);
           if (work?.family !== family || work.cost !== cost) await documents.deleteOne({ id, family, cost });
@@ -129,7 +129,7 @@ async function forEach<T extends { id: string }>(
   }
 }
 
-/** Counts the foreign hashes of each family by reading every user. */
+/** Counts the imported hashes of each family by reading every user. */
 export async function countForeignHashes(
   users: Pick<Users, 'page'>,
   passwords: Pick<Passwords, 'foreignWork'>,

@@ -80,7 +80,7 @@ export async function importUsers(
   return report;
 }
 
-/** A dry run stores no users, so it stores no foreign hashes either. */
+/** A dry run stores neither users nor imported hashes. */
 const NO_FOREIGN_HASHES: NewUserDependencies['foreignHashes'] = {
   add: async () => undefined,
   remove: async () => undefined,
@@ -124,7 +124,9 @@ function parseUser(text: string): NewUser | { reason: string } {
   return { ...rest, ...(createdAt !== undefined && { createdAt: parseTime(createdAt) }) } as NewUser;
 }
 
-/** Converts ISO 8601 with a time zone to epoch milliseconds. Other values stay as they are for the validation. */
+/**
+ * Converts ISO 8601 with a time zone to Unix time in milliseconds. Other values stay as they are for the validation.
+ */
 function parseTime(value: unknown): unknown {
   const isIso =
     typeof value === 'string' && /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(value);

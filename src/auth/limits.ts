@@ -16,7 +16,7 @@ export const authLimits = {
     reset: mailTo('reset'),
     verify: mailTo('verify'),
     change: mailTo('change'),
-    /** The server sends these links unasked; each stays valid until the next one may be sent. */
+    /** The server sends these links without a request; each is valid until the next one may be sent. */
     unlock: atMost('mail.unlock', 1, UNLOCK_LINK_TTL_MS),
   },
   /** Exports; the key is the account. */

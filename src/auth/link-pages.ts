@@ -92,7 +92,7 @@ async function resetPages(scope: Scope, { auth, pages, home }: LinkPagesOptions)
 /** The errors of a rejected password, after which the form is shown again. */
 const PASSWORD_ERROR_CODES = ['VALIDATION_ERROR', 'WEAK_PASSWORD'];
 
-/** Returns what the form says about a rejected password. @throws the given error when it has another cause */
+/** Returns the messages of the form for a rejected password. @throws the given error if it has another cause */
 function passwordProblems(
   error: unknown,
   request: FastifyRequest,

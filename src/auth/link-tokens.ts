@@ -8,7 +8,7 @@ export interface LinkToken {
   token: string;
   /** SHA-256 of the token: the only form that the store contains. */
   hash: string;
-  /** Epoch milliseconds. */
+  /** Unix time in milliseconds. */
   expiresAt: number;
 }
 
@@ -25,7 +25,7 @@ export function newLinkToken(
   return { token, hash: sha256(token), expiresAt: clock.now() + ttlMs };
 }
 
-/** The user that a token names, and its hash, to compare with the stored one; `null` for a malformed token. */
+/** The user ID in a token, and the hash of the token, to compare with the stored one; `null` for a malformed token. */
 export function parseLinkToken(token: string): { userId: string; hash: string } | null {
   const [, userId] = /^(\w{1,100})\.[\w-]{43}$/.exec(token) ?? [];
   return userId === undefined ? null : { userId, hash: sha256(token) };

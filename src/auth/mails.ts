@@ -24,7 +24,7 @@ export interface AccountMails {
   passwordReset(recipient: Recipient, link: LinkToken): Promise<void>;
   /** To the address to verify, which may be the new one of an address change. */
   verifyEmail(recipient: Pick<Recipient, 'id' | 'email'>, link: LinkToken): Promise<void>;
-  /** Lets the recipient sign in from a new address while wrong guesses from others exhaust the limit of the account. */
+  /** Allows sign-in from a new address while wrong passwords from other addresses exhaust the limit of the account. */
   unlock(recipient: Recipient, link: LinkToken): Promise<void>;
   /** Enqueued before the change and sent once the password has this version. */
   passwordChanged(recipient: Recipient, version: number): Promise<void>;

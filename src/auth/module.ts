@@ -61,7 +61,7 @@ export function createUsersModule(
   };
 }
 
-/** Registration, login, sessions, and what users do with their own account. */
+/** Registration, login, sessions and account management. */
 export interface AuthModule {
   service: AuthService;
   sessions: Sessions;

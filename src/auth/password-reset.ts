@@ -12,7 +12,10 @@ import type { Verification } from './verification.js';
 
 /** Resets forgotten passwords by a mailed link. */
 export interface PasswordReset {
-  /** Sends a link if the address has an account, after the response, which is always the same. @throws RATE_LIMITED */
+  /**
+   * Sends a link if the address has an account, after the response, which is the same for every address.
+   * @throws RATE_LIMITED
+   */
   forgotPassword(email: string, origin: Origin): Promise<void>;
   /**
    * Redeems the link, sets the new password and ends every session, in one write.

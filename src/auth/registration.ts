@@ -64,7 +64,8 @@ export function createRegistration(deps: RegistrationDependencies): Registration
       if (existing && isDisabled(existing)) return;
       const { reset, verify } = authLimits.mailTo;
       if (!(await throttle.tryCountKey(existing ? reset : verify, user.email, ip))) return;
-      // The existing account may have been created by another person, so its owner can choose a new password.
+      // The existing account may have been created by someone else, so the owner of the address can choose a new
+      // password.
       await (existing ? deps.sendReset(existing) : deps.sendVerification(user));
     });
   };
@@ -83,7 +84,8 @@ export function createRegistration(deps: RegistrationDependencies): Registration
         return null;
       }
       if (await users.findOne({ email: user.email })) throw authErrors.EMAIL_TAKEN();
-      // The session comes first, because it is void without its user: a failure in between leaves no account behind.
+      // The session is stored first, because a session without a user is invalid: a failure in between creates no
+      // account.
       const session = await deps.startSession(user);
       await users.insert(user).catch((error: unknown) => {
         throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;

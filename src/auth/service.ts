@@ -13,7 +13,7 @@ import { isDisabled } from './store.js';
 import { createUnlock, type Unlock } from './unlock.js';
 import { createConfirmAddress, createVerification, type Verification } from './verification.js';
 
-/** The rules of accounts, combined from one file for each flow. */
+/** All account flows; each is implemented in a file of its own. */
 export interface AuthService
   extends Omit<SessionService, 'startSession'>,
     Registration,

@@ -168,12 +168,13 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       if (!session || !isSessionValid(user, session, now)) throw authErrors.INVALID_REFRESH_TOKEN();
       if (rotated) return issueTokens(rotated, nextId);
 
-      // The token was used before. Within the window it returns the same successor; after that it counts as stolen.
+      // The token was used before. Within the window it returns the same successor; after that it is treated as stolen
+      // (RFC 9700 §4.14.2).
       const isPrevious = session.previousId === presented;
       const inWindow =
         isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: REUSE_WINDOW_MS });
       if (inWindow && session.currentId === sha256(nextId)) return issueTokens(session, nextId);
-      // Another version of this package may derive successors differently, so the token does not count as stolen.
+      // Another version of this package may derive successors differently, so this is not treated as a replay.
       if (inWindow) throw authErrors.INVALID_REFRESH_TOKEN();
 
       const revoked = await sessions.updateOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
@@ -210,14 +211,14 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       }
       await logoutWith(first.claims, scope, ip);
       if (!second || second.claims.sid === first.claims.sid) return;
-      // The second token belongs to another session, perhaps of another user, and has the effect it would have alone.
+      // The second token may belong to another session or user and is handled independently.
       if (!second.isExpired) await logoutWith(second.claims, scope, ip);
       else if (scope !== 'others') await logoutWith(second.claims, 'local', ip);
     },
   };
 }
 
-/** Whether a session may be used. A session of an earlier epoch may not, unless it is the user's `keptSession`. */
+/** Whether a session may be used. Sessions of an earlier epoch are invalid, except `keptSession`. */
 export function isSessionValid(user: UserDocument, session: SessionDocument, now: number): boolean {
   return (
     session.userId === user.id &&

@@ -7,7 +7,7 @@ export interface UserDocument {
   id: string;
   /** Lower-case ASCII. */
   email: string;
-  /** Absent when the user gave none. */
+  /** Absent if not provided. */
   name?: string;
   /** Absent until the user has chosen a password. Imported hashes stay in their original format. */
   passwordHash?: string;
@@ -36,7 +36,7 @@ export interface UserDocument {
   unlockExpiresAt?: number;
   /** Start of the deletion of the account, which is irrevocable. */
   deletingAt?: number;
-  /** The best subscription as of the last billing sync. */
+  /** Status of the best subscription as of the last billing sync. */
   subscriptionStatus: string;
   subscriptionPlan: string;
   /** The subscriptions that can grant access, as of the `subscriptionRev` in `rev`. Earlier versions do not write it. */

@@ -10,7 +10,7 @@ import { findUser, type ManagedUser, type UserKey, userNotFound } from './users.
 export interface Suspension {
   /**
    * Suspends an account. From the next request on, every process rejects its access and refresh tokens, and a login with
-   * the right password fails with ACCOUNT_SUSPENDED. Its sessions and mailed links stay invalid after `unsuspend`. A
+   * the correct password fails with ACCOUNT_SUSPENDED. Its sessions and mailed links stay invalid after `unsuspend`. A
    * repeated call changes nothing.
    * @throws NOT_FOUND
    */

@@ -17,7 +17,7 @@ export interface VerifiedToken {
 }
 
 export interface VerifiedRefreshToken extends VerifiedToken {
-  /** Epoch milliseconds. */
+  /** Unix time in milliseconds. */
   sessionCreatedAt: number;
 }
 
@@ -27,11 +27,11 @@ export interface SessionTokens {
   readonly accessTtl: number;
   /** Returns the identifier of the first refresh token of a session. */
   newRefreshId(): string;
-  /** Derives the identifier that follows `id`: always the same, and not derivable from the contents of the store. */
+  /** Derives the identifier that follows `id`: deterministic, and not derivable from stored data. */
   nextRefreshId(sid: string, id: string): string;
   /** Signs an access token that is issued now. */
   signAccess(session: SessionDocument): string;
-  /** Signs the refresh token `id` of the session; the result is always the same. */
+  /** Signs the refresh token `id` of the session; the result is deterministic. */
   signRefresh(session: SessionDocument, id: string): string;
   /** Verifies the access token of an Authorization header (RFC 6750 §2.1); `null` for an invalid one. */
   verifyBearer(authorization: string): VerifiedToken | null;
@@ -50,7 +50,7 @@ interface TokenOptions {
   random: Random;
 }
 
-/** How far in the future a token may have been issued, because clocks of machines differ. */
+/** How far in the future a token may have been issued, because the clocks of servers differ. */
 const MAX_FUTURE_ISSUE_SECONDS = 60;
 
 export function createSessionTokens(options: TokenOptions): SessionTokens {
@@ -145,7 +145,7 @@ function parseToken(kind: TokenKind, use: Use, token: string): ParsedToken | nul
   };
 }
 
-/** Validates what can change between two requests: the issuer and the times. */
+/** Validates the issuer and the times, which the cache does not cover. */
 function validateToken(
   { claims, iss, iat, exp }: ParsedToken,
   issuer: string,
@@ -161,7 +161,7 @@ const estimateBytes = (token: string): number => 2 * token.length + 512;
 
 /**
  * Caches verified signatures; the times and the session are checked at every request. The cache of the JWT library
- * hashes the token to find it, which takes half as long as verifying it.
+ * hashes the token to find it, which costs half as much as a verification.
  */
 export function createTokenCache<T>(read: (token: string) => T | null): typeof read {
   const cache = new Map<string, T>();

@@ -6,13 +6,16 @@ import { authLimits } from './limits.js';
 import { newLinkToken, parseLinkToken, UNLOCK_LINK_TTL_MS } from './link-tokens.js';
 import { isDisabled } from './store.js';
 
-/** Lets owners sign in while wrong guesses from many addresses exhaust the limit of their account. */
+/** Allows owners to sign in while wrong passwords from many addresses exhaust the limit of their account. */
 export interface Unlock {
-  /** Redeems a mailed link: its owner can sign in from the address that presents it. @throws INVALID_TOKEN, RATE_LIMITED */
+  /**
+   * Redeems a mailed link: the owner can then sign in from the address of this request.
+   * @throws INVALID_TOKEN, RATE_LIMITED
+   */
   unlock(token: string, origin: Origin): Promise<void>;
   /**
-   * Mails a link if the account exists, after the response, and returns the message of the response, which is always the
-   * same. It never verifies the password, which would be a guess beyond the limit.
+   * Mails a link if the account exists, after the response, and returns the message of the response, which is the
+   * same in every case. It does not verify the password, because that would evaluate an attempt beyond the limit.
    */
   offerUnlock(email: string, origin: Origin): string;
 }

@@ -18,7 +18,7 @@ export type UserKey = { id: string } | { email: string };
 export interface ManagedUser extends User {
   /** ISO 8601; null unless the account is suspended. */
   suspendedAt: string | null;
-  /** The plan that the operator granted, even after `until`; null without one. */
+  /** The plan that the operator granted, also after `until`; null without a grant. */
   granted: { plan: string; since: string; until: string | null } | null;
 }
 
@@ -108,7 +108,7 @@ export interface NewUser {
   name?: string;
   /** Default `false`. */
   emailVerified?: boolean;
-  /** Epoch milliseconds. Default: now. */
+  /** Unix time in milliseconds. Default: now. */
   createdAt?: number;
 }
 

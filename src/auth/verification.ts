@@ -15,7 +15,7 @@ import { ALL_LINK_FIELDS, isDisabled, type UserDocument } from './store.js';
 /** Verification of e-mail addresses by mailed links. */
 export interface Verification {
   /**
-   * Redeems a link: it verifies the address or, if the link belongs to a change, makes the new address the account's.
+   * Redeems a link: it verifies the address or, for the link of an address change, sets the new address.
    * A password that is not the current one replaces it and ends every session.
    * @throws INVALID_TOKEN, EMAIL_TAKEN, RATE_LIMITED, and what `ConfirmAddress` throws
    */
@@ -24,11 +24,11 @@ export interface Verification {
   resendVerification(email: string, origin: Origin): Promise<void>;
   /** Sends a link that replaces the previous one. */
   sendVerification(user: UserDocument): Promise<void>;
-  /** Marks an address as verified that was proved in another way. */
+  /** Marks an address as verified after another proof of access to the mailbox. */
   markVerified(user: Pick<UserDocument, 'id' | 'email'>, origin: Origin): Promise<void>;
 }
 
-/** What the person who follows a link to a mailbox presents. */
+/** The proof of account ownership that is sent with a link. */
 export interface AccountProof {
   /** The current password of the account, or a new one that replaces it. */
   password?: string;
@@ -135,8 +135,8 @@ export function createVerification(deps: VerificationDependencies): Verification
 }
 
 /**
- * Confirms an address. A link proves access to the mailbox, not that its reader created the account: only a session or
- * the current password proves that. Any other password becomes the new one, and the same write ends every session and
+ * Confirms an address. A link proves access to the mailbox, but not ownership of the account: only a session or
+ * the current password does. Any other password becomes the new one, and the same write ends every session and
  * link of the previous holder.
  *
  * @returns the user after the change, or `null` when the link was redeemed or replaced in the meantime

@@ -9,7 +9,7 @@ import {
   type WebhookEvents,
 } from './store.js';
 
-/** What happens to purchases when an account is deleted. Invoices and customers at the provider remain there. */
+/** Deletes the billing data of a deleted account. Invoices and customers remain at the provider. */
 export interface BillingDeletion {
   /**
    * Cancels every subscription at the provider, so that the user is not charged again. Does nothing without a customer
@@ -42,7 +42,7 @@ export function createBillingDeletion(deps: BillingDeletionDependencies): Billin
     const all = await listSubscriptions(subscriptions, userId);
     const ids = [customer?.customerId, ...all.flatMap(({ customerId, id }) => [customerId, id])];
     const about = ids.filter((id) => id !== undefined);
-    // The bodies of events contain personal data as well. Later events find no owner.
+    // The bodies of events contain personal data as well. Later events are unmatched.
     if (about.length > 0) await events.deleteMany({ about: { in: about } });
     await subscriptions.deleteMany({ userId });
     await payments.deleteMany({ userId });

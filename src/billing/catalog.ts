@@ -7,7 +7,7 @@ import { asInteger, asObject, asText, asTime, idOf, type Json } from './provider
 import type { Invoice, Plan } from './schemas.js';
 import type { Customers } from './store.js';
 
-/** The prices for sale and the invoices of users, as the provider has them. */
+/** The prices for sale and the invoices of users, as stored by the provider. */
 export interface Catalog {
   /** @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR */
   plans(): Promise<Plan[]>;
@@ -22,7 +22,7 @@ export interface CatalogDependencies {
   clock: Clock;
 }
 
-/** The plans are public, and requests for them must not become as many calls to the provider. */
+/** The plans are public, and each request must not cause a call to the provider. */
 const CACHE_MS = MINUTE;
 
 /** Failures are cached as well, because otherwise every request would wait for a call that times out. */
@@ -60,7 +60,7 @@ export function createCatalog({ customers, plans, gateway, clock }: CatalogDepen
   };
 }
 
-/** The prices of an archived product stay active although the provider sells none of them. */
+/** The prices of an archived product remain active, but the provider does not sell them. */
 const isArchived = (price: Json): boolean => asObject(price['product'])['active'] === false;
 
 function planView(price: Json, plans: Plans): Plan | null {

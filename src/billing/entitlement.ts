@@ -15,7 +15,7 @@ import {
 import { selectBest } from './subscription-order.js';
 
 /**
- * Who has access to which plan. Subscriptions and grants decide; what decides of the subscriptions is copied to the
+ * Access to plans through subscriptions and grants. The access terms of the subscriptions are copied to the
  * user's record, so that reading a user needs no further query.
  */
 
@@ -30,7 +30,7 @@ export interface EntitlementContext {
 /** The source of a user's access. */
 export type Entitlement<T> = { grant: Grant } | { subscription: T };
 
-/** What a user without subscription and grant has. */
+/** The summary of a user without subscription and grant. */
 export const NO_SUBSCRIPTION = { status: 'none', plan: 'free' } as const;
 
 /** Whether a subscription grants access to its plan at `now`. An unknown status or plan does not. */
@@ -58,7 +58,7 @@ const mayEntitle = (status: string): boolean => ['active', 'trialing', 'past_due
 
 export const isInForce = ({ until }: Grant, now: number): boolean => until === undefined || now < until;
 
-/** What grants access to `plan`, or to any plan. The newer one of a subscription and a grant. */
+/** The subscription or grant that gives access to `plan`, or to any plan: the newer one if both do. */
 export function findEntitlement<T extends AccessTerms>(
   held: readonly T[],
   grant: Grant | undefined,
@@ -91,14 +91,14 @@ export function createProjector(
         const held = all
           .filter((one) => mayEntitle(one.status) && one.plan !== UNKNOWN_PLAN)
           .map(accessTermsOf);
-        // Written even if nothing differs: only a new revision stops a writer that read older subscriptions.
+        // Written even if nothing differs: a new revision makes writes that are based on older subscriptions fail.
         if (await projection.write(userId, revision, { status, plan, held })) return;
       }
     },
   };
 }
 
-/** Whether two states of a subscription lead to the same user record. */
+/** Whether two states of a subscription result in the same user record. */
 export const haveSameProjection = (before: SubscriptionDocument, after: SubscriptionDocument): boolean =>
   isDeepStrictEqual(accessTermsOf(before), accessTermsOf(after));
 
@@ -119,7 +119,7 @@ export interface SubscriptionRecord {
   id: string;
   subscriptionStatus: string;
   subscriptionRev?: number;
-  /** As of the revision that it names. */
+  /** As of the `subscriptionRev` in `rev`. */
   subscriptionsHeld?: { rev: number; terms: AccessTerms[] };
   grant?: Grant;
 }
@@ -134,7 +134,7 @@ export interface SummaryDependencies {
 }
 
 export function createSummaryOf(deps: SummaryDependencies): SummaryOf {
-  /** Earlier versions write the best status only: after such a write the subscriptions are read. */
+  /** Earlier versions write the best status only: after such a write, the subscriptions are read instead. */
   const termsOf = ({ id, subscriptionStatus, subscriptionRev, subscriptionsHeld }: SubscriptionRecord) => {
     if (subscriptionsHeld && subscriptionsHeld.rev === subscriptionRev) return subscriptionsHeld.terms;
     return mayEntitle(subscriptionStatus) ? deps.listSubscriptions(id) : [];
@@ -161,7 +161,7 @@ export interface Grants {
 
 export interface GivenPlan {
   plan: string;
-  /** Epoch milliseconds, in the future. Default: until it is revoked. */
+  /** Unix time in milliseconds, in the future. Default: until it is revoked. */
   until?: number;
 }
 
@@ -214,7 +214,7 @@ function problemsOf({ plan, until }: { plan?: unknown; until?: unknown }, now: n
   }
   const isTime = Number.isSafeInteger(until) && (until as number) <= MAX_DATE_MS;
   if (until !== undefined && !(isTime && (until as number) > now)) {
-    problems.push({ path: 'until', message: 'must be a time in the future, in epoch milliseconds' });
+    problems.push({ path: 'until', message: 'must be a time in the future, as Unix time in milliseconds' });
   }
   return problems;
 }

@@ -16,7 +16,7 @@ const hasCode = (error: unknown, code: keyof typeof billingErrors): boolean =>
 /** Whether the provider does not sell the price in this way. */
 export const isPriceNotAllowed = (error: unknown): boolean => hasCode(error, 'PRICE_NOT_ALLOWED');
 
-/** Whether the provider could not be reached or refused the request. */
+/** Whether the provider could not be reached or rejected the request. */
 export const isProviderError = (error: unknown): boolean => hasCode(error, 'PAYMENT_PROVIDER_ERROR');
 
 /** Whether the provider has no such customer, for example because the customer was deleted there. */
@@ -32,6 +32,6 @@ export const subscriptionNotFound = () =>
     cause: new SubscriptionNotFound('The provider has no such subscription.'),
   });
 
-/** Whether the provider answered that it has no such subscription. */
+/** Whether the provider responded that the subscription does not exist. */
 export const isSubscriptionMissing = (error: unknown): boolean =>
   isProviderError(error) && (error as Error).cause instanceof SubscriptionNotFound;

@@ -12,11 +12,13 @@ import type { EventOutcome, WebhookEventDocument, WebhookEvents } from './store.
 export interface EventLeases {
   /** The lease on a delivered event, or the outcome of its earlier delivery. @throws EVENT_IN_PROGRESS */
   acquire(event: BillingEvent, payload: string): Promise<EventLease | EventOutcome>;
-  /** The lease on a stored event that is `unmatched` or whose lease has expired; null where another worker has it. */
+  /**
+   * The lease on a stored event that is `unmatched` or whose lease has expired; null if another worker has the lease.
+   */
   reacquire(document: Pick<WebhookEventDocument, 'id' | 'outcome'>): Promise<EventLease | null>;
-  /** Stores the outcome. False where another worker has taken over the lease. */
+  /** Stores the outcome. False if another worker has taken over the lease. */
   complete(lease: EventLease, outcome: EventOutcome): Promise<boolean>;
-  /** Ends the lease after a failure, so that the next delivery need not wait for its expiry. */
+  /** Ends the lease after a failure, so that the next delivery does not wait for its expiration. */
   release(lease: EventLease): Promise<void>;
 }
 
@@ -29,7 +31,7 @@ export interface EventLease {
 /** How long a worker may process an event before another one takes over. */
 export const EVENT_LEASE_MS = 30_000;
 
-/** Filters for `leaseUntil`: leases that have expired, and those set by a clock that has been put back since. */
+/** Filters for `leaseUntil`: leases that have expired, and those set by a clock that was later set back. */
 export const expiredLeases = (now: number) =>
   [{ lte: now }, { gt: now + EVENT_LEASE_MS + CLOCK_SKEW_MS }] as const;
 

@@ -24,7 +24,7 @@ import type {
 import type { AppliedEvent, ApplyEvent, EventOwner } from './subscription-events.js';
 
 /**
- * Takes one event from its lease to its outcome. The order makes a crash harmless: the subscription first, then the
+ * Processes one leased event and stores its outcome. The order makes a crash harmless: the subscription first, then the
  * user's record, the payment and the mail, then the outcome, and listeners last. Every step before the outcome is
  * repeated by the next delivery and is idempotent.
  */
@@ -33,9 +33,9 @@ export interface EventProcessor {
   process(lease: EventLease, event: BillingEvent): Promise<EventOutcome>;
   /** Processes an unmatched event if its owner is known now; null otherwise. */
   retryUnmatched(event: BillingEvent): Promise<EventOutcome | null>;
-  /** Processes the unmatched events of a customer, or of a subscription where they name no customer. */
+  /** Processes the unmatched events of a customer, or of a subscription if they contain no customer. */
   replayUnmatched(about: string): Promise<void>;
-  /** Processes one stored event; null where another worker has its lease. */
+  /** Processes one stored event; null if another worker has the lease. */
   resume(document: WebhookEventDocument): Promise<EventOutcome | null>;
 }
 
@@ -64,10 +64,13 @@ interface HandledEvent {
   notifications: PendingNotification[];
 }
 
-/** An event that is about no subscription, or that only leads to a mail. */
+/** An event without a subscription, or `trial_will_end`, which only queues a mail. */
 const NOT_APPLICABLE: AppliedEvent = { outcome: 'processed', isProjected: true };
 
-/** A failed payment that was paid before its event arrived. An earlier, interrupted delivery may have applied it. */
+/**
+ * A failed payment whose invoice was paid before the event arrived. An earlier, interrupted delivery may have applied
+ * it.
+ */
 const OBSOLETE: AppliedEvent = { outcome: 'stale', isProjected: false };
 
 export function createEventProcessor(deps: EventProcessorDependencies): EventProcessor {
@@ -103,10 +106,11 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
       const notification = await recordPayment(event, userId, created);
       if (notification) notifications.push(notification);
     }
-    // A user who was deleted meanwhile must leave no data, including what was just inserted.
+    // If the user was deleted concurrently, the data inserted above must be deleted as well.
     if ((change === 'inserted' || isInvoice(event)) && (await deps.deleteIfUserIsGone(userId))) {
       return { outcome: 'unmatched', notifications: [] };
     }
+    // Only failed payments, deleted subscriptions and ending trials queue a mail.
     if (!isObsolete) await enqueueMail(event, userId, subscription ?? owner.subscription);
     if (change === 'inserted' || change === 'repeated') {
       for (const about of [subscriptionId, customerId]) if (about !== undefined) await replayUnmatched(about);
@@ -118,7 +122,7 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
   const isAlreadyPaid = async ({ type, objectId }: BillingEvent): Promise<boolean> =>
     type === 'invoice.payment_failed' && (await payments.findOne({ id: objectId }))?.status === 'paid';
 
-  /** Stores a payment that was made or failed. Invoices over nothing are no payments. */
+  /** Stores a successful or failed payment. Invoices with amount 0 are not payments. */
   const recordPayment = async (
     event: BillingEvent,
     userId: string,
@@ -154,7 +158,8 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     const isCompleted = await leases.complete(lease, outcome);
     if (!isCompleted) return outcome;
     for (const notify of notifications) notify(emit);
-    // The owner may have become known after the lookup and before the outcome was stored, too early for a replay.
+    // The owner may have become known between the lookup and the storing of the outcome, before a replay finds the
+    // event.
     return outcome === 'unmatched' ? ((await retryUnmatched(event)) ?? outcome) : outcome;
   };
 
@@ -191,7 +196,7 @@ type OwnerLookupDependencies = Pick<
 
 /**
  * Finds the user of an event by the subscription, else by the customer, else by the user ID that checkout wrote into the
- * metadata. Never by e-mail address, which anyone can enter at the provider.
+ * metadata. Never by the e-mail address, because anyone can enter any address at the provider.
  */
 function createOwnerLookup({ subscriptions, customers, users, clock }: OwnerLookupDependencies) {
   return async (event: BillingEvent): Promise<EventOwner | null> => {
@@ -202,7 +207,7 @@ function createOwnerLookup({ subscriptions, customers, users, clock }: OwnerLook
     if (customer) return { userId: customer.id };
     if (metadataUserId === undefined || !(await users.find(metadataUserId))) return null;
     if (customerId !== undefined) {
-      // A user with another customer keeps it; the subscription belongs to the user all the same.
+      // A user with another customer keeps that customer; the subscription belongs to the user in either case.
       await customers.insert({ id: metadataUserId, customerId, createdAt: clock.now() }).catch(nullIfTaken);
     }
     return { userId: metadataUserId };

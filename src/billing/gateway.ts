@@ -18,7 +18,7 @@ import { isTerminal } from './subscription-order.js';
 
 /**
  * The payment provider. This is the only file that imports its SDK, which is loaded on first use. Every failure is a
- * PAYMENT_PROVIDER_ERROR within ten seconds, or CUSTOMER_NOT_FOUND where the provider does not have the customer.
+ * PAYMENT_PROVIDER_ERROR within ten seconds, or CUSTOMER_NOT_FOUND if the customer does not exist there.
  */
 export interface Gateway {
   /** Creates a customer. The same key returns the same customer. */
@@ -26,12 +26,12 @@ export interface Gateway {
     customer: { email: string; userId: string },
     idempotencyKey: string,
   ): Promise<{ id: string }>;
-  /** @throws PRICE_NOT_ALLOWED where the provider does not have the price or does not sell it in this way */
+  /** @throws PRICE_NOT_ALLOWED if the price does not exist at the provider or cannot be purchased in this way */
   createCheckout(checkout: Checkout): Promise<{ id: string; url: string }>;
   createPortal(portal: { customerId: string; returnUrl: string }): Promise<{ url: string }>;
-  /** Null where the provider has no such session. */
+  /** Null if the provider has no such session. */
   checkoutSession(id: string): Promise<Json | null>;
-  /** Null where the provider has no such subscription. `asOf`: the provider's time up to which it is complete. */
+  /** Null if the provider has no such subscription. `asOf`: the provider's time up to which it is complete. */
   subscription(id: string): Promise<{ object: Json; asOf: number } | null>;
   /** Every subscription of a customer, ended ones included. */
   subscriptionsOf(customerId: string): Promise<{ objects: Json[]; asOf: number }>;
@@ -56,9 +56,9 @@ export interface Checkout {
 }
 
 export interface GatewayTimeouts {
-  /** One attempt of the SDK, whose default would take minutes. One more may follow. */
+  /** Timeout of one attempt; the default of the SDK is minutes. The SDK retries once. */
   attemptMs: number;
-  /** A call as a whole, including slow bodies and the pauses that the provider asks the SDK for. */
+  /** Timeout of a whole call, including slow bodies and the retry delays that the provider requests. */
   callMs: number;
   /** A lookup during a webhook delivery, which the provider itself waits for. */
   lookupMs: number;
@@ -165,7 +165,7 @@ export function createGateway(
 
     async eventsSince(milliseconds, types) {
       const created = { gte: Math.floor(milliseconds / 1000) };
-      // No request waits for the whole list, which may be long: each page has its own timeout.
+      // The list may be long and no request waits for all of it, so each page has its own timeout.
       const pages = await fetchAllPages((after) =>
         call((stripe) => stripe.events.list({ created, types: [...types], limit: PAGE_SIZE, ...after })),
       );
@@ -178,7 +178,7 @@ async function loadStripe(secretKey: string, apiUrl: string | undefined, timeout
   const { default: StripeSdk } = await import('stripe');
   const http = StripeSdk.createNodeHttpClient();
   const send = http.makeRequest.bind(http);
-  // Without compression, a response that is small on the wire is small in memory.
+  // Compression is disabled, so that a small response cannot expand in memory.
   http.makeRequest = (host, port, path, method, headers, ...rest) =>
     send(host, port, path, method, { ...headers, 'Accept-Encoding': 'identity' }, ...rest).then(
       rejectForeignResponses,
@@ -195,7 +195,7 @@ async function loadStripe(secretKey: string, apiUrl: string | undefined, timeout
 function endpointOf(apiUrl: string): { host: string; port: string; protocol: 'http' | 'https' } {
   const { hostname, port, protocol } = new URL(apiUrl);
   const scheme = protocol === 'http:' ? 'http' : 'https';
-  // Node.js takes an IPv6 address without the brackets of the URL.
+  // Node.js expects an IPv6 address without the brackets of the URL.
   const host = hostname.replace(/^\[(.*)\]$/, '$1');
   return { host, port: port || (scheme === 'http' ? '80' : '443'), protocol: scheme };
 }
@@ -263,7 +263,7 @@ function throwBillingError(error: Stripe.errors.StripeError): never {
     : billingErrors.PAYMENT_PROVIDER_ERROR({ cause });
 }
 
-/** The SDK's own timeouts do not bound a response as a whole. */
+/** The timeouts of the SDK do not limit the total duration of a response. */
 async function withTimeout<T>(timeoutMs: number, work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const timeout = new Promise<never>((_, reject) => {

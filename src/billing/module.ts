@@ -35,7 +35,7 @@ import { createSubscriptionWriter } from './subscription-order.js';
 import { createSubscriptionSync } from './sync.js';
 import { createWebhook, type Webhook } from './webhook.js';
 
-/** Subscriptions, payments and grants. The payment provider is the source of truth; the store holds a copy. */
+/** Subscriptions, payments and grants. The payment provider is the source of truth; the store contains a copy. */
 export interface BillingModule {
   service: BillingService;
   subscription: SubscriptionService;
@@ -48,7 +48,7 @@ export interface BillingModule {
   resync: Resync;
   /** The routes for users. */
   plugin(scope: Scope): Promise<void>;
-  /** The route for the provider. In a scope of its own, because it replaces the body parser. */
+  /** The route for the provider. In a separate scope, because it replaces the body parser. */
   webhookPlugin(scope: Scope): Promise<void>;
 }
 
@@ -108,8 +108,8 @@ export function createBillingModule(
   const webhook = createWebhook({ secrets: webhookSecretsOf(config), leases, processor, audit, clock });
 
   const { reconcile, retryUnmatched } = createBillingJobs(shared);
+  // The names of the leases in the store, from an earlier version.
   jobs.add('billing-settle', reconcile);
-  // Its lease in the store has kept this name.
   jobs.add('billing-recheck', retryUnmatched);
 
   return {

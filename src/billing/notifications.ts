@@ -26,7 +26,7 @@ export const BILLING_NOTIFICATIONS: Record<keyof BillingNotifications, true> = {
 interface Notification {
   /** The same for repeated notifications. */
   id: string;
-  /** ISO 8601: the provider's time, where it is known. */
+  /** ISO 8601: the provider's time, if known. */
   at: string;
   userId: string;
 }
@@ -117,8 +117,8 @@ export interface BillingOutbox {
 }
 
 /**
- * Enqueues the mail for an event. Its key names the fact and not the event, so that one fact leads to one mail, however
- * often and under whatever IDs the provider repeats it.
+ * Enqueues the mail for an event. Its key identifies the fact instead of the event, so that repeated events of one fact
+ * queue one mail.
  */
 export type EnqueueMail = (
   event: BillingEvent,
@@ -163,6 +163,7 @@ export function createEnqueueMail({ users, outbox, billingUrl, clock }: MailDepe
 
 type MailContent = Pick<BillingMail, 'key' | 'template' | 'values'>;
 
+/** Null for all other events, such as `customer.subscription.updated`. */
 function mailFor(event: BillingEvent): MailContent | null {
   switch (event.type) {
     case 'invoice.payment_failed':
@@ -175,7 +176,7 @@ function mailFor(event: BillingEvent): MailContent | null {
       };
     case 'customer.subscription.trial_will_end': {
       const end = asTime(event.object['trial_end']);
-      // The mail announces a charge, which does not follow a subscription that ends with its trial.
+      // The mail announces a charge, but a subscription that ends with its trial is not charged.
       if (end === undefined || endsBy(event.object, end)) return null;
       const values = { endsOn: new Intl.DateTimeFormat('en-GB', LONG_DATE).format(end) };
       return { key: `trial-ending:${event.objectId}:${end}`, template: 'trial-ending', values };
@@ -193,7 +194,7 @@ function endsBy({ cancel_at_period_end: isCancelled, cancel_at: time }: Json, en
 
 const LONG_DATE = { dateStyle: 'long', timeZone: 'UTC' } as const;
 
-/** Only the first and the last failed attempt lead to a mail. */
+/** Only the first and the last failed attempt queue a mail. */
 function paymentFailedMail({
   id,
   attempt,

@@ -1,6 +1,6 @@
-/** Prices belong to the payment provider, plans to this product. */
+/** Maps prices of the payment provider to plans of this product. */
 
-/** The plan of a price that is neither configured nor named at the provider. It grants no access. */
+/** The plan of a price that is neither configured nor set at the provider. It grants no access. */
 export const UNKNOWN_PLAN = 'unknown';
 
 /** What identifies the plan of a price. */
@@ -18,7 +18,7 @@ export interface Plans {
   planOfPurchase(source: PlanSource): string;
   /** Whether users may buy a price. */
   isForSale(priceId: string): boolean;
-  /** Price to plan; undefined where every price of the provider is for sale. */
+  /** Price to plan; undefined if every price of the provider is for sale. */
   readonly configured: ReadonlyMap<string, string> | undefined;
 }
 

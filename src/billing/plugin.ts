@@ -19,7 +19,7 @@ import type { Webhook } from './webhook.js';
 
 const BODY_LIMIT = 512 * 1024;
 
-/** For a whole request, which may take several calls to the provider. */
+/** Timeout of a whole request, which may make several calls to the provider. */
 const PROVIDER_TIMEOUT_MS = 10_000;
 
 export interface BillingPluginOptions {

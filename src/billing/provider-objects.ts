@@ -9,14 +9,14 @@ export interface BillingEvent {
   id: string;
   type: string;
   objectId: string;
-  /** When the provider created it, in epoch milliseconds. An event without it counts as new. */
+  /** When the provider created it, as Unix time in milliseconds. An event without it counts as new. */
   created?: number;
-  /** When it was received, where it was stored and is processed later. Epoch milliseconds. */
+  /** When it was received, if it was stored and is processed later. Unix time in milliseconds. */
   receivedAt?: number;
   /** False for an event of the provider's test mode. */
   livemode?: boolean;
   object: Json;
-  /** The previous values of changed fields, where the provider sends them. */
+  /** The previous values of changed fields, if the provider sends them. */
   previous: Json;
   customerId?: string;
   subscriptionId?: string;
@@ -37,7 +37,7 @@ export const HANDLED_EVENT_TYPES: ReadonlySet<string> = new Set([
 export const isInvoice = ({ type }: { type: string }): boolean => type.startsWith('invoice.');
 
 /**
- * Parses a body whose signature was verified. Without an `id` the signature names the event.
+ * Parses a body whose signature was verified. Without an `id`, the signature identifies the event.
  * @throws INVALID_JSON, VALIDATION_ERROR
  */
 export function parseEvent(payload: string, signature: string): BillingEvent {
@@ -65,10 +65,10 @@ export function parseEvent(payload: string, signature: string): BillingEvent {
   return Object.assign(event, referencesOf(event));
 }
 
-/** The customer, subscription and user that an event names. */
+/** The customer, subscription and user in an event. */
 function referencesOf({ type, objectId, object }: { type: string; objectId: string; object: Json }) {
   const customerId = idOf(object['customer']);
-  // An invoice names its subscription in `parent` since API version 2025-03-31, and at the top level before.
+  // The subscription of an invoice is in `parent` since API version 2025-03-31; before, it is at the top level.
   const parent = asObject(asObject(object['parent'])['subscription_details']);
   const details = isInvoice({ type }) ? [parent, asObject(object['subscription_details'])] : [object];
   const named = idOf(parent['subscription']) ?? idOf(object['subscription']);
@@ -154,7 +154,7 @@ function planOf(
   const lookupKey = asText(price['lookup_key']);
   const metadataPlan =
     asText(asObject(subscription['metadata'])['plan']) ?? asText(asObject(price['metadata'])['plan']);
-  // A partial body that names neither price nor plan leaves the plan unchanged.
+  // A partial body without price and plan leaves the plan unchanged.
   if (priceId === undefined && metadataPlan === undefined) return undefined;
   return plans.planOfPurchase({
     ...(priceId !== undefined && { priceId }),
@@ -171,7 +171,7 @@ function asCount(value: unknown): number | undefined {
   return count !== undefined && count >= 0 ? count : undefined;
 }
 
-/** Reads objects of the payment provider, none of whose fields can be trusted to have the documented type. */
+/** Reads objects of the payment provider without assuming that fields have the documented types. */
 
 export type Json = Record<string, unknown>;
 
@@ -187,7 +187,7 @@ export function asText(value: unknown): string | undefined {
 /** The ID of an object, whether the provider sent the ID or the expanded object. */
 export const idOf = (value: unknown): string | undefined => asText(value) ?? asText(asObject(value)['id']);
 
-/** Epoch seconds as milliseconds. */
+/** A Unix time in seconds, converted to milliseconds. */
 export function asTime(value: unknown): number | undefined {
   const isTime = typeof value === 'number' && Number.isSafeInteger(value) && value > 0 && value < 1e11;
   return isTime ? value * 1000 : undefined;
@@ -203,8 +203,8 @@ interface HttpResponse {
 }
 
 /**
- * The SDK takes any JSON without an `error` for success, whatever its status, and JSON that is no object ends the
- * process. A proxy between this process and the provider may send either.
+ * The SDK treats any JSON without `error` as success, whatever the status, and crashes the process on JSON that is not
+ * an object. A proxy in between may send either.
  */
 export function rejectForeignResponses<T extends HttpResponse>(response: T): T {
   const read = response.toJSON.bind(response);
@@ -265,10 +265,10 @@ export async function fetchAllPages<T extends { id: string }, P extends ListPage
   }
 }
 
-/** How long after its event a change may still be missing from responses. */
+/** How long after its event a change may be missing from API responses. */
 const PROPAGATION_MS = 10_000;
 
-/** The provider's time up to which a response is complete; 0 where the response has no date. */
+/** The provider's time up to which a response is complete; 0 if the response has no date. */
 export function completeUntil(response: unknown): number {
   const { headers } = asObject(asObject(response)['lastResponse']);
   const date = Date.parse(String(asObject(headers)['date']));

@@ -46,13 +46,13 @@ const CONCURRENT_CALLS = 4;
 /** How long an unmatched event is retried. */
 const RETRY_UNMATCHED_MS = 30 * DAY;
 
-/** How long an event is kept. The provider redelivers one for three days and lists it for thirty. */
+/** How long an event is kept. The provider redelivers events for three days and lists them for thirty. */
 const EVENT_RETENTION_MS = 90 * DAY;
 
-/** Shorter than the interval of the job, so that the next run asks again. */
+/** Shorter than the interval of the job, so that the next run retries. */
 const RETRY_UNANSWERED_MS = 15 * SECOND;
 
-/** When to ask again about a subscription that the provider does not have. */
+/** When to retry a subscription that does not exist at the provider. */
 const RETRY_MISSING_MS = 15 * MINUTE;
 
 export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
@@ -80,7 +80,7 @@ export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
     }
   };
 
-  /** Whether the provider answered. */
+  /** Syncs one subscription. Returns whether the provider responded. */
   const syncDue = async (
     { syncOne }: SubscriptionSync,
     { id, userId, rev }: SubscriptionDocument,
@@ -134,13 +134,15 @@ export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
 
 /** Repairs the effects of lost webhooks: syncs every customer, or those with recent events at the provider. */
 export interface Resync {
-  /** @throws BILLING_NOT_CONFIGURED; PAYMENT_PROVIDER_ERROR where the recent events cannot be listed */
+  /** @throws BILLING_NOT_CONFIGURED; PAYMENT_PROVIDER_ERROR if the recent events cannot be listed */
   run(options?: ResyncOptions): Promise<ResyncReport>;
 }
 
 export interface ResyncOptions {
   userId?: string;
-  /** Only customers with events at the provider since then, in epoch milliseconds. It keeps events for 30 days. */
+  /**
+   * Only customers with events at the provider since then, as Unix time in milliseconds. It keeps events for 30 days.
+   */
   since?: number;
   /** Reports the differences and changes nothing. */
   dryRun?: boolean;
@@ -161,7 +163,7 @@ export interface ResyncReport {
 export interface ResyncChange {
   subscriptionId: string;
   userId: string;
-  /** The status before; absent where the subscription was not stored. */
+  /** The previous status; absent if the subscription was not stored. */
   before?: string;
   after: string;
   /** Names of the changed fields: `status`, `currentPeriodEnd`, … */
@@ -173,7 +175,7 @@ export interface ResyncDependencies {
   /** Both absent while no API key is configured. */
   gateway: Gateway | undefined;
   sync: SubscriptionSync | undefined;
-  /** Processes the unmatched events of a customer; absent where this is left to the background jobs of a server. */
+  /** Processes the unmatched events of a customer; absent if the background jobs of a server do this. */
   replayUnmatched: ((customerId: string) => Promise<void>) | undefined;
 }
 

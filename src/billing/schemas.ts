@@ -12,7 +12,7 @@ export const billingOptions = {
     doc: 'Secret API key of the payment provider. Without it, checkout, portal and sync respond with 503.',
     secret: true,
     check: (key) =>
-      /^[\x21-\x7e]+$/.test(key ?? '') ? undefined : 'must hold no spaces or control characters.',
+      /^[\x21-\x7e]+$/.test(key ?? '') ? undefined : 'must contain no spaces or control characters.',
   }),
   paymentApiUrl: option(Type.Optional(Type.String()), {
     env: 'PAYMENT_API_URL',
@@ -76,7 +76,7 @@ function pricesProblem(pairs: readonly string[]): string | undefined {
   return twice === undefined ? undefined : `must name each price once; given twice: ${shown(twice)}.`;
 }
 
-/** Refused in development as well: a blank value means that the secret was not set. */
+/** Rejected in development as well: a blank value means that the secret was not set. */
 function blankness(secret = ''): string | undefined {
   return secret.trim() === '' ? 'is blank.' : undefined;
 }
@@ -87,7 +87,7 @@ function signingWeakness(secret = ''): string | undefined {
   return secretWeakness(secret, 32, remedy) ?? secretWeakness(secret.replace(/^whsec_/, ''), 0, remedy);
 }
 
-/** Whether an API key belongs to live mode, in which payments are real. */
+/** Whether an API key belongs to live mode (real payments). */
 export const isLiveKey = (key: string | undefined): boolean => /^(sk|rk)_live_/.test(key ?? '');
 
 /** Why the API key must not be sent to this address, or `undefined`. */
@@ -207,10 +207,7 @@ export type Invoice = Static<typeof Invoice>;
 
 export const InvoicesAnswer = Envelope(Type.Array(Invoice));
 
-/**
- * The outcome of an event: `duplicate` was processed before, `ignored` has a type without effect, `stale` is older than
- * the stored state, and `unmatched` is kept until its user is known.
- */
+/** See `EventOutcome` (store.ts) and `WebhookOutcome` (webhook.ts). */
 const Outcome = Type.Enum(['processed', 'duplicate', 'ignored', 'stale', 'unmatched']);
 
 export const WebhookAnswer = Envelope(Type.Object({ received: Type.Literal(true), outcome: Outcome }));

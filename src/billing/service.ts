@@ -27,7 +27,7 @@ export interface BillingService {
   /**
    * Opens a checkout session at the provider.
    * @throws VALIDATION_ERROR, BILLING_NOT_CONFIGURED, PRICE_NOT_ALLOWED, ALREADY_SUBSCRIBED, PAYMENT_PROVIDER_ERROR;
-   *   UNAUTHENTICATED where the account was closed meanwhile
+   *   UNAUTHENTICATED if the account was closed concurrently
    */
   checkout(user: User, order: Order): Promise<{ sessionId: string; url: string }>;
   /**
@@ -84,7 +84,7 @@ export function createBillingService(deps: BillingServiceDependencies): BillingS
     if (missing !== '') await customers.deleteOne({ id, customerId: missing });
     const existing = await customers.findOne({ id });
     if (existing) return existing.customerId;
-    // The address is part of the key, because the provider refuses a key that is repeated with other parameters.
+    // The address is part of the key, because the provider rejects a repeated key with different parameters.
     const key = `customer-${id}-${sha256(email + missing).slice(0, 16)}`;
     const { id: customerId } = await gateway.createCustomer({ email, userId: id }, key);
     const customer = { id, customerId, createdAt: clock.now() };
@@ -104,7 +104,7 @@ export function createBillingService(deps: BillingServiceDependencies): BillingS
       at: toTimestamp(at),
     }));
 
-  /** The state at the provider, or the stored one where the provider does not answer. */
+  /** The state at the provider, or the stored one if the provider does not respond. */
   const refresh = async (stored: SubscriptionDocument): Promise<SubscriptionDocument> => {
     try {
       return (await deps.sync?.syncOne(stored.id, stored.userId))?.after ?? stored;
@@ -118,12 +118,12 @@ export function createBillingService(deps: BillingServiceDependencies): BillingS
     const includesPrice = ({ status, priceId: first, otherPriceIds = [] }: SubscriptionDocument) =>
       !isTerminal(status) && [first, ...otherPriceIds].includes(priceId);
     for (const stored of (await listSubscriptions(subscriptions, userId)).filter(includesPrice)) {
-      // The event of its end may be lost, for example if the customer was deleted at the provider.
+      // The event of its end may have been lost, for example if the customer was deleted at the provider.
       if (includesPrice(await refresh(stored))) throw billingErrors.ALREADY_SUBSCRIBED();
     }
   };
 
-  /** Without a quantity, tries 1 and then none: only the provider knows whether the price is metered. */
+  /** Without a given quantity, tries 1 and then none: only the provider knows whether the price is metered. */
   const createCheckout = async (gateway: Gateway, checkout: Checkout) => {
     const { item } = checkout;
     if (!item || item.quantity !== undefined) return gateway.createCheckout(checkout);
@@ -159,7 +159,7 @@ export function createBillingService(deps: BillingServiceDependencies): BillingS
           throw isCustomerMissing(cause) ? billingErrors.PAYMENT_PROVIDER_ERROR({ cause }) : cause;
         });
       });
-      // A deletion that began meanwhile may have expired the open sessions already, so this one must stay unknown.
+      // A concurrent deletion may have expired the open sessions already, so this one must not be returned.
       if (!(await deps.users.find(user.id))?.isOpen) {
         await deps.deleteIfUserIsGone(user.id);
         throw httpErrors.UNAUTHENTICATED();
@@ -192,7 +192,7 @@ export function createBillingService(deps: BillingServiceDependencies): BillingS
   };
 }
 
-/** A subscription with its times in ISO 8601, without those that are 0 because they are unknown. */
+/** A subscription with its times in ISO 8601, without unknown ones, which are 0. */
 function withTimestamps(subscription: Partial<SubscriptionDocument>): Record<string, unknown> {
   const { quantity, ...rest } = subscription;
   const known = Object.entries(rest).filter(([, value]) => value !== 0);

@@ -3,18 +3,18 @@ import { pagesOf } from '../storage/pages.js';
 
 /** One event of the provider: a lease while it is processed, the record of its outcome afterwards. */
 export interface WebhookEventDocument {
-  /** The provider's event ID, else the signature that matched: what makes two deliveries the same. */
+  /** The provider's event ID, else the signature that matched. Identifies repeated deliveries. */
   id: string;
   type: string;
   /** `data.object.id` */
   objectId: string;
-  /** The provider's customer, or the subscription where the event names no customer. Used to find the event again. */
+  /** The provider's customer, or the subscription if the event contains no customer. Used to find unmatched events. */
   about?: string;
   /** The verified body, so that the event can be applied again. */
   payload: string;
   receivedAt: number;
   attempts: number;
-  /** The holder of the lease; an expired lease may be taken over. */
+  /** The owner of the lease; an expired lease may be taken over. */
   owner: string;
   leaseUntil: number;
   /** Absent until the event is completed. */
@@ -25,7 +25,7 @@ export interface WebhookEventDocument {
  * - `processed`: it changed or recorded something
  * - `stale`: a newer state is stored already
  * - `ignored`: its type has no effect here
- * - `unmatched`: it belongs to no known user yet
+ * - `unmatched`: its user is not known yet
  */
 export type EventOutcome = 'processed' | 'stale' | 'ignored' | 'unmatched';
 
@@ -38,7 +38,7 @@ export function webhookEventCollection(store: Store): WebhookEvents {
   });
 }
 
-/** A user as the payment provider knows them. */
+/** The provider's customer of a user. */
 export interface CustomerDocument {
   /** The user's ID: one customer per user. */
   id: string;
@@ -53,9 +53,9 @@ export function customerCollection(store: Store): Customers {
   return store.collection<CustomerDocument>('customers', { unique: ['customerId'] });
 }
 
-/** What the subscription covers, and for how long. Times in epoch milliseconds. */
+/** What the subscription covers, and for how long. Times are Unix times in milliseconds. */
 export interface SubscriptionTerms {
-  /** One of the provider's eight, or one that it has introduced since. */
+  /** One of the eight documented statuses, or a later one. */
   status: string;
   plan: string;
   customerId?: string;
@@ -80,17 +80,17 @@ export interface SubscriptionDocument extends SubscriptionTerms {
   userId: string;
   /** When payments began to fail. */
   pastDueSince?: number;
-  /** The provider's time up to which the terms are known; 0 where no event carried a time. */
+  /** The provider's time up to which the terms are known; 0 if no event had a time. */
   at: number;
   /** The same for the status, which invoices change as well. */
   statusAt: number;
-  /** The last event applied, so that its repetition after a crash is recognised. */
+  /** The last applied event, to detect its repetition after a crash. */
   lastEvent?: string;
-  /** When the last applied update was received: older events without a time are recognised by it. */
+  /** When the last applied update was received: used to detect older events without a time. */
   heardAt: number;
-  /** When to ask the provider again: at once while uncertain, else after the end of the period. */
+  /** Time of the next sync: at once while uncertain, else after the end of the period. */
   recheckAt?: number;
-  /** Raised by every write, and named by it as the revision that was read. */
+  /** Incremented by every write, for optimistic locking. */
   rev: number;
   createdAt: number;
   updatedAt: number;
@@ -140,31 +140,31 @@ export function paymentCollection(store: Store): Payments {
   });
 }
 
-/** What billing reads and writes of users, whose records belong to another domain. */
+/** Access to the users' records, which belong to another domain. */
 export interface BillingUsers {
   find(userId: string): Promise<BillingUser | null>;
   projection: {
-    /** The number of projections written so far; null where the user does not exist. */
+    /** The number of projections written so far; null if the user does not exist. */
     revision(userId: string): Promise<number | null>;
-    /** Writes if the revision is still the given one, and raises it. */
+    /** Writes if the revision is still the given one, and increments it. */
     write(userId: string, revision: number, projection: Projection): Promise<boolean>;
   };
   grants: {
-    /** Writes or removes the grant and returns the previous one; `null` where the user does not exist. */
+    /** Writes or removes the grant and returns the previous one; `null` if the user does not exist. */
     write(userId: string, grant: Grant | null): Promise<{ before: Grant | undefined } | null>;
   };
 }
 
 export interface BillingUser {
   email: string;
-  /** Empty where the user gave none. */
+  /** Empty if not provided. */
   name: string;
   /** Whether the account is neither suspended nor being deleted. */
   isOpen: boolean;
   grant?: Grant;
 }
 
-/** A plan that the operator gave to a user. Times in epoch milliseconds. */
+/** A plan that the operator gave to a user. Times are Unix times in milliseconds. */
 export interface Grant {
   plan: string;
   since: number;
@@ -172,7 +172,7 @@ export interface Grant {
   until?: number;
 }
 
-/** A user's subscriptions as their record holds them. */
+/** A user's subscriptions as stored in the user's record. */
 export interface Projection {
   /** Of the best subscription. */
   status: string;

@@ -17,21 +17,21 @@ import {
 /** What an event did to its subscription. */
 export interface AppliedEvent {
   outcome: Extract<EventOutcome, 'processed' | 'stale'>;
-  /** Absent where the terms are unchanged. `repeated`: applied by an earlier, interrupted delivery. */
+  /** Absent if the terms are unchanged. `repeated`: applied by an earlier, interrupted delivery. */
   change?: 'inserted' | 'updated' | 'repeated';
-  /** Whether the user's record is up to date as far as this event goes. */
+  /** Whether the user's record reflects this event already. */
   isProjected: boolean;
-  /** The current state; absent where it is not stored. */
+  /** The current state; absent if it is not stored. */
   subscription?: SubscriptionDocument;
 }
 
 export interface EventOwner {
   userId: string;
-  /** The stored subscription, where it identified the owner. */
+  /** The stored subscription, if it identified the owner. */
   subscription?: SubscriptionDocument;
 }
 
-/** Applies an event to its subscription, whatever other writers do meanwhile. */
+/** Applies an event to its subscription, retrying on concurrent writes. */
 export type ApplyEvent = (
   event: BillingEvent,
   subscriptionId: string,
@@ -47,7 +47,7 @@ export interface ApplyEventDependencies {
   log: { warn(entry: object, message: string): void };
 }
 
-/** Why an event changes no terms. `deferred`: the provider is asked later. */
+/** Why an event changes no terms. `deferred`: a later sync decides. */
 type Unchanged = 'repeated' | 'stale' | 'deferred';
 
 export function createApplyEvent(deps: ApplyEventDependencies): ApplyEvent {
@@ -71,7 +71,7 @@ export function createApplyEvent(deps: ApplyEventDependencies): ApplyEvent {
     if (order === 'apply' || !stored) {
       const isOlder = stored && event.created !== undefined && event.created < stored.statusAt;
       const keepsStatus = isOlder && event.type !== 'customer.subscription.deleted';
-      // A status that was taken from an invoice without asking the provider remains uncertain.
+      // A status that was derived from an invoice without a request to the provider remains uncertain.
       return keepsStatus
         ? { ...update, snapshot: omit(snapshot, 'status'), isUncertain: 'unchanged' }
         : { isUncertain: false, ...update };
@@ -104,13 +104,13 @@ export function createApplyEvent(deps: ApplyEventDependencies): ApplyEvent {
     };
   };
 
-  /** The state at the provider; null where it cannot be asked. */
+  /** The state at the provider; null if it cannot be fetched. */
   const updateFromProvider = async (event: BillingEvent): Promise<SubscriptionUpdate | null> => {
     const found = event.subscriptionId === undefined ? null : await fetchSubscription(event.subscriptionId);
     if (!found) return null;
     const { created = 0 } = event;
     const statusAt = Math.max(found.asOf, created);
-    // A subscription event of the invoice's second that is still to come must not count as stale.
+    // A later subscription event with the same second as the invoice must not be treated as stale.
     const at = isInvoice(event) ? found.asOf : statusAt;
     const snapshot = readSnapshot(found.object, plans);
     return { snapshot, at, statusAt, eventId: event.id, isUncertain: false };
@@ -123,7 +123,7 @@ export function createApplyEvent(deps: ApplyEventDependencies): ApplyEvent {
       if (!found) throw subscriptionNotFound();
       return found;
     } catch (err) {
-      // The event is applied as far as possible, and a background job asks again.
+      // The event is applied as far as possible, and a background job syncs it later.
       log.warn({ err, subscription: id }, 'a subscription could not be fetched from the payment provider');
       return null;
     }
@@ -142,7 +142,7 @@ export function createApplyEvent(deps: ApplyEventDependencies): ApplyEvent {
         continue;
       }
       const subscription = await writer.write(stored, { id, userId }, update);
-      // Another writer was faster, so the comparison is void.
+      // A concurrent write came first: compare again.
       if (!subscription) continue;
       const result = { outcome: 'processed', subscription } as const;
       if (!stored) return { ...result, change: 'inserted', isProjected: false };
@@ -159,7 +159,7 @@ const unchanged = (subscription: SubscriptionDocument | null): AppliedEvent => (
   ...(subscription && { subscription }),
 });
 
-/** The subscription in an event. A deleted one is canceled, whatever its status says. */
+/** The subscription in an event. A deleted subscription is canceled, regardless of its status. */
 function readEventSnapshot({ type, object, created }: BillingEvent, plans: Plans): Snapshot {
   const snapshot = readSnapshot(object, plans);
   if (type !== 'customer.subscription.deleted') return snapshot;

@@ -18,7 +18,7 @@ const BEST_FIRST = [
   'incomplete_expired',
 ];
 
-/** The order in which a subscription passes through them: of two states of the same second the later one wins. */
+/** The order in which a subscription passes through them: of two states of the same second, the later one is newer. */
 const LIFECYCLE = [
   'incomplete',
   'trialing',
@@ -36,7 +36,7 @@ export const isTerminal = (status: string): boolean => TERMINAL.includes(status)
 
 type Rankable = Pick<SubscriptionDocument, 'id' | 'status' | 'startedAt'>;
 
-/** The subscription that represents its user: the best status, and of equal ones the newest. */
+/** The subscription that is shown for a user: the best status and, among equal ones, the newest. */
 export function selectBest<T extends Rankable>(subscriptions: readonly T[]): T | undefined {
   return subscriptions.toSorted(
     (a, b) => rankOf(b) - rankOf(a) || b.startedAt - a.startedAt || (b.id > a.id ? 1 : b.id < a.id ? -1 : 0),
@@ -52,13 +52,13 @@ function rankOf({ status }: Rankable): number {
  * - `apply`: newer than the stored state
  * - `repeated`: applied before, by a delivery that was interrupted
  * - `stale`: older than the stored state
- * - `uncertain`: only the provider can tell
+ * - `uncertain`: only the provider knows
  */
 export type EventOrder = 'apply' | 'repeated' | 'stale' | 'uncertain';
 
 type Stored = Pick<SubscriptionDocument, 'status' | 'at' | 'statusAt' | 'lastEvent' | 'heardAt'>;
 
-/** @param status the status in the event; absent where it has none */
+/** @param status the status in the event; absent if it has none */
 export function compareSubscriptionEvent(
   stored: Stored | null,
   event: Pick<BillingEvent, 'id' | 'type' | 'created' | 'receivedAt'>,
@@ -67,7 +67,7 @@ export function compareSubscriptionEvent(
   if (!stored) return 'apply';
   if (stored.lastEvent === event.id) return 'repeated';
   if (isTerminal(stored.status)) return 'stale';
-  // Nothing follows a deletion, so the stored state precedes it.
+  // A deletion is always the last event.
   if (event.type === 'customer.subscription.deleted') return 'apply';
   if (event.created === undefined) return isOutdated(stored, event) ? 'uncertain' : 'apply';
   if (event.created < stored.at) return 'stale';
@@ -78,7 +78,7 @@ export function compareSubscriptionEvent(
   return contradictsInvoice ? 'uncertain' : 'apply';
 }
 
-/** An invoice reports a status indirectly: it changes the status only if the provider cannot be asked. */
+/** An invoice reports a status indirectly: it changes the status only if the provider is unavailable. */
 export function compareInvoiceEvent(
   stored: Stored | null,
   event: Pick<BillingEvent, 'id' | 'type' | 'created' | 'object'>,
@@ -96,7 +96,7 @@ export function statusAfterInvoice(
   { type, object }: Pick<BillingEvent, 'type' | 'object'>,
 ): string {
   if (type === 'invoice.payment_failed') return ['active', 'trialing'].includes(status) ? 'past_due' : status;
-  // An invoice over nothing, such as that of a trial, proves no payment.
+  // An invoice with amount 0, such as that of a trial, does not prove a payment.
   if (object['amount_paid'] === 0) return status;
   return ['past_due', 'unpaid', 'incomplete'].includes(status) ? 'active' : status;
 }
@@ -107,7 +107,7 @@ export const isOutdated = (
   { created, receivedAt }: Pick<BillingEvent, 'created' | 'receivedAt'>,
 ): boolean => created === undefined && receivedAt !== undefined && receivedAt < heardAt;
 
-/** Whether an event of the same second probably follows the stored state, for use while the provider cannot be asked. */
+/** Whether an event of the same second probably follows the stored state, for use while the provider is unavailable. */
 export function followsStored(
   stored: Pick<SubscriptionDocument, 'status'>,
   status: string,
@@ -120,14 +120,14 @@ export function followsStored(
 /** A newer state of a subscription, from an event or from the provider's API. */
 export interface SubscriptionUpdate {
   snapshot: Snapshot;
-  /** The provider's time of the snapshot; absent where it is unknown. */
+  /** The provider's time of the snapshot; absent if unknown. */
   at?: number;
-  /** The same for the status, where it differs. */
+  /** The same for the status, if different. */
   statusAt?: number;
   /** When the update was received, if not now. */
   receivedAt?: number;
   eventId?: string;
-  /** Whether the provider must be asked as soon as possible; `unchanged` keeps what is stored. */
+  /** Whether a sync is needed as soon as possible; `unchanged` keeps the stored value. */
   isUncertain: boolean | 'unchanged';
 }
 
@@ -137,7 +137,7 @@ export interface SubscriptionKey {
 }
 
 export interface SubscriptionWriter {
-  /** Writes over the revision that was read; null where another writer was faster. */
+  /** Writes if the revision is still the one that was read; null if a concurrent write came first. */
   write(
     stored: SubscriptionDocument | null,
     key: SubscriptionKey,
@@ -149,13 +149,13 @@ export interface SubscriptionWriter {
     key: SubscriptionKey,
     update: SubscriptionUpdate,
   ): SubscriptionDocument;
-  /** Has the provider asked as soon as possible, and leaves the terms unchanged. */
+  /** Schedules an immediate sync and leaves the terms unchanged. */
   requestReconcile(stored: SubscriptionDocument): Promise<SubscriptionDocument | null>;
-  /** Returns to the regular time of asking the provider. */
+  /** Restores the regular sync time. */
   scheduleReconcile(stored: SubscriptionDocument): Promise<SubscriptionDocument | null>;
 }
 
-/** How long after the end of a period the provider is asked if it has sent no event. */
+/** How long after the end of a period a sync runs if no event has arrived. */
 const RECONCILE_DELAY_MS = DAY;
 
 export function createSubscriptionWriter(subscriptions: Subscriptions, clock: Clock): SubscriptionWriter {
@@ -218,7 +218,7 @@ const INITIAL_TERMS = { status: 'incomplete', plan: UNKNOWN_PLAN, cancelAtPeriod
 const earliest = (kept: number | false | undefined, planned: number | undefined): number | undefined =>
   kept ? Math.min(kept, planned ?? kept) : planned;
 
-/** When to ask about a subscription whose next event should have arrived. */
+/** The regular sync time: when the next event of a subscription should have arrived. */
 function reconcileTimeOf(
   { status, currentPeriodEnd, trialEnd }: Pick<Snapshot, 'status' | 'currentPeriodEnd' | 'trialEnd'>,
   now: number,

@@ -22,11 +22,11 @@ import { createCoalescer, type SubscriptionSync } from './sync.js';
 
 /** A user's current subscription and access. */
 export interface SubscriptionService {
-  /** What grants access to the user; else the best subscription, or none. */
+  /** The subscription or grant that gives access; otherwise the best subscription, or none. */
   current(userId: string): Promise<Subscription>;
   /**
    * The same after a sync with the provider, for users who return from checkout before the webhook arrives.
-   * @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR; NOT_FOUND where the session is not the user's
+   * @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR; NOT_FOUND if the session belongs to another user
    */
   sync(user: User, sessionId?: string): Promise<Subscription>;
   /** Whether a subscription or a grant gives access, to `plan` if given. False for unknown users. */
@@ -67,7 +67,7 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
   const customerOf = (session: Json | null, user: User): string | undefined => {
     const { userId } = asObject(session?.['metadata']);
     const isOwn = session && session['client_reference_id'] === user.id && userId === user.id;
-    // The session of another user is answered like one that does not exist.
+    // The response for the session of another user is the same as for an unknown one.
     if (!isOwn) throw httpErrors.NOT_FOUND({ message: 'The checkout session was not found.' });
     return idOf(session['customer']);
   };
@@ -103,7 +103,7 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
   };
 }
 
-/** The store refuses filters with other values. */
+/** The store rejects filters with other values. */
 const isIdentifier = (value: unknown): boolean =>
   typeof value === 'string' && /^[\x21-\x7e]{1,255}$/.test(value);
 

@@ -12,7 +12,7 @@ import { isTerminal, type SubscriptionKey, type SubscriptionWriter } from './sub
 
 /**
  * Copies the state of subscriptions from the provider. Parallel requests for the same subscriptions share a request to
- * the provider; otherwise each of their writes would void the state that the others have read.
+ * the provider; otherwise, each write would conflict with the others.
  */
 export interface SubscriptionSync {
   /** Syncs one subscription. @throws PAYMENT_PROVIDER_ERROR */
@@ -20,7 +20,7 @@ export interface SubscriptionSync {
   /**
    * Syncs every subscription of a customer, and those of the user that belong to other customers, such as one that was
    * replaced. `dryRun` changes nothing.
-   * @throws PAYMENT_PROVIDER_ERROR; CUSTOMER_NOT_FOUND where the provider has neither the customer nor any subscription
+   * @throws PAYMENT_PROVIDER_ERROR; CUSTOMER_NOT_FOUND if the provider has neither the customer nor any subscription
    */
   syncCustomer(
     customerId: string,
@@ -29,7 +29,7 @@ export interface SubscriptionSync {
   ): Promise<SyncedSubscription[]>;
 }
 
-/** A subscription before and after a sync; `before` is absent where it was not stored. */
+/** A subscription before and after a sync; `before` is absent if it was not stored. */
 export interface SyncedSubscription {
   id: string;
   before?: SubscriptionDocument;
@@ -59,7 +59,7 @@ export interface SubscriptionSyncDependencies {
 export function createSubscriptionSync(deps: SubscriptionSyncDependencies): SubscriptionSync {
   const { gateway, subscriptions, writer, plans, projector, emit, clock } = deps;
 
-  /** Writes what was fetched after `stored` was read; null where another writer was faster. */
+  /** Writes a state that was fetched after `stored` was read; null if a concurrent write came first. */
   const write = async (
     stored: SubscriptionDocument | null,
     key: SubscriptionKey,
@@ -70,7 +70,7 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
     // Uncertain until the user's record is written as well: after a crash, only the background job repeats this.
     const after = await writer.write(stored, key, { ...update, isUncertain: needsProjection });
     if (!after) return null;
-    // A user who was deleted meanwhile must leave no data, including what was just inserted.
+    // If the user was deleted concurrently, the data inserted above must be deleted as well.
     if (!stored && (await deps.deleteIfUserIsGone(after.userId))) return { id: after.id, after, fields: [] };
     await projector.project(after.userId);
     if (needsProjection) await writer.scheduleReconcile(after);
@@ -166,7 +166,7 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
   };
 }
 
-/** What the provider says about a subscription, without the fields for internal use. */
+/** The terms of a subscription at the provider, without the fields for internal use. */
 function termsOf(subscription: SubscriptionDocument): Partial<Record<string, unknown>> {
   const { at, statusAt, lastEvent, heardAt, recheckAt, rev, updatedAt, createdAt, ...terms } = subscription;
   return terms;
@@ -189,8 +189,8 @@ interface PendingRequest<T> {
 }
 
 /**
- * At most one request per key is in progress, and one more is queued. Callers that arrive meanwhile share the queued one,
- * because the response to the current one may be older than their call.
+ * At most one request per key is in progress, and one more is queued. Callers that arrive in the meantime share the
+ * queued one, because the response to the current one may be older than their call.
  */
 export function createCoalescer<T>(): Coalescer<T> {
   const pending = new Map<string, PendingRequest<T>>();

@@ -19,7 +19,7 @@ export interface Webhook {
 }
 
 export interface WebhookDependencies {
-  /** The provider may sign with any of them. Without one, every delivery is refused. */
+  /** The provider may sign with any of them. Without secrets, every delivery is rejected. */
   secrets: readonly string[];
   leases: EventLeases;
   processor: EventProcessor;
@@ -36,7 +36,7 @@ export function createWebhook(deps: WebhookDependencies): Webhook {
       if (secrets.length === 0) throw billingErrors.BILLING_NOT_CONFIGURED();
       const matched = verifier.verify(signature, body, clock.now());
       if (!matched) {
-        // Requests without a signature are background noise and get no record.
+        // Requests without a signature are common scans and are not audited.
         if (signature !== undefined) await audit.recordFailure({ event: 'webhook.rejected', ip });
         throw billingErrors.INVALID_SIGNATURE();
       }
@@ -50,10 +50,10 @@ export function createWebhook(deps: WebhookDependencies): Webhook {
   };
 }
 
-/** A delivery is refused if its time differs from the current time by more, in either direction. */
+/** A delivery is rejected if its time differs from the current time by more, in either direction. */
 const TOLERANCE_SECONDS = 300;
 
-/** More than any rotation of secrets needs; further signatures are ignored. */
+/** Exceeds the needs of a rotation of secrets; further signatures are ignored. */
 const MAX_SIGNATURES = 16;
 
 /**
@@ -61,7 +61,7 @@ const MAX_SIGNATURES = 16;
  * `<t>.<raw body>`. Verified here because the provider's SDK accepts times in the far future.
  */
 interface SignatureVerifier {
-  /** The signature that matched, or `null`. `now` in epoch milliseconds. */
+  /** The signature that matched, or `null`. `now` as Unix time in milliseconds. */
   verify(header: string | undefined, rawBody: Buffer, now: number): string | null;
 }
 

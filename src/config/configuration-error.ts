@@ -78,7 +78,10 @@ export class Report {
   }
 }
 
-/** A warning about a valid configuration: whether it applies, the variable, the message and the remedy. Never holds a secret. */
+/**
+ * A warning about a valid configuration: whether it applies, the variable, the message and the remedy. Never contains a
+ * secret.
+ */
 export type Advice = [applies: boolean, about: string, message: string, remedy: string];
 
 /** The advice that applies. */

@@ -26,7 +26,7 @@ export function loadDevelopmentSecrets(
   const draft = `${file}.${random.bytes(6).toString('hex')}`;
   createDraft(draft, `${JSON.stringify(complete, null, 2)}\n`);
   try {
-    // Unlike a rename, a link fails if another program has created the file meanwhile; then its secrets are used.
+    // Unlike a rename, a link fails if another program has created the file concurrently; then its secrets are used.
     if (existing) renameSync(draft, file);
     else linkSync(draft, file);
   } catch (error) {

@@ -32,7 +32,7 @@ const CONCURRENCY = 5;
 /** Mails read from the store at once. */
 const BATCH_SIZE = 50;
 
-/** When another process may take over a mail; longer than any attempt. */
+/** Time after which another process may take over a mail; longer than any attempt. */
 const LEASE_MS = MINUTE;
 
 /** An upper bound of `backoffMs`, whose longest delay is 7.6 hours. */
@@ -101,7 +101,10 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
     } else await postpone(leased, backoffMs(leased.attempts, random), result.message);
   };
 
-  /** Hands a mail to the transport. A mail that cannot be composed counts as a failed attempt and does not stop the job. */
+  /**
+   * Passes a mail to the transport. A mail that cannot be composed counts as a failed attempt and does not stop the
+   * job.
+   */
   const attempt = async (
     mail: UnfinishedMail,
     signal: AbortSignal,

@@ -15,7 +15,7 @@ export const emailOptions = {
     doc: 'API key of the e-mail provider. Without it and without EMAIL_SMTP_URL, no e-mail is sent.',
     secret: true,
     check: (key) =>
-      /^[\x21-\x7e]+$/.test(key ?? '') ? undefined : 'must hold no spaces or control characters.',
+      /^[\x21-\x7e]+$/.test(key ?? '') ? undefined : 'must contain no spaces or control characters.',
   }),
   emailService: option(Type.String({ default: DEFAULT_SERVICE }), {
     env: 'EMAIL_SERVICE',
@@ -30,7 +30,7 @@ export const emailOptions = {
     doc: 'User name at the e-mail provider.',
     shown: 'resend, apikey for SendGrid, otherwise FROM_EMAIL',
     check: (user) =>
-      /^[\x20-\x7e]+$/.test(user ?? '') ? undefined : 'must hold printable ASCII characters only.',
+      /^[\x20-\x7e]+$/.test(user ?? '') ? undefined : 'must contain printable ASCII characters only.',
   }),
   emailSmtpUrl: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'EMAIL_SMTP_URL',
@@ -68,7 +68,7 @@ function smtpProblem(text: string): string | undefined {
   if (!url || !/^smtps?:$/.test(url.protocol) || url.hostname === '') {
     return 'must be an address like smtps://user:password@mail.example:465.';
   }
-  if (url.search || url.hash || !/^\/?$/.test(url.pathname)) return 'must hold no path and no parameters.';
+  if (url.search || url.hash || !/^\/?$/.test(url.pathname)) return 'must contain no path and no parameters.';
   return isDecodable(url.username) && isDecodable(url.password)
     ? undefined
     : 'must have user and password percent-encoded.';

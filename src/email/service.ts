@@ -31,7 +31,7 @@ export interface Mail {
   security: boolean;
   /** For a mail that is enqueued before the change it reports: it is never sent without that change. */
   sendCondition?: SendCondition;
-  /** Epoch milliseconds. A mail that could not be sent before is dropped. */
+  /** Unix time in milliseconds. A mail that could not be sent by then expires. */
   expiresAt: number;
 }
 

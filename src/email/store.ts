@@ -34,7 +34,7 @@ export interface MailDocument {
   security: boolean;
   /** The `SendCondition`, under the field names of earlier versions. */
   after?: { userId: string; is: string; reaches: number };
-  /** Epoch milliseconds after which the mail is not sent. */
+  /** Unix time in milliseconds after which the mail is not sent. */
   expiresAt: number;
   status: MailStatus;
   /** When to attempt it next, or to take it over from a process that has ended. Absent once the mail is finished. */

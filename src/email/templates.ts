@@ -82,7 +82,7 @@ export function templateProblems(folder: string | undefined): string | undefined
     ...unknownFiles.map((file) => `${file} does not match any template`),
     ...TEMPLATE_FILES.flatMap((file) => validateTemplate(file, folder) ?? []),
   ];
-  return problems.length === 0 ? undefined : `holds broken templates: ${problems.join('; ')}.`;
+  return problems.length === 0 ? undefined : `contains broken templates: ${problems.join('; ')}.`;
 }
 
 /**

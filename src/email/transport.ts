@@ -51,7 +51,7 @@ export interface SmtpSettings {
   /** A provider known to Nodemailer, or a host. */
   server: { service: string } | { host: string; port: number; secure: boolean };
   auth: { user: string; pass: string } | undefined;
-  /** Whether to refuse a connection that cannot be encrypted. */
+  /** Whether to reject a connection that cannot be encrypted. */
   requireTLS: boolean;
 }
 
@@ -88,7 +88,7 @@ export function smtpSettings(options: {
   return { server: { service }, auth: { user: name, pass: apiKey }, requireTLS: true };
 }
 
-/** The only user of Nodemailer, which is loaded with the first mail. @param timeoutMs limits each delivery and each of its steps */
+/** Nodemailer is loaded with the first mail. @param timeoutMs limits each delivery and each of its steps */
 export function createSmtpTransport(
   { server, auth, requireTLS }: SmtpSettings,
   timeoutMs: number = 10 * SECOND,

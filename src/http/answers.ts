@@ -56,7 +56,7 @@ export function sendError(
   const requestId = String(reply.getHeader('x-request-id'));
   logFailure(request.log, error, { req: request, requestId });
   const { type, body, headers } = rules.renderError(error, request, requestId);
-  // Set by a host that sheds load.
+  // A host that sheds load may have set it.
   const retryAfter = reply.getHeader('retry-after');
   return reply
     .code(error.statusCode)
@@ -65,7 +65,7 @@ export function sendError(
     .send(body);
 }
 
-/** Logs an error whose cause the client does not see. */
+/** Logs an error whose cause is not sent to the client. */
 export function logFailure(
   log: FastifyBaseLogger,
   error: AppError,

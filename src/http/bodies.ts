@@ -62,7 +62,7 @@ function replayReadBody(request: FastifyRequest, payload: RequestPayload): Reque
   // The end event of a stream that has ended is never emitted, so the parser would wait forever.
   if (read === undefined) throw new Error(CONSUMED_BODY);
   const replay: RequestPayload = Readable.from([serialize(read, type)]);
-  // Fastify compares the length with the header, but the serialized body may be of another length than the original.
+  // Fastify compares the length with the header, but the serialized body may have a different length than the original.
   replay.receivedEncodedLength = Number(length ?? 0);
   return replay;
 }

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 
 /**
  * Whether a page of another site sent the request without a preflight, as a form, link or image (Fetch Metadata). Such a
- * request comes from the address of any visitor of that page.
+ * request has the address of a visitor of that page, not of its author.
  */
 export function isSimpleCrossSite(headers: IncomingHttpHeaders): boolean {
   const { 'sec-fetch-site': site, 'sec-fetch-mode': mode } = headers;

@@ -6,7 +6,7 @@ import { type AddedRoute, access, isPreflightOfNoRoute, type Scope } from './sco
  * Opens a scope with CORS for its routes and their errors, but not for unknown paths. If the host has registered
  * @fastify/cors, the host's rules apply instead.
  *
- * @param origins exact origins or `*`; empty for the own origin only
+ * @param origins exact origins or `*`; empty: same-origin only
  */
 export async function registerCors(
   parent: Scope,

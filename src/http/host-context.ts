@@ -52,7 +52,7 @@ export function logConfiguration(
   host.log.warn(`${generated.names.join(', ')}: generated for development and saved in ${generated.file}.`);
 }
 
-/** The part of the answer rules that depends on the host context. */
+/** The part of the response rules that depends on the host context. */
 export function answerRules({
   lifecycle,
   publicUrl,

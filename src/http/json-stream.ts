@@ -1,8 +1,8 @@
 import { finished, Readable } from 'node:stream';
 
 /**
- * Serializes JSON as a stream. An async iterable of pages becomes one array, and pages are read at the pace of the
- * client. Properties that are `undefined` are omitted.
+ * Serializes JSON as a stream. An async iterable of pages becomes one array, and pages are read as the client
+ * consumes them. Properties that are `undefined` are omitted.
  *
  * @param onEnd called once, before the last chunk or when the stream is destroyed
  */

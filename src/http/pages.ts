@@ -62,7 +62,7 @@ export function createPages({ name, logo, style: colours = '' }: Brand): Pages {
 
     renderError(error, requestId) {
       const { message, statusCode, details, headers: own } = error;
-      // A 503 says so in its sentence.
+      // The message of a 503 says when to retry.
       const wait = statusCode === 429 ? waitingTime(Number(own['retry-after'])) : undefined;
       const view = { title: titleOf(error), message, statusCode, details, wait, requestId };
       const body = render('error', view);

@@ -69,7 +69,7 @@ export const isToken = (schema: unknown): boolean =>
 /** ISO 8601, UTC, milliseconds. In responses only: it does not validate. */
 export const Timestamp = Type.String();
 
-/** Converts epoch milliseconds, as in documents, to a `Timestamp`. */
+/** Converts Unix time in milliseconds, as in documents, to a `Timestamp`. */
 export const toTimestamp = (milliseconds: number): string => new Date(milliseconds).toISOString();
 
 /** In the query of a list: the `next` of the previous page. */

@@ -18,7 +18,7 @@ import { readBody, setBodyParser } from './bodies.js';
 import { pinCompilers, setCompilers } from './compilers.js';
 import { type RouteConflicts, watchRouteConflicts } from './route-conflicts.js';
 
-/** Encapsulated scopes whose rules apply to every route of a plugin and to none of the host. */
+/** Encapsulated scopes, whose rules apply to every route of a plugin and to no route of the host. */
 
 /** A Fastify scope with the TypeBox type provider. */
 export type Scope = FastifyInstance<

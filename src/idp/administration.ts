@@ -20,9 +20,9 @@ export interface ProvisioningAdministration
 export const ON_THE_HOST = { ip: 'cli', isDisconnected: () => false };
 
 /**
- * Opens the store that the environment names. A server may use it at the same time.
+ * Opens the store of `IDP_DATABASE_URI`. A server may use it at the same time.
  *
- * @param warn gets warnings as sentences
+ * @param warn called with each warning, as a sentence
  * @param create whether to create a store that does not exist
  * @throws ConfigurationError, StoreUnavailable
  */

@@ -4,7 +4,7 @@ import { diagnose, type Finding } from '../server/doctor.js';
 import { idpServerSchema, resolveServer, type ServerConfiguration } from '../server/options.js';
 import { adviseIdp, type IdpConfiguration, idpSchema, resolveIdp } from './options.js';
 
-/** The problems that a start of idp would have. */
+/** Reports what a start of idp would encounter. */
 export function examineIdp(): Promise<Finding[]> {
   return diagnose({
     product: 'idp',

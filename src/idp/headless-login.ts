@@ -45,7 +45,7 @@ export interface LoginTokens {
   access_token: string;
   token_type: string;
   scope: string;
-  /** Epoch seconds. */
+  /** Unix time in seconds. */
   expires_at: number;
 }
 

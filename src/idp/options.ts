@@ -29,7 +29,7 @@ export type IdpConfiguration = Static<typeof idpSchema>;
 
 /** The options that are not part of the configuration. */
 export interface IdpRuntimeOptions extends RuntimeOptions {
-  /** Where the provider is mounted. Default: the root. The issuer then ends with it. */
+  /** Where the provider is mounted. Default: the root. It is then the path of the issuer. */
   prefix?: string;
 }
 
@@ -40,7 +40,7 @@ export interface ResolvedIdp {
   runtime: Required<Pick<IdpRuntimeOptions, 'prefix' | 'clock' | 'random'>> & OptionalRuntime;
 }
 
-/** Refuses a secret under two names: it was copied, or a step of a rotation is missing. */
+/** Rejects equal secrets: one was copied, or a step of a rotation is missing. */
 function refuseEqualSecrets(values: IdpConfiguration, report: Report): void {
   const secrets = {
     IDP_ED25519_SEED: values.ed25519Seed,
@@ -57,7 +57,7 @@ function refuseEqualSecrets(values: IdpConfiguration, report: Report): void {
   }
 }
 
-/** The remedy for two equal secrets, where it is not to generate one of them. */
+/** Remedies for two equal secrets other than generating one of them. */
 const EQUAL_SECRETS: Record<string, Record<string, string>> = {
   IDP_ED25519_SEED_NEXT: {
     IDP_ED25519_SEED: 'Unset IDP_ED25519_SEED_NEXT: its key signs already.',
@@ -107,7 +107,7 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
     if (problem) report.refuse(`'prefix' ${problem}`);
     const lending = hostDatabaseProblem(options);
     if (lending) report.refuse(lending);
-    // Only the path counts: https://idp ends with /idp as well.
+    // Only the path is compared: https://idp ends with /idp as well.
     const path = values.publicUrl?.replace(/^\w+:\/\/[^/]*|\/$/g, '');
     if (path !== undefined && !path.endsWith(prefix)) {
       report.refuse(

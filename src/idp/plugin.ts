@@ -33,7 +33,7 @@ declare module 'fastify' {
   }
 }
 
-/** The pages for people. The default name is the host, because that is how people know the issuer. */
+/** The pages for users. The default name is the host, because users know the issuer by it. */
 export const createIdpPages = (values: IdpConfiguration, issuer: () => string): Pages =>
   createPages(createBrand(values, () => new URL(issuer()).host));
 
@@ -116,7 +116,7 @@ export async function mountIdp(
     renderError: createErrorRenderer(pages),
     meter: context.throttle.countRequest,
     bodyLimit: 16 * 1024,
-    // At the root of a host, the host answers unknown paths.
+    // At the root of a host, the host handles unknown paths.
     handlesNotFound: prefix !== '',
     isPlugin: server === undefined,
   };
@@ -131,14 +131,14 @@ export async function mountIdp(
       await scope.register(oidc.pathMetadataPlugin);
     });
   }
-  // All collections are declared: an unusable store stops the start here.
+  // All collections are declared here, so a faulty store prevents the start.
   await store.ready();
   return store;
 }
 
 /**
- * The identity provider as a Fastify plugin: OpenID Connect and provisioning at the root, or under `prefix`, with
- * which the issuer then ends. Reads the environment unless `env` says otherwise; passed options win.
+ * The identity provider as a Fastify plugin: OpenID Connect and provisioning at the root, or under `prefix`, which
+ * is then the path of the issuer. Environment variables apply unless `env` is false; options take precedence.
  *
  * @throws ConfigurationError naming every problem of the configuration
  */

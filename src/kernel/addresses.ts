@@ -9,8 +9,8 @@ const UNKNOWN = 'unknown';
 const MAPPED = '0:0:0:0:0:ffff:';
 
 /**
- * The block by which an address is counted: an IPv4 address itself, or the /64 of an IPv6 address, in which one customer
- * can choose any address. `2001:db8:0:1::/64`, `203.0.113.7`, `unknown`.
+ * The block under which an address is counted: an IPv4 address itself, or the /64 of an IPv6 address, in which one
+ * customer can choose any address. `2001:db8:0:1::/64`, `203.0.113.7`, `unknown`.
  */
 export function addressBlock(address: string | undefined): string {
   const family = isIP(address ?? '');

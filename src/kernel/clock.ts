@@ -22,14 +22,14 @@ export const toSeconds = (milliseconds: number): number => Math.floor(millisecon
 export const CLOCK_SKEW_MS = 5 * MINUTE;
 
 /**
- * How far in the future something may have begun to count as valid or recent. Shorter than the skew, because it extends
- * the validity of secrets.
+ * How far in the future a start time may be and still count as valid or recent. Shorter than the skew, because it
+ * extends the validity of secrets.
  */
 export const FUTURE_TOLERANCE_MS = MINUTE;
 
 /**
- * Whether a time has passed that was at most `within` milliseconds ahead when it was set. A time further ahead was set by
- * a clock that has been corrected since, and counts as passed.
+ * Whether a time has passed that was at most `within` milliseconds ahead when it was set. A later time was written by
+ * a clock that was wrong, and is treated as passed.
  */
 export function isDue(time: number, { now, within }: { now: number; within: number }): boolean {
   return time <= now || time > now + within + CLOCK_SKEW_MS;

@@ -1,6 +1,6 @@
 /**
  * Errors as data: a domain has a table of codes, its service throws them, and the scope of the route renders them as a
- * JSON envelope, an OAuth error or a page. An error that is in no table becomes a fixed 500 without internal details.
+ * JSON envelope, an OAuth error or a page. Any other error becomes a fixed 500 without internal details.
  */
 
 export interface ErrorDetail {
@@ -24,7 +24,7 @@ export interface ErrorOptions {
 export class AppError extends Error {
   readonly code: string;
   readonly statusCode: number;
-  /** Title of the HTML page, when the status alone does not name the problem. */
+  /** Title of the HTML page, if the status alone is not specific enough. */
   readonly title: string | undefined;
   readonly details: ErrorDetail[] | undefined;
   readonly headers: Record<string, string>;
@@ -40,12 +40,12 @@ export class AppError extends Error {
     this.statusCode = statusCode;
     this.title = options.title;
     this.details = options.details;
-    // Every 503 tells clients when to retry.
+    // Every 503 has a Retry-After header.
     this.headers = { ...(statusCode === 503 ? { 'retry-after': '5' } : {}), ...options.headers };
   }
 }
 
-/** Code → status, the sentence for people and, where the status does not say enough, the title of the HTML page. */
+/** Code → status, the message and, if the status alone is not specific enough, the title of the HTML page. */
 export type ErrorTable = Record<string, readonly [status: number, message: string, title?: string]>;
 export type ErrorMakers<T extends ErrorTable> = {
   readonly [Code in keyof T]: (options?: ErrorOptions) => AppError;

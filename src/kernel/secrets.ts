@@ -1,7 +1,7 @@
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Clock } from './clock.js';
 
-/** The only source of randomness. Tests pass a reproducible one. */
+/** The source of randomness. Tests pass a reproducible one. */
 export interface Random {
   /** `size` cryptographically strong random bytes. */
   bytes(size: number): Buffer;

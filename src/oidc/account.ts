@@ -10,8 +10,8 @@ import { PasswordBody } from './schemas.js';
 import { type Cookies, mountPath, type SessionService, type SignedInUser } from './sessions.js';
 
 /**
- * Changes the password and revokes everything issued under the old one. `false`: `current` is wrong, or was changed in
- * the meantime.
+ * Changes the password and revokes everything issued under the old one. `false` if `current` is wrong or was changed
+ * in the meantime.
  * @throws WEAK_PASSWORD, RATE_LIMITED, OVERLOADED
  */
 export type ChangePassword = (

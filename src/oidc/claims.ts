@@ -19,7 +19,7 @@ export type ClaimsOf = (principal: Principal, scope: string) => Record<string, s
 /** @param trustedDomains e-mail domains in which an accepted invitation verifies the address */
 export function createClaims(trustedDomains: readonly string[]): ClaimsOf {
   const isInTrustedDomain = createDomainCheck(trustedDomains);
-  // Registration accepts any address, so only an invitation proves that the principal reads its mail.
+  // Registration accepts any address, so only an invitation proves access to the mailbox.
   const isVerified = ({ handle, invitedAt }: Principal) =>
     invitedAt !== undefined && isInTrustedDomain(handle);
 
@@ -77,5 +77,5 @@ function isDomain(domain: string): boolean {
 /** The form in which handles are stored. */
 const canonical = (domain: string): string => domain.toLowerCase().normalize('NFC');
 
-/** Two labels or more, none of them empty. The last one is not a number, which would be an IP address. */
+/** At least two non-empty labels. The last one is not a number, which would be an IP address. */
 const LABELS = /^([a-z\d]([a-z\d-]*[a-z\d])?\.)+[a-z]([a-z\d-]*[a-z\d])?$/;

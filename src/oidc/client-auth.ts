@@ -37,7 +37,7 @@ export async function authenticateClient(
   const clientId = basic?.clientId ?? body['client_id'];
   const secret = basic?.secret ?? body['client_secret'];
   const client = clientId ? await directory.findClient(clientId) : null;
-  // A public client has no secret to guess, so sending one is a mistake and not a failed attempt.
+  // A public client has no secret to guess, so sending one is not counted as a failed attempt.
   if (client && client.secretHash === undefined) {
     if (secret === undefined) return client;
     throw invalidClient();
@@ -54,7 +54,7 @@ export async function authenticateClient(
   return authenticated;
 }
 
-/** With the challenge that every 401 response to a token request carries (RFC 6749 §5.2). */
+/** With the challenge that every 401 response to a token request contains (RFC 6749 §5.2). */
 export const invalidClient = () =>
   oidcErrors.invalid_client({ headers: { 'www-authenticate': 'Basic realm="idp", charset="UTF-8"' } });
 
@@ -70,12 +70,14 @@ function readBasic(authorization: string): { clientId: string; secret: string } 
   }
 }
 
-/** Refuses forms of other sites before they count: they would use up the limits of their visitors' addresses. */
-export const refuseCrossSiteForms: Guard = async ({ headers }) => {
-  if (isSimpleCrossSite(headers)) throw oidcErrors.invalid_request({ message: FORM_OF_ANOTHER_SITE });
+/**
+ * Rejects cross-site forms before rate limiting: otherwise they would exhaust the limits of the visitors' addresses.
+ */
+export const rejectCrossSiteForms: Guard = async ({ headers }) => {
+  if (isSimpleCrossSite(headers)) throw oidcErrors.invalid_request({ message: CROSS_SITE_FORM });
 };
 
-const FORM_OF_ANOTHER_SITE =
+const CROSS_SITE_FORM =
   'Cross-site form submissions are rejected. Use fetch with CORS, or send the request from a server.';
 
 /** For routes that authenticate the request themselves, by a token in the header or the body. */

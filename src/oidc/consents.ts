@@ -2,7 +2,7 @@ import type { Clock } from '../kernel/clock.js';
 import { UniqueViolation } from '../storage/collection.js';
 import type { Consents } from './store.js';
 
-/** Remembers which scopes users granted to clients, so that they are asked once. */
+/** Stores which scopes users granted to clients, so that consent is requested once. */
 export interface ConsentService {
   /** Whether the user granted all of these scopes to this client before. */
   covers(sub: string, clientId: string, scope: string): Promise<boolean>;

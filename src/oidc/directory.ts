@@ -1,7 +1,7 @@
 import type { Origin } from '../http/scope.js';
 import { type Clock, isRecent, SECOND } from '../kernel/clock.js';
 
-/** What this domain needs of principals and clients. Provisioning stores them, and the product passes a `Directory`. */
+/** Access to principals and clients, which another domain stores; the product passes a `Directory`. */
 
 export interface Principal {
   id: string;
@@ -26,7 +26,7 @@ export interface Client {
   principalKinds: readonly ('agent' | 'human')[];
   /** Redirect targets after sign-out. */
   postLogoutRedirectUris: readonly string[];
-  /** Signed-in users are not asked for consent. */
+  /** Consent is not required for this client. */
   trusted?: true;
 }
 
@@ -43,7 +43,7 @@ export interface Directory {
   ): Promise<Principal | null>;
   /** The active principal of a `sub`, else `null`. */
   findPrincipal(sub: string): Promise<Principal | null>;
-  /** Whether there is no such principal and never will be. */
+  /** Whether the principal is permanently deleted or never existed. */
   isDeleted(sub: string): Promise<boolean>;
   findClient(clientId: string): Promise<Client | null>;
 }
@@ -56,7 +56,7 @@ const LOOKUP_INTERVAL_MS = 5 * SECOND;
 
 const MAX_CACHED_CLIENTS = 10_000;
 
-/** Looks each client up at most every five seconds: its tokens end with it, and few requests pay for the lookup. */
+/** Caches the lookup of each client for five seconds, because every use of its tokens depends on it. */
 export function createRegistrationCheck(
   directory: Pick<Directory, 'findClient'>,
   clock: Clock,

@@ -5,7 +5,7 @@ import { GRANT, type GrantDocument, type IssuedToken } from './store.js';
 
 /**
  * Codes and tokens contain the id of their grant: a prefix, its 32 hexadecimal digits, and 256 bits of secret. The grant is
- * found by its own key, so that no sign-in pays for an index of hashes.
+ * found by its own key, so that no index of hashes is needed.
  */
 export type TokenPrefix = 'ac_' | 'at_' | 'rt_';
 
@@ -28,7 +28,7 @@ const HALF_BYTES = 16;
 
 /**
  * A refresh token: 128 random bits, and a MAC over them and the grant. The store keeps only the hashes of the newest two
- * tokens of a family; the MAC distinguishes an older token, which was stolen, from a forged one.
+ * tokens of a family; the MAC distinguishes an older token, which may have been stolen, from a forged one.
  */
 export function refreshToken(grantId: string, nonce: Buffer, seed: string): string {
   const half = nonce.subarray(0, HALF_BYTES);
@@ -51,14 +51,14 @@ function mac(grantId: string, nonce: Buffer, seed: string): Buffer {
   return createHmac('sha256', key).update(grantId).update(nonce).digest().subarray(0, HALF_BYTES);
 }
 
-/** The tokens that a refresh token is exchanged for. */
+/** The tokens that replace a refresh token. */
 export interface Successor {
   refreshToken: string;
   accessToken: string;
 }
 
 /**
- * Derives the successor from the presented token, so that every exchange of it returns the same tokens and the store
+ * Derives the successor from the presented token, so that every use of it returns the same tokens and the store
  * needs no plaintext.
  */
 export function deriveSuccessor(grantId: string, presented: string, seed: string): Successor {
@@ -89,7 +89,7 @@ export const TOKEN_LIFETIME_SECONDS = 3600;
 
 export const CODE_LIFETIME_MS = MINUTE;
 
-/** Longest lifetime of a grant without a refresh token, whose code was redeemed at the last moment. */
+/** Longest lifetime of a grant without a refresh token, whose code was redeemed just before its expiration. */
 export const MAX_LIFETIME_WITHOUT_REFRESH_MS = CODE_LIFETIME_MS + TOKEN_LIFETIME_SECONDS * SECOND;
 
 /** Lifetime of an unused refresh token, and of its family in total. */

@@ -4,7 +4,7 @@ import type { JWK } from 'jose';
 
 /** The Ed25519 keys: one signs, all are published. */
 export interface Keys {
-  /** The JWK Set (RFC 7517): public halves only. */
+  /** The JWK Set (RFC 7517): public keys only. */
   readonly jwks: { keys: JWK[] };
   /** A JWS (RFC 7515 §7.1) with `alg: EdDSA` over these claims, which must be complete. */
   sign(claims: Record<string, unknown>): Promise<string>;
@@ -49,7 +49,7 @@ export function createKeys(seeds: readonly [string, ...string[]]): Keys {
   };
 }
 
-/** The user, client and session that an `id_token_hint` names. */
+/** The user, client and session in an `id_token_hint`. */
 export interface Hint {
   sub: string;
   clientId: string;
@@ -67,7 +67,7 @@ export function createHintReader(keys: Pick<Keys, 'verify'>, issuer: () => strin
   };
 }
 
-/** Signs on another thread, which costs the event loop a sixth of the time of the signature. */
+/** Signs on another thread, which takes a sixth of the event loop time of a signature on this one. */
 const signInThreadPool = promisify(sign);
 
 const base64url = (text: string): string => Buffer.from(text).toString('base64url');

@@ -30,7 +30,7 @@ export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): 
 
   scope.get('/logout', { config, exposeHeadRoute: false }, async (request, reply) => {
     const { searchParams } = new URL(request.url, issuer());
-    const { hint, target } = await validateLogoutRequest(readOnce([...searchParams]), options);
+    const { hint, target } = await validateLogoutRequest(readLogoutParameters([...searchParams]), options);
     if (hint) return logOutForClient(hint, target, request, reply);
     const token = cookies.session.read(request);
     const user = await sessions.find(token);
@@ -44,7 +44,7 @@ export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): 
     const fields = Object.entries(request.body).flatMap(([name, values]) =>
       [values].flat().map((value) => [name, value] as const),
     );
-    const { confirm: confirmation, ...parameters } = readOnce(fields);
+    const { confirm: confirmation, ...parameters } = readLogoutParameters(fields);
     if (confirmation !== undefined) {
       await logOutForUser(confirmation, request, reply);
       return reply.redirect(path(), 303);
@@ -98,8 +98,8 @@ export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): 
 /** Derived from the session token, so that only pages shown in this session contain it. */
 const confirmationOf = (token: string): string => sha256(`logout ${token}`);
 
-/** @throws invalid_request for a repeated parameter */
-function readOnce(fields: readonly (readonly [string, string])[]): Record<string, string> {
+/** The supported parameters, empty ones included. @throws invalid_request for a repeated one */
+function readLogoutParameters(fields: readonly (readonly [string, string])[]): Record<string, string> {
   const known = fields.filter(([name]) => PARAMETERS.includes(name));
   const repeated = known.find(([name], index) => known.findIndex(([other]) => other === name) < index);
   if (repeated) {

@@ -5,7 +5,7 @@ import type { ChangePassword } from './account.js';
 import { createInteractionTokens } from './authorize/interaction-token.js';
 import { createAuthorization } from './authorize/service.js';
 import { createClaims } from './claims.js';
-import { authenticatedByRoute, refuseCrossSiteForms } from './client-auth.js';
+import { authenticatedByRoute, rejectCrossSiteForms } from './client-auth.js';
 import { createConsentService } from './consents.js';
 import type { Directory } from './directory.js';
 import { pathMetadataPlugin } from './discovery.js';
@@ -33,7 +33,7 @@ export interface OidcModuleOptions {
   changePassword: ChangePassword;
   /** Domains in which an accepted invitation verifies the e-mail address. */
   trustedEmailDomains: readonly string[];
-  /** Whether people may use HTTP Basic as agents do. */
+  /** Whether users may use HTTP Basic as agents do. */
   humansUseBasic: boolean;
 }
 
@@ -60,7 +60,7 @@ export function createOidcModule(
   for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
 
   return {
-    guards: { client: refuseCrossSiteForms, bearer: authenticatedByRoute },
+    guards: { client: rejectCrossSiteForms, bearer: authenticatedByRoute },
     plugin: (scope, { pages }) =>
       oidcPlugin(scope, {
         audit,

@@ -7,7 +7,7 @@ import type { Directory } from './directory.js';
 import { grantExpiry, MAX_LIFETIME_WITHOUT_REFRESH_MS } from './grant-tokens.js';
 import { type Consents, GRANT, type Grants, type Sessions } from './store.js';
 
-/** Removes expired documents. Answers do not depend on it, because every read checks the expiry. */
+/** Removes expired documents. Responses do not depend on it, because every read checks the expiration. */
 
 export interface PurgeDependencies {
   grants: Grants;
@@ -39,8 +39,8 @@ export function createPurges(deps: PurgeDependencies): Record<string, Job> {
 }
 
 /**
- * Reads grants in the order of their creation, so that no sign-in pays for an index of their expiry. Only grants with
- * refresh tokens remain behind the cursor; those are read again every day.
+ * Reads grants in the order of their creation, so that no index of their expiration is needed. Only grants with
+ * refresh tokens remain before the cursor; those are read again every day.
  */
 function createGrantPurge(grants: Grants, clock: Clock): Run {
   let after: string | undefined;

@@ -88,7 +88,7 @@ export const PasswordBody = Type.Object(
   { additionalProperties: false },
 );
 
-export const TokenAnswer = Type.Object({
+export const TokenResponseBody = Type.Object({
   access_token: Token,
   token_type: Type.Literal('Bearer'),
   expires_in: Type.Integer(),
@@ -98,7 +98,7 @@ export const TokenAnswer = Type.Object({
 });
 
 /** For an inactive token, only `active`. */
-export const IntrospectionAnswer = Type.Object({
+export const IntrospectionResponse = Type.Object({
   active: Type.Boolean(),
   scope: Type.Optional(Type.String()),
   client_id: Type.Optional(Type.String()),

@@ -5,13 +5,13 @@ import { isSecretOf, newId, newToken, type Random, sha256 } from '../kernel/secr
 import type { Directory, Principal } from './directory.js';
 import { SESSION, type SessionDocument, type Sessions } from './store.js';
 
-/** A person who is signed in, in this browser. */
+/** A user who is signed in in this browser. */
 export interface SignedInUser {
   principal: Principal;
   session: SessionDocument;
 }
 
-/** Sessions of people: the next application needs no password. Agents have none. */
+/** Sessions of users, for single sign-on. Agents have none. */
 export interface SessionService {
   /** The user of a session cookie, if the session is valid. Without a cookie, the store is not read. */
   find(token: string | undefined): Promise<SignedInUser | null>;
@@ -22,7 +22,7 @@ export interface SessionService {
   ): Promise<{ token: string; session: SessionDocument }>;
   /** Extends a session by an hour when it is used. */
   extend(session: SessionDocument): Promise<void>;
-  /** Ends the session with this `sid`, as id_tokens name it. Returns whether there was one. */
+  /** Ends the session with this `sid` of an id_token. Returns whether it existed. */
   end(sid: string): Promise<boolean>;
 }
 

@@ -1,8 +1,8 @@
 import type { Collection, Store } from '../storage/collection.js';
 
 /**
- * The result of one sign-in to a client: first an authorization code, then the tokens it is exchanged for. One
- * document, so that the same write consumes the code and stores the tokens, and so that one field revokes everything.
+ * The result of one sign-in to a client: first an authorization code, then the tokens that it is redeemed for. In one
+ * document, so that one write consumes the code and stores the tokens, and one field revokes everything.
  */
 export interface GrantDocument {
   id: string;
@@ -10,7 +10,7 @@ export interface GrantDocument {
   codeHash: string;
   clientId: string;
   sub: string;
-  /** Of the principal when it signed in. */
+  /** `epoch` of the principal at sign-in. */
   epoch?: number;
   redirectUri: string;
   /** Separated by spaces. */
@@ -18,7 +18,7 @@ export interface GrantDocument {
   nonce?: string;
   /** S256 code challenge (RFC 7636). */
   challenge?: string;
-  /** Authentication context class, when the client asked for one. */
+  /** Authentication context class, if the client requested one. */
   acr?: string;
   /** The session of the user, if there is one. */
   sid?: string;
@@ -30,10 +30,10 @@ export interface GrantDocument {
   consumedAt?: number;
   /** A few at most, the oldest first. */
   accessTokens?: IssuedToken[];
-  /** SHA-256 of the current refresh token, where `offline_access` was granted. */
+  /** SHA-256 of the current refresh token, if `offline_access` was granted. */
   refreshHash?: string;
   refreshExpiresAt?: number;
-  /** SHA-256 of the previous refresh token, and when it was exchanged. */
+  /** SHA-256 of the previous refresh token, and when it was used. */
   previousRefreshHash?: string;
   rotatedAt?: number;
   /** Incremented by every later change of the tokens above, which is conditional on the value it read. */
@@ -51,14 +51,14 @@ export interface IssuedToken {
   scope?: string;
 }
 
-/** A person who is signed in, in one browser. */
+/** A user who is signed in in one browser. */
 export interface SessionDocument {
   /** `sid` in the id_tokens. */
   id: string;
   /** SHA-256 of the cookie. */
   tokenHash: string;
   sub: string;
-  /** Of the principal when it signed in. */
+  /** `epoch` of the principal at sign-in. */
   epoch?: number;
   authTime: number;
   createdAt: number;

@@ -75,7 +75,7 @@ export interface AuditDependencies {
   log: Pick<FastifyBaseLogger, 'error'>;
 }
 
-/** Without an index of subjects, which would more than double what a sign-in writes to disk. */
+/** Without an index of subjects, which would more than double the bytes written per sign-in. */
 export function createAudit(store: Store, deps: AuditDependencies): AuditLog {
   return recordingIn(store.collection<AuditRecord>('audit'), deps);
 }
@@ -110,7 +110,7 @@ function recordingIn(records: Collection<AuditRecord>, { clock, random, log }: A
     async recordFailure(attempt) {
       await recordSummaries();
       if (failures.admits(attempt)) return record(attempt);
-      // Started by the first failure without a record of its own, so that a quiet process has no timer.
+      // Started by the first failure without a record of its own, so that a process without failures has no timer.
       stopTimer ??= every(clock, MINUTE, () => void recordSummaries());
     },
 

@@ -1,6 +1,6 @@
 import type { JobLog } from './jobs.js';
 
-/** Work that runs after the response, so that neither its duration nor its result is observable by the client. */
+/** Work after the response, so that clients cannot observe its duration or result. */
 export interface BackgroundTasks {
   /** Starts a task after the response is sent. Its failure is logged and does not affect the request. */
   run(what: string, work: () => Promise<void>): void;

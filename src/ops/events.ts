@@ -77,10 +77,10 @@ export function createEvents<Events>({
   };
 }
 
-/** A name that needs more edits than these is not suggested. */
+/** Maximum edit distance of a suggested name. */
 const MAX_DISTANCE = 5;
 
-/** Rejects names of events that are never emitted: such a listener would never run. */
+/** Rejects unknown event names, because their listeners would never run. */
 function createNameCheck(names: readonly string[]): (name: string) => void {
   const known = new Set(names);
   return (name) => {

@@ -3,7 +3,8 @@ import { type Clock, HOUR } from '../kernel/clock.js';
 
 /**
  * Decides which rejected attempts get an audit record of their own, so that unauthenticated clients cannot fill the
- * store: the first of an address block do, further ones are summarized hourly. All limits are per process.
+ * store: the first ones of an address block are recorded individually, further ones in hourly summaries. All limits are
+ * per process.
  */
 
 /** Individual records per address block and hour. */

@@ -40,8 +40,8 @@ export interface Jobs {
   /** Runs the jobs that are due, now and periodically. Further calls have no effect. */
   start(): void;
   /**
-   * Runs a job now, unless another process runs it. A job that runs in this process already runs once more afterwards.
-   * Resolves after the run; failures are logged and do not reject.
+   * Runs a job now, unless another process runs it. If the job is running in this process, it runs once more
+   * afterwards. Resolves after the run; failures are logged and do not reject.
    */
   runNow(name: string): Promise<void>;
   /** Starts no further runs and resolves when the current ones have ended. */
@@ -99,7 +99,8 @@ export function createJobs(
         { set: ownership, inc: { term: 1 } },
       );
       if (acquired) return acquired;
-      // Another process has changed the lease. A forced run must not rely on that process's run, so the loop reads again.
+      // Another process has changed the lease. A forced run must not rely on the run of that process, so the loop reads
+      // the lease again.
     }
   };
 

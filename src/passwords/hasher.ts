@@ -18,11 +18,14 @@ import { type ForeignHash, passwordWork, readForeignHash } from './foreign.js';
 export const PASSWORD_BYTES = { min: 8, max: 1024 };
 
 export interface Passwords {
-  /** Computes the dummy hash for unknown accounts in the background; otherwise the first verification waits for it. */
+  /**
+   * Computes the dummy hash for unknown accounts in the background, so that the first verification does not wait for
+   * it.
+   */
   prepare(): void;
   /** Describes what is wrong with a new password; `null` if it is valid. */
   problem(password: string): string | null;
-  /** Rejects a request early that would find the queue full. @throws OVERLOADED */
+  /** Rejects a request early if the queue is full. @throws OVERLOADED */
   ensureCapacity(): Promise<void>;
   /** The argon2id hash in PHC format. @throws OVERLOADED if the queue is full */
   hash(password: string, isDisconnected?: IsDisconnected): Promise<string>;

@@ -2,7 +2,7 @@ import type { User } from '../http/schemas.js';
 import type { Scope } from '../http/scope.js';
 import { profilePlugin } from './plugin.js';
 
-/** What users see and change of themselves. */
+/** The profile of the signed-in user. */
 export interface ProfileModule {
   plugin(scope: Scope): Promise<void>;
 }

@@ -25,11 +25,11 @@ export type ClientChange = Partial<Omit<ClientInput, 'isPublic'>>;
 export interface Clients {
   /** @throws VALIDATION_ERROR naming every URI that cannot be registered */
   create(input: ClientInput, from: Origin): Promise<{ client: ClientDocument; secret: string | null }>;
-  /** `null`: unknown. @throws VALIDATION_ERROR naming every URI that cannot be registered */
+  /** Returns `null` if unknown. @throws VALIDATION_ERROR naming every URI that cannot be registered */
   update(clientId: string, change: ClientChange, from: Origin): Promise<ClientDocument | null>;
   /**
-   * Creates a new secret; the old one remains valid for a day, unless `atOnce`. `null` when the client is unknown, has
-   * no secret, or another rotation happened at the same time.
+   * Creates a new secret; the old one remains valid for a day, unless `atOnce`. `null` if the client is unknown, has
+   * no secret, or is rotated concurrently.
    */
   rotate(clientId: string, options: { atOnce: boolean }, from: Origin): Promise<string | null>;
   delete(clientId: string, from: Origin): Promise<ClientDocument | null>;
@@ -134,7 +134,7 @@ export function createClients(
   };
 }
 
-/** Other text is never looked up: a store may be unable to hold it. */
+/** Other text is never looked up, because a store may be unable to represent it. */
 const isClientId = (text: string): boolean => /^cid_[\w-]{22,}$/.test(text);
 
 function uriProblems(field: string, uris: string[], allowHttp: boolean): ErrorDetail[] {

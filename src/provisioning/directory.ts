@@ -6,7 +6,7 @@ import { canonicalForm, isPossibleHandle } from './handles.js';
 import type { Dependencies } from './principals.js';
 import type { PrincipalCollection, PrincipalDocument } from './store.js';
 
-/** Principals for the operator, who can never change a password, a kind or a handle. */
+/** Management of principals by the operator, who cannot change passwords, kinds or handles. */
 export interface PrincipalDirectory {
   /**
    * Ordered by handle.
@@ -16,21 +16,21 @@ export interface PrincipalDirectory {
    */
   list(query: { prefix?: string | undefined; after?: string | undefined }): Promise<Page<PrincipalDocument>>;
   get(sub: string): Promise<PrincipalDocument | null>;
-  /** Whether there is no such principal and never will be. */
+  /** Whether the principal is permanently deleted or never existed. */
   isDeleted(sub: string): Promise<boolean>;
   findByHandle(handle: string): Promise<PrincipalDocument | null>;
   /**
-   * Treats the principal as unknown from now on, and revokes its link, codes, tokens and sessions permanently. `null`:
-   * unknown.
+   * Treats the principal as unknown from now on, and revokes its link, codes, tokens and sessions permanently. `null`
+   * if unknown.
    * @throws wrong_state
    */
   disable(sub: string, from: Origin): Promise<PrincipalDocument | null>;
   /**
-   * Restores the principal with its password; an invitation that was not accepted has to be repeated. `null`: unknown.
+   * Restores the principal with its password; an invitation that was not accepted must be repeated. `null` if unknown.
    * @throws wrong_state
    */
   enable(sub: string, from: Origin): Promise<PrincipalDocument | null>;
-  /** Removes an agent and keeps its handle reserved. `null`: there is no such agent. */
+  /** Removes an agent and keeps its handle reserved. `null` if there is no such agent. */
   deleteAgent(sub: string, from: Origin): Promise<PrincipalDocument | null>;
 }
 
@@ -62,7 +62,7 @@ export function createDirectory(
     },
 
     async findByHandle(handle) {
-      // Other text is never looked up: a store may be unable to hold it.
+      // Other text is never looked up, because a store may be unable to represent it.
       return isPossibleHandle(handle) ? principals.findOne({ handle: canonicalForm(handle) }) : null;
     },
 

@@ -33,7 +33,7 @@ export function adminGuard(
   };
 }
 
-/** Refuses every request while sign-up is disabled, valid or not, so that answers reveal no handles. */
+/** Rejects every request while sign-up is disabled, valid or not, so that responses reveal no handles. */
 export function signupGuard(isSignupOpen: boolean): Guard {
   return async () => {
     if (!isSignupOpen) throw provisioningErrors.signup_disabled();

@@ -24,14 +24,14 @@ function handleProblem(handle: string): string | null {
 /** No colon, because HTTP Basic splits there, and no prefix of the provider's own identifiers. */
 function basicProblem(form: string): string | null {
   if (form.length < 3 || Buffer.byteLength(form) > 254) return 'must be 3 to 254 bytes long';
-  if (!/^[^\p{C}\p{Z}:]+$/u.test(form)) return 'must hold no colon, space or control character';
+  if (!/^[^\p{C}\p{Z}:]+$/u.test(form)) return 'must contain no colon, space or control character';
   if (/^(cid_|ac_|u_)/.test(form)) return 'must not begin like an identifier of this service';
   return null;
 }
 
 /** Characters of the IdentifierClass of PRECIS (RFC 8264 §4.2), which has no symbols or punctuation beyond ASCII. */
 const IDENTIFIER = /^[\p{Ll}\p{Lu}\p{Lo}\p{Lm}\p{Nd}\p{Mn}\p{Mc}!-~]+$/u;
-/** Characters that are not displayed, and a dot above a letter that already has one. */
+/** Characters that are not displayed, and a combining dot above a letter that has a dot. */
 const INVISIBLE = /\p{Default_Ignorable_Code_Point}|^\p{M}|\p{Soft_Dotted}\u0307/u;
 
 /** Rejects a handle beyond ASCII that could look like another one. */

@@ -16,7 +16,7 @@ export interface LinkPageOptions {
 
 const FORM_LIMIT_BYTES = 16 * 1024;
 
-/** The page behind an invitation or a reset, where a person sets a password. Only the POST uses the link. */
+/** The page behind an invitation or a reset, where a user sets a password. Only the POST uses the link. */
 export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: LinkPageOptions): Promise<void> {
   await scope.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
   /** The path of the issuer, which includes what a proxy adds. */
@@ -75,7 +75,7 @@ function showInvalidLink(pages: Pages, reply: FastifyReply, error: unknown): Fas
   return pages.send(reply.code(error.statusCode), 'invite-dead', { title: 'Link expired' });
 }
 
-/** Whether another site sent the form. The token protects the account; this check is a second barrier. */
+/** Whether another site sent the form. The token protects the account; this check is an additional defense. */
 function isForeign({ headers }: FastifyRequest, own: string): boolean {
   const { 'sec-fetch-site': site, origin } = headers;
   return site === 'cross-site' || site === 'same-site' || (origin !== undefined && origin !== own);

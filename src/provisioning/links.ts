@@ -25,7 +25,7 @@ export interface Invitation {
 
 export interface Links {
   /**
-   * Invites a person, who cannot sign in until the link is used. Another invitation revokes the older link.
+   * Invites a user, who cannot sign in until the link is used. A new invitation revokes the previous link.
    * @throws kind_not_allowed, invalid_days, handle_taken, VALIDATION_ERROR, RATE_LIMITED
    */
   invite(

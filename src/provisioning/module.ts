@@ -27,7 +27,7 @@ export interface ProvisioningModuleOptions {
   isSignupOpen: boolean;
   /** Without it, the administrator endpoints are disabled. */
   adminToken?: string | undefined;
-  /** Without it, the administrator token can invite people. */
+  /** Without it, the administrator token can invite users. */
   inviteToken?: string | undefined;
 }
 

@@ -130,7 +130,7 @@ async function creationPlugin(
   );
 }
 
-/** The administrator can see and disable principals, but never act in their name. */
+/** The administrator can see and disable principals, but never act on their behalf. */
 async function operatorPlugin(
   scope: Scope,
   { directory }: Pick<ProvisioningPluginOptions, 'directory'>,

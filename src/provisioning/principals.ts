@@ -14,11 +14,11 @@ import { KINDS, type Kind, type PrincipalCollection, type PrincipalDocument } fr
 /** Prefix of generated passwords, which a chosen password must not have. */
 const GENERATED_PREFIX = 'agp_';
 
-/** For a new address when wrong passwords from many others have used up the limit of the account. */
+/** The error for a new address while wrong passwords from many others exhaust the limit of the account. */
 const BUDGET_SPENT =
   'There were too many failed sign-in attempts for this account. Sign in from a location where you have signed in before, try again later, or ask the operator for a link to set a new password, which also allows sign-in from this location.';
 
-/** Wrong passwords from one address block. Generated ones never use up the limit of chosen ones. */
+/** Wrong passwords from one address block. Generated passwords do not count towards the limit of chosen ones. */
 const FAILURES = {
   password: atMost('failures', 60, MINUTE),
   agent: atMost('failures.agent', 60, MINUTE),
@@ -58,7 +58,7 @@ export interface Principals {
     accepts: (principal: PrincipalDocument) => boolean,
   ): Promise<PrincipalDocument | null>;
   /**
-   * Changes the password of a person and revokes everything issued under the old one. `false`: `current` is wrong, or
+   * Changes the password of a human and revokes everything issued under the old one. `false` if `current` is wrong or
    * was changed in the meantime.
    * @throws WEAK_PASSWORD, RATE_LIMITED, OVERLOADED
    */
@@ -115,7 +115,7 @@ export function createPrincipals(
   ) => {
     const account = canonicalForm(handle);
     const isGenerated = password.startsWith(GENERATED_PREFIX);
-    // Verifying a generated password is not slow, so it needs no room.
+    // Verifying a generated password is fast, so it does not use the hashing queue.
     if (!isGenerated) await passwords.ensureCapacity();
     const kind = isGenerated ? 'agent' : 'password';
     const guess = {

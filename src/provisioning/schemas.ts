@@ -187,7 +187,7 @@ export const ClientList = Type.Object({
   next: Next,
 });
 
-/** Documents as answers show them, without any hash. */
+/** Documents as in responses, without hashes. */
 export function principalView({ id, handle, kind, name, createdAt }: PrincipalDocument) {
   return { sub: id, handle, kind, name: name ?? '', created_at: toTimestamp(createdAt) };
 }

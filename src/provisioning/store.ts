@@ -20,7 +20,7 @@ export interface PrincipalDocument {
   state: PrincipalState;
   /** argon2id of a chosen password. */
   passwordHash?: string;
-  /** SHA-256 of a generated password: 256 random bits need no slow hash. */
+  /** SHA-256 of a generated password: 256 random bits do not require a slow hash. */
   secretHash?: string;
   /** Incremented to invalidate all codes, tokens and sessions issued before. */
   epoch?: number;
@@ -48,7 +48,7 @@ export interface ClientDocument {
   previousSecretUntil?: number;
   /** The kinds of principals that may sign in to the client. */
   principalKinds: Kind[];
-  /** Signed-in users are not asked for consent. */
+  /** Consent is not required for this client. */
   trusted?: true;
   createdAt: number;
 }
@@ -69,8 +69,8 @@ export function clientCollection(store: Store): ClientCollection {
 }
 
 /**
- * The last known address of a provider in development: a command cannot know the port that the server got from a flag,
- * nor the application that it is part of, and prints links that lead there.
+ * The last known address of a provider in development: a command prints links to it, but cannot know the port that the
+ * server got from a flag, or the application that contains it.
  */
 export interface LastKnownAddress {
   /** @param url the issuer */
@@ -88,7 +88,7 @@ export function createLastKnownAddress(store: Store): LastKnownAddress {
   const id = 'issuer';
   return {
     async remember(url) {
-      // When two servers start at once, either address is a valid answer.
+      // When two servers start at once, either address is valid.
       if (!(await addresses.updateOne({ id }, { set: { url } }))) {
         await addresses.insert({ id, url }).catch(nullIfTaken);
       }

@@ -18,7 +18,7 @@ import { createUserApi, type UserApi } from './user-api.js';
 
 /**
  * The modules of the SaaS backend for the command line: the same as those of the server, without rate limits. They open
- * the store that the environment names, even while the server runs. They emit no events and run no jobs.
+ * the store of `DATABASE_URI`, even while the server runs. They emit no events and run no jobs.
  */
 
 export interface UserAdministration extends UserApi {
@@ -106,7 +106,7 @@ function createModules(
   const billing = createBillingModule(context, {
     config: { ...values, billingReturnUrlRelative: '/' },
     users: billingUsers(documents),
-    // The events of the provider are left to the server, so that there is no mail to send.
+    // The server processes the events of the provider, because a command sends no mail.
     replayEvents: false,
     outbox: { put: async () => undefined },
     emit,

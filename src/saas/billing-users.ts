@@ -1,7 +1,7 @@
 import { isDisabled, type Users } from '../auth/store.js';
 import type { BillingUsers } from '../billing/store.js';
 
-/** The users' records as billing reads and writes them. */
+/** Adapts the users' records for billing. */
 export function billingUsers(users: Users): BillingUsers {
   return {
     async find(id) {

@@ -179,14 +179,15 @@ export async function mountSaas(
       await area.register(settings.adminPlugin);
     });
   }
-  // All collections are declared by now, so a faulty store prevents the start.
+  // All collections are declared here, so a faulty store prevents the start.
   await store.ready();
   return store;
 }
 
 /**
  * The SaaS backend as a Fastify plugin: the API under `prefix` (default `/api`) and the admin area under
- * `adminPath` (default `/admin`). Reads the environment unless `env` says otherwise; passed options win.
+ * `adminPath` (default `/admin`). Environment variables apply unless `env` is false; options take
+ * precedence.
  *
  * @throws ConfigurationError naming every problem of the configuration
  */

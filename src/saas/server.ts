@@ -53,7 +53,7 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
     renderPlainError: renderEnvelope,
     wrapHealth: ok,
     onMount(path) {
-      // Mailed links contain the path, so the first one stays, and a pattern cannot be used.
+      // Mailed links contain the path, so the first one is kept, and patterns are ignored.
       if (mountProblem(path) === null) mountedAt ??= path;
     },
     mountPoints: middleware ? [prefix, ...(adminPath === false ? [] : [adminPath])] : undefined,

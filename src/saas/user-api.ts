@@ -5,7 +5,7 @@ import type { GivenPlan, Grants } from '../billing/entitlement.js';
 /** `fastify.saas.users`: user management for the host application. */
 export interface UserApi extends Pick<UserDirectory, 'find' | 'create'>, Suspension {
   /**
-   * Grants a plan in addition to purchased ones, until `until` (epoch milliseconds) or until it is revoked.
+   * Grants a plan in addition to purchased ones, until `until` (Unix time in milliseconds) or until it is revoked.
    * @throws VALIDATION_ERROR, NOT_FOUND
    */
   grant(by: UserKey, given: GivenPlan): Promise<ManagedUser>;

@@ -107,7 +107,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
   let starting: Promise<unknown> = Promise.resolve();
   const stop = (): Promise<void> => {
     lifecycle.draining = true;
-    // A close during `listen` would not keep Fastify from listening afterwards.
+    // A close during `listen` does not prevent Fastify from listening afterwards.
     stopping ??= starting.then(() => {
       endConnections(STOP_TIMEOUT_MS);
       return app.close();
@@ -161,7 +161,7 @@ function createMiddleware(
 }
 
 /**
- * A closing Fastify sets `Connection: close` before it routes a request, but responses of the host must not carry it.
+ * A closing Fastify sets `Connection: close` before it routes a request, but responses of the host must not contain it.
  * The header is suppressed, because Node sends no `Connection` header at all once it has been removed.
  *
  * @returns restores the response

@@ -14,7 +14,7 @@ export async function backup(
   onProgress: BackupProgress = () => {},
 ): Promise<void> {
   const source = { program, given: {}, env: undefined, random: systemRandom };
-  // A backup needs no option but the URI of the store, and must not require or generate secrets.
+  // A backup needs no option except the URI of the store, and must not require or generate secrets.
   const { databaseUri } = resolveOptions(
     defineOptions({ databaseUri: storeOptions[program] }),
     source,

@@ -89,7 +89,7 @@ const rejectAmbiguousRequest: onRequestHookHandler = ({ raw }, _reply, done) => 
   done(isAmbiguous ? httpErrors.VALIDATION_ERROR({ headers: { connection: 'close' } }) : undefined);
 };
 
-/** A name or an address with an optional port; empty if the client knows neither (RFC 9112 §3.2). */
+/** A name or an address with an optional port; empty if the client has neither (RFC 9112 §3.2). */
 const HOST =
   /^(?:[\w.~!$&'()*+,;=-]*(?:%[\da-f]{2}[\w.~!$&'()*+,;=-]*)*|\[[\da-f:.]+(?:%[\w.~-]+)?\])(?::\d*)?$/i;
 

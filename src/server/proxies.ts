@@ -32,8 +32,8 @@ export function detectUnlistedProxy(
 }
 
 /**
- * The nearest untrusted address, if it sends X-Forwarded-For from a private network. From a public address the header
- * proves nothing, because any client may send it.
+ * The nearest untrusted address, if it sends X-Forwarded-For from a private network. From a public address, the header
+ * is ignored, because any client may send it.
  */
 function unlistedProxyOf(request: FastifyRequest): string | undefined {
   const forwarded = request.headers['x-forwarded-for'];

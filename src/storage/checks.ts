@@ -49,7 +49,7 @@ export function checkConditions(shape: Shape, where: unknown): asserts where is 
 }
 
 function conditionProblem(condition: unknown, required: boolean): string | null {
-  // A required field is never null, so the value must have been lost.
+  // A required field is never null, so a null condition is an error of the caller.
   if (condition === null) return required ? 'can never be null' : null;
   if (!isPlainObject(condition)) return valueProblem(condition);
   const operators = keysOf(condition);
@@ -145,13 +145,15 @@ export function valueProblem(value: unknown): string | null {
 
 function jsonProblem(value: unknown, depth: number): string | null {
   if (value === null || typeof value === 'boolean') return null;
-  if (typeof value === 'number') return Number.isFinite(value) ? null : 'holds a number that is not finite';
-  if (typeof value === 'string') return value.isWellFormed() ? null : 'holds an ill-formed string';
+  if (typeof value === 'number')
+    return Number.isFinite(value) ? null : 'contains a number that is not finite';
+  if (typeof value === 'string') return value.isWellFormed() ? null : 'contains an ill-formed string';
   if (depth === MAX_DEPTH) return 'is nested too deep';
   if (Array.isArray(value)) return firstProblem(value, (item) => jsonProblem(item, depth + 1));
   if (!isPlainObject(value)) return 'is not plain JSON';
   for (const key of keysOf(value)) {
-    if (typeof key === 'symbol' || key === '__proto__' || !key.isWellFormed()) return 'holds an unusable key';
+    if (typeof key === 'symbol' || key === '__proto__' || !key.isWellFormed())
+      return 'contains an unusable key';
   }
   return firstProblem(Object.values(value), (item) => jsonProblem(item, depth + 1));
 }

@@ -17,11 +17,11 @@ export interface CounterDocument extends LimitState {
   /** The name of the limit and the hash of the key. */
   id: string;
   count: number;
-  /** Reservations in `count` whose outcome is not known yet; absent in documents of older versions. */
+  /** Reservations in `count` whose outcome is not known yet; absent in documents of earlier versions. */
   pending?: number;
   /** Time of the latest reservation. */
   reservedAt?: number;
-  /** Start of the count, which identifies it after a reset; absent in documents of older versions. */
+  /** Start of the count, which identifies it after a reset; absent in documents of earlier versions. */
   startedAt?: number;
 }
 
@@ -79,7 +79,7 @@ export function createCounters(store: Store, { clock, audit, pause = sleep }: Co
   /** The stored document, and the same document as `alive` if its count has not expired. */
   const read = async ({ limit, key }: Counted) => {
     const stored = await documents.findOne({ id: idOf(limit, key) });
-    // A later expiry was written by a clock that ran ahead.
+    // A later expiration was written by a fast clock.
     const left = (stored?.expiresAt ?? 0) - clock.now();
     return { stored, alive: left > 0 && left <= limit.memory + CLOCK_SKEW_MS ? stored : null };
   };

@@ -10,12 +10,12 @@ import { growingDelay, type Limit, leakyBucket } from './limits.js';
 
 /**
  * Limits guesses at passwords, for existing and unknown accounts alike. Every guess is counted before it is evaluated; a
- * right one removes its own count only.
+ * correct guess is then removed from the count, and no other guess is.
  */
 
 /**
  * Per account and address block: 22 guesses on the first day and 6 on each further one, so that one block cannot lock the
- * owner out elsewhere.
+ * owner out of other blocks.
  */
 const DELAY = { free: 10, first: MINUTE, longest: 4 * HOUR };
 
@@ -43,7 +43,7 @@ export interface Guess {
   ip: string;
   /**
    * Derived from the format of the secret, never from the account. For secrets other than passwords only failures are
-   * counted, and a right one is always accepted.
+   * counted, and a correct secret is always accepted.
    */
   kind?: SecretKind;
   /** Limits the failures of an address block at all accounts together. */
@@ -55,7 +55,8 @@ export interface Guess {
 export interface Guesses {
   /**
    * Evaluates a guess; `evaluate` returns `null` for a wrong one.
-   * @throws RATE_LIMITED, for passwords without calling `evaluate`, so that the error does not reveal whether it was right
+   * @throws RATE_LIMITED, for passwords without calling `evaluate`, so that the error does not reveal whether it was
+   * correct
    */
   attempt<T>(guess: Guess, evaluate: () => Promise<T | null>): Promise<T | null>;
   /** Trusts the address block of the owner, proven by registration or an e-mailed link. */
@@ -70,7 +71,7 @@ export interface Guesses {
 interface KnownSource {
   /** HMAC of the account and the address block. */
   id: string;
-  /** HMAC of the account; absent in documents of older versions. */
+  /** HMAC of the account; absent in documents of earlier versions. */
   account?: string;
   expiresAt: number;
 }
@@ -80,7 +81,7 @@ const TRUST_MS = 30 * DAY;
 /** Interval at which sign-ins renew the trust. */
 const RENEWAL_MS = DAY;
 
-/** Guesses of one source that are evaluated at a time: more than there are threads to hash them. */
+/** Guesses of one source that are evaluated at a time; more than the number of hashing threads. */
 const MAX_CONCURRENT = 8;
 const MAX_QUEUE = 1024;
 
@@ -102,7 +103,7 @@ export function createGuesses(
     indexes: [['expiresAt'], ['account']],
   });
   const semaphores = new KeyedSemaphore(MAX_CONCURRENT, MAX_QUEUE);
-  /** By source: reservations of right guesses, each for a waiting guess. */
+  /** By source: reservations of correct guesses, each for a waiting guess. */
   const handovers = new Map<string, GuessReservations[]>();
 
   const accountId = (account: string) =>
@@ -126,7 +127,7 @@ export function createGuesses(
     await sources.insert({ id, ...known }).catch(nullIfTaken);
   };
 
-  /** Takes over the reservations of a right guess, or makes new ones. @throws RATE_LIMITED, OVERLOADED */
+  /** Takes over the reservations of a correct guess, or makes new ones. @throws RATE_LIMITED, OVERLOADED */
   const reserve = async (
     id: string,
     failures: readonly Counted[],
@@ -164,7 +165,7 @@ export function createGuesses(
       : undefined;
   };
 
-  /** Passes the reservations of a right guess on to a waiting one, or releases them. */
+  /** Passes the reservations of a correct guess on to a waiting one, or releases them. */
   const handOver = async (id: string, reserved: GuessReservations): Promise<void> => {
     const isFresh = isRecent(reserved.madeAt, { now: clock.now(), within: HANDOVER_MS });
     if (isFresh && semaphores.hasWaiting(id)) handovers.set(id, [...(handovers.get(id) ?? []), reserved]);
@@ -179,7 +180,7 @@ export function createGuesses(
       if (kind !== 'password') {
         const found = await evaluate();
         if (found === null) {
-          // The address first: beyond its limit, invented account names create no counters.
+          // The address is counted first, so that beyond its limit, invented account names create no counters.
           if (perAddress) await counters.count(perAddress);
           await counters.count(source);
         }

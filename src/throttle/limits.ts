@@ -1,8 +1,8 @@
 import { DAY } from '../kernel/clock.js';
 
-/** Times are epoch milliseconds. */
+/** Times are Unix times in milliseconds. */
 export interface LimitState {
-  /** Everything is rejected before this time; 0 if nothing is. */
+  /** Events are rejected before this time; 0 if none are. */
   until: number;
   /** The count is reset at this time. */
   expiresAt: number;

@@ -15,18 +15,18 @@ export { atMost, type Limit } from './limits.js';
 
 /** Rate limits. All errors are 429. */
 export interface Throttle {
-  /** Counts a request in this process and returns an error if there were too many. */
+  /** Counts a request in this process and returns an error if it exceeds the limit. */
   countRequest(ip: string): AppError | undefined;
   /** Counts an event of the address block of `ip`. @throws RATE_LIMITED */
   count(limit: Limit, ip: string): Promise<void>;
   /** Counts an event of `key`, from any address. @throws RATE_LIMITED */
   countKey(limit: Limit, key: string, ip: string): Promise<void>;
-  /** As `countKey`, but returns `false` where that would throw RATE_LIMITED. */
+  /** As `countKey`, but returns `false` instead of throwing RATE_LIMITED. */
   tryCountKey(limit: Limit, key: string, ip: string): Promise<boolean>;
   /**
    * Evaluates a guess at the secret of an account; `evaluate` returns `null` for a wrong one.
    * @param perAddress limits the failures of the address block at all accounts together
-   * @throws RATE_LIMITED, for passwords without regard to whether the guess is right
+   * @throws RATE_LIMITED, for passwords whether or not the password is correct
    */
   attempt<T>(
     guess: Omit<Guess, 'perAddress'> & { perAddress?: Limit },

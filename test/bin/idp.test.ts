@@ -186,7 +186,7 @@ t.test('what cannot be done is one sentence, what is typed wrong comes with the 
   await type(['agent', 'mint', 'taken']);
   const failing: [string[], RegExp][] = [
     [['agent', 'mint', 'taken'], /^This handle is already taken\.\n$/],
-    [['agent', 'mint', 'a b'], /^The request is invalid\.\n {2}handle must hold no colon/],
+    [['agent', 'mint', 'a b'], /^The request is invalid\.\n {2}handle must contain no colon/],
     [['agent', 'rotate', 'nobody'], /^No principal has the handle nobody\.\n$/],
     [['client', 'create', ','], /redirect_uris must contain at least one URI, like https:/],
   ];

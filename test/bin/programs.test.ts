@@ -313,7 +313,7 @@ t.test('an answer that nobody takes ends the program without a stack', async (t)
   if (!existsSync('/dev/full')) return;
   const full = openSync('/dev/full', 'w');
   t.teardown(() => closeSync(full));
-  t.same(await ask(() => {}, full), { code: 1, said: 'The answer cannot be written (ENOSPC).\n' });
+  t.same(await ask(() => {}, full), { code: 1, said: 'The output cannot be written (ENOSPC).\n' });
 });
 
 t.test('a second signal does not wait for open requests', async (t) => {

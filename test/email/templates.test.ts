@@ -105,7 +105,7 @@ t.test('an invalid templates folder prevents the start, and the problem is named
   const options = testOptions(temporaryFolder(t));
   t.throws(() => createServer({ ...options, emailTemplateDir: broken }), {
     name: 'ConfigurationError',
-    message: /EMAIL_TEMPLATE_DIR holds broken templates: .*welcome\.text.*|verify-email/,
+    message: /EMAIL_TEMPLATE_DIR contains broken templates: .*welcome\.text.*|verify-email/,
   });
 });
 
@@ -125,11 +125,11 @@ t.test('invalid options prevent the start, without their values in the message',
       { emailService: 'constructor' },
       /EMAIL_SERVICE must name an e-mail provider that Nodemailer knows, like Resend; given: /,
     ],
-    [{ emailApiKey: 'key\r\nsecret' }, /EMAIL_API_KEY must hold no spaces/],
+    [{ emailApiKey: 'key\r\nsecret' }, /EMAIL_API_KEY must contain no spaces/],
     [{ emailSmtpUrl: 'https://me:secret@mail.example' }, /EMAIL_SMTP_URL must be an address like smtps/],
     [
       { emailSmtpUrl: 'smtp://mail.example?logger=secret' },
-      /EMAIL_SMTP_URL must hold no path and no parameters/,
+      /EMAIL_SMTP_URL must contain no path and no parameters/,
     ],
     [
       { emailSmtpUrl: 'smtp://me:secret%@mail.example' },

@@ -4,13 +4,13 @@ import { sha256 } from '../../kernel/secrets.js';
 import type { Parameters } from './rules.js';
 
 /**
- * The state of a sign-in or consent form, carried by the form itself: a request without credentials stores nothing.
+ * The state of a sign-in or consent form, contained in the form itself: a request without credentials stores nothing.
  * The token is authenticated, expires, and is bound to the cookie of the browser that got the form.
  */
 export interface Interaction {
-  /** The authorization request's parameters, validated again when the form returns. */
+  /** The authorization request's parameters, validated again when the form is submitted. */
   parameters: Parameters;
-  /** The principal named by the client's `id_token_hint`; the hint itself is not carried. */
+  /** The principal named by the client's `id_token_hint`; the hint itself is not contained. */
   hintedSub?: string;
   /** The session that the consent page was shown to. */
   sid?: string;
@@ -26,8 +26,8 @@ export interface InteractionTokens {
 const LIFETIME_MS = 15 * MINUTE;
 
 /**
- * Longest token of a form. A percent-encoded request of 8 KiB leads to less, and a form of 16 KiB has room for it beside
- * the longest user name and password.
+ * Longest token of a form. A percent-encoded request of 8 KiB results in a shorter one, and a form of 16 KiB can
+ * contain it together with the longest user name and password.
  */
 export const MAX_TOKEN_LENGTH = 12 * 1024;
 
@@ -66,7 +66,7 @@ export function createInteractionTokens(
   };
 }
 
-/** A key of its own, so that no other use of the seed can produce an interaction token (RFC 5869). */
+/** A separate key, so that no other use of the seed can produce an interaction token (RFC 5869). */
 function deriveKey(seed: string): KeyObject {
   const bytes = hkdfSync('sha256', Buffer.from(seed, 'hex'), '', 'idp interaction token', 32);
   return createSecretKey(Buffer.from(bytes));

@@ -2,7 +2,7 @@ import type { SignedInUser } from '../sessions.js';
 import type { AuthorizationRequest } from './request.js';
 import type { RuleViolation } from './rules.js';
 
-/** A page that the user has to complete before the application gets a response. */
+/** A page that the user must complete before the response to the application. */
 export type InteractionKind = 'login' | 'consent';
 
 interface Situation {
@@ -14,7 +14,7 @@ interface Situation {
 
 type Reason = readonly [InteractionKind, (situation: Situation) => boolean];
 
-/** In this order; the first reason that applies decides. */
+/** In this order; the first reason that applies is used. */
 const REASONS: readonly Reason[] = [
   ['login', ({ prompts }) => prompts.includes('login') || prompts.includes('select_account')],
   ['login', ({ request, user, now }) => isTooOld(request.parameters['max_age'], user, now)],
@@ -23,8 +23,8 @@ const REASONS: readonly Reason[] = [
 ];
 
 /**
- * The interaction that a request requires (OIDC Core §3.1.2.3); `null`: none, the response may be silent.
- * @param hasConsent called last, when nothing else decides
+ * The interaction that a request requires (OIDC Core §3.1.2.3); `null` if none is required.
+ * @param hasConsent called only if no other reason applies
  */
 export async function requiredInteraction(
   request: AuthorizationRequest,
@@ -32,7 +32,7 @@ export async function requiredInteraction(
   { now, hasConsent }: { now: number; hasConsent(user: SignedInUser): Promise<boolean> },
 ): Promise<InteractionKind | null> {
   if (!user) return 'login';
-  // No page helps a user whose kind may not sign in to the client: the response is an error.
+  // A kind that may not sign in to the client gets an error response, not a page.
   if (!request.client.principalKinds.includes(user.principal.kind)) return null;
   const prompts = promptsOf(request);
   const reason = REASONS.find(([, applies]) => applies({ request, user, prompts, now }));

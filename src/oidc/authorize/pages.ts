@@ -4,7 +4,9 @@ import { mountPath, type SignedInUser } from '../sessions.js';
 import { formActionSource } from './redirect-uri.js';
 import type { AuthorizationRequest } from './request.js';
 
-/** The form names the application, its address and the requested data: entering the password there is the consent. */
+/**
+ * The sign-in page. It names the application, its address and the requested data, so that signing in includes consent.
+ */
 export function sendSignInPage(
   pages: Pages,
   reply: FastifyReply,
@@ -19,7 +21,7 @@ export function sendSignInPage(
   });
 }
 
-/** Asks a user who is already signed in. */
+/** The consent page for a signed-in user. */
 export function sendConsentPage(
   pages: Pages,
   reply: FastifyReply,

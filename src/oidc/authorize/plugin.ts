@@ -27,16 +27,16 @@ export interface AuthorizePluginOptions {
   audit: Audit;
   issuer(): string;
   clock: Clock;
-  /** Counts a request of an address block. Returns an error when there were too many. */
+  /** Counts a request of an address block. Returns an error if it exceeds the limit. */
   meter(ip: string): AppError | undefined;
-  /** Whether people may use HTTP Basic as agents do. */
+  /** Whether users may use HTTP Basic as agents do. */
   humansUseBasic: boolean;
 }
 
-/** Longest request target; the form carries its parameters. */
+/** Longest request target; the form contains its parameters. */
 const MAX_URL_BYTES = 8 * 1024;
 
-/** The authorization endpoint: agents authenticate in the request itself, people in a form, once for all clients. */
+/** The authorization endpoint: agents authenticate in the request itself, users in a form, once for all clients. */
 export async function authorizePlugin(scope: Scope, options: AuthorizePluginOptions): Promise<void> {
   const { authorization, directory, sessions, consents, cookies, pages, audit, issuer, humansUseBasic } =
     options;
@@ -58,7 +58,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     if (request.headers.authorization !== undefined) {
       return reply.redirect(await approveBasic(validated.request, request), 302);
     }
-    return answerBrowser(validated.request, request, reply);
+    return respondToBrowser(validated.request, request, reply);
   });
 
   // Browsers send no cookie with a cross-site POST, so it is redirected to the same request with GET.
@@ -77,9 +77,9 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const { validated } = await resume(request, token);
     if ('error' in validated) return reply.redirect(authorization.errorRedirect(validated.error), 303);
     const { request: authRequest } = validated;
-    // Handles contain no spaces, but keyboards add one after a completed word.
+    // Handles contain no spaces, but keyboards with autocompletion append one.
     const credentials = { username: handle.trim(), password };
-    // An agent gets the response to a wrong password: its stolen credentials start no browser session.
+    // Agents are rejected like a wrong password, so that stolen agent credentials cannot start a browser session.
     const principal = await signIn(request, credentials, ({ kind }) => kind === 'human');
     if (!principal)
       return sendSignInPage(pages, reply.code(401), authRequest, issuer(), {
@@ -109,7 +109,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const user = await sessions.find(cookies.session.read(request));
     // The user signed out, another one signed in, or the session became too old: the request starts again.
     if (!user || user.session.id !== sid || (await interactionFor(authRequest, user)) === 'login') {
-      return answerBrowser(authRequest, request, reply);
+      return respondToBrowser(authRequest, request, reply);
     }
     await consents.remember(user.principal.id, authRequest.client.id, authRequest.scope);
     return reply.redirect(await approveUser(authRequest, user, request), 303);
@@ -124,8 +124,8 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
       hasConsent: ({ principal }) => consents.covers(principal.id, authRequest.client.id, authRequest.scope),
     });
 
-  /** Answers a request without credentials: with a code, a page, or an error for `prompt=none`. */
-  async function answerBrowser(
+  /** Responds to a request without credentials: with a code, a page, or an error for `prompt=none`. */
+  async function respondToBrowser(
     authRequest: AuthorizationRequest,
     request: FastifyRequest,
     reply: FastifyReply,
@@ -208,7 +208,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
 
   /** Authenticates in the request itself. @throws browser_basic, invalid_credentials */
   async function approveBasic(authRequest: AuthorizationRequest, request: FastifyRequest): Promise<string> {
-    // The form cookie does not count: programs that store cookies have it after a redirect from an application.
+    // The form cookie is not checked: programs that store cookies have it after a redirect from an application.
     const isSignedIn = cookies.session.read(request) !== undefined;
     if (isBrowser(request.headers) || isSignedIn) throw oidcErrors.browser_basic();
     const credentials = parseBasic(request.headers.authorization ?? '');

@@ -10,7 +10,7 @@ export interface AuthorizationRequest {
   parameters: Parameters;
   client: Client;
   redirectUri: string;
-  /** The granted scope: the supported ones of the requested values, separated by spaces. */
+  /** The granted scope: the supported values of the requested scope, separated by spaces. */
   scope: string;
   /** The user named by `id_token_hint`: no other principal may be authorized. */
   hintedSub?: string;

@@ -22,7 +22,7 @@ const limitLengths: Rule = ({ parameters }) => {
     : null;
 };
 
-/** Request objects are not supported, and ignoring one would ignore its parameters (OIDC Core §6.1). */
+/** Request objects are not supported, and ignoring a request object would ignore its parameters (OIDC Core §6.1). */
 const refuseRequestObjects: Rule = ({ parameters }) => {
   const name = ['request', 'request_uri'].find((candidate) => parameters[candidate] !== undefined);
   return name ? { error: `${name}_not_supported`, description: `${name} is not supported.` } : null;
@@ -60,13 +60,13 @@ const excludeOtherPrompts: Rule = ({ parameters: { prompt = '' } }) => {
     : null;
 };
 
-/** Seconds since the person last typed a password (OIDC Core §3.1.2.1). */
+/** Maximum age of the authentication in seconds (OIDC Core §3.1.2.1). */
 const requireWholeMaxAge: Rule = ({ parameters: { max_age: age = '0' } }) =>
   /^\d{1,10}$/.test(age)
     ? null
     : { error: 'invalid_request', description: 'max_age must be a whole number of seconds.' };
 
-/** In this order; the first violation is the response. */
+/** In this order; the first violation becomes the response. */
 export const RULES: readonly Rule[] = [
   limitLengths,
   refuseRequestObjects,

@@ -16,7 +16,7 @@ import {
 } from './request.js';
 import type { Parameters, RuleViolation } from './rules.js';
 
-/** Answers authorization requests with a code or an error, possibly after a form. */
+/** Responds to authorization requests with a code or an error, possibly after a form. */
 export interface Authorization {
   /** @throws invalid_request */
   validate(parameters: Parameters): Promise<ValidationResult>;
@@ -34,8 +34,8 @@ export interface Authorization {
   ): { token: string; cookie: string };
   /**
    * The request that a form was shown for, validated again; `null` when the form is invalid, expired, or was shown to
-   * another browser. A form may be submitted twice: a double click cancels the first answer, and the second must still
-   * lead to the application.
+   * another browser. A form may be submitted twice: on a double click, the browser discards the first response, and the
+   * second one must still redirect to the application.
    *
    * @throws invalid_request
    */
@@ -44,7 +44,7 @@ export interface Authorization {
 
 export interface Authentication {
   principal: Principal;
-  /** Absent when the request itself carried the credentials. */
+  /** Absent if the request itself contained the credentials. */
   session?: SessionDocument;
   /** Whether an earlier session is used, without a sign-in. */
   isSilent?: boolean;
@@ -114,7 +114,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         scope,
         ...(nonce && { nonce }),
         ...(challenge && { challenge }),
-        // Every request for a class gets the only one.
+        // Only one acr value is supported (OIDC Core §3.1.2.1).
         ...(acrValues && { acr: ACR_VALUES[0] }),
         ...(session && { sid: session.id }),
         authTime: session?.authTime ?? now,

@@ -84,7 +84,7 @@ function signIdToken(
     ...(grant.acr !== undefined && { acr: grant.acr }),
     ...(nonce !== undefined && { nonce }),
   };
-  // Claims about the principal come first, so that they cannot replace a claim of the protocol.
+  // Claims of the principal are assigned first, so that they cannot replace a protocol claim.
   return keys.sign(Object.assign(claimsOf(principal, scope), claims));
 }
 
@@ -93,7 +93,7 @@ function leftHalf(accessToken: string): string {
   return hash('sha512', accessToken, 'buffer').subarray(0, 32).toString('base64url');
 }
 
-/** The principal of a grant, unless it was disabled or its credentials changed since. */
+/** The principal of a grant, unless it was disabled or its credentials have changed since. */
 export async function findOwner(
   { sub, epoch }: Pick<GrantDocument, 'sub' | 'epoch'>,
   directory: Pick<Directory, 'findPrincipal'>,

@@ -6,7 +6,7 @@ import type { Throttle } from '../../throttle/throttle.js';
 import { authenticateClient, invalidClient } from '../client-auth.js';
 import type { Client, Directory } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import { AnyForm, IntrospectionAnswer, TokenAnswer } from '../schemas.js';
+import { AnyForm, IntrospectionResponse, TokenResponseBody } from '../schemas.js';
 import type { TokenResponse } from './issuance.js';
 import type { TokenService } from './service.js';
 
@@ -20,7 +20,7 @@ const TOKEN_LIMIT_BYTES = 64 * 1024;
 
 type ClientRequest = FastifyRequest<{ Body: Static<typeof AnyForm> }>;
 
-/** The endpoints that applications call with codes and tokens, from servers and from pages. */
+/** The token, revocation and userinfo endpoints, for servers and pages. */
 export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): Promise<void> {
   const { tokens } = options;
   // An application redeems the codes of all its users from one address, so these requests are not limited.
@@ -28,15 +28,15 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
 
   scope.post(
     '/token',
-    { config, bodyLimit: TOKEN_LIMIT_BYTES, schema: { body: AnyForm, response: { 200: TokenAnswer } } },
+    { config, bodyLimit: TOKEN_LIMIT_BYTES, schema: { body: AnyForm, response: { 200: TokenResponseBody } } },
     async (request, reply) => {
       const { client, fields } = await readRequest(request, options);
       const grantType = fields['grant_type'];
       if (!grantType) throw oidcErrors.invalid_request({ message: 'grant_type is missing.' });
-      const exchange = EXCHANGES.get(grantType);
-      if (!exchange) throw oidcErrors.unsupported_grant_type();
+      const handleGrant = GRANT_HANDLERS.get(grantType);
+      if (!handleGrant) throw oidcErrors.unsupported_grant_type();
       reply.header('pragma', 'no-cache');
-      return exchange(tokens, client, fields, originOf(request).ip);
+      return handleGrant(tokens, client, fields, originOf(request).ip);
     },
   );
 
@@ -70,25 +70,25 @@ export async function introspectionPlugin(scope: Scope, options: TokensPluginOpt
     '/introspect',
     {
       config: access('client', { unmetered: true }),
-      schema: { body: AnyForm, response: { 200: IntrospectionAnswer } },
+      schema: { body: AnyForm, response: { 200: IntrospectionResponse } },
     },
     async (request) => {
       const { client, fields } = await readRequest(request, options);
-      // The name of a public client proves nothing.
+      // A client_id alone is not authentication (RFC 7662 §2.1).
       if (client.secretHash === undefined) throw invalidClient();
       return options.tokens.introspect(client, tokenOf(fields));
     },
   );
 }
 
-type Exchange = (
+type GrantHandler = (
   tokens: TokenService,
   client: Client,
   body: Record<string, string>,
   ip: string,
 ) => Promise<TokenResponse>;
 
-const EXCHANGES = new Map<string, Exchange>([
+const GRANT_HANDLERS = new Map<string, GrantHandler>([
   [
     'authorization_code',
     (tokens, client, { code, redirect_uri: redirectUri, code_verifier: verifier }, ip) =>
@@ -109,13 +109,13 @@ async function readRequest(
   options: TokensPluginOptions,
 ): Promise<{ client: Client; fields: Record<string, string> }> {
   const { authorization } = request.headers;
-  const fields = readOnce(request.body);
+  const fields = readSingleValues(request.body);
   const { ip } = originOf(request);
   return { client: await authenticateClient({ authorization, body: fields, ip }, options), fields };
 }
 
-/** @throws invalid_request for a repeated parameter, except `resource` (RFC 8707 §2) */
-function readOnce({ resource: _, ...body }: Static<typeof AnyForm>): Record<string, string> {
+/** The parameters with a value. @throws invalid_request for a repeated one, except `resource` (RFC 8707 §2) */
+function readSingleValues({ resource: _, ...body }: Static<typeof AnyForm>): Record<string, string> {
   const pairs = Object.entries(body).map(([name, value]) => {
     if (typeof value === 'string') return [name, value] as const;
     const details = [{ path: name.slice(0, 100), message: 'must be a single string' }];
@@ -124,7 +124,10 @@ function readOnce({ resource: _, ...body }: Static<typeof AnyForm>): Record<stri
   return Object.fromEntries(pairs.filter(([, value]) => value !== ''));
 }
 
-/** The token in question. `token_type_hint` is not needed, because tokens show their type. @throws invalid_request */
+/**
+ * The `token` parameter. `token_type_hint` is ignored, because the prefix of a token shows its type.
+ * @throws invalid_request
+ */
 function tokenOf({ token }: Record<string, string>): string {
   if (!token) throw oidcErrors.invalid_request({ message: 'token is missing.' });
   return token;

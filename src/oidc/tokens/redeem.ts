@@ -80,7 +80,7 @@ export async function redeemCode(
   );
 }
 
-/** A code used twice was stolen, so everything issued from it is revoked (RFC 6749 §4.1.2). */
+/** A replayed code may have been stolen, so everything issued from it is revoked (RFC 6749 §4.1.2). */
 async function revokeReplayed(
   grantId: string,
   ip: string,
@@ -99,6 +99,6 @@ async function revokeReplayed(
 function matchesChallenge(challenge: string | undefined, verifier: string | undefined): boolean {
   if (challenge === undefined) return verifier === undefined;
   if (verifier === undefined || !/^[\w.~-]{43,128}$/.test(verifier)) return false;
-  // The store keeps secrets in the form of S256 as well.
+  // The hash of stored secrets has the same format as S256.
   return isSecretOf(verifier, challenge);
 }

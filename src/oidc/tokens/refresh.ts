@@ -101,7 +101,7 @@ async function findFamily(
   return { grant, principal };
 }
 
-/** The response of the first exchange. @throws invalid_grant where it cannot be derived */
+/** The response of the first exchange. @throws invalid_grant if it cannot be derived */
 async function repeatResponse(
   grant: GrantDocument,
   principal: Principal,
@@ -109,7 +109,7 @@ async function repeatResponse(
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
   const now = deps.clock.now();
-  // Another process may have used a seed that is unknown here, so this is no sign of theft.
+  // Another process may have used a seed that is unknown here, so this is not treated as a replay.
   const issuedBefore = findIssuedSuccessor(grant, token, { seeds: deps.seeds, now });
   if (!issuedBefore) throw oidcErrors.invalid_grant();
   const { successor, issued } = issuedBefore;
@@ -127,7 +127,7 @@ function narrowScope(granted: string, asked: string | undefined): string {
   return known.filter((name) => names.has(name)).join(' ');
 }
 
-/** A token that is no longer current was stolen, so the whole family is revoked. */
+/** A replayed token may have been stolen, so the whole family is revoked (RFC 9700 §4.14.2). */
 async function revokeReusedFamily(
   { id, sub, clientId }: GrantDocument,
   ip: string,

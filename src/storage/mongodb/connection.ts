@@ -1,7 +1,7 @@
 /** Calls to one MongoDB deployment: with a timeout, tracked until they end, with translated errors. */
 import { StoreUnavailable, UniqueViolation } from '../collection.js';
 
-/** A call is refused after this time, even if the driver is still trying. */
+/** A call fails after this time, even if the driver is still trying. */
 export const CALL_TIMEOUT_MS = 5000;
 
 /** Tracks running calls and releases the connection after the last one. */

@@ -2,7 +2,7 @@
 import type { Change, Value, Where } from '../collection.js';
 import { conditionsOf, type Operators, type Position } from '../semantics.js';
 
-/** A document or filter as the driver takes it. */
+/** A document or filter in the format of the driver. */
 export type Bson = Record<string, unknown>;
 
 /** A stored document. */

@@ -1,4 +1,4 @@
-/** The engine for several machines: a MongoDB replica set or sharded cluster, through an own client or the host's. */
+/** The engine for several machines: a MongoDB replica set or sharded cluster, through its own client or the host's. */
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import fastify from 'fastify';
 import { checkedStore } from '../checked-store.js';
@@ -9,7 +9,7 @@ import { createIndexes, type MongoCollection, mongodbCollection } from './collec
 import { CALL_TIMEOUT_MS, Connection, translateUniqueViolation } from './connection.js';
 import type { Stored } from './query.js';
 
-/** Version of the document layout. Raise it when older versions can no longer read the documents. */
+/** Version of the document layout. Increment it when older versions can no longer read the documents. */
 const SCHEMA_VERSION = 1;
 
 /** The wire protocol version of MongoDB 6.0. */
@@ -48,7 +48,7 @@ interface OpenDatabase {
   release: () => Promise<void>;
 }
 
-/** Opens the database that a URI names, or a host's database, where collection names get a prefix. */
+/** Opens the database of a URI, or a host's database, where collection names get a prefix. */
 export async function openMongodb(source: string | HostDatabase): Promise<Store> {
   const ownsClient = typeof source === 'string';
   const { db, release } = ownsClient ? await connect(source) : useHostDatabase(source);
@@ -118,7 +118,10 @@ export async function readMongodbCollection<T extends { id: string }, R>(
   }
 }
 
-/** @fastify/mongodb decorates its instance, and the host may have registered it, too: an own instance avoids the collision. */
+/**
+ * @fastify/mongodb decorates its instance, and the host may have registered it, too: a separate instance avoids the
+ * collision.
+ */
 async function connect(uri: string): Promise<OpenDatabase> {
   const instance = fastify();
   try {

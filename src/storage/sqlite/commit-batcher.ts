@@ -1,6 +1,6 @@
 /** Decides how long writes wait for more writes, so that they share one transaction and its sync. */
 
-/** Writes in one transaction: more would hold up the loop (and other processes) for too long. */
+/** Writes in one transaction: more would block the event loop (and other processes) for too long. */
 export const MAX_BATCH = 512;
 
 /** Event-loop turns. In an idle loop, sixteen turns take less time than the sync that they may save. */
@@ -10,9 +10,9 @@ const MAX_TURNS = 16;
 const MAX_WAIT_MS = 5;
 
 /**
- * Clients that are answered together send their next requests together, but these are read over several event-loop turns.
- * A transaction therefore waits while each turn adds writes, or while it holds less than half of the previous batch.
- * A single write never waits.
+ * Clients that receive their responses together send their next requests together, but these are read over several
+ * event-loop turns. A transaction therefore waits while each turn adds writes, or while it contains less than half of
+ * the previous batch. A single write never waits.
  */
 export class CommitBatcher {
   readonly #now: () => number;

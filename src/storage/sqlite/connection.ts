@@ -32,7 +32,7 @@ let commits = 0;
 
 /** The queue of writes and the transactions of one open database. */
 export class Connection {
-  /** Number of refused writes: disk full, read-only, locked or damaged file. */
+  /** Number of rejected writes: disk full, read-only, locked or damaged file. */
   refusals = 0;
   readonly #db: Database;
   readonly #lockTimeoutMs: number;
@@ -90,7 +90,7 @@ export class Connection {
   }
 
   async #close(): Promise<void> {
-    // A connection that only read must not write at its end, not even an empty transaction.
+    // A connection that has only read must not write when it closes, not even an empty transaction.
     const isWriting = this.#queue.length > 0 || this.#flushing;
     const last = isWriting ? this.write(() => undefined) : Promise.resolve();
     this.#closed = true;
@@ -111,7 +111,7 @@ export class Connection {
   #readNow<T>(step: () => T): T {
     if (this.#closed) throw closed();
     // libuv counts a turn just before it polls. A snapshot taken earlier may be older than the commit of
-    // another process whose client already talks to us, so it must not outlive the poll.
+    // another process whose client may already send requests to this one, so it must not outlive the poll.
     const turn = performance.nodeTiming.uvMetricsInfo.loopCount;
     if (this.#readTurn !== turn || this.#readAfter !== commits) {
       this.#endRead();
@@ -185,7 +185,7 @@ export class Connection {
       const result = step();
       return () => resolve(result);
     } catch (error) {
-      // Such errors may have rolled the transaction back; later steps would then commit one by one.
+      // Such errors may have rolled the transaction back; later steps would then be committed individually.
       if (toStoreError(error) instanceof StoreUnavailable) throw error;
       return () => reject(error);
     }

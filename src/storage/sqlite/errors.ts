@@ -7,7 +7,7 @@ import { StoreUnavailable } from '../collection.js';
 const BUSY = 5;
 const PERMISSION = 'Grant this user write access to the file and its folder.';
 const LOCKED = 'Stop the process that holds the lock.';
-/** Errors that the statement did not cause, and what the operator can do. */
+/** Errors that the statement did not cause, and their remedies. */
 const REMEDIES = new Map([
   [3, PERMISSION],
   [BUSY, LOCKED],

@@ -31,14 +31,14 @@ export function tryDatabaseFile(file: string): void {
 function create(file: string): void {
   createFolder(dirname(file));
   try {
-    // Exclusive creation only: closing any descriptor of a file drops all POSIX locks that this process holds on it.
+    // Exclusive creation only: closing any descriptor of a file drops all POSIX locks of this process on it.
     closeSync(openSync(file, 'ax', 0o600));
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
   }
 }
 
-/** Node's `recursive` option never returns where mkdir fails with ENOENT although the parent exists, as in /proc. */
+/** Node's `recursive` option never returns if mkdir fails with ENOENT although the parent exists, as in /proc. */
 function createFolder(folder: string): void {
   if (existsSync(folder)) return;
   createFolder(dirname(folder));

@@ -9,10 +9,10 @@ import { Connection, type Database } from './connection.js';
 import { isBusy, retryWhileBusy } from './errors.js';
 import { createDatabaseFile } from './file.js';
 
-/** Version of the file layout. Raise it when older versions can no longer read the file. */
+/** Version of the file layout. Increment it when older versions can no longer read the file. */
 const SCHEMA_VERSION = 1;
 
-/** How long a call waits for a lock before it is refused. */
+/** How long a call waits for a lock before it fails. */
 const LOCK_TIMEOUT_MS = 5000;
 
 /** SQLite's own busy timeout blocks the event loop, so it is 5 ms; longer waits use timers. */
@@ -131,12 +131,12 @@ function tableOf(connection: Connection, shape: Shape): () => Promise<void> | un
   };
 }
 
-/** Free bytes required before a file that refused a write counts as writable again. */
+/** Free bytes required before a file that rejected a write counts as writable again. */
 const PROBE_BYTES = 65_536;
 
 /**
- * After a refused write, probes whether the file is writable again. The probe needs free space, because overwriting a page
- * may succeed where adding one does not. A file that refused nothing is not written to.
+ * After a rejected write, checks whether the file is writable again. The probe needs free space, because overwriting a
+ * page may succeed where adding one does not. Without a rejected write, nothing is written.
  */
 function createWriteProbe(connection: Connection): () => Promise<void> {
   const run = (text: string): void => void connection.sql(text).run();
@@ -144,7 +144,8 @@ function createWriteProbe(connection: Connection): () => Promise<void> {
   let trying: Promise<void> | undefined;
   const probe = async (): Promise<void> => {
     const { refusals } = connection;
-    // Collection names contain no space. Two commits: pages freed in their own transaction never reach the disk.
+    // Collection names contain no spaces, so this name is free. Two commits, because pages that one transaction both
+    // allocates and frees are never written.
     await connection.write(() => {
       run('CREATE TABLE IF NOT EXISTS "room to write" (filler)');
       run(`INSERT INTO "room to write" VALUES (zeroblob(${PROBE_BYTES}))`);
@@ -188,7 +189,7 @@ function configure(db: Database, file: string, end: 'COMMIT' | 'ROLLBACK' = 'COM
   }
 }
 
-/** Writes the version even where it is unchanged, so that a read-only file is detected at start. */
+/** Writes the version even if it is unchanged, so that a read-only file is detected at start. */
 function writeSchemaVersion(db: Database, file: string, end: 'COMMIT' | 'ROLLBACK'): void {
   db.exec('BEGIN IMMEDIATE');
   try {
