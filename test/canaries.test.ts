@@ -11,11 +11,11 @@ import { signWebhook } from './kit/sign-webhook.js';
 import { temporaryFolder } from './kit/tmp.js';
 
 /**
- * Secrets are sent to every route there is, right and wrong, at the most talkative log level. None may turn up in the
- * log, in an answer or in the store. The routes are asked for at run time, so a new one is covered by being there.
+ * Valid and invalid requests with secrets go to every route at the most verbose log level. No secret may appear in the
+ * log, in an answer or in the store. The routes are listed at run time, so a new one is covered without a change here.
  */
 
-/** Found nowhere but where a test has put them. */
+/** Values that appear only where a test has put them. */
 const planted = (name: string) => `canary-${name}-Xq7vLd0mZw4RkT9c`;
 const PASSWORD = planted('password');
 const WRONG = planted('wrong-password');
@@ -30,7 +30,7 @@ interface Route {
   url: string;
 }
 
-/** Every route of a server, as Fastify knows them. */
+/** Every route of a server, from Fastify. */
 async function routesOf({ fastify, stop }: Server): Promise<Route[]> {
   const routes: Route[] = [];
   fastify.addHook('onRoute', ({ method, url }) => {
@@ -41,7 +41,7 @@ async function routesOf({ fastify, stop }: Server): Promise<Route[]> {
   return routes;
 }
 
-/** A body that every route finds its fields in, secrets all of them. */
+/** A body with the fields of every route, each of them a secret. */
 const FIELDS: Record<string, string> = {
   email: 'canary@example.test',
   password: PASSWORD,
@@ -60,7 +60,7 @@ const FIELDS: Record<string, string> = {
   grant_type: 'authorization_code',
 };
 
-/** What a route is sent: the right kind of body, the wrong kinds, and broken ones. */
+/** Payloads for a route: valid, of a wrong type, and malformed. */
 function bodiesOf(method: string): [type: string | undefined, body: string | undefined][] {
   if (method === 'GET' || method === 'OPTIONS') return [[undefined, undefined]];
   const json = JSON.stringify(FIELDS);
@@ -86,7 +86,7 @@ interface Answer {
   text: string;
 }
 
-/** Sends everything to every route as somebody with these credentials. */
+/** Sends everything to every route with these credentials. */
 async function drive(url: string, routes: Route[], credentials: Record<string, string>): Promise<Answer[]> {
   const answers: Answer[] = [];
   // The route for `*` is that of @fastify/cors, which is moved away when it is added.
@@ -108,7 +108,7 @@ async function drive(url: string, routes: Route[], credentials: Record<string, s
         ...(body !== undefined && { body }),
       });
       const headers = [...response.headers].map((pair) => pair.join(': ')).join('\n');
-      // A page hands what it was opened with on to its own form.
+      // A page passes the token of its address on to its form.
       const text = (await response.text()).replace(/<input type="hidden" name="token" value="[^"]*">/g, '');
       answers.push({ what: `${method} ${pattern} ${type}`, text: `${headers}\n${text}` });
     }
@@ -116,7 +116,7 @@ async function drive(url: string, routes: Route[], credentials: Record<string, s
   return answers;
 }
 
-/** Where any of the canaries is: in an answer, the log, or the files of the store while it is open and after. */
+/** Where canaries appear: in an answer, the log, or the files of the store while it is open and afterwards. */
 async function sightings(
   folder: string,
   program: Program,
@@ -142,7 +142,7 @@ async function sightings(
   return { code, found: [...new Set(found)], open };
 }
 
-/** A secret, and what it looks like on the way. */
+/** A secret, and its encoded forms. */
 function disguises(name: string, secret: string): Record<string, string> {
   return {
     [name]: secret,
@@ -182,7 +182,7 @@ t.test('saas-backend writes no secret to logs, answers, e-mails or its database'
   const post = async (path: string, body: object, headers: Record<string, string> = {}) => {
     const text = JSON.stringify(body);
     const all = { 'content-type': 'application/json', ...headers };
-    // biome-ignore lint/suspicious/noExplicitAny: tests assert what stands in it
+    // biome-ignore lint/suspicious/noExplicitAny: tests assert its content
     return (await fetch(url + path, { method: 'POST', body: text, headers: all })).json() as Promise<any>;
   };
   const register = (email: string) => post('/api/auth/register', { email, password: PASSWORD });
@@ -205,9 +205,9 @@ t.test('saas-backend writes no secret to logs, answers, e-mails or its database'
     ...(await drive(url, routes, { authorization: basic() })),
     ...(await drive(url, routes, { authorization: `Bearer ${BEARER}` })),
     ...(await drive(url, routes, { authorization: `Bearer ${ada.accessToken}${BEARER}` })),
-    // Logging out among others: nobody else needs the session backgroundTasks.
+    // Includes logout, so it runs after all requests that need the session.
     ...(await drive(url, routes, { authorization })),
-    // Last, because wrong credentials of the operator are counted.
+    // Last, because invalid operator credentials are counted.
     ...(await drive(url, routes, { authorization: basic(adminUsername, WRONG) })),
   ];
   const tokens = [ada, login, refreshed].flatMap(({ accessToken, refreshToken }) => [
@@ -244,7 +244,7 @@ t.test('idp writes no secret to logs, answers or its database', async (t) => {
   const admin = { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' };
   const post = async (path: string, body: object) => {
     const answer = await fetch(url + path, { method: 'POST', body: JSON.stringify(body), headers: admin });
-    // biome-ignore lint/suspicious/noExplicitAny: tests assert what stands in it
+    // biome-ignore lint/suspicious/noExplicitAny: tests assert its content
     return answer.json() as Promise<any>;
   };
   const agent = await post('/v1/agents', { handle: 'scout@agents.example' });
@@ -301,7 +301,7 @@ t.test('idp writes no secret to logs, answers or its database', async (t) => {
   controls(t, program, open, answers, 'scout@agents.example');
 });
 
-/** The nets hold: the log was talkative, the files are the store's, and the answers are of all kinds. */
+/** Checks that the test can detect leaks: the log is verbose, the files are the store's, the answers vary. */
 function controls(t: Test, program: Program, open: Answer[], answers: Answer[], known: string): void {
   t.ok(
     open.some(({ what }) => what.endsWith('-wal')),

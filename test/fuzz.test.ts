@@ -3,7 +3,7 @@ import { type FuzzTarget, fuzz } from './kit/fuzz/engine.js';
 import { mutate, mutateBytes } from './kit/fuzz/mutations.js';
 import { bytesOf, type FuzzRequest } from './kit/fuzz/request.js';
 import { FUZZ_TARGETS } from './kit/fuzz/targets.js';
-import { diceOf } from './kit/stripe-world.js';
+import { diceOf } from './kit/stripe-simulator.js';
 import { temporaryFolder } from './kit/tmp.js';
 
 /** A short round of `npm run fuzz`, the same in each run. */

@@ -12,7 +12,7 @@ import { fakeClock } from '../kit/clock.js';
 import { type Exploration, explore, type Scenario } from '../kit/explore.js';
 import { countedRandom } from '../kit/random.js';
 import { signWebhook } from '../kit/sign-webhook.js';
-import { STORM_SECRET } from '../kit/stripe-stage.js';
+import { STORM_SECRET } from '../kit/stripe-fixture.js';
 import { boot } from '../kit/stripe-storm.js';
 import { viewUnsubscribed } from '../kit/users.js';
 

@@ -4,7 +4,7 @@ import { type Account, type Answer, type SaasApp, SECRETS, saasApp, storeOf } fr
 import { billingOn, type TestBilling } from '../kit/billing.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { type ProviderCall, type StripeApi, stripeApi } from '../kit/stripe.js';
-import { World } from '../kit/stripe-world.js';
+import { World } from '../kit/stripe-simulator.js';
 
 export const KEY = 'sk_test_51Qm7vLd0mXw4RkT9cYb2NfHs6';
 

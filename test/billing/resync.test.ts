@@ -9,7 +9,7 @@ import { subscriptionCollection } from '../../src/billing/store.js';
 import { storeOf } from '../kit/app.js';
 import { compiled, startProgram } from '../kit/process.js';
 import type { ProviderCall } from '../kit/stripe.js';
-import { subscriptionObject, type WorldSubscription } from '../kit/stripe-world.js';
+import { subscriptionObject, type WorldSubscription } from '../kit/stripe-simulator.js';
 import { holdNext, KEY, provider, type Shop, secondProcess, shop, subscriptionEvent } from './kit.js';
 
 /** Two buyers whose subscriptions have moved on without a word: one is unknown, one is said to be active. */

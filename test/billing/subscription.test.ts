@@ -17,7 +17,7 @@ import { basic, PASSWORD, type SaasApp, SECRETS, storeOf, testOptions } from '..
 import { runJobs } from '../kit/billing.js';
 import { fakeClock } from '../kit/clock.js';
 import type { ProviderCall } from '../kit/stripe.js';
-import { subscriptionObject } from '../kit/stripe-world.js';
+import { subscriptionObject } from '../kit/stripe-simulator.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
 import { holdNext, invoiceEvent, KEY, secondProcess, shop, subscriptionEvent } from './kit.js';

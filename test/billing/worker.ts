@@ -7,7 +7,7 @@ import { createServer } from '../../src/saas/server.js';
 import { nullIfTaken } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
 import { SECRETS } from '../kit/app.js';
-import { STORM_SECRET, UNSUBSCRIBED } from '../kit/stripe-stage.js';
+import { STORM_SECRET, UNSUBSCRIBED } from '../kit/stripe-fixture.js';
 
 const { databaseUri, ahead, people } = JSON.parse(process.argv[2] ?? '{}');
 const store = await openStore(databaseUri);

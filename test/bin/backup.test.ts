@@ -5,7 +5,7 @@ import { openDatabase } from '../../src/storage/sqlite/store.js';
 import { compiled, type Program, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** A backup of a store in use, and starting from it. */
+/** Backs up a store in use and starts a program on the copy. */
 
 const SAAS = compiled('package/bin/saas-backend.js');
 const IDP = compiled('package/bin/idp.js');
@@ -16,7 +16,7 @@ function startIdp(t: Test, cwd: string, database: string): Program {
   return startProgram(t, IDP, { args: ['serve', '-port', '0'], cwd, env });
 }
 
-/** Mints an agent and answers with the status. */
+/** Creates an agent and returns the status. */
 async function mint(url: string, handle: string): Promise<number> {
   const answer = await fetch(`${url}/v1/agents`, {
     method: 'POST',
@@ -34,7 +34,7 @@ async function runBackup(t: Test, script: string, args: string[], cwd: string, e
 }
 
 t.test(
-  'a backup under write load holds what was acknowledged before it began, and a program starts on it',
+  'a backup under write load contains all acknowledged writes, and a program starts on it',
   async (t) => {
     const cwd = temporaryFolder(t);
     const program = startIdp(t, cwd, 'idp.db');
@@ -84,7 +84,7 @@ t.test(
   },
 );
 
-t.test('nothing is ever overwritten, and what cannot be copied is said in one line', async (t) => {
+t.test('a backup never overwrites a file, and failures print one sentence', async (t) => {
   const cwd = temporaryFolder(t);
   const db = await openDatabase(join(cwd, 'app.db'));
   db.close();
@@ -115,7 +115,7 @@ t.test('nothing is ever overwritten, and what cannot be copied is said in one li
   t.notOk(existsSync(join(cwd, 'none.db')), 'the source is never created');
 });
 
-t.test('production asks for the store and for no secret', async (t) => {
+t.test('in production a backup requires the store and no secret', async (t) => {
   const cwd = temporaryFolder(t);
   (await openDatabase(join(cwd, 'app.db'))).close();
   const env = { NODE_ENV: 'production', DATABASE_URI: 'sqlite:app.db' };

@@ -9,7 +9,7 @@ import { loadDriver, openDatabase } from '../../src/storage/sqlite/store.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** The doctor tries what the start tries, and leaves nothing behind. */
+/** The doctor checks what a start checks, and changes nothing. */
 
 const SAAS = compiled('package/bin/saas-backend.js');
 const IDP = compiled('package/bin/idp.js');
@@ -36,7 +36,7 @@ async function doctor(t: Test, script: string, env: Record<string, string>, cwd 
   return { healthy, findings, text, problems: about('problem'), warnings: about('warning') };
 }
 
-t.test('development without anything is healthy, and nothing is made up for it', async (t) => {
+t.test('development without configuration has no problems, and no secrets are generated', async (t) => {
   for (const [script, env] of [
     [SAAS, { PORT: '0' }],
     [IDP, { IDP_PORT: '0' }],
@@ -47,7 +47,7 @@ t.test('development without anything is healthy, and nothing is made up for it',
   }
 });
 
-t.test('every problem at once, with its variable and what to do, and no secret', async (t) => {
+t.test('the doctor reports all problems at once with variable and remedy, and no secret', async (t) => {
   const env = {
     NODE_ENV: 'production',
     LOG_LEVEL: 'loud',
@@ -69,7 +69,7 @@ t.test('every problem at once, with its variable and what to do, and no secret',
   t.notMatch(idp.text, /0{64}/);
 });
 
-t.test('what works and is unwise is a warning', async (t) => {
+t.test('risky settings are warnings', async (t) => {
   const cwd = temporaryFolder(t);
   const { healthy, warnings, text } = await doctor(
     t,
@@ -111,7 +111,7 @@ t.test('what works and is unwise is a warning', async (t) => {
   t.notMatch(idp.text, /5d9c1e8a/);
 });
 
-t.test('the steps of a rotation: what to wait for, and what was taken by half', async (t) => {
+t.test('key rotation: reports the waiting time and incomplete steps', async (t) => {
   const [one, two, three] = ['5d9c1e8a70f3b264', 'c6e1d8f05a9b3742', 'e7160fca8d35b94c'].map((part) =>
     part.repeat(4),
   ) as [string, string, string];
@@ -142,7 +142,7 @@ t.test('the steps of a rotation: what to wait for, and what was taken by half', 
   t.notMatch(all.text, one);
 });
 
-/** Files of a folder that a store cannot be, and one that it can. */
+/** Files in a folder: some cannot be a store, one can. */
 async function fillWithStores(folder: string): Promise<void> {
   writeFileSync(join(folder, 'text.db'), 'no database at all');
   const make = async (name: string, sql: string) => {
@@ -157,7 +157,7 @@ async function fillWithStores(folder: string): Promise<void> {
   symlinkSync('/no/such/place', join(folder, 'link'));
 }
 
-t.test('the doctor and the start say the same of every store', async (t) => {
+t.test('the doctor and the start report the same for every store', async (t) => {
   const bad: [uri: string, says: RegExp][] = [
     ['sqlite:text.db', /file is not a database/],
     ['sqlite:foreign.db', /belongs to another program/],
@@ -195,7 +195,7 @@ t.test('the doctor and the start say the same of every store', async (t) => {
   }
 });
 
-t.test('the doctor finds stores that a start can open, and leaves them as they are', async (t) => {
+t.test('the doctor finds stores that a start can open, and does not change them', async (t) => {
   for (const [path, says] of [
     ['good.db', /names a store that is there/],
     ['new.db', /the first start creates it/],
@@ -211,32 +211,35 @@ t.test('the doctor finds stores that a start can open, and leaves them as they a
   }
 });
 
-t.test('the doctor changes no store of an earlier version, and makes none of an empty file', async (t) => {
-  const cwd = temporaryFolder(t);
-  const hash = `$2b$10$${'a'.repeat(53)}`;
-  const earlier = new (await loadDriver())(join(cwd, 'earlier.db'));
-  // Without the fields and indexes that were declared later.
-  earlier.exec(`
+t.test(
+  'the doctor does not migrate a store of an earlier version or turn an empty file into one',
+  async (t) => {
+    const cwd = temporaryFolder(t);
+    const hash = `$2b$10$${'a'.repeat(53)}`;
+    const earlier = new (await loadDriver())(join(cwd, 'earlier.db'));
+    // Without the fields and indexes that were declared later.
+    earlier.exec(`
     PRAGMA journal_mode = WAL;
     PRAGMA user_version = 1;
     CREATE TABLE users (id TEXT PRIMARY KEY NOT NULL, doc TEXT NOT NULL);
     INSERT INTO users VALUES ('usr_1', '${JSON.stringify({ id: 'usr_1', passwordHash: hash })}');
   `);
-  earlier.close();
-  writeFileSync(join(cwd, 'empty.db'), '');
-  for (const [file, counted] of [
-    ['earlier.db', ['imported passwords']],
-    ['empty.db', []],
-  ] as const) {
-    const before = readFileSync(join(cwd, file));
-    const found = await doctor(t, SAAS, { PORT: '0', DATABASE_URI: `sqlite:${file}` }, cwd);
-    t.same(found.problems, []);
-    t.same(found.warnings, counted);
-    t.ok(readFileSync(join(cwd, file)).equals(before), `${file} is as it was`);
-  }
-});
+    earlier.close();
+    writeFileSync(join(cwd, 'empty.db'), '');
+    for (const [file, counted] of [
+      ['earlier.db', ['imported passwords']],
+      ['empty.db', []],
+    ] as const) {
+      const before = readFileSync(join(cwd, file));
+      const found = await doctor(t, SAAS, { PORT: '0', DATABASE_URI: `sqlite:${file}` }, cwd);
+      t.same(found.problems, []);
+      t.same(found.warnings, counted);
+      t.ok(readFileSync(join(cwd, file)).equals(before), `${file} is as it was`);
+    }
+  },
+);
 
-t.test('development secrets that a start could not keep are a problem', async (t) => {
+t.test('development secrets that cannot be saved are a problem', async (t) => {
   const cwd = temporaryFolder(t);
   writeFileSync(join(cwd, 'data'), 'no folder');
   const env = { PORT: '0', DATABASE_URI: 'sqlite::memory:' };
@@ -257,7 +260,7 @@ async function answering(t: Test, text: string): Promise<string> {
   return String((other.address() as AddressInfo).port);
 }
 
-t.test('a port in use is a problem, unless this very program answers there', async (t) => {
+t.test('a port in use is a problem, unless the same program responds on it', async (t) => {
   const others = [
     'hello',
     '{"status":"ok"}',
@@ -291,13 +294,13 @@ t.test('a port in use is a problem, unless this very program answers there', asy
   t.same([await saas.terminate(), await idp.terminate()], [0, 0]);
 });
 
-t.test('an address that this machine does not have is a problem of the host', async (t) => {
+t.test('an address that this machine does not have is a problem of the host option', async (t) => {
   const { problems, text } = await doctor(t, SAAS, { PORT: '0', HOST: '192.0.2.1' });
   t.same(problems, ['HOST']);
   t.match(text, /192\.0\.2\.1 is not an address of this machine/);
 });
 
-t.test('what is open to anybody stands in the start log as in the doctor', async (t) => {
+t.test('the start log and the doctor list the same publicly accessible features', async (t) => {
   const idpEnv = {
     NODE_ENV: 'production',
     IDP_DATABASE_URI: 'sqlite::memory:',
@@ -341,7 +344,7 @@ t.test('what is open to anybody stands in the start log as in the doctor', async
   }
 });
 
-t.test('people read it as lines', async (t) => {
+t.test('the doctor prints readable lines', async (t) => {
   const env = { PORT: '0', CORS_ORIGIN: '*' };
   const cwd = temporaryFolder(t);
   mkdirSync(join(cwd, 'data'));

@@ -6,12 +6,12 @@ import t from 'tap';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** What is written about the package holds: generated pages, examples. */
+/** The documentation matches the package: generated pages, examples, commands. */
 
 const ROOT = join(compiled('.'), '..');
 const run = promisify(execFile);
 
-/** The blocks of commands in a page, or in what is below one of its headings. */
+/** The blocks of commands in a page, or below one of its headings. */
 function commandsIn(page: string, heading?: string): string {
   const text = readFileSync(join(ROOT, page), 'utf8');
   const section = heading === undefined ? text : (text.split(`## ${heading}\n`)[1]?.split('\n## ')[0] ?? '');
@@ -20,13 +20,13 @@ function commandsIn(page: string, heading?: string): string {
   return `set -e\n${blocks.join('\n')}`;
 }
 
-/** What they print, when somebody pastes them into a shell. */
+/** The output of the commands, pasted into a shell. */
 async function paste(commands: string, env: Record<string, string> = {}, cwd?: string): Promise<string> {
   const options = { env: { PATH: process.env['PATH'], ...env }, ...(cwd !== undefined && { cwd }) };
   return (await run('sh', ['-c', commands], options)).stdout;
 }
 
-t.test('the generated pages are what the code says', async (t) => {
+t.test('the generated pages match the code', async (t) => {
   await t.resolves(run(process.execPath, [join(ROOT, 'docs/generate.mjs'), '--check']));
 });
 
@@ -73,7 +73,7 @@ t.test('the examples run', async (t) => {
   t.equal(await express.terminate(), 0);
 });
 
-t.test('the commands of the README work as they stand', async (t) => {
+t.test('the commands of the README work as printed', async (t) => {
   const options = { cwd: temporaryFolder(t), args: ['-p', '0'] };
   const saas = await startProgram(t, compiled('package/bin/saas-backend.js'), options).url();
   const me = await paste(
@@ -92,7 +92,7 @@ t.test('the commands of the README work as they stand', async (t) => {
   t.match(tokens, { token_type: 'Bearer', id_token: /^[\w-]+\.[\w-]+\.[\w-]+$/ });
 });
 
-t.test('the commands of docs/agents.md work as they stand', async (t) => {
+t.test('the commands of docs/agents.md work as printed', async (t) => {
   const cwd = temporaryFolder(t);
   const idp = await startProgram(t, compiled('package/bin/idp.js'), {
     cwd,
@@ -109,7 +109,7 @@ t.test('the commands of docs/agents.md work as they stand', async (t) => {
   t.match(printed, /courier@agents\.example +agent +disabled/);
 });
 
-t.test('what /llms.txt says works, at this very issuer', async (t) => {
+t.test('the instructions of /llms.txt work with the issuer that serves them', async (t) => {
   const cwd = temporaryFolder(t);
   const adminToken = 'the-token-of-the-administrator-of-this-test';
   const env = { IDP_ADMIN_TOKEN: adminToken };
@@ -154,7 +154,7 @@ t.test('docs/broker.md shows the configurations that the examples run', async (t
   }
 });
 
-t.test('docs/eddsa.md names the versions that are tried', async (t) => {
+t.test('docs/eddsa.md names the versions that are tested', async (t) => {
   const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
   const requirements = read('test/relying-parties/python/requirements.txt');
   const versions = {

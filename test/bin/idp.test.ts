@@ -9,7 +9,7 @@ import { commandLine } from '../kit/command-line.js';
 import { idpApp } from '../kit/idp.js';
 import { REGISTRABLE, UNREGISTRABLE } from '../kit/redirect-uris.js';
 
-/** The commands of idp as an operator types them. */
+/** The commands of idp, as an operator runs them. */
 
 /** A server and commands on one store. */
 async function both(t: Test) {
@@ -28,7 +28,7 @@ async function both(t: Test) {
   return { idp, type: typed, file: join(probe.cwd, 'idp.db'), cwd: probe.cwd };
 }
 
-t.test('clients: everything that changes what applications trust is done on the host', async (t) => {
+t.test('clients: every change to the trust in applications happens on the host', async (t) => {
   const { idp, type, file } = await both(t);
   const uris = 'https://app.example.test/cb,http://127.0.0.1/cb';
   const made = (await type(['client', 'create', uris, '--name', 'App', '--kinds', 'agent', '--json'])).json;
@@ -97,7 +97,7 @@ t.test('clients: everything that changes what applications trust is done on the 
   ]);
 });
 
-t.test('principals: minted, rotated, invited, locked out and let in again', async (t) => {
+t.test('principals: created, rotated, invited, disabled and enabled', async (t) => {
   const { idp, type } = await both(t);
   const client = await idp.createClient();
   const agent = (await type(['agent', 'mint', 'Scout@agents.example', '--name', 'Scout', '--json'])).json;
@@ -134,39 +134,42 @@ t.test('principals: minted, rotated, invited, locked out and let in again', asyn
   );
 });
 
-t.test('a person who forgot the password gets a link, and keeps the old one until it is used', async (t) => {
-  const { idp, type } = await both(t);
-  const client = await idp.createClient();
-  const human = await idp.makeHuman();
-  const token = (await idp.redeem(client, await idp.codeFor(client, human))).body.access_token;
-  const reset = async () =>
-    new URL((await type(['principal', 'reset', human.handle, '--json'])).json.reset_url).pathname;
-  const [first, path] = [await reset(), await reset()];
-  t.equal((await idp.authorize(client, human)).status, 302, 'nothing has changed yet');
-  t.equal((await idp.userinfo(token)).status, 200);
-  t.equal((await idp.request('GET', first)).status, 404, 'a newer link ends the older');
-  t.match(await idp.request('GET', path), { status: 200, text: /Choose a new password/ });
+t.test(
+  'a person who forgot the password gets a link, and the old password works until it is used',
+  async (t) => {
+    const { idp, type } = await both(t);
+    const client = await idp.createClient();
+    const human = await idp.makeHuman();
+    const token = (await idp.redeem(client, await idp.codeFor(client, human))).body.access_token;
+    const reset = async () =>
+      new URL((await type(['principal', 'reset', human.handle, '--json'])).json.reset_url).pathname;
+    const [first, path] = [await reset(), await reset()];
+    t.equal((await idp.authorize(client, human)).status, 302, 'nothing has changed yet');
+    t.equal((await idp.userinfo(token)).status, 200);
+    t.equal((await idp.request('GET', first)).status, 404, 'a newer link ends the older');
+    t.match(await idp.request('GET', path), { status: 200, text: /Choose a new password/ });
 
-  const renewed = { ...human, password: 'another sentence' };
-  const answer = await idp.request('POST', path, { body: { password: renewed.password } });
-  t.match(answer, { status: 201, body: { sub: human.sub, handle: human.handle, kind: 'human' } });
-  t.equal((await idp.authorize(client, human)).status, 401);
-  t.equal((await idp.authorize(client, renewed)).status, 302);
-  t.equal((await idp.userinfo(token)).status, 401, 'what was given out before is worth nothing');
-  t.equal((await idp.request('POST', path, { body: { password: PASSWORD } })).status, 410);
+    const renewed = { ...human, password: 'another sentence' };
+    const answer = await idp.request('POST', path, { body: { password: renewed.password } });
+    t.match(answer, { status: 201, body: { sub: human.sub, handle: human.handle, kind: 'human' } });
+    t.equal((await idp.authorize(client, human)).status, 401);
+    t.equal((await idp.authorize(client, renewed)).status, 302);
+    t.equal((await idp.userinfo(token)).status, 401, 'what was given out before is worth nothing');
+    t.equal((await idp.request('POST', path, { body: { password: PASSWORD } })).status, 410);
 
-  const unused = await reset();
-  await type(['principal', 'disable', human.handle]);
-  t.equal((await idp.request('POST', unused, { body: { password: PASSWORD } })).status, 404);
-  t.match(await type(['principal', 'reset', human.handle]), {
-    code: 1,
-    err: /is disabled\. Enable the account first/,
-  });
-  const agent = await idp.mintAgent();
-  t.match(await type(['principal', 'reset', agent.handle]), { code: 1, err: /idp agent rotate/ });
-});
+    const unused = await reset();
+    await type(['principal', 'disable', human.handle]);
+    t.equal((await idp.request('POST', unused, { body: { password: PASSWORD } })).status, 404);
+    t.match(await type(['principal', 'reset', human.handle]), {
+      code: 1,
+      err: /is disabled\. Enable the account first/,
+    });
+    const agent = await idp.mintAgent();
+    t.match(await type(['principal', 'reset', agent.handle]), { code: 1, err: /idp agent rotate/ });
+  },
+);
 
-t.test('in development links lead to where the server was last reached', async (t) => {
+t.test('in development links point to the address where the server last listened', async (t) => {
   const { type, cwd } = commandLine(t);
   const databaseUri = `sqlite:${join(cwd, 'idp.db')}`;
   const linkFor = async (handle: string, more = {}) =>
@@ -181,7 +184,7 @@ t.test('in development links lead to where the server was last reached', async (
   t.ok(named.startsWith('http://localhost:7000/invite/'));
 });
 
-t.test('what cannot be done is one sentence, what is typed wrong comes with the usage', async (t) => {
+t.test('failures print one sentence, invalid arguments the usage', async (t) => {
   const { type } = await both(t);
   await type(['agent', 'mint', 'taken']);
   const failing: [string[], RegExp][] = [
@@ -228,13 +231,13 @@ t.test('what cannot be done is one sentence, what is typed wrong comes with the 
   });
 });
 
-t.test('the host registers no address that the administrator may not', async (t) => {
+t.test('the commands register no redirect URI that the API refuses', async (t) => {
   const { type } = commandLine(t, {
     NODE_ENV: 'production',
     IDP_DATABASE_URI: 'sqlite:idp.db',
     IDP_PUBLIC_URL: 'https://id.example.test',
   });
-  // Commas part one from the next, and no argument can hold a zero byte.
+  // Commas separate the addresses, and no argument can contain a zero byte.
   const typable = (uri: string) => !/[,\0]/.test(uri) && uri.trim() === uri;
   const uris = REGISTRABLE.filter(typable);
   const made = await type(['client', 'create', uris.join(','), '--json']);

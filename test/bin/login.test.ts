@@ -12,11 +12,11 @@ import { fakeClock } from '../kit/clock.js';
 import { commandLine } from '../kit/command-line.js';
 import { idpApp, SEED } from '../kit/idp.js';
 
-/** `idp login` as an agent types it. */
+/** `idp login` as an agent runs it. */
 
 const REAL = { clock: systemClock, random: systemRandom };
 
-t.test('an agent logs in without a browser, and keeps its tokens to itself', async (t) => {
+t.test('an agent logs in without a browser, and its tokens are readable only by its user', async (t) => {
   const line = commandLine(t);
   const server = await idpApp(t, {
     env: false,
@@ -109,7 +109,7 @@ t.test('an agent logs in without a browser, and keeps its tokens to itself', asy
 });
 
 t.test(
-  'idp login believes nobody: foreign answers are refused, and the password goes to nobody else',
+  'idp login rejects responses of other issuers and sends the password only to the provider',
   async (t) => {
     const asked: string[] = [];
     let answerOf: (state: string, issuer: string) => string = () => '';

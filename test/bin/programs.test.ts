@@ -11,7 +11,7 @@ import t, { type Test } from 'tap';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** The two programs as whoever types their name meets them. */
+/** Runs the two programs from a command line. */
 
 const SAAS = compiled('package/bin/saas-backend.js');
 const IDP = compiled('package/bin/idp.js');
@@ -22,7 +22,7 @@ interface Run {
   env?: Record<string, string>;
 }
 
-/** A run that ends by itself: its exit code and everything it printed. */
+/** A run that ended: its exit code and all its output. */
 async function runToEnd(t: Test, script: string, args: string[], { cwd, env }: Run = {}) {
   const options = { args, cwd: cwd ?? temporaryFolder(t), ...(env && { env }) };
   const program = startProgram(t, script, options);
@@ -80,7 +80,7 @@ t.test('every help page has examples and exit codes, and fits a terminal of 80 c
   }
 });
 
-t.test('what is typed wrong ends with exit code 2 and the usage', async (t) => {
+t.test('invalid arguments exit with code 2 and print the usage', async (t) => {
   const wrong: [string, string[], RegExp][] = [
     [SAAS, ['--prot', '1'], /unknown option '--prot'\s+\(Did you mean --port\?\)/],
     [SAAS, ['-prot', '21001'], /unknown option '--prot'\s+\(Did you mean --port\?\)/],
@@ -128,7 +128,7 @@ t.test('what is typed wrong ends with exit code 2 and the usage', async (t) => {
   );
 });
 
-t.test('a port can be given in every usual way', async (t) => {
+t.test('a port can be given in every usual form', async (t) => {
   const ways = [['--port', '0'], ['--port=0'], ['-port', '0'], ['-port=0'], ['-p', '0'], ['serve', '-p0']];
   await Promise.all(
     ways.map(async (args) => {
@@ -140,7 +140,7 @@ t.test('a port can be given in every usual way', async (t) => {
   );
 });
 
-t.test('every problem of a configuration is named at once, without a stack', async (t) => {
+t.test('all configuration problems are reported at once, without a stack trace', async (t) => {
   const env = { NODE_ENV: 'production', LOG_LEVEL: 'loud', JWT_ACCESS_SECRET: 'changeme' };
   const { code, text } = await runToEnd(t, SAAS, [], { env });
   t.equal(code, 1);
@@ -150,7 +150,7 @@ t.test('every problem of a configuration is named at once, without a stack', asy
   t.notMatch(text, /changeme| at .*\.js/);
 });
 
-t.test('a port in use is one sentence with a remedy', async (t) => {
+t.test('a port in use is reported in one sentence with a remedy', async (t) => {
   const other = createServer().listen(0, '127.0.0.1');
   t.teardown(() => other.close());
   await new Promise((resolve) => other.once('listening', resolve));
@@ -163,7 +163,7 @@ t.test('a port in use is one sentence with a remedy', async (t) => {
   );
 });
 
-t.test('a store that cannot be opened is one sentence with a remedy', async (t) => {
+t.test('a store that cannot be opened is reported in one sentence with a remedy', async (t) => {
   const cwd = temporaryFolder(t);
   writeFileSync(join(cwd, 'notes.txt'), 'these are my notes, and no database at all');
   const env = { IDP_DATABASE_URI: 'sqlite:notes.txt', LOG_LEVEL: 'silent' };
@@ -175,7 +175,7 @@ t.test('a store that cannot be opened is one sentence with a remedy', async (t) 
   );
 });
 
-t.test('.env of the current folder is read, and the environment wins', async (t) => {
+t.test('.env of the current folder is read, and the environment takes precedence', async (t) => {
   const cwd = temporaryFolder(t);
   writeFileSync(join(cwd, '.env'), 'ADMIN_USERNAME=root\nADMIN_PASSWORD=from-the-file\nPORT=1\n');
   const program = start(t, SAAS, [], { cwd, env: { PORT: '0', ADMIN_PASSWORD: 'from-the-environment' } });
@@ -190,7 +190,7 @@ t.test('.env of the current folder is read, and the environment wins', async (t)
   t.notMatch(program.lines.join('\n'), /Admin password|from-the/, 'chosen credentials are not printed');
 });
 
-t.test('.env is for the programs: no plugin and no server of a host reads it', async (t) => {
+t.test('only the programs read .env, not the plugins or a server created in code', async (t) => {
   const cwd = temporaryFolder(t);
   // Some editors begin a file with a byte order mark.
   writeFileSync(join(cwd, '.env'), '\ufeffPUBLIC_URL=nonsense\r\nIDP_PUBLIC_URL=nonsense\r\n');
@@ -222,7 +222,7 @@ t.test('.env is for the programs: no plugin and no server of a host reads it', a
   }
 });
 
-t.test('development makes its secrets up, in each folder others, and says so', async (t) => {
+t.test('development generates secrets per folder and logs it', async (t) => {
   for (const [script, file, names, ...args] of [
     [SAAS, 'saas-backend', ['ADMIN_PASSWORD', 'JWT_ACCESS_SECRET', 'JWT_REFRESH_SECRET'], '-p', '0'],
     [IDP, 'idp', ['IDP_ADMIN_TOKEN', 'IDP_ED25519_SEED'], 'serve', '-p', '0'],
@@ -245,7 +245,7 @@ t.test('development makes its secrets up, in each folder others, and says so', a
 
 const shell = promisify(execFile);
 
-t.test('the commands of the banner work as they are pasted', async (t) => {
+t.test('the commands of the banner work when pasted', async (t) => {
   const cwd = temporaryFolder(t);
   for (const [script, args] of [
     [SAAS, ['-p', '0']],
@@ -266,7 +266,7 @@ t.test('the commands of the banner work as they are pasted', async (t) => {
   }
 });
 
-t.test('production prints nothing but its log', async (t) => {
+t.test('production prints only its log', async (t) => {
   const env = {
     NODE_ENV: 'production',
     DATABASE_URI: 'sqlite::memory:',
@@ -280,7 +280,7 @@ t.test('production prints nothing but its log', async (t) => {
   for (const line of program.lines) t.type(JSON.parse(line), 'object');
 });
 
-t.test('an uncaught error is logged, and the exit code tells', async (t) => {
+t.test('an uncaught error is logged and sets the exit code', async (t) => {
   const cwd = temporaryFolder(t);
   const faults = {
     uncaughtException: "setImmediate(() => { throw new Error('out of the blue') })",
@@ -298,7 +298,7 @@ t.test('an uncaught error is logged, and the exit code tells', async (t) => {
   }
 });
 
-t.test('an answer that nobody takes ends the program without a stack', async (t) => {
+t.test('a closed stdout ends the program without a stack trace', async (t) => {
   const ask = async (shape: (child: ChildProcess) => void, stdout: 'pipe' | number) => {
     const child = spawn(process.execPath, [IDP, 'doctor', '--json'], {
       cwd: temporaryFolder(t),
@@ -320,7 +320,7 @@ t.test('a second signal does not wait for open requests', async (t) => {
   const cwd = temporaryFolder(t);
   const program = start(t, SAAS, ['-p', '0'], { cwd });
   const url = new URL(await program.url());
-  // A request that is never completed holds the first signal up.
+  // An incomplete request delays the shutdown after the first signal.
   const { connect } = await import('node:net');
   const socket = connect(Number(url.port), url.hostname);
   t.teardown(() => socket.destroy());
@@ -337,10 +337,10 @@ t.test('a second signal does not wait for open requests', async (t) => {
   t.equal(await program.ended(), 1);
 });
 
-t.test('npm start serves both, hands signals on and ends with the first that ends', async (t) => {
+t.test('npm start runs both servers, forwards signals and ends when one of them ends', async (t) => {
   const cwd = temporaryFolder(t);
   const script = join(ROOT, 'examples/start-both.mjs');
-  // Both read .env; PORT would mean both.
+  // Both read .env, so PORT would apply to both.
   const env = { PORT: '0', IDP_PORT: '0' };
   const both = startProgram(t, script, { cwd, env });
   await both.printed(/^saas-backend is ready/);

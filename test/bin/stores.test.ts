@@ -8,7 +8,7 @@ import { openDatabase } from '../../src/storage/sqlite/store.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** Stores that cannot be used, as whoever starts a program on them meets them. */
+/** Starts the programs on stores that cannot be used. */
 
 const SAAS = compiled('package/bin/saas-backend.js');
 const IDP = compiled('package/bin/idp.js');
@@ -22,7 +22,7 @@ async function says(t: Test, path: string, reason: RegExp): Promise<void> {
   t.match(program.lines[0], reason);
 }
 
-t.test('a file that cannot be created', async (t) => {
+t.test('a file that cannot be created is reported with its cause', async (t) => {
   const file = join(temporaryFolder(t), 'file');
   writeFileSync(file, '');
   await says(
@@ -33,7 +33,7 @@ t.test('a file that cannot be created', async (t) => {
 });
 
 t.test(
-  'folders where even the system refuses to create one',
+  'folders in which even root cannot create a file are reported',
   { skip: process.platform !== 'linux' },
   async (t) => {
     await says(t, '/proc/x/y', /cannot create \/proc\/x\/y: ENOENT\. Choose a file/);
@@ -41,15 +41,15 @@ t.test(
   },
 );
 
-t.test('a folder of somebody else', { skip: process.getuid?.() === 0 }, async (t) => {
+t.test('a folder without permission is reported', { skip: process.getuid?.() === 0 }, async (t) => {
   await says(t, '/saas-backend.db', /cannot create .* E(ACCES|ROFS)\. Choose a file/);
 });
 
-t.test('a full disk', { skip: process.platform !== 'linux' }, async (t) => {
+t.test('a full disk is reported', { skip: process.platform !== 'linux' }, async (t) => {
   await says(t, '/dev/full', /disk is full\. Free up disk space/);
 });
 
-t.test('a folder, a text, a damaged file', async (t) => {
+t.test('a folder, a text file and a damaged database are reported as such', async (t) => {
   const folder = temporaryFolder(t);
   await says(t, folder, /is a folder\. Choose a file in it, like sqlite:.*\/app\.db\./);
 
@@ -69,7 +69,7 @@ t.test('a folder, a text, a damaged file', async (t) => {
   await says(t, damaged, /malformed\. The file is damaged: restore the last backup\./);
 });
 
-t.test('a file of a newer version, and one of another program', async (t) => {
+t.test('a file of a newer version or of another program is reported as such', async (t) => {
   const file = join(temporaryFolder(t), 'app.db');
   const db = await openDatabase(file);
   db.exec('PRAGMA user_version = 999');
@@ -79,7 +79,7 @@ t.test('a file of a newer version, and one of another program', async (t) => {
   db.close();
 });
 
-/** The commands of both programs that have nothing to do where there is no store yet, as somebody types them. */
+/** Command lines of both programs that require an existing store. */
 const OF_WHAT_EXISTS: Record<string, string[]> = {
   backup: ['copy.db'],
   'client list': [],
@@ -97,7 +97,7 @@ const OF_WHAT_EXISTS: Record<string, string[]> = {
   'user unsuspend': ['ada@example.test'],
   'user grant': ['ada@example.test', 'pro'],
 };
-/** Those that begin one, or never make any. */
+/** Commands that create a store, or use none. */
 const OTHERS = [
   'serve',
   'doctor',
@@ -109,7 +109,7 @@ const OTHERS = [
   'user import',
 ];
 
-t.test('a mistyped file is named and not made, by any command that works on what exists', async (t) => {
+t.test('commands that require a store report a mistyped file and do not create it', async (t) => {
   const files = readdirSync(compiled('bin/commands')).filter((file) => file.endsWith('.js'));
   const modules: CommandModule[] = await Promise.all(
     files.map((file) => import(compiled(`bin/commands/${file}`))),
@@ -148,7 +148,7 @@ t.test('a mistyped file is named and not made, by any command that works on what
   );
 });
 
-t.test('without a variable, development names where its store would be', async (t) => {
+t.test('without a variable, development names the default path of the store', async (t) => {
   const cwd = temporaryFolder(t);
   const program = startProgram(t, IDP, { args: ['principal', 'list'], cwd });
   t.equal(await program.ended(), 1);
@@ -156,7 +156,7 @@ t.test('without a variable, development names where its store would be', async (
   t.same(readdirSync(cwd), []);
 });
 
-t.test('a name under which there can be no file', async (t) => {
+t.test('a name that no file can have is reported', async (t) => {
   const cwd = temporaryFolder(t);
   writeFileSync(join(cwd, 'file'), '');
   for (const [path, reason] of [

@@ -11,14 +11,14 @@ import { openDatabase } from '../../src/storage/sqlite/store.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** Users by command: one, and all of another system. */
+/** User commands: create one user, import many. */
 
 const SAAS = compiled('package/bin/saas-backend.js');
 const ROOT = join(compiled('.'), '..');
 const PASSWORD = 'correct horse battery staple';
 const BCRYPT = '$2a$04$XTuyIS99hkwY2e8/7K7RlefGboJb28bSlZlN.9r6HA6faaFfv0H06';
 
-/** Runs a command on the store of a folder. */
+/** Runs a command on the store in a folder. */
 async function command(cwd: string, args: string[], input = '', uri = 'sqlite:app.db') {
   const env = { PATH: process.env['PATH'], DATABASE_URI: uri };
   const child = spawn(process.execPath, [SAAS, 'user', ...args], { cwd, env });
@@ -26,7 +26,7 @@ async function command(cwd: string, args: string[], input = '', uri = 'sqlite:ap
     text(child.stdout),
     text(child.stderr),
     once(child, 'close'),
-    // Whoever does not read it ends before it is written.
+    // A command that does not read its input may end before it is written.
     child.stdin.on('error', () => {}).end(input),
   ]);
   return { code, out, err };
@@ -38,7 +38,7 @@ async function usersIn(t: Test, cwd: string) {
   return userCollection(store);
 }
 
-/** Whether somebody can sign in to a server on the store of a folder. */
+/** Whether a user can sign in to a server on the store of a folder. */
 async function canSignIn(t: Test, cwd: string, accounts: [email: string, password: string][]) {
   const env = { DATABASE_URI: 'sqlite:app.db' };
   const program = startProgram(t, SAAS, { args: ['-p', '0'], cwd, env });
@@ -90,7 +90,7 @@ t.test('user create: the password comes from standard input, never from an argum
 
 const HAS_SCRIPT = process.platform === 'linux' && existsSync('/usr/bin/script');
 
-t.test('user create asks on a terminal and shows nothing typed', { skip: !HAS_SCRIPT }, async (t) => {
+t.test('user create asks on a terminal and does not echo the input', { skip: !HAS_SCRIPT }, async (t) => {
   const cwd = temporaryFolder(t);
   const env = { PATH: process.env['PATH'], DATABASE_URI: 'sqlite:app.db', TERM: 'xterm' };
   const type = async (answers: string[]) => {
@@ -101,7 +101,7 @@ t.test('user create asks on a terminal and shows nothing typed', { skip: !HAS_SC
     let given = 0;
     child.stdout.on('data', (chunk) => {
       shown += chunk;
-      // Each prompt gets its answer once it stands there.
+      // Answers each prompt once it is displayed.
       const asked = shown.match(/(Password|Again): /g)?.length ?? 0;
       if (asked > given) child.stdin.write(answers[given++] ?? '\r');
     });
@@ -120,103 +120,103 @@ t.test('user create asks on a terminal and shows nothing typed', { skip: !HAS_SC
   t.ok((await (await usersIn(t, cwd)).findOne({ email: 'tty@example.test' }))?.passwordHash);
 });
 
+t.test('user import reports bad lines, imports the others, and a second run changes nothing', async (t) => {
+  const cwd = temporaryFolder(t);
+  const lines = [
+    `{"email":"Ada@Example.test","name":"Ada","passwordHash":"${BCRYPT}","createdAt":"2024-01-02T03:04:05.123456+02:00"}`,
+    'nonsense',
+    '[]',
+    '{"email":"none@example.test","name":null,"passwordHash":null,"emailVerified":true,"createdAt":1700000000000}',
+    '{"email":"a@example.test","password_hash":"x"}',
+    '',
+    '{"email":"b@example.test","passwordHash":"md5"}',
+    '{"email":"none@example.test","name":"Somebody else"}',
+    `{"email":"long@example.test","name":"${'x'.repeat(20_000)}"}`,
+    '{"email":"c@example.test","createdAt":"yesterday"}',
+    '{"email":"d@example.test","createdAt":"2024-01-02T03:04:05"}',
+    '{"email":"last@example.test"}',
+  ];
+  writeFileSync(join(cwd, 'users.ndjson'), lines.join('\r\n'));
+  const dry = await command(cwd, ['import', 'users.ndjson', '--dry-run', '--json']);
+  t.same(JSON.parse(dry.out), { lines: 11, created: 3, existing: 1, refused: 7, interrupted: false });
+  const users = await usersIn(t, cwd);
+  t.equal(await users.count(), 0, 'a dry run changes nothing');
+
+  const first = await command(cwd, ['import', 'users.ndjson', '--json']);
+  t.equal(first.code, 1);
+  t.same(JSON.parse(first.out), { lines: 11, created: 3, existing: 1, refused: 7, interrupted: false });
+  t.same(first.err.trimEnd().split('\n'), [
+    'line 2: is not valid JSON',
+    'line 3: is not an object',
+    "line 5: has an unknown field 'password_hash'",
+    'line 7: passwordHash must be an argon2, bcrypt, scrypt or PBKDF2 hash of usual cost',
+    'line 9: is longer than 16 KiB',
+    'line 10: createdAt must be a time in the past, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: "yesterday"',
+    'line 11: createdAt must be a time in the past, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: "2024-01-02T03:04:05"',
+  ]);
+  const ada = await users.findOne({ email: 'ada@example.test' });
+  t.match(ada, { name: 'Ada', emailVerified: false, createdAt: Date.UTC(2024, 0, 2, 1, 4, 5, 123) });
+  const none = await users.findOne({ email: 'none@example.test' });
+  t.match(none, { emailVerified: true, createdAt: 1_700_000_000_000 });
+  t.notOk(none && ('passwordHash' in none || 'name' in none));
+
+  const second = await command(cwd, ['import', '-'], readFileSync(join(cwd, 'users.ndjson'), 'utf8'));
+  t.match(second.out, '11 lines: 0 new, 4 already there, 7 refused.');
+  t.same(await users.findOne({ email: 'ada@example.test' }), ada);
+  t.equal(await users.count(), 3);
+  const clean = await command(cwd, ['import', '-'], '{"email":"last@example.test"}\n');
+  t.match(clean, { code: 0, out: '1 lines: 0 new, 1 already there, 0 refused.', err: '' });
+  t.match(await command(cwd, ['import', 'no-such-file']), {
+    code: 1,
+    err: /there is no file no-such-file/,
+  });
+
+  const accounts: [string, string][] = [
+    ['ada@example.test', `${PASSWORD}!`],
+    ['ada@example.test', PASSWORD],
+    ['ada@example.test', PASSWORD],
+    ['none@example.test', PASSWORD],
+  ];
+  t.same(await canSignIn(t, cwd, accounts), [401, 200, 200, 401]);
+  t.match((await users.findOne({ email: 'ada@example.test' }))?.passwordHash, /^\$argon2id\$/);
+});
+
 t.test(
-  'user import: bad lines are named, the others imported, and a second run changes nothing',
+  'a dry run reports the same result per line as the import, including distant duplicates',
   async (t) => {
     const cwd = temporaryFolder(t);
+    const line = (email: string, more = {}) => JSON.stringify({ email, ...more });
+    const known = ['known@example.test', 'u5@example.test'];
+    t.equal((await command(cwd, ['import', '-'], known.map((email) => line(email)).join('\n'))).code, 0);
+
+    const distinct = Array.from({ length: 3000 }, (_, index) => `u${index}@example.test`);
     const lines = [
-      `{"email":"Ada@Example.test","name":"Ada","passwordHash":"${BCRYPT}","createdAt":"2024-01-02T03:04:05.123456+02:00"}`,
+      line('Late@example.test', { createdAt: 'yesterday' }),
+      ...distinct.flatMap((email, index) => (index % 10 === 0 ? [line(email), line(email)] : [line(email)])),
+      line('KNOWN@example.test'),
+      line('late@example.test'),
       'nonsense',
-      '[]',
-      '{"email":"none@example.test","name":null,"passwordHash":null,"emailVerified":true,"createdAt":1700000000000}',
-      '{"email":"a@example.test","password_hash":"x"}',
-      '',
-      '{"email":"b@example.test","passwordHash":"md5"}',
-      '{"email":"none@example.test","name":"Somebody else"}',
-      `{"email":"long@example.test","name":"${'x'.repeat(20_000)}"}`,
-      '{"email":"c@example.test","createdAt":"yesterday"}',
-      '{"email":"d@example.test","createdAt":"2024-01-02T03:04:05"}',
-      '{"email":"last@example.test"}',
+      line('LATE@example.test', { name: 'Somebody else' }),
+      ...distinct.filter((_, index) => index % 3 === 0).map((email) => line(email.toUpperCase())),
     ];
-    writeFileSync(join(cwd, 'users.ndjson'), lines.join('\r\n'));
-    const dry = await command(cwd, ['import', 'users.ndjson', '--dry-run', '--json']);
-    t.same(JSON.parse(dry.out), { lines: 11, created: 3, existing: 1, refused: 7, interrupted: false });
-    const users = await usersIn(t, cwd);
-    t.equal(await users.count(), 0, 'a dry run changes nothing');
-
-    const first = await command(cwd, ['import', 'users.ndjson', '--json']);
-    t.equal(first.code, 1);
-    t.same(JSON.parse(first.out), { lines: 11, created: 3, existing: 1, refused: 7, interrupted: false });
-    t.same(first.err.trimEnd().split('\n'), [
-      'line 2: is not valid JSON',
-      'line 3: is not an object',
-      "line 5: has an unknown field 'password_hash'",
-      'line 7: passwordHash must be an argon2, bcrypt, scrypt or PBKDF2 hash of usual cost',
-      'line 9: is longer than 16 KiB',
-      'line 10: createdAt must be a time in the past, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: "yesterday"',
-      'line 11: createdAt must be a time in the past, like 1706702400000 or, in a file, 2024-01-31T12:00:00Z; given: "2024-01-02T03:04:05"',
-    ]);
-    const ada = await users.findOne({ email: 'ada@example.test' });
-    t.match(ada, { name: 'Ada', emailVerified: false, createdAt: Date.UTC(2024, 0, 2, 1, 4, 5, 123) });
-    const none = await users.findOne({ email: 'none@example.test' });
-    t.match(none, { emailVerified: true, createdAt: 1_700_000_000_000 });
-    t.notOk(none && ('passwordHash' in none || 'name' in none));
-
-    const second = await command(cwd, ['import', '-'], readFileSync(join(cwd, 'users.ndjson'), 'utf8'));
-    t.match(second.out, '11 lines: 0 new, 4 already there, 7 refused.');
-    t.same(await users.findOne({ email: 'ada@example.test' }), ada);
-    t.equal(await users.count(), 3);
-    const clean = await command(cwd, ['import', '-'], '{"email":"last@example.test"}\n');
-    t.match(clean, { code: 0, out: '1 lines: 0 new, 1 already there, 0 refused.', err: '' });
-    t.match(await command(cwd, ['import', 'no-such-file']), {
-      code: 1,
-      err: /there is no file no-such-file/,
+    const input = lines.join('\n');
+    const dry = await command(cwd, ['import', '-', '--dry-run', '--json'], input);
+    const real = await command(cwd, ['import', '-', '--json'], input);
+    t.same(dry, real);
+    t.same(JSON.parse(real.out), {
+      lines: lines.length,
+      created: 3000,
+      existing: lines.length - 3002,
+      refused: 2,
+      interrupted: false,
     });
-
-    const accounts: [string, string][] = [
-      ['ada@example.test', `${PASSWORD}!`],
-      ['ada@example.test', PASSWORD],
-      ['ada@example.test', PASSWORD],
-      ['none@example.test', PASSWORD],
-    ];
-    t.same(await canSignIn(t, cwd, accounts), [401, 200, 200, 401]);
-    t.match((await users.findOne({ email: 'ada@example.test' }))?.passwordHash, /^\$argon2id\$/);
+    t.match(real.err, /^line 1: createdAt .*\nline 3304: is not valid JSON\n$/);
+    const again = await command(cwd, ['import', '-', '--dry-run', '--json'], input);
+    t.match(JSON.parse(again.out), { created: 0, existing: lines.length - 2 });
   },
 );
 
-t.test('a dry run says of every line what the import says, however far apart its twin stands', async (t) => {
-  const cwd = temporaryFolder(t);
-  const line = (email: string, more = {}) => JSON.stringify({ email, ...more });
-  const known = ['known@example.test', 'u5@example.test'];
-  t.equal((await command(cwd, ['import', '-'], known.map((email) => line(email)).join('\n'))).code, 0);
-
-  const distinct = Array.from({ length: 3000 }, (_, index) => `u${index}@example.test`);
-  const lines = [
-    line('Late@example.test', { createdAt: 'yesterday' }),
-    ...distinct.flatMap((email, index) => (index % 10 === 0 ? [line(email), line(email)] : [line(email)])),
-    line('KNOWN@example.test'),
-    line('late@example.test'),
-    'nonsense',
-    line('LATE@example.test', { name: 'Somebody else' }),
-    ...distinct.filter((_, index) => index % 3 === 0).map((email) => line(email.toUpperCase())),
-  ];
-  const input = lines.join('\n');
-  const dry = await command(cwd, ['import', '-', '--dry-run', '--json'], input);
-  const real = await command(cwd, ['import', '-', '--json'], input);
-  t.same(dry, real);
-  t.same(JSON.parse(real.out), {
-    lines: lines.length,
-    created: 3000,
-    existing: lines.length - 3002,
-    refused: 2,
-    interrupted: false,
-  });
-  t.match(real.err, /^line 1: createdAt .*\nline 3304: is not valid JSON\n$/);
-  const again = await command(cwd, ['import', '-', '--dry-run', '--json'], input);
-  t.match(JSON.parse(again.out), { created: 0, existing: lines.length - 2 });
-});
-
-t.test('a dry run before there is a store makes none, and says what the import would say', async (t) => {
+t.test('a dry run without a store creates none and reports what the import would report', async (t) => {
   const cwd = temporaryFolder(t);
   const line = '{"email":"ada@example.test"}\n';
   const dry = await command(cwd, ['import', '-', '--dry-run'], line);
@@ -230,7 +230,7 @@ t.test('a dry run before there is a store makes none, and says what the import w
 });
 
 t.test(
-  'an interrupted import ends after what has begun, and the same command imports the rest',
+  'an interrupted import finishes the lines in progress, and the same command imports the rest',
   async (t) => {
     const cwd = temporaryFolder(t);
     const env = { PATH: process.env['PATH'], DATABASE_URI: 'sqlite:app.db' };
@@ -239,7 +239,7 @@ t.test(
     child.stdout.on('data', (chunk) => {
       out += chunk;
     });
-    // The first 128 lines are done once the bad one among them is reported; the others never come.
+    // The first 128 lines are done once the bad one among them is reported; the others are never sent.
     child.stderr.on('data', (chunk) => {
       err += chunk;
       if (err.includes('line 1:') && !child.killed) child.kill('SIGINT');
@@ -258,7 +258,7 @@ t.test(
   },
 );
 
-/** The block of a guide that begins with these words. */
+/** The block of a guide that begins with this text. */
 function blockOf(guide: string, beginning: string): string {
   const page = readFileSync(join(ROOT, 'docs', guide), 'utf8');
   const blocks = [...page.matchAll(/<<'SQL'\n([\s\S]*?)\n *SQL\n/g)].map(([, sql = '']) => sql.trim());
@@ -267,9 +267,9 @@ function blockOf(guide: string, beginning: string): string {
   return found;
 }
 
-t.test('the guide for Better Auth: its tables, its SQL, its users', async (t) => {
+t.test('the guide for Better Auth matches its tables, SQL and users', async (t) => {
   const cwd = temporaryFolder(t);
-  // As its own migration makes them, and hashed by its own library.
+  // Created by Better Auth's own migration, with hashes from its own library.
   const db = await openDatabase(join(cwd, 'better-auth.db'));
   db.exec(`
     create table "user" ("id" text not null primary key, "name" text not null, "email" text not null unique,
@@ -299,11 +299,11 @@ t.test('the guide for Better Auth: its tables, its SQL, its users', async (t) =>
   t.same(await canSignIn(t, cwd, [['ada@example.test', 'pässwörd ﬁne horse']]), [200]);
 });
 
-t.test('the guide for Supabase: the fields it writes are those that are read', async (t) => {
+t.test('the guide for Supabase writes the fields that the import reads', async (t) => {
   const cwd = temporaryFolder(t);
   const sql = blockOf('migrate-supabase.md', 'select json_build_object');
   const fields = [...sql.matchAll(/^ *'(\w+)',/gm)].map(([, field]) => field);
-  // As psql -At prints what json_build_object makes.
+  // The output format of psql -At for json_build_object.
   const line = `{"email" : "ada@example.test", "name" : "Ada", "passwordHash" : "${BCRYPT}", "emailVerified" : true, "createdAt" : "2024-01-02T03:04:05.123456+00:00"}`;
   t.same(fields, Object.keys(JSON.parse(line)));
   const invited =
@@ -313,7 +313,7 @@ t.test('the guide for Supabase: the fields it writes are those that are read', a
   t.same(await canSignIn(t, cwd, [['ada@example.test', PASSWORD]]), [200]);
 });
 
-t.test('progress has a rate and an estimate, and only a terminal sees it', async (t) => {
+t.test('progress shows a rate and an estimate, and only on a terminal', async (t) => {
   let time = 0;
   const written: string[] = [];
   const stream = (isTTY: boolean) => ({ isTTY, write: (text: string) => written.push(text) > 0 });

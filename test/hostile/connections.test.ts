@@ -9,12 +9,12 @@ import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { growthOf, HEALTH, KNOWS_MEMORY, PROGRAMS, sizeOf, startTarget, type Target } from './target.js';
 
-/** Clients that hold connections, or what a connection costs, while somebody else is served. */
+/** Clients that hold connections open or make them expensive, while another client is served. */
 
 const MEBIBYTE = 2 ** 20;
 const SKIP = !KNOWS_MEMORY && 'the memory of a process cannot be asked for';
 
-/** Opens so many keep-alive connections, each of which has had an answer, and leaves them open. */
+/** Opens that many keep-alive connections, sends a request on each, and leaves them open. */
 async function holdOpen(t: Test, target: Target, count: number): Promise<Socket[]> {
   const sockets: Socket[] = [];
   t.teardown(() => {
@@ -70,7 +70,7 @@ t.test('a token in differently padded headers uses the memory of one', { skip: S
   const target = await startTarget(t, 'saas-backend');
   const { token } = await register(target);
   const count = sizeOf(10_000, 20_000);
-  // Every one another: by its spaces, and where these are used up by the case of its scheme.
+  // Each header differs: by its padding and, once all paddings are used, by the case of its scheme.
   const ask = (index: number) => {
     const scheme = ['Bearer', 'bearer', 'BEARER', 'BeArEr', 'bEaReR'][Math.floor(index / 5000)];
     const padding = ' '.repeat(9000 + (index % 5000));
@@ -83,7 +83,7 @@ t.test('a token in differently padded headers uses the memory of one', { skip: S
       if (!text.startsWith('HTTP/1.1 200 ')) throw new Error(`answered ${text.slice(0, 200)}`);
     }
   };
-  // What the young heap takes for large headers, once: up to 150 MiB on Node 24.
+  // Fills the young generation of the heap, once: up to 150 MiB on Node 24.
   await askAll(0, 5000);
   const growth = await growthOf(target, () => askAll(5000, 5000 + count));
   t.ok(growth < 50 * MEBIBYTE, `${(growth / MEBIBYTE).toFixed(1)} MiB for ${count} headers`);

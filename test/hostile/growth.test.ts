@@ -13,8 +13,8 @@ import { idpOptions } from '../kit/idp.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
 /**
- * Whoever has not authenticated cannot make the store grow with each request. The routes are Fastify's own list, so a
- * new one is covered by being there; no limit on requests is in force.
+ * Unauthenticated clients cannot make the store grow with each request. The routes are Fastify's own list, so a
+ * new one is covered without a change here; no limit on requests is in force.
  */
 
 const PRODUCTS: Record<string, { file: string; open(folder: string): Server; collections: string[] }> = {
@@ -37,7 +37,7 @@ const PRODUCTS: Record<string, { file: string; open(folder: string): Server; col
 
 const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
 
-/** Bodies and headers of clients that know nothing, or that an outsider makes up. */
+/** Bodies and headers of clients without credentials, or with invented ones. */
 const ATTEMPTS: readonly { headers?: Record<string, string>; payload?: string | object }[] = [
   {},
   { headers: { authorization: 'Basic' } },
@@ -65,7 +65,7 @@ for (const [name, { file, open, collections }] of Object.entries(PRODUCTS)) {
     t.teardown(() => server.stop());
     const collected = collectRoutes(server.fastify);
     await server.fastify.ready();
-    // Whoever registers makes an account by right.
+    // A successful registration creates an account, as intended.
     const routes = collected.filter(({ url }) => !url.endsWith('/register'));
     t.ok(routes.length > 20);
     const store = await openStore(`sqlite:${join(folder, file)}`);
@@ -78,13 +78,13 @@ for (const [name, { file, open, collections }] of Object.entries(PRODUCTS)) {
     const before = await size();
     const answers = await everyRoute(server.fastify, routes, ROUNDS);
     t.equal(answers.get(500), undefined);
-    // Ten records for each event of an address block, and no more.
+    // At most ten records for each event of an address block.
     t.ok((await size()) - before < 60, `${(await size()) - before} more after ${ROUNDS} rounds`);
     t.ok(readFileSync(join(folder, file)).length < 2 ** 20);
   });
 }
 
-/** Sends each attempt to each route. Returns how often each status was answered. */
+/** Sends each attempt to each route. Returns the number of answers by status. */
 async function everyRoute(
   fastify: FastifyInstance,
   routes: readonly { method: string; url: string }[],

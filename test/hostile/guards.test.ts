@@ -11,24 +11,24 @@ import { ADMIN_TOKEN, idpOptions } from '../kit/idp.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
 /**
- * Whoever has no credential reaches nothing that asks for one, however the address and the method are spelt. The
- * routes are Fastify's own list, so a new one is covered by being there.
+ * No protected route is reachable without credentials by any spelling of address and method. The
+ * routes are Fastify's own list, so a new one is covered without a change here.
  */
 
 interface Guarded {
   method: string;
-  /** Without parameters: what stands for one names nothing. */
+  /** A path parameter of this name matches no document. */
   path: string;
   level: string;
 }
 
 interface Product {
   open(folder: string): Server;
-  /** Levels whose credential the handler itself judges. */
+  /** Levels whose handler verifies the credential itself. */
   judgedInside: readonly string[];
-  /** At least so many routes are guarded. */
+  /** At least this many routes are protected. */
   least: number;
-  /** What opens the routes of a level; a level that is not named has none of its own. */
+  /** The credentials that open the routes of a level; a level without an entry has none. */
   credentials(fastify: FastifyInstance): Promise<Record<string, Record<string, string>>>;
 }
 
@@ -59,7 +59,7 @@ const PRODUCTS: Record<string, Product> = {
   },
 };
 
-/** Everything that somebody in front of us, or a router, may take for the same path. */
+/** Every spelling that a proxy or a router may take for the same path. */
 function spellings(path: string): string[] {
   const [, first = '', ...rest] = path.split('/');
   const tail = rest.map((segment) => `/${segment}`).join('');
@@ -114,7 +114,7 @@ function spellings(path: string): string[] {
 const encoded = (each: string) => `%${each.charCodeAt(0).toString(16)}`;
 const doublyEncoded = (each: string) => `%25${each.charCodeAt(0).toString(16)}`;
 
-/** Asked for one thing, a server that believes one of these does another. */
+/** Headers that make some servers treat a request as another one. */
 const DISGUISES: readonly (readonly [string, string])[] = [
   'X-HTTP-Method-Override',
   'X-HTTP-Method',
@@ -130,7 +130,7 @@ const DISGUISES: readonly (readonly [string, string])[] = [
     ['X-Middleware-Subrequest', 'src/middleware'],
   ]);
 
-/** A server that remembers which of its guarded handlers ran. */
+/** A server that records which of its protected handlers ran. */
 async function listen(t: Test, { open }: Product) {
   const server = open(temporaryFolder(t));
   t.teardown(() => server.stop());
@@ -138,7 +138,7 @@ async function listen(t: Test, { open }: Product) {
   const reached: string[] = [];
   server.fastify.addHook('onRoute', (route) => {
     const { access: level = 'public' } = routeRules(route);
-    // Closed or open for everybody alike, by configuration.
+    // Configuration opens or closes them for all clients alike.
     if (level === 'public' || level === 'signup') return;
     const { handler } = route;
     for (const method of [route.method].flat()) {
@@ -177,7 +177,7 @@ for (const [name, product] of Object.entries(PRODUCTS)) {
     const ask = (asked: Asked) =>
       connection.exchange({ bytes: bytesOf(asked), isHead: asked.method === 'HEAD' });
 
-    /** Whether nobody came in: neither to a handler behind a guard, nor to the good end of one that judges itself. */
+    /** Whether the request was refused: no protected handler ran, and none that verifies the credential succeeded. */
     const isKeptOut = (asked: Asked, answer: Awaited<ReturnType<typeof ask>>): boolean => {
       const inside = reached.filter((one) => !product.judgedInside.includes(one.split(' ')[0] ?? ''));
       reached.length = 0;
@@ -242,7 +242,7 @@ for (const [name, product] of Object.entries(PRODUCTS)) {
       t.same(reached, []);
     });
 
-    // Otherwise nothing above would say anything.
+    // Without this, the checks above would prove nothing.
     const credentials = await product.credentials(server.fastify);
     for (const { method, path, level } of guarded) {
       if (product.judgedInside.includes(level)) continue;
@@ -255,7 +255,7 @@ for (const [name, product] of Object.entries(PRODUCTS)) {
         headers: { ...headers, ...(isForm && FORM) },
         ...(method !== 'GET' && { payload: isForm ? 'version=0' : {} }),
       });
-      // What comes past the guard may still be nothing that the route can work with.
+      // A request that passes the guard may still be invalid for the route.
       t.notOk(
         [401, 404].includes(answer.statusCode) && reached.length === 0,
         `${method} ${path} ${answer.statusCode}`,

@@ -14,18 +14,18 @@ import {
   type Target,
 } from './target.js';
 
-/** Many at once who mean no good, while somebody else is served. `npm run test:hostile` has the full numbers. */
+/** Many concurrent attackers, while another client is served. `npm run test:hostile` runs the full numbers. */
 
-// In full, one idle crowd is as many descriptors as this process may have.
+// At full size, one set of idle connections takes all descriptors that this process may have.
 t.jobs = sizeOf(2, 1);
 
 const MEBIBYTE = 2 ** 20;
 const UPLOAD: Record<ProgramName, string> = { 'saas-backend': '/api/auth/login', idp: '/token' };
 
-/** Others who are served beside a crowd. Each takes memory that the next collection frees, so they are few. */
+/** Requests of other clients during an attack; few, because each allocates memory until the next collection. */
 const OTHERS = 100;
 
-/** Asks for something else, again and again, until `work` is done; answers how often. */
+/** Sends other requests repeatedly until `work` is done; returns how many were served. */
 async function meanwhile(target: Target, work: Promise<unknown>): Promise<number> {
   let isDone = false;
   const done = work.finally(() => {
@@ -42,7 +42,7 @@ async function meanwhile(target: Target, work: Promise<unknown>): Promise<number
   return served;
 }
 
-/** Sends so many bytes for as long as they are taken, and answers with what came back. */
+/** Sends that many bytes while the server accepts them, and returns the response. */
 async function upload(target: Target, head: string, bytes: number, chunked: boolean): Promise<string> {
   const socket = target.open().setEncoding('latin1');
   let text = '';
@@ -118,7 +118,7 @@ for (const name of PROGRAMS) {
         sockets.push(socket);
         await once(socket, 'connect');
         ends.push(closing(socket.resume()));
-        // Half of them say something, and no more.
+        // Half of them send an incomplete request.
         if (sockets.length % 2 === 0) socket.write('GET /health HTTP/1.1\r\nhost: ');
       };
       let served = 0;

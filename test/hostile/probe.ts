@@ -1,6 +1,6 @@
 import { watchStalls } from '../kit/stall.js';
 
-/** Loaded into a program with `--import`: on SIGWINCH it prints what no answer tells. */
+/** Loaded into a program with `--import`: on SIGWINCH it prints measurements that no answer contains. */
 
 const stalls = watchStalls();
 let look = 0;

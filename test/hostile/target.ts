@@ -6,24 +6,24 @@ import { ADMIN_TOKEN } from '../kit/idp.js';
 import { compiled, startCommand } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** A program as its users start it, and what its enemies send. */
+/** A program as its users start it, and the attacks on it. */
 
 export interface Target {
   port: number;
   pid: number;
-  /** Sends bytes on a connection of their own, and answers with what comes back until there are so many answers. */
+  /** Sends bytes on a new connection, and returns what it receives until there are that many answers. */
   tell(bytes: string | Buffer, answers?: number): Promise<string>;
-  /** The same with nothing to follow: the client's half of the connection is closed. */
+  /** The same, with the client's half of the connection closed after the bytes. */
   tellLast(bytes: string): Promise<string>;
   open(): Socket;
-  /** What has become of it since the last call. @throws when it has ended */
+  /** The measurements since the last call. @throws when the program has ended */
   probe(): Promise<Probe>;
 }
 
 export interface Probe {
-  /** The most processor time between two turns of the loop, in milliseconds. */
+  /** The most processor time between two turns of the event loop, in milliseconds. */
   longest: number;
-  /** What every object has, and none should. */
+  /** Additional properties of Object.prototype; there should be none. */
   inherited: string[];
 }
 
@@ -40,9 +40,9 @@ const ENVIRONMENT: Record<ProgramName, Record<string, string>> = {
 };
 
 /**
- * In development, where this machine may ask as often as it likes.
+ * Starts the program in development, where local requests are not limited.
  *
- * @param descriptors that the program may have open at once, where that is not the limit of this process
+ * @param descriptors limits the file descriptors of the program; by default those of this process
  */
 export async function startTarget(
   t: Test,
@@ -70,7 +70,7 @@ export async function startTarget(
         let text = '';
         let count = 0;
         socket.on('data', (chunk: string) => {
-          // An answer that is torn in two at its very beginning is counted with the rest of it.
+          // Counts an answer that is split at its beginning together with its rest.
           const seen = text.slice(-STATUS.length);
           text += chunk;
           count += statusesOf(seen + chunk).length - statusesOf(seen).length;
@@ -92,7 +92,7 @@ export async function startTarget(
   };
 }
 
-/** Resolves when a connection is closed, however it came to that. */
+/** Resolves when a connection is closed, for any reason. */
 export const closing = (socket: Socket): Promise<void> =>
   new Promise((resolve) => socket.once('close', () => resolve()));
 
@@ -103,23 +103,23 @@ export function statusesOf(text: string): number[] {
 
 const STATUS = 'HTTP/1.1 200 ';
 
-/** Small in `npm test`, as large as anybody asks for in `npm run test:hostile`. */
+/** Small in `npm test`, full size in `npm run test:hostile`. */
 export const sizeOf = (usual: number, full: number): number =>
   process.env['HOSTILE'] === 'full' ? full : usual;
 
-/** Whether the memory of another process can be asked for. */
+/** Whether the memory of another process can be read. */
 export const KNOWS_MEMORY = process.platform === 'linux';
 
-/** Anybody may ask for it, as often as they like. */
+/** A request without credentials or limits. */
 export const HEALTH = 'GET /health HTTP/1.1\r\nhost: x\r\n\r\n';
 
 /**
- * The most memory that `work` made a process hold beyond what it held before, in bytes. Before, it has served for a
- * while: what it compiles at its first requests, and the room it takes for what is short-lived, are not of the work.
+ * The peak memory of a process during `work`, beyond its memory before, in bytes. The process has served requests
+ * before, so that compilation and the young generation of the heap are not attributed to the work.
  */
 export async function growthOf({ pid, tell }: Target, work: () => Promise<void>): Promise<number> {
   await tell(HEALTH.repeat(5000), 5000);
-  // Forgets the peak (proc(5)).
+  // Resets the peak (proc(5)).
   writeFileSync(`/proc/${pid}/clear_refs`, '5');
   const before = memoryOf(pid, 'VmRSS');
   await work();

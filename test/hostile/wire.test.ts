@@ -13,14 +13,14 @@ import {
   type Target,
 } from './target.js';
 
-/** Bytes that no client of good will sends, to both programs as their users start them. */
+/** Malformed requests, sent to both programs as their users start them. */
 
 t.jobs = 4;
 
-/** Processor time that one request may keep everybody else waiting, in milliseconds. */
+/** Processor time for which one request may block all others, in milliseconds. */
 const STALL = 200;
 
-/** Where each program reads JSON and forms of strangers. */
+/** Where each program reads JSON and forms without authentication. */
 const JSON_PATHS: Record<ProgramName, readonly [path: string, limit: number][]> = {
   'saas-backend': [
     ['/api/auth/login', 16],
@@ -60,12 +60,12 @@ function post(path: string, type: string, body: string): string {
   return `${head.join('\r\n')}\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
 }
 
-/** What would be answered with 200 if anybody took it for a request of its own. */
+/** Answered with 200 if parsed as a second request. */
 const SMUGGLED = 'GET /health HTTP/1.1\r\nhost: smuggled\r\n\r\n';
 
 const LAST = SMUGGLED.replace('host:', 'connection: close\r\nhost:');
 
-/** Host headers, and how a request with them is answered (RFC 9112 §3.2). */
+/** Host headers, and the status of a request with each (RFC 9112 §3.2). */
 const HOSTS: readonly [status: number, ...lines: string[]][] = [
   [400],
   [400, 'host: a.example', 'host: b.example'],
@@ -103,7 +103,7 @@ const HOSTS: readonly [status: number, ...lines: string[]][] = [
   ].map((value): [number, string] => [200, `host: ${value}`]),
 ];
 
-/** Heads and bodies about whose end a proxy and a server may differ. */
+/** Heads and bodies whose end a proxy and a server may interpret differently. */
 function ambiguous(path: string): Record<string, string> {
   const head = (...lines: string[]) =>
     [`POST ${path} HTTP/1.1`, 'host: x', 'content-type: application/json', ...lines, '', ''].join('\r\n');
@@ -206,14 +206,14 @@ for (const name of PROGRAMS) {
     });
 
     await t.test('a request with a missing, repeated or invalid Host header is refused', async (t) => {
-      // As from a proxy that is believed: what it lets through is judged all the same.
+      // As from a trusted proxy: requests that it forwards are validated as well.
       const trusting = { TRUST_PROXY: '127.0.0.1', IDP_TRUST_PROXY: '127.0.0.1' };
       for (const asked of [target, await startTarget(t, name, trusting)]) {
         for (const [status, ...lines] of HOSTS) {
           const forwarded = ['x-forwarded-for: 203.0.113.9', 'x-forwarded-host: a.example'];
           for (const [path, expected] of [
             ['/health', status],
-            // Where there is no route, and an address that no router takes.
+            // A path without a route, and one that no router accepts.
             ['/nothing-there', status === 200 ? 404 : 400],
             ['/%zz', 400],
           ] as const) {
@@ -239,8 +239,8 @@ for (const name of PROGRAMS) {
         [431, request(`x: ${x}`)],
         [431, request(`${x}: x`)],
         [431, request(...Array<string>(2000).fill('cookie: x=y'))],
-        // Node drops the last of them, what a proxy has added and the address of the client above all; or, from 24 on,
-        // refuses them itself.
+        // Node drops the last headers, above all those of a proxy with the address of the client; or, from 24 on,
+        // rejects the request itself.
         ['4(00|31)', request(...Array<string>(120).fill('x: y'), 'x-forwarded-for: 203.0.113.9')],
         [431, `GET /health?${x} HTTP/1.1\r\nhost: x\r\n\r\n`],
         [400, `${x} / HTTP/1.1\r\nhost: x\r\n\r\n`],
@@ -288,7 +288,7 @@ for (const name of PROGRAMS) {
           `a${'[b]'.repeat(most / 3 - 4)}=c`,
         ]) {
           const [status = 0] = statusesOf(await target.tell(post(path, FORM, body)));
-          // What reads no forms says so first.
+          // A route without forms refuses them first.
           const isRefused = body.length > most ? [413, 415].includes(status) : status >= 200 && status < 500;
           t.ok(isRefused, `${path} ${body.slice(0, 10)} of ${body.length}: ${status}`);
         }
@@ -299,7 +299,7 @@ for (const name of PROGRAMS) {
     await t.test(
       'clients rejected during an upload receive the error response, and nothing more',
       async (t) => {
-        // One of its own for each: what a program discards within a few seconds has a limit.
+        // One program for each: what a program discards within a few seconds has a limit.
         const [small, large] = await Promise.all([startTarget(t, name), startTarget(t, name)]);
         const [[path]] = JSON_PATHS[name] as [[string, number]];
         const piece = 'x'.repeat(2 ** 16);
@@ -315,13 +315,13 @@ for (const name of PROGRAMS) {
           [[400], `POST ${path} HTTP/1.1\r\nhost: x\r\nhost: y\r\n${length(8)}`],
           [[400], 'GET / HTTP/1.1\r\nhost x\r\n'],
           [[431], `GET / HTTP/1.1\r\nhost: x\r\nx: ${piece}`],
-          // Here the connection stays, and the body is read to its end.
+          // Here the connection stays open, and the body is read to its end.
           [[404, 200], `POST /nothing-there HTTP/1.1\r\nhost: x\r\n${length(8)}`],
         ] as const) {
           const text = await persist(small, begin, [...Array<string>(8).fill(more), LAST]);
           t.same(statusesOf(text), statuses, begin.slice(0, 80));
         }
-        // More than the kernels of both sides hold.
+        // More than the socket buffers of both sides.
         const begin = `POST ${path} HTTP/1.1\r\nhost: x\r\n${json}${length(63)}`;
         t.same(statusesOf(await persist(large, begin + piece, Array<string>(62).fill(piece))), [413], '4 MB');
 
@@ -388,7 +388,7 @@ for (const name of PROGRAMS) {
         'application/json',
         '{"email":"a@b.example","handle":"a@b.example","password":"correct horse battery staple","kind":"human"}',
       );
-      // So many passwords are not hashed at once.
+      // That many passwords are not hashed at once.
       const count = sizeOf(100, 300);
       const answers = statusesOf(await target.tell(logins.repeat(count), count));
       t.equal(answers.length, count);
@@ -398,14 +398,14 @@ for (const name of PROGRAMS) {
   });
 }
 
-// Half a minute of waiting. The plainest of them are in test/server/server.test.ts.
+// Takes half a minute. The basic cases are in test/server/server.test.ts.
 const IN_FULL = sizeOf(0, 1) === 1;
 for (const name of IN_FULL ? PROGRAMS : []) {
   t.test(`${name} disconnects slow clients`, { buffered: true }, async (t) => {
     const target = await startTarget(t, name);
     const [[path]] = JSON_PATHS[name] as [[string, number]];
     const body = `POST ${path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n`;
-    /** What is sent at first → what every second. */
+    /** What is sent at first → what is sent every second. */
     const slow: Record<string, [string, string]> = {
       silence: ['', ''],
       'a request line': ['GET /heal', 'x'],
@@ -429,7 +429,7 @@ for (const name of IN_FULL ? PROGRAMS : []) {
       clearInterval(drip);
       t.notMatch(received, /^HTTP\/1\.1 [235]/, what);
     });
-    // Half closed: nothing more can come, so nothing is waited for.
+    // Half closed: no more data can come, so the server does not wait.
     for (const begin of ['', 'GET /health HTTP/1.1\r\nhost:', `${body}content-length: 99\r\n\r\n{`]) {
       t.notMatch(await target.tellLast(begin), /^HTTP\/1\.1 [235]/, `half of ${begin.length} bytes`);
     }
@@ -438,19 +438,19 @@ for (const name of IN_FULL ? PROGRAMS : []) {
   });
 }
 
-/** What a client hears that has been answered, sends all of this and only then reads. Nothing, if it could not send it. */
+/** What a client receives that gets an answer, sends all pieces and only then reads. Empty if sending failed. */
 async function persist(target: Target, begin: string, pieces: string[]): Promise<string> {
   const socket = target.open().setEncoding('latin1');
   socket.write(begin);
   await once(socket, 'readable');
-  // Whoever comes later is answered later: whatever the program does to the connection at once is done by then.
+  // A later request is answered later: by then the program has done what it does to the connection at once.
   await target.tell(SMUGGLED);
   for (const piece of pieces) await new Promise((resolve) => socket.write(piece, resolve));
   const heard: string[] = await socket.toArray().catch(() => []);
   return heard.join('');
 }
 
-/** All answers to bytes that should bring one at most, and the end of the connection. */
+/** The statuses of all answers to bytes that allow one at most, once the connection is closed. */
 async function answersTo(target: Target, bytes: Buffer): Promise<number[]> {
   const socket = target.open().setEncoding('latin1');
   let text = '';
@@ -461,7 +461,7 @@ async function answersTo(target: Target, bytes: Buffer): Promise<number[]> {
   const first = Promise.race([once(socket, 'data'), closed]);
   socket.write(bytes);
   await first;
-  // Whoever comes later is answered later: what the same bytes bring besides has come by then.
+  // A later request is answered later: by then any further answer to these bytes has arrived.
   await target.tell(SMUGGLED);
   socket.destroy();
   await closed;

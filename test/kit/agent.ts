@@ -6,7 +6,7 @@ export interface Form {
   method: 'get' | 'post';
   /** Absolute. */
   action: string;
-  /** What the page has filled in: hidden fields, values, the first submit button with a name. */
+  /** The values in the page: hidden fields, inputs, the first submit button with a name. */
   fields: Record<string, string>;
 }
 
@@ -22,7 +22,7 @@ export interface Page {
 }
 
 export interface AgentOptions {
-  /** Redirects to another origin than this are answered, not followed: the client's side of a flow. */
+  /** Redirects to other origins are returned, not followed: they lead to the client. */
   origin: string;
   /** Sent with every request. */
   headers?: Record<string, string>;
@@ -46,33 +46,33 @@ export class Agent {
     this.#headers = headers;
   }
 
-  /** Name → value of what it would send to `path`. */
+  /** Name → value of the cookies that it would send to `path`. */
   cookies(path = '/'): Record<string, string> {
     const sent = this.#cookies.filter((cookie) => isBelow(path, cookie.path));
     return Object.fromEntries(sent.map(({ name, value }) => [name, value]));
   }
 
-  /** Opens an address and follows its redirects as far as they stay at home. */
+  /** Opens an address and follows its redirects within the origin. */
   async open(url: string): Promise<Page> {
     return this.follow(await this.get(url));
   }
 
-  /** Fills in a page's first form, sends it and follows. */
+  /** Fills in a page's first form, submits it and follows redirects. */
   async submit(page: Page, fields: Record<string, string> = {}): Promise<Page> {
     return this.follow(await this.send(page, fields));
   }
 
-  /** One GET, no redirect followed. */
+  /** One GET, without following redirects. */
   get(url: string): Promise<Page> {
     return this.#exchange(url, { method: 'GET' });
   }
 
-  /** One submission of a page's first form, no redirect followed. */
+  /** One submission of a page's first form, without following redirects. */
   send(page: Page, fields: Record<string, string> = {}): Promise<Page> {
     const form = page.form();
     const values = new URLSearchParams({ ...form.fields, ...fields });
     if (form.method === 'get') return this.get(`${form.action.replace(/\?.*$/, '')}?${values}`);
-    // What browsers send along with a form of the same origin.
+    // Browsers send these headers with a form of the same origin.
     const headers = { origin: new URL(page.url).origin, referer: page.url, 'sec-fetch-site': 'same-origin' };
     return this.#exchange(form.action, { method: 'POST', headers, body: values });
   }
@@ -121,7 +121,7 @@ function pageOf(url: string, response: Response, body: string): Page {
   };
 }
 
-/** Our own pages are regular enough for this; a foreign one may not be. */
+/** Our own pages are regular enough for this; others may not be. */
 function readForm(url: string, html: string): Form {
   const [, attributes = '', inside = ''] = /<form\b([^>]*)>([\s\S]*?)<\/form>/i.exec(html) ?? [];
   if (inside === '') throw new Error(`there is no form at ${url}:\n${html}`);

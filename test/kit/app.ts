@@ -10,7 +10,7 @@ import { type FakeClock, fakeClock } from './clock.js';
 import { type CountedRandom, countedRandom } from './random.js';
 import { temporaryFolder } from './tmp.js';
 
-/** Secrets that nobody would call weak; a test that leaks one finds it by these names. */
+/** Strong secrets with recognizable values, so that a leak names its source. */
 export const SECRETS = {
   jwtAccessSecret: 'access-Zq7vLd0mXw4RkT9cYb2NfHs6Eg',
   jwtRefreshSecret: 'refresh-Jp3uEo8aVg5WiC1xMz7KtQr4Bn',
@@ -21,16 +21,16 @@ export const SECRETS = {
 
 export const PASSWORD = 'correct horse battery staple';
 
-/** The cheapest hash argon2 makes. */
+/** The cheapest hash of argon2. */
 export const CHEAP = { memoryCost: 8, timeCost: 1, parallelism: 1 };
 
 export interface Call {
-  /** Sent as JSON; a string or Buffer as it is. */
+  /** Sent as JSON; a string or Buffer is sent as it is. */
   body?: unknown;
   headers?: Record<string, string>;
   /** Bearer token. */
   token?: string;
-  /** The address of the client; 127.0.0.1 when it is not named. */
+  /** The address of the client; 127.0.0.1 by default. */
   from?: string;
 }
 
@@ -38,12 +38,12 @@ export interface Answer {
   status: number;
   headers: Record<string, string | undefined>;
   text: string;
-  /** The JSON of the answer; undefined when it is none. */
-  // biome-ignore lint/suspicious/noExplicitAny: tests assert what stands in it
+  /** The JSON of the answer; undefined if it is not JSON. */
+  // biome-ignore lint/suspicious/noExplicitAny: tests assert its content
   body: any;
 }
 
-/** What registration answers, and the credentials that led to it. */
+/** The answer to a registration, and its credentials. */
 export interface Account {
   email: string;
   password: string;
@@ -59,14 +59,14 @@ export interface SaasApp {
   /** The SQLite file. */
   readonly file: string;
   request(method: string, path: string, call?: Call): Promise<Answer>;
-  /** Listens on a free port of 127.0.0.1 and answers with the address. */
+  /** Listens on a free port of 127.0.0.1 and returns the address. */
   listen(): Promise<string>;
-  /** Registers somebody new. */
+  /** Registers a new user. */
   signUp(more?: { email?: string; name?: string }): Promise<Account>;
   close(): Promise<void>;
 }
 
-/** Options for a store in `folder` that ask neither the environment nor the real time. */
+/** Options for a store in `folder`, independent of the environment and the real time. */
 export function testOptions(folder: string) {
   return {
     env: false,
@@ -76,13 +76,13 @@ export function testOptions(folder: string) {
     host: '127.0.0.1',
     port: 0,
     logLevel: 'silent',
-    // Nobody listens there: mails stay in the outbox, unless a test has a mail server.
+    // No server listens at this address: e-mails stay in the outbox unless a test has a mail server.
     emailSmtpUrl: 'smtp://127.0.0.1:9',
     ...SECRETS,
   } as const satisfies CreateServerOptions;
 }
 
-/** A whole backend on a store of its own, which closes itself after the test. */
+/** A complete backend on its own store; closes itself after the test. */
 export async function saasApp(
   t: Test,
   options: CreateServerOptions & { clock?: FakeClock; random?: CountedRandom; folder?: string } = {},
@@ -121,14 +121,14 @@ export async function saasApp(
   };
 }
 
-/** The application's store through a connection of the test's own, as another process would have it. */
+/** The application's store through a separate connection, as another process would open it. */
 export async function storeOf(t: Test, app: SaasApp): Promise<Store> {
   const store = await openStore(`sqlite:${app.file}`);
   t.teardown(() => store.close());
   return store;
 }
 
-/** What was audited, the oldest first. */
+/** The audit records, the oldest first. */
 export async function auditOf(store: Store): Promise<AuditRecord[]> {
   const records = store.collection<AuditRecord>('audit');
   return (await records.page({ sort: 'id', limit: 1000 })).items;

@@ -10,7 +10,7 @@ import { billingUsers } from '../../src/saas/billing-users.js';
 import type { Store } from '../../src/storage/collection.js';
 import { countedRandom } from './random.js';
 
-/** Billing without HTTP, and its jobs, which run when a test says so. */
+/** Billing without HTTP, with its jobs, which run only on request. */
 export interface TestBilling extends BillingModule {
   jobs: { reconcile: Job; retryUnmatched: Job };
 }

@@ -3,7 +3,7 @@ import { type Browser, chromium } from 'playwright-core';
 import t, { type Test } from 'tap';
 import { withOrSkip } from './skip.js';
 
-/** A real browser for the tests: the Chromium of this machine, without a screen. */
+/** A real browser for the tests: an installed Chromium, headless. */
 
 const EXECUTABLE = process.env['CHROMIUM'] ?? '/usr/bin/chromium';
 
@@ -19,8 +19,8 @@ const ARGS = [
 ];
 
 /**
- * Starts Chromium with an empty profile, which is removed with it after the test. Each `browser.newContext()` has
- * cookies of its own.
+ * Starts Chromium with an empty profile, which is removed after the test. Each `browser.newContext()` has
+ * its own cookies.
  */
 export async function startChromium(t: Test): Promise<Browser> {
   accessSync(EXECUTABLE, constants.X_OK);
@@ -29,10 +29,10 @@ export async function startChromium(t: Test): Promise<Browser> {
   return browser;
 }
 
-/** The browser of this process: all tests of a file share it. */
+/** The browser of this process, shared by all tests of a file. */
 let shared: Promise<Browser> | undefined;
 
-/** Runs tests in Chromium. Where there is none they are skipped, and that is told; with CI=true they fail. */
+/** Runs tests in Chromium. Without it they are skipped, which is reported; with CI=true they fail. */
 export async function onChromium(tests: (browser: Browser) => void): Promise<void> {
   const missing = {
     name: 'chromium',

@@ -1,16 +1,16 @@
 import { type Clock, every, MINUTE, systemClock } from '../../src/kernel/clock.js';
 
 /**
- * A clock that stands still until a test moves it. Background work that is done once a minute, or more rarely, is done
- * only when a server starts, so that a test that lasts a minute on a busy machine meets the same as one that lasts a
- * second.
+ * A clock that advances only when a test moves it. Background jobs with an interval of a minute or longer run
+ * only when a server starts, so that a test behaves the same on a slow and on a fast
+ * machine.
  */
 export interface FakeClock extends Clock {
   advance(milliseconds: number): void;
   set(milliseconds: number): void;
 }
 
-/** In the future, so that nothing that secretly reads the real time goes unnoticed. */
+/** In the future, to detect uses of the real clock. */
 const START = Date.UTC(2040, 0, 1);
 
 export function fakeClock(start: number = START): FakeClock {

@@ -6,16 +6,16 @@ import type { Test } from 'tap';
 import { compiled } from './process.js';
 import { temporaryFolder } from './tmp.js';
 
-/** What a command came to. */
+/** The result of a command. */
 export interface Typed {
   code: number | null;
   out: string;
   err: string;
-  // biome-ignore lint/suspicious/noExplicitAny: tests assert what stands in it
+  // biome-ignore lint/suspicious/noExplicitAny: tests assert its content
   json: any;
 }
 
-/** Runs a program until it ends, with an environment of its own beside `PATH`. */
+/** Runs a program until it ends, with no environment but `PATH` and the given variables. */
 export async function runProgram(
   program: 'idp' | 'saas-backend',
   args: string[],
@@ -36,7 +36,7 @@ export async function runProgram(
   return { code: code as number | null, out, err, json };
 }
 
-/** A command on a store of its own, or on that of a server. */
+/** A command on its own store, or on that of a server. */
 export function commandLine(t: Test, env: Record<string, string> = {}) {
   const cwd = temporaryFolder(t);
   const file = join(cwd, 'data/idp.db');

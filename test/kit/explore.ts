@@ -8,29 +8,29 @@ import {
 import { applyChange, compare, matches } from '../../src/storage/semantics.js';
 
 /**
- * Runs actors in every order in which their calls of the storage port can follow each other, and, where asked to,
- * with one of them gone at any of its calls. Between two calls an actor must wait for nothing but the port, and
- * depend on nothing but what the port has answered it: two runs in which the store and all answers are the same go
- * on in the same way, so only one of them is followed.
+ * Explores every interleaving of the actors' storage calls and, optionally, a crash of one actor before any of
+ * its calls. Between two calls an actor may wait only for the store, and may depend only on its answers:
+ * two interleavings with the same stored data and the same answers continue in the same way, so only one of them
+ * is explored.
  */
 
 export interface Scenario {
   /** Fills the store. Its calls are not scheduled. */
   setup(store: Store): Promise<void>;
-  /** What happens at once. Each is given a view of the store of its own. */
+  /** Run concurrently, each with its own view of the store. */
   actors: ((store: Store) => Promise<unknown>)[];
-  /** Whether one actor may end before any of its calls. */
+  /** Whether one actor may crash before any of its calls. */
   crash?: boolean;
-  /** What makes up for a crash, once everybody is done. */
+  /** Repairs the effects of a crash, after all actors are done. */
   recover?(store: Store): Promise<void>;
-  /** Throws where an order ended badly. An actor that is gone has no result. */
+  /** Throws if an interleaving has a wrong result. A crashed actor has no result. */
   check(store: Store, results: (PromiseSettledResult<unknown> | undefined)[]): Promise<void>;
 }
 
 export interface Exploration {
-  /** Orders that were followed to their end. */
+  /** Completed interleavings. */
   orders: number;
-  /** The first order that ended badly: its calls, and what was wrong. */
+  /** The first failure: its calls, and the reason. */
   failure?: { calls: string[]; reason: string };
 }
 
@@ -77,7 +77,7 @@ export async function explore(scenario: Scenario): Promise<Exploration> {
       taken.push(choice);
       calls.push(step.label);
       step.take();
-      // Everything that follows from the answer without another call of the port.
+      // Runs everything that follows from the answer until the next call of the store.
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
@@ -160,7 +160,7 @@ async function begin(scenario: Scenario) {
   };
 }
 
-/** The port over plain maps; `call` decides when a step is done. */
+/** The storage interface over plain maps; `call` decides when a step is done. */
 function memoryStore(
   documents: Documents,
   call: (name: string, perform: () => unknown) => Promise<unknown>,
@@ -169,7 +169,7 @@ function memoryStore(
     collection: <T extends { id: string }>(name: string, { unique = [] }: Declaration<T> = {}) => {
       if (!documents.has(name)) documents.set(name, new Map());
       const docs = documents.get(name) as unknown as Map<string, T>;
-      /** As they are stored: what is handed out is a copy. */
+      /** Stored documents; reads return copies. */
       const all = () => [...docs.values()];
       const put = (doc: T): void => {
         for (const field of unique) {

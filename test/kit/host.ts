@@ -20,23 +20,23 @@ import { idpOptions } from './idp.js';
 import { countedRandom } from './random.js';
 import { temporaryFolder } from './tmp.js';
 
-/** Applications of other people, that ours are put into. */
+/** Host applications of other developers that register our plugins. */
 
 export interface HostOptions {
-  /** Its log. */
+  /** Collects its log. */
   lines?: string[];
-  /** Whether it has zod's compilers, or its own and a serializer of replies. */
+  /** Whether it uses the compilers of zod, or its own and a reply serializer. */
   zod?: boolean;
-  /** Registers plugins before everything that the host has itself. */
+  /** Registers plugins before the host's own. */
   first?: (host: FastifyInstance) => Promise<void>;
-  /** Registers plugins after it. */
+  /** Registers plugins after the host's own. */
   last?: (host: FastifyInstance) => Promise<void>;
 }
 
-/** Logged in at the host. */
+/** Credentials of a user of the host. */
 export const LOGIN = { cookie: 'login=host' };
 
-/** An application that has set everything that a Fastify application can set, on its root. */
+/** An application that sets everything configurable on the root of a Fastify application. */
 export async function createHost(
   t: Test,
   { lines = [], zod = false, first, last }: HostOptions = {},
@@ -89,7 +89,7 @@ export async function createHost(
   return host;
 }
 
-/** On everything that does not say itself who may call it. */
+/** Applies to every route without an access level of its own. */
 function demandLogin(host: FastifyInstance): void {
   host.addHook('onRequest', async (request, reply) => {
     reply.header('x-host', 'yes');
@@ -114,7 +114,7 @@ function takeZod(host: FastifyInstance): void {
   host.withTypeProvider<ZodTypeProvider>().post('/echo', { schema }, async (request) => request.body);
 }
 
-/** Options of a plugin, which has no server of its own. */
+/** Removes the server options, which a plugin does not have. */
 export function guest<O extends { host: unknown; port: unknown; logLevel: unknown }>({
   host: _,
   port: __,
@@ -124,13 +124,13 @@ export function guest<O extends { host: unknown; port: unknown; logLevel: unknow
   return options;
 }
 
-/** Options for saasBackend on a store of its own. */
+/** Options for saasBackend on its own store. */
 export function saasGuest<O extends SaasBackendOptions>(t: Test, more: O = {} as O) {
   const options = guest(testOptions(temporaryFolder(t)));
   return { ...options, clock: fakeClock(), random: countedRandom(), ...more };
 }
 
-/** Options for identityProvider below `/idp`, on a store of its own. */
+/** Options for identityProvider below `/idp`, on its own store. */
 export function idpGuest(t: Test, more: IdentityProviderOptions = {}) {
   const options = { ...guest(idpOptions(temporaryFolder(t))), publicUrl: 'http://app.example.test/idp' };
   return { ...options, prefix: '/idp', clock: fakeClock(), random: countedRandom(), ...more };
@@ -140,7 +140,7 @@ const json = { 'content-type': 'application/json' };
 const form = { 'content-type': 'application/x-www-form-urlencoded' };
 const preflight = { origin: 'https://host.example', 'access-control-request-method': 'POST' };
 
-/** What is asked of a host, with us and without. */
+/** Requests to a host whose answers must not change when our plugins are registered. */
 export const OUTSIDE: InjectOptions[] = [
   { method: 'GET', url: '/' },
   { method: 'GET', url: '/nothing?x=1' },

@@ -12,17 +12,17 @@ import { type FakeClock, fakeClock } from './clock.js';
 import { type CountedRandom, countedRandom } from './random.js';
 import { temporaryFolder } from './tmp.js';
 
-/** An identity provider of its own for each test. */
+/** An identity provider per test. */
 
 export const ISSUER = 'https://id.example.test';
 export const ADMIN_TOKEN = 'operator-Vh3kTz9pLw6QyD1nXc8RbMs5';
 export const SEED = '5d9c1e8a70f3b264c6e1d8f05a9b3742e7160fca8d35b94c2e6f01a7d8c3b549';
-/** A code verifier of RFC 7636, and nothing a client may send unless it sent the challenge. */
+/** An RFC 7636 code verifier; clients must not send one unless they sent the challenge. */
 export const VERIFIER = 'dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk';
 export const CALLBACK = 'https://app.example.test/cb';
 
 export interface IdpCall extends Call {
-  /** Sent as a form; a string as it is. */
+  /** Sent as a form; a string is sent as it is. */
   form?: Record<string, string> | string;
 }
 
@@ -51,23 +51,23 @@ export interface IdpApp {
   request(method: string, path: string, call?: IdpCall): Promise<Answer>;
   /** With the administrator's token. */
   admin(method: string, path: string, body?: unknown): Promise<Answer>;
-  /** Listens on a free port of 127.0.0.1 and answers with the address. */
+  /** Listens on a free port of 127.0.0.1 and returns the address. */
   listen(): Promise<string>;
   createClient(more?: Record<string, unknown>): Promise<RegisteredClient>;
   mintAgent(more?: { handle?: string; name?: string }): Promise<Credentials>;
   makeHuman(more?: { handle?: string; name?: string }): Promise<Credentials>;
-  /** /authorize, with Basic when somebody is named. */
+  /** /authorize, with HTTP Basic if `who` is given. */
   authorize(client: RegisteredClient, who?: Credentials, more?: Parameters): Promise<Answer>;
-  /** The code that Basic brings. */
+  /** The code of a sign-in with HTTP Basic. */
   codeFor(client: RegisteredClient, who: Credentials, more?: Parameters): Promise<string>;
   redeem(client: RegisteredClient, code: string, more?: Parameters): Promise<Answer>;
   refresh(client: RegisteredClient, refreshToken: string, more?: Parameters): Promise<Answer>;
   userinfo(accessToken: string): Promise<Answer>;
-  /** A browser of its own with the sign-in form of this client open. */
+  /** Opens the sign-in form of this client in a new browser. */
   visit(client: RegisteredClient, more?: Parameters): Promise<{ browser: Agent; page: Page }>;
 }
 
-/** Options for a store in `folder` that ask neither the environment nor the real time. */
+/** Options for a store in `folder`, independent of the environment and the real time. */
 export function idpOptions(folder: string) {
   return {
     env: false,
@@ -86,13 +86,13 @@ export interface IdpAppOptions extends Omit<CreateIdentityServerOptions, 'adminT
   clock?: FakeClock;
   random?: CountedRandom;
   folder?: string;
-  /** `undefined` for none. */
+  /** `undefined` configures none. */
   adminToken?: string | undefined;
-  /** `undefined` for the address it listens at. */
+  /** `undefined` uses the address it listens at. */
   publicUrl?: string | undefined;
 }
 
-/** A whole provider on a store of its own, which closes itself after the test. */
+/** A complete provider on its own store; closes itself after the test. */
 export async function idpApp(t: Test, options: IdpAppOptions = {}): Promise<IdpApp> {
   const { clock = fakeClock(), random = countedRandom(), folder = temporaryFolder(t), ...given } = options;
   const server = createIdentityServer({
@@ -169,14 +169,14 @@ export async function idpApp(t: Test, options: IdpAppOptions = {}): Promise<IdpA
   };
 }
 
-/** The provider's store through a connection of the test's own, as another process would have it. */
+/** The provider's store through a separate connection, as another process would open it. */
 export async function idpStore(t: Test, { file }: IdpApp): Promise<Store> {
   const store = await openStore(`sqlite:${file}`);
   t.teardown(() => store.close());
   return store;
 }
 
-/** What a client sends a browser to. Public clients bring a code challenge. */
+/** The address to which a client sends a browser. Public clients add a code challenge. */
 export function authorizePath(client: RegisteredClient, more: Parameters = {}): string {
   return `/authorize?${search({
     client_id: client.id,
@@ -187,7 +187,7 @@ export function authorizePath(client: RegisteredClient, more: Parameters = {}): 
   })}`;
 }
 
-/** The form that a client sends to /token. */
+/** The form that a client sends to /token for a code. */
 export function redemption(client: RegisteredClient, code: string, more: Parameters = {}): string {
   return search({
     grant_type: 'authorization_code',
@@ -199,7 +199,7 @@ export function redemption(client: RegisteredClient, code: string, more: Paramet
   });
 }
 
-/** The form that a client sends to /token later. */
+/** The form that a client sends to /token for a refresh. */
 export function refreshing(client: RegisteredClient, refreshToken: string, more: Parameters = {}): string {
   return search({
     grant_type: 'refresh_token',
@@ -210,20 +210,20 @@ export function refreshing(client: RegisteredClient, refreshToken: string, more:
   });
 }
 
-/** What stands in a token, its signature unread. */
-// biome-ignore lint/suspicious/noExplicitAny: tests assert what stands in it
+/** The claims of a token, without verification of its signature. */
+// biome-ignore lint/suspicious/noExplicitAny: tests assert its content
 export function claimsOf(idToken: string): any {
   return JSON.parse(Buffer.from(idToken.split('.')[1] ?? '', 'base64url').toString());
 }
 
-/** The code in the address that brings it to the client. */
+/** The code in the redirect to the client. */
 export function codeIn(location: string | undefined): string {
   const code = new URL(location ?? 'none:').searchParams.get('code');
   if (code === null) throw new Error(`there is no code in ${location}`);
   return code;
 }
 
-/** What must not differ where an answer must tell nothing: all but the date and the name of the request. */
+/** What must be equal when an answer must reveal nothing: everything but the date and the request ID. */
 export function comparable({ status, headers, text }: Answer): object {
   const { date, 'x-request-id': requestId = '', ...others } = headers;
   return { status, headers: others, text: requestId ? text.replaceAll(requestId, '') : text };

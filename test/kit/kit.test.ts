@@ -14,7 +14,7 @@ import { startProgram } from './process.js';
 import { countedRandom } from './random.js';
 import { temporaryFolder } from './tmp.js';
 
-t.test('the clock stands still until it is moved', async (t) => {
+t.test('the clock advances only when it is moved', async (t) => {
   const clock = fakeClock(1000);
   t.equal(clock.now(), 1000);
   clock.advance(5);
@@ -114,7 +114,7 @@ t.test('started programs report their address, stop on request and can be killed
   await t.rejects(killed.printed(/never/), /ended with null/);
 });
 
-t.test('a program that a test starts has no options of the test runner', async (t) => {
+t.test('a program that a test starts does not inherit the options of the test runner', async (t) => {
   // `tap` adds its module loader to every process below it; test/run.mjs removes it.
   t.equal(execFileSync(process.execPath, ['-p', 'process.env.NODE_OPTIONS']).toString().trim(), 'undefined');
 });

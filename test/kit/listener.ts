@@ -3,7 +3,7 @@ import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
 
-/** Serves requests with an application of a host on a free port of 127.0.0.1, until the test ends. Returns the address. */
+/** Serves a host application on a free port of 127.0.0.1 until the test ends. Returns the address. */
 export async function listen(t: Test, listener: RequestListener): Promise<string> {
   const server = createServer(listener).listen(0, '127.0.0.1');
   await once(server, 'listening');

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { SMTPServer } from 'smtp-server';
 import type { Test } from 'tap';
 
-/** One message as it came over the wire. */
+/** One message as received. */
 export interface Mail {
   from: string;
   to: string[];
@@ -14,18 +14,18 @@ export interface Mail {
 export interface MailSink {
   /** For EMAIL_SMTP_URL and Nodemailer. */
   readonly url: string;
-  /** Everything that was taken, the oldest first. */
+  /** All accepted messages, the oldest first. */
   readonly mails: readonly Mail[];
-  /** Everything that came, taken or not. */
+  /** All messages received, accepted or not. */
   readonly offered: readonly Mail[];
-  /** The oldest message that `next` has not answered yet; waits until there is one. */
+  /** The oldest message that `next` has not returned yet; waits for one. */
   next(): Promise<Mail>;
 }
 
 export interface MailSinkOptions {
-  /** Asked about each recipient: what it throws is the answer. */
+  /** Called for each recipient: an error it throws is the answer. */
   recipient?(address: string): void;
-  /** Asked about each message before it is taken: what it rejects with is the answer, and it may take its time. */
+  /** Called for each message before it is accepted: a rejection is the answer, and it may take any time. */
   message?(mail: Mail): Promise<void> | void;
 }
 
@@ -34,7 +34,7 @@ export function smtpAnswer(code: number, words: string): Error {
   return Object.assign(new Error(words), { responseCode: code });
 }
 
-/** An SMTP server that takes every message, unless told otherwise, and delivers none. */
+/** An SMTP server that accepts every message unless configured otherwise, and delivers none. */
 export async function mailSink(t: Test, { recipient, message }: MailSinkOptions = {}): Promise<MailSink> {
   const mails: Mail[] = [];
   const offered: Mail[] = [];
@@ -83,7 +83,7 @@ export async function mailSink(t: Test, { recipient, message }: MailSinkOptions 
       });
     },
   });
-  // A client that is killed leaves a broken connection behind.
+  // A killed client leaves a broken connection behind.
   server.on('error', () => undefined);
   server.listen(0, '127.0.0.1');
   await once(server.server, 'listening');
@@ -102,7 +102,7 @@ export async function mailSink(t: Test, { recipient, message }: MailSinkOptions 
   };
 }
 
-/** A message as its reader sees it. */
+/** A message as displayed to its reader. */
 export interface ReadMail {
   /** Lower-case name → value, unfolded and undecoded. */
   headers: Record<string, string>;
@@ -110,7 +110,7 @@ export interface ReadMail {
   html: string;
 }
 
-/** Decodes a message of two parts, as ours are. */
+/** Decodes a message of two parts, the format of our e-mails. */
 export function readMail({ raw }: Pick<Mail, 'raw'>): ReadMail {
   const { headers, body } = splitPart(raw);
   const boundary = /boundary="?([^";]+)/.exec(headers['content-type'] ?? '')?.[1];

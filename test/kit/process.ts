@@ -4,28 +4,28 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
 
-/** A program of ours as its own process. */
+/** A program of this package as a process. */
 export interface Program {
   readonly pid: number;
-  /** Every line it has printed, on either stream. */
+  /** Every printed line, of stdout and stderr. */
   readonly lines: readonly string[];
-  /** The first match in what it has printed or will print. Rejects when it ends without one. */
+  /** The first match in its output, past or future. Rejects when it ends without one. */
   printed(pattern: RegExp): Promise<RegExpExecArray>;
-  /** Where it listens, once it says so. */
+  /** The address it listens at, once printed. */
   url(): Promise<string>;
   signal(name: NodeJS.Signals): void;
   /** kill -9 */
   kill(): Promise<void>;
-  /** SIGTERM; answers with the exit code. */
+  /** Sends SIGTERM; resolves with the exit code. */
   terminate(): Promise<number | null>;
-  /** The exit code, once it has ended and everything it printed is here. */
+  /** The exit code, once it has ended and all output is read. */
   ended(): Promise<number | null>;
 }
 
 export interface ProgramOptions {
   args?: readonly string[];
   cwd?: string;
-  /** The whole environment beside PATH. */
+  /** The whole environment except PATH. */
   env?: Record<string, string>;
 }
 
@@ -37,12 +37,12 @@ export function compiled(path: string): string {
   return fileURLToPath(new URL(path, DIST));
 }
 
-/** Starts `node <script>`; the process never outlives the test. */
+/** Starts `node <script>`; the process ends with the test. */
 export function startProgram(t: Test, script: string, options: ProgramOptions = {}): Program {
   return startCommand(t, process.execPath, { ...options, args: [script, ...(options.args ?? [])] });
 }
 
-/** Starts any program; the process never outlives the test. */
+/** Starts any program; the process ends with the test. */
 export function startCommand(t: Test, command: string, options: ProgramOptions = {}): Program {
   const child = spawn(command, [...(options.args ?? [])], {
     cwd: options.cwd,

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Random } from '../../src/kernel/secrets.js';
 
-/** Bytes that follow from `seed` and nothing else, and how often they were asked for. */
+/** Bytes derived only from `seed`, and the number of calls. */
 export interface CountedRandom extends Random {
   readonly calls: number;
 }

@@ -1,8 +1,8 @@
-/** Addresses that a client may be registered with, and those that it may not. */
+/** Redirect URIs that a client may register, and those that it may not. */
 
 const URI = 'https://app.example.test/cb';
 
-/** What production lets a client register (RFC 9700 §4.1, RFC 8252 §7). */
+/** Allowed in production (RFC 9700 §4.1, RFC 8252 §7). */
 export const REGISTRABLE = [
   ...[
     URI,
@@ -27,7 +27,7 @@ export const REGISTRABLE = [
     'https://[2001:db8::1]/cb',
   ],
 ];
-/** What nobody may register, there. */
+/** Refused in production. */
 export const UNREGISTRABLE = [
   ...[
     'code',

@@ -6,7 +6,7 @@ export function signWebhook(body: string | Buffer, secret: string, time: number)
   return `t=${seconds},v1=${webhookDigest(body, secret, seconds)}`;
 }
 
-/** One `v1` alone, for headers put together by hand. */
+/** A single `v1` signature, for headers assembled by hand. */
 export function webhookDigest(body: string | Buffer, secret: string, seconds: number | string): string {
   return createHmac('sha256', secret).update(`${seconds}.`).update(body).digest('hex');
 }

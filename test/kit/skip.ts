@@ -1,23 +1,23 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import t from 'tap';
 
-/** A file for each thing that is missing; `test/reporter.mjs` prints them after `npm test`. */
+/** One file per missing dependency; `test/reporter.mjs` prints them after `npm test`. */
 const FOLDER = new URL('../../skipped/', import.meta.url);
 
 export interface Missing {
   /** Names the file. */
   name: string;
-  /** What the tests would have been of. */
+  /** The subject of the skipped tests. */
   subject: string;
-  /** What is missing, with its article: `a mongod`. */
+  /** The missing dependency, with its article: `a mongod`. */
   want: string;
-  /** One sentence: how to change that. */
+  /** One sentence: how to install it. */
   remedy: string;
 }
 
 /**
- * Runs tests with what an ordinary machine may lack, such as a database or a browser. Where it does not start they are
- * skipped, and that is told; with CI=true they fail.
+ * Runs tests that require something optional, such as a database or a browser. If it does not start they are
+ * skipped, which is reported; with CI=true they fail.
  */
 export async function withOrSkip<T>(
   { name, subject, want, remedy }: Missing,

@@ -1,11 +1,11 @@
-/** How long a process keeps everybody waiting, in processor time: what other programs of the machine do does not count. */
+/** Event-loop delay in CPU time: the load of other programs on the machine does not count. */
 export interface Stalls {
-  /** The most between two turns of the loop since the last call, in milliseconds. */
+  /** The longest since the last call, in milliseconds. */
   longest(): number;
   end(): void;
 }
 
-/** Milliseconds between two looks. */
+/** Milliseconds between two measurements. */
 const INTERVAL = 5;
 
 export function watchStalls(): Stalls {
@@ -28,7 +28,7 @@ export function watchStalls(): Stalls {
   };
 }
 
-/** In milliseconds, of all threads. */
+/** Processor time of all threads, in milliseconds. */
 function worked(): number {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1000;

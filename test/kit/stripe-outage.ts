@@ -2,32 +2,32 @@ import { AppError } from '../../src/kernel/errors.js';
 import type { TestBilling } from './billing.js';
 import type { FakeClock } from './clock.js';
 import type { Fault } from './stripe.js';
-import { checkOut, insertUser, openStage, receive } from './stripe-stage.js';
+import { type Person, wrongProjections, wrongSubscriptions } from './stripe-expectations.js';
+import { checkOut, insertUser, openStage, receive } from './stripe-fixture.js';
+import type { World } from './stripe-simulator.js';
 import { boot } from './stripe-storm.js';
-import { type Person, wrongProjections, wrongSubscriptions } from './stripe-truth.js';
-import type { World } from './stripe-world.js';
 
 /**
- * An outage of the payment provider's API while it goes on to deliver events, many of them of the same second and in any
- * order. The background jobs run at their own intervals on an injected clock, as they would in a process.
+ * An outage of the payment provider's API during which it still delivers events, many of the same second and in any
+ * order. The background jobs run at their own intervals on an injected clock, as in a process.
  */
 export interface OutageResult {
   people: number;
-  /** Seconds that the provider could not be asked. */
+  /** Duration of the outage in seconds. */
   lasted: number;
-  /** Users that were wrong when the provider came back. */
+  /** Users with wrong data when the provider came back. */
   wrongAtReturn: number;
-  /** Users and subscriptions that are still wrong so many seconds later. */
+  /** Users and subscriptions that are still wrong after the time limit. */
   problems: string[];
-  /** Seconds after the return at which the last user was wrong. */
+  /** Seconds after the return at which the last user became correct. */
   settledAfter: number;
-  /** Events that were made while it was down. */
+  /** Events created during the outage. */
   events: number;
-  /** Calls to the provider while it was down. */
+  /** Calls to the provider during the outage. */
   callsWhileDown: number;
 }
 
-/** Seconds after its return by which everything must be as the provider has it. */
+/** Seconds after the return by which everything must match the provider. */
 const SETTLED_WITHIN = 60;
 const STEP = 5;
 
@@ -38,7 +38,7 @@ const DOWN: readonly Fault[] = [
   { status: 200, body: 'no {' },
 ];
 
-/** @param databaseUri of an empty database; in memory where it is absent */
+/** @param databaseUri of an empty database; in memory if absent */
 export async function outage(seed: number, databaseUri?: string): Promise<OutageResult> {
   const stage = await openStage(seed, databaseUri);
   const { world, clock, api, store, seen } = stage;
@@ -50,7 +50,7 @@ export async function outage(seed: number, databaseUri?: string): Promise<Outage
   const schedule = createSchedule(billing, world, clock);
   let published = 0;
 
-  /** Everything that happened is delivered within the second, some of it twice, in any order. */
+  /** Delivers all new events within the second, some of them twice, in any order. */
   const deliver = async () => {
     const fresh = world.events.slice(published).map((event) => JSON.stringify(event));
     published = world.events.length;
@@ -59,7 +59,7 @@ export async function outage(seed: number, databaseUri?: string): Promise<Outage
       try {
         await receive(billing, stage, body);
       } catch (error) {
-        // The other copy is being processed, and the provider delivers this one again.
+        // The other copy is being processed; the provider delivers this one again.
         if (!(error instanceof AppError && error.code === 'EVENT_IN_PROGRESS')) throw error;
       }
     };
@@ -106,7 +106,7 @@ export async function outage(seed: number, databaseUri?: string): Promise<Outage
   }
 }
 
-/** Runs the jobs of a process as its timers would: each begins at a time of its own and comes at its interval. */
+/** Runs the jobs as the timers of a process would: each starts at its own time and repeats at its interval. */
 function createSchedule(billing: TestBilling, world: World, clock: FakeClock) {
   const due = [billing.jobs.reconcile, billing.jobs.retryUnmatched].map((job) => ({
     job,

@@ -5,16 +5,16 @@ import type { Store } from '../../src/storage/collection.js';
 import { billingOn, runJobs, type TestBilling } from './billing.js';
 import type { FakeClock } from './clock.js';
 import type { Fault } from './stripe.js';
-import { Killed, type Life, mortal } from './stripe-mortal.js';
-import { checkOut, insertUser, openStage, receive, STORM_SECRET, type Stage } from './stripe-stage.js';
-import { type Person, type Seen, stormProblems, wrongSubscriptions } from './stripe-truth.js';
-import type { World } from './stripe-world.js';
+import { type Person, type Seen, stormProblems, wrongSubscriptions } from './stripe-expectations.js';
+import { checkOut, insertUser, openStage, receive, STORM_SECRET, type Stage } from './stripe-fixture.js';
+import { Killed, type Life, mortal } from './stripe-killable-store.js';
+import type { World } from './stripe-simulator.js';
 import { viewUnsubscribed } from './users.js';
 
 /**
- * A webhook storm: the events of many subscriptions, delivered late, in any order, again and again, forged now and then,
- * to processes that are killed while they work, by a provider whose API fails at times. In the end everything must be as
- * the provider has it.
+ * A webhook storm: the events of many subscriptions, delivered late, repeatedly, in any order and sometimes forged,
+ * to processes that are killed while they work, by a provider whose API fails at times. In the end everything must
+ * match the provider.
  */
 
 export interface StormSize {
@@ -29,17 +29,17 @@ export interface StormResult {
   kills: number;
   /** Calls to the provider's API. */
   calls: number;
-  /** Subscriptions that were left to the background. */
+  /** Subscriptions left to the background sync. */
   uncertain: number;
-  /** What is not as the provider has it; empty when all is well. */
+  /** Differences from the state of the provider; empty on success. */
   problems: string[];
 }
 
-/** Longer than a claim's lease, so that the provider's next attempt finds the event free. Seconds. */
+/** Longer than an event's lease, so that the provider's next attempt finds the event free. In seconds. */
 const RETRY_AFTER = 40;
 const BATCH = 16;
 
-/** Of the calls that webhooks make. Others are repeated after a pause, which would only cost time here. */
+/** Only the calls of webhooks fail. Others are retried after a pause, which would only cost time here. */
 const LOOK = /^\/v1\/subscriptions\/sub_/;
 const FAULTS: readonly Fault[] = [
   { status: 500, body: '{}' },
@@ -54,7 +54,7 @@ interface Delivery {
   isForged: boolean;
 }
 
-/** @param databaseUri of an empty database; in memory where it is absent */
+/** @param databaseUri of an empty database; in memory if absent */
 export async function storm(seed: number, size: StormSize, databaseUri?: string): Promise<StormResult> {
   const stage = await openStage(seed, databaseUri);
   const { world, clock, api, store, seen } = stage;
@@ -93,7 +93,7 @@ export async function storm(seed: number, size: StormSize, databaseUri?: string)
     }
   };
 
-  /** People come back from checkout, or just look again. */
+  /** Users come back from checkout, or view their subscription. */
   const sync = async ({ user, sessionId }: Person): Promise<void> => {
     try {
       await billing.subscription.sync(await viewUnsubscribed(user), sessionId);
@@ -142,7 +142,7 @@ export async function storm(seed: number, size: StormSize, databaseUri?: string)
     }
     api.fault = () => undefined;
     ({ life, billing } = boot(store, clock, api.url, seen));
-    // Whoever is known by nothing but a session comes back from checkout at last; nobody else is helped.
+    // Users known only by a checkout session come back from checkout in the end; others need no help.
     for (const person of people) if (person.isLate) await sync(person);
     await settle();
     problems.push(...(await stormProblems(world, store, people, seen)));
@@ -202,7 +202,7 @@ export function boot(
   return { life, billing };
 }
 
-/** Users: some with a customer from the beginning, some whom only the subscription names, some known from a session only. */
+/** Users: some with a customer from the beginning, some named only by the subscription, some known only by a session. */
 async function register(billing: TestBilling, stage: Stage, count: number): Promise<Person[]> {
   const { world, api } = stage;
   const people: Person[] = [];
@@ -221,7 +221,7 @@ async function register(billing: TestBilling, stage: Stage, count: number): Prom
   return people;
 }
 
-/** What somebody without the secret would like to have believed. */
+/** Events that an attacker without the secret would forge. */
 function forged(event: Json): string {
   return JSON.stringify({ ...event, id: `${event['id']}_forged` }).replace(
     /"status":"\w+"/,

@@ -1,5 +1,5 @@
 import { type PresentUser, toUserView } from '../../src/auth/store.js';
 
-/** Views of users who have never bought anything. */
+/** Views of users without a purchase. */
 export const viewUnsubscribed: PresentUser = async (user) =>
   toUserView(user, { status: 'none', plan: 'free', entitled: false });

@@ -3,15 +3,15 @@ import { setImmediate, setTimeout } from 'node:timers/promises';
 /** Milliseconds between two tries. */
 const POLL_INTERVAL_MS = 10;
 
-/** Tries before a wait fails: a minute at least. */
+/** Tries before a wait fails, after at least a minute. */
 const TRIES = 6000;
 
-/** Turns of the event loop before a wait fails: a minute at least when each of them reads a database. */
+/** Turns of the event loop before a wait fails: at least a minute if each of them reads a database. */
 const TURNS = 1_000_000;
 
 /**
- * Waits for a condition that a test can only observe by asking, such as the state of another process. With `everyTurn` it
- * asks in every turn of the event loop, for states that may last only milliseconds.
+ * Waits for a condition that a test can only observe by polling, such as the state of another process. With `everyTurn` it
+ * polls in every turn of the event loop, for states that may last only milliseconds.
  */
 export async function waitUntil(
   what: string,

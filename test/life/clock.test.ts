@@ -1,4 +1,4 @@
-/** Clocks that jump, back and forth, under running programs. Counters: `test/throttle/throttle.test.ts`. */
+/** Clocks that jump back and forth under running programs. Counters: `test/throttle/throttle.test.ts`. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
@@ -80,7 +80,7 @@ for (const [name, jump] of Object.entries(JUMPS)) {
     await put();
     clock.advance(-jump);
     await relay();
-    // Less than a mail may be put off for cannot be told from that.
+    // A jump shorter than the longest delay of an e-mail may delay it like a retry.
     if (jump > 8 * HOUR) t.equal(sink.mails.length, 1);
     clock.advance(jump);
     await relay();
@@ -152,7 +152,7 @@ t.test('a used refresh token stays used when the clock is set back', async (t) =
   t.equal((await idp.refresh(client, stolen)).body.error, 'invalid_grant');
 });
 
-/** Loaded before a program: each SIGWINCH puts the clock of its machine to the next of these years. */
+/** Loaded before a program: each SIGWINCH sets the system clock to the next of these years. */
 const FALSE_CLOCK = `
   const years = [-1, 0, 1];
   const { now } = Date;
@@ -168,7 +168,7 @@ const FALSE_CLOCK = `
   });
 `;
 
-/** A program as its users start it, but for the clock of its machine. */
+/** A program as its users start it, except for the system clock. */
 async function falselyTimed(t: Test, script: string, args: string[]) {
   const cwd = temporaryFolder(t);
   const preload = join(cwd, 'clock.mjs');

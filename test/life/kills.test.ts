@@ -1,6 +1,6 @@
 /**
- * kill -9 of both products under load, by clients that send again what was not answered. What was acknowledged is
- * there, nothing happened twice, and nobody was signed out. Of the engines alone: `test/storage/contract/kills.ts`.
+ * kill -9 of both products under load, with clients that repeat unanswered requests. Every acknowledged change is
+ * stored, nothing is done twice, and no session is lost. The engines alone: `test/storage/contract/kills.ts`.
  */
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
@@ -38,17 +38,17 @@ interface Request {
 interface Reply {
   status: number;
   location: string | undefined;
-  // biome-ignore lint/suspicious/noExplicitAny: tests assert what stands in it
+  // biome-ignore lint/suspicious/noExplicitAny: tests assert its content
   body: any;
-  /** How often it was sent. More than once: nobody knows whether it was done before. */
+  /** How often it was sent. If more than once, the outcome of the earlier attempts is unknown. */
   sent: number;
 }
 
-/** A program that is killed again and again, and what its clients may do with it. */
+/** A program that is killed repeatedly, as its clients use it. */
 interface Mortal {
   /** Sends until there is an answer. */
   ask(request: Request): Promise<Reply>;
-  /** Something was acknowledged. */
+  /** Counts an acknowledged change. */
   count(): void;
   isOver(): boolean;
 }
@@ -62,7 +62,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** Runs `lane` several times at once until the program was killed so often and has come back. */
+/** Runs `lane` several times concurrently until the program was killed that often and is running again. */
 async function underKills(
   t: Test,
   script: string,
@@ -141,7 +141,7 @@ function saas(t: Test, databaseUri?: string) {
       while (!mortal.isOver()) {
         const email = `p${lane}-${number++}@example.test`;
         const registered = await mortal.ask(json('/api/auth/register', { email, password: PASSWORD }));
-        // Sent again, it may have been done before.
+        // A repeated request may have succeeded before.
         if (registered.status === 409 && registered.sent > 1) {
           people.set(email, '');
         } else {
@@ -175,7 +175,7 @@ function saas(t: Test, databaseUri?: string) {
           }),
           body: payload,
         });
-        // 409: the one that was killed holds it for half a minute, and the provider delivers it again.
+        // 409: the killed process holds the lease for half a minute, and the provider delivers the event again.
         t.ok(delivered.status === 200 || (delivered.status === 409 && delivered.sent > 1), 'the webhook');
         if (delivered.status === 200) events.add(id);
         mortal.count();
@@ -214,7 +214,7 @@ function idp(t: Test, databaseUri?: string) {
         const handle = `a${lane}-${number}@agents.example.test`;
         const minted = await mortal.ask(json('/v1/agents', { handle }, operator));
         mortal.count();
-        // Its password went with the answer that was lost.
+        // Its password was in the lost answer.
         if (minted.status === 409 && minted.sent > 1) continue;
         t.equal(minted.status, 201, `mint ${handle}`);
         const path = authorizePath(client, { scope: 'openid offline_access', prompt: 'consent' });
@@ -223,7 +223,7 @@ function idp(t: Test, databaseUri?: string) {
         mortal.count();
         const body = redemption(client, code);
         const bought = await mortal.ask({ method: 'POST', path: '/token', headers: form, body });
-        // A code whose answer was lost is spent; the client begins again.
+        // A code whose answer was lost is used; the client begins again.
         if (bought.status === 400 && bought.sent > 1) continue;
         t.equal(bought.status, 200, 'redeem');
         if (bought.status !== 200) return;

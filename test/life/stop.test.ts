@@ -1,4 +1,4 @@
-/** The end of both programs: by a signal under load, with work in the background, and with a log that is full. */
+/** How both programs stop: by a signal under load, with background work, and with a full log disk. */
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { Agent, createServer as createHttpServer, request } from 'node:http';
@@ -17,10 +17,10 @@ import { waitUntil } from '../kit/wait.js';
 const SAAS = compiled('package/bin/saas-backend.js');
 const IDP = compiled('package/bin/idp.js');
 
-/** What became of a request: its status, or the error and whether the server may have had it. */
+/** The result of a request: its status, or the error and whether the server may have received it. */
 type End = { status: number } | { error: string };
 
-/** One request over a kept connection. */
+/** One request over a keep-alive connection. */
 function send(agent: Agent, url: URL, method: string, body?: object): Promise<End> {
   return new Promise((resolve) => {
     const headers = { 'content-type': 'application/json' };
@@ -126,13 +126,13 @@ t.test('background jobs stop with the first refused request, not after the last'
     const headers = { 'content-type': 'application/json' };
     await (await fetch(new URL(`/api/auth/${path}`, url), { method: 'POST', headers, body })).text();
   }
-  // The mail is on its way to a server that greets and says nothing more.
+  // Sending the mail hangs: the server greets and then sends nothing more.
   const [mail] = await connected;
   const socket = connect(Number(url.port), url.hostname).on('error', () => undefined);
   t.teardown(() => socket.destroy());
   const type = 'content-type: application/json\r\ncontent-length: 9\r\nexpect: 100-continue';
   socket.write(`POST /api/auth/login HTTP/1.1\r\nhost: x\r\n${type}\r\n\r\n`);
-  // The program has the request once it asks for the body, which never comes.
+  // The program has the request once it asks for the body, which is never sent.
   await once(socket, 'data');
   const first = Promise.race([mail, socket].map((one) => once(one, 'close').then(() => one)));
   const ended = program.terminate();
@@ -141,7 +141,7 @@ t.test('background jobs stop with the first refused request, not after the last'
   t.equal(await ended, 0);
 });
 
-/** Everything that comes over a connection until it ends. */
+/** Everything received over a connection until it ends. */
 async function read(socket: ReturnType<typeof connect>): Promise<string> {
   let text = '';
   socket.setEncoding('utf8').on('data', (more) => {
@@ -181,7 +181,7 @@ t.test('all requests of a pipeline are answered, even those behind the stop', as
   socket.write(ask('/two') + ask('/ready'));
   await two.begun;
   one.open();
-  // The first answer has left before the second is there.
+  // The first answer is sent before the second is ready.
   await once(socket, 'data');
   two.open();
   const text = await answers;
@@ -192,7 +192,7 @@ t.test('all requests of a pipeline are answered, even those behind the stop', as
 t.test('a stop does not close connections of a server in front', async (t) => {
   const server = createServer(testOptions(temporaryFolder(t)));
   await server.fastify.ready();
-  // As Fastify's guide for serverless platforms hands requests on.
+  // Forwards requests as in Fastify's guide for serverless platforms.
   const front = createHttpServer((request, response) => {
     server.fastify.server.emit('request', request, response);
   });

@@ -3,25 +3,25 @@ import type { Sent } from './request.js';
 
 export interface FuzzAnswer {
   status: number;
-  /** As it came, the status line included. */
+  /** As received, including the status line. */
   head: string;
   body: string;
   header(name: string): string | undefined;
 }
 
-/** How long broken bytes may leave a server waiting for the rest, in milliseconds. */
+/** How long a server may wait for the rest of broken bytes, in milliseconds. */
 const PATIENCE = 50;
 
-/** How long an answer may take, in milliseconds: the server itself gives up earlier. */
+/** Time limit of an answer in milliseconds; the server gives up earlier. */
 const SILENCE = 15_000;
 
-/** Answers one request after the other over one connection, a new one when the server ends it. */
+/** Sends requests one after the other over one connection, and reconnects when the server closes it. */
 export class FuzzConnection {
   readonly #address: { host: string; port: number };
   #socket: Socket | undefined;
   #received = '';
   #pending: { isHead: boolean; resolve(answer: FuzzAnswer | null): void } | undefined;
-  /** Bytes that answered nothing: a request was read as two. */
+  /** Received bytes that belong to no request: one request was read as two. */
   strays = 0;
 
   constructor(url: string) {
@@ -29,7 +29,7 @@ export class FuzzConnection {
     this.#address = { host: hostname, port: Number(port) };
   }
 
-  /** `null`: the server hung up without a word. */
+  /** `null`: the server closed the connection without an answer. */
   exchange({ bytes, isHead }: Sent): Promise<FuzzAnswer | null> {
     return new Promise((resolve) => {
       this.#pending = { isHead, resolve };
@@ -47,9 +47,9 @@ export class FuzzConnection {
     this.#socket = socket;
     this.#received = '';
     socket.on('data', (chunk) => this.#receive(socket, String(chunk)));
-    // Longer than any request may take here: whoever hears nothing by then never does.
+    // Longer than any request may take here: without an answer by then, there will be none.
     socket.setTimeout(SILENCE, () => socket.destroy());
-    // What it means is told by `close`.
+    // The `close` event handles errors.
     socket.on('error', () => {});
     socket.on('close', () => {
       if (this.#socket !== socket) return;
@@ -66,7 +66,7 @@ export class FuzzConnection {
     if (!this.#pending) this.strays++;
     if (!answer) return;
     const isLast = /^connection: close/im.test(answer.head);
-    // What never became a request has no method, so its answer has a body, whatever was asked; nobody reads on.
+    // An invalid request has no method, so its answer has a body even after HEAD; the connection ends here.
     if (this.#received.length > answer.length && !isLast) this.strays++;
     this.#received = '';
     if (isLast) {
@@ -83,7 +83,7 @@ export class FuzzConnection {
   }
 }
 
-/** Sends bytes that may be anything on a connection of their own. `null`: there was no answer. */
+/** Sends arbitrary bytes on a new connection. `null`: there was no answer. */
 export function exchangeAlone(url: string, bytes: Buffer): Promise<FuzzAnswer | null> {
   return new Promise((resolve) => {
     const { hostname, port } = new URL(url);
@@ -95,7 +95,7 @@ export function exchangeAlone(url: string, bytes: Buffer): Promise<FuzzAnswer | 
       received += chunk;
       if (readAnswer(received, isHead)) socket.destroy();
     });
-    // What it means is told by `close`.
+    // The `close` event handles errors.
     socket.on('error', () => {});
     socket.on('close', () => resolve(readAnswer(received, isHead) ?? null));
     socket.write(bytes);
@@ -124,7 +124,7 @@ function readAnswer(text: string, isHead: boolean): (FuzzAnswer & { length: numb
   return { status, head, body, header, length };
 }
 
-/** The body of an answer without a length (RFC 9112 §7.1), and where it ends. */
+/** The body of a chunked answer (RFC 9112 §7.1), and where it ends. */
 function readChunks(text: string, start: number): { body: string; length: number } | undefined {
   let body = '';
   for (let at = start; ; ) {

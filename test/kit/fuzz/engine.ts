@@ -2,12 +2,12 @@ import { performance } from 'node:perf_hooks';
 import type { FastifyInstance, RouteOptions } from 'fastify';
 import type { FakeClock } from '../clock.js';
 import { watchStalls } from '../stall.js';
-import { type Dice, diceOf } from '../stripe-world.js';
+import { type Dice, diceOf } from '../stripe-simulator.js';
 import { exchangeAlone, type FuzzAnswer, FuzzConnection } from './connection.js';
 import { EVIL, MARKUP, mutate, mutateBytes } from './mutations.js';
 import { bytesOf, type FuzzRequest } from './request.js';
 
-/** Requests that begin right and are spoilt, through real sockets, by clients that learn from the answers. */
+/** Sends valid requests with mutations over real sockets, by clients that learn from the answers. */
 
 export interface Route {
   method: string;
@@ -20,32 +20,32 @@ export interface Route {
 export interface FuzzTarget {
   url: string;
   routes: readonly Route[];
-  /** Those that the others live on: they are asked more often. */
+  /** Routes whose answers other requests need: they are requested more often. */
   busiest: readonly Route[];
   clock: FakeClock;
-  /** Somebody who knows what everybody knows. */
+  /** A client with public knowledge. */
   visitor(dice: Dice): Visitor;
   /** The codes that a 503 may have. */
   unavailable: readonly string[];
-  /** The code in the JSON of an error; `undefined` where it has not the shape of one. */
+  /** The code in the JSON of an error; `undefined` if it has another shape. */
   codeOf(body: unknown): string | undefined;
-  /** Signs somebody in as usual. @throws when that does not work any more */
+  /** Signs in as usual. @throws if that no longer works */
   prove(): Promise<void>;
   stop(): Promise<void>;
 }
 
-/** One client: drafts requests in which nothing is wrong, as far as it knows, and learns from the answers. */
+/** A client: drafts requests that are valid as far as it knows, and learns from the answers. */
 export interface Visitor {
   draft(route: Route): FuzzRequest;
   learn(request: FuzzRequest, answer: FuzzAnswer): Promise<void> | void;
-  /** A secret or an identifier that it has come by. */
+  /** A secret or an identifier that it has found. */
   known(): string;
 }
 
 export interface FuzzOptions {
   requests: number;
   seed: number;
-  /** Clients at once. */
+  /** Concurrent clients. */
   clients?: number;
   progress?: (done: number) => void;
 }
@@ -53,19 +53,19 @@ export interface FuzzOptions {
 export interface FuzzResult {
   requests: number;
   seconds: number;
-  /** Of processors, client and server together. */
+  /** Processor time, client and server together. */
   cpuSeconds: number;
   /** Status → how often. */
   statuses: Record<number, number>;
-  /** The longest that the loop stood still, client and server together, in milliseconds of processor time. */
+  /** The longest delay of the event loop, client and server together, in milliseconds of processor time. */
   longestStall: number;
-  /** Routes that nothing has reached, and that never succeeded. */
+  /** Routes that no request reached, and routes that never succeeded. */
   untouched: string[];
   unsuccessful: string[];
   problems: string[];
 }
 
-/** Every route of a server that is about to be built. */
+/** Collects every route of a server that is about to be built. */
 export function collectRoutes(fastify: FastifyInstance): Route[] {
   const routes: Route[] = [];
   fastify.addHook('onRoute', ({ method, url, schema }) => {
@@ -76,7 +76,7 @@ export function collectRoutes(fastify: FastifyInstance): Route[] {
   return routes;
 }
 
-/** How often the clock moves, and by how much: past codes, forms, tokens, sessions. */
+/** How often the clock moves, and by how much: past the expiry of codes, forms, tokens, sessions. */
 const MOVES = 0.001;
 const SPANS = [1, 1, 31, 61, 16 * 60, 3601].map((seconds) => seconds * 1000);
 
@@ -84,7 +84,7 @@ const VALID = 0.4;
 const BUSIEST = 0.25;
 const BROKEN_BYTES = 0.02;
 
-/** @throws when somebody cannot sign in afterwards */
+/** @throws if signing in fails afterwards */
 export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<FuzzResult> {
   const { requests, seed, clients = 32, progress = () => {} } = options;
   const tally = new Map<string, Set<number>>();
@@ -156,11 +156,11 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
   };
 }
 
-/** What no answer may be, whatever was asked. */
+/** Reports what no answer may contain, whatever the request. */
 function problemsOf(answer: FuzzAnswer, { codeOf, unavailable }: FuzzTarget): string[] {
   const { status, head, body, header } = answer;
   const problems: string[] = [];
-  // Node itself refuses what names no host, in one way only.
+  // Node itself refuses a request without a host, always with these bytes.
   if (
     /^HTTP\/1\.1 400 Bad Request\r\nConnection: close\r\nDate: [^\r]*\r\nTransfer-Encoding: chunked$/.test(
       head,

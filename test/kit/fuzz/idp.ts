@@ -3,14 +3,14 @@ import { sha256 } from '../../../src/kernel/secrets.js';
 import { basic, PASSWORD } from '../app.js';
 import { fakeClock } from '../clock.js';
 import { ADMIN_TOKEN, CALLBACK, idpOptions, VERIFIER } from '../idp.js';
-import type { Dice } from '../stripe-world.js';
-import { Bag } from './bag.js';
+import type { Dice } from '../stripe-simulator.js';
+import { Bag } from './collected-values.js';
 import type { FuzzAnswer } from './connection.js';
 import { collectRoutes, type FuzzTarget, type Route, type Visitor } from './engine.js';
 import { EVIL } from './mutations.js';
 import type { FuzzRequest, Pair } from './request.js';
 
-/** The identity provider, and how its flows go. */
+/** The identity provider, and valid requests for its flows. */
 
 const LEFT = 'https://app.example.test/left';
 const SCOPES = ['openid', 'email', 'profile', 'offline_access'];
@@ -38,7 +38,7 @@ interface Person {
   password: string;
 }
 
-/** What everybody knows from the beginning. */
+/** What all clients know from the beginning. */
 interface Common {
   clients: Client[];
   agents: Person[];
@@ -160,7 +160,7 @@ class IdpVisitor implements Visitor {
   readonly #clients: Client[];
   readonly #agents: Person[];
   readonly #people: Person[];
-  /** Of whoever it has made last: nobody else lives on them. */
+  /** The latest principal that this client created; no other client depends on it. */
   ownSub = 'none';
 
   constructor(dice: Dice, { clients, agents, people }: Common) {
@@ -176,7 +176,7 @@ class IdpVisitor implements Visitor {
   }
 
   learn({ method, path, body }: FuzzRequest, answer: FuzzAnswer): void {
-    // What nobody may be sent to, an administrator may have registered by chance.
+    // A mutated administrator request may have registered this address, which is then a valid redirect.
     if (answer.body.includes(EVIL)) return;
     this.#bag.learn(answer);
     if (answer.status !== 201 || method !== 'POST') return;

@@ -1,9 +1,9 @@
-import type { Dice } from '../stripe-world.js';
+import type { Dice } from '../stripe-simulator.js';
 import type { FuzzRequest, Pair } from './request.js';
 
-/** Ways to spoil a request in which nothing was wrong. */
+/** Ways to mutate a valid request. */
 
-/** Found in no answer but as text: an address nobody registered, and markup nobody may interpret. */
+/** Must appear in answers only as text: an unregistered address, and markup that must be escaped. */
 export const EVIL = 'evil.test';
 export const MARKUP = '<script>fuzz</script>';
 
@@ -50,7 +50,7 @@ const GARBAGE = [
   ],
 ];
 
-/** Around every limit there is. */
+/** Values around every limit. */
 const LENGTHS = [1, 2, 3, 128, 129, 200, 201, 254, 255, 512, 513, 1024, 1025, 2048, 2049, 4096, 4097, 8193];
 
 const ODD_JSON: readonly unknown[] = [
@@ -156,10 +156,10 @@ const spliced = (text: string, dice: Dice): string => {
 };
 type Pair2 = [number, number];
 
-/** A secret or an identifier that other requests and answers held. */
+/** A secret or an identifier from other requests and answers. */
 export type Known = () => string;
 
-/** Another text in the place of this one. */
+/** Another text that replaces this one. */
 function spoilText(text: string, known: Known, dice: Dice): string {
   const kind = dice.whole(6);
   if (kind === 0) return dice.one(GARBAGE);
@@ -248,7 +248,7 @@ const spoilPath: Mutation = (request, known, dice) => {
   ]);
 };
 
-/** The more often one stands here, the more often it is taken. */
+/** Repeated entries are chosen more often. */
 const MUTATIONS: readonly Mutation[] = [
   ...Array<Mutation>(6).fill((request, known, dice) =>
     request.body ? spoilBody(request, known, dice) : spoilPairs(request.query, known, dice),
@@ -276,12 +276,12 @@ const MUTATIONS: readonly Mutation[] = [
 
 const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value ?? ''));
 
-/** Spoils a request in one to three ways. */
+/** Mutates a request in one to three ways. */
 export function mutate(request: FuzzRequest, known: Known, dice: Dice): void {
   for (let times = 1 + dice.whole(3); times > 0; times--) dice.one(MUTATIONS)(request, known, dice);
 }
 
-/** Spoils the bytes themselves: what a parser of HTTP makes of them, nobody knows. */
+/** Mutates the encoded bytes, which may no longer be valid HTTP. */
 export function mutateBytes(bytes: Buffer, dice: Dice): Buffer {
   const spoilt = Buffer.from(bytes);
   const at = dice.whole(spoilt.length);

@@ -1,4 +1,4 @@
-/** A request in its parts, so that each of them can be spoilt, and the bytes that it becomes. */
+/** A request in parts, so that each can be mutated, and its encoding. */
 
 export type Pair = [name: string, value: string];
 
@@ -13,13 +13,13 @@ export interface FuzzRequest {
   body?: Body;
 }
 
-/** What the answer to a request is framed by. */
+/** The encoded request, and whether its answer has a body. */
 export interface Sent {
   bytes: Buffer;
   isHead: boolean;
 }
 
-/** The bytes of a request that any server reads as one request, whatever it holds. */
+/** Encodes a request so that every server reads exactly one request, whatever its content. */
 export function bytesOf(request: FuzzRequest): Sent {
   const text = bodyText(request.body);
   const payload = Buffer.from(text ?? '');
@@ -50,7 +50,7 @@ function bodyText(body: Body | undefined): string | undefined {
 const typeOf = (body: Body): string =>
   'form' in body ? 'application/x-www-form-urlencoded' : 'application/json';
 
-/** Percent signs stay: what follows them may be no encoding at all. */
+/** Keeps percent signs, so that invalid encodings are sent, too. */
 function encode(text: string): string {
   return printable(text.replace(/[&=+#\s]/g, (each) => encodeURIComponent(each)));
 }
@@ -60,5 +60,5 @@ const printable = (text: string): string =>
 
 const headerName = (name: string): string => name.replace(/[^\w-]/g, '') || 'x';
 
-/** What a parser of HTTP takes for one value: it is our answer that is asked for, not the parser's. */
+/** Replaces what an HTTP parser would reject: the test is about our answer, not the parser's. */
 const headerValue = (value: string): string => value.replace(/[\0-\x08\x0a-\x1f\x7f]|[^\0-\xff]/gu, '?');

@@ -5,13 +5,13 @@ import { basic, PASSWORD, SECRETS, testOptions } from '../app.js';
 import { fakeClock } from '../clock.js';
 import { signWebhook } from '../sign-webhook.js';
 import { stripeApi } from '../stripe.js';
-import { type Dice, PRICES, World } from '../stripe-world.js';
-import { Bag } from './bag.js';
+import { type Dice, PRICES, World } from '../stripe-simulator.js';
+import { Bag } from './collected-values.js';
 import type { FuzzAnswer } from './connection.js';
 import { collectRoutes, type FuzzTarget, type Route, type Visitor } from './engine.js';
 import type { FuzzRequest, Pair } from './request.js';
 
-/** The backend of a subscription product, and how its flows go. */
+/** The backend of a subscription product, and valid requests for its flows. */
 
 const KINDS = {
   access: /"accessToken":"([\w.-]+)"/g,
@@ -19,18 +19,18 @@ const KINDS = {
   user: /\busr_[0-9a-f]{32}/g,
   session: /"id":"(\w+)","createdAt"/g,
   checkout: /"sessionId":"(\w+)"/g,
-  // In JSON and in the form of the admin area.
+  // In JSON and in the forms of the admin area.
   version: /\bversion"(?::| value=")(\d+)/g,
   form: /name="token" value="(\d+\.[\w-]{43})"/g,
-  // Only mails hold these.
+  // Found only in e-mails.
   reset: null,
   verify: null,
 };
 
-/** Mails with a link → what the token in it is good for. */
+/** E-mails with a link → the kind of its token. */
 const LINKS = { 'password-reset': 'reset', 'verify-email': 'verify' } as const;
 
-/** What may have put such mails into the outbox. */
+/** Requests that may have put such e-mails into the outbox. */
 const MAILING = /^\/api\/(auth\/(register|forgot-password|resend-verification)|user\/email)$/;
 
 type Recipe = (self: SaasVisitor) => Partial<FuzzRequest>;
@@ -38,7 +38,7 @@ type Recipe = (self: SaasVisitor) => Partial<FuzzRequest>;
 const json = (value: object): Partial<FuzzRequest> => ({ body: { json: value } });
 const asAdmin: Pair = ['authorization', basic()];
 
-/** Every route whose request needs more than its path and, where somebody must be signed in, a token. */
+/** Every route whose request needs more than its path and, if the route requires a user, a token. */
 const RECIPES: Record<string, Recipe> = {
   'POST /api/auth/register': (self) => json({ email: self.newcomer(), password: PASSWORD, name: 'Person' }),
   'POST /api/auth/login': (self) => json({ email: self.email(), password: PASSWORD }),
@@ -142,7 +142,7 @@ class SaasVisitor implements Visitor {
     return this.#bag.one(kind, this.dice);
   }
 
-  /** Every write needs the last one. */
+  /** Every write needs the latest version. */
   version(): string {
     return this.#bag.latest('version');
   }
@@ -151,12 +151,12 @@ class SaasVisitor implements Visitor {
   newcomer = (): string => `f${names++}@example.test`;
   bearer = (): Pair => ['authorization', `Bearer ${this.one('access')}`];
 
-  /** Out of a mail, mostly. */
+  /** Mostly from an e-mail. */
   link(kind: 'reset' | 'verify'): string {
     return this.dice.happens(0.9) ? this.one(kind) : `${this.one('user')}.${'x'.repeat(43)}`;
   }
 
-  /** As somebody who may read the mails of everybody. */
+  /** The credentials of an operator, who may read all e-mails. */
   async #readMails(): Promise<void> {
     const { items } = await this.#mails.page({ sort: 'id', desc: true, limit: 4 });
     for (const { template, values } of items) {
@@ -166,7 +166,7 @@ class SaasVisitor implements Visitor {
     }
   }
 
-  /** Signed as the provider signs it; a spoilt body keeps the signature of the right one. */
+  /** Signed as the provider signs it; a mutated body keeps the signature of the original. */
   event(): Partial<FuzzRequest> {
     const { dice } = this;
     const type = dice.one([
@@ -221,7 +221,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     busiest: routes.filter(({ url: path }) => /^\/api\/auth\/(login|refresh|register)/.test(path)),
     clock,
     visitor: (dice) => new SaasVisitor(dice, { now: clock.now, mails }),
-    // The provider of the fuzz is up, and what nobody configured says so.
+    // The simulated provider is up; missing configuration is reported by these codes.
     unavailable: ['NOT_READY', 'OVERLOADED', 'MAINTENANCE'],
     codeOf: (body) => {
       const { success, message, error } = (body ?? {}) as Record<string, unknown>;
@@ -229,7 +229,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
       return success === false && typeof message === 'string' && typeof code === 'string' ? code : undefined;
     },
     async prove() {
-      // The settings may keep people out by now, as an operator may.
+      // Fuzzed settings may lock users out, as an operator may.
       const settings = { allowRegistration: true, maintenanceMode: false };
       const admin = { authorization: asAdmin[1], 'x-requested-with': 'fuzz' };
       const path = '/admin/api/settings';

@@ -1,6 +1,6 @@
 import type { Collection, Store } from '../../src/storage/collection.js';
 
-/** The store of a process that is killed while it works: from a given call on, no call returns. */
+/** The store of a process that is killed at work: after a given number of calls, no call returns. */
 
 export interface Life {
   /** The number of calls before the kill. */

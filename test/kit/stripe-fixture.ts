@@ -4,15 +4,15 @@ import type { TestBilling } from './billing.js';
 import { fakeClock } from './clock.js';
 import { signWebhook } from './sign-webhook.js';
 import { stripeApi } from './stripe.js';
-import type { Person, Seen } from './stripe-truth.js';
-import { World } from './stripe-world.js';
+import type { Person, Seen } from './stripe-expectations.js';
+import { World } from './stripe-simulator.js';
 import { viewUnsubscribed } from './users.js';
 
-/** What a webhook storm and an outage of the provider have in common: the provider's world, its API and a store. */
+/** The common setup of a webhook storm and an outage: the simulated provider, its API and a store. */
 
 export const STORM_SECRET = 'whsec_storm_Qm7vLd0mXw4RkT9cYb2N';
 
-/** What the records of people have in common before they buy anything. */
+/** The common fields of users without a purchase. */
 export const UNSUBSCRIBED = {
   passwordHash: 'none',
   passwordVersion: 1,
@@ -26,7 +26,7 @@ const START = Date.UTC(2040, 0, 1) / 1000;
 
 export type Stage = Awaited<ReturnType<typeof openStage>>;
 
-/** @param databaseUri of an empty database; in memory where it is absent */
+/** @param databaseUri of an empty database; in memory if absent */
 export async function openStage(seed: number, databaseUri = 'sqlite::memory:') {
   const world = new World(seed, START);
   const clock = fakeClock(START * 1000);

@@ -6,9 +6,9 @@ import {
   webhookEventCollection,
 } from '../../src/billing/store.js';
 import type { Store } from '../../src/storage/collection.js';
-import { PRICES, type World, type WorldSubscription } from './stripe-world.js';
+import { PRICES, type World, type WorldSubscription } from './stripe-simulator.js';
 
-/** Compares what is stored and what was sent with the state of the provider. */
+/** Compares the stored data and the notifications with the state of the provider. */
 
 export interface Person {
   user: UserDocument;
@@ -19,7 +19,7 @@ export interface Person {
   isLate: boolean;
 }
 
-/** The mails and notifications that were sent. */
+/** The sent e-mails and notifications. */
 export interface Seen {
   /** Key → address. */
   mails: Map<string, string>;

@@ -1,24 +1,24 @@
-import type { Dice } from '../stripe-world.js';
+import type { Dice } from '../stripe-simulator.js';
 import type { FuzzAnswer } from './connection.js';
 
-/** What a client has found in answers, by kind; of each kind the latest. */
+/** Values that a client has collected from answers; of each kind the latest. */
 export class Bag {
   readonly #kinds: Record<string, RegExp | null>;
   readonly #found = new Map<string, string[]>();
   readonly #cookies = new Map<string, string>();
 
-  /** @param kinds what a thing of this kind looks like; a group marks what of it counts. `null`: it is in no answer */
+  /** @param kinds the pattern of each kind; a group marks the relevant part. `null`: never found in answers */
   constructor(kinds: Record<string, RegExp | null>) {
     this.#kinds = kinds;
   }
 
-  /** One of the latest, or what looks like nothing. */
+  /** One of the latest values, or a placeholder. */
   one(kind: string, dice: Dice): string {
     const found = this.#found.get(kind) ?? [];
     return found.length === 0 ? 'none' : dice.one(found);
   }
 
-  /** The latest, or what looks like nothing. */
+  /** The latest value, or a placeholder. */
   latest(kind: string): string {
     return this.#found.get(kind)?.at(-1) ?? 'none';
   }
@@ -29,7 +29,7 @@ export class Bag {
     this.#found.set(kind, [...found.slice(-MOST + 1), value]);
   }
 
-  /** One of the latest of any kind. */
+  /** One of the latest values of any kind. */
   any(dice: Dice): string {
     return this.one(dice.one(Object.keys(this.#kinds)), dice);
   }
@@ -38,7 +38,7 @@ export class Bag {
     return [...this.#cookies].map(([name, value]) => `${name}=${value}`).join('; ');
   }
 
-  /** Everything of a known kind in an answer, its cookies included. */
+  /** Collects all values of a known kind from an answer, including cookies. */
   learn({ head, body }: FuzzAnswer): void {
     const text = `${decode(head)}\n${body}`;
     for (const [kind, pattern] of Object.entries(this.#kinds)) {

@@ -8,9 +8,9 @@ import type { Json } from '../../src/billing/provider-objects.js';
 /** Numbers from 0 to 1, the same for the same seed (mulberry32). */
 export interface Dice {
   (): number;
-  /** A whole number from 0 to `below`, exclusively. */
+  /** An integer from 0 to `below`, exclusive. */
   whole(below: number): number;
-  /** Whether something of this probability happens. */
+  /** Whether an event of this probability happens. */
   happens(probability: number): boolean;
   one<T>(of: readonly T[]): T;
   shuffled<T>(items: readonly T[]): T[];
