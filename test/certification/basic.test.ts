@@ -3,8 +3,8 @@ import { codeIn, type Parameters, VERIFIER } from '../kit/idp.js';
 import { type Suite, s256, suite } from './suite.js';
 
 /**
- * The modules of the plan `oidcc-basic-certification-test-plan` for static clients, under their own names and in their
- * own order. `oidcc-idtoken-signature`, `oidcc-idtoken-unsigned` and `oidcc-request-uri-unsigned-…` are for clients that
+ * The modules of the plan `oidcc-basic-certification-test-plan` for static clients, with their original names and
+ * order. `oidcc-idtoken-signature`, `oidcc-idtoken-unsigned` and `oidcc-request-uri-unsigned-…` are for clients that
  * register themselves.
  */
 
@@ -12,7 +12,7 @@ const SECOND = 1000;
 
 type Module = (t: Test, suite: Suite) => Promise<void>;
 
-/** One authorization with these parameters, from which nothing more is asked than that it succeeds. */
+/** One authorization with these parameters that must succeed. */
 const succeeds =
   (more: Parameters): Module =>
   async (t, { flow, userinfo }) => {
@@ -20,7 +20,7 @@ const succeeds =
     t.equal((await userinfo(tokens.access_token))['sub'], claims['sub']);
   };
 
-/** A scope, and the claims that it stands for at userinfo (OIDC Core §5.4). */
+/** A scope, and its claims at userinfo (OIDC Core §5.4). */
 const tells =
   (scope: string, expected: Record<string, unknown>): Module =>
   async (t, { flow, userinfo, metadata }) => {
@@ -30,7 +30,7 @@ const tells =
     for (const name of Object.keys(told)) t.ok(metadata['claims_supported']?.includes(name), name);
   };
 
-/** Twice in one browser; the second time without a form, and about the same sign-in. */
+/** Two sign-ins in one browser; the second one without a form, in the same session. */
 const silentTwice =
   (second: (first: { id_token: string }) => Parameters, more: Parameters = {}): Module =>
   async (t, { flow, idp }) => {
@@ -43,7 +43,7 @@ const silentTwice =
     t.equal(again.claims['auth_time'], first.claims['auth_time']);
   };
 
-/** Twice in one browser; the second time the person signs in anew. */
+/** Two sign-ins in one browser; the person authenticates again for the second one. */
 const askedTwice =
   (more: Parameters): Module =>
   async (t, { flow, idp }) => {
@@ -56,7 +56,7 @@ const askedTwice =
     t.equal(again.claims['auth_time'], Number(first.claims['auth_time']) + 2);
   };
 
-/** A code that comes again after a while. */
+/** A code used again after a while. */
 const codeReuse =
   (delay: number): Module =>
   async (t, { authorize, token, userinfo, idp }) => {
@@ -73,7 +73,7 @@ const codeReuse =
     t.equal((await idp.userinfo(body.access_token)).status, 401, 'what it had bought is dead');
   };
 
-/** A request object, or the address of one. Whoever does not support them says so (OIDC Core §6). */
+/** A request object, or its address. A provider without support must refuse them (OIDC Core §6). */
 const unsupported =
   (more: Parameters, error: string): Module =>
   async (t, { authorize, metadata }) => {
@@ -84,7 +84,7 @@ const unsupported =
     t.notOk('code' in answer);
   };
 
-/** A page for the person, and nothing to fill in; the suite keeps it for whoever reviews the module. */
+/** A page for the person without a form; the suite stores it for manual review. */
 const errorPage =
   (more: Parameters): Module =>
   async (t, { authorize }) => {

@@ -4,8 +4,8 @@ import type { Agent, Page } from '../kit/agent.js';
 import { compiled } from '../kit/process.js';
 
 /**
- * Carries out what docs/certification.md tells the suite to do on our pages, as strictly as the suite's own browser
- * does: an address or an element that is not there ends the module, unless it is called optional.
+ * Carries out the browser steps of docs/certification.md on our pages, as strictly as the suite's own browser:
+ * a missing address or element fails the module, unless it is marked optional.
  */
 
 type Command = [name: string, by: string, target: string, ...rest: (string | number)[]];
@@ -22,26 +22,26 @@ interface Browser {
 }
 
 interface Configuration extends Browser {
-  /** What single modules replace. */
+  /** Replacements by single modules. */
   override: Record<string, Browser>;
 }
 
 export interface Walk {
   page: Page;
-  /** How many forms were sent. */
+  /** The number of submitted forms. */
   forms: number;
-  /** What the suite keeps for the person who reviews the module. */
+  /** The screenshots that the suite keeps for manual review. */
   screenshot: Page | undefined;
 }
 
-/** Where the page of the documentation says things are, and where they are in the test. */
+/** The addresses in the documentation, and the actual ones of the test. */
 interface Place {
   origin: string;
   handle: string;
   password: string;
 }
 
-/** Walks on from the first page at `url`, for this module of a plan. */
+/** Runs the steps of this module of a plan, from the first page at `url`. */
 export function walker(module: string, agent: Agent, place: Place) {
   const { browser, override } = documented(place);
   const entries = override[module]?.browser ?? browser;
@@ -61,7 +61,7 @@ export function walker(module: string, agent: Agent, place: Place) {
       if (optional) return;
       throw new Error(`«${task}» at ${here}`);
     }
-    // A page of the suite's own, which nobody serves here.
+    // A page of the suite itself, which this test does not serve.
     if (location !== undefined) return;
     const typed: Record<string, string> = {};
     for (const [name, by, target, ...rest] of commands) {
@@ -77,7 +77,7 @@ export function walker(module: string, agent: Agent, place: Place) {
   }
 }
 
-/** The rest of a `wait` is how long for which text, and what to do with the page then. */
+/** The other arguments of `wait` are a time limit, a text, and an action. */
 function keep(walk: Walk, [, text = '', action]: (string | number)[], task: string): void {
   if (!new RegExp(String(text)).test(walk.page.body)) throw new Error(`«${task}»: no ${text} on the page`);
   if (String(action).startsWith('update-image-placeholder')) walk.screenshot = walk.page;
@@ -93,13 +93,13 @@ function documented({ origin, handle, password }: Place): Configuration {
   return JSON.parse(here);
 }
 
-/** As the suite matches addresses: `*` is anything, all else itself. */
+/** Matches addresses like the suite: `*` is a wildcard, everything else is literal. */
 function isLike(pattern: string, url: string): boolean {
   const parts = pattern.split('*').map((part) => part.replaceAll(/[\\^$.|?+()[\]{}]/g, '\\$&'));
   return new RegExp(`^${parts.join('.*')}$`, 's').test(url);
 }
 
-/** The name of the field that has this id, or whatever is not empty for an element that has none. */
+/** The name of the field with this ID, or a non-empty string for an element without a name. */
 function find({ body }: Page, by: string, target: string): string | undefined {
   if (by === 'id') return new RegExp(`<input\\b[^>]*\\bid="${target}"[^>]*\\bname="(\\w+)"`).exec(body)?.[1];
   if (by !== 'css') throw new Error(`select by id or css, not by ${by}`);

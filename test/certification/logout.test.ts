@@ -5,7 +5,7 @@ import type { Parameters, RegisteredClient } from '../kit/idp.js';
 import { LOGGED_OUT, type Suite, suite } from './suite.js';
 
 /**
- * The modules of the plan `oidcc-rp-initiated-logout-certification-test-plan`, under their own names and in their own
+ * The modules of the plan `oidcc-rp-initiated-logout-certification-test-plan`, with their original names and
  * order.
  */
 
@@ -16,7 +16,7 @@ interface Situation extends Suite {
 
 type Module = (t: Test, situation: Situation) => Promise<void>;
 
-/** Whether the person is still signed in, as the suite finds out. */
+/** Whether the person is still signed in, checked as in the suite. */
 const isSignedIn = async ({ authorize }: Suite) => {
   const { answer } = await authorize({ prompt: 'none' });
   if ('code' in answer) return true;
@@ -24,7 +24,7 @@ const isSignedIn = async ({ authorize }: Suite) => {
   return false;
 };
 
-/** The application is called back, and nobody is signed in any more. */
+/** The provider redirects to the application, and the person is signed out. */
 const redirects =
   (leaveOut: string[]): Module =>
   async (t, { hint, state, logout, ...rest }) => {
@@ -35,7 +35,7 @@ const redirects =
     t.notOk(await isSignedIn({ ...rest, logout }));
   };
 
-/** There is a page for the person who reviews the module, and the application is never called back. */
+/** The person sees a page, stored for manual review, and the provider does not redirect to the application. */
 const shows =
   (
     change: (situation: Situation) => Parameters | Promise<Parameters>,
@@ -73,7 +73,7 @@ const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('b
 /** The same claims, unsigned. */
 const unsigned = (idToken: string) => `${encode({ alg: 'none' })}.${idToken.split('.')[1]}.`;
 
-/** A token that the client signed, with its secret, for the provider. */
+/** A token for the provider, signed by the client with its secret. */
 const bySuite = ({ id, secret }: RegisteredClient, issuer: string) =>
   new SignJWT({ iss: id, sub: 'SubjectID', aud: issuer, nonce: 'flibble' })
     .setProtectedHeader({ alg: 'HS256' })

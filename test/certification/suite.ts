@@ -16,18 +16,18 @@ import {
 import { type Walk, walker } from './browser.js';
 
 /**
- * Behaves like the OpenID Foundation's conformance suite: static clients, one browser per module that does what the
- * documentation tells the suite, a fresh `state` and `nonce` in every request, and the checks that every module makes.
+ * Behaves like the OpenID Foundation's conformance suite: static clients, one browser per module that follows the
+ * documentation, a fresh `state` and `nonce` in every request, and the checks common to all modules.
  */
 
 const REDIRECT_URI = 'https://www.certification.openid.net/test/a/idp/callback';
 export const LOGGED_OUT = 'https://www.certification.openid.net/test/a/idp/post_logout_redirect';
 
-/** What a module learns of one authorization. */
+/** The result of one authorization. */
 export interface Flow {
   tokens: { access_token: string; id_token: string; refresh_token?: string; scope: string };
   claims: Record<string, unknown>;
-  /** How many forms it took. */
+  /** The number of submitted forms. */
   forms: number;
   screenshot: Page | undefined;
 }
@@ -40,31 +40,31 @@ export interface Suite {
   readonly client2: RegisteredClient;
   readonly post: RegisteredClient;
   readonly browser: Agent;
-  /** The provider's own description, and the endpoints from it. */
+  /** The provider's metadata, and its endpoints. */
   readonly metadata: Record<string, string & string[]>;
-  /** Opens the authorization endpoint and does there what the documentation says. */
+  /** Opens the authorization endpoint and follows the documented steps. */
   authorize(
     more?: Parameters,
     how?: { client?: RegisteredClient; method?: 'GET' | 'POST'; reversed?: boolean },
   ): Promise<Visit>;
   /** The token endpoint. */
   token(form: Parameters, client?: RegisteredClient): Promise<Answer>;
-  /** A whole authorization, judged as every module judges it. */
+  /** A complete authorization, with the checks common to all modules. */
   flow(more?: Parameters, client?: RegisteredClient): Promise<Flow>;
   userinfo(accessToken: string): Promise<Record<string, unknown>>;
-  /** Opens the logout endpoint and does there what the documentation says. */
+  /** Opens the logout endpoint and follows the documented steps. */
   logout(more: Parameters): Promise<Walk>;
 }
 
 interface Visit extends Walk {
-  /** What the callback was called with. */
+  /** The parameters of the callback. */
   answer: Record<string, string>;
   sent: Parameters;
 }
 
 /**
- * The provider under test, of which every module is a visitor with a browser of its own. All limits count: a plan signs
- * one person in dozens of times within a minute, from one address.
+ * The provider under test; every module visits it with its own browser. All limits are in force: a plan signs
+ * in one person dozens of times within a minute, from one address.
  */
 export async function suite(t: Test): Promise<(module: Test) => Suite> {
   const idp = await idpApp(t, { limits: true });
@@ -95,7 +95,7 @@ function visit(
       client_id: by.id,
       redirect_uri: REDIRECT_URI,
       scope: 'openid',
-      // Long enough to show whether it comes back whole.
+      // Long enough to detect truncation.
       state: `${'s'.repeat(117)}${String(++count).padStart(11, '0')}`,
       nonce: `nonce ${count}`,
       response_type: 'code',
@@ -163,10 +163,10 @@ export const s256 = (verifier: string): Parameters => ({
   code_challenge_method: 'S256',
 });
 
-/** The tests listen elsewhere than the provider's name says. */
+/** The tests listen at another address than the issuer. */
 const pathOf = (url: string): string => new URL(url).pathname;
 
-/** A page of the suite's own, which sends its form elsewhere. */
+/** A page of the suite itself, which submits its form to another origin. */
 function formOf(action: string, parameters: Parameters): Page {
   const fields = Object.fromEntries(new URLSearchParams(search(parameters)));
   const nothing = { status: 200, headers: new Headers(), body: '', location: undefined };

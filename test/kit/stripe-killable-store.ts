@@ -25,7 +25,7 @@ const CALLS = new Set([
   'count',
 ]);
 
-/** @param onLostOutcome called for each event whose outcome was stored by the call during which the process was killed */
+/** @param onLostOutcome called for each event whose outcome was stored by the call that was interrupted */
 export function mortal(store: Store, life: Life, onLostOutcome: (eventId: string) => void): Store {
   return {
     ...store,

@@ -202,7 +202,7 @@ export function boot(
   return { life, billing };
 }
 
-/** Users: some with a customer from the beginning, some named only by the subscription, some known only by a session. */
+/** Some users have a customer from the start, some only a subscription that names them, some only a session. */
 async function register(billing: TestBilling, stage: Stage, count: number): Promise<Person[]> {
   const { world, api } = stage;
   const people: Person[] = [];

@@ -10,7 +10,7 @@ const TRIES = 6000;
 const TURNS = 1_000_000;
 
 /**
- * Waits for a condition that a test can only observe by polling, such as the state of another process. With `everyTurn` it
+ * Waits for a condition that a test can only observe by polling, such as the state of another process. `everyTurn`
  * polls in every turn of the event loop, for states that may last only milliseconds.
  */
 export async function waitUntil(

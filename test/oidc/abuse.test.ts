@@ -7,9 +7,9 @@ import { bytesOf, type Pair } from '../kit/fuzz/request.js';
 import { ADMIN_TOKEN, authorizePath, codeIn, idpApp, idpOptions, redemption, search } from '../kit/idp.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** What clients do that mean no good, at every endpoint of OpenID Connect alike. */
+/** Malicious requests, sent to every endpoint of OpenID Connect. */
 
-/** Every endpoint that takes a body, and the bytes that one may have. */
+/** Every endpoint that reads a body, and its limit in bytes. */
 const BODIES: Record<string, number> = {
   '/authorize': 16 * 1024,
   '/authorize/login': 16 * 1024,
@@ -29,7 +29,7 @@ const PATHS = [
   '/jwks',
 ];
 
-/** In the shape of every error, and of none of the framework's. */
+/** In the format of this product's errors, not of the framework's. */
 function isOurs(t: Test, { status, headers, text, body }: Answer, name: string): void {
   t.match(headers, { 'x-content-type-options': 'nosniff', 'cache-control': 'no-store' }, name);
   if (status < 400) return;

@@ -103,7 +103,7 @@ t.test('an unknown client and a repeated parameter are never redirected', async 
     t.equal(answer.body.error, 'invalid_request');
   }
   isRefused(t, await idp.request('GET', `${authorizePath(client, { state: '' })}&state=1`), 'one empty');
-  // RFC 8707 §2 lets a client name several resources, and what means nothing here is ignored however often it comes.
+  // RFC 8707 §2 allows several resources, and unknown parameters are ignored even when repeated.
   for (const twice of ['resource', 'unknown', '__proto__']) {
     const answer = await idp.request('GET', `${authorizePath(client)}&${twice}=1&${twice}=2`);
     t.match(answer, { status: 200, text: '<form' }, `${twice} twice`);
@@ -373,7 +373,7 @@ t.test('Basic from a browser is refused without a code and without a challenge',
 
   const programs = [
     ...[{}, { 'sec-fetch-mode': 'cors' }, { 'sec-fetch-dest': 'empty' }, { cookie: 'other=1' }],
-    // It followed the application here without credentials, and comes again.
+    // The agent was sent here by the application without credentials, and now repeats the request with them.
     { cookie },
   ];
   for (const headers of programs) {

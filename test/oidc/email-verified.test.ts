@@ -14,7 +14,7 @@ async function invite(idp: IdpApp, handle: string): Promise<Credentials> {
   return { sub: accepted.body.sub, handle: accepted.body.handle, password: PASSWORD };
 }
 
-/** What an application hears of the address, the same in both places. */
+/** The address as the application receives it, the same in the id_token and at userinfo. */
 async function told(idp: IdpApp, who: Credentials, scope = 'openid email offline_access') {
   const client = await idp.createClient();
   const { body } = await idp.redeem(client, await idp.codeFor(client, who, { scope }));
@@ -38,7 +38,7 @@ t.test('an address is verified where an invitation was mailed to a trusted domai
     ['ada@münchen.example', true],
     ['ada@xn--mnchen-3ya.example', true],
     ['ada@faß.example', true],
-    // Others, however near.
+    // Similar domains.
     ['ada@fass.example', false],
     ['ada@sub.example.com', false],
     ['ada@notexample.com', false],
@@ -76,7 +76,7 @@ t.test('an address of a person who was not invited is not verified', async (t) =
   t.same(await told(idp, self), { email: self.handle, verified: false }, 'an invitation that was refused');
   for (const change of ['disable', 'enable']) await idp.admin('POST', `/v1/principals/${self.sub}/${change}`);
   t.same(await told(idp, self), { email: self.handle, verified: false }, 'locked out and let in again');
-  // As a reset on the host leaves it.
+  // The state after a reset on the host.
   const people = principalCollection(await idpStore(t, idp));
   await people.updateOne({ id: self.sub }, { set: { usedLinkHash: 'x' } });
   t.same(await told(idp, self), { email: self.handle, verified: false }, 'a link that was no invitation');

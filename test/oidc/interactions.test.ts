@@ -6,11 +6,11 @@ import { authorizePath, type IdpAppOptions, idpApp, idpStore, SEED } from '../ki
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
 
-/** Forms carry their own state: no process remembers them, and requests without credentials store nothing. */
+/** Forms carry their own state: processes keep none in memory, and requests without credentials store nothing. */
 
 const OTHER_SEED = '8a1f00c2d94b7e635f1a2b8c7d9e0f4132a5b6c7d8e9f0a1b2c3d4e5f6a7b8c9';
 
-/** Two providers on one store and one clock, as two processes of one installation. */
+/** Two providers on one store and one clock, like two processes of one installation. */
 async function twoProcesses(t: Test, first: IdpAppOptions = {}, second: IdpAppOptions = {}) {
   const [folder, clock] = [temporaryFolder(t), fakeClock()];
   return [

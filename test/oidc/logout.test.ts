@@ -15,7 +15,7 @@ import {
 const HOUR = 3600_000;
 const LEFT = 'https://app.example.test/left?from=idp';
 
-/** A person who is signed in, and what the application knows of it. */
+/** A signed-in person, and what the application knows about the session. */
 async function signedIn(t: Test) {
   const idp = await idpApp(t);
   const client = await idp.createClient({ post_logout_redirect_uris: [LEFT] });

@@ -19,7 +19,7 @@ import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
 
-/** Four processes on one store, each of which logs everything it can. */
+/** Four processes on one store, each with the most verbose log. */
 
 const PROCESSES = 4;
 
@@ -73,7 +73,7 @@ async function codeFor(
   return codeIn(answer.headers.get('location') ?? undefined);
 }
 
-/** What only one of many may do, whichever process it asks. */
+/** Operations that may succeed once, on whichever process. */
 async function races(
   t: Test,
   { urls, client, authorization, secrets, grants }: Awaited<ReturnType<typeof start>>,

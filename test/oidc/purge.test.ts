@@ -34,7 +34,7 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
-/** How long what is over stays for the sake of clocks that differ. */
+/** Retention after expiry, for clock skew. */
 const MARGIN = 5 * MINUTE;
 
 const NEVER = new AbortController().signal;
@@ -47,7 +47,7 @@ function collectionsOf(store: Store) {
   };
 }
 
-/** The purge of another process on the store of `idp`, which looks at the same clock. */
+/** The purge of another process on the store of `idp`, with the same clock. */
 const purgerOf = async (t: Test, idp: IdpApp) => purgerOn(await idpStore(t, idp), idp.clock);
 
 function purgerOn(store: Store, clock: Clock) {
@@ -67,7 +67,7 @@ function purgerOn(store: Store, clock: Clock) {
 const grantsOf = async (grants: Grants): Promise<GrantDocument[]> =>
   (await grants.page({ sort: 'id', limit: 1000 })).items;
 
-/** When the last thing ends that somebody may have of a grant. */
+/** When the last code or token of a grant expires. */
 function endOf({
   codeExpiresAt,
   consumedAt,
@@ -78,7 +78,7 @@ function endOf({
   return Math.max(consumedAt === undefined ? codeExpiresAt : 0, refreshExpiresAt, ...times);
 }
 
-/** Everything that can become of a grant, in one provider: what was given out, to be asked about later. */
+/** Every kind of history that a grant can have, in one provider; keeps the issued tokens for later requests. */
 async function history(idp: IdpApp) {
   const [client, agent]: [RegisteredClient, Credentials] = [await idp.createClient(), await idp.mintAgent()];
   const access: string[] = [];
@@ -115,12 +115,12 @@ async function history(idp: IdpApp) {
         form: { token: revoked, client_id: client.id, client_secret: client.secret ?? '' },
       });
     },
-    /** One family is never used, one now and then, one as long as it lives. */
+    /** One family is never refreshed, one now and then, one every day. */
     use: async (day: number) => [
       await renew(families[0] as { token: string }),
       ...(day % 25 === 0 ? [await renew(families[1] as { token: string })] : []),
     ],
-    /** Asks about the first and the last of what was given out, and changes nothing by it. */
+    /** Queries the first and the last of the issued tokens, without changing anything. */
     async told() {
       const about = async (token: string) => {
         const form = { token, client_id: client.id, client_secret: client.secret ?? '' };
@@ -137,7 +137,7 @@ async function history(idp: IdpApp) {
 
 const some = (tokens: string[]) => [...tokens.slice(0, 10), ...tokens.slice(10).slice(-4)];
 
-/** What does not depend on how identifiers came about. */
+/** Removes the random identifiers. */
 const shape = (told: object): string =>
   JSON.stringify(told, (key, value) => (['sub', 'client_id', 'aud'].includes(key) ? undefined : value));
 
@@ -173,11 +173,11 @@ t.test(
     for (let day = 0; day <= 95; day += 5) {
       const noon = start + day * DAY;
       for (const after of [0, HOUR - MINUTE, HOUR + MINUTE + MARGIN]) await compare(noon + after);
-      // The last time of all: the access token outlives its family.
+      // The latest moment: the access token outlives its family.
       const useAt = day === 85 ? start + 90 * DAY - MINUTE : noon + 2 * HOUR;
       for (const { clock } of [purged, kept]) clock.set(useAt);
       t.same(await histories[0].use(day), await histories[1].use(day));
-      // Each border of what is stored now, from both sides.
+      // Both sides of every expiry stored now.
       const borders = (await grantsOf(grants)).flatMap((grant) => [endOf(grant), endOf(grant) + MARGIN]);
       const near = borders.filter((at) => at > useAt && at < useAt + DAY).toSorted((a, b) => a - b);
       for (const at of near) for (const side of [-1, 0]) await compare(at + side);
@@ -188,7 +188,7 @@ t.test(
 );
 
 t.test('token families alive at the first purge are checked again later', async (t) => {
-  // Without a provider, whose own purge, whenever it gets to it, removes what this one leaves.
+  // Without a provider, whose own purge would remove what this one leaves.
   const store = await openStore('sqlite::memory:');
   t.teardown(() => store.close());
   const clock = fakeClock();
@@ -245,7 +245,7 @@ t.test('sessions are removed once they have expired, not before', async (t) => {
 });
 
 t.test('consents are removed with their application or person, and no others', async (t) => {
-  // Without a provider, whose own purge would find neither these people nor these applications.
+  // Without a provider, whose own purge would miss these people and applications.
   const store = await openStore('sqlite::memory:');
   t.teardown(() => store.close());
   const clock = fakeClock();
@@ -282,7 +282,7 @@ t.test('the purge removes consents of deleted principals and keeps those of disa
   for (const { sub } of [away, lockedOut, deleted]) await service.remember(sub, client.id, 'openid');
   await service.remember(away.sub, `cid_${'0'.repeat(32)}`, 'openid');
   idp.clock.advance(HOUR);
-  // A process that starts does at once what is due.
+  // A starting process runs overdue jobs at once.
   await idpApp(t, { databaseUri: `sqlite:${idp.file}`, clock: idp.clock });
   await waitUntil('the purge', async () => (await consents.count()) <= 2);
   t.equal(await service.covers(away.sub, client.id, 'openid'), true);
@@ -344,7 +344,7 @@ t.test('a family that is refreshed while it is being removed stays', async (t) =
   t.ok(orders > 5);
 });
 
-/** Grants of three hours ago, and of now. */
+/** Grants from three hours ago, and current ones. */
 async function fill(grants: Grants, { dead, alive }: { dead: number; alive: number }): Promise<void> {
   const now = Date.now();
   const grant = (index: number, createdAt: number): GrantDocument => ({
@@ -365,7 +365,7 @@ async function fill(grants: Grants, { dead, alive }: { dead: number; alive: numb
   }
 }
 
-/** Two at once, one of them killed in the middle, and one that finishes. */
+/** Two concurrent purges, one of them killed midway, and a third that finishes. */
 async function killOne(t: Test, databaseUri: string, dead: number): Promise<void> {
   const store = await openStore(databaseUri);
   t.teardown(() => store.close());

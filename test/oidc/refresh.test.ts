@@ -19,7 +19,7 @@ const DAY = 24 * HOUR;
 const OFFLINE = { scope: 'openid profile offline_access' };
 const REFUSED = { status: 400, body: { error: 'invalid_grant' } };
 
-/** An application that may come back, and what it was given. */
+/** An application with offline access, and the tokens it received. */
 async function family(idp: IdpApp, more: Record<string, unknown> = {}, asked: Parameters = OFFLINE) {
   const [client, agent] = [await idp.createClient(more), await idp.mintAgent()];
   return { client, agent, ...(await tokensOf(idp, client, agent, asked)) };
@@ -104,7 +104,7 @@ t.test('a token that was never issued revokes nothing', async (t) => {
   const idp = await idpApp(t);
   const publicFamily = await family(idp, { public: true });
   for (const { client, code, refreshToken } of [publicFamily, await family(idp)]) {
-    // What everybody knows of the grant who saw the address with its code.
+    // The part of the grant visible in the redirect that contained its code.
     const name = code.slice(3, 35);
     const other = (await tokensOf(idp, client, publicFamily.agent, OFFLINE)).refreshToken;
     const forgeries = [

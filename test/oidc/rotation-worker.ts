@@ -1,6 +1,6 @@
 /**
- * The provider as a program that looks at a clock of the test's: `node rotation-worker.js '{ clockFile, …options }'`.
- * SIGTERM ends it as it ends the real one.
+ * The provider as a program with a clock controlled by the test: `node rotation-worker.js '{ clockFile, …options }'`.
+ * SIGTERM ends it like the real program.
  */
 import { readFileSync } from 'node:fs';
 import { createIdentityServer } from '../../src/idp/server.js';

@@ -20,14 +20,14 @@ import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
 /**
- * A new key while everybody goes on: programs of ours behind a balancer are restarted one by one, as docs/keys.md has
- * it, and applications verify what they get as they always do. Time passes for all of them when the test says so.
+ * Key rotation under load: programs behind a load balancer are restarted one by one, as docs/keys.md describes,
+ * while applications verify their tokens as usual. All of them use the time of the test.
  */
 
 const ROTATIONS = Number(process.env['ROTATIONS'] ?? 1);
 const SECOND = 1000;
 const HOUR = 3600 * SECOND;
-/** How long caches may keep the keys, and how long a client that met an unknown one does not look again. */
+/** How long caches keep the keys, and how long a client does not refetch them after an unknown key. */
 const PUBLISHED_AHEAD = (300 + 60) * SECOND;
 
 const seedOf = (number: number): string => createHash('sha256').update(`seed ${number}`).digest('hex');
@@ -38,7 +38,7 @@ interface Seeds {
   ed25519SeedPrevious?: string;
 }
 
-/** A clock that stands still, for this process and for all programs that look at its file. */
+/** A manual clock for this process and for all programs that read its file. */
 function sharedClock(t: Test) {
   const file = join(temporaryFolder(t), 'now');
   let now = Date.UTC(2040, 0, 1);
@@ -49,7 +49,7 @@ function sharedClock(t: Test) {
   };
   set(now);
   const { now: real } = Date;
-  // The clients know no other clock.
+  // The client libraries use only Date.now.
   Date.now = () => now;
   t.teardown(() => {
     Date.now = real;
@@ -60,7 +60,7 @@ function sharedClock(t: Test) {
 type Clock = ReturnType<typeof sharedClock>;
 type Fetch = (url: string, init?: RequestInit) => Promise<Response>;
 
-/** Programs on one store, of which those that serve take turns. */
+/** Programs on one store; requests alternate between them. */
 function fleet(t: Test, clock: Clock) {
   const options = idpOptions(temporaryFolder(t));
   const serving: { url: string; busy: Set<Promise<unknown>>; end(): Promise<number | null> }[] = [];
@@ -71,7 +71,7 @@ function fleet(t: Test, clock: Clock) {
     const program = startProgram(t, compiled('test/oidc/rotation-worker.js'), { args });
     serving.push({ url: await program.url(), busy: new Set(), end: program.terminate });
   };
-  /** A new one takes the place of the oldest, which finishes what it has begun. */
+  /** Starts a new program in place of the oldest, which completes its open requests. */
   const replace = async (seeds: Seeds) => {
     await start(seeds);
     const old = serving.shift();
@@ -94,7 +94,7 @@ function fleet(t: Test, clock: Clock) {
   return { start, replace, send };
 }
 
-/** What browsers and proxies do on the way: an answer is used again for as long as it says. */
+/** Caches answers for their max-age, like browsers and proxies. */
 function withCache(send: Fetch, clock: Clock): Fetch {
   const kept = new Map<string, { text: string; until: number }>();
   return async (url, init) => {
@@ -111,16 +111,16 @@ function withCache(send: Fetch, clock: Clock): Fetch {
 
 interface Application {
   client: RegisteredClient;
-  /** Brings a request to its answer, as the agent would. */
+  /** Sends an authorization request as the agent and returns the redirect. */
   authorize(url: string): Promise<string>;
   send: Fetch;
   clock: Clock;
 }
 
-/** One sign-in after another. Rejects when the application refuses what it gets. */
+/** One sign-in. Rejects when the application refuses a token. */
 type Visit = () => Promise<void>;
 
-/** Verifies with jose what it gets, and again what it got before, for as long as that lives. */
+/** Verifies new tokens with jose, and earlier ones again until they expire. */
 function joseApplication({ client, authorize, send, clock }: Application): Visit {
   const keys = createRemoteJWKSet(new URL(`${ISSUER}/.well-known/jwks.json`), {
     [customFetch]: (url, { method, signal }) => send(url, { method, signal }),
@@ -142,7 +142,7 @@ function joseApplication({ client, authorize, send, clock }: Application): Visit
   };
 }
 
-/** Signs in with openid-client, which checks the signature, and refreshes what it got. */
+/** Signs in with openid-client, which checks the signature, and refreshes the tokens. */
 async function openidApplication({ client, authorize, send }: Application): Promise<Visit> {
   const config = await oidc.discovery(
     new URL(ISSUER),
@@ -169,7 +169,7 @@ async function openidApplication({ client, authorize, send }: Application): Prom
   };
 }
 
-/** Some applications of both kinds, and what went wrong at them. */
+/** Several applications of both kinds, and their failures. */
 async function laboratory(t: Test, { programs }: { programs: number }) {
   const clock = sharedClock(t);
   const { start, replace, send } = fleet(t, clock);
@@ -204,7 +204,7 @@ async function laboratory(t: Test, { programs }: { programs: number }) {
   return {
     failures,
     visited: () => done,
-    /** All programs get these keys, one after another, and nobody waits for that. */
+    /** Restarts all programs one by one with these keys, while the applications continue. */
     async restart(seeds: Seeds) {
       let isOver = false;
       const loops = visits.map(async (one) => {
@@ -218,7 +218,7 @@ async function laboratory(t: Test, { programs }: { programs: number }) {
       }
       await everybody();
     },
-    /** Time passes, and everybody comes by now and then. */
+    /** Advances the clock in steps, with a visit of every application at each. */
     async pass(milliseconds: number) {
       const step = milliseconds > PUBLISHED_AHEAD ? 599 * SECOND : 61 * SECOND;
       for (let left = milliseconds; left > 0; left -= step) {
@@ -245,7 +245,7 @@ t.test(`key rotations under load (${ROTATIONS}) fail no request`, async (t) => {
   t.ok(visited() > ROTATIONS * 50);
 });
 
-// What shows that the test above would notice stands in its long round.
+// Proof that the test above detects mistakes; only in the long run.
 const SHORT = ROTATIONS === 1 && 'npm run test:rotations has it';
 t.test('rotation steps in another order, or too fast, break applications', { skip: SHORT }, async (t) => {
   const { failures, restart, pass, everybody } = await laboratory(t, { programs: 1 });

@@ -33,7 +33,7 @@ const signIn = (browser: Agent, page: Page, { handle, password }: Credentials) =
 const ask = async (idp: IdpApp, browser: Agent, client: RegisteredClient, more: Parameters = {}) =>
   browser.open((await idp.listen()) + authorizePath(client, more));
 
-/** What the application learns of a page's end. */
+/** What the application receives when a page is submitted. */
 async function learned(idp: IdpApp, client: RegisteredClient, page: Page) {
   return claimsOf((await idp.redeem(client, codeIn(page.location))).body.id_token);
 }

@@ -16,7 +16,7 @@ import {
 
 const MINUTE = 60_000;
 
-/** The form as it came, for submissions that no browser would make. */
+/** The form as served, for submissions that no browser would make. */
 interface Shown {
   interaction: string;
   cookie: string;
@@ -28,7 +28,7 @@ async function show(idp: IdpApp, client: RegisteredClient): Promise<Shown> {
   return { interaction, cookie: String(headers['set-cookie']).split(';', 1)[0] as string };
 }
 
-/** The same token with one parameter changed, under the tag of the original. */
+/** The same token with one parameter changed and the original signature. */
 function withOtherState(interaction: string): string {
   const [encoded = '', tag] = interaction.split('.');
   const payload = JSON.parse(Buffer.from(encoded, 'base64url').toString());
@@ -175,7 +175,7 @@ t.test('an agent fails at the form exactly as a wrong password does', async (t) 
   }
   t.match(answers[0], { status: 401, text: 'The user name or password is incorrect.' });
   t.strictSame(comparable(answers[0] as Answer), comparable(answers[1] as Answer), 'byte for byte');
-  // The form shows the handle again, and differs in nothing else.
+  // The form shows the submitted handle; the rest of the page is identical.
   const [first, ...others] = answers.map((answer, index) => {
     const headers = { ...answer.headers, 'content-length': undefined };
     const text = answer.text.replace(`value="${tries[index]?.handle}"`, 'value=""');

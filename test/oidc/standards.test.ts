@@ -10,7 +10,7 @@ import {
   VERIFIER,
 } from '../kit/idp.js';
 
-/** What the standards demand and no flow of a well-behaved client shows. */
+/** Requirements of the standards that flows of a well-behaved client do not show. */
 
 const LEFT = 'https://app.example.test/left';
 

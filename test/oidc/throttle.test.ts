@@ -20,7 +20,7 @@ import {
 const MINUTE = 60_000;
 const WRONG = 'not the password';
 const PRODUCTION = { NODE_ENV: 'production' };
-/** In the shape of those that we generate. */
+/** A password in the format of generated ones. */
 const FORGED = `agp_${'x'.repeat(43)}`;
 
 /** HTTP Basic at /authorize. */
@@ -59,7 +59,7 @@ async function resetLink(t: Test, idp: IdpApp, sub: string): Promise<string> {
   return link.url;
 }
 
-/** One of each kind that a handle may be. */
+/** A handle of each kind of principal, and an unknown one. */
 async function everybody(idp: IdpApp): Promise<Record<string, Credentials>> {
   const body = { handle: 'self-chosen@example.test', password: PASSWORD };
   const { sub } = (await idp.request('POST', '/v1/accounts', { body })).body;

@@ -22,14 +22,14 @@ const SECOND = 1000;
 const HOUR = 3600 * SECOND;
 const S256 = { code_challenge: sha256(VERIFIER), code_challenge_method: 'S256' };
 
-/** An application, an agent, and what the one learns of the other in a whole flow. */
+/** An application, an agent, and the tokens of a complete flow. */
 async function flow(idp: IdpApp, more: Parameters = {}) {
   const [client, agent] = [await idp.createClient(), await idp.mintAgent({ name: 'Robot' })];
   const code = await idp.codeFor(client, agent, more);
   return { client, agent, code, tokens: (await idp.redeem(client, code)).body };
 }
 
-/** The verified token, judged at the time of the provider. */
+/** The verified token, checked at the time of the provider. */
 async function verify(idp: IdpApp, idToken: string, audience: string) {
   const keys = createLocalJWKSet((await idp.request('GET', '/jwks')).body);
   const currentDate = new Date(idp.clock.now());
@@ -172,7 +172,7 @@ t.test(
     for (const uri of [undefined, '', `${CALLBACK}/`, 'https://evil.test/cb']) {
       t.match(await idp.redeem(client, code, { redirect_uri: uri }), grant, `redirect_uri=${uri}`);
     }
-    // Names the grant, and has a secret of the right shape.
+    // Names the grant, and has a secret of the right format.
     const guessed = code.slice(0, -43) + 'x'.repeat(43);
     for (const wrong of [
       'ac_',
@@ -357,7 +357,7 @@ t.test('/token accepts a form or a JSON object of strings, each parameter once',
   t.equal((await idp.request('POST', `/token?${form}`)).status, 401, 'nothing is read from the query');
   t.equal((await idp.request('POST', '/token', { body: object })).status, 200, 'the code is still good');
 
-  // RFC 8707 §2 lets a client name several resources, which mean nothing here.
+  // RFC 8707 §2 allows several resources, which this provider ignores.
   const [first, second] = [await idp.codeFor(client, agent), await idp.codeFor(client, agent)];
   const several = `${redemption(client, first)}&resource=https://a.test/&resource=https://b.test/`;
   t.equal((await idp.request('POST', '/token', { form: several })).status, 200);

@@ -13,14 +13,14 @@ import { auditOf, SECRETS } from '../kit/app.js';
 import { compiled, type Program, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** The real programs behind real proxies, on loopback: whoever asks from 127.0.0.2 is another client than 127.0.0.4. */
+/** The real programs behind real proxies, on loopback: 127.0.0.2 and 127.0.0.4 are two clients. */
 
 export const run = promisify(execFile);
 
-/** Debian keeps servers where only root looks for programs. */
+/** Debian installs servers in folders that are only in root's PATH. */
 process.env['PATH'] += ':/usr/sbin';
 
-/** A block of docs/proxy.md, by its language. */
+/** A code block of docs/proxy.md, by its language. */
 export function snippet(language: string): string {
   const page = readFileSync(join(compiled('.'), '../docs/proxy.md'), 'utf8');
   const block = new RegExp(`\`\`\`${language}\\n([\\s\\S]*?)\`\`\``).exec(page)?.[1];
@@ -28,7 +28,7 @@ export function snippet(language: string): string {
   return block;
 }
 
-/** Ports that nobody listens at. */
+/** Free ports. */
 export async function freePorts<N extends number>(count: N): Promise<number[] & { length: N }> {
   const servers = Array.from({ length: count }, () => createServer());
   const listening = servers.map(
@@ -59,9 +59,9 @@ export async function selfSigned(folder: string): Promise<Certificate> {
 }
 
 export interface Question {
-  /** Where to: a port of 127.0.0.1. */
+  /** The target: a port of 127.0.0.1. */
   port: number;
-  /** Over https, under this name. Absent: http. */
+  /** Uses https with this host name. Absent: http. */
   name?: string;
   pem?: string;
   /** The address of the client. */
@@ -75,7 +75,7 @@ export interface Question {
 export interface Reply {
   status: number;
   headers: IncomingHttpHeaders;
-  /** All of them, in order, repeated ones repeated. */
+  /** All headers, in order, including repeated ones. */
   rawHeaders: string[];
   text: string;
 }
@@ -116,7 +116,7 @@ const SAAS = {
     HOST: host,
     PORT: port,
   }),
-  /** A wrong secret of the operator: audited and limited to ten a minute, and no password is hashed. */
+  /** A wrong operator secret: audited and limited to ten a minute, and no password is hashed. */
   wrongGuess: {
     path: '/admin/api/settings',
     headers: { authorization: `Basic ${btoa('admin:wrong')}` },
@@ -150,15 +150,15 @@ export interface Backend {
   port: number;
   program: Program;
   wrongGuess: Omit<Question, 'port'>;
-  /** The addresses in the audit, the latest last. */
+  /** The addresses in the audit log, the latest last. */
   audited(): Promise<string[]>;
-  /** The lines of its log about proxies. */
+  /** Its log lines about proxies. */
   complaints(): string[];
-  /** What `doctor` says about the proxy, beside the running program. */
+  /** The findings of `doctor` about the proxy, while the program runs. */
   diagnosis(): Promise<Finding[]>;
 }
 
-/** A program of ours in production. */
+/** One of the two programs, in production. */
 export async function startBackend(
   t: Test,
   product: keyof typeof PRODUCTS,

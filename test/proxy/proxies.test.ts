@@ -17,7 +17,7 @@ import {
   startBackend,
 } from './kit.js';
 
-/** Both programs behind nginx: who counts as the client when the proxy is listed, not listed, or listed wrong. */
+/** Both programs behind nginx: which address is the client's when the proxy is listed, not listed, or listed wrongly. */
 
 const MISSING_NGINX = {
   name: 'nginx',
@@ -26,7 +26,7 @@ const MISSING_NGINX = {
   remedy: 'apt-get install nginx openssl',
 };
 
-/** The page's own configuration, and further servers that only tests want. */
+/** The configuration of the documentation, and further servers for the tests. */
 async function startNginx() {
   await run('nginx', ['-v']);
   const folder = temporaryFolder(t);
@@ -56,12 +56,12 @@ async function startNginx() {
     server(untold, `127.0.0.1:${saasUntold.port}`),
     server(alsoUntold, `127.0.0.1:${idpUntold.port}`),
     server(wrong, `127.0.0.1:${saasWrong.port}`),
-    // Two in a row; the outer one connects from 127.0.0.3.
+    // Two proxies in a row; the outer one connects from 127.0.0.3.
     server(outer, `127.0.0.1:${inner}`, 'proxy_bind 127.0.0.3;'),
     server(inner, `127.0.0.1:${saas.port}`, appended),
     server(halfOuter, `127.0.0.1:${halfInner}`, 'proxy_bind 127.0.0.3;'),
     server(halfInner, `127.0.0.1:${idpHalf.port}`, appended),
-    // A proxy that says whatever the test says.
+    // A proxy that forwards headers chosen by the test.
     server(six, `[::1]:${saas.port}`, 'proxy_set_header X-Forwarded-For $http_x_test;'),
   ].join('\n');
   const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
@@ -70,7 +70,7 @@ async function startNginx() {
   writeFileSync(join(folder, 'app.conf'), page);
   writeFileSync(
     join(folder, 'nginx.conf'),
-    // One process, so that none outlives the test.
+    // A single process, so that none outlives the test.
     `daemon off; master_process off; pid ${folder}/pid; error_log stderr notice;
      events { worker_connections 512; }
      http { access_log off; ${paths} include ${folder}/app.conf; ${further} }`,
@@ -106,7 +106,7 @@ async function startNginx() {
 
 type Ask = (question: Omit<Question, 'port' | 'name'>) => Promise<Reply>;
 
-/** Ten wrong guesses of one client, then one more of it and one of somebody else. */
+/** Ten wrong guesses by one client, then one more by it and one by another client. */
 async function flood(ask: Ask, { wrongGuess }: Pick<Backend, 'wrongGuess'>): Promise<[number, number]> {
   for (let guess = 0; guess < 10; guess++) await ask({ ...wrongGuess, from: '127.0.0.2' });
   const [more, other] = [
@@ -173,7 +173,7 @@ await withOrSkip(MISSING_NGINX, startNginx, (world) => {
       ] as const) {
         t.same(await flood(toIt, backend), [429, 429]);
         t.same([...new Set(await backend.audited())], ['127.0.0.1']);
-        // A line about the last request: by then all others are here.
+        // A log line about the last request: all earlier lines precede it.
         await backend.program.printed(/"statusCode":429/);
         const complaints = backend.complaints();
         t.equal(complaints.length, 1);
@@ -234,7 +234,7 @@ await withOrSkip(MISSING_NGINX, startNginx, (world) => {
     });
     for (const headers of spoofs) {
       t.equal((await world.toIdp({ path, headers })).text, plain);
-      // Past the proxy, by the very address that is trusted.
+      // Bypasses the proxy, from the trusted address itself.
       const { text } = await ask({
         port: world.idp.port,
         path,
@@ -292,7 +292,7 @@ await withOrSkip(MISSING_NGINX, startNginx, (world) => {
   });
 });
 
-/** Both programs behind Caddy, with the configuration that the documentation shows. */
+/** Both programs behind Caddy, with the documented configuration. */
 
 const MISSING_CADDY = {
   name: 'caddy',
@@ -310,7 +310,7 @@ async function startCaddy() {
     startBackend(t, 'idp', { trust: '127.0.0.1' }),
   ]);
   const [https, http] = await freePorts(2);
-  // Ports, and certificates of our own, where Caddy would fetch some.
+  // Replaces the ports, and uses local certificates where Caddy would obtain some.
   const page = snippet('caddy')
     .replace('{\n', `{\n admin off\n skip_install_trust\n http_port ${http}\n https_port ${https}\n`)
     .replaceAll(/^(app|id)\.example \{/gm, `$&\n bind 127.0.0.1\n tls ${cert} ${key}`)

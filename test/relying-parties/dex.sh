@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds Dex at the path that is given, from the Go module proxy: the one place that has its source for everybody.
+# Builds Dex at the given path, from the Go module proxy, which is publicly available.
 set -euo pipefail
 target=$(realpath -m "$1")
-# Its releases carry versions that Go does not take for one module, so a day of its development it is.
+# Go does not accept the release tags as versions of one module, so this builds a commit by date.
 version=v0.0.0-20260806151424-ab64ed778070
 
 source=$(mktemp -d)
@@ -11,7 +11,7 @@ module=$(go mod download -json "github.com/dexidp/dex@$version" | sed -n 's/.*"D
 cp -r "$module/." "$source"
 chmod -R u+w "$source"
 cd "$source"
-# Its management API is described by a module that was not published that day. Nobody calls it here.
+# Its management API requires a module that was not published that day; a stub replaces it.
 sed -i '/^replace /d' go.mod
 rm server/apiserver/*.go
 cat > server/apiserver/apiserver.go <<'GO'

@@ -1,4 +1,4 @@
-/** Applications in other languages, with the libraries that they have for it: Go and Python. */
+/** Applications in other languages, with their own libraries: Go and Python. */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -19,15 +19,15 @@ import { type Middle, standInTheMiddle } from '../package/man-in-the-middle.js';
 const SOURCES = join(compiled('.'), '../test/relying-parties');
 const run = promisify(execFile);
 
-/** A program that prints where to sign in, reads where that led, and prints what it then knows. */
+/** A program that prints where to sign in, reads the resulting address, and prints the identity it received. */
 interface Party {
   command: string;
   args: string[];
 }
 
-/** What it printed at its end, or why it refused. */
+/** Its output at the end, or the reason of a refusal. */
 interface Outcome {
-  // biome-ignore lint/suspicious/noExplicitAny: tests assert what stands in it
+  // biome-ignore lint/suspicious/noExplicitAny: tests assert its content
   known: any;
   refusal: string;
 }
@@ -40,13 +40,13 @@ interface World {
 
 async function world(t: Test): Promise<World> {
   const middle = await standInTheMiddle(t);
-  // These programs look at the time of this machine.
+  // These programs use the system clock.
   const idp = await idpApp(t, { publicUrl: middle.url, clock: fakeClock(Date.now()) });
   middle.target = await idp.listen();
   return { idp, middle, client: await idp.createClient() };
 }
 
-/** @param follow goes from the address of the sign-in to the one it leads back to */
+/** @param follow completes a sign-in from its address and returns the redirect to the application */
 async function signIn(
   t: Test,
   { command, args }: Party,
@@ -78,7 +78,7 @@ async function signIn(
   return { known: code === 0 ? JSON.parse(lines[1] ?? '') : null, refusal: await refusal };
 }
 
-/** With Basic, and without going where the answer leads. */
+/** With Basic, without following the redirect. */
 const byBasic =
   ({ handle, password }: Credentials) =>
   async (url: string) => {
@@ -114,7 +114,7 @@ async function signsIn(t: Test, party: Party, signatureError: RegExp): Promise<v
   t.match(refusal, signatureError, 'a foreign key under our kid');
 }
 
-// Both at once and first: tap ends when the tests that it knows of have run.
+// Both start first and together: tap ends once the tests registered so far have run.
 const [go, python] = [buildGo(), findPython()];
 await Promise.allSettled([go, python]);
 
@@ -171,7 +171,7 @@ async function findPython(): Promise<string> {
   return command;
 }
 
-/** Dex between the provider and an application: the example as it is shipped, and what docs/broker.md says of it. */
+/** Dex between the provider and an application: the shipped example, and the claims of docs/broker.md. */
 const ROOT = join(compiled('.'), '..');
 const EXAMPLE = join(ROOT, 'examples/dex-broker.mjs');
 
@@ -198,7 +198,7 @@ await withOrSkip(missing, findDex, (dex) => {
     const page = readFileSync(join(ROOT, 'docs/broker.md'), 'utf8');
     const commands = page.split('## An agent at a broker\n')[1]?.match(/```sh\n([\s\S]*?)```/)?.[1] ?? '';
     t.match(commands, 'curl');
-    // Nobody listens at the application, so the last of them fails once it is there.
+    // No server listens at the application's address, so the last command fails once it gets there.
     const script = `cd "$(mktemp -d)"\n${commands}\nrm -r "$PWD"\necho "$arrived"`;
     const env = { PATH: process.env['PATH'], url, password };
     const { stdout } = await run('sh', ['-c', script], { env });

@@ -13,11 +13,11 @@ import { type Credentials, type IdpApp, idpApp } from '../kit/idp.js';
 import { compiled } from '../kit/process.js';
 import { type Middle, standInTheMiddle } from '../package/man-in-the-middle.js';
 
-/** Applications of other people's making, set up by the recipes of docs/relying-parties.md. */
+/** Third-party applications, set up by the recipes of docs/relying-parties.md. */
 
 const TEXT = readFileSync(join(compiled('.'), '../docs/relying-parties.md'), 'utf8');
 
-/** A provider that is known by the address of whoever stands in the middle. */
+/** A provider reached through a proxy that can change its answers. */
 export interface Provider {
   issuer: string;
   middle: Middle;
@@ -26,24 +26,24 @@ export interface Provider {
   agent: Credentials;
 }
 
-/** What somebody signs in with. */
+/** The credentials of a sign-in. */
 type Login = Pick<Credentials, 'handle' | 'password'>;
 
-/** Takes an authorization request to where it is answered, and brings the answer. */
+/** Completes an authorization request and returns the redirect to the application. */
 export type Visitor = (url: URL | string) => Promise<URL>;
 
-/** What an application knows of who signed in. */
+/** The identity that an application received. */
 export interface Known {
   claims: Record<string, unknown>;
   userinfo: Record<string, unknown>;
 }
 
-/** Signs somebody in. Rejects when the application refuses. */
+/** Signs in. Rejects when the application refuses. */
 export type Party = (visit: Visitor) => Promise<Known>;
 
 export async function startProvider(t: Test): Promise<Provider> {
   const middle = await standInTheMiddle(t);
-  // Libraries compare with the real time.
+  // Libraries compare times with the real clock.
   const idp = await idpApp(t, { publicUrl: middle.url, clock: fakeClock(Date.now()) });
   middle.target = await idp.listen();
   const human = await idp.makeHuman({ name: 'Ada' });
@@ -61,7 +61,7 @@ export function withForm(issuer: string, { handle, password }: Login): Visitor {
   };
 }
 
-/** HTTP Basic, and the redirect not followed. */
+/** HTTP Basic, without following the redirect. */
 export function withBasic({ handle, password }: Login): Visitor {
   return async (url) => {
     const headers = { authorization: basic(handle, password) };
@@ -71,7 +71,7 @@ export function withBasic({ handle, password }: Login): Visitor {
   };
 }
 
-/** A server of the application, whatever answers there. */
+/** A server of the application, with any handler. */
 export interface Site {
   url: string;
   answer: RequestListener;
@@ -90,7 +90,7 @@ export async function startSite(t: Test): Promise<Site> {
   return site;
 }
 
-/** Node's requests for what answers those of the fetch standard. */
+/** Adapts Node's requests to handlers of the fetch standard. */
 export function listenerOf(handle: (request: Request) => Promise<Response>, origin: string): RequestListener {
   return async (request, response) => {
     const answer = await handle(await requestOf(request, origin));
@@ -106,7 +106,7 @@ async function requestOf(request: IncomingMessage, origin: string): Promise<Requ
   return new Request(new URL(url, origin), { method, headers: pairs, ...body });
 }
 
-/** The code of a recipe as it stands in the documentation, with other words for some of its words. */
+/** The code of a recipe from the documentation, with some words replaced. */
 export function recipe(heading: string, words: Record<string, string> = {}): string {
   const [, section = ''] = TEXT.split(`\n## ${heading}\n`);
   const [, code] = /```js\n([\s\S]*?)```/.exec(section.split('\n## ')[0] as string) ?? [];
@@ -114,13 +114,13 @@ export function recipe(heading: string, words: Record<string, string> = {}): str
   return Object.entries(words).reduce((text, [word, other]) => text.replaceAll(word, other), code);
 }
 
-/** What the documentation says of each library: `refuses` or another verdict on a foreign key. */
+/** How each library treats a foreign key, according to the documentation: `refuses` or another word. */
 export function verdicts(): Map<string, string> {
   const rows = TEXT.matchAll(/^\| \[([^\]]+)\]\([^)]+\) \| ([^|]+?) \|/gm);
   return new Map([...rows].map(([, name = '', verdict = '']) => [name, verdict]));
 }
 
-/** Loads code anew as a module of its own, which finds the libraries where we have ours. */
+/** Loads code as a new module that resolves libraries from our node_modules. */
 // biome-ignore lint/suspicious/noExplicitAny: each recipe has its own exports
 export async function load(t: Test, code: string, env: Record<string, string>): Promise<any> {
   const folder = mkdtempSync(compiled('test/relying-parties/recipe-'));
@@ -131,7 +131,7 @@ export async function load(t: Test, code: string, env: Record<string, string>): 
 }
 
 /** Recipes with the two functions. */
-// biome-ignore lint/suspicious/noExplicitAny: what is kept, and what comes of it, is the recipe's own
+// biome-ignore lint/suspicious/noExplicitAny: each recipe has its own state
 export const asLibrary = ({ begin, finish }: any) => {
   // biome-ignore lint/suspicious/noExplicitAny: as above
   return async (visit: Visitor): Promise<any> => {
@@ -140,7 +140,7 @@ export const asLibrary = ({ begin, finish }: any) => {
   };
 };
 
-/** Why it was refused, with the causes. */
+/** The error message, with its causes. */
 export async function refusalOf(signIn: Promise<unknown>): Promise<string> {
   const reasons: string[] = [];
   let error: unknown = await signIn.then(
@@ -154,7 +154,7 @@ export async function refusalOf(signIn: Promise<unknown>): Promise<string> {
   return reasons.join(': ');
 }
 
-/** An application that shows at `/` whom it knows, and sends everybody else to the provider. */
+/** An application that shows the signed-in user at `/` and redirects others to the provider. */
 export function visitSite(site: Site): Party {
   return async (visit) => {
     const browser = new Agent({ origin: site.url });

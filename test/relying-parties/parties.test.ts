@@ -49,12 +49,12 @@ interface Application {
   env?: Record<string, string>;
   // biome-ignore lint/suspicious/noExplicitAny: each recipe has its own exports
   open(recipe: any): Party | Promise<Party>;
-  /** How it says that the signature is wrong, where it looks. */
+  /** The error message about an invalid signature, if the library verifies it. */
   refusal?: RegExp;
 }
 
 const asExpress: Application['open'] = ({ app }) => {
-  // Express prints the errors that it answers with, but not here.
+  // Express prints the errors that it responds with, except in the environment `test`.
   app.set('env', 'test');
   site.answer = app;
   return visitSite(site);
@@ -156,7 +156,7 @@ t.test('the documentation lists every tested client', async (t) => {
   );
 });
 
-t.test('the provider meets what MCP clients check in place of an id_token', async (t) => {
+t.test('the provider meets what MCP clients verify in place of an id_token', async (t) => {
   const metadata = await discoverAuthorizationServerMetadata(issuer);
   const request = { clientInformation: { client_id: native.id }, redirectUrl: REDIRECT_URI };
   const plain = { ...metadata, code_challenge_methods_supported: ['plain'] } as typeof metadata;
@@ -194,9 +194,9 @@ t.test('the provider meets what MCP clients check in place of an id_token', asyn
   }
 });
 
-/** An application without a server: the recipe of oidc-client-ts, in a real browser. */
+/** A browser-only application: the recipe of oidc-client-ts, in a real browser. */
 
-/** Its build for pages without a bundler makes a global name; here it is a module, too. */
+/** Its browser build defines a global name; this makes it a module as well. */
 const FILE = '../node_modules/oidc-client-ts/dist/browser/oidc-client-ts.min.js';
 const LIBRARY = `${readFileSync(compiled(FILE), 'utf8')}\nexport const { UserManager } = oidc;`;
 

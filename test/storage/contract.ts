@@ -1,4 +1,4 @@
-/** What every engine must do. The test of an engine calls `contract` with a way to a fresh database. */
+/** The contract of every engine. The test of an engine calls `contract` with a function that creates a database. */
 import type { Test } from 'tap';
 import { documents } from './contract/documents.js';
 import { kills } from './contract/kills.js';

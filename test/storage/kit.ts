@@ -1,11 +1,11 @@
-/** What the tests of storage share. */
+/** Helpers of the storage tests. */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import type { Test } from 'tap';
 import type { Collection, Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
 
-/** Answers the URI of a new, empty database. */
+/** Returns the URI of a new, empty database. */
 export type Fresh = (t: Test) => string;
 
 /** A document with one field of each kind. */
@@ -19,7 +19,7 @@ export interface Thing {
   free?: unknown;
 }
 
-/** How `things` declares its fields. */
+/** The declaration of `things`. */
 export const DECLARATION = {
   unique: ['email'],
   indexes: [['at'], ['group', 'at'], ['open'], ['count']],
@@ -30,21 +30,21 @@ export function things(store: Store): Collection<Thing> {
   return store.collection<Thing>('things', DECLARATION);
 }
 
-/** A document of which only the id matters. */
+/** A document of which only the ID matters. */
 export function thing(id: string, more: Partial<Thing> = {}): Thing {
   return { id, email: `${id}@example.com`, ...more };
 }
 
 /** Starts `worker.js` and waits until it has opened the store. */
 export async function startWorker(t: Test, uri: string, task: string): Promise<ChildProcess> {
-  // Without what the test runner has put before its own file.
+  // Without the options that the test runner adds to its processes.
   const child = fork(new URL('./worker.js', import.meta.url), [uri, task], { execArgv: [] });
   t.teardown(() => child.kill('SIGKILL'));
   await once(child, 'message');
   return child;
 }
 
-/** An open store on a fresh database. */
+/** An open store on a new database. */
 export async function begin(
   t: Test,
   fresh: Fresh,

@@ -1,4 +1,4 @@
-/** A real mongod for the tests: the one that TEST_MONGODB_URI names, or one of their own on loopback. */
+/** A real mongod for the tests: the one named by TEST_MONGODB_URI, or a local one on loopback. */
 import { once } from 'node:events';
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import { MongoMemoryReplSet } from 'mongodb-memory-server-core';
@@ -7,23 +7,23 @@ import { withOrSkip } from '../kit/skip.js';
 
 const { MongoClient } = mongodbPlugin.mongodb;
 
-/** How a mongod of our own is started. Its first write takes longer than ten seconds on a disk that others keep busy. */
+/** How a local mongod is started. Its first write can take longer than ten seconds on a busy disk. */
 export const INSTANCE = { storageEngine: 'wiredTiger', launchTimeout: 120_000 } as const;
 
 /** A running replica set of one. */
 export interface Mongod {
   /** The URI of a new database, which is dropped after the test. */
   fresh(t: Test): string;
-  /** A client of the test's own. */
+  /** A separate client for the test. */
   client(t: Test, options?: mongodb.MongoClientOptions): mongodb.MongoClient;
-  /** Signals and starts the process; null when it is not ours. */
+  /** The process, to send it signals or restart it; null if it is not ours. */
   process: { signal(name: NodeJS.Signals): void; killAndRestart(): Promise<() => Promise<void>> } | null;
 }
 
-/** The server of this process: all tests of a file share it. */
+/** The server of this process, shared by all tests of a file. */
 let own: Promise<Mongod> | undefined;
 
-/** Runs tests on a server. Where there is none they are skipped, and that is told; with CI=true they fail. */
+/** Runs tests on a server. Without one they are skipped, which is reported; with CI=true they fail. */
 export async function onMongod(tests: (server: Mongod) => void): Promise<void> {
   const missing = {
     name: 'mongodb',
@@ -40,10 +40,10 @@ export async function onMongod(tests: (server: Mongod) => void): Promise<void> {
 }
 
 async function startOwn(): Promise<Mongod> {
-  // Whatever mongod is named is the one to test on.
+  // Accepts any version of mongod.
   process.env['MONGOMS_SYSTEM_BINARY_VERSION_CHECK'] ??= 'false';
   const { storageEngine, launchTimeout } = INSTANCE;
-  // It prints each error that it throws as well, twice; skipped tests and failed ones tell it once.
+  // The library prints each error that it throws, twice; skipped and failed tests already report it.
   const warn = console.warn;
   console.warn = () => {};
   const set = await MongoMemoryReplSet.create({

@@ -11,7 +11,7 @@ import { contract } from './contract.js';
 import { begin, type Thing, thing, things } from './kit.js';
 import { INSTANCE, type Mongod, onMongod } from './mongod.js';
 
-/** Begun here, because it takes as long as the patience lasts. */
+/** Started here, because it takes until the connection timeout. */
 const away = openStore('mongodb://user:hidden@127.0.0.1:1/x').catch((error: unknown) => error);
 
 await onMongod((server) => {
@@ -32,7 +32,7 @@ await onMongod((server) => {
 t.test('socket errors are reported as an unavailable database, and programming errors are not', async (t) => {
   const connection = new Connection(async () => undefined);
   const failing = (error: Error) => connection.call(() => Promise.reject(error));
-  // Node says so, with this code and without a system call, of a socket whose server has just hung up.
+  // Node reports a socket closed by its server with this code and without a system call.
   const hungUp = Object.assign(new Error('This socket has been ended by the other party'), { code: 'EPIPE' });
   await t.rejects(failing(hungUp), StoreUnavailable);
   const mistake = Object.assign(new TypeError('no string'), { code: 'ERR_INVALID_ARG_TYPE' });
@@ -41,7 +41,7 @@ t.test('socket errors are reported as an unavailable database, and programming e
 
 async function hostsClient(t: Test, server: Mongod): Promise<void> {
   const uri = server.fresh(t);
-  // All that a host may have set for itself, and that would be wrong for us.
+  // Options that a host may have set for itself and that are wrong for this package.
   const client = server.client(t, {
     monitorCommands: true,
     writeConcern: { w: 1, journal: false },
@@ -130,7 +130,7 @@ async function trials(t: Test, server: Mongod): Promise<void> {
   const ways: ((uri: string) => Promise<unknown>)[] = [openStore, inspectStore];
   for (const way of ways) await t.rejects(way(uri), /newer version/, way.name);
 
-  // A database that can be read and refuses writes.
+  // A database that can be read but refuses writes.
   const refusing = server.fresh(t);
   const validator = { never: { $exists: true } };
   await server.client(t).db(new URL(refusing).pathname.slice(1)).createCollection('_layout', { validator });
@@ -166,10 +166,10 @@ async function refusedServers(t: Test, server: Mongod): Promise<void> {
   t.notMatch(inspect(error, { depth: 9 }), /hidden/);
 }
 
-/** Calls at a time, while a server is stopped. */
+/** Concurrent calls while a server is stopped. */
 const LANES = 8;
 
-/** Calls until told to stop. Each document's `at` and `count` change together, once per call. */
+/** Repeats calls until stopped. Each document's `at` and `count` change together, once per call. */
 function load(t: Test, all: Collection<Thing>) {
   let going = true;
   const events = new EventEmitter();
@@ -220,7 +220,7 @@ async function hangs(t: Test, server: Mongod): Promise<void> {
   t.teardown(() => server.process?.signal('SIGCONT'));
   const error = await t.rejects(all.findOne({ id: 'l0' }), StoreUnavailable);
   t.match(error, { message: /^MongoDB: / });
-  // Every lane, also those whose call had reached the server already.
+  // Including lanes whose call had already reached the server.
   while (calls.refusedLanes.size < LANES) await calls.next('refused');
   server.process?.signal('SIGCONT');
   await calls.next('acknowledged');

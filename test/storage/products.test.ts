@@ -1,4 +1,4 @@
-/** Both products on stores that fail under them, as their clients see it: SQLite files first, then MongoDB. */
+/** Both products on failing stores, as their clients see it: SQLite files first, then MongoDB. */
 import { closeSync, openSync, statSync, writeSync } from 'node:fs';
 import mongodbPlugin from '@fastify/mongodb';
 import fastify, { type FastifyInstance } from 'fastify';
@@ -12,7 +12,7 @@ import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
 import { type Mongod, onMongod } from './mongod.js';
 
-/** The connections of the programs of this test: a disk can be full for them alone. */
+/** Limits apply only to connections of the programs in this test: a disk can be full for them alone. */
 const connections = new Set<Connection>();
 const { prototype } = Connection;
 const { sql } = prototype;
@@ -26,7 +26,7 @@ function run(pragma: string): void {
   for (const connection of connections) connection.sql(pragma).get();
 }
 
-/** What is the matter with a file, and what makes it well again. */
+/** How a disk fails, and how to repair it. */
 const OUTAGES = {
   full: ['PRAGMA max_page_count = 1', 'PRAGMA max_page_count = 1000000'],
   'read-only': ['PRAGMA query_only = ON', 'PRAGMA query_only = OFF'],
@@ -38,7 +38,7 @@ function refused(t: Test, { status, headers, text }: Answer, what: string): void
   t.notMatch(text, /sqlite|full|readonly|malformed/i, 'clients learn nothing of the store');
 }
 
-/** Repeats a write until there is no room for it. */
+/** Repeats a write until there is no space for it. */
 async function untilRefused(write: (number: number) => Promise<Answer>): Promise<[Answer, number]> {
   for (let number = 0; ; number++) {
     const answer = await write(number);
@@ -101,12 +101,12 @@ t.test('a database file damaged under a running program is answered 503', async 
   const first = await saasApp(t, { folder });
   const { accessToken: token, email, password } = await first.signUp();
   await first.close();
-  // Nothing is at work in the background yet.
+  // No background job is running yet.
   const app = await saasApp(t, { folder, clock: first.clock, random: first.random });
   const other = await openDatabase(app.file);
   t.teardown(() => other.close());
   other.exec('PRAGMA wal_checkpoint(TRUNCATE)');
-  // A commit of another process, so that the program reads its pages anew.
+  // A commit by another process makes the program read its pages again.
   other.exec('PRAGMA user_version = 1');
   const [header, size] = [4096, statSync(app.file).size];
   const descriptor = openSync(app.file, 'r+');
@@ -117,7 +117,7 @@ t.test('a database file damaged under a running program is answered 503', async 
   t.equal((await app.request('GET', '/health')).status, 200, 'the program lives');
 });
 
-/** Both products end to end on MongoDB: as servers of their own, and as guests on the host's connection. */
+/** Both products end to end on MongoDB: as servers, and as plugins on the host's connection. */
 const fifty = <R>(call: () => Promise<R>): Promise<R[]> => Promise.all(Array.from({ length: 50 }, call));
 
 await onMongod((server) => {
@@ -202,7 +202,7 @@ async function asGuests(t: Test, server: Mongod): Promise<void> {
   const { mongo } = host;
   const { host: _, port: __, logLevel: ___, databaseUri: ____, ...saas } = testOptions(temporaryFolder(t));
   const { host: h, port: p, logLevel: l, databaseUri: u, ...idp } = idpOptions(temporaryFolder(t));
-  // The host's own variables are not ours.
+  // The host's own variables must not reach our options.
   const env = {
     DATABASE_URI: 'postgres://host',
     IDP_DATABASE_URI: 'postgres://host',

@@ -88,7 +88,7 @@ t.test('the file is intact after a kill, and commits are synced', async (t) => {
   child.kill('SIGKILL');
   await once(child, 'exit');
   const db = await openDatabase(file);
-  // Losing power cannot be tested here; this is what survives it.
+  // A power failure cannot be tested here; these settings survive one.
   t.strictSame({ ...(db.prepare('PRAGMA synchronous').get() as object) }, { synchronous: 2 });
   t.strictSame({ ...(db.prepare('PRAGMA integrity_check').get() as object) }, { integrity_check: 'ok' });
   db.close();
@@ -169,7 +169,7 @@ t.test('writes of successive event-loop turns share a commit without waiting lon
   const all = things(store);
   await store.ready();
   let number = 0;
-  /** Writes some in each of so many turns of the loop. How often was committed meanwhile, and how often in all? */
+  /** Writes several documents in each of that many turns of the loop. Returns the commits during the writes and in total. */
   const write = async (some: number, turns: number, milliseconds = 0) => {
     const before = commits;
     const writes: Promise<void>[] = [];
@@ -209,7 +209,7 @@ t.test('a lock held by another process delays writes without blocking the event 
   const write = all.insert(thing('2')).finally(() => {
     settled = true;
   });
-  // Were the loop held up, the lock could not be given back below and the write would fail.
+  // If the loop were blocked, the lock could not be released below and the write would fail.
   await waitUntil('three attempts', () => attempts >= 3);
   t.equal(settled, false);
   t.equal(await all.count(), 1, 'reads go on');
@@ -287,7 +287,7 @@ t.test('reads of one event-loop turn agree, and the next turn sees commits of ot
   const counts = [all.count()];
   insert('2');
   counts.push(all.count());
-  // The answer waits in the poll that follows, in which the snapshot of before it must be gone.
+  // The answer arrives in the following poll phase, by which the earlier snapshot must be closed.
   const polled = new Promise<number>((resolve) => stat(file, () => resolve(all.count())));
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 20);
   t.strictSame(await Promise.all(counts), [1, 1]);

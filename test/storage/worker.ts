@@ -1,4 +1,4 @@
-/** Another process on the same store: told its task by arguments, begins at the first message. */
+/** Another process on the same store, with its task as arguments; it starts at the first message. */
 import { once } from 'node:events';
 import { openStore } from '../../src/storage/open.js';
 import { thing, things } from './kit.js';
@@ -13,7 +13,7 @@ process.once('disconnect', () => process.exit());
 const AT_ONCE = 10;
 
 const tasks: Record<string, () => Promise<void>> = {
-  /** Takes each document once, and counts every attempt. */
+  /** Updates each document once, conditionally, and counts every attempt. */
   async race() {
     await once(process, 'message');
     const { items } = await all.page({ sort: 'id', limit: 1000 });
@@ -25,7 +25,7 @@ const tasks: Record<string, () => Promise<void>> = {
       return taken;
     };
     const results: Awaited<ReturnType<typeof take>>[] = [];
-    // Few at a time: a store that is asked for hundreds at once on a busy machine answers some of them too late.
+    // Few at a time: hundreds of concurrent calls on a busy machine exceed the store's time limit.
     for (let first = 0; first < items.length; first += AT_ONCE)
       results.push(...(await Promise.all(items.slice(first, first + AT_ONCE).map(take))));
     const won = results.filter((doc) => doc !== null).map(({ id }) => id);
@@ -33,7 +33,7 @@ const tasks: Record<string, () => Promise<void>> = {
     await store.close();
   },
 
-  /** Writes until it is killed, and tells of each write that was acknowledged. */
+  /** Writes until it is killed, and reports each acknowledged write. */
   async write() {
     const lane = async (number: number): Promise<void> => {
       for (let i = 0; ; i++) {

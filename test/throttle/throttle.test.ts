@@ -26,10 +26,10 @@ const DAY = 24 * HOUR;
 const VICTIM = 'victim@example.test';
 const HOME = '192.0.2.1';
 
-/** One of very many addresses. */
+/** One of a large number of addresses. */
 const address = (index: number) => `10.${(index >> 16) & 255}.${(index >> 8) & 255}.${index & 255}`;
 
-/** A process of its own on the store: its memory is empty and its connection its own. */
+/** A separate process on the store: with empty memory and its own connection. */
 async function newProcess(t: Test, uri: string, { clock = fakeClock(), production = true } = {}) {
   const store = await openStore(uri);
   t.teardown(() => store.close());
@@ -38,7 +38,7 @@ async function newProcess(t: Test, uri: string, { clock = fakeClock(), productio
   return { throttle, store, clock };
 }
 
-/** Seconds to wait where it was refused, or what the guess turned out to be. */
+/** The seconds to wait if refused, or the result of the guess. */
 type Outcome = 'right' | 'wrong' | number;
 
 async function guess(throttle: Throttle, ip: string, isRight = false, account = VICTIM): Promise<Outcome> {
@@ -177,9 +177,9 @@ t.test('process clocks that differ by minutes allow no further guesses', async (
     }
     return countOf(outcomes, 'wrong');
   };
-  // The clock that is ahead guesses first.
+  // The process whose clock is ahead guesses first.
   t.equal(await alternately(200, address, 'budget'), 60);
-  // The delays after the tenth and the eleventh are over at once by the clock that is ahead.
+  // By its clock, the delays after the tenth and the eleventh guess have already ended.
   t.ok((await alternately(100, () => HOME, 'source')) <= 12);
 });
 
@@ -233,7 +233,7 @@ await onMongod((server) => {
   );
 });
 
-/** A busy MongoDB refuses some of a burst, and those ask again. */
+/** A busy MongoDB refuses some calls of a burst; these are retried. */
 async function persistently<T>(call: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {
@@ -295,7 +295,7 @@ async function bursts(
   t.equal(operators.filter((index) => index >= 0).length, 10);
 }
 
-/** Thirty sign-ins at once by four processes, of an account that somebody has mistyped nine times at that place. */
+/** Thirty concurrent sign-ins by four processes, of an account with nine wrong passwords from the same address. */
 async function rightOnes(
   t: Test,
   fresh: () => string,
@@ -360,7 +360,7 @@ t.test('a right guess removes its own count and no other', async (t) => {
     });
     await t.rejects(failing, /the store is down/, 'what was never evaluated is taken back, too');
   }
-  // Right and wrong ones in turn, and at the same time.
+  // Right and wrong guesses, alternating and concurrent.
   const wrong: Outcome[] = [];
   for (let index = 0; index < 12; index++) {
     wrong.push(...(await many(2, (own) => guess(throttle, HOME, own === 0, 'b'))));

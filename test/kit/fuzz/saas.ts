@@ -156,7 +156,7 @@ class SaasVisitor implements Visitor {
     return this.dice.happens(0.9) ? this.one(kind) : `${this.one('user')}.${'x'.repeat(43)}`;
   }
 
-  /** The credentials of an operator, who may read all e-mails. */
+  /** Collects the links of all e-mails, with the credentials of an operator. */
   async #readMails(): Promise<void> {
     const { items } = await this.#mails.page({ sort: 'id', desc: true, limit: 4 });
     for (const { template, values } of items) {
@@ -221,7 +221,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     busiest: routes.filter(({ url: path }) => /^\/api\/auth\/(login|refresh|register)/.test(path)),
     clock,
     visitor: (dice) => new SaasVisitor(dice, { now: clock.now, mails }),
-    // The simulated provider is up; missing configuration is reported by these codes.
+    // The simulated provider is always up.
     unavailable: ['NOT_READY', 'OVERLOADED', 'MAINTENANCE'],
     codeOf: (body) => {
       const { success, message, error } = (body ?? {}) as Record<string, unknown>;

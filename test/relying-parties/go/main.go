@@ -1,7 +1,7 @@
-// A relying party: go-oidc with golang.org/x/oauth2, as their documentation has it.
+// A relying party: go-oidc with golang.org/x/oauth2, used as documented.
 //
 // Reads its registration from the environment, prints the address to sign in at, reads the address that the browser
-// was sent back to, and prints what it then knows.
+// was redirected to, and prints the identity it received.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// As long as the state that Keycloak sends.
+// The length of the state that Keycloak sends.
 const stateLength = 175
 
 func main() {

@@ -12,7 +12,7 @@ import sys
 from authlib.integrations.flask_client import OAuth
 from flask import Flask
 
-# As long as the state that Keycloak sends.
+# The length of the state that Keycloak sends.
 STATE_LENGTH = 175
 
 app = Flask(__name__)
@@ -34,13 +34,13 @@ def login():
 
 @app.get("/callback")
 def callback():
-    # Exchanges the code and verifies the id_token, its nonce included.
+    # Exchanges the code and verifies the id_token, including its nonce.
     token = idp.authorize_access_token()
     return {"id_token": token["userinfo"], "userinfo": idp.userinfo(token=token)}
 
 
 def main():
-    # Refusals end the program instead of a page.
+    # Errors end the program instead of rendering a page.
     app.testing = True
     browser = app.test_client()
     print(browser.get("/login").location, flush=True)

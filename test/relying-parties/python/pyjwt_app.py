@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, quote_plus, urlencode, urlsplit
 import jwt
 import requests
 
-# As long as the state that Keycloak sends.
+# The length of the state that Keycloak sends.
 STATE_LENGTH = 175
 
 

@@ -1,4 +1,4 @@
-/** Documents are written, changed, removed and found again. */
+/** Documents are inserted, updated, deleted and read. */
 import type { Test } from 'tap';
 import {
   type Collection,
@@ -57,7 +57,7 @@ export function documents(t: Test, fresh: Fresh): void {
     };
     await taken(all.insert(thing('1', { email: 'other@example.com' })), 'id');
     await all.insert(thing('n', { count: Number.MAX_SAFE_INTEGER }));
-    // At once, so that an engine that commits several together has to tell them apart.
+    // Concurrent, so that an engine that commits several writes together has to tell them apart.
     await Promise.all([
       all.insert(thing('2')),
       taken(all.insert(thing('3', { email: '1@example.com' })), 'email'),
@@ -137,7 +137,7 @@ export function documents(t: Test, fresh: Fresh): void {
   });
 }
 
-/** Never called: these lines must (not) compile. */
+/** Never called: checks that these lines compile, or do not. */
 export function types(all: Collection<Thing>, store: Store): unknown[] {
   return [
     all.findOne({ group: null, at: { gt: 1 }, open: { in: [true] } }),
@@ -147,11 +147,11 @@ export function types(all: Collection<Thing>, store: Store): unknown[] {
     all.findOne({ name: 'x' }),
     // @ts-expect-error nested fields cannot be declared
     all.findOne({ free: 'x' }),
-    // @ts-expect-error a value that may be missing
+    // @ts-expect-error an optional value
     all.findOne({ id: undefined as string | undefined }),
-    // @ts-expect-error the id never changes
+    // @ts-expect-error the ID is immutable
     all.updateOne({ id: '1' }, { set: { id: '2' } }),
-    // @ts-expect-error only numbers count
+    // @ts-expect-error only numbers can be incremented
     all.updateOne({ id: '1' }, { inc: { group: 1 } }),
     // @ts-expect-error a document needs its e-mail address
     all.updateOne({ id: '1' }, { unset: ['email'] }),

@@ -1,4 +1,4 @@
-/** What was acknowledged survives kill -9. */
+/** Acknowledged writes survive kill -9. */
 import { once } from 'node:events';
 import type { Test } from 'tap';
 import { openStore } from '../../../src/storage/open.js';

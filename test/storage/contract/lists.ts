@@ -1,4 +1,4 @@
-/** Filters, orders and pages. */
+/** Filters, sort orders and pages. */
 import type { Test } from 'tap';
 import { type Condition, RefusedSelector, type Where } from '../../../src/storage/collection.js';
 import { compare, matches } from '../../../src/storage/semantics.js';
@@ -66,7 +66,7 @@ export function lists(t: Test, fresh: Fresh): void {
         for (;;) {
           seen.push(...page.items.map(({ id }) => id));
           const last = page.items.at(-1) as Thing;
-          // One arrives before this place and one after it, while the document the cursor names is away.
+          // Inserts one document before this position and one after it, and deletes the one that the cursor names.
           const at = Math.max(last.at ?? 0, 1);
           if (previous) await all.deleteMany({ group: previous });
           previous = `g${sort}${desc}${++pages}`;
@@ -131,7 +131,7 @@ function byField(
   };
 }
 
-/** A small linear congruential generator: the same run each time. */
+/** A small linear congruential generator: the same sequence on each run. */
 function random(seed: number): () => number {
   let state = seed;
   return () => {

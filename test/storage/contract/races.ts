@@ -1,4 +1,4 @@
-/** Of several that want the same, one gets it. */
+/** Concurrent conditional writes succeed once. */
 import { once } from 'node:events';
 import type { Test } from 'tap';
 import { begin, type Fresh, startWorker, thing } from '../kit.js';

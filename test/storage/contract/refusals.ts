@@ -1,4 +1,4 @@
-/** What an engine never gets to see. */
+/** Arguments that are refused before they reach an engine. */
 import type { Test } from 'tap';
 import {
   type Change,
@@ -72,7 +72,7 @@ export function refusals(t: Test, fresh: Fresh): void {
       count: (where) => all.count(where),
     };
     for (const [name, call] of Object.entries(calls)) {
-      // Only lists and counts may be of everything, and only when that was said.
+      // Only lists and counts may cover everything, and only explicitly.
       const lostFilters = { page: [undefined], count: [] }[name] ?? [undefined, {}];
       for (const [i, filter] of [...filters, ...lostFilters].entries()) {
         await t.rejects(call(filter as Where<Thing>), RefusedSelector, `${name}, filter ${i}`);
@@ -81,7 +81,7 @@ export function refusals(t: Test, fresh: Fresh): void {
     t.strictSame(await all.findOne({ id: '1' }), thing('1'));
   });
 
-  t.test('values that are no plain document or change are refused', async (t) => {
+  t.test('values that are not plain documents or changes are refused', async (t) => {
     const { all } = await begin(t, fresh);
     const deep = { value: [] as unknown[] };
     deep.value.push(deep);
