@@ -1,4 +1,4 @@
-/** The command line of everything in this folder that is started by hand. */
+/** Parses the command line of the scripts in this folder. */
 import { parseArgs } from 'node:util';
 
 type Options = Record<string, { type: 'string' | 'boolean'; default?: string | boolean }>;
@@ -9,7 +9,7 @@ type Values<T extends Options> = {
   [Name in keyof T]: T[Name] extends { default: unknown } ? Value<T[Name]> : Value<T[Name]> | undefined;
 };
 
-/** The options, and how to end over one that makes no sense. `--help` ends here. */
+/** Returns the options, and a function that reports a usage error. `--help` ends the process. */
 export function readArguments<const T extends Options>(
   name: string,
   help: string,

@@ -1,4 +1,4 @@
-/** `npm run bench`: what is measured and why stands in each row; goals are reported, never asserted. */
+/** `npm run bench`. Each row describes what it measures and why; goals are reported, never asserted. */
 import { writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { readArguments } from './arguments.js';

@@ -1,4 +1,4 @@
-/** `hello`: bare Fastify. `jwt`: Fastify and @fastify/jwt. `floor-server.js <kind> <port>` answers what ANSWER holds. */
+/** `hello`: bare Fastify. `jwt`: Fastify and @fastify/jwt. `floor-server.js <kind> <port>` responds with ANSWER. */
 import fastify from 'fastify';
 
 const [kind, port] = process.argv.slice(2);

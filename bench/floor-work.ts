@@ -8,7 +8,7 @@ import { work } from './work.js';
 const PASSWORD = 'a sentence is fine';
 const hash = await argon2.hash(PASSWORD, { type: argon2.argon2id, ...STANDARD_COST });
 const { privateKey } = generateKeyPairSync('ed25519');
-/** As long as header and claims of an id_token. */
+/** The length of header and claims of an id_token. */
 const token = Buffer.alloc(420, 'x');
 
 work(
@@ -16,6 +16,6 @@ work(
     hash: () => argon2.verify(hash, PASSWORD),
     sign: () => sign(null, token, privateKey),
   },
-  // As many as the programs let hash at once.
+  // The number of concurrent hashes in the programs.
   { hash: Math.max(1, Math.min(availableParallelism(), 2)) },
 );

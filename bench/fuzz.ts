@@ -1,4 +1,4 @@
-/** `npm run fuzz`: every route of a product under requests that begin right and are spoilt. Ends with 1 over any problem. */
+/** `npm run fuzz`: valid requests with mutations to every route of a product. Exits with 1 if there is any problem. */
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -41,7 +41,7 @@ for (const product of products) {
   if (!Object.hasOwn(FUZZ_TARGETS, product)) usageError(`there is no product '${product}'.`);
 }
 
-// Where there is a folder in memory: what a disk does is nobody's question here.
+// In memory if possible: the disk is not under test.
 const folder = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'fuzz-'));
 process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));

@@ -1,4 +1,4 @@
-/** Whether the programs slow down as their stores grow: the same work on a small store and on a large one. */
+/** Whether the programs slow down as their stores grow: the same work on a small and on a large store. */
 import { join } from 'node:path';
 import argon2 from 'argon2';
 import { userCollection } from '../src/auth/store.js';
@@ -18,17 +18,17 @@ import { id, user } from './size-row.js';
 const SMALL = 1000;
 const BATCH = 5000;
 const CLIENTS = 32;
-/** People who are signed in, evenly spread over the store. */
+/** Signed-in people, evenly spread over the store. */
 const PEOPLE = 64;
-/** Says what a cache cannot do, and has no goal. */
+/** Measures the work without any benefit of caches; has no goal. */
 const NEVER_TWICE = '… of another one each time';
 const GENERATED = `agp_${'b'.repeat(43)}`;
 const SECRET_HASH = sha256(GENERATED);
 
-/** Inserts the document with a number. */
+/** Inserts the document with this number. */
 type Insert = (number: number) => Promise<void>;
 
-/** What is measured at a program, by name. */
+/** The measurements of a program, by name. */
 type Measures = Record<string, Measure>;
 
 export async function growth(bench: Bench): Promise<Result[]> {
@@ -114,7 +114,7 @@ async function measuresOfAgents(url: string, size: number): Promise<Measures> {
   const strangers = numbers.map(() => signIn(any, application));
   return {
     'code flow of an agent': async (seconds) => (await drive(url, agents, seconds)) / 2,
-    // Nobody signs in twice, so nothing that was read is of use again.
+    // Each principal signs in at most once, so no cached read is reused.
     [NEVER_TWICE]: async (seconds) => (await drive(url, strangers, seconds)) / 2,
   };
 }

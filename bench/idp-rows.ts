@@ -28,8 +28,8 @@ function published(path: string) {
 }
 
 /**
- * Agents that sign in with two requests: Basic at /authorize, then the code for an id_token. Beside it oidc-provider,
- * which keeps all of it in memory.
+ * Agents that sign in with two requests: Basic at /authorize, then the code for an id_token. Compared with
+ * oidc-provider, which keeps all data in memory.
  */
 export async function code(bench: Bench): Promise<Result[]> {
   const compared = await compareAnew(bench, async () => {
@@ -79,7 +79,7 @@ export async function registerApplication(url: string): Promise<Application> {
   return { clientId, credentials: basic(clientId, secret) };
 }
 
-/** Signs in at an application over and over. @param agent the credentials of whoever is next */
+/** Signs in at an application repeatedly. @param agent returns the credentials of the next agent */
 export function signIn(agent: () => string, { clientId, credentials }: Application): Client {
   const query = new URLSearchParams({
     response_type: 'code',

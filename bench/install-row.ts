@@ -1,4 +1,4 @@
-/** What it takes to have the programs: the packed tarball, installed in an empty folder without any script. */
+/** The size of an installation: the packed tarball, installed in an empty folder without scripts. */
 import { createConsumer } from '../test/package/consumer.js';
 import type { Result } from './report.js';
 import { type Bench, below } from './rounds.js';

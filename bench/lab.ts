@@ -1,4 +1,4 @@
-/** Where measurements are made: a temporary folder, and processes that end with the row that started them. */
+/** The environment of the measurements: a temporary folder, and processes that end with the row that started them. */
 import { type ChildProcess, fork, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
@@ -10,7 +10,7 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 
-/** A server under test or a floor. */
+/** A server under test or a baseline. */
 export interface Served {
   readonly url: string;
   readonly pid: number;
@@ -18,7 +18,7 @@ export interface Served {
   readonly startedIn: number;
 }
 
-/** A process that works on demand: `rate` answers how often per second it did a thing. */
+/** A process that runs tasks on demand: `rate` returns the runs per second. */
 export interface Worker {
   rate(task: string, seconds: number, argument?: number): Promise<number>;
 }
@@ -52,9 +52,9 @@ export class Lab {
   }
 
   /**
-   * The same server for whoever asks it more than its limits on volume allow; on a new SQLite file, unless one is
-   * named.
-   * @param more further variables of its environment
+   * The same server without limits on the number of requests, on a new SQLite file unless one is
+   * given.
+   * @param more additional environment variables
    */
   async unbound(
     name: Program,
@@ -95,7 +95,7 @@ export class Lab {
     });
   }
 
-  /** A server that does the least that can be done to answer `json`. */
+  /** A minimal server that responds with `json`. */
   async floor(kind: 'hello' | 'jwt', json = '{}'): Promise<Served> {
     const port = await freePort();
     return this.#serve('bench/floor-server.js', [kind, String(port)], port, [], {
@@ -105,9 +105,9 @@ export class Lab {
   }
 
   /**
-   * A server that is not ours. What it says of itself goes to its log.
+   * A third-party server. Its output goes to its log.
    *
-   * @param args what it is called with, by its port and a folder of its own
+   * @param args returns its arguments, given its port and folder
    */
   async peer(program: string, args: (port: number, folder: string) => string[]): Promise<Served> {
     const port = await freePort();
@@ -142,7 +142,7 @@ export class Lab {
     return folder;
   }
 
-  /** Ends what was started and removes what it wrote. */
+  /** Ends the started processes and removes their files. */
   async clear(): Promise<void> {
     await Promise.all(
       [...this.#children].map(async (child) => {
@@ -178,15 +178,15 @@ export class Lab {
     );
   }
 
-  /** @param start begins a process in its folder, with its environment and the file of its log */
+  /** @param start spawns a process with its folder, its environment and the file of its log */
   #launch(
     more: Record<string, string>,
     start: (cwd: string, env: NodeJS.ProcessEnv, log: number) => ChildProcess,
   ): ChildProcess {
     const cwd = this.folder();
-    // To a file, as a service manager would have it: a terminal would slow down whoever logs.
+    // To a file, as under a service manager: a terminal would slow down logging.
     const log = openSync(join(cwd, 'log'), 'a');
-    // What the caller tells Node holds for all of them, floors and peers included.
+    // NODE_OPTIONS of the caller applies to all servers, including baselines and peers.
     const env = { PATH: process.env['PATH'], NODE_OPTIONS: process.env['NODE_OPTIONS'], ...more };
     const child = start(cwd, env, log);
     closeSync(log);
@@ -201,7 +201,7 @@ export class Lab {
   }
 }
 
-/** @param since when the process was started */
+/** @param since the time when the process was started */
 function served(port: number, { pid }: ChildProcess, since: number): Served {
   return { url: `http://127.0.0.1:${port}`, pid: pid as number, startedIn: performance.now() - since };
 }
@@ -220,7 +220,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** In production and at this log level a program says nothing when it listens, so it is asked. */
+/** In production the program logs nothing at this level when it listens, so this polls the port. */
 async function listening(port: number, child: ChildProcess): Promise<void> {
   for (;;) {
     if (child.exitCode !== null) throw new Error(`${child.spawnargs.join(' ')} ended with ${child.exitCode}`);
@@ -233,7 +233,7 @@ async function listening(port: number, child: ChildProcess): Promise<void> {
   }
 }
 
-/** MiB of memory that a process holds; undefined where there is no /proc. */
+/** Resident memory of a process in MiB; undefined without /proc. */
 export function residentMemory(pid: number): number | undefined {
   try {
     const kibibytes = /^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];

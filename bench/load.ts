@@ -1,8 +1,8 @@
-/** Load over HTTP: clients that each ask, wait for the answer, and ask again. */
+/** Load over HTTP: each client sends a request, waits for the answer, and repeats. */
 import { connect, type Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
 
-/** Answers per second to GETs on so many connections, which share the sets of headers. */
+/** Answers per second to GET requests on that many connections, which use the sets of headers in turn. */
 export function hammer(
   url: string,
   connections: number,
@@ -17,7 +17,7 @@ export function hammer(
   return drive(url, clients, seconds);
 }
 
-/** One client: says what it sends next and learns from the answer. */
+/** One client: supplies its next request and processes the answer. */
 export interface Client {
   next(): string;
   take(answer: Answer): void;
@@ -27,11 +27,11 @@ export interface Answer {
   status: number;
   head: string;
   body: string;
-  /** Whether the server closes the connection behind it. */
+  /** Whether the server closes the connection after this answer. */
   isLast: boolean;
 }
 
-/** The text of a request, ready for the wire. */
+/** Encodes a request. */
 export function request(
   method: string,
   path: string,
@@ -43,7 +43,7 @@ export function request(
   return `${method} ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\n${lines.join('')}${length}\r\n${body}`;
 }
 
-/** Lets every client make its requests one after the other, on a connection of its own. Answers per second. */
+/** Runs all clients concurrently, each on its own connection. Returns the answers per second. */
 export async function drive(url: string, clients: readonly Client[], seconds: number): Promise<number> {
   const since = performance.now();
   const end = since + seconds * 1000;
@@ -55,7 +55,7 @@ export async function drive(url: string, clients: readonly Client[], seconds: nu
 /** Bytes of one read. */
 const READ_BYTES = 16_384;
 
-/** Ends with the first answer after `end`, so that no client stops between a question and its answer. */
+/** Ends with the first answer after `end`, so that no request remains unanswered. */
 function converse({ hostname, port }: URL, client: Client, end: number): Promise<number> {
   return new Promise((resolve, reject) => {
     const buffer = Buffer.alloc(READ_BYTES);
@@ -69,12 +69,12 @@ function converse({ hostname, port }: URL, client: Client, end: number): Promise
       socket.write(client.next());
     };
     const open = () => {
-      // Past the stream and its buffers: load that costs more than the server at work measures itself.
+      // Bypasses the stream buffers: a load generator that costs more than the server measures itself.
       const onread = { buffer, callback: receive };
       socket = connect({ host: hostname, port: Number(port), onread }).setNoDelay();
       socket.once('connect', send);
       socket.once('error', reject);
-      // The programs close a connection after 10,000 requests, and say so in the last answer.
+      // The programs close a connection after 10,000 requests and announce it in the last answer.
       socket.once('close', () => {
         if (pending) reject(new Error(`${hostname}:${port} hung up`));
         else if (performance.now() < end) open();
@@ -106,7 +106,7 @@ function converse({ hostname, port }: URL, client: Client, end: number): Promise
 
 const HEAD_END = '\r\n\r\n';
 const LENGTH = '\r\ncontent-length: ';
-/** The same of a peer. Searched for second, which costs less than to ignore the case. */
+/** The same header from a peer. A second search costs less than ignoring the case. */
 const LENGTH_OF_KOA = '\r\nContent-Length: ';
 const CLOSE = '\r\nConnection: close';
 
@@ -125,7 +125,7 @@ function readAnswer(text: string): Answer | undefined {
   return { status: Number(text.slice(9, 12)), head, body, isLast: head.includes(CLOSE) };
 }
 
-/** A client that sends one request over and over and wants one of these answers. */
+/** A client that repeats one request and expects one of these statuses. */
 export function repeating(text: string, ...accepted: number[]): Client {
   return { next: () => text, take: (answer) => expectStatus(answer, ...accepted) };
 }

@@ -1,7 +1,7 @@
-/** How an agent signs in at oidc-provider: four requests, with cookies, by way of its interaction. */
+/** The sign-in of an agent at oidc-provider: four requests with cookies, through its interaction. */
 import { type Client, expectStatus, request } from './load.js';
 
-/** The header that says who signs in, in place of a page with a form. */
+/** The header that identifies the agent, in place of a page with a form. */
 export const AGENT_HEADER = 'x-agent';
 
 export const PEER_CLIENT = {

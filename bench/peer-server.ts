@@ -1,6 +1,6 @@
 /**
- * oidc-provider on its memory adapter, as a peer: `peer-server.js <port>`. EdDSA, one client, everybody consents, and
- * whoever the header `x-agent` names signs in: no password is hashed and nothing reaches a disk.
+ * oidc-provider with its memory adapter, as a peer: `peer-server.js <port>`. EdDSA, one client, automatic consent;
+ * the header `x-agent` signs the named agent in: no password is hashed and nothing is written to disk.
  */
 import { generateKeyPairSync } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';

@@ -1,11 +1,11 @@
-/** PocketBase as a peer. npm has no package of it; the help of the bench says how its program is made. */
+/** PocketBase as a peer. It is not on npm; the help of the bench describes how to build it. */
 import type { Lab } from './lab.js';
 import { type Client, expectStatus, request } from './load.js';
 
 const PASSWORD = 'a sentence is fine';
 const USERS = '/api/collections/users';
 
-/** A new one with `count` users, each of whom refreshes a token over and over. */
+/** A new instance with `count` users, each of whom refreshes a token repeatedly. */
 export async function pocketBase(
   lab: Lab,
   program: string,

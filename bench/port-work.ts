@@ -1,10 +1,10 @@
-/** The storage port alone. `port-work.js <folder> <documents>…`; tasks get the number of documents as argument. */
+/** The storage layer alone. `port-work.js <folder> <documents>…`; tasks get the number of documents as argument. */
 import { join } from 'node:path';
 import type { Collection, Store } from '../src/storage/collection.js';
 import { openStore } from '../src/storage/open.js';
 import { work } from './work.js';
 
-/** Much like a principal. */
+/** Similar to a principal. */
 interface Thing {
   id: string;
   handle: string;

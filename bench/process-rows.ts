@@ -30,7 +30,7 @@ export async function port(bench: Bench): Promise<Result[]> {
   return results;
 }
 
-/** How soon a program listens, and what it holds while nobody asks it anything. */
+/** The start-up time of a program, and its memory while idle. */
 export async function start(bench: Bench): Promise<Result[]> {
   const names: Program[] = ['saas-backend', 'idp'];
   const results: Result[] = [];
@@ -52,7 +52,7 @@ export async function start(bench: Bench): Promise<Result[]> {
   return results;
 }
 
-/** 350 ms where bare Fastify takes 159, as it does on the machine that the goals were set on. */
+/** 350 ms compared with 159 ms of bare Fastify, on the machine that the goals were set on. */
 function slower(what: string, value: number, hello: number): Result {
   const ratio = value / hello;
   const goal = { text: '< 2.2 (350 of 159 ms)', met: ratio < 2.2 };

@@ -1,13 +1,13 @@
-/** What was measured, as a table for people and as JSON for machines. */
+/** The results, as a table for people and as JSON for machines. */
 import { availableParallelism, cpus } from 'node:os';
 
 export interface Result {
   what: string;
   value: number;
   unit: string;
-  /** What it is compared to, in the same unit and run. */
+  /** The baseline, in the same unit and run. */
   floor?: { name: string; value: number };
-  /** Of `value` to the floor: the median of the rounds. */
+  /** The ratio of `value` to the baseline: the median of the rounds. */
   ratio?: number;
   goal?: { text: string; met: boolean };
 }
@@ -31,7 +31,7 @@ export function table(results: readonly Result[]): string {
   return text.map((line) => line.trimEnd()).join('\n');
 }
 
-/** @param how what the figures were measured with */
+/** @param how the conditions of the measurement */
 export function machineReadable(results: readonly Result[], how: Record<string, string | number>): string {
   const machine = { node: process.version, cpu: cpus()[0]?.model, cores: availableParallelism() };
   return `${JSON.stringify({ at: new Date().toISOString(), ...machine, ...how, results }, null, 2)}\n`;

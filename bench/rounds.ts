@@ -1,16 +1,16 @@
-/** A row and its floor take turns, so that a machine that slows down slows both. */
+/** A row and its baseline are measured in turns, so that changes of the machine's speed affect both. */
 import type { Lab } from './lab.js';
 import type { Result } from './report.js';
 
-/** What a row measures with. */
+/** The environment of a row. */
 export interface Bench {
   lab: Lab;
   /** The name of the row. */
   row: string;
-  /** How long each figure is measured in all. */
+  /** The total measuring time of each figure. */
   seconds: number;
   quick: boolean;
-  /** Tells whoever waits. */
+  /** Reports progress to the user. */
   progress(text: string): void;
 }
 
@@ -22,13 +22,13 @@ export interface Comparison {
   ratio: number;
 }
 
-/** Short enough that a machine whose speed wavers has much the same for a row and its floor. */
+/** Short enough that fluctuations of the machine's speed affect a row and its baseline alike. */
 const TURN = 0.4;
 
-/** Seconds until a program is as fast as it stays: so long it is being compiled while it runs. */
+/** Seconds until the JIT compiler has optimized a program. */
 const WARM_UP = 6;
 
-/** Both, warmed up, in turns. @param turn seconds of one turn, where a short one has too little to count */
+/** Measures both in turns, after a warm-up. @param turn seconds of one turn, if the default is too short to count */
 export async function compare(
   bench: Bench,
   measure: Measure,
@@ -38,16 +38,16 @@ export async function compare(
   return summary(await inTurns(bench, { measure, floor }, turn));
 }
 
-/** What is compared, each in a process of its own. */
+/** A measurement and its baseline, each in its own process. */
 export interface Pair {
   measure: Measure;
   floor: Measure;
 }
 
-/** Of one program, two processes may differ by a fifth in speed for as long as they live. */
+/** Two processes of one program may differ in speed by a fifth for their whole life. */
 const STARTS = 5;
 
-/** The same, with both started several times. @param open starts both */
+/** The same, with several starts of both. @param open starts both */
 export async function compareAnew(bench: Bench, open: () => Promise<Pair>, turn = TURN): Promise<Comparison> {
   const starts = bench.quick ? 1 : STARTS;
   const turns: Turn[] = [];
@@ -59,7 +59,7 @@ export async function compareAnew(bench: Bench, open: () => Promise<Pair>, turn 
   return summary(turns);
 }
 
-/** What both did in one turn each. */
+/** The results of both in one turn. */
 interface Turn {
   value: number;
   floor: number;
@@ -82,7 +82,7 @@ async function inTurns(
   return turns;
 }
 
-/** Each figure is the median of its turns, and the ratio that of the pairs. */
+/** Each figure is the median of its turns, and the ratio is the median of the ratios per turn. */
 function summary(turns: readonly Turn[]): Comparison {
   return {
     value: median(turns.map(({ value }) => value)),
@@ -110,7 +110,7 @@ export function result(
   };
 }
 
-/** A figure as a line of the table. @param hello what bare Fastify has of it, where it can be compared */
+/** A figure as a line of the table. @param hello the same figure of bare Fastify, where comparable */
 export function below(what: string, unit: string, value: number, limit: number, hello?: number): Result {
   return {
     what,
@@ -125,7 +125,7 @@ export function median(values: readonly number[]): number {
   return quantile(values, 0.5);
 }
 
-/** The value that this share of the values does not exceed. */
+/** The quantile: this share of the values is at most the result. */
 export function quantile(values: readonly number[], share: number): number {
   const sorted = values.toSorted((a, b) => a - b);
   return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? Number.NaN;

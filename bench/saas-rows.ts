@@ -11,7 +11,7 @@ export const JSON_BODY = { 'content-type': 'application/json' };
 export const PASSWORD = 'a sentence is fine';
 export const ME = '/api/auth/me';
 
-/** Seconds of a turn, for what takes longer than most, or many connections. */
+/** Seconds of a turn for slow operations or many connections. */
 export const LONG_TURN = 1.5;
 
 export interface Account {
@@ -39,7 +39,7 @@ export async function me(bench: Bench): Promise<Result[]> {
 
 const REFRESHERS = 64;
 
-/** Sessions, each of which goes on with the token it got last. */
+/** Sessions that each refresh with their latest token. */
 export async function refresh(bench: Bench): Promise<Result[]> {
   const open = async () => {
     const { url } = await bench.lab.unbound('saas-backend', bench.row);
@@ -65,7 +65,7 @@ export async function refresh(bench: Bench): Promise<Result[]> {
   return [row, result(what, 'PocketBase', ahead, 1)];
 }
 
-/** `hash` is the verification of the library that the hashes are made with; ours takes another one where it can. */
+/** `hash` uses the library that created the hashes; the program uses a faster one where possible. */
 export async function login(bench: Bench): Promise<Result[]> {
   const open = async () => {
     const { url } = await bench.lab.unbound('saas-backend', bench.row);
@@ -79,7 +79,7 @@ export async function login(bench: Bench): Promise<Result[]> {
   return [result('POST /api/auth/login', 'hash', await compareAnew(bench, open, LONG_TURN), 0.95)];
 }
 
-/** What everybody else notices of 200 clients that log in as fast as they are let. */
+/** The latency of other requests while 200 clients log in as fast as possible. */
 export async function flood(bench: Bench): Promise<Result[]> {
   const { url } = await bench.lab.unbound('saas-backend', bench.row);
   const [attacked, reader, refresher] = (await register(url, 3)) as [Account, Account, Account];
@@ -103,7 +103,7 @@ export async function flood(bench: Bench): Promise<Result[]> {
   return [{ what, value, unit: 'ms', floor: { name: 'alone', value: floor }, ratio, goal }];
 }
 
-/** Milliseconds that one client waits for its answers, which it asks for 100 times per second at most. */
+/** Milliseconds per request of one client, at most 100 requests per second. */
 async function probe(url: string, client: Client, seconds: number): Promise<number[]> {
   const latencies: number[] = [];
   const end = performance.now() + seconds * 1000;
@@ -153,7 +153,7 @@ export async function register(url: string, count: number): Promise<Account[]> {
   return accounts;
 }
 
-/** `jwt`, and the header that it wants. */
+/** The `jwt` baseline, and the header that it requires. */
 export async function jwtFloor(
   { lab }: Bench,
   json: string,

@@ -1,4 +1,4 @@
-/** What one document costs on disk, its share of every index among it. */
+/** The size of one document on disk, including its share of every index. */
 import { randomBytes } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -77,7 +77,7 @@ export function user(passwordHash: string): UserDocument {
   };
 }
 
-/** One that was refreshed. */
+/** A session that was refreshed. */
 function session(): SessionDocument {
   const now = Date.now();
   return {
@@ -92,7 +92,7 @@ function session(): SessionDocument {
   };
 }
 
-/** One whose code was redeemed. */
+/** A grant whose code was redeemed. */
 function grant(): GrantDocument {
   const now = Date.now();
   return {

@@ -1,4 +1,4 @@
-/** What an outsider must not tell apart by time: on each row, requests that are refused for different reasons. */
+/** Requests that an attacker must not distinguish by time: on each row, rejections for different reasons. */
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
@@ -10,7 +10,7 @@ import { basic, CALLBACK, create } from './idp-rows.js';
 import type { Lab } from './lab.js';
 import { request } from './load.js';
 
-/** Requests of each class are made anew each time; `expected` is the status that all of them get, or what they may get. */
+/** Each request is generated anew; `expected` is the common status of all classes, or a list of allowed ones. */
 export interface TimingRow {
   name: string;
   url: string;
@@ -21,10 +21,10 @@ export interface TimingRow {
 const JSON_BODY = { 'content-type': 'application/json' };
 const PASSWORD = 'a sentence is fine';
 const WRONG = 'a sentence is wrong';
-/** In the shape of those that idp generates. */
+/** A password in the format of generated ones. */
 const FORGED = `agp_${'x'.repeat(43)}`;
 
-/** Accounts of each kind; the requests go through them in turn, so that no single document is what is measured. */
+/** Accounts of each kind, used in turn, so that the result does not depend on a single document. */
 const ACCOUNTS = 16;
 
 export const TIMING_ROWS: Record<string, (lab: Lab) => Promise<TimingRow[]>> = {
@@ -35,7 +35,7 @@ export const TIMING_ROWS: Record<string, (lab: Lab) => Promise<TimingRow[]>> = {
   links,
 };
 
-/** Hashes of no password, as bcrypt and argon2 make them by default elsewhere. */
+/** Hashes without a password, in the default formats of bcrypt and argon2. */
 const FOREIGN = {
   'imported bcrypt': `$2b$10$${'a'.repeat(53)}`,
   'imported argon2id': `$argon2id$v=19$m=65536,t=3,p=4$${'a'.repeat(22)}$${'a'.repeat(42)}Q`,
@@ -75,7 +75,7 @@ async function loginAt(lab: Lab, name: string, foreign: Record<string, string>):
   return { name, url, expected: 401, classes };
 }
 
-/** As `saas-backend user import` does. */
+/** The same function as `saas-backend user import`. */
 async function importAccounts(file: string, emails: string[], passwordHash: string): Promise<void> {
   const lines = emails.map((email) => Buffer.from(`${JSON.stringify({ email, passwordHash })}\n`));
   process.env['DATABASE_URI'] = `sqlite:${file}`;
@@ -91,7 +91,7 @@ async function forgot(lab: Lab): Promise<TimingRow[]> {
   return [await forgotAt(lab, name, {}), await forgotAt(lab, `${name}, mail server stalled`, stalled)];
 }
 
-/** Takes connections and never says a word. */
+/** Accepts connections and never responds. */
 async function silentMailServer(): Promise<string> {
   const server = createServer().listen(0, '127.0.0.1').unref();
   await once(server, 'listening');
@@ -116,7 +116,7 @@ async function forgotAt(lab: Lab, name: string, environment: Record<string, stri
   return { name, url, expected: 200, classes };
 }
 
-/** Where addresses must be confirmed. Each unknown address is known afterwards, so each request brings a new one. */
+/** With required confirmation. A request makes its address known, so each request uses a new one. */
 async function register(lab: Lab): Promise<TimingRow[]> {
   const { url } = await lab.unbound('saas-backend', 'register', undefined, {
     REQUIRE_EMAIL_VERIFICATION: 'true',
@@ -167,8 +167,8 @@ async function basicLogin(lab: Lab): Promise<TimingRow[]> {
 }
 
 /**
- * Used and expired links are told from unknown ones by their status. What time could tell beyond that is whether there
- * is a principal whose identifier, of 80 random bits, the link begins with.
+ * The status already distinguishes used and expired links from unknown ones. Time could additionally reveal whether
+ * there is a principal whose identifier, of 80 random bits, the link begins with.
  */
 async function links(lab: Lab): Promise<TimingRow[]> {
   const file = join(lab.folder(), 'idp.db');

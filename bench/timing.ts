@@ -1,4 +1,4 @@
-/** `npm run bench:timing`: whether the time of an answer tells what its bytes do not. Goals are reported, never asserted. */
+/** `npm run bench:timing`: whether response times reveal what responses do not. Goals are reported, never asserted. */
 import { createHash, randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
@@ -10,7 +10,7 @@ import { TIMING_ROWS, type TimingRow } from './timing-classes.js';
 
 const GOAL = [0.45, 0.55] as const;
 
-/** What is sent until the connection may end. */
+/** Sent until the connection may end. */
 const IDLE = request('GET', '/health');
 
 const help = `Measures how well the time of a refusal tells its reason: the area under the ROC curve (AUC) of one class of
@@ -60,11 +60,11 @@ process.stdout.write(`seed ${seed}, ${requests} requests of each class\n\n${tabl
 if (values.json) writeFileSync(values.json, machineReadable(results, { seed, requests }));
 process.exit();
 
-/** Milliseconds of every request, by class. The classes take turns in an order that nothing in the machine follows. */
+/** Milliseconds of every request, by class. Classes alternate in random order, independent of the machine's load. */
 async function measure({ name, url, expected, classes }: TimingRow): Promise<Map<string, number[]>> {
   const times = new Map<string, number[]>(Object.keys(classes).map((label) => [label, []]));
   const order = shuffled([...times.keys()].flatMap((label) => Array<string>(requests).fill(label)));
-  // The first ones warm the server up.
+  // The first requests warm the server up.
   const warmUp = order.slice(0, Math.min(100, requests));
   const calls = [...warmUp, ...order];
   let [index, since] = [0, 0];
@@ -90,7 +90,7 @@ async function measure({ name, url, expected, classes }: TimingRow): Promise<Map
   return times;
 }
 
-/** Every class against the first. */
+/** Compares every class with the first. */
 function judge({ name }: TimingRow, times: Map<string, number[]>): Result[] {
   const [[reference, base], ...others] = [...times] as [[string, number[]], ...[string, number[]][]];
   return others.map(([label, sample]) => {
@@ -100,7 +100,7 @@ function judge({ name }: TimingRow, times: Map<string, number[]>): Result[] {
   });
 }
 
-/** How often a value of the first is larger than one of the second; equal ones count half. */
+/** How often a value of the first sample is larger than one of the second; equal ones count half. */
 function areaUnderRoc(positive: readonly number[], negative: readonly number[]): number {
   const sorted = negative.toSorted((a, b) => a - b);
   const wins = positive.map(
@@ -109,7 +109,7 @@ function areaUnderRoc(positive: readonly number[], negative: readonly number[]):
   return wins.reduce((sum, count) => sum + count, 0) / (positive.length * negative.length);
 }
 
-/** How many at the head of a sorted list fulfil a condition that holds for a head only. */
+/** The length of the prefix of a sorted list that fulfils a condition. */
 function rank(sorted: readonly number[], holds: (value: number) => boolean): number {
   let [low, high] = [0, sorted.length];
   while (low < high) {
@@ -120,7 +120,7 @@ function rank(sorted: readonly number[], holds: (value: number) => boolean): num
   return low;
 }
 
-/** Fisher and Yates, by bytes that follow from the seed. */
+/** The Fisher-Yates shuffle, with bytes derived from the seed. */
 function shuffled(items: string[]): string[] {
   const bytes = createHash('shake256', { outputLength: items.length * 4 })
     .update(seed)

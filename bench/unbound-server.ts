@@ -1,4 +1,4 @@
-/** One of the two servers without its limits on volume, which the programs have no way to leave off. */
+/** One of the two servers without limits on the number of requests, which the programs do not offer. */
 import { createIdentityServer, createServer } from '../src/index.js';
 
 const [name, port] = process.argv.slice(2);

@@ -1,4 +1,4 @@
-/** What the payment provider's webhook can take. */
+/** The throughput of the payment provider's webhook. */
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { signWebhook } from '../test/kit/sign-webhook.js';
@@ -10,11 +10,11 @@ import { type Bench, below, compareAnew, quantile, result } from './rounds.js';
 import { type Account, jwtFloor, LONG_TURN, register } from './saas-rows.js';
 
 const SENDERS = 128;
-/** 5,000 a second on the machine that the goals were set on, where `jwt` makes 29,000. */
+/** 5,000 per second on the machine that the goals were set on, where `jwt` reaches 29,000. */
 const GOAL = 0.17;
 const CALM = 200;
 
-/** Signed events, each another one, each acknowledged once its subscription and its user's record are on disk. */
+/** Distinct signed events, each acknowledged once its subscription and its user's record are on disk. */
 export async function webhook(bench: Bench): Promise<Result[]> {
   const { row, seconds, progress } = bench;
   const open = async () => {
@@ -41,8 +41,8 @@ async function receiver({ lab, row }: Bench): Promise<{ url: string; senders: Cl
 }
 
 /**
- * The life of one subscription, one event after the other: mostly terms that change, and each third time a status,
- * which the user's record follows. Identifiers begin with the time, as the provider's do.
+ * The life of one subscription as a sequence of events: mostly changed terms, and each third time a new status,
+ * which the user's record follows. Identifiers begin with the time, like the provider's.
  */
 function sender({ user: { id: userId } }: Account): Client {
   const start = Math.floor(Date.now() / 1000);
@@ -96,7 +96,7 @@ const headersOf = (body: string) => ({
   'payment-signature': signWebhook(body, WEBHOOK_SECRET, Date.now()),
 });
 
-/** Milliseconds of each answer while events come at a steady pace, however long the answers take. */
+/** Milliseconds of each answer while events arrive at a steady rate, independent of the answers. */
 async function calmly(url: string, senders: readonly Client[], seconds: number): Promise<number[]> {
   const latencies: number[] = [];
   const under: Promise<unknown>[] = [];

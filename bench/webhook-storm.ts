@@ -1,4 +1,4 @@
-/** `npm run bench:webhooks`: storms of webhooks, seed after seed. Ends with 1 where anything is not as the provider has it. */
+/** `npm run bench:webhooks`: webhook storms, seed by seed. Exits with 1 if anything differs from the provider. */
 import { performance } from 'node:perf_hooks';
 import { createProgress } from '../bin/progress.js';
 import { type StormResult, storm } from '../test/kit/stripe-storm.js';

@@ -1,7 +1,7 @@
-/** The other end of `Lab.worker`. */
+/** The worker side of `Lab.worker`. */
 import { performance } from 'node:perf_hooks';
 
-/** Does a thing once, for one of those who do it at the same time. */
+/** Runs a task once; several runs may be concurrent. */
 export type Task = (argument: number) => unknown;
 
 interface Order {
@@ -10,7 +10,7 @@ interface Order {
   argument?: number;
 }
 
-/** Obeys orders for as long as the parent lives; `concurrency` of each task run at a time. */
+/** Executes tasks until the parent ends; `concurrency` of each run at a time. */
 export function work(tasks: Record<string, Task>, concurrency: Record<string, number>): void {
   process.on('message', async ({ task, seconds, argument = 0 }: Order) => {
     const run = tasks[task] as Task;
@@ -20,7 +20,7 @@ export function work(tasks: Record<string, Task>, concurrency: Record<string, nu
     const repeat = async () => {
       do {
         const result = run(argument);
-        // An await per signature would be measured with it.
+        // An await per signature would affect the measurement.
         if (result instanceof Promise) await result;
         count++;
       } while (performance.now() < end);

@@ -6,17 +6,17 @@ import { temporaryFolder } from '../kit/tmp.js';
 import { type Mongod, onMongod } from '../storage/mongod.js';
 import { arrived, CHANGED, RESET, VERIFY } from './kit.js';
 
-/** Fifty at once, on four processes with both engines and on one with SQLite: one winner, and nobody else gets more than a named 4xx. */
+/** Fifty concurrent requests, on four processes with both engines and on one with SQLite: one succeeds, the others get a 4xx. */
 
 const MANY = 50;
 
 interface Race {
-  /** The next of the processes answers. */
+  /** Uses the processes in turn. */
   call(path: string, body: object, token?: string): Promise<{ status: number; body: Answer['body'] }>;
   tokenIn(subject: RegExp): Promise<string>;
-  /** How many mails of a kind have come so far. */
+  /** The number of e-mails of a kind so far. */
   count(subject: RegExp): number;
-  /** Waits for the next mail of a kind. */
+  /** Waits for the next e-mail of a kind. */
   mail(subject: RegExp): Promise<unknown>;
 }
 

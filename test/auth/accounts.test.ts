@@ -13,7 +13,7 @@ const NEW = 'a different sentence entirely';
 const KEY = 'sk_test_51Qm7vLd0mXw4RkT9cYb2NfHs6';
 const DAY = 24 * 60 * 60 * 1000;
 
-/** Everything the host hears. */
+/** All events that the host receives. */
 function heardBy({ server }: MailedApp): { name: string; event: Record<string, unknown> }[] {
   const heard: { name: string; event: Record<string, unknown> }[] = [];
   for (const name of ['user.registered', 'user.verified', 'user.deleted', 'session.revoked'] as const) {
@@ -411,7 +411,7 @@ t.test('an export holds every payment, however many there are', async (t) => {
   const [{ id, accessToken: token }, other] = [await app.signUp(), await app.signUp()];
   const payments = paymentCollection(await storeOf(t, app));
   const payment = (userId: string, index: number) => {
-    // Several of one second, and the newest of them not the last to be stored.
+    // Several of the same second; the newest is not stored last.
     const at = app.clock.now() - (index % 400) * 1000;
     return { id: `in_${index}`, userId, status: 'paid' as const, amount: index + 1, at };
   };
@@ -468,7 +468,7 @@ t.test('an error in one event listener does not affect the request or other list
   t.equal(heard, 2);
 });
 
-/** The provider as far as leaving needs it. */
+/** The part of the payment provider that deletion needs. */
 async function provider(t: Test, { isDown }: { isDown(): boolean }) {
   const calls: string[] = [];
   const server = createServer((request, response) => {

@@ -3,7 +3,7 @@ import { userCollection } from '../../src/auth/store.js';
 import { auditOf, PASSWORD, storeOf } from '../kit/app.js';
 import { CHANGED, type MailedApp, mailedApp, RESET, VERIFY } from './kit.js';
 
-/** A link proves a mailbox. Whether its reader created the account is proved by the password or by a session. */
+/** A link proves access to a mailbox. The password or a session proves that its reader created the account. */
 
 const NEW = 'a different sentence entirely';
 const VICTIM = 'victim@example.test';

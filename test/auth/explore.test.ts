@@ -16,7 +16,7 @@ import { STORM_SECRET } from '../kit/stripe-fixture.js';
 import { boot } from '../kit/stripe-storm.js';
 import { viewUnsubscribed } from '../kit/users.js';
 
-/** The real services in every order of their calls of the port; passwords, tokens and counters are stand-ins. */
+/** The real services in every order of their storage calls; passwords, tokens and counters are stubs. */
 
 const NOW = fakeClock().now();
 const ORIGIN = { ip: '127.0.0.1', isDisconnected: () => false };
@@ -25,7 +25,7 @@ const [ADA, EVE] = ['usr_ada', 'usr_eve'];
 
 const linkOf = (userId: string) => `${userId}.${SECRET}`;
 
-/** Says all that stands in it, so that nothing has to be signed. */
+/** Tokens with readable content, without signatures. */
 const TOKENS: SessionTokens = {
   accessTtl: 900,
   newRefreshId: () => 'first',
@@ -105,7 +105,7 @@ const pages = {
 };
 const silentMails = createAccountMails({ outbox: { put: async () => undefined }, pages, clock: fakeClock() });
 
-/** Mails that tell of a change stand in the store as those of the outbox do. */
+/** Notifications of changes are stored with their send condition, as in the outbox. */
 const storedMails = (store: Store) =>
   createAccountMails({
     outbox: {
@@ -119,7 +119,7 @@ const storedMails = (store: Store) =>
     clock: fakeClock(),
   });
 
-/** Two accounts, each with a session, a link to choose a password, and one to become `new@example.test`. */
+/** Two accounts, each with a session, a reset link, and a pending change to `new@example.test`. */
 async function setup(store: Store): Promise<void> {
   for (const id of [ADA, EVE]) {
     await userCollection(store).insert({
@@ -181,7 +181,7 @@ async function aliveSessions(store: Store): Promise<string[]> {
   return items.filter((session) => user && isSessionValid(user, session, NOW)).map(({ id }) => id);
 }
 
-/** Once the password is another one, nobody is in who came in by the old one. */
+/** After the new password is set, no session started with the old one is valid. */
 async function strangersAreOut(store: Store): Promise<void> {
   const user = await userCollection(store).findOne({ id: ADA });
   if (user?.passwordHash !== 'hash of new') return;

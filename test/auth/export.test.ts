@@ -9,7 +9,7 @@ import { waitUntil } from '../kit/wait.js';
 
 const EXPORT = '/api/user/export';
 
-/** Several pages of the audit. */
+/** Several pages of the audit log. */
 const RECORDS = 2500;
 
 t.test('an account may be exported ten times an hour, from all addresses together', async (t) => {
@@ -35,7 +35,7 @@ t.test(
     const [ada, bob] = [await app.signUp(), await app.signUp()];
     const { clock, random } = app;
     const audit = createListedAudit(await storeOf(t, app), { clock, random, log: console });
-    // More than the buffers at both ends of a connection take.
+    // Exceeds the buffers at both ends of a connection.
     const detail = 'x'.repeat(8000);
     const fill = async (subject: string, records: number) => {
       const record = { event: 'test', ip: '192.0.2.1', subject, detail };

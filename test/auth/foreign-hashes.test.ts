@@ -9,7 +9,7 @@ import { CHEAP, PASSWORD, type SaasApp, saasApp, storeOf } from '../kit/app.js';
 import { countedRandom } from '../kit/random.js';
 import { type Mongod, onMongod } from '../storage/mongod.js';
 
-/** While accounts have foreign hashes, the work of a failed login is the same for every account and for none. */
+/** While accounts have foreign hashes, a failed login costs the same work for every account and for unknown addresses. */
 
 const BCRYPT_4 = '$2a$04$XTuyIS99hkwY2e8/7K7RlefGboJb28bSlZlN.9r6HA6faaFfv0H06';
 const PBKDF2 = '$pbkdf2-sha256$1000$KAVg7J0TIqRU6n1PaW2N8Q$drDOQVcRz5FZOe1vG3w0Og75jzE1Cdv5.jcVq1rpDV4';
@@ -25,7 +25,7 @@ const HASHES: Record<string, string> = {
   argon2id: await argon2.hash(PASSWORD, { memoryCost: 128, timeCost: 3, parallelism: 4 }),
 };
 
-/** The work of wrong passwords during `act`: cost by family. */
+/** The hashing work of wrong passwords during `act`: cost by family. */
 async function workOf(act: () => Promise<unknown>): Promise<Record<string, number>> {
   const work: Record<string, number> = {};
   const add = (message: unknown) => {
@@ -108,7 +108,7 @@ t.test('a new password or the deletion of the account ends the extra hashing wor
   for (const { id, email } of [changed, deleted]) {
     const token = await bearer(email);
     t.equal(await hashes.findOne({ id }), null, 'the login has rehashed it');
-    // As if it was imported again.
+    // The state after another import.
     await users.updateOne({ id }, { set: { passwordHash } });
     await hashes.insert({ id, family: 'bcrypt', cost: 16, decoy: passwordHash, createdAt: 1 });
     const [path, body] =
@@ -191,7 +191,7 @@ await onMongod((server: Mongod) => {
 t.test('a disconnected client costs no further hashing work', async (t) => {
   const passwords = createPasswords(countedRandom(), CHEAP);
   let asked = 0;
-  // The gate asks first.
+  // The first call is by the queue of hashes, before any work.
   const isDisconnected = () => ++asked > 1;
   const decoys = [BCRYPT_4, HASHES['pbkdf2'] as string];
   const work = await workOf(() => passwords.verify(null, 'a wrong password', isDisconnected, decoys));

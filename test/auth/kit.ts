@@ -2,12 +2,12 @@ import type { Test } from 'tap';
 import { type Account, type SaasApp, saasApp } from '../kit/app.js';
 import { type MailSink, mailSink, readMail } from '../kit/mail.js';
 
-/** A backend whose mails arrive. */
+/** A backend whose e-mails are delivered. */
 export interface MailedApp extends SaasApp {
   readonly sink: MailSink;
-  /** The next mail that arrives, of whatever kind. */
+  /** The next e-mail of any kind. */
   nextMail(): Promise<ArrivedMail>;
-  /** The next mail of this kind; others before it are skipped. */
+  /** The next e-mail of this kind; skips others. */
   mail(subject: RegExp): Promise<ArrivedMail>;
   /** The token of the next link of a kind. */
   tokenIn(subject: RegExp): Promise<string>;
@@ -39,7 +39,7 @@ export async function mailedApp(
   const app = await saasApp(t, { emailSmtpUrl: sink.url, ...rest });
   const nextMail = async () => arrived(await sink.next());
   const mail = async (subject: RegExp): Promise<ArrivedMail> => {
-    // What the relay looked at before it was true is due a second later, by a clock that only tests move.
+    // The relay retries an unsendable e-mail after a second, by a clock that only tests move.
     const passing = setInterval(() => app.clock.advance(1000), 1000);
     try {
       for (;;) {

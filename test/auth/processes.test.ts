@@ -5,7 +5,7 @@ import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
 import { onMongod } from '../storage/mongod.js';
 
-/** Four processes on one store, by the clock of the machine. */
+/** Four processes on one store, with the system clock. */
 
 const PROCESSES = 4;
 
@@ -33,7 +33,7 @@ const me = async (url: string, token: string) =>
 const spread = <T>(urls: string[], count: number, call: (url: string) => Promise<T>): Promise<T[]> =>
   Promise.all(Array.from({ length: count }, (_, index) => call(urls[index % urls.length] as string)));
 
-/** Guesses at once, which all processes count together. */
+/** Concurrent guesses, counted by all processes together. */
 async function guesses(
   t: Test,
   { programs, urls, options }: Awaited<ReturnType<typeof startAll>>,
@@ -58,7 +58,7 @@ async function guesses(
       for (const email of [person.email, 'unknown@example.test']) {
         const statuses = await spread(urls, 100, login(email, 'not the password'));
         const evaluated = statuses.filter((status) => status === 401).length;
-        // The eleventh comes after a minute, should the machine take so long.
+        // On a slow machine an eleventh guess is evaluated after a minute.
         t.ok(evaluated === 10 || evaluated === 11, `${email}: ${evaluated} evaluated`);
         t.equal(statuses.filter((status) => status === 429).length, statuses.length - evaluated);
       }
@@ -123,7 +123,7 @@ t.test('four processes share accounts and sessions on one SQLite file', async (t
       [false, 1],
     ] as const) {
       await close(isOn, version);
-      // How soon is tested with a clock of our own; here, that they do.
+      // The delay is tested with an injected clock; here, only that the change arrives.
       for (const url of urls)
         await waitUntil(`maintenance mode ${isOn}`, async () => (await isClosed(url)) === isOn);
     }

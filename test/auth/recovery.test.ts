@@ -8,7 +8,7 @@ import { CHANGED, mailedApp, RESET, VERIFY } from './kit.js';
 const MINUTE = 60_000;
 const NEW = 'a different sentence entirely';
 
-/** What of an answer a stranger can compare. */
+/** The parts of an answer that an attacker can compare. */
 function comparable({ status, headers, body }: { status: number; headers: object; body: object }) {
   const { date, 'x-request-id': id, ...others } = headers as Record<string, string>;
   return { status, others, body };

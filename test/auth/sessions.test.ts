@@ -19,7 +19,7 @@ const DAY = 24 * 60 * MINUTE;
 const claimsOf = (token: string) =>
   JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString());
 
-/** What stands in `answer.error`, which also must look like an error. */
+/** Returns `answer.error` and checks the format of the error. */
 function codeOf(t: Test, { body }: { body: Record<string, unknown> }): string {
   const { success, message, error } = body as {
     success: boolean;
@@ -627,7 +627,7 @@ t.test('logout with both tokens of a session happens once', async (t) => {
   const body = { refreshToken: account.refreshToken };
   const refreshed = await app.request('POST', '/api/auth/refresh', { body });
   t.equal(refreshed.status, 200, 'this session goes on');
-  // Records of one millisecond have no order.
+  // Records of the same millisecond have no order.
   app.clock.advance(1);
   t.equal((await logout('global')).status, 200);
   const details = (await auditOf(await storeOf(t, app)))

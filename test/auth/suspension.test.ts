@@ -8,7 +8,7 @@ import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
 import { mailedApp, RESET, VERIFY } from './kit.js';
 
-/** Accounts that the operator closes and opens again. */
+/** The operator suspends and reactivates accounts. */
 
 const login = (app: SaasApp, email: string, password = PASSWORD) =>
   app.request('POST', '/api/auth/login', { body: { email, password } });
@@ -150,7 +150,7 @@ t.test('saas-backend user suspend takes effect in every process at once', async 
     (await call(urls[1], '/auth/refresh', undefined, { refreshToken })).status,
     (await call(urls[0], '/auth/login', undefined, person)).status,
   ];
-  // Both processes have read and remembered the token.
+  // Both processes have verified and cached the token.
   t.same((await statuses()).slice(0, 2), [200, 200]);
 
   const store = await openStore(options.databaseUri);

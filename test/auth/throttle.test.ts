@@ -14,7 +14,7 @@ const PRODUCTION = { env: { NODE_ENV: 'production' }, publicUrl: 'https://app.ex
 const login = (app: SaasApp, email: string, password: string, from = '127.0.0.1', headers = {}) =>
   app.request('POST', '/api/auth/login', { body: { email, password }, from, headers });
 
-/** Repeats a request until the count, and answers how often each status came. */
+/** Repeats a request that many times and returns how often each status occurred. */
 async function tally(
   count: number,
   call: (index: number) => Promise<Answer>,
@@ -39,7 +39,7 @@ function countHashing(t: Test): () => number {
   return () => verified;
 }
 
-/** Wrong passwords from so many addresses, each of which nobody has used before. */
+/** Wrong passwords from that many addresses, each used for the first time. */
 async function attack(app: SaasApp, email: string, sources = 70): Promise<Record<number, number>> {
   const spellings = [email, email.toUpperCase(), email.replace('e', 'E')];
   return tally(sources, (index) => login(app, spellings[index % 3] as string, WRONG, `198.51.100.${index}`));
@@ -158,7 +158,7 @@ t.test('a new password or a new address voids the sign-in link', async (t) => {
 
 t.test('a new password forgets the addresses known under an earlier password', async (t) => {
   const NEW = 'a different sentence entirely';
-  /** Signs in with the first password from many places, which do not count as places of the owner later. */
+  /** Signs in with the first password from many addresses, which later no longer count as the owner's. */
   const check = async (name: string, makeNew: (app: MailedApp) => Promise<string>, options = {}) => {
     const app = await mailedApp(t, options);
     const from = (index: number) => `198.51.100.${index}`;

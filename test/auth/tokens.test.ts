@@ -14,7 +14,7 @@ const HASHES = new Map<unknown, string>([
 ]);
 const HEADER = { alg: 'HS256', typ: 'at+jwt' };
 
-/** A token of any header and payload, with a true HMAC over them. */
+/** A token with any header and payload, and a valid HMAC. */
 function forge(header: unknown, payload: unknown, secret: string = SECRETS.jwtAccessSecret): string {
   const signed = `${base64url(header)}.${base64url(payload)}`;
   const hash = HASHES.get((header as { alg?: unknown } | null)?.alg) ?? 'sha256';
@@ -24,7 +24,7 @@ function forge(header: unknown, payload: unknown, secret: string = SECRETS.jwtAc
 const partsOf = (token: string) => token.split('.') as [string, string, string];
 const claimsOf = (token: string): Json => JSON.parse(Buffer.from(partsOf(token)[1], 'base64url').toString());
 
-/** Sends each token as Bearer and expects the one answer to a token that is none. */
+/** Sends each token as Bearer and expects the same answer as for a malformed token. */
 async function refuseAll(t: Test, app: SaasApp, tokens: Record<string, string>): Promise<void> {
   for (const [name, token] of Object.entries(tokens)) {
     const { status, headers, body } = await app.request('GET', '/api/auth/me', { token });
@@ -220,7 +220,7 @@ t.test('a refresh token altered to name another user is refused and changes noth
 });
 
 t.test('access and refresh tokens are never accepted in place of each other', async (t) => {
-  // Even where an operator made one secret of both.
+  // Even if an operator uses one secret for both.
   for (const jwtRefreshSecret of [SECRETS.jwtRefreshSecret, SECRETS.jwtAccessSecret]) {
     const app = await saasApp(t, { jwtRefreshSecret });
     const { accessToken, refreshToken } = await app.signUp();

@@ -7,7 +7,7 @@ import { auditOf, CHEAP, PASSWORD, SECRETS, saasApp, storeOf } from '../kit/app.
 import { fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';
 
-/** Accounts made by code. */
+/** Accounts created by code. */
 
 const BCRYPT = '$2a$04$XTuyIS99hkwY2e8/7K7RlefGboJb28bSlZlN.9r6HA6faaFfv0H06';
 

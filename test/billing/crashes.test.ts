@@ -32,7 +32,7 @@ const object = (status: string) => ({
   items: { data: [{ price: { id: 'price_pro', lookup_key: 'pro' } }] },
 });
 
-/** What is delivered before, what is delivered while the process is killed, and what must be in the end. */
+/** The events before the kill, the event during it, and the expected result. */
 const SCENES: Record<
   string,
   { before: Json[]; event: Json & { id: string }; status: string; mails: number }
@@ -57,7 +57,7 @@ const SCENES: Record<
   },
 };
 
-/** A store with one customer, processes that work on it, and what is delivered to one or another. */
+/** A store with one customer, processes on it, and a function that delivers events to them. */
 async function shopFloor(apiUrl = 'http://127.0.0.1:1') {
   const store = await openStore('sqlite::memory:');
   const clock = fakeClock();
@@ -248,7 +248,7 @@ t.test('events survive kill -9 of a real process during a burst', async (t) => {
   };
   const first = await start(0);
   const sent = bodies.map((body) => first.send(body).catch(() => 0));
-  // Some are answered, some are not.
+  // Some deliveries are answered, some are not.
   await Promise.any(sent.slice(20).map(async (answer) => ((await answer) === 200 ? true : Promise.reject())));
   await first.program.kill();
   const answered = (await Promise.all(sent)).filter((status) => status === 200).length;

@@ -6,11 +6,11 @@ import { runProgram } from '../kit/command-line.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { onMongod } from '../storage/mongod.js';
 
-/** What `User.subscription` and `fastify.saas.entitles` say of who may use what. */
+/** `User.subscription` and `fastify.saas.entitles` state who has access to a plan. */
 
 type Options = NonNullable<Parameters<typeof saasApp>[1]>;
 
-/** A backend without a key of the provider, whose webhooks are applied by what they say. */
+/** A backend without an API key, which applies the content of webhooks. */
 async function seller(t: Parameters<typeof saasApp>[0], options: Options = {}) {
   const app = await saasApp(t, options);
   const ada = await app.signUp();
@@ -21,7 +21,7 @@ async function seller(t: Parameters<typeof saasApp>[0], options: Options = {}) {
     app,
     ada,
     saas,
-    /** An event about a subscription of Ada's, created so many seconds after the test began. */
+    /** An event about a subscription of Ada's, created that many seconds after the test began. */
     async tell(id: string, status: string, more: Json = {}) {
       const created = Math.floor(start / 1000) + ++events;
       const object = { id, status, created, metadata: { userId: ada.id, plan: 'pro' }, ...more };
@@ -132,7 +132,7 @@ t.test('records of earlier versions give the same entitlement', async (t) => {
   await users.updateOne({ id: ada.id }, { unset: ['subscriptionsHeld'] });
   t.same(await subscription(), { status: 'active', plan: 'pro', entitled: true });
   await tell('sub_1', 'past_due');
-  // As a process of an earlier version writes it, beside one of this version.
+  // The document that a process of an earlier version writes next to this one.
   await users.updateOne(
     { id: ada.id },
     { set: { subscriptionStatus: 'canceled' }, inc: { subscriptionRev: 1 } },
@@ -150,7 +150,7 @@ onMongod((server) => {
   });
 });
 
-/** Plans that the operator gives, beside those that were bought. */
+/** Plans granted by the operator, in addition to purchased ones. */
 
 const DAY = 86_400_000;
 

@@ -8,7 +8,7 @@ import { World } from '../kit/stripe-simulator.js';
 
 export const KEY = 'sk_test_51Qm7vLd0mXw4RkT9cYb2NfHs6';
 
-/** The provider's API for one test, on the same clock. */
+/** The provider's API for one test, with the same clock. */
 export async function provider(
   t: Test,
   fault: StripeApi['fault'] = () => undefined,
@@ -127,7 +127,7 @@ export function invoiceEvent(how: 'succeeded' | 'failed', at: number, object: Js
   };
 }
 
-/** Billing in another process on the store of `app`, for what has no route. */
+/** Billing in another process on the store of `app`, for functions without a route. */
 export async function secondProcess(t: Test, { app, api }: Pick<Shop, 'app' | 'api'>): Promise<TestBilling> {
   return billingOn(await storeOf(t, app), app.clock, {
     config: {

@@ -32,7 +32,7 @@ t.test('checkout sends the customer, the price and addresses below PUBLIC_URL', 
     success: true,
     data: { sessionId: /^cs_/, url: /^https:\/\/pay\.example\.test\/cs_/ },
   });
-  // An attempt that a busy machine gave up may stand before each.
+  // Each call may follow an attempt that timed out on a busy machine.
   const [customer, session] = ['/v1/customers', '/v1/checkout/sessions'].map((wanted) =>
     calls.findLast(({ path }) => path === wanted),
   );
@@ -114,7 +114,7 @@ t.test('a customer deleted at the provider is replaced by the next purchase, onc
   const used = api.calls.filter(({ path }) => path === '/v1/checkout/sessions').slice(-10);
   t.equal(used.at(-1)?.form.get('customer'), made()[1]);
 
-  // Of another account of the provider, say: a new customer each time would not help.
+  // For example a customer of another account of the provider: creating a new customer each time would not help.
   api.fault = ({ form }) =>
     form.has('customer') ? { status: 400, body: JSON.stringify({ error }) } : undefined;
   t.equal(await buy(), 502);
@@ -147,7 +147,7 @@ t.test('a price that is not for sale is answered 422, and setup mode needs no pr
     app.request('POST', '/api/billing/create-checkout-session', { token, body });
   t.equal((await buy(open, { priceId: 'price_gone' }, token)).body.error.code, 'PRICE_NOT_ALLOWED');
   for (const param of ['line_items[0][price]', 'line_items', 'mode']) {
-    // One that is not sold any more, in another currency than the customer's, or for another mode.
+    // A price that is archived, in another currency than the customer's, or for another mode.
     const error = { type: 'invalid_request_error', param, message: 'no' };
     api.fault = ({ path }) =>
       path === '/v1/checkout/sessions' ? { status: 400, body: JSON.stringify({ error }) } : undefined;
@@ -157,7 +157,7 @@ t.test('a price that is not for sale is answered 422, and setup mode needs no pr
   api.fault = () => undefined;
   t.equal((await buy(open, { mode: 'setup' }, token)).status, 200);
   t.equal((await buy(open, { mode: 'payment' }, token)).status, 400);
-  // What no request to the provider can hold is no fault of the provider.
+  // A value that cannot be sent to the provider is the client's error.
   for (const priceId of ['\ud800', 'price_\udfff', 'price_pro\0', 'price\r\npro']) {
     t.equal((await buy(open, { priceId }, token)).status, 400, JSON.stringify(priceId));
   }
@@ -179,7 +179,7 @@ t.test("provider failures are answered 502 without the key or the provider's mes
     { status: 429, body: '{"error":{"message":"inside"}}' },
     { status: 500, body: '{"error":{"message":"inside"}}' },
     { status: 200, body: 'inside {' },
-    // Of something between us and the provider: no error as the provider words it, so the SDK takes it for success.
+    // From a proxy in front of the provider: not in the provider's error format, so the SDK takes it for success.
     { status: 503, body: '{"message":"inside"}' },
     { status: 200, body: '"inside"' },
     { status: 200, body: '{"id":5}' },
@@ -238,7 +238,7 @@ t.test('an account is not deleted while its subscription may not have been cance
   const { accessToken: token, id, customer } = await buyer();
   const subscription = Object.assign(api.world.subscribe(customer, id, true), { status: 'active' });
   const leave = () => app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } });
-  // Of something between us and the provider, which words errors in its own way.
+  // From a proxy in front of the provider, with another error format.
   const fault = { status: 403, body: '{"message":"Forbidden"}' };
   api.fault = ({ method }) => (method === 'DELETE' ? fault : undefined);
   t.equal((await leave()).status, 502);

@@ -12,7 +12,7 @@ import type { ProviderCall } from '../kit/stripe.js';
 import { subscriptionObject, type WorldSubscription } from '../kit/stripe-simulator.js';
 import { holdNext, KEY, provider, type Shop, secondProcess, shop, subscriptionEvent } from './kit.js';
 
-/** Two buyers whose subscriptions have moved on without a word: one is unknown, one is said to be active. */
+/** Two customers whose subscriptions changed without events: one is unknown, one is stored as active. */
 async function lostWebhooks(t: Parameters<typeof shop>[0], { app, api, deliver, buyer }: Shop) {
   const { world } = api;
   const [ada, eve] = [await buyer(), await buyer()];
@@ -28,7 +28,7 @@ async function lostWebhooks(t: Parameters<typeof shop>[0], { app, api, deliver, 
   return { ada, eve, known, unknown, rows };
 }
 
-/** Users of one millisecond come in any order. */
+/** Users created in the same millisecond are listed in any order. */
 const inOrder = (changes: ResyncChange[]) =>
   changes.toSorted((a, b) => (a.subscriptionId < b.subscriptionId ? -1 : 1));
 
@@ -143,7 +143,7 @@ t.test(
       const told = (await Promise.all(others)).map(({ body }) => body.data?.status ?? body.error.code);
       t.same(new Set(told), new Set([status]));
       const asked = api.calls.slice(before).filter(isAboutAda).length;
-      // Two rounds of each question, and before each an attempt that a busy machine gave up.
+      // Two rounds of each call, each possibly after an attempt that timed out on a busy machine.
       t.ok(asked <= 8, `${asked} questions`);
     }
   },

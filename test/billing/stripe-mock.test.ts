@@ -1,6 +1,6 @@
 /**
- * Every request that billing sends, held to the provider's own description of its API: stripe-mock refuses a field that it
- * does not know. `go install github.com/stripe/stripe-mock@latest` makes it; STRIPE_MOCK names it where PATH does not.
+ * Checks every request that billing sends against the provider's OpenAPI description: stripe-mock refuses fields that it
+ * does not know. Install it with `go install github.com/stripe/stripe-mock@latest`; STRIPE_MOCK names it outside of PATH.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -76,7 +76,7 @@ function inPath(name: string): string | undefined {
   });
 }
 
-/** Starts it on a port of the machine's choice, and answers with its address. */
+/** Starts it on a free port and returns its address. */
 async function stripeMock(t: Test, file: string): Promise<string> {
   const child: ChildProcess = spawn(file, ['-http-addr', '127.0.0.1:0', '-https-addr', '127.0.0.1:0'], {
     stdio: ['ignore', 'pipe', 'inherit'],

@@ -22,7 +22,7 @@ import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
 import { holdNext, invoiceEvent, KEY, secondProcess, shop, subscriptionEvent } from './kit.js';
 
-/** Items as the provider lists them. */
+/** Items in the provider's format. */
 const items = (price = 'price_pro', lookup_key: string | null = 'pro') => ({
   data: [{ quantity: 1, price: { id: price, lookup_key }, current_period_end: 2_209_000_000 }],
 });
@@ -46,7 +46,7 @@ interface Mail {
   values: Json;
 }
 
-/** The mails in the outbox, of one kind where it is named. */
+/** The e-mails in the outbox, optionally of one kind. */
 async function mailsOf(t: Parameters<typeof storeOf>[0], app: SaasApp, template?: string): Promise<Mail[]> {
   const mails = (await storeOf(t, app)).collection<Mail>('mails', {
     unique: ['key'],
@@ -126,7 +126,7 @@ t.test('the minimal body of the specification changes the status and nothing els
     }),
     'processed',
   );
-  // The same words of the same second are the same event.
+  // An event with the same content and the same second is the same event.
   app.clock.advance(1000);
   const late = { type: 'customer.subscription.updated', data: { object: { id: 'sub_1', status: 'active' } } };
   t.equal(await deliver(late), 'stale', 'terminal never leaves');
@@ -619,7 +619,7 @@ t.test('a subscription that ended without an event does not block a purchase', a
   t.same(new Set(refused), new Set(['ALREADY_SUBSCRIBED']));
   t.ok(looks() <= before + 21, `${looks() - before - 1} looks for twenty clicks`);
 
-  // As when somebody removes the customer there, and the event of it is lost.
+  // The state after the customer was deleted at the provider and the event was lost.
   Object.assign(truth, { status: 'canceled', canceledAt: api.world.now, endedAt: api.world.now });
   const unknown = { type: 'invalid_request_error', code: 'resource_missing', param: 'customer' };
   const ofCustomer: typeof api.fault = ({ form, query }) =>

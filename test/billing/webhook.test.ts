@@ -8,7 +8,7 @@ import { signWebhook, webhookDigest } from '../kit/sign-webhook.js';
 const SECRET = SECRETS.paymentWebhookSecret;
 const PATH = '/api/billing/webhook';
 
-/** The least an event may hold, as the provider's documentation shows it. */
+/** The minimal event, as the provider's documentation shows it. */
 const minimal = (more: object = {}) =>
   JSON.stringify({
     type: 'customer.subscription.updated',
@@ -121,7 +121,7 @@ t.test('invalid signature headers are answered 400', async (t) => {
     'a later time': `t=${seconds + 1},v1=${v1}`,
     'the refresh secret': signWebhook(minimal(), SECRETS.jwtRefreshSecret, app.clock.now()),
   };
-  // Signed in their own spelling, so that only the spelling of the time is wrong.
+  // Signed over the time as spelt, so that only the spelling of the time is wrong.
   for (const time of ['abc', 'NaN', '', '-1', '0x10', '1e3', `${seconds}.0`, ` ${seconds}`, `+${seconds}`]) {
     headers[`time ${JSON.stringify(time)}`] = `t=${time},v1=${webhookDigest(minimal(), SECRET, time)}`;
   }
@@ -155,7 +155,7 @@ t.test('a flood of forged events leads to few audit records', async (t) => {
   const ips = records.flatMap(({ event, ip }) => (event === 'webhook.rejected' ? [ip] : []));
   t.same(
     ['192.0.2.1', '192.0.2.2'].map((one) => ips.filter((ip) => ip === one).length),
-    // Ten in each hour, and a summary of the first.
+    // Ten in each hour, and a summary of the first hour.
     [21, 11],
   );
 });
@@ -250,7 +250,7 @@ t.test('a chunked body is cut off at the same limit', async (t) => {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
   });
-  // The server hangs up on the rest.
+  // The server closes the connection during the rest.
   request.on('error', () => {});
   const chunk = Buffer.alloc(64 * 1024, 0x20);
   let sending = true;

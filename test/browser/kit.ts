@@ -11,7 +11,7 @@ import { PASSWORD } from '../kit/app.js';
 import { authorizePath, type IdpApp, type IdpAppOptions, idpApp, type RegisteredClient } from '../kit/idp.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** An identity provider at the address it listens at, whose cookies a browser keeps without TLS. */
+/** An identity provider at the address it listens at, whose cookies a browser stores without TLS. */
 export async function reachableIdp(
   t: Test,
   options: IdpAppOptions = {},
@@ -21,14 +21,14 @@ export async function reachableIdp(
   return { idp, origin: `http://localhost:${port}` };
 }
 
-/** The address that an application sends a browser to. */
+/** The address to which an application redirects a browser. */
 export const authorizeUrl = (
   origin: string,
   client: RegisteredClient,
   more: Record<string, string | undefined> = {},
 ): string => origin + authorizePath(client, { state: 'a&b c', ...more });
 
-/** Fills the form in as a person does: by its labels. */
+/** Fills in the form by its labels, as a person does. */
 export async function fillSignIn(page: Page, handle: string, password = PASSWORD): Promise<void> {
   await page.getByLabel('E-mail or user name').fill(handle);
   await page.getByLabel('Password').fill(password);
@@ -39,7 +39,7 @@ export interface Listening {
   host?: string;
 }
 
-/** A server of somebody else, with TLS or without. */
+/** A server on another origin, with or without TLS. */
 export async function serveElsewhere(
   t: Test,
   listener: RequestListener,
@@ -56,7 +56,7 @@ export async function serveElsewhere(
   return { url: `${tls ? 'https' : 'http'}://${name}:${port}` };
 }
 
-/** A certificate that nobody has signed. */
+/** A self-signed certificate. */
 export function selfSigned(): { key: string; cert: string } {
   const folder = temporaryFolder(t);
   const [key, cert] = [join(folder, 'key.pem'), join(folder, 'cert.pem')];
@@ -68,7 +68,7 @@ export function selfSigned(): { key: string; cert: string } {
   return { key: readFileSync(key, 'utf8'), cert: readFileSync(cert, 'utf8') };
 }
 
-/** What the policy of a page has refused, as the browser says it. */
+/** Violations of a page's content security policy, as reported by the browser. */
 export function refusalsOf(context: BrowserContext): string[] {
   const refusals: string[] = [];
   context.on('console', (message) => {

@@ -8,14 +8,14 @@ import { temporaryFolder } from '../kit/tmp.js';
 import { authorizeUrl, fillSignIn, reachableIdp, refusalsOf, serveElsewhere } from './kit.js';
 import { planTour } from './tour.js';
 
-/** Every page as people meet it: small and large, light and dark, by keyboard and by ear. */
+/** Every page as people use it: small and large, light and dark, by keyboard and with a screen reader. */
 
-/** A folder for a picture of each page in each look, for eyes. */
+/** A folder for screenshots of each page in each look, for manual review. */
 const { SCREENSHOTS } = process.env;
 
 const VISIBLE = { runOnly: ['color-contrast', 'link-in-text-block', 'scrollable-region-focusable'] };
 
-/** Every rule once; then, at the other width and in the other scheme, the rules that a look can break. */
+/** All rules once; then, at the other width and in the other scheme, the rules that depend on them. */
 const LOOKS = [
   { width: 1280, colorScheme: 'light', rules: {} },
   { width: 320, colorScheme: 'dark', rules: VISIBLE },
@@ -23,7 +23,7 @@ const LOOKS = [
   { width: 1280, colorScheme: 'dark', rules: null },
 ] as const;
 
-/** What the fields of a page tell those who fill them in for people. */
+/** The autocomplete attributes of the fields, for password managers. */
 const AUTOCOMPLETE: Record<string, string> = {
   current: 'current-password',
   confirm: 'new-password',
@@ -32,7 +32,7 @@ const AUTOCOMPLETE: Record<string, string> = {
 
 await onChromium((browser) => {
   t.test('every page is accessible at every width and colour scheme', async (t) => {
-    // What is tested is not our policy here, and the test's own script must run.
+    // The content security policy is not under test here, and axe must run.
     const context = await browser.newContext({ bypassCSP: true, reducedMotion: 'reduce' });
     t.teardown(() => context.close());
     const page = await context.newPage();
@@ -88,7 +88,7 @@ const MOVING = `[...document.querySelectorAll('*')].filter((element) => {
   return transitionDuration !== '0s' || animationName !== 'none';
 }).map(({ tagName }) => tagName)`;
 
-/** The tabulator reaches whatever can be operated, and shows where it is. */
+/** The Tab key reaches all interactive elements, and the focus is visible. */
 async function checkKeyboard(t: Test, page: Page): Promise<void> {
   const reachable = await page.locator(REACHABLE).evaluateAll((elements) => elements.length);
   const reached = new Set<number>();
@@ -111,7 +111,7 @@ async function picture(page: Page, folder: string, name: string): Promise<void> 
   await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true });
 }
 
-/** What an operator adds to the pages does them no harm. */
+/** Branding configured by the operator does not break the pages. */
 
 await onChromium((browser) => {
   t.test('a logo from another origin is displayed as an image and cannot run scripts', async (t) => {

@@ -14,7 +14,7 @@ import {
   serveElsewhere,
 } from './kit.js';
 
-/** What people do, in a real browser that enforces our policy, from the application and back to it. */
+/** What people do in a real browser that enforces our content security policy, from the application and back. */
 
 const STATE = 'a&b c';
 
@@ -40,7 +40,7 @@ await onChromium((browser) => {
       [true, await reachableIdp(t)],
     ] as const) {
       const { idp, origin } = provider;
-      // Scripts change nothing for the policy, so two kinds tell.
+      // The policy is the same with scripts, so every third kind suffices.
       const kinds = Object.entries(targets).filter((_, index) => !js || index % 3 === 0);
       for (const [kind, [base, end]] of kinds) {
         await t.test(`${kind}, ${js ? 'with' : 'without'} scripts`, async (t) => {
@@ -54,7 +54,7 @@ await onChromium((browser) => {
           await expectAnswer(t, idp, client, await arrival(page, `${base}/cb`, end, submit));
 
           t.same(refusals, []);
-          // Chromium does not reliably let a second answer start a program.
+          // Chromium does not reliably open an external program a second time.
           if (!end.startsWith('http')) return;
           await page.goto(`${url}&prompt=consent`);
           t.match(await page.locator('main').innerText(), /your e-mail address/);
@@ -241,7 +241,7 @@ type Client = Awaited<ReturnType<IdpApp['createClient']>>;
 const submit = (page: Page) => page.locator('button').first().click();
 
 async function focused(page: Page): Promise<string> {
-  // A page has its focus a moment after it is there.
+  // The page receives the focus shortly after it is loaded.
   await page.locator(':focus').waitFor();
   return page.evaluate<string>('document.activeElement.id');
 }
@@ -250,7 +250,7 @@ function goOn(response: ServerResponse, location: string): void {
   response.writeHead(302, { location }).end();
 }
 
-/** A browser of its own, which nobody has used before. */
+/** A new browser context. */
 async function open(t: Test, browser: Browser, javaScriptEnabled: boolean) {
   const context = await browser.newContext({ javaScriptEnabled, ignoreHTTPSErrors: true });
   t.teardown(() => context.close());
@@ -258,7 +258,7 @@ async function open(t: Test, browser: Browser, javaScriptEnabled: boolean) {
   return { page: await context.newPage(), refusals };
 }
 
-/** A provider behind TLS, as people reach it: its cookies are bound to its host. */
+/** A provider behind TLS, as in production: its cookies are bound to its host. */
 async function secureIdp(t: Test, tls: Listening['tls']): Promise<{ idp: IdpApp; origin: string }> {
   let idp: IdpApp | undefined;
   const { url } = await serveElsewhere(
@@ -272,7 +272,7 @@ async function secureIdp(t: Test, tls: Listening['tls']): Promise<{ idp: IdpApp;
   return { idp, origin: url };
 }
 
-/** The address under `callback` that the browser was sent to, once it has come to `end`, if that can be opened. */
+/** The address under `callback` to which the browser was redirected, once it reaches `end`, if that can be opened. */
 async function arrival(
   page: Page,
   callback: string,

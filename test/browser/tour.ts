@@ -5,7 +5,7 @@ import { PASSWORD, SECRETS } from '../kit/app.js';
 import type { IdpApp } from '../kit/idp.js';
 import { authorizeUrl, reachableIdp } from './kit.js';
 
-/** Every page for people, in an order in which a browser can be led to each. */
+/** Every HTML page, in an order in which a browser can visit them. */
 
 const HANDLE = 'maximiliane.von-und-zu-hohenlohe-langenburg@department.of.some-company.example';
 const NAME = 'The Application of Unreasonably Great Length for Donaudampfschifffahrtsgesellschaftskapitäne';
@@ -13,7 +13,7 @@ const NAME = 'The Application of Unreasonably Great Length for Donaudampfschifff
 export interface Stop {
   name: string;
   status: number;
-  /** Leads there. */
+  /** Opens the page. */
   go(page: Page): Promise<Response | null>;
 }
 
@@ -26,7 +26,7 @@ const stop = (name: string, status: number, go: Stop['go']): Stop => ({ name, st
 
 const open = (url: string) => (page: Page) => page.goto(url);
 
-/** Fills fields in by their labels and sends the form. */
+/** Fills in fields by their labels and submits the form. */
 const send =
   (fields: Record<string, string> = {}) =>
   async (page: Page) => {
@@ -85,7 +85,7 @@ async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
   return [
     stop('reset-password', 200, open(`${origin}/api/auth/reset-password?token=${token}`)),
     stop('reset-password-weak', 400, async (page) => {
-      // Browsers that do not know the rule send what they are given.
+      // Browsers without support for the attribute submit invalid input.
       await page.evaluate('document.forms[0].noValidate = true');
       return send({ 'New password': 'short' })(page);
     }),

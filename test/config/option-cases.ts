@@ -2,14 +2,14 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SECRETS } from '../kit/app.js';
 
-/** What each variable of both programs may say. A variable without its cases fails the tests. */
+/** The values of each variable of both programs. A variable without cases fails the tests. */
 
 export interface Cases {
-  /** Its value when nobody set it: in development, and in production where that is another one. Absent: none. */
+  /** The default value in development, and in production if it differs there. Absent: none. */
   default?: unknown;
   /** Production does not start without it. */
   required?: true;
-  /** Text → value; taken everywhere, without a warning. */
+  /** Text → value; accepted everywhere, without a warning. */
   valid: [text: string, value: unknown][];
   /** Refused everywhere. */
   invalid: string[];
@@ -17,7 +17,7 @@ export interface Cases {
   unsafe?: string[];
 }
 
-/** In every secret that is refused; no message may hold it. */
+/** Part of every refused secret; no message may contain it. */
 export const CANARY = 'kanarienvogel';
 
 const seconds = (standard: number, most: number): Cases => ({
@@ -58,7 +58,7 @@ const weak = [
 ];
 const signing: Cases = { valid: [[strong, strong]], invalid: [], unsafe: weak };
 
-/** As the provider's dashboard and its command line make them, and what is left where one was meant to stand. */
+/** The formats of the provider's dashboard and command line, and whitespace left in place of a secret. */
 const webhookSigning: Cases = {
   valid: [`whsec_${strong}`, `whsec_${'9d0c4b71e8a2f653'.repeat(4)}`, strong].map((text) => [text, text]),
   invalid: ['   ', '\t', ' '.repeat(40)],
@@ -176,7 +176,7 @@ const trustProxy: Cases = {
     '0.0.0.0/1,128.0.0.0/1',
     '128.0.0.0/1, 0.0.0.0/1, 10.0.0.7',
     '0.0.0.0/2,64.0.0.0/2,128.0.0.0/2,192.0.0.0/2',
-    // Every public address: private ones and those of no client make no difference.
+    // Every public address; private and reserved ones make no difference.
     '0.0.0.0/1,128.0.0.0/2,192.0.0.0/3',
     '0.0.0.0/5,8.0.0.0/7,11.0.0.0/8,12.0.0.0/6,16.0.0.0/4,32.0.0.0/3,64.0.0.0/2,128.0.0.0/1',
     '::/1,8000::/1',
@@ -194,7 +194,7 @@ const trustProxy: Cases = {
   ],
 };
 
-/** Both have cases of a file system. */
+/** Both functions have cases that need a folder. */
 export function saasCases(folder: string): Record<string, Cases> {
   mkdirSync(join(folder, 'templates'));
   mkdirSync(join(folder, 'broken'));
@@ -396,7 +396,7 @@ export function idpCases(folder: string): Record<string, Cases> {
   };
 }
 
-/** Productions that start. */
+/** Production configurations that start. */
 export const SAAS_PRODUCTION = {
   NODE_ENV: 'production',
   DATABASE_URI: 'sqlite::memory:',

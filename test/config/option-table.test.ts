@@ -12,11 +12,11 @@ import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { CANARY, type Cases, IDP_PRODUCTION, idpCases, SAAS_PRODUCTION, saasCases } from './option-cases.js';
 
-/** Every variable of both programs: its default, what it takes, what it refuses, and where its secret may stand. */
+/** Every variable of both programs: its default, its valid and invalid values, and where its secret may appear. */
 
 type Environment = Record<string, string>;
 
-/** What one environment comes to. */
+/** The result of one environment. */
 interface Outcome {
   values: Record<string, unknown>;
   problems: readonly string[];
@@ -78,13 +78,13 @@ const products: Record<string, Product> = {
   },
 };
 
-/** Production and development, the latter with what production needs, so that only one thing differs. */
+/** Production, and development with the same variables, so that only NODE_ENV differs. */
 function surroundings({ production }: Product): [production: Environment, development: Environment] {
   const { NODE_ENV: _, ...rest } = production;
   return [production, { ...rest, NODE_ENV: '' }];
 }
 
-/** That exactly one sentence is there, that it is about the variable, and that it does not show what it says. */
+/** Expects exactly one message, about this variable, that does not contain its value. */
 function isAbout(t: Test, sentences: readonly string[], variable: string, text: string): void {
   const name = `${variable}=${JSON.stringify(text).slice(0, 60)}`;
   t.equal(sentences.length, 1, name);
@@ -101,7 +101,7 @@ for (const [program, product] of Object.entries(products)) {
     for (const { env, secret } of rows) {
       t.ok((cases[env]?.valid.length ?? 0) > 0, `${env} takes something`);
       const refused = [...(cases[env]?.invalid ?? []), ...(cases[env]?.unsafe ?? [])];
-      // A host name may be anything that the system knows.
+      // A host name can be anything that the system resolves.
       if (!/HOST$/.test(env)) t.ok(refused.length > 0, `${env} refuses something`);
       const looksSecret = /SECRET|PASSWORD|TOKEN$|_KEY$|SEED|DATABASE_URI|SMTP_URL/.test(env);
       t.equal(secret, looksSecret, `${env} is ${looksSecret ? 'a' : 'no'} secret`);
@@ -169,7 +169,7 @@ for (const [program, product] of Object.entries(products)) {
       const [[text, value] = ['']] = cases[env]?.valid ?? [];
       const { default: standard, invalid, unsafe = [] } = cases[env] as Cases;
       const named = { ...others, [`${env}_FILE`]: file };
-      // As editors and shells leave it: what a line ends with, an empty line, a byte order mark.
+      // As editors and shells save it: with line endings, an empty line, a byte order mark.
       for (const [begin, end] of [[''], ['', '\n'], ['', '\r\n'], ['', '\n\n'], ['\ufeff', '\r\n']]) {
         writeFileSync(file, `${begin}${text}${end ?? ''}`);
         const { values, problems } = resolve(named);
@@ -196,12 +196,12 @@ for (const [program, product] of Object.entries(products)) {
       const wrong: Environment = { NODE_ENV: 'production' };
       for (const { env, secret } of rows) {
         const refused = [...(cases[env]?.invalid ?? []), ...(cases[env]?.unsafe ?? [])];
-        // Two secrets that are the same would be a problem of their own.
+        // Equal secrets would be another problem.
         const others = refused.filter((text) => !secret || !Object.values(wrong).includes(text));
         const text = others.find(isCanary) ?? others[0];
         if (text !== undefined) wrong[env] = text;
       }
-      // Some secrets have nothing to hide a canary in.
+      // Some invalid secrets cannot contain a canary.
       t.ok(Object.values(wrong).filter(isCanary).length >= 3);
       const { NODE_ENV: _, ...named } = wrong;
       const start = startProgram(t, product.script, { args: product.args, cwd, env: wrong });

@@ -13,7 +13,7 @@ import { temporaryFolder } from '../kit/tmp.js';
 
 type Environment = Record<string, string | undefined>;
 
-/** A production that starts. */
+/** A production configuration that starts. */
 const PRODUCTION: Environment = {
   NODE_ENV: 'production',
   DATABASE_URI: 'sqlite::memory:',
@@ -22,7 +22,7 @@ const PRODUCTION: Environment = {
   JWT_REFRESH_SECRET: SECRETS.jwtRefreshSecret,
   ADMIN_PASSWORD: SECRETS.adminPassword,
 };
-/** The same, under a name that only warns. */
+/** The same outside production, where weak secrets only warn. */
 const DEVELOPMENT: Environment = { ...PRODUCTION, NODE_ENV: undefined };
 
 function problemsOf(t: Test, env: Environment | false, options: CreateServerOptions = {}): readonly string[] {
@@ -289,7 +289,7 @@ t.test('programs that start at the same time agree on one set of secrets', async
   mkdirSync(join(folder, 'data'));
   const script = compiled('test/kit/development-secrets.js');
   const programs = Array.from({ length: 4 }, () => startProgram(t, script, { cwd: folder }));
-  // They wait for each other, so that all find no file.
+  // They wait for a common signal, so that none of them finds the file.
   await Promise.all(programs.map((program) => program.printed(/^ready$/)));
   for (const program of programs) program.signal('SIGUSR2');
   const told = await Promise.all(programs.map((program) => program.printed(/^secrets (.*)$/)));

@@ -365,7 +365,7 @@ async function fill(grants: Grants, { dead, alive }: { dead: number; alive: numb
   }
 }
 
-/** Two concurrent purges, one of them killed midway, and a third that finishes. */
+/** Runs two purges concurrently and kills one midway; the other one and a later one complete. */
 async function killOne(t: Test, databaseUri: string, dead: number): Promise<void> {
   const store = await openStore(databaseUri);
   t.teardown(() => store.close());

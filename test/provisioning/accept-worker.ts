@@ -1,4 +1,4 @@
-/** Accepts a link in a process that kills itself (-9) at one of its calls to the store, told by arguments. */
+/** Accepts a link in a process that kills itself (-9) at one of its calls to the store, given by its arguments. */
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/secrets.js';
 import { createAudit } from '../../src/ops/audit.js';
@@ -23,7 +23,7 @@ const store = await openStore(uri);
 let calls = 0;
 const die = () => process.kill(process.pid, 'SIGKILL');
 
-/** Dies before the call, which is after the one before, or once it has been made and not answered. */
+/** Kills the process before the call, or after the call was sent and before its answer. */
 async function atCall<T>(call: () => Promise<T>): Promise<T> {
   const isThisOne = ++calls === Number(step);
   if (isThisOne && moment === 'before') die();

@@ -22,14 +22,14 @@ import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
 
-/** An invitation makes one account with one password, whoever races and whatever dies. */
+/** An invitation creates one account with one password, despite races and crashes. */
 
 const HANDLE = 'ada@example.test';
 const PROCESSES = 4;
 const ROUNDS = 2;
 const PASSWORDS = Array.from({ length: 50 }, (_, index) => `${PASSWORD} ${index}`);
 
-/** @param moments of each call of the store in which a process is killed */
+/** @param moments of each call of the store at which a process is killed */
 function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly string[]): void {
   for (const processes of [1, PROCESSES]) {
     t.test(`${engine}, ${processes} process(es): of 50 concurrent acceptances one succeeds`, async (t) => {
@@ -42,7 +42,7 @@ function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly
         startProgram(t, compiled('test/kit/idp-server.js'), {
           args: [options.replace('"silent"', '"info"')],
         }).url();
-      // The others find the collections there: to make them takes a slow disk its time.
+      // The first process creates the collections, which is slow on some disks.
       const url = await start();
       const urls = [url, ...(await Promise.all(Array.from({ length: processes - 1 }, start)))];
       const made = await post(`${url}/v1/clients`, { redirect_uris: CALLBACK });
@@ -91,7 +91,7 @@ function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly
         const { state, linkHash, passwordHash } = (await principals.findOne({ handle })) ?? {};
         if (state === 'active') t.match([linkHash, typeof passwordHash], [undefined, 'string']);
         else t.match([state, typeof linkHash, passwordHash], ['invited', 'string', undefined]);
-        // Asked, not read from the record: what a killed process sent may reach the server after a look at it.
+        // Sends a request instead of reading the document: writes of a killed process may still reach the server.
         const again = await idp.request('POST', `/invite/${token}`, { body: { password: `${PASSWORD}!` } });
         const first = await idp.authorize(client, { sub: '', handle, password: PASSWORD });
         const second = await idp.authorize(client, { sub: '', handle, password: `${PASSWORD}!` });
@@ -202,6 +202,6 @@ async function signIn(
 
 const MOMENTS = ['before', 'during'];
 forEngine('SQLite', (t) => `sqlite:${join(temporaryFolder(t), 'idp.db')}`, MOMENTS);
-// `npm run test:kills` has both moments.
+// `npm run test:kills` runs both moments.
 const OF_MONGODB = process.env['KILL_ROUNDS'] === undefined ? ['during'] : MOMENTS;
 await onMongod((server) => forEngine('MongoDB', (t) => server.fresh(t), OF_MONGODB));

@@ -25,7 +25,7 @@ const accept = (idp: IdpApp, path: string, password: unknown = PASSWORD, more: I
 const submit = (idp: IdpApp, path: string, form: Record<string, string>, headers = {}) =>
   idp.request('POST', path, { form, headers });
 
-/** What must not work for whoever has only been invited. */
+/** Actions that must fail for a person who has not accepted the invitation. */
 async function isInert(idp: IdpApp): Promise<boolean> {
   const client = await idp.createClient();
   const tries = [PASSWORD, '', `agp_${'x'.repeat(43)}`].map((password) =>

@@ -5,14 +5,14 @@ import { PASSWORD } from '../kit/app.js';
 import { claimsOf, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
 import { type Mongod, onMongod } from '../storage/mongod.js';
 
-/** Handles and names that a reader cannot tell from others. */
+/** Handles and names that look like others. */
 
 const register = (idp: IdpApp, handle: string, name?: string) =>
   idp.request('POST', '/v1/accounts', {
     body: { handle, password: PASSWORD, ...(name !== undefined && { name }) },
   });
 
-/** Code points in the message of a failing test, because the texts look alike. */
+/** Prints code points in the message of a failing test, because the texts look alike. */
 const shown = (text: string) =>
   `${text} ${JSON.stringify(text).replace(/[^ -~]/gu, (c) => `\\u{${c.codePointAt(0)?.toString(16)}}`)}`;
 

@@ -5,7 +5,7 @@ import { auditOf, basic, PASSWORD } from '../kit/app.js';
 import { type Credentials, comparable, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
 import { REGISTRABLE, UNREGISTRABLE } from '../kit/redirect-uris.js';
 
-/** What the operator does with principals that are there, and agents with themselves. */
+/** How the operator manages existing principals, and agents their own account. */
 
 const change = (idp: IdpApp, sub: string, verb: 'disable' | 'enable') =>
   idp.admin('POST', `/v1/principals/${sub}/${verb}`);
@@ -96,7 +96,7 @@ t.test('disabling takes effect on the next request and permanently revokes what 
     t.equal((await idp.userinfo(token)).status, 401);
     t.equal((await change(idp, who.sub, 'disable')).status, 200, 'twice is once');
 
-    // Records of one millisecond have no order.
+    // Records of the same millisecond have no order.
     idp.clock.advance(1);
     t.match(await change(idp, who.sub, 'enable'), { status: 200, body: { state: 'active' } });
     t.equal((await change(idp, who.sub, 'enable')).status, 200);

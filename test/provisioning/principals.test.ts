@@ -198,7 +198,7 @@ t.test(
 t.test('spellings of a handle that normalize alike are one handle', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
-  // Lower case has a composed form where upper case has none.
+  // The lower-case letter has a composed form, the upper-case letter has none.
   for (const [first, second] of [
     ['J\u030cane', '\u01f0ane'],
     ['\u00c5sa', 'a\u030asa'],

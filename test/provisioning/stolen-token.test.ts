@@ -12,7 +12,7 @@ import { ADMIN_TOKEN, type Credentials, type IdpApp, idpApp, idpStore } from '..
 const INVITE_TOKEN = 'inviter-Wc5rNz8qKm2XvB7dLt4JhYp9';
 const MINE = 'a password of the thief';
 
-/** Who was there before the token was stolen. */
+/** The principals that existed before the token was stolen. */
 interface Victims {
   human: Credentials;
   agent: Credentials;
@@ -48,7 +48,7 @@ async function before(t: Test, more: { inviteToken?: string } = {}) {
   return { idp, victims, documents, client: await idp.createClient() };
 }
 
-/** Everything that the token opens, with everything a thief might send. */
+/** Every request that the token allows, with everything a thief might send. */
 async function everythingTheTokenDoes(idp: IdpApp, victims: Partial<Victims>) {
   const answers = [];
   const bodies = (handle: string, sub: string) => [

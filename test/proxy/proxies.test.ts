@@ -17,7 +17,7 @@ import {
   startBackend,
 } from './kit.js';
 
-/** Both programs behind nginx: which address is the client's when the proxy is listed, not listed, or listed wrongly. */
+/** Both programs behind nginx: whose address counts when the proxy is listed, not listed, or listed wrongly. */
 
 const MISSING_NGINX = {
   name: 'nginx',
