@@ -3,11 +3,11 @@ import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 
-/** Imports point downwards only, and the other rules that keep the house in order. */
+/** Imports point downwards only, and further rules of the structure. */
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-/** From the ground up: each imports what stands before it. Then come the domains, the products and the programs. */
+/** From the bottom up: each imports only earlier entries. Then come the domains, the products and the programs. */
 const FOUNDATIONS = [
   'src/kernel',
   'src/storage',
@@ -24,7 +24,7 @@ interface Source {
   file: string;
   text: string;
   imports: string[];
-  /** Those of them that come with the file: neither types nor what is imported on first use. */
+  /** The imports that are loaded with the file: neither types nor dynamic imports. */
   loads: string[];
 }
 
@@ -51,12 +51,12 @@ function loadsOf(text: string): string[] {
   return [...found].map(([, name]) => name as string);
 }
 
-/** A local import as a file of ours. */
+/** Resolves a local import to a source file. */
 function targetOf(file: string, name: string): string {
   return relative(ROOT, join(ROOT, dirname(file), name)).replace(/\.js$/, '.ts');
 }
 
-/** The files of ours and the names of others that a process has loaded once it has loaded `file`. */
+/** Our files and the names of packages that a process has loaded once it has loaded `file`. */
 function everythingLoadedBy(file: string, known = new Set<string>()): string[] {
   known.add(file);
   for (const name of sources.find((source) => source.file === file)?.loads ?? []) {
@@ -66,7 +66,7 @@ function everythingLoadedBy(file: string, known = new Set<string>()): string[] {
   return [...known];
 }
 
-/** The part of the house: `src/auth`, `src` for the index, `bin` with all that is in it. */
+/** The part of the repository: `src/auth`, `src` for the index, `bin` for everything in it. */
 function partOf(file: string): string {
   const folders = dirname(file).split('/');
   return folders[0] === 'bin' ? 'bin' : folders.slice(0, 2).join('/');

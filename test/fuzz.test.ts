@@ -68,7 +68,7 @@ t.test('the fuzzer detects every kind of invalid answer', async (t) => {
       busiest: [route],
       clock: { now: () => 0, advance() {}, set() {} },
       visitor: () => ({
-        // Whatever spoils the request, the answer is the same.
+        // The answer is the same for every mutation.
         draft: () => ({ method: 'GET', path: `/${name}`, query: [], headers: [] }),
         learn() {},
         known: () => name,

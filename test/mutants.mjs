@@ -1,5 +1,5 @@
 /**
- * Breaks the compiled product on purpose, one defect at a time and in a copy, and runs the tests that must notice.
+ * Breaks the compiled product, one defect at a time and in a copy, and runs the tests that must notice.
  * `MUTANT=text` tries only the defects with that text in their names, `MUTANT_ROUNDS=20` each of them as many times: a
  * test that notices a defect only sometimes counts as one that does not.
  *
@@ -12,7 +12,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /**
- * Ends with 1 where a mutant survives, where its text does not stand exactly once, or where a test fails without any.
+ * Exits with 1 if a mutant survives, if its text does not occur exactly once, or if a test fails without a mutant.
  *
  * @param {string} room the folder below `src` and `test` that all of them are in
  * @param {Mutant[]} mutants
@@ -27,7 +27,7 @@ export function runMutants(room, mutants) {
   for (const name of ['dist', 'lists', 'templates', 'package.json'])
     cpSync(join(root, name), join(copy, name), { recursive: true });
   symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
-  /** What failed in each round, null where nothing did. */
+  /** The failure of each round, null if there was none. */
   const run = (test) => Array.from({ length: rounds }, () => firstFailure(copy, room, test));
 
   const wanted = new Map(tried.flatMap(({ tests }) => tests).map((test) => [test.join(), test]));
@@ -65,10 +65,10 @@ export function runMutants(room, mutants) {
   if (survivors > 0) fail(`${survivors} survived`);
 }
 
-/** The first failing assertion of one test; null when all of it holds. */
+/** The first failing assertion of one test; null if all pass. */
 function firstFailure(copy, room, [file, name]) {
   const pattern = name.replace(/[[\]]/g, '\\$&');
-  // A test that is ended leaves its databases behind, of 300 MB each.
+  // A test that is killed leaves its databases behind, of 300 MB each.
   const temporary = mkdtempSync(join(copy, 'tmp-'));
   const { pid, status, stdout, stderr } = spawnSync(process.execPath, [`dist/test/${room}/${file}.test.js`], {
     cwd: copy,
@@ -86,7 +86,7 @@ function firstFailure(copy, room, [file, name]) {
   endGroup(pid);
   rmSync(temporary, { recursive: true, force: true });
   const lines = stdout.split('\n');
-  // A filter that lets nothing run proves nothing.
+  // A filter that matches no test proves nothing.
   const isSkipped = file === 'mongodb' && existsSync(join(copy, 'dist/skipped/mongodb.txt'));
   const ran = isSkipped || lines.some((line) => line.startsWith(`# Subtest: ${name}`));
   if (status === 0) return ran ? null : fail(`There is no test '${name}' in ${file}.test.ts`);
@@ -96,12 +96,12 @@ function firstFailure(copy, room, [file, name]) {
   return `${group.replace(/^ *# Subtest: /, '')}: ${assertion}`;
 }
 
-/** A test that ends at its first failure leaves the programs running that it has started. */
+/** A test that ends at its first failure leaves its programs running. */
 function endGroup(pid) {
   try {
     process.kill(-pid, 'SIGKILL');
   } catch (error) {
-    // All of them have ended by themselves.
+    // All of them have already ended.
     if (error.code !== 'ESRCH') throw error;
   }
 }

@@ -1,5 +1,5 @@
-// What `npm test` prints, on a terminal and in a file alike: a line for each test file, what failed with the reason, and
-// how many passed.
+// What `npm test` prints, on a terminal and in a file: a line for each test file, failures with their reason, and
+// the number of passed tests.
 import { readdirSync, readFileSync } from 'node:fs';
 import { Transform } from 'node:stream';
 import { inspect, stripVTControlCharacters, styleText } from 'node:util';
@@ -8,7 +8,7 @@ import { Parser } from 'tap-parser';
 const isTerminal = process.stdout.isTTY && !process.env.NO_COLOR;
 const paint = (style, text) => (isTerminal ? styleText(style, text) : text);
 
-/** What remains of a text from a test that a terminal or a file can show. */
+/** Removes what a terminal or a file cannot show. */
 const printable = (text) =>
   stripVTControlCharacters(text).replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, '\u{fffd}');
 
@@ -17,7 +17,7 @@ const indented = (text) => printable(text).trimEnd().replace(/^/gm, '    ');
 /** Longest text of one failure: some tests compare documents of megabytes. */
 const MOST_SHOWN = 5000;
 
-/** The name of a test file's source, of which tap sees what was compiled. */
+/** The source of a test file; tap knows only the compiled file. */
 const sourceOf = (name) => name.replaceAll('\\', '/').replace(/^dist\/(.*)\.js$/, '$1.ts');
 
 function explanationOf({ diag = {} }) {
@@ -34,7 +34,7 @@ function explanationOf({ diag = {} }) {
     : text;
 }
 
-/** Tests that this machine lacks something for, and the remedy (test/kit/skip.ts). */
+/** Tests skipped for lack of a dependency, and the remedy (test/kit/skip.ts). */
 function omitted() {
   const folder = new URL('../dist/skipped/', import.meta.url);
   try {
@@ -69,7 +69,7 @@ export default class Reporter extends Transform {
     this.#parser.end();
   }
 
-  /** Counts what a group of this path reports. Returns how many of it failed, which grows as the group goes on. */
+  /** Counts the results of a group with this path. Returns its number of failures, which grows while the group runs. */
   #follow(parser, names) {
     const here = { failed: 0 };
     let group;
@@ -78,7 +78,7 @@ export default class Reporter extends Transform {
     });
     parser.on('assert', (result) => {
       const path = [...names, result.name];
-      // A group that fails because of what is in it has been reported already.
+      // A group that fails because of its tests has been reported already.
       const inGroup = group?.failed ?? 0;
       if (result.skip || result.todo) this.#counts.skipped++;
       else if (!result.ok && inGroup === 0) this.#fail(path, result);

@@ -2,7 +2,7 @@ import type { Transform } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import t from 'tap';
 
-/** What `npm test` prints, of output of tap that contains what a reader must see. */
+/** What `npm test` prints for output of tap that contains details a reader needs. */
 
 const { default: Reporter } = (await import(new URL('../../test/reporter.mjs', import.meta.url).href)) as {
   default: new () => Transform;

@@ -1,5 +1,5 @@
 /**
- * Runs test files, each in a process of its own, and reports. Without the names of files it runs all of them.
+ * Runs test files, each in its own process, and reports. Without arguments it runs all of them.
  *
  *   node test/run.mjs [--timeout=<seconds for each file>] [dist/test/<folder>/<file>.test.js ...]
  *
@@ -12,10 +12,10 @@ import { parseArgs } from 'node:util';
 import t from 'tap';
 import Reporter from './reporter.mjs';
 
-/** One more than there are processors: many tests wait, for limits of time and for programs that start. */
+/** One more than there are processors: many tests wait for time limits and starting programs. */
 const JOBS = 3;
 
-/** Three times what the slowest file takes where four such runs share two processors. */
+/** Three times the duration of the slowest file while four such runs share two processors. */
 const TIMEOUT_SECONDS = '300';
 
 const { values, positionals } = parseArgs({

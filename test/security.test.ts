@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 
-/** Every test that docs/security.md names as the proof of a property is there, under that title. */
+/** Every test that docs/security.md names exists under that title. */
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-/** Titles of the tests of a file, as the document spells them: `…` stands for what differs between several runs. */
+/** Titles of the tests of a file, as in the document: `…` replaces the parts that differ between runs. */
 function titlesOf(file: string): string[] {
   const source = readFileSync(join(ROOT, file), 'utf8');
   const titles = source.matchAll(/\bt\.test\(\s*(?:'((?:[^'\\]|\\.)*)'|"([^"]*)"|`([^`]*)`)/g);

@@ -6,7 +6,7 @@ import { temporaryFolder } from '../kit/tmp.js';
 import { type Mongod, onMongod } from '../storage/mongod.js';
 import { arrived, CHANGED, RESET, VERIFY } from './kit.js';
 
-/** Fifty concurrent requests, on four processes with both engines and on one with SQLite: one succeeds, the others get a 4xx. */
+/** Fifty concurrent requests, on one to four processes: one succeeds, the others get a 4xx. */
 
 const MANY = 50;
 

@@ -9,7 +9,7 @@ import { CHEAP, PASSWORD, type SaasApp, saasApp, storeOf } from '../kit/app.js';
 import { countedRandom } from '../kit/random.js';
 import { type Mongod, onMongod } from '../storage/mongod.js';
 
-/** While accounts have foreign hashes, a failed login costs the same work for every account and for unknown addresses. */
+/** While accounts have foreign hashes, a failed login costs the same work for every address. */
 
 const BCRYPT_4 = '$2a$04$XTuyIS99hkwY2e8/7K7RlefGboJb28bSlZlN.9r6HA6faaFfv0H06';
 const PBKDF2 = '$pbkdf2-sha256$1000$KAVg7J0TIqRU6n1PaW2N8Q$drDOQVcRz5FZOe1vG3w0Og75jzE1Cdv5.jcVq1rpDV4';

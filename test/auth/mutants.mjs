@@ -1,6 +1,6 @@
 import { runMutants } from '../mutants.mjs';
 
-// Breaks the accounts on purpose, one way at a time, in a copy of the build, and runs the tests that must notice. Exits
+// Breaks the accounts, one defect at a time, in a copy of the build, and runs the tests that must notice. Exits
 // with 1 when one survives or when a text to replace is not found. Run by `npm run test:mutants`.
 
 const mutants = [

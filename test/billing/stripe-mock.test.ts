@@ -1,6 +1,6 @@
 /**
- * Checks every request that billing sends against the provider's OpenAPI description: stripe-mock refuses fields that it
- * does not know. Install it with `go install github.com/stripe/stripe-mock@latest`; STRIPE_MOCK names it outside of PATH.
+ * Checks every request that billing sends against the provider's OpenAPI description: stripe-mock refuses unknown
+ * fields. Install it with `go install github.com/stripe/stripe-mock@latest`; STRIPE_MOCK names it outside of PATH.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -10,14 +10,14 @@ import { fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** An outbox on a store of its own, whose relay runs when a test says so. */
+/** An outbox on its own store, whose relay runs on request. */
 
 export const MINUTE = 60_000;
 export const HOUR = 60 * MINUTE;
 
 export const LINK = 'https://app.example.test/api/auth/reset-password?token=Zq7vLd0mXw4RkT9cYb2NfHs6Eg';
 
-/** A way to a mail server at `url`. */
+/** A transport to a mail server at `url`. */
 export function transportTo(url: string, timeout?: number) {
   const settings = smtpSettings({
     smtpUrl: url,
@@ -32,7 +32,7 @@ export function transportTo(url: string, timeout?: number) {
 
 export interface OutboxOptions
   extends Partial<Pick<EmailServiceOptions, 'templates' | 'transport' | 'from' | 'readUserVersion'>> {
-  /** Of the mail server, where no transport is given. */
+  /** The URL of the mail server, if no transport is given. */
   url?: string;
   emailNotifications?: boolean;
   siteName?: string;
@@ -82,10 +82,10 @@ export async function outbox(t: Test, { url = 'smtp://127.0.0.1:1', ...options }
     settings,
     email,
     jobs,
-    /** Sends what is due. */
+    /** Sends the e-mails that are due. */
     relay: () => jobs.runNow('mail'),
     wakes: () => wakes,
-    /** A password reset, unless told otherwise. */
+    /** A password reset e-mail by default. */
     async put(more: Partial<Mail> = {}): Promise<string> {
       const key = more.key ?? `reset-${++puts}`;
       await email.put({
@@ -99,7 +99,7 @@ export async function outbox(t: Test, { url = 'smtp://127.0.0.1:1', ...options }
       });
       return key;
     },
-    /** What the store knows of a mail. */
+    /** The stored fields of an e-mail. */
     async stored(key: string) {
       const mail = await mails.findOne({ key });
       if (!mail) throw new Error(`no mail ${key}`);

@@ -79,7 +79,7 @@ t.test('a folder of the operator replaces templates file by file', async (t) => 
 t.test('an invalid templates folder prevents the start, and the problem is named', async (t) => {
   const target = join(folderOf(t, { real: 'Hello {{email}}' }), 'real');
   const linked = temporaryFolder(t);
-  // As a mounted volume does it.
+  // Like a mounted volume.
   symlinkSync(target, join(linked, 'welcome.text'));
   t.equal(templateProblems(linked), undefined);
   const unreadable = temporaryFolder(t);
@@ -160,7 +160,7 @@ t.test('the operator can preview templates and send a test e-mail, whose failure
   await t.rejects(nowhere.email.sendTest('ada@example.test'), { name: 'DeliveryError' });
 });
 
-/** Puts a reset into the store of a backend, as its own domains will. */
+/** Puts a reset e-mail into the outbox of a backend, as its own domains do. */
 async function putReset(mails: ReturnType<typeof mailCollection>, now: number) {
   await mails.insert({
     id: 'mail_1',
@@ -226,7 +226,7 @@ t.test(
     t.notOk(written?.values);
 
     await mails.deleteOne({ key: 'reset-1' });
-    // Otherwise the next program waits for its turn.
+    // Otherwise the next program waits for the job's lease.
     await store.collection('leases').deleteOne({ id: 'mail' });
     await putReset(mails, Date.now());
     const production = start({

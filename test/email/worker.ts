@@ -31,6 +31,6 @@ process.once('SIGUSR2', async () => {
   console.log('done');
   process.exit();
 });
-// Keeps the process until the signal.
+// Keeps the process alive until the signal.
 setInterval(() => undefined, 1000);
 console.log('ready');

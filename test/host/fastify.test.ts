@@ -20,7 +20,7 @@ const idpFirst = (t: Test) => async (host: FastifyInstance) => {
   await host.register(saasBackend, saasGuest(t));
 };
 
-/** Both plugins beside each other, before or after everything the host has. */
+/** Both plugins in one host, registered before or after everything the host has. */
 const WAYS: Record<string, (t: Test) => HostOptions> = {
   'last, beside zod': (t) => ({ zod: true, last: idpFirst(t) }),
   'first, beside zod': (t) => ({ zod: true, first: saasFirst(t) }),

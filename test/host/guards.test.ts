@@ -22,7 +22,7 @@ import { mailSink, readMail } from '../kit/mail.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** Routes of applications that are not made with Fastify, behind our guards. */
+/** Routes of applications built without Fastify, behind our guards. */
 
 type Options = Parameters<typeof createServer>[0];
 
@@ -47,7 +47,7 @@ async function call(url: string, token?: string, body?: object): Promise<Answer 
 
 const ADA = { email: 'ada@example.test', password: PASSWORD };
 
-/** Somebody whose token was made by an earlier process on the same store. */
+/** A user whose token was issued by an earlier process on the same store. */
 async function signedUpBefore(t: Test, options: Options): Promise<{ accessToken: string; id: string }> {
   const earlier = createServer({ ...testOptions(temporaryFolder(t)), ...options });
   const answer = await earlier.fastify.inject({

@@ -14,7 +14,7 @@ function mountable(t: Test, more: CreateServerOptions = {}): MiddlewareServer {
   return server;
 }
 
-/** POST where there is a body, else GET. */
+/** POST if there is a body, otherwise GET. */
 async function call(
   url: string,
   body?: object | string,
@@ -29,7 +29,7 @@ async function call(
   return { status: response.status, headers: response.headers, text, body: parseJson(text) };
 }
 
-/** An Express application around ours; what falls through is told how it arrived. */
+/** An Express application around our middleware; requests that fall through are answered with a description. */
 function express5(mount: (app: Express) => void): Express {
   const app = express();
   mount(app);
@@ -138,7 +138,7 @@ t.test(
 
 t.test('an empty req.body on an unread request is ignored', async (t) => {
   const server = mountable(t);
-  // As the parsers of Express 4 do for what they do not read.
+  // The parsers of Express 4 leave this for bodies that they do not read.
   const leaveEmpty = (request: express.Request, _: unknown, next: () => void) => {
     request.body = {};
     next();
@@ -159,7 +159,7 @@ t.test('the middleware serves all routes in a bare node:http server', async (t) 
   t.equal((await call(`${base}/api/billing/webhook`, event, signed())).status, 200);
   t.equal((await call(`${base}/api/nothing`)).text, 'host 404 /api/nothing');
   t.equal((await call(`${base}/`)).text, 'host 404 /');
-  // Whom a request may ask is for the host's own server to judge.
+  // The host's own server validates the Host header.
   const [answer] = await once(get(`${base}/api/nothing`, { headers: { host: 'a b' } }), 'response');
   t.equal((await (answer as IncomingMessage).toArray()).join(''), 'host 404 /api/nothing');
 

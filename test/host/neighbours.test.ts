@@ -21,7 +21,7 @@ import { mailSink, readMail } from '../kit/mail.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** What else lives in the chain and on the connections of a host that mounts our middleware. */
+/** Other handlers in the chain and on the connections of a host that mounts our middleware. */
 
 type Handler = connect.NextHandleFunction;
 
@@ -45,7 +45,7 @@ async function listen(t: Test, listener: RequestListener): Promise<{ url: string
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, server };
 }
 
-/** A host’s own route behind everything: says what came back to it, and streams it. */
+/** A route of the host behind our middleware: describes the request that it received, in a streamed answer. */
 const echo: Handler = (request, response) => {
   if (request.url === '/api/bye') response.setHeader('Connection', 'close');
   response.writeHead(202, { 'x-url': request.url });
@@ -277,7 +277,7 @@ t.test('links point to the mount path', async (t) => {
     const { url } = await listen(t, app(server.middleware));
     const post = (path: string, body: object) =>
       fetch(url + path, { method: 'POST', headers: json, body: JSON.stringify(body) });
-    // Express and Connect take any case of a mount, and clients would choose where links lead.
+    // Express and Connect match a mount in any letter case, so clients would choose where links lead.
     if (path === prefix)
       for (const first of ['/ADMIN', path.toUpperCase()]) await fetch(`${url}${first}/health`);
     const email = 'ada@example.test';

@@ -11,7 +11,7 @@ const PNG = Buffer.from(
   'base64',
 );
 
-/** By the words of WCAG 2.2. */
+/** As defined in WCAG 2.2. */
 function contrast(one: string, other: string): number {
   const luminance = (hex: string) => {
     const [r = 0, g = 0, b = 0] = [1, 3, 5].map((at) => {

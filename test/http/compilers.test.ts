@@ -4,7 +4,7 @@ import { Type } from 'typebox';
 import { setCompilers } from '../../src/http/compilers.js';
 import { Token } from '../../src/http/schemas.js';
 
-/** What a route makes of a body, with our compilers and with those of Fastify. */
+/** How a route interprets a body, with our compilers and with those of Fastify. */
 async function routes(t: Test, body: object, response: object, answer: unknown) {
   const app = fastify({ ajv: { customOptions: { allErrors: true, coerceTypes: false } } });
   t.teardown(() => app.close());

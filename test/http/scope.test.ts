@@ -24,7 +24,7 @@ const ADMIN = { authorization: basic(), 'x-requested-with': 'test' };
 const REGISTER = '/api/auth/register';
 const LOGIN = '/api/auth/login';
 
-/** Every route that takes JSON by our schemas, with a body it would accept. */
+/** Every route that validates JSON with our schemas, with a valid body. */
 const JSON_ROUTES: [method: string, path: string, body: Record<string, unknown>, limit: number][] = [
   ['POST', REGISTER, { email: 'new@example.test', password: PASSWORD, name: 'New' }, 16],
   ['POST', LOGIN, { email: 'person1@example.test', password: PASSWORD }, 16],
@@ -36,10 +36,10 @@ const JSON_ROUTES: [method: string, path: string, body: Record<string, unknown>,
   ['PATCH', '/admin/api/settings', { siteName: 'New', allowRegistration: false, version: 0 }, 100],
 ];
 
-/** A backend with one account, and what it holds. */
+/** A backend with one account, and its data. */
 async function begin(t: Test): Promise<{
   app: SaasApp;
-  /** Calls a route as whoever may. */
+  /** Calls a route with the credentials it requires. */
   call(method: string, path: string, more: Call): Promise<Answer>;
   dump(): Promise<unknown>;
 }> {
@@ -204,7 +204,7 @@ t.test('an endless upload is cut off', async (t) => {
   const url = await app.listen();
   const headers = { 'content-type': 'application/json' };
   const request = httpRequest(`${url}${LOGIN}`, { method: 'POST', headers });
-  // The server hangs up on the rest.
+  // The server closes the connection during the rest.
   request.on('error', () => {});
   for (let count = 0; count < 8; count++) request.write(Buffer.alloc(4096, 0x20));
   const [response] = await once(request, 'response');
@@ -437,7 +437,7 @@ t.test('links never use addresses from the request', async (t) => {
   t.notMatch(raw, 'evil');
 });
 
-/** One request by hand: for what no client library would send. */
+/** A request written by hand, which no client library would send. */
 async function exchange(url: string, head: string): Promise<string> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);

@@ -8,7 +8,7 @@ import { type Answer, basic, PASSWORD, saasApp, testOptions } from '../kit/app.j
 import { CALLBACK, idpApp } from '../kit/idp.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-/** What clients are told about values that are refused, and which names are. */
+/** The error details of invalid values, and which names are valid. */
 
 const ADMIN = { authorization: basic(), 'x-requested-with': 'test' };
 
@@ -17,7 +17,7 @@ const detailsOf = (t: Test, { status, body, text }: Answer): ErrorDetail[] => {
   return body.error.details ?? body.details;
 };
 
-/** Names that show nothing. */
+/** Names without a visible character. */
 const BLANK = [
   ' ',
   '   ',
@@ -34,7 +34,7 @@ const BLANK = [
   '\ufe0f',
   '\u{e0020}\u{e0061}',
 ];
-/** Names that show something, if only one letter of any script. */
+/** Names with a visible character, in any script. */
 const VISIBLE = ['A', ' A ', '0', '.', 'Ada Lovelace', 'Áda', '李', 'ก็', '👩‍💻', 'عايدة'];
 
 t.test('a blank site name is refused, by API and by form', async (t) => {
@@ -110,7 +110,7 @@ t.test('blank names of clients, agents and people are refused by the identity pr
   }
 });
 
-/** Everything that a request about itself can get wrong, and what it is told. */
+/** Every invalid field of requests about the caller's account, and its error details. */
 const MISTAKES: [method: string, path: string, body: unknown, details: object[]][] = [
   [
     'POST',

@@ -1,7 +1,7 @@
 import { runMutants } from '../mutants.mjs';
 
-// Breaks the provider on purpose, one way at a time, in a copy of what was built, and has the tests that must notice
-// run on it. Ends with 1 when they do not, or when a text to replace is not where it was. Run by `npm run test:mutants`.
+// Breaks the provider, one defect at a time, in a copy of the build, and runs the tests that must notice. Exits
+// with 1 when one survives or when a text to replace is not found. Run by `npm run test:mutants`.
 
 const HISTORY = [
   'purge',

@@ -11,7 +11,7 @@ import { temporaryFolder } from '../kit/tmp.js';
 
 const LEASE = 30_000;
 
-/** A promise and its end, for runs that last as long as a test wants. */
+/** A promise and its resolver, for runs that last as long as a test needs. */
 function gate() {
   let open = () => {};
   const opened = new Promise<void>((resolve) => {
@@ -25,7 +25,7 @@ interface Line {
   words: string;
 }
 
-/** A store and as many processes' worth of jobs on it as a test wants. */
+/** A store and the jobs of any number of processes on it. */
 async function laboratory(t: Test) {
   const store = await openStore(`sqlite:${join(temporaryFolder(t), 'jobs.db')}`);
   const clock = fakeClock();
@@ -50,7 +50,7 @@ t.test('two processes run a job once per interval, and again on request', async 
   const [one, two] = [newJobs(), newJobs()];
   for (const jobs of [one, two]) jobs.add('work', job);
 
-  // Starting does what is due; asking for another run waits for it.
+  // A start runs what is due; requesting another run waits for it.
   const done = gate();
   one.add('last', { everySeconds: 3600, run: async () => done.open() });
   one.start();
@@ -218,7 +218,7 @@ t.test('four processes never run a job twice, and the lease of a killed one pass
       args: [JSON.stringify({ databaseUri, rounds: 120, ...more })],
     });
 
-  // Its lease of five seconds ends a moment from now.
+  // Its lease of five seconds ends in a moment.
   const killed = start({ task: 'hang', late: 4_800 });
   await killed.printed(/holds term 1/);
   await killed.kill();

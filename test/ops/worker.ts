@@ -25,7 +25,7 @@ jobs.add('count', {
   async run({ term }) {
     if (task === 'hang') {
       console.log(`holds term ${term}`);
-      // Keeps the process, and its lease as short as it is.
+      // Keeps the process alive and does not renew its lease.
       await new Promise(() => setInterval(() => undefined, 1000));
     }
     // Without the lease two processes read the same number, and one of them cannot write its effect.
@@ -45,7 +45,7 @@ process.once('SIGUSR2', async () => {
   console.log(`done ${own}`);
   process.exit();
 });
-// Keeps the process until the signal.
+// Keeps the process alive until the signal.
 setInterval(() => undefined, 1000);
 await store.ready();
 if (task === 'hang') await jobs.runNow('count');

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Party } from '../relying-parties/kit.js';
 
-/** better-auth as an application has it, with its strictest checks. */
+/** better-auth in an application, with its strictest checks. */
 
 export interface Registration {
   issuer: string;
@@ -16,7 +16,7 @@ export const APP = 'http://localhost:3000';
 
 export const REDIRECT_URI = `${APP}/api/auth/callback/idp`;
 
-/** Its peer dependencies cannot stand beside ours, so it is installed in a folder of its own. */
+/** Its peer dependencies conflict with ours, so it is installed in a separate folder. */
 export async function loadBetterAuth(folder: string): Promise<(registration: Registration) => Party> {
   const { resolve } = createRequire(join(folder, 'package.json'));
   const load = (name: string) => import(pathToFileURL(resolve(name)).href);

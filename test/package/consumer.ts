@@ -4,16 +4,16 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { compiled } from '../kit/process.js';
 
-/** A folder of somebody who installed the packed tarball, and nothing else of ours. */
+/** A folder with nothing but the installed tarball. */
 
 export interface Consumer {
   folder: string;
   /** Every file in the tarball. */
   packed: string[];
-  /** What the installation brought, us included: path in the folder → version. */
+  /** All installed packages, including this one: path in the folder → version. */
   installed: Record<string, { version: string }>;
   bytes: number;
-  /** Installs more, exact versions. */
+  /** Installs further packages in exact versions. */
   install(...packages: string[]): Promise<void>;
   /** The path of an installed program. */
   bin(name: string): string;
@@ -23,7 +23,7 @@ const ROOT = join(compiled('.'), '..');
 const run = promisify(execFile);
 
 export async function createConsumer(parent: string): Promise<Consumer> {
-  // dist is what is under test: scripts would build it once more, while other tests run from it.
+  // Without scripts, which would rebuild dist while other tests run from it.
   const npm = (...args: string[]) => run('npm', args, { cwd: ROOT, maxBuffer: 2 ** 26 });
   const packing = await npm('pack', '--json', '--ignore-scripts', '--pack-destination', parent);
   const [{ filename, files }] = JSON.parse(packing.stdout);

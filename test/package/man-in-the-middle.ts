@@ -3,10 +3,10 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
 
-/** What stands between an application and the provider, and may lie about the key. */
+/** A proxy between an application and the provider that can replace the key. */
 export interface Middle {
   readonly url: string;
-  /** Where requests go. */
+  /** The target of the requests. */
   target: string;
   /** Publishes another Ed25519 key under the same kid. */
   swapsKey: boolean;

@@ -12,14 +12,14 @@ import { APP, loadBetterAuth, REDIRECT_URI } from './better-auth.js';
 import { createConsumer } from './consumer.js';
 import { standInTheMiddle } from './man-in-the-middle.js';
 
-/** The main job on real input, done by what is published: the packed tarball in an empty folder. */
+/** The main use of the published package: the packed tarball in an empty folder, on real input. */
 
 const ROOT = join(compiled('.'), '..');
 const consumer = await createConsumer(temporaryFolder(t));
 const run = promisify(execFile);
 const JSON_BODY = { 'content-type': 'application/json' };
 
-/** What clients say of a wrong signature. */
+/** The error messages of clients about a wrong signature. */
 const REFUSED = /signature verification failed|id_token failed verification against the discovery JWKS/;
 
 interface Tokens {
@@ -27,7 +27,7 @@ interface Tokens {
   refreshToken: string;
 }
 
-/** Ports that nobody listens at. */
+/** Free ports. */
 async function freePorts(count: number): Promise<number[]> {
   const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
   await Promise.all(servers.map((server) => once(server, 'listening')));
@@ -197,7 +197,7 @@ t.test('the steps of docs/broker.md sign an agent in at an application', async (
   const [installs = '', serves = ''] = install.trim().split('\n');
   t.equal(installs, 'npm i saas-backend better-auth', 'which has been done');
   const env = { HOME: cwd, IDP_PUBLIC_URL: `http://localhost:${ports[0]}` };
-  /** Ends with the server it is, and not only with the shell around it. */
+  /** Ends together with the server, not only with the shell around it. */
   const inShell = (command: string) => [
     '-c',
     `exec ${command.trim().replace(/^npx /, 'node_modules/.bin/')}`,

@@ -106,7 +106,7 @@ t.test('hashing waits in a queue of bounded length', async (t) => {
   const passwords = make(SLOWER);
   const results = await Promise.allSettled(Array.from({ length: 200 }, () => passwords.hash(PASSWORD)));
   const refused = results.filter((result) => result.status === 'rejected');
-  // All ask in one turn of the loop: 128 wait, and as many run as there are cores to run them.
+  // All calls are in one turn of the event loop: one runs per core, and 128 wait.
   t.ok(refused.length > 0 && refused.length < 200 - 128, `${refused.length} refused`);
   for (const { reason } of refused) {
     t.match(reason, { code: 'OVERLOADED', statusCode: 503, headers: { 'retry-after': /^\d+$/ } });
@@ -253,7 +253,7 @@ t.test('other hash variants are left to the library that knows every kind', asyn
 t.test('hashes that the fast library refuses to parse are verified by the other one', async (t) => {
   const verify = createArgon2Verify();
   const stored = await hashArgon2(PASSWORD, SALT, { ...CHEAP, memoryCost: 16 });
-  // The last character holds two bits more than the hash has.
+  // The last character contains two bits more than the hash has.
   const spare = stored.slice(0, -1) + String.fromCharCode(stored.charCodeAt(stored.length - 1) + 1);
   for (const odd of [stored.replace('m=16', 'm=016'), spare]) {
     await t.rejects(fast.verify(odd, PASSWORD), 'control');
@@ -276,7 +276,7 @@ t.test('without a build for the platform the fallback is logged once and verifie
 
 const passwords = createPasswords(countedRandom(), CHEAP);
 
-/** Written by the systems themselves, at their lowest cost. */
+/** Created by the systems themselves, at their lowest cost. */
 const FOREIGN = {
   'bcrypt, Python': '$2b$04$gibEioNbSfg5jYeo2zREPue/mlelbkNF7eHwzKqjZtN1n.7vYh/k6',
   'bcrypt, as Supabase has it': '$2a$04$XTuyIS99hkwY2e8/7K7RlefGboJb28bSlZlN.9r6HA6faaFfv0H06',
@@ -301,7 +301,7 @@ t.test('a hash of another system verifies its password and asks for a rehash', a
     t.same(await passwords.verify(stored, PASSWORD), { ok: true, outdated: true }, name);
     t.same(await passwords.verify(stored, `${PASSWORD}!`), { ok: false, outdated: false }, name);
     t.same(await passwords.verify(stored, ''), { ok: false, outdated: false }, name);
-    // Not the last letters, some of whose bits stand for nothing.
+    // Not the last letters, some of whose bits are unused.
     const [tail = ''] = /.{5}$/.exec(stored) ?? [];
     const flipped = stored.slice(0, -5) + (tail.startsWith('Q') ? 'Z' : 'Q') + tail.slice(1);
     t.equal((await passwords.verify(flipped, PASSWORD)).ok, false, `${name}, one letter changed`);

@@ -9,12 +9,12 @@ import { idpOptions } from '../kit/idp.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
 const HEALTH = 'GET /health HTTP/1.1\r\nhost: x\r\n\r\n';
-/** A request that is under way as soon as the server asks for its body. */
+/** A request that the server is processing as soon as it asks for its body. */
 const LOGIN =
   'POST /api/auth/login HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 2\r\n' +
   'expect: 100-continue\r\n\r\n';
 
-/** A connection whose answers are read one by one. */
+/** A connection that reads its answers one by one. */
 interface Client {
   socket: Socket;
   write(text: string): void;
@@ -127,7 +127,7 @@ t.test('an upgraded connection is never idle', async (t) => {
   const others: Client[] = [];
   for (let count = 0; count < 6; count++) others.push(await idle());
   for (const closed of others.slice(0, -3)) t.equal(await closed.next(), 'closed');
-  // Echoed in the form of an answer.
+  // Looks like an answer when echoed.
   upgraded.write('HTTP/1.1 200 echo\r\n\r\n');
   t.equal(await upgraded.next(), '200');
   upgraded.socket.destroy();

@@ -11,7 +11,7 @@ import { compiled, startProgram } from '../kit/process.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
-// Two of these wait for time-outs of ours, so all run side by side.
+// Two of these tests wait for time-outs, so all run concurrently.
 t.jobs = 4;
 
 const jtiOf = (token: string): string =>
@@ -226,7 +226,7 @@ t.test('silent clients do not delay a stop', { buffered: true }, async (t) => {
     },
   );
   const sockets = await Promise.all(ends);
-  // Nor does who was refused and sends on.
+  // Nor does a client that continues to send after a refusal.
   const deaf = connect({ port, host: '127.0.0.1', allowHalfOpen: true }).on('error', () => undefined);
   t.teardown(() => deaf.destroy());
   const head = 'POST /api/auth/login HTTP/1.1\r\nhost: x\r\ncontent-type: application/json';

@@ -1,7 +1,7 @@
 import { runMutants } from '../mutants.mjs';
 
-// `npm run test:mutants`: breaks the engines on purpose, one way at a time, in a copy of what was built, and has
-// the tests that must notice run on it. Ends with 1 when they do not, or when a text to replace is not where it was.
+// Breaks the engines, one defect at a time, in a copy of the build, and runs the tests that must notice. Exits
+// with 1 when one survives or when a text to replace is not found. Run by `npm run test:mutants`.
 
 /** Test file and the beginning of a test's name. */
 const SQLITE = { races: ['sqlite', 'sqlite: races'], refusals: ['sqlite', 'sqlite: refusals'] };

@@ -169,7 +169,7 @@ t.test('writes of successive event-loop turns share a commit without waiting lon
   const all = things(store);
   await store.ready();
   let number = 0;
-  /** Writes `some` documents in each of `turns` turns of the loop. Returns the commits during the writes and in total. */
+  /** Writes `some` documents in each of `turns` turns. Returns the commits during the writes and in total. */
   const write = async (some: number, turns: number, milliseconds = 0) => {
     const before = commits;
     const writes: Promise<void>[] = [];

@@ -1,7 +1,7 @@
 import { runMutants } from '../mutants.mjs';
 
-// Breaks the throttle on purpose, one way at a time, in a copy of what was built, and runs the tests that must notice.
-// Ends with 1 when they do not, or when a text to replace is not where it was. Run by `npm run test:mutants`.
+// Breaks the throttle, one defect at a time, in a copy of the build, and runs the tests that must notice. Exits
+// with 1 when one survives or when a text to replace is not found. Run by `npm run test:mutants`.
 
 const OWN = ['throttle', 'a right guess removes its own count and no other'];
 const BURSTS = ['throttle', 'concurrent guesses are counted before any is evaluated'];
