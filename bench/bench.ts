@@ -29,17 +29,17 @@ const ROWS: Record<string, (bench: Bench) => Promise<Result[]>> = {
   install,
 };
 
-const help = `Measures both programs against floors of the same run.
+const help = `Measures both programs against baselines of the same run.
 
 Usage
   npm run bench -- [options]
 
 Options
   --only <rows>       some of ${Object.keys(ROWS).join(', ')}; separated by commas
-  --seconds <number>  how long each figure is measured in all (9)
-  --quick             small stores and few starts: shows that it runs and little more
-  --json <file>       writes the figures there, too
-  --profile <folder>  writes a CPU profile of the program there for each row; the figures suffer
+  --seconds <number>  total measuring time of each figure (9)
+  --quick             small stores and few starts: only checks that the benchmark runs
+  --json <file>       also writes the results as JSON
+  --profile <folder>  writes a CPU profile of the program for each row; slows it down
   --help
 
 Examples
@@ -47,8 +47,8 @@ Examples
   npm run bench -- --only me,refresh --seconds 20 --json bench.json
 
 hello is bare Fastify, jwt is Fastify with @fastify/jwt, hash is argon2.verify, sign is Ed25519 of node:crypto,
-oidc-provider is that library on its memory adapter. POCKETBASE names a program of PocketBase 0.38, which then is
-measured beside ours (go install github.com/pocketbase/pocketbase/examples/base@v0.38.0); else 0.35 of jwt stands for it.`;
+oidc-provider is that library with its memory adapter. POCKETBASE is the path of PocketBase 0.38, which is then
+measured as well (go install github.com/pocketbase/pocketbase/examples/base@v0.38.0); otherwise 0.35 of jwt replaces it.`;
 
 const OPTIONS = {
   only: { type: 'string' },

@@ -7,19 +7,19 @@ import { type FuzzResult, fuzz } from '../test/kit/fuzz/engine.js';
 import { FUZZ_TARGETS } from '../test/kit/fuzz/targets.js';
 import { readArguments } from './arguments.js';
 
-const help = `Sends every route of a product requests that begin right (real codes, tokens, cookies, forms) and are spoilt in one
-to three ways, through sockets of this machine. No answer may be a failure of ours, tell of the inside, lead
-elsewhere or be another one than the request's, and afterwards somebody must be able to sign in.
+const help = `Sends valid requests (real codes, tokens, cookies, forms) with one to three mutations each to every route of a
+product, over local sockets. No answer may be a server error, reveal internals, redirect to an attacker's address
+or belong to another request, and afterwards signing in must still work.
 
 Usage
   npm run fuzz -- [options]
 
 Options
-  --product <names>    ${Object.keys(FUZZ_TARGETS).join(', ')} or both, with a comma between (both)
-  --requests <number>  over all routes, of each product (100000)
-  --seed <number>      decides the requests (1)
-  --clients <number>   at once (32)
-  --json <file>        writes the figures there, too
+  --product <names>    ${Object.keys(FUZZ_TARGETS).join(', ')} or both, separated by a comma (both)
+  --requests <number>  per product, over all routes (100000)
+  --seed <number>      determines the requests (1)
+  --clients <number>   concurrent clients (32)
+  --json <file>        also writes the results as JSON
   --help`;
 
 const OPTIONS = {

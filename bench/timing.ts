@@ -13,8 +13,8 @@ const GOAL = [0.45, 0.55] as const;
 /** Sent until the connection may end. */
 const IDLE = request('GET', '/health');
 
-const help = `Measures how well the time of a refusal tells its reason: the area under the ROC curve (AUC) of one class of
-requests against another, which is 0.5 where time tells nothing and 0 or 1 where it tells everything.
+const help = `Measures how well response times reveal the reason of a rejection: the area under the ROC curve (AUC) of one class
+of requests against another, which is 0.5 if the time reveals nothing and 0 or 1 if it reveals everything.
 
 Usage
   npm run bench:timing -- [options]
@@ -22,9 +22,9 @@ Usage
 Options
   --only <rows>        some of ${Object.keys(TIMING_ROWS).join(', ')}; separated by commas
   --requests <number>  of each class (2000)
-  --seed <text>        decides the order of the requests (random)
-  --quick              60 requests of each class: shows that it runs and little more
-  --json <file>        writes the figures there, too
+  --seed <text>        determines the order of the requests (random)
+  --quick              60 requests of each class: only checks that the benchmark runs
+  --json <file>        also writes the results as JSON
   --help
 
 Passwords are hashed at the cost of production. Limits are off.`;
@@ -52,7 +52,7 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => 
 const results: Result[] = [];
 for (const name of names) {
   for (const row of await (TIMING_ROWS[name] as (typeof TIMING_ROWS)[string])(lab)) {
-    results.push(...judge(row, await measure(row)));
+    results.push(...compareClasses(row, await measure(row)));
   }
   await lab.clear();
 }
@@ -91,7 +91,7 @@ async function measure({ name, url, expected, classes }: TimingRow): Promise<Map
 }
 
 /** Compares every class with the first. */
-function judge({ name }: TimingRow, times: Map<string, number[]>): Result[] {
+function compareClasses({ name }: TimingRow, times: Map<string, number[]>): Result[] {
   const [[reference, base], ...others] = [...times] as [[string, number[]], ...[string, number[]][]];
   return others.map(([label, sample]) => {
     const value = areaUnderRoc(sample, base);

@@ -5,13 +5,13 @@ import { type StormResult, storm } from '../test/kit/stripe-storm.js';
 import { readArguments } from './arguments.js';
 
 const help = `Delivers the events of many subscriptions late, in any order, repeated and forged, to processes that are killed
-while they work, by a provider whose API fails at times, and compares the end with the provider's truth.
+while they work, by a provider whose API fails at times, and compares the final state with the provider's.
 
 Usage
   npm run bench:webhooks -- [options]
 
 Options
-  --seeds <number>          how many storms (100)
+  --seeds <number>          number of storms (100)
   --from <number>           the first seed (1)
   --subscriptions <number>  of each storm (500)
   --events <number>         of each storm (10000)

@@ -30,13 +30,13 @@ t.test('the same seed mutates a request in the same way', async (t) => {
     headers: [],
     body: { json: { a: 'b' } },
   });
-  const spoilt = (seed: number) => {
+  const mutated = (seed: number) => {
     const [dice, request] = [diceOf(seed), draft()];
     mutate(request, () => 'known', dice);
     return mutateBytes(bytesOf(request).bytes, dice).toString('latin1');
   };
-  t.equal(spoilt(1), spoilt(1));
-  t.not(spoilt(1), spoilt(2));
+  t.equal(mutated(1), mutated(1));
+  t.not(mutated(1), mutated(2));
 });
 
 t.test('the fuzzer detects every kind of invalid answer', async (t) => {

@@ -14,12 +14,12 @@ const KEY = 'sk_test_51Qm7vLd0mXw4RkT9cYb2NfHs6';
 const DAY = 24 * 60 * 60 * 1000;
 
 /** All events that the host receives. */
-function heardBy({ server }: MailedApp): { name: string; event: Record<string, unknown> }[] {
-  const heard: { name: string; event: Record<string, unknown> }[] = [];
+function recordEvents({ server }: MailedApp): { name: string; event: Record<string, unknown> }[] {
+  const received: { name: string; event: Record<string, unknown> }[] = [];
   for (const name of ['user.registered', 'user.verified', 'user.deleted', 'session.revoked'] as const) {
-    server.fastify.saas.events.on(name, (event) => heard.push({ name, event: { ...event } }));
+    server.fastify.saas.events.on(name, (event) => received.push({ name, event: { ...event } }));
   }
-  return heard;
+  return received;
 }
 
 const eventsOf = async (t: Test, app: MailedApp) =>
@@ -27,11 +27,11 @@ const eventsOf = async (t: Test, app: MailedApp) =>
 
 t.test('registration sends a welcome e-mail, and a verification link on request', async (t) => {
   const app = await mailedApp(t);
-  const heard = heardBy(app);
+  const received = recordEvents(app);
   const { email, id, accessToken: token } = await app.signUp({ name: 'Ada' });
   const welcome = await app.nextMail();
   t.match(welcome, { to: [email], subject: WELCOME, text: /Hello Ada,/ });
-  t.match(heard, [{ name: 'user.registered', event: { id: /^evt_/, userId: id, user: { email } } }]);
+  t.match(received, [{ name: 'user.registered', event: { id: /^evt_/, userId: id, user: { email } } }]);
 
   for (const address of ['nobody@example.test', email]) {
     const answer = await app.post('/auth/resend-verification', { email: address });
@@ -59,7 +59,7 @@ t.test('registration sends a welcome e-mail, and a verification link on request'
     body: { error: { code: 'INVALID_TOKEN' } },
   });
   t.equal((await app.request('GET', '/api/user/profile', { token })).body.data.emailVerified, true);
-  t.match(heard.slice(1), [{ name: 'user.verified', event: { userId: id } }]);
+  t.match(received.slice(1), [{ name: 'user.verified', event: { userId: id } }]);
   await app.post('/auth/resend-verification', { email });
   await app.close();
   t.equal(app.sink.mails.length, 2, 'a confirmed address needs no link');
@@ -77,7 +77,7 @@ t.test('emailNotifications turns off the welcome e-mail but no security e-mail',
 
 t.test('where addresses must be confirmed, no answer reveals which are registered', async (t) => {
   const app = await mailedApp(t, { requireEmailVerification: true });
-  const heard = heardBy(app);
+  const received = recordEvents(app);
   const register = async (email: string, password = PASSWORD) => {
     const calls = app.random.calls;
     const { status, body, headers } = await app.post('/auth/register', { email, password });
@@ -108,7 +108,7 @@ t.test('where addresses must be confirmed, no answer reveals which are registere
   t.equal((await login(NEW)).status, 200);
   t.match(await app.mail(WELCOME), { to: ['ada@example.test'] });
   t.match(
-    heard.map(({ name }) => name),
+    received.map(({ name }) => name),
     ['user.registered', 'user.verified', 'session.revoked'],
   );
 
@@ -251,7 +251,7 @@ t.test('the audit log records who did what from where, and no secret', async (t)
 
 t.test('changing the password requires the current one and ends all other sessions at once', async (t) => {
   const app = await mailedApp(t);
-  const heard = heardBy(app);
+  const received = recordEvents(app);
   const account = await app.signUp();
   const { email, accessToken: token, id } = account;
   const other = (await app.post('/auth/login', { email, password: PASSWORD })).body.data;
@@ -269,7 +269,7 @@ t.test('changing the password requires the current one and ends all other sessio
   t.equal(await app.me(account), 200, 'this session goes on');
   t.equal((await app.post('/auth/refresh', { refreshToken: account.refreshToken })).status, 200);
   t.equal(await app.me(other), 401);
-  t.match(heard.at(-1), { name: 'session.revoked', event: { userId: id, scope: 'others' } });
+  t.match(received.at(-1), { name: 'session.revoked', event: { userId: id, scope: 'others' } });
   t.strictSame((await app.mail(CHANGED)).to, [email]);
   t.ok((await eventsOf(t, app)).includes('password.changed'));
   for (let count = 0; count < 10; count++) {
@@ -355,7 +355,7 @@ t.test(
 
 t.test('sessions are listed and revoked one by one, each only by its owner', async (t) => {
   const app = await mailedApp(t);
-  const heard = heardBy(app);
+  const received = recordEvents(app);
   const [mine, other] = [await app.signUp(), await app.signUp()];
   app.clock.advance(1000);
   const second = (await app.post('/auth/login', { email: mine.email, password: PASSWORD })).body.data;
@@ -373,7 +373,7 @@ t.test('sessions are listed and revoked one by one, each only by its owner', asy
   t.equal((await end(mine.accessToken)).status, 200);
   t.equal(await app.me(second), 401);
   t.equal((await end(mine.accessToken)).status, 404, 'it has ended');
-  t.match(heard.at(-1), { name: 'session.revoked', event: { scope: 'local', sessionId: id } });
+  t.match(received.at(-1), { name: 'session.revoked', event: { scope: 'local', sessionId: id } });
   t.same((await list(mine.accessToken)).length, 1);
   await userCollection(await storeOf(t, app)).updateOne({ id: mine.id }, { set: { suspendedAt: 1 } });
   t.equal(await app.me(mine), 401, 'a suspension holds at once');
@@ -415,14 +415,14 @@ t.test('an export holds every payment, however many there are', async (t) => {
     const at = app.clock.now() - (index % 400) * 1000;
     return { id: `in_${index}`, userId, status: 'paid' as const, amount: index + 1, at };
   };
-  const theirs = Array.from({ length: 1201 }, (_, index) => payment(id, index));
-  await Promise.all([...theirs, payment(other.id, 9999)].map((one) => payments.insert(one)));
+  const inserted = Array.from({ length: 1201 }, (_, index) => payment(id, index));
+  await Promise.all([...inserted, payment(other.id, 9999)].map((one) => payments.insert(one)));
   const { status, body } = await app.request('GET', '/api/user/export', { token });
   t.equal(status, 200);
-  const told: { id: string; at: string }[] = body.data.billing.payments;
-  t.equal(told.length, theirs.length);
-  t.same(new Set(told.map((one) => one.id)), new Set(theirs.map((one) => one.id)), 'each once');
-  const times = told.map(({ at }) => at);
+  const exported: { id: string; at: string }[] = body.data.billing.payments;
+  t.equal(exported.length, inserted.length);
+  t.same(new Set(exported.map((one) => one.id)), new Set(inserted.map((one) => one.id)), 'each once');
+  const times = exported.map(({ at }) => at);
   t.same(times, times.toSorted().reverse(), 'the newest first');
 });
 
@@ -452,20 +452,20 @@ t.test('an address that moves to another account does not expose e-mails of its 
 t.test('an error in one event listener does not affect the request or other listeners', async (t) => {
   const app = await mailedApp(t);
   const { events } = app.server.fastify.saas;
-  let heard = 0;
+  let received = 0;
   events.on('user.registered', () => {
     throw new Error('a bug of the host');
   });
   events.once('user.registered', async () => {
     throw new Error('another one');
   });
-  const count = () => void heard++;
+  const count = () => void received++;
   events.on('user.registered', count);
   await app.signUp();
   await app.signUp();
   events.off('user.registered', count);
   await app.signUp();
-  t.equal(heard, 2);
+  t.equal(received, 2);
 });
 
 /** The part of the payment provider that deletion needs. */
@@ -494,7 +494,7 @@ async function provider(t: Test, { isDown }: { isDown(): boolean }) {
 t.test('deletion cancels the subscription, removes stored data and frees the address', async (t) => {
   const { calls, url } = await provider(t, { isDown: () => false });
   const app = await mailedApp(t, { paymentSecretKey: KEY, paymentApiUrl: url });
-  const heard = heardBy(app);
+  const received = recordEvents(app);
   const account = await app.signUp();
   const { id, email, accessToken: token } = account;
   const store = await storeOf(t, app);
@@ -518,7 +518,7 @@ t.test('deletion cancels the subscription, removes stored data and frees the add
   t.equal(await sessionCollection(store).count({ userId: id }), 0);
   t.equal(await mailCollection(store).count({ userId: id }), 0);
   t.match(
-    heard.filter(({ name }) => name === 'user.deleted'),
+    received.filter(({ name }) => name === 'user.deleted'),
     [{ event: { userId: id } }],
   );
   t.ok((await eventsOf(t, app)).includes('user.deleted'));
@@ -532,7 +532,7 @@ t.test(
     let isDown = true;
     const { url } = await provider(t, { isDown: () => isDown });
     const app = await mailedApp(t, { paymentSecretKey: KEY, paymentApiUrl: url });
-    const heard = heardBy(app);
+    const received = recordEvents(app);
     const account = await app.signUp();
     const { id, email, accessToken: token } = account;
     const store = await storeOf(t, app);
@@ -559,7 +559,7 @@ t.test(
     const gone = new Promise((resolve) => next.server.fastify.saas.events.once('user.deleted', resolve));
     t.match(await gone, { userId: id });
     t.equal(await userCollection(store).findOne({ id }), null);
-    t.notOk(heard.some(({ name }) => name === 'user.deleted'));
+    t.notOk(received.some(({ name }) => name === 'user.deleted'));
   },
 );
 

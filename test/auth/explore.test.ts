@@ -182,7 +182,7 @@ async function aliveSessions(store: Store): Promise<string[]> {
 }
 
 /** After the new password is set, no session started with the old one is valid. */
-async function strangersAreOut(store: Store): Promise<void> {
+async function checkOldSessionsEnded(store: Store): Promise<void> {
   const user = await userCollection(store).findOne({ id: ADA });
   if (user?.passwordHash !== 'hash of new') return;
   const alive = await aliveSessions(store);
@@ -229,7 +229,7 @@ t.test(
       setup,
       actors: [reset, login, (store: Store) => refresh(store)],
       crash: true,
-      check: strangersAreOut,
+      check: checkOldSessionsEnded,
     };
     holds(t, await explore(scenario));
 
@@ -257,7 +257,7 @@ t.test(
         { currentPassword: 'old', newPassword: 'thief' },
         ORIGIN,
       );
-    holds(t, await explore({ setup, actors: [reset, endOthers, change], check: strangersAreOut }));
+    holds(t, await explore({ setup, actors: [reset, endOthers, change], check: checkOldSessionsEnded }));
 
     const endAll = (store: Store) =>
       serviceOn(store, 'all').logout({ refreshToken: `${ADA} ses_${ADA} first`, scope: 'global' }, ORIGIN);
@@ -276,7 +276,7 @@ t.test(
         ORIGIN,
       );
     };
-    const wrong = await explore({ setup, actors: [reset, careless], check: strangersAreOut });
+    const wrong = await explore({ setup, actors: [reset, careless], check: checkOldSessionsEnded });
     t.match(wrong.failure?.reason, /alive after the reset/, 'sparing a session of any epoch is found out');
   },
 );
@@ -363,7 +363,7 @@ t.test('a deletion during webhook deliveries leaves no billing data', async (t) 
     return boot(store, fakeClock(), undefined, seen).billing;
   };
   const object = { customer: 'cus_1', status: 'active', subscription: 'sub_1' };
-  const told = (type: string, id: string) => (store: Store) => {
+  const deliverEvent = (type: string, id: string) => (store: Store) => {
     const body = JSON.stringify({ type, data: { object: { ...object, id } } });
     const signature = signWebhook(body, STORM_SECRET, NOW);
     return billingFor(store).webhook.receive({ signature, body: Buffer.from(body), ip: '192.0.2.1' });
@@ -391,8 +391,8 @@ t.test('a deletion during webhook deliveries leaves no billing data', async (t) 
       insist((await Promise.all(left)).join() === '0,0', `left: ${await Promise.all(left)}`);
     },
   });
-  holds(t, await explore(scenario(told('customer.subscription.created', 'sub_1'))));
-  holds(t, await explore(scenario(told('invoice.payment_succeeded', 'in_1'))));
+  holds(t, await explore(scenario(deliverEvent('customer.subscription.created', 'sub_1'))));
+  holds(t, await explore(scenario(deliverEvent('invoice.payment_succeeded', 'in_1'))));
 });
 
 t.test(

@@ -494,9 +494,9 @@ t.test('concurrent refreshes have one successor even when one process lacks the 
   });
   const first = await rolled.request('POST', '/api/auth/refresh', { body: { refreshToken } });
   t.equal(first.status, 200);
-  const twin = await old.request('POST', '/api/auth/refresh', { body: { refreshToken } });
-  t.equal(twin.status, 200);
-  const [one, other] = [first, twin].map(({ body }) => body.data.refreshToken);
+  const repeated = await old.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+  t.equal(repeated.status, 200);
+  const [one, other] = [first, repeated].map(({ body }) => body.data.refreshToken);
   t.equal(claimsOf(other).jti, claimsOf(one).jti);
   for (const onward of [other, one]) {
     const answer = await rolled.request('POST', '/api/auth/refresh', { body: { refreshToken: onward } });

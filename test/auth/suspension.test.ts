@@ -20,9 +20,9 @@ const refresh = async (app: SaasApp, refreshToken: string) =>
 async function suspended(t: Test, options: Parameters<typeof saasApp>[1] = {}): Promise<void> {
   const app = await saasApp(t, options);
   const { users, events } = app.server.fastify.saas;
-  const told: string[] = [];
+  const received: string[] = [];
   for (const name of ['user.suspended', 'user.unsuspended', 'session.revoked'] as const) {
-    events.on(name, ({ userId }) => void told.push(`${name} ${userId}`));
+    events.on(name, ({ userId }) => void received.push(`${name} ${userId}`));
   }
   const ada = await app.signUp();
   const second = (await login(app, ada.email)).body.data;
@@ -51,7 +51,7 @@ async function suspended(t: Test, options: Parameters<typeof saasApp>[1] = {}): 
   t.equal(back.status, 200);
   t.equal(await me(app, back.body.data.accessToken), 200);
 
-  t.same(told, [`session.revoked ${ada.id}`, `user.suspended ${ada.id}`, `user.unsuspended ${ada.id}`]);
+  t.same(received, [`session.revoked ${ada.id}`, `user.suspended ${ada.id}`, `user.unsuspended ${ada.id}`]);
   for (const by of [{ id: 'usr_nobody' }, { email: 'nobody@example.test' }, { email: 'no address' }]) {
     await t.rejects(users.suspend(by), { code: 'NOT_FOUND' });
     await t.rejects(users.unsuspend(by), { code: 'NOT_FOUND' });

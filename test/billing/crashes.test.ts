@@ -58,7 +58,7 @@ const SCENES: Record<
 };
 
 /** A store with one customer, processes on it, and a function that delivers events to them. */
-async function shopFloor(apiUrl = 'http://127.0.0.1:1') {
+async function billingFixture(apiUrl = 'http://127.0.0.1:1') {
   const store = await openStore('sqlite::memory:');
   const clock = fakeClock();
   const seen: Seen = { mails: new Map(), notifications: [], possiblyLost: new Set() };
@@ -80,7 +80,7 @@ t.test('a crash at any step is repaired by the next delivery', async (t) => {
     let steps = 0;
     for (let isOver = false; !isOver; steps++) {
       for (const isInTime of [false, true]) {
-        const { store, clock, seen, start, receive } = await shopFloor();
+        const { store, clock, seen, start, receive } = await billingFixture();
         const first = start();
         for (const earlier of before) await receive(first, JSON.stringify(earlier));
         seen.notifications.length = 0;
@@ -101,9 +101,9 @@ t.test('a crash at any step is repaired by the next delivery', async (t) => {
           where,
         );
         t.equal(seen.mails.size, mails, where);
-        const told = seen.notifications.filter(({ id }) => id === event.id).map((one) => one.name);
-        t.same(new Set(told).size, told.length, `${where}: told once`);
-        if (!seen.possiblyLost.has(event.id)) t.ok(told.length > 0, `${where}: told`);
+        const notified = seen.notifications.filter(({ id }) => id === event.id).map((one) => one.name);
+        t.same(new Set(notified).size, notified.length, `${where}: notified once`);
+        if (!seen.possiblyLost.has(event.id)) t.ok(notified.length > 0, `${where}: notified`);
         await store.close();
       }
     }
@@ -118,7 +118,7 @@ t.test('an interrupted event is repaired even when a newer one has arrived meanw
     subscriptionEvent('updated', 2, { ...object('past_due'), quantity: 2 }, { quantity: 1 }),
   ].map((event) => JSON.stringify(event)) as [string, string, string];
   for (let fuse = 0, isOver = false; !isOver; fuse++) {
-    const { store, clock, start, receive } = await shopFloor();
+    const { store, clock, start, receive } = await billingFixture();
     const first = start();
     await receive(first, created);
     Object.assign(first.life, { fuse, isInTime: true });
@@ -143,7 +143,7 @@ t.test('a sync interrupted at any step is repaired', async (t) => {
     ['past_due', [subscriptionEvent('updated', 2, { ...object('past_due'), id: truth.id })]],
   ] as [string, Json[]][]) {
     for (let fuse = 0, isOver = false; !isOver; fuse++) {
-      const { store, clock, start, receive } = await shopFloor(api.url);
+      const { store, clock, start, receive } = await billingFixture(api.url);
       const first = start();
       await receive(
         first,

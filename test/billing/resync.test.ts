@@ -79,14 +79,14 @@ t.test(
     const here = await shop(t);
     const { app, api, deliver, buyer, subscription } = here;
     const ada = await buyer();
-    const [own, elsewhere, unheardOf] = ['own', 'elsewhere', 'unheard-of'].map((name) => {
+    const [own, elsewhere, deleted] = ['own', 'elsewhere', 'unheard-of'].map((name) => {
       const customer = name === 'own' ? ada.customer : `cus_${name}`;
       return Object.assign(api.world.subscribe(customer, ada.id, true), { status: 'active', trialEnd: null });
     }) as [WorldSubscription, WorldSubscription, WorldSubscription];
-    for (const one of [own, elsewhere, unheardOf]) {
+    for (const one of [own, elsewhere, deleted]) {
       await deliver(subscriptionEvent('created', 0, subscriptionObject(one)));
     }
-    api.world.subscriptions.delete(unheardOf.id);
+    api.world.subscriptions.delete(deleted.id);
     const { resync } = await secondProcess(t, here);
     const endsOf = ({ changes }: { changes: ResyncChange[] }) =>
       changes.map(({ subscriptionId, after }) => [subscriptionId, after]);
@@ -140,8 +140,8 @@ t.test(
       t.equal((await sync(eve)).status, 200, 'another user waits for none of them');
       held.letGo();
       t.equal((await first).status, 200);
-      const told = (await Promise.all(others)).map(({ body }) => body.data?.status ?? body.error.code);
-      t.same(new Set(told), new Set([status]));
+      const answers = (await Promise.all(others)).map(({ body }) => body.data?.status ?? body.error.code);
+      t.same(new Set(answers), new Set([status]));
       const asked = api.calls.slice(before).filter(isAboutAda).length;
       // Two rounds of each call, each possibly after an attempt that timed out on a busy machine.
       t.ok(asked <= 8, `${asked} questions`);

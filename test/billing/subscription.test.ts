@@ -334,13 +334,13 @@ t.test('a sync during a deletion leaves no data of the user', async (t) => {
   const background = await secondProcess(t, here);
   const sync = (token: string) =>
     app.request('POST', '/api/billing/sync', { token, body: { sessionId: 'cs_left' } });
-  const ways: [step: string, learn: (token: string) => Promise<unknown>][] = [
+  const ways: [step: string, runSync: (token: string) => Promise<unknown>][] = [
     ['/v1/checkout/sessions/cs_left', sync],
     ['/v1/subscriptions', sync],
     ['/v1/subscriptions', () => background.resync.run()],
     ['/v1/subscriptions', () => runJobs(background)],
   ];
-  for (const [index, [step, learn]] of ways.entries()) {
+  for (const [index, [step, runSync]] of ways.entries()) {
     const { accessToken: token, id, customer } = await buyer();
     const session = { id: 'cs_left', customer, client_reference_id: id, metadata: { userId: id } };
     api.sessions.set('cs_left', session);
@@ -356,7 +356,7 @@ t.test('a sync during a deletion leaves no data of the user', async (t) => {
       left = (await app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } })).status;
       return undefined;
     };
-    await learn(token);
+    await runSync(token);
     const rows = [
       await subscriptionCollection(store).count({ userId: id }),
       await customerCollection(store).count({ id }),
@@ -516,18 +516,21 @@ t.test("the best subscription determines the user's status", async (t) => {
 t.test('active, trialing and past-due subscriptions entitle, and other statuses do not', async (t) => {
   const now = 1_000_000_000_000;
   const day = 86_400_000;
-  const judge = (status: string, more: object = {}, pastDue: 'entitled' | 'denied' | number = 'entitled') =>
-    isEntitled({ status, plan: 'pro', ...more }, pastDue, now);
-  t.ok(judge('active'));
-  t.notOk(judge('active', { plan: 'unknown' }), 'of what nobody knows');
-  t.ok(judge('trialing') && judge('trialing', { trialEnd: now + 1 }));
-  t.notOk(judge('trialing', { trialEnd: now }));
-  t.ok(judge('past_due'));
-  t.notOk(judge('past_due', {}, 'denied'));
-  t.ok(judge('past_due', { pastDueSince: now - 3 * day + 1 }, 3));
-  t.notOk(judge('past_due', { pastDueSince: now - 3 * day }, 3));
+  const entitles = (
+    status: string,
+    more: object = {},
+    pastDue: 'entitled' | 'denied' | number = 'entitled',
+  ) => isEntitled({ status, plan: 'pro', ...more }, pastDue, now);
+  t.ok(entitles('active'));
+  t.notOk(entitles('active', { plan: 'unknown' }), 'of what nobody knows');
+  t.ok(entitles('trialing') && entitles('trialing', { trialEnd: now + 1 }));
+  t.notOk(entitles('trialing', { trialEnd: now }));
+  t.ok(entitles('past_due'));
+  t.notOk(entitles('past_due', {}, 'denied'));
+  t.ok(entitles('past_due', { pastDueSince: now - 3 * day + 1 }, 3));
+  t.notOk(entitles('past_due', { pastDueSince: now - 3 * day }, 3));
   for (const status of ['incomplete', 'incomplete_expired', 'unpaid', 'paused', 'canceled', 'none', 'new']) {
-    t.notOk(judge(status), status);
+    t.notOk(entitles(status), status);
   }
 });
 
@@ -796,9 +799,9 @@ t.test("amounts are in the provider's minor units", async (t) => {
 
 t.test('each change sends one e-mail and emits one event', async (t) => {
   const { app, deliver, buyer } = await shop(t);
-  const heard: [string, Json][] = [];
+  const received: [string, Json][] = [];
   for (const name of ['subscription.updated', 'invoice.paid', 'payment.failed'] as const) {
-    app.server.fastify.saas.events.on(name, (told) => void heard.push([name, told as unknown as Json]));
+    app.server.fastify.saas.events.on(name, (told) => void received.push([name, told as unknown as Json]));
   }
   const ada = await buyer();
   const object = { id: 'sub_1', customer: ada.customer, items: items() };
@@ -845,9 +848,9 @@ t.test('each change sends one e-mail and emits one event', async (t) => {
     link: 'http://app.example.test/settings/billing',
     plan: 'pro',
   });
-  await waitUntil('the events', () => heard.length >= 6);
+  await waitUntil('the events', () => received.length >= 6);
   t.same(
-    heard.map(([name]) => name),
+    received.map(([name]) => name),
     [
       'subscription.updated',
       'subscription.updated',
@@ -857,7 +860,7 @@ t.test('each change sends one e-mail and emits one event', async (t) => {
       'subscription.updated',
     ],
   );
-  t.match(heard[0], [
+  t.match(received[0], [
     'subscription.updated',
     {
       id: created.id,
@@ -869,8 +872,8 @@ t.test('each change sends one e-mail and emits one event', async (t) => {
       entitled: true,
     },
   ]);
-  t.match(heard.at(-1)?.[1], { status: 'canceled', plan: 'pro', entitled: false });
-  t.match(heard[4]?.[1], {
+  t.match(received.at(-1)?.[1], { status: 'canceled', plan: 'pro', entitled: false });
+  t.match(received[4]?.[1], {
     invoiceId: 'in_1',
     attempt: 3,
     isLastAttempt: true,
@@ -903,7 +906,7 @@ t.test('a cancelled trial is not announced as converting to a paid plan', async 
   const { app, deliver, buyer } = await shop(t);
   const ada = await buyer();
   const end = 2_209_000_000;
-  const cases: [name: string, told: Json, isTold: boolean][] = [
+  const cases: [name: string, told: Json, isAnnounced: boolean][] = [
     ['goes_on', {}, true],
     ['cancelled', { cancel_at_period_end: true }, false],
     ['ends_with_it', { cancel_at: end }, false],
@@ -917,7 +920,7 @@ t.test('a cancelled trial is not announced as converting to a paid plan', async 
   const mails = await mailsOf(t, app, 'trial-ending');
   t.same(
     mails.map(({ key }) => key.split(':')[1]).sort(),
-    cases.flatMap(([name, , isTold]) => (isTold ? [name] : [])).sort(),
+    cases.flatMap(([name, , isAnnounced]) => (isAnnounced ? [name] : [])).sort(),
   );
   t.same(new Set(mails.map(({ values }) => values['plan'])), new Set(['pro']));
 });

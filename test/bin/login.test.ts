@@ -113,7 +113,7 @@ t.test(
   async (t) => {
     const asked: string[] = [];
     let answerOf: (state: string, issuer: string) => string = () => '';
-    const thief = createServer((request, response) => {
+    const attacker = createServer((request, response) => {
       asked.push(`thief ${request.headers.authorization}`);
       response.end('{}');
     }).listen(0, '127.0.0.1');
@@ -139,12 +139,12 @@ t.test(
         );
       }
     }).listen(0, '127.0.0.1');
-    for (const server of [thief, provider]) {
+    for (const server of [attacker, provider]) {
       if (!server.listening) await once(server, 'listening');
       t.teardown(() => server.close());
     }
     const issuer = () => `http://127.0.0.1:${(provider.address() as AddressInfo).port}`;
-    const elsewhere = `http://127.0.0.1:${(thief.address() as AddressInfo).port}`;
+    const elsewhere = `http://127.0.0.1:${(attacker.address() as AddressInfo).port}`;
     const request = {
       issuer: issuer(),
       clientId: 'cid_x',

@@ -21,13 +21,13 @@ const succeeds =
   };
 
 /** A scope, and its claims at userinfo (OIDC Core §5.4). */
-const tells =
+const returnsClaims =
   (scope: string, expected: Record<string, unknown>): Module =>
   async (t, { flow, userinfo, metadata }) => {
     const { tokens, claims } = await flow({ scope: `openid ${scope}` });
-    const told = await userinfo(tokens.access_token);
-    t.match(told, { sub: claims['sub'] as string, ...expected });
-    for (const name of Object.keys(told)) t.ok(metadata['claims_supported']?.includes(name), name);
+    const returned = await userinfo(tokens.access_token);
+    t.match(returned, { sub: claims['sub'] as string, ...expected });
+    for (const name of Object.keys(returned)) t.ok(metadata['claims_supported']?.includes(name), name);
   };
 
 /** Two sign-ins in one browser; the second one without a form, in the same session. */
@@ -125,11 +125,11 @@ const MODULES: Record<string, Module> = {
   'oidcc-userinfo-post-header': userinfoBy((token) => ({ token }), 'POST'),
   'oidcc-userinfo-post-body': userinfoBy((access_token) => ({ form: { access_token } }), 'POST'),
   'oidcc-ensure-request-without-nonce-succeeds-for-code-flow': succeeds({ nonce: undefined }),
-  'oidcc-scope-profile': tells('profile', PROFILE),
-  'oidcc-scope-email': tells('email', EMAIL),
-  'oidcc-scope-address': tells('address', {}),
-  'oidcc-scope-phone': tells('phone', {}),
-  'oidcc-scope-all': tells('profile email address phone', { ...PROFILE, ...EMAIL }),
+  'oidcc-scope-profile': returnsClaims('profile', PROFILE),
+  'oidcc-scope-email': returnsClaims('email', EMAIL),
+  'oidcc-scope-address': returnsClaims('address', {}),
+  'oidcc-scope-phone': returnsClaims('phone', {}),
+  'oidcc-scope-all': returnsClaims('profile email address phone', { ...PROFILE, ...EMAIL }),
   'oidcc-alternate-happy-flow': async (t, { authorize, token }) => {
     const { page, sent } = await authorize({ scope: 'email openid' }, { reversed: true });
     const code = { grant_type: 'authorization_code', code: codeIn(page.location) };

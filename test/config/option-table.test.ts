@@ -79,7 +79,7 @@ const products: Record<string, Product> = {
 };
 
 /** Production, and development with the same variables, so that only NODE_ENV differs. */
-function surroundings({ production }: Product): [production: Environment, development: Environment] {
+function environments({ production }: Product): [production: Environment, development: Environment] {
   const { NODE_ENV: _, ...rest } = production;
   return [production, { ...rest, NODE_ENV: '' }];
 }
@@ -132,7 +132,7 @@ for (const [program, product] of Object.entries(products)) {
     for (const { name, env } of rows) {
       const { valid, invalid } = cases[env] as Cases;
       for (const [text, value] of valid) {
-        for (const base of surroundings(product)) {
+        for (const base of environments(product)) {
           const { values, problems, warnings } = resolve({ ...base, [env]: text });
           t.same([problems, warnings, values[name]], [[], [], value], `${env}=${text}`);
           const passed = resolve({ ...base, [env]: invalid[0] ?? text }, { [name]: value });
@@ -144,7 +144,7 @@ for (const [program, product] of Object.entries(products)) {
 
   t.test(`${program}: each variable refuses its invalid values`, async (t) => {
     const cases = product.cases(temporaryFolder(t));
-    const [inProduction, inDevelopment] = surroundings(product);
+    const [inProduction, inDevelopment] = environments(product);
     for (const { env } of rows) {
       const { invalid, unsafe = [] } = cases[env] as Cases;
       for (const text of invalid) {

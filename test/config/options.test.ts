@@ -108,14 +108,14 @@ t.test('one secret cannot serve two purposes, even trimmed or as a previous secr
     'ADMIN_PASSWORD',
   ];
   for (const [index, name] of names.entries()) {
-    for (const twin of names.slice(index + 1)) {
-      const pair = { [name]: secret, [twin]: `${secret} \n` };
+    for (const second of names.slice(index + 1)) {
+      const pair = { [name]: secret, [second]: `${secret} \n` };
       const problems = problemsOf(t, { ...PRODUCTION, ...pair });
-      t.match(problems, [new RegExp(`^${twin} is the same as ${name}\\. `)], `${name}, ${twin}`);
+      t.match(problems, [new RegExp(`^${second} is the same as ${name}\\. `)], `${name}, ${second}`);
       t.equal(problems.length, 1);
       t.notMatch(problems.join(), secret);
       t.equal(resolveSaas({ env: { ...DEVELOPMENT, ...pair } }).config.warnings.length, 1);
-      t.same(problemsOf(t, { ...PRODUCTION, [name]: secret, [twin]: other }), []);
+      t.same(problemsOf(t, { ...PRODUCTION, [name]: secret, [second]: other }), []);
     }
   }
 });
@@ -292,6 +292,6 @@ t.test('programs that start at the same time agree on one set of secrets', async
   // They wait for a common signal, so that none of them finds the file.
   await Promise.all(programs.map((program) => program.printed(/^ready$/)));
   for (const program of programs) program.signal('SIGUSR2');
-  const told = await Promise.all(programs.map((program) => program.printed(/^secrets (.*)$/)));
-  t.equal(new Set(told.map(([, secrets]) => secrets)).size, 1);
+  const printed = await Promise.all(programs.map((program) => program.printed(/^secrets (.*)$/)));
+  t.equal(new Set(printed.map(([, secrets]) => secrets)).size, 1);
 });

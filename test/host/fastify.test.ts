@@ -3,7 +3,14 @@ import fastify, { type FastifyInstance, type InjectOptions } from 'fastify';
 import t, { type Test } from 'tap';
 import { identityProvider, saasBackend } from '../../src/index.js';
 import { basic, PASSWORD, SECRETS } from '../kit/app.js';
-import { createHost, type HostOptions, idpGuest, LOGIN, OUTSIDE, saasGuest } from '../kit/host.js';
+import {
+  createHost,
+  type HostOptions,
+  idpPluginOptions,
+  LOGIN,
+  OUTSIDE,
+  saasPluginOptions,
+} from '../kit/host.js';
 import { ADMIN_TOKEN, authorizePath, CALLBACK, codeIn, redemption } from '../kit/idp.js';
 import { mailSink, readMail } from '../kit/mail.js';
 import { signWebhook } from '../kit/sign-webhook.js';
@@ -12,12 +19,12 @@ import { onMongod } from '../storage/mongod.js';
 const json = { 'content-type': 'application/json' };
 
 const saasFirst = (t: Test) => async (host: FastifyInstance) => {
-  await host.register(saasBackend, saasGuest(t));
-  await host.register(identityProvider, idpGuest(t));
+  await host.register(saasBackend, saasPluginOptions(t));
+  await host.register(identityProvider, idpPluginOptions(t));
 };
 const idpFirst = (t: Test) => async (host: FastifyInstance) => {
-  await host.register(identityProvider, idpGuest(t));
-  await host.register(saasBackend, saasGuest(t));
+  await host.register(identityProvider, idpPluginOptions(t));
+  await host.register(saasBackend, saasPluginOptions(t));
 };
 
 /** Both plugins in one host, registered before or after everything the host has. */
@@ -118,7 +125,7 @@ async function driveSaas(t: Test, host: FastifyInstance): Promise<void> {
   t.match((await send('GET', '/admin', { headers: { authorization: basic() } })).body, '<!doctype html>');
 
   const event = JSON.stringify({ type: 'x', data: { object: { id: 'o' } } });
-  const { clock } = saasGuest(t);
+  const { clock } = saasPluginOptions(t);
   const signature = signWebhook(event, SECRETS.paymentWebhookSecret, clock.now());
   const headers = { ...json, 'payment-signature': signature };
   const webhook = await send('POST', '/api/billing/webhook', { headers, payload: event });
@@ -152,7 +159,10 @@ async function driveIdp(t: Test, host: FastifyInstance, prefix: string): Promise
 t.test("a host's own routes authenticate users with our guards", async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
-  await host.register(saasBackend, saasGuest(t, { prefix: '/backend/v1', adminPath: '/backend/admin' }));
+  await host.register(
+    saasBackend,
+    saasPluginOptions(t, { prefix: '/backend/v1', adminPath: '/backend/admin' }),
+  );
   host.get('/mine', { onRequest: host.saas.requireUser }, async (request) => request.saas.user.email);
   const payload = { email: 'ada@example.test', password: PASSWORD };
   const registered = await host.inject({ method: 'POST', url: '/backend/v1/auth/register', payload });
@@ -169,8 +179,10 @@ t.test("a host's own routes authenticate users with our guards", async (t) => {
 });
 
 t.test('a host keeps its own CORS rules', async (t) => {
-  const guest = saasGuest(t, { corsOrigin: ['https://app.example'] });
-  const host = await createHost(t, { last: async (host) => void (await host.register(saasBackend, guest)) });
+  const pluginOptions = saasPluginOptions(t, { corsOrigin: ['https://app.example'] });
+  const host = await createHost(t, {
+    last: async (host) => void (await host.register(saasBackend, pluginOptions)),
+  });
   const answer = await host.inject({ url: '/api/auth/me', headers: { origin: 'https://app.example' } });
   t.equal(answer.headers['access-control-allow-origin'], 'https://host.example');
 });
@@ -179,8 +191,8 @@ t.test("hooks of the host's root run on our routes, and hooks of sibling plugins
   const lines: string[] = [];
   const host = fastify({ logger: { stream: { write: (line: string) => void lines.push(line) } } });
   t.teardown(() => host.close());
-  await host.register(saasBackend, saasGuest(t));
-  await host.register(identityProvider, idpGuest(t));
+  await host.register(saasBackend, saasPluginOptions(t));
+  await host.register(identityProvider, idpPluginOptions(t));
   await host.register(async (mine) => {
     mine.addHook('onRequest', async () => {
       throw new Error('log in at the host');
@@ -206,8 +218,8 @@ t.test("hooks of the host's root run on our routes, and hooks of sibling plugins
 t.test("a refusal by a host's hook keeps its status and Retry-After", async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
-  await host.register(saasBackend, saasGuest(t));
-  await host.register(identityProvider, idpGuest(t));
+  await host.register(saasBackend, saasPluginOptions(t));
+  await host.register(identityProvider, idpPluginOptions(t));
   host.addHook('onRequest', async ({ headers }, reply) => {
     const { set, ...thrown } = JSON.parse(String(headers['x-throw']));
     reply.headers(set ?? {});
@@ -240,8 +252,8 @@ t.test("a route that a host's hook hides looks like an unknown route", async (t)
     if (request.is404) done();
     else reply.callNotFound();
   });
-  await host.register(saasBackend, saasGuest(t));
-  await host.register(identityProvider, idpGuest(t));
+  await host.register(saasBackend, saasPluginOptions(t));
+  await host.register(identityProvider, idpPluginOptions(t));
   for (const [hidden, unknown] of [
     ['/api/auth/me', '/api/nothing'],
     ['/admin', '/admin/nothing'],
@@ -259,7 +271,7 @@ t.test('a body that the host has read does not disturb a 404', async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
   host.addHook('onRequest', async ({ raw }) => void Object.assign(raw, { body: await raw.toArray() }));
-  await host.register(saasBackend, saasGuest(t));
+  await host.register(saasBackend, saasPluginOptions(t));
   const post = (headers: Record<string, string> = {}) =>
     host.inject({ method: 'POST', url: '/api/nothing', headers, payload: {} });
   t.equal((await post({ 'content-encoding': 'gzip' })).statusCode, 415);
@@ -273,8 +285,11 @@ t.test('two instances of each plugin work in two scopes of one application', asy
   for (const name of ['one', 'two']) {
     await host.register(
       async (scope) => {
-        await scope.register(saasBackend, saasGuest(t, { emailSmtpUrl }));
-        await scope.register(identityProvider, idpGuest(t, { publicUrl: `http://app.test/${name}/idp` }));
+        await scope.register(saasBackend, saasPluginOptions(t, { emailSmtpUrl }));
+        await scope.register(
+          identityProvider,
+          idpPluginOptions(t, { publicUrl: `http://app.test/${name}/idp` }),
+        );
         scope.get('/mine', { onRequest: scope.saas.requireUser }, async (request) => request.saas.user.email);
         scope.get('/issuer', async () => scope.idp.issuer());
       },
@@ -309,32 +324,32 @@ t.test('an impossible mount prevents the start', async (t) => {
     await t.rejects(async () => register(host), reason);
   };
   await refuses(/^saasBackend is already registered on this instance/, async (host) => {
-    await host.register(saasBackend, saasGuest(t));
-    await host.register(saasBackend, saasGuest(t, { prefix: '/second', adminPath: false }));
+    await host.register(saasBackend, saasPluginOptions(t));
+    await host.register(saasBackend, saasPluginOptions(t, { prefix: '/second', adminPath: false }));
   });
   await refuses(/^identityProvider is already registered on this instance/, async (host) => {
-    await host.register(identityProvider, idpGuest(t));
-    const options = idpGuest(t, { prefix: '/second', publicUrl: 'http://app.test/second' });
+    await host.register(identityProvider, idpPluginOptions(t));
+    const options = idpPluginOptions(t, { prefix: '/second', publicUrl: 'http://app.test/second' });
     await host.register(identityProvider, options);
   });
   for (const publicUrl of ['http://app.test', 'http://idp']) {
     await refuses(/IDP_PUBLIC_URL must end with the prefix \/idp/, (host) =>
-      Promise.resolve(host.register(identityProvider, idpGuest(t, { prefix: '/idp', publicUrl }))),
+      Promise.resolve(host.register(identityProvider, idpPluginOptions(t, { prefix: '/idp', publicUrl }))),
     );
   }
   await refuses(/^\/admin is already used by another plugin of this package/, async (host) => {
-    await host.register(saasBackend, saasGuest(t));
-    const options = idpGuest(t, { prefix: '/admin', publicUrl: 'http://app.test/admin' });
+    await host.register(saasBackend, saasPluginOptions(t));
+    const options = idpPluginOptions(t, { prefix: '/admin', publicUrl: 'http://app.test/admin' });
     await host.register(identityProvider, options);
   });
   for (const prefix of ['/', '/..', '/a/./b']) {
     await refuses(/'prefix' must be a path/, async (host) => {
-      await host.register(saasBackend, saasGuest(t, { prefix }));
+      await host.register(saasBackend, saasPluginOptions(t, { prefix }));
     });
   }
   await refuses(/or another decorator is named 'saas'/, async (host) => {
     host.decorate('saas' as string, null);
-    await host.register(saasBackend, saasGuest(t));
+    await host.register(saasBackend, saasPluginOptions(t));
   });
 });
 
@@ -353,8 +368,8 @@ t.test('a route conflict with the host names the option that moves ours', async 
       t.teardown(() => host.close());
       const mount = async () => {
         if (isFirst) declare(host);
-        await host.register(saasBackend, saasGuest(t));
-        await host.register(identityProvider, idpGuest(t));
+        await host.register(saasBackend, saasPluginOptions(t));
+        await host.register(identityProvider, idpPluginOptions(t));
         if (!isFirst) declare(host);
         await host.ready();
       };
@@ -366,7 +381,7 @@ t.test('a route conflict with the host names the option that moves ours', async 
   t.teardown(() => host.close());
   host.head('/admin', async () => '');
   host.get('/admin/other', async () => 'mine');
-  await host.register(saasBackend, saasGuest(t));
+  await host.register(saasBackend, saasPluginOptions(t));
   host.get('/api/mine', async () => 'mine');
   for (const url of ['/admin/other', '/api/mine']) t.equal((await host.inject(url)).body, 'mine');
 });
@@ -375,7 +390,7 @@ t.test('in development, e-mails link to the port that the host listens at', asyn
   const { url: emailSmtpUrl, next } = await mailSink(t);
   const host = fastify();
   t.teardown(() => host.close());
-  const { publicUrl: _, ...options } = saasGuest(t, { emailSmtpUrl });
+  const { publicUrl: _, ...options } = saasPluginOptions(t, { emailSmtpUrl });
   await host.register(saasBackend, options);
   const base = await host.listen({ port: 0, host: '127.0.0.1' });
   const headers = json;
@@ -391,7 +406,7 @@ t.test('in development, e-mails link to the port that the host listens at', asyn
 t.test('a listener for an unknown event is refused with the nearest name', async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
-  await host.register(saasBackend, saasGuest(t));
+  await host.register(saasBackend, saasPluginOptions(t));
   const { events } = host.saas;
   const wrong: [name: unknown, says: RegExp][] = [
     ['user.registred', /no event 'user\.registred'\. Did you mean 'user\.registered'\?/],
@@ -417,9 +432,9 @@ await onMongod((server) => {
         t.teardown(() => host.close());
         const register = () => host.register(mongodb, { url: server.fresh(t), forceClose: true });
         if (isFirst) await register();
-        await host.register(saasBackend, saasGuest(t, { databaseUri: server.fresh(t) }));
+        await host.register(saasBackend, saasPluginOptions(t, { databaseUri: server.fresh(t) }));
         if (!isFirst) await register();
-        await host.register(identityProvider, { ...idpGuest(t), databaseUri: server.fresh(t) });
+        await host.register(identityProvider, { ...idpPluginOptions(t), databaseUri: server.fresh(t) });
         host.get('/mine', async () => {
           const collections = await host.mongo.db?.listCollections().toArray();
           return collections?.map(({ name }) => name);

@@ -15,7 +15,7 @@ import {
 } from '../../src/index.js';
 import { type Answer, PASSWORD, parseJson, SECRETS, testOptions } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
-import { saasGuest } from '../kit/host.js';
+import { saasPluginOptions } from '../kit/host.js';
 import { idpOptions } from '../kit/idp.js';
 import { listen } from '../kit/listener.js';
 import { mailSink, readMail } from '../kit/mail.js';
@@ -212,7 +212,7 @@ t.test('authenticate accepts Node.js and fetch headers', async (t) => {
 
   const host = fastify();
   t.teardown(() => host.close());
-  await host.register(saasBackend, saasGuest(t));
+  await host.register(saasBackend, saasPluginOptions(t));
   const payload = ADA;
   const made = (await host.inject({ method: 'POST', url: '/api/auth/register', payload })).json().data;
   const bearer = new Headers({ authorization: `Bearer ${made.accessToken}` });

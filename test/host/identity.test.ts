@@ -8,7 +8,7 @@ import fastify from 'fastify';
 import t, { type Test } from 'tap';
 import { createIdentityServer, createServer, identityProvider, saasBackend } from '../../src/index.js';
 import { PASSWORD, testOptions } from '../kit/app.js';
-import { guest } from '../kit/host.js';
+import { pluginOptions } from '../kit/host.js';
 import { ADMIN_TOKEN, idpOptions } from '../kit/idp.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
@@ -17,8 +17,8 @@ const admin = { authorization: `Bearer ${ADMIN_TOKEN}` };
 t.test('at the root of a host, preflights for other routes stay with the host', async (t) => {
   const host = fastify();
   t.teardown(() => host.close());
-  await host.register(identityProvider, guest(idpOptions(temporaryFolder(t))));
-  await host.register(saasBackend, guest(testOptions(temporaryFolder(t))));
+  await host.register(identityProvider, pluginOptions(idpOptions(temporaryFolder(t))));
+  await host.register(saasBackend, pluginOptions(testOptions(temporaryFolder(t))));
   host.options('*', async () => 'preflight of the host');
   host.get('/tokens', async () => 'of the host');
   await host.ready();
@@ -44,7 +44,7 @@ t.test('a host without a configured address uses the one it listens at', async (
   t.teardown(() => host.close());
   await host.register(
     async (scope) => {
-      const { publicUrl: _, ...options } = guest(idpOptions(temporaryFolder(t)));
+      const { publicUrl: _, ...options } = pluginOptions(idpOptions(temporaryFolder(t)));
       await scope.register(identityProvider, { ...options, prefix: '/idp' });
     },
     { prefix: '/v1' },
@@ -60,7 +60,7 @@ t.test('@fastify/cors of the host works beside the plugins, registered before or
     const host = fastify();
     t.teardown(() => host.close());
     if (isFirst) await host.register(cors, { origin: 'https://host.example' });
-    await host.register(identityProvider, guest(idpOptions(temporaryFolder(t))));
+    await host.register(identityProvider, pluginOptions(idpOptions(temporaryFolder(t))));
     if (!isFirst) await host.register(cors, { origin: 'https://host.example' });
     await host.ready();
     t.equal((await host.inject('/jwks')).statusCode, 200);
@@ -80,8 +80,8 @@ t.test('the token endpoint answers JSON for any Accept header', async (t) => {
 t.test('our body limits apply even if the host accepts more', async (t) => {
   const host = fastify({ bodyLimit: 10 * 1024 * 1024 });
   t.teardown(() => host.close());
-  await host.register(identityProvider, guest(idpOptions(temporaryFolder(t))));
-  await host.register(saasBackend, guest(testOptions(temporaryFolder(t))));
+  await host.register(identityProvider, pluginOptions(idpOptions(temporaryFolder(t))));
+  await host.register(saasBackend, pluginOptions(testOptions(temporaryFolder(t))));
   const headers = { ...admin, 'content-type': 'application/json' };
   const post = async (url: string, bytes: number) => {
     const payload = JSON.stringify({ handle: 'x'.repeat(bytes) });

@@ -25,7 +25,7 @@ interface Guarded {
 interface Product {
   open(folder: string): Server;
   /** Levels whose handler verifies the credential itself. */
-  judgedInside: readonly string[];
+  verifiedInHandler: readonly string[];
   /** At least this many routes are protected. */
   least: number;
   /** The credentials that open the routes of a level; a level without an entry has none. */
@@ -37,7 +37,7 @@ const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
 const PRODUCTS: Record<string, Product> = {
   'saas-backend': {
     open: (folder) => createServer({ ...testOptions(folder), limits: false } as never),
-    judgedInside: [],
+    verifiedInHandler: [],
     least: 15,
     async credentials(fastify) {
       const payload = { email: 'ada@example.test', password: PASSWORD };
@@ -50,7 +50,7 @@ const PRODUCTS: Record<string, Product> = {
   },
   idp: {
     open: (folder) => createIdentityServer({ ...idpOptions(folder), limits: false } as never),
-    judgedInside: ['client', 'bearer', 'agent'],
+    verifiedInHandler: ['client', 'bearer', 'agent'],
     least: 15,
     async credentials() {
       const authorization = `Bearer ${ADMIN_TOKEN}`;
@@ -178,8 +178,8 @@ for (const [name, product] of Object.entries(PRODUCTS)) {
       connection.exchange({ bytes: bytesOf(asked), isHead: asked.method === 'HEAD' });
 
     /** Whether the request was refused: no protected handler ran, and none that verifies the credential succeeded. */
-    const isKeptOut = (asked: Asked, answer: Awaited<ReturnType<typeof ask>>): boolean => {
-      const inside = reached.filter((one) => !product.judgedInside.includes(one.split(' ')[0] ?? ''));
+    const isRefusedBeforeHandler = (asked: Asked, answer: Awaited<ReturnType<typeof ask>>): boolean => {
+      const inside = reached.filter((one) => !product.verifiedInHandler.includes(one.split(' ')[0] ?? ''));
       reached.length = 0;
       const { status = 0, head = '' } = answer ?? {};
       const isRefused = answer === null || (status >= 400 && status < 500);
@@ -223,7 +223,7 @@ for (const [name, product] of Object.entries(PRODUCTS)) {
           'Basic bnVsbDpudWxs',
         ].map((authorization) => ({ method, target: path, headers: { ...json, authorization }, body: '{}' })),
       ];
-      for (const asked of variants) if (isKeptOut(asked, await ask(asked))) kept++;
+      for (const asked of variants) if (isRefusedBeforeHandler(asked, await ask(asked))) kept++;
     }
     t.ok(kept > guarded.length * 80, `${kept} requests were refused`);
 
@@ -245,7 +245,7 @@ for (const [name, product] of Object.entries(PRODUCTS)) {
     // Without this, the checks above would prove nothing.
     const credentials = await product.credentials(server.fastify);
     for (const { method, path, level } of guarded) {
-      if (product.judgedInside.includes(level)) continue;
+      if (product.verifiedInHandler.includes(level)) continue;
       const headers = credentials[level] as Record<string, string>;
       reached.length = 0;
       const isForm = path === '/admin/settings';

@@ -26,7 +26,7 @@ const UPLOAD: Record<ProgramName, string> = { 'saas-backend': '/api/auth/login',
 const OTHERS = 100;
 
 /** Sends other requests repeatedly until `work` is done; returns how many were served. */
-async function meanwhile(target: Target, work: Promise<unknown>): Promise<number> {
+async function serveDuring(target: Target, work: Promise<unknown>): Promise<number> {
   let isDone = false;
   const done = work.finally(() => {
     isDone = true;
@@ -85,7 +85,7 @@ for (const name of PROGRAMS) {
           ).then((texts) => {
             answers = texts;
           });
-          served = await meanwhile(target, uploads);
+          served = await serveDuring(target, uploads);
         });
         const statuses = answers.flatMap(statusesOf).filter((status) => status !== 100);
         t.equal(statuses.length, count, `${what}: all heard why`);
@@ -128,7 +128,7 @@ for (const name of PROGRAMS) {
             await Promise.all(Array.from({ length: Math.min(100, count - opened) }, open));
           }
         };
-        served = await meanwhile(target, all());
+        served = await serveDuring(target, all());
         t.match(await target.tell(HEALTH), /^HTTP\/1\.1 200 /, 'somebody else is served beside all of them');
       });
       const each = growth / count / 1024;

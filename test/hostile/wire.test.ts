@@ -318,12 +318,16 @@ for (const name of PROGRAMS) {
           // Here the connection stays open, and the body is read to its end.
           [[404, 200], `POST /nothing-there HTTP/1.1\r\nhost: x\r\n${length(8)}`],
         ] as const) {
-          const text = await persist(small, begin, [...Array<string>(8).fill(more), LAST]);
+          const text = await sendAfterAnswer(small, begin, [...Array<string>(8).fill(more), LAST]);
           t.same(statusesOf(text), statuses, begin.slice(0, 80));
         }
         // More than the socket buffers of both sides.
         const begin = `POST ${path} HTTP/1.1\r\nhost: x\r\n${json}${length(63)}`;
-        t.same(statusesOf(await persist(large, begin + piece, Array<string>(62).fill(piece))), [413], '4 MB');
+        t.same(
+          statusesOf(await sendAfterAnswer(large, begin + piece, Array<string>(62).fill(piece))),
+          [413],
+          '4 MB',
+        );
 
         const socket = large.open();
         const closed = closing(socket);
@@ -439,15 +443,15 @@ for (const name of IN_FULL ? PROGRAMS : []) {
 }
 
 /** What a client receives that gets an answer, sends all pieces and only then reads. Empty if sending failed. */
-async function persist(target: Target, begin: string, pieces: string[]): Promise<string> {
+async function sendAfterAnswer(target: Target, begin: string, pieces: string[]): Promise<string> {
   const socket = target.open().setEncoding('latin1');
   socket.write(begin);
   await once(socket, 'readable');
   // A later request is answered later: by then the program has done what it does to the connection at once.
   await target.tell(SMUGGLED);
   for (const piece of pieces) await new Promise((resolve) => socket.write(piece, resolve));
-  const heard: string[] = await socket.toArray().catch(() => []);
-  return heard.join('');
+  const received: string[] = await socket.toArray().catch(() => []);
+  return received.join('');
 }
 
 /** The statuses of all answers to bytes that allow one at most, once the connection is closed. */

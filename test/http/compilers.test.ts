@@ -35,8 +35,8 @@ t.test('lengths are counted in code points, as Ajv counts them', async (t) => {
     const [ours, theirs] = [await post('/ours', { text }), await post('/theirs', { text })];
     t.equal(ours.statusCode, status, text.slice(0, 9));
     t.equal(theirs.statusCode, status);
-    const told = 'body/text must be text of 2 to 4 characters; given: ';
-    t.equal(ours.json().message?.startsWith(told) === true, status === 400, ours.body);
+    const prefix = 'body/text must be text of 2 to 4 characters; given: ';
+    t.equal(ours.json().message?.startsWith(prefix) === true, status === 400, ours.body);
   }
   t.equal((await post('/ours', { text: ['a', 'b'] })).statusCode, 400, 'an array has no characters');
 });

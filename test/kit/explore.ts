@@ -173,8 +173,8 @@ function memoryStore(
       const all = () => [...docs.values()];
       const put = (doc: T): void => {
         for (const field of unique) {
-          const twin = all().find((other) => other.id !== doc.id && other[field] === doc[field]);
-          if (twin) throw new UniqueViolation(name, field);
+          const duplicate = all().find((other) => other.id !== doc.id && other[field] === doc[field]);
+          if (duplicate) throw new UniqueViolation(name, field);
         }
         docs.set(doc.id, structuredClone(doc));
       };

@@ -115,7 +115,7 @@ function takeZod(host: FastifyInstance): void {
 }
 
 /** Removes the server options, which a plugin does not have. */
-export function guest<O extends { host: unknown; port: unknown; logLevel: unknown }>({
+export function pluginOptions<O extends { host: unknown; port: unknown; logLevel: unknown }>({
   host: _,
   port: __,
   logLevel: ___,
@@ -125,14 +125,17 @@ export function guest<O extends { host: unknown; port: unknown; logLevel: unknow
 }
 
 /** Options for saasBackend on its own store. */
-export function saasGuest<O extends SaasBackendOptions>(t: Test, more: O = {} as O) {
-  const options = guest(testOptions(temporaryFolder(t)));
+export function saasPluginOptions<O extends SaasBackendOptions>(t: Test, more: O = {} as O) {
+  const options = pluginOptions(testOptions(temporaryFolder(t)));
   return { ...options, clock: fakeClock(), random: countedRandom(), ...more };
 }
 
 /** Options for identityProvider below `/idp`, on its own store. */
-export function idpGuest(t: Test, more: IdentityProviderOptions = {}) {
-  const options = { ...guest(idpOptions(temporaryFolder(t))), publicUrl: 'http://app.example.test/idp' };
+export function idpPluginOptions(t: Test, more: IdentityProviderOptions = {}) {
+  const options = {
+    ...pluginOptions(idpOptions(temporaryFolder(t))),
+    publicUrl: 'http://app.example.test/idp',
+  };
   return { ...options, prefix: '/idp', clock: fakeClock(), random: countedRandom(), ...more };
 }
 

@@ -29,8 +29,8 @@ export async function withOrSkip<T>(
   const started = await start().catch((reason: Error) => {
     if (process.env['CI'] === 'true') throw reason;
     mkdirSync(FOLDER, { recursive: true });
-    const told = reason.message.split(/[,\n]/)[0];
-    writeFileSync(file, `${subject} was not tested, for want of ${want}: ${told}\n${remedy}\n`);
+    const message = reason.message.split(/[,\n]/)[0];
+    writeFileSync(file, `${subject} was not tested, for want of ${want}: ${message}\n${remedy}\n`);
     t.test(subject, { skip: `there is no ${want.replace(/^an? /, '')}` }, async () => {});
     return null;
   });

@@ -24,10 +24,10 @@ export const UNSUBSCRIBED = {
 
 const START = Date.UTC(2040, 0, 1) / 1000;
 
-export type Stage = Awaited<ReturnType<typeof openStage>>;
+export type StripeFixture = Awaited<ReturnType<typeof openStripeFixture>>;
 
 /** @param databaseUri of an empty database; in memory if absent */
-export async function openStage(seed: number, databaseUri = 'sqlite::memory:') {
+export async function openStripeFixture(seed: number, databaseUri = 'sqlite::memory:') {
   const world = new World(seed, START);
   const clock = fakeClock(START * 1000);
   const api = await stripeApi(world);
@@ -49,7 +49,7 @@ export async function openStage(seed: number, databaseUri = 'sqlite::memory:') {
 /** Delivers an event to a process. */
 export function receive(
   billing: TestBilling,
-  { clock }: Stage,
+  { clock }: StripeFixture,
   body: string,
   secret = STORM_SECRET,
 ): Promise<unknown> {
@@ -57,7 +57,7 @@ export function receive(
   return billing.webhook.receive({ signature, body: Buffer.from(body), ip: '192.0.2.1' });
 }
 
-export async function insertUser({ world, store }: Stage, number: number): Promise<UserDocument> {
+export async function insertUser({ world, store }: StripeFixture, number: number): Promise<UserDocument> {
   const user: UserDocument = {
     id: `usr_${String(number).padStart(5, '0')}`,
     email: `person${number}@example.test`,
@@ -71,7 +71,7 @@ export async function insertUser({ world, store }: Stage, number: number): Promi
 /** Sends a user to checkout, so that the customer is known. */
 export async function checkOut(
   billing: TestBilling,
-  { world, api }: Stage,
+  { world, api }: StripeFixture,
   user: UserDocument,
 ): Promise<Person> {
   const { sessionId } = await billing.service.checkout(await viewUnsubscribed(user), { mode: 'setup' });

@@ -26,7 +26,7 @@ const CALLS = new Set([
 ]);
 
 /** @param onLostOutcome called for each event whose outcome was stored by the call that was interrupted */
-export function mortal(store: Store, life: Life, onLostOutcome: (eventId: string) => void): Store {
+export function killableStore(store: Store, life: Life, onLostOutcome: (eventId: string) => void): Store {
   return {
     ...store,
     ready: () => store.ready(),

@@ -3,7 +3,7 @@ import type { TestBilling } from './billing.js';
 import type { FakeClock } from './clock.js';
 import type { Fault } from './stripe.js';
 import { type Person, wrongProjections, wrongSubscriptions } from './stripe-expectations.js';
-import { checkOut, insertUser, openStage, receive } from './stripe-fixture.js';
+import { checkOut, insertUser, openStripeFixture, receive } from './stripe-fixture.js';
 import type { World } from './stripe-simulator.js';
 import { boot } from './stripe-storm.js';
 
@@ -40,13 +40,13 @@ const DOWN: readonly Fault[] = [
 
 /** @param databaseUri of an empty database; in memory if absent */
 export async function outage(seed: number, databaseUri?: string): Promise<OutageResult> {
-  const stage = await openStage(seed, databaseUri);
-  const { world, clock, api, store, seen } = stage;
+  const fixture = await openStripeFixture(seed, databaseUri);
+  const { world, clock, api, store, seen } = fixture;
   const { dice } = world;
   const { billing } = boot(store, clock, api.url, seen);
   const people: Person[] = [];
   for (let count = 60 + dice.whole(31), number = 0; number < count; number++)
-    people.push(await checkOut(billing, stage, await insertUser(stage, number)));
+    people.push(await checkOut(billing, fixture, await insertUser(fixture, number)));
   const schedule = createSchedule(billing, world, clock);
   let published = 0;
 
@@ -57,7 +57,7 @@ export async function outage(seed: number, databaseUri?: string): Promise<Outage
     const bodies = dice.shuffled(fresh.flatMap((body) => (dice.happens(0.2) ? [body, body] : [body])));
     const deliverOne = async (body: string): Promise<void> => {
       try {
-        await receive(billing, stage, body);
+        await receive(billing, fixture, body);
       } catch (error) {
         // The other copy is being processed; the provider delivers this one again.
         if (!(error instanceof AppError && error.code === 'EVENT_IN_PROGRESS')) throw error;
@@ -102,7 +102,7 @@ export async function outage(seed: number, databaseUri?: string): Promise<Outage
     ];
     return { people: people.length, lasted, wrongAtReturn, problems, settledAfter, events, callsWhileDown };
   } finally {
-    await stage.close();
+    await fixture.close();
   }
 }
 

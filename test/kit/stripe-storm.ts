@@ -6,8 +6,15 @@ import { billingOn, runJobs, type TestBilling } from './billing.js';
 import type { FakeClock } from './clock.js';
 import type { Fault } from './stripe.js';
 import { type Person, type Seen, stormProblems, wrongSubscriptions } from './stripe-expectations.js';
-import { checkOut, insertUser, openStage, receive, STORM_SECRET, type Stage } from './stripe-fixture.js';
-import { Killed, type Life, mortal } from './stripe-killable-store.js';
+import {
+  checkOut,
+  insertUser,
+  openStripeFixture,
+  receive,
+  STORM_SECRET,
+  type StripeFixture,
+} from './stripe-fixture.js';
+import { Killed, killableStore, type Life } from './stripe-killable-store.js';
 import type { World } from './stripe-simulator.js';
 import { viewUnsubscribed } from './users.js';
 
@@ -56,8 +63,8 @@ interface Delivery {
 
 /** @param databaseUri of an empty database; in memory if absent */
 export async function storm(seed: number, size: StormSize, databaseUri?: string): Promise<StormResult> {
-  const stage = await openStage(seed, databaseUri);
-  const { world, clock, api, store, seen } = stage;
+  const fixture = await openStripeFixture(seed, databaseUri);
+  const { world, clock, api, store, seen } = fixture;
   const { dice } = world;
   const result = { events: 0, deliveries: 0, forged: 0, kills: 0, calls: 0, uncertain: 0 };
   const problems: string[] = [];
@@ -83,7 +90,7 @@ export async function storm(seed: number, size: StormSize, databaseUri?: string)
     result.deliveries++;
     const secret = isForged ? `${STORM_SECRET}x` : STORM_SECRET;
     try {
-      await receive(billing, stage, body, secret);
+      await receive(billing, fixture, body, secret);
       if (isForged) problems.push('a forged event was accepted');
     } catch (error) {
       if (isForged && codeOf(error) === 'INVALID_SIGNATURE') result.forged++;
@@ -108,8 +115,8 @@ export async function storm(seed: number, size: StormSize, databaseUri?: string)
     queue = queue.filter((delivery) => delivery.due > world.now);
     for (let first = 0; first < due.length; first += BATCH) {
       if (dice.happens(0.25)) Object.assign(life, { fuse: dice.whole(60), isInTime: dice.happens(0.5) });
-      const somebody = dice.happens(0.03) ? [sync(dice.one(people))] : [];
-      await Promise.all([...due.slice(first, first + BATCH).map(deliver), ...somebody]);
+      const viewing = dice.happens(0.03) ? [sync(dice.one(people))] : [];
+      await Promise.all([...due.slice(first, first + BATCH).map(deliver), ...viewing]);
       if (!life.isOver) continue;
       result.kills++;
       ({ life, billing } = boot(store, clock, api.url, seen));
@@ -122,7 +129,7 @@ export async function storm(seed: number, size: StormSize, databaseUri?: string)
   };
 
   try {
-    people.push(...(await register(billing, stage, Math.ceil(size.subscriptions * 0.8))));
+    people.push(...(await register(billing, fixture, Math.ceil(size.subscriptions * 0.8))));
     const isOver = () =>
       world.subscriptions.size >= size.subscriptions &&
       [...world.subscriptions.values()].every(({ endedAt }) => endedAt !== null);
@@ -159,7 +166,7 @@ export async function storm(seed: number, size: StormSize, databaseUri?: string)
       }
     }
   } finally {
-    await stage.close();
+    await fixture.close();
   }
 }
 
@@ -182,7 +189,7 @@ export function boot(
   seen: Seen,
 ): { life: Life; billing: TestBilling } {
   const life: Life = { fuse: Number.POSITIVE_INFINITY, isInTime: false, isOver: false };
-  const mine = mortal(store, life, (id) => seen.possiblyLost.add(id));
+  const mine = killableStore(store, life, (id) => seen.possiblyLost.add(id));
   const billing = billingOn(mine, clock, {
     config: {
       ...(apiUrl !== undefined && { paymentSecretKey: 'sk_test_storm', paymentApiUrl: apiUrl }),
@@ -203,14 +210,14 @@ export function boot(
 }
 
 /** Some users have a customer from the start, some only a subscription that names them, some only a session. */
-async function register(billing: TestBilling, stage: Stage, count: number): Promise<Person[]> {
-  const { world, api } = stage;
+async function register(billing: TestBilling, fixture: StripeFixture, count: number): Promise<Person[]> {
+  const { world, api } = fixture;
   const people: Person[] = [];
   for (let number = 0; number < count; number++) {
-    const user = await insertUser(stage, number);
+    const user = await insertUser(fixture, number);
     const kind = world.dice.one(['customer', 'customer', 'signed', 'session'] as const);
     if (kind === 'customer') {
-      people.push(await checkOut(billing, stage, user));
+      people.push(await checkOut(billing, fixture, user));
       continue;
     }
     const [customer, sessionId] = [world.name('cus'), world.name('cs')];

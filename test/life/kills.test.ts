@@ -45,7 +45,7 @@ interface Reply {
 }
 
 /** A program that is killed repeatedly, as its clients use it. */
-interface Mortal {
+interface KillableProgram {
   /** Sends until there is an answer. */
   ask(request: Request): Promise<Reply>;
   /** Counts an acknowledged change. */
@@ -67,7 +67,7 @@ async function underKills(
   t: Test,
   script: string,
   options: object,
-  lane: (mortal: Mortal, number: number) => Promise<void>,
+  lane: (killable: KillableProgram, number: number) => Promise<void>,
 ) {
   const port = await freePort();
   const random = countedRandom('kills');
@@ -94,7 +94,7 @@ async function underKills(
     if (killed < ROUNDS) killAt = nextKill();
     else endAt = nextKill();
   };
-  const mortal: Mortal = {
+  const killable: KillableProgram = {
     async ask({ method, path, headers = {}, body }) {
       for (let sent = 1; ; sent++) {
         await isUp;
@@ -119,9 +119,9 @@ async function underKills(
     isOver: () => acknowledged >= endAt,
   };
   await isUp;
-  await Promise.all(Array.from({ length: LANES }, (_, number) => lane(mortal, number)));
+  await Promise.all(Array.from({ length: LANES }, (_, number) => lane(killable, number)));
   t.ok(killed >= ROUNDS, `${killed} kills, ${acknowledged} acknowledged`);
-  return mortal;
+  return killable;
 }
 
 const json = (path: string, body: unknown, headers: Record<string, string> = {}): Request => ({
@@ -136,11 +136,11 @@ function saas(t: Test, databaseUri?: string) {
     const options = { ...testOptions(temporaryFolder(t)), ...(databaseUri && { databaseUri }) };
     const people = new Map<string, string>();
     const events = new Set<string>();
-    await underKills(t, 'test/kit/saas-server.js', options, async (mortal, lane) => {
+    await underKills(t, 'test/kit/saas-server.js', options, async (killable, lane) => {
       let number = 0;
-      while (!mortal.isOver()) {
+      while (!killable.isOver()) {
         const email = `p${lane}-${number++}@example.test`;
-        const registered = await mortal.ask(json('/api/auth/register', { email, password: PASSWORD }));
+        const registered = await killable.ask(json('/api/auth/register', { email, password: PASSWORD }));
         // A repeated request may have succeeded before.
         if (registered.status === 409 && registered.sent > 1) {
           people.set(email, '');
@@ -148,16 +148,16 @@ function saas(t: Test, databaseUri?: string) {
           t.equal(registered.status, 201, `register ${email}`);
           people.set(email, registered.body.data.user.id);
         }
-        mortal.count();
-        const login = await mortal.ask(json('/api/auth/login', { email, password: PASSWORD }));
+        killable.count();
+        const login = await killable.ask(json('/api/auth/login', { email, password: PASSWORD }));
         t.equal(login.status, 200, 'whoever was registered can sign in');
         let { refreshToken, accessToken } = login.body.data;
         for (let rotation = 0; rotation < 4; rotation++) {
-          const rotated = await mortal.ask(json('/api/auth/refresh', { refreshToken }));
+          const rotated = await killable.ask(json('/api/auth/refresh', { refreshToken }));
           t.equal(rotated.status, 200, 'a rotation whose answer was lost is answered again');
           if (rotated.status !== 200) return;
           ({ refreshToken, accessToken } = rotated.body.data);
-          mortal.count();
+          killable.count();
         }
         const id = `evt_${lane}_${number}`;
         const payload = JSON.stringify({
@@ -169,7 +169,7 @@ function saas(t: Test, databaseUri?: string) {
             object: { id: `sub_${lane}`, object: 'subscription', customer: `cus_${lane}`, status: 'active' },
           },
         });
-        const delivered = await mortal.ask({
+        const delivered = await killable.ask({
           ...json('/api/billing/webhook', undefined, {
             'payment-signature': signWebhook(payload, SECRETS.paymentWebhookSecret, Date.now()),
           }),
@@ -178,12 +178,12 @@ function saas(t: Test, databaseUri?: string) {
         // 409: the killed process holds the lease for half a minute, and the provider delivers the event again.
         t.ok(delivered.status === 200 || (delivered.status === 409 && delivered.sent > 1), 'the webhook');
         if (delivered.status === 200) events.add(id);
-        mortal.count();
-        const out = await mortal.ask(
+        killable.count();
+        const out = await killable.ask(
           json('/api/auth/logout', {}, { authorization: `Bearer ${accessToken}` }),
         );
         t.ok(out.status < 300, 'logout');
-        const late = await mortal.ask(json('/api/auth/refresh', { refreshToken }));
+        const late = await killable.ask(json('/api/auth/refresh', { refreshToken }));
         t.equal(late.status, 401, 'who was signed out stays so');
       }
     });
@@ -205,30 +205,30 @@ function idp(t: Test, databaseUri?: string) {
     const operator = { authorization: `Bearer ${ADMIN_TOKEN}` };
     const form = { 'content-type': 'application/x-www-form-urlencoded' };
     const redeemed: { body: string }[] = [];
-    const mortal = await underKills(t, 'test/kit/idp-server.js', options, async (mortal, lane) => {
-      const made = await mortal.ask(
+    const killable = await underKills(t, 'test/kit/idp-server.js', options, async (killable, lane) => {
+      const made = await killable.ask(
         json('/v1/clients', { name: 'App', redirect_uris: [CALLBACK] }, operator),
       );
       const client = { id: made.body.client_id, secret: made.body.client_secret, redirectUri: CALLBACK };
-      for (let number = 0; !mortal.isOver(); number++) {
+      for (let number = 0; !killable.isOver(); number++) {
         const handle = `a${lane}-${number}@agents.example.test`;
-        const minted = await mortal.ask(json('/v1/agents', { handle }, operator));
-        mortal.count();
+        const minted = await killable.ask(json('/v1/agents', { handle }, operator));
+        killable.count();
         // Its password was in the lost answer.
         if (minted.status === 409 && minted.sent > 1) continue;
         t.equal(minted.status, 201, `mint ${handle}`);
         const path = authorizePath(client, { scope: 'openid offline_access', prompt: 'consent' });
         const headers = { authorization: basic(handle, minted.body.password) };
-        const code = codeIn((await mortal.ask({ method: 'GET', path, headers })).location);
-        mortal.count();
+        const code = codeIn((await killable.ask({ method: 'GET', path, headers })).location);
+        killable.count();
         const body = redemption(client, code);
-        const bought = await mortal.ask({ method: 'POST', path: '/token', headers: form, body });
+        const bought = await killable.ask({ method: 'POST', path: '/token', headers: form, body });
         // A code whose answer was lost is used; the client begins again.
         if (bought.status === 400 && bought.sent > 1) continue;
         t.equal(bought.status, 200, 'redeem');
         if (bought.status !== 200) return;
         redeemed.push({ body });
-        mortal.count();
+        killable.count();
         let { refresh_token: refreshToken, access_token: accessToken } = bought.body;
         for (let rotation = 0; rotation < 4; rotation++) {
           const refresh = {
@@ -237,19 +237,19 @@ function idp(t: Test, databaseUri?: string) {
             headers: form,
             body: refreshing(client, refreshToken),
           };
-          const rotated = await mortal.ask(refresh);
+          const rotated = await killable.ask(refresh);
           t.equal(rotated.status, 200, 'a rotation whose answer was lost is answered again');
           if (rotated.status !== 200) return;
           ({ refresh_token: refreshToken, access_token: accessToken } = rotated.body);
-          mortal.count();
+          killable.count();
         }
         const bearer = { authorization: `Bearer ${accessToken}` };
-        t.equal((await mortal.ask({ method: 'GET', path: '/userinfo', headers: bearer })).status, 200);
+        t.equal((await killable.ask({ method: 'GET', path: '/userinfo', headers: bearer })).status, 200);
       }
     });
     t.ok(redeemed.length > 0);
     for (const { body } of redeemed) {
-      const again = await mortal.ask({ method: 'POST', path: '/token', headers: form, body });
+      const again = await killable.ask({ method: 'POST', path: '/token', headers: form, body });
       t.equal(again.status, 400, 'a code is redeemed once');
     }
   });

@@ -231,9 +231,9 @@ t.test('of two conflicting headers one counts, never a mix', async (t) => {
     const { body } = await idp.redeem(client, codeIn(answer.header('location')));
     return (await idp.userinfo(body.access_token)).body.sub;
   };
-  const [mine, theirs] = [as(agent.handle, agent.password), as(stranger.handle, stranger.password)];
-  t.equal(await subOf([mine, theirs]), agent.sub, 'the first');
-  t.equal(await subOf([theirs, mine]), stranger.sub);
+  const [mine, foreign] = [as(agent.handle, agent.password), as(stranger.handle, stranger.password)];
+  t.equal(await subOf([mine, foreign]), agent.sub, 'the first');
+  t.equal(await subOf([foreign, mine]), stranger.sub);
   t.equal(await subOf([as(agent.handle, 'wrong'), mine]), 401);
   t.equal(await subOf([['authorization', 'Bearer x'], mine]), 401);
   t.equal(await subOf([mine, ['authorization', '']]), agent.sub);

@@ -70,11 +70,11 @@ t.test('only a form of the same session changes a password', async (t) => {
   const { form } = (await browser.open(path)).form().fields;
   const mine = { form: form as string };
   const stranger = await signedIn(t, idp);
-  const { form: theirs } = (await stranger.browser.open(path)).form().fields;
+  const { form: foreignForm } = (await stranger.browser.open(path)).form().fields;
   const cookie = `__Host-idp-session=${browser.cookies()['__Host-idp-session']}`;
   const post = (form: Record<string, string>, headers: Record<string, string> = { cookie }) =>
     idp.request('POST', '/account/password', { form: { ...FILLED, ...form }, headers });
-  t.match(await post({ form: theirs as string }), { status: 403, body: { error: 'login_rejected' } });
+  t.match(await post({ form: foreignForm as string }), { status: 403, body: { error: 'login_rejected' } });
   t.match(await post({ form: '' }), { status: 403 });
   t.match(await post({}), { status: 400 });
   for (const headers of [{}, { cookie: '__Host-idp-session=x' }]) {

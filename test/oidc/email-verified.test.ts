@@ -15,7 +15,7 @@ async function invite(idp: IdpApp, handle: string): Promise<Credentials> {
 }
 
 /** The address as the application receives it, the same in the id_token and at userinfo. */
-async function told(idp: IdpApp, who: Credentials, scope = 'openid email offline_access') {
+async function emailClaims(idp: IdpApp, who: Credentials, scope = 'openid email offline_access') {
   const client = await idp.createClient();
   const { body } = await idp.redeem(client, await idp.codeFor(client, who, { scope }));
   const { email, email_verified: verified } = claimsOf(body.id_token);
@@ -50,7 +50,7 @@ t.test('an address is verified where an invitation was mailed to a trusted domai
   ];
   for (const [handle, verified] of table) {
     const who = await invite(idp, handle);
-    t.same(await told(idp, who), { email: who.handle, verified }, handle);
+    t.same(await emailClaims(idp, who), { email: who.handle, verified }, handle);
   }
   for (const handle of [
     'example.com',
@@ -60,35 +60,47 @@ t.test('an address is verified where an invitation was mailed to a trusted domai
     'ada@example.com.',
   ]) {
     const who = await invite(idp, handle);
-    t.same(await told(idp, who), { email: undefined, verified: undefined }, handle);
+    t.same(await emailClaims(idp, who), { email: undefined, verified: undefined }, handle);
   }
-  const silent = await told(idp, await invite(idp, 'grace@example.com'), 'openid profile');
+  const silent = await emailClaims(idp, await invite(idp, 'grace@example.com'), 'openid profile');
   t.same(silent, { email: undefined, verified: undefined }, 'nobody asked');
 });
 
 t.test('an address of a person who was not invited is not verified', async (t) => {
   const idp = await idpApp(t, { trustedEmailDomains: TRUSTED });
   const self = await idp.makeHuman({ handle: 'self@example.com' });
-  t.same(await told(idp, self), { email: self.handle, verified: false });
+  t.same(await emailClaims(idp, self), { email: self.handle, verified: false });
   const agent = await idp.mintAgent({ handle: 'agent@example.com' });
-  t.same(await told(idp, agent), { email: agent.handle, verified: false });
+  t.same(await emailClaims(idp, agent), { email: agent.handle, verified: false });
   t.equal((await idp.admin('POST', '/v1/invites', { handle: self.handle })).status, 409);
-  t.same(await told(idp, self), { email: self.handle, verified: false }, 'an invitation that was refused');
+  t.same(
+    await emailClaims(idp, self),
+    { email: self.handle, verified: false },
+    'an invitation that was refused',
+  );
   for (const change of ['disable', 'enable']) await idp.admin('POST', `/v1/principals/${self.sub}/${change}`);
-  t.same(await told(idp, self), { email: self.handle, verified: false }, 'locked out and let in again');
+  t.same(
+    await emailClaims(idp, self),
+    { email: self.handle, verified: false },
+    'locked out and let in again',
+  );
   // The state after a reset on the host.
   const people = principalCollection(await idpStore(t, idp));
   await people.updateOne({ id: self.sub }, { set: { usedLinkHash: 'x' } });
-  t.same(await told(idp, self), { email: self.handle, verified: false }, 'a link that was no invitation');
+  t.same(
+    await emailClaims(idp, self),
+    { email: self.handle, verified: false },
+    'a link that was no invitation',
+  );
 });
 
 t.test('the list of trusted domains decides which addresses are verified', async (t) => {
   const first = await idpApp(t);
   const ada = await invite(first, 'ada@example.com');
-  t.same(await told(first, ada), { email: ada.handle, verified: false });
+  t.same(await emailClaims(first, ada), { email: ada.handle, verified: false });
   const shared = { databaseUri: `sqlite:${first.file}`, clock: first.clock };
   const second = await idpApp(t, { ...shared, trustedEmailDomains: ['example.com'] });
-  t.same(await told(second, ada), { email: ada.handle, verified: true });
+  t.same(await emailClaims(second, ada), { email: ada.handle, verified: true });
 });
 
 t.test('an invalid domain prevents the start', async (t) => {

@@ -45,9 +45,9 @@ t.test('an application signs its user out, who returns to a registered address',
   t.match(page.headers.get('cache-control'), /no-store/);
   t.notOk(await isSignedIn());
   t.same(Object.keys(browser.cookies()), ['__Host-idp'], 'the cookie is gone');
-  const told = (await auditOf(await idpStore(t, idp))).filter(({ event }) => event === 'logout');
-  t.match(told, [{ subject: human.sub }]);
-  t.equal(told.length, 1);
+  const records = (await auditOf(await idpStore(t, idp))).filter(({ event }) => event === 'logout');
+  t.match(records, [{ subject: human.sub }]);
+  t.equal(records.length, 1);
 
   const again = { id_token_hint: hint, client_id: client.id, post_logout_redirect_uri: LEFT };
   t.equal((await logout(again)).location, LEFT, 'there is nothing to end any more');

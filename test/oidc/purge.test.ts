@@ -121,7 +121,7 @@ async function history(idp: IdpApp) {
       ...(day % 25 === 0 ? [await renew(families[1] as { token: string })] : []),
     ],
     /** Queries the first and the last of the issued tokens, without changing anything. */
-    async told() {
+    async queryTokens() {
       const about = async (token: string) => {
         const form = { token, client_id: client.id, client_secret: client.secret ?? '' };
         return (await idp.request('POST', '/introspect', { form })).body;
@@ -138,8 +138,8 @@ async function history(idp: IdpApp) {
 const some = (tokens: string[]) => [...tokens.slice(0, 10), ...tokens.slice(10).slice(-4)];
 
 /** Removes the random identifiers. */
-const shape = (told: object): string =>
-  JSON.stringify(told, (key, value) => (['sub', 'client_id', 'aud'].includes(key) ? undefined : value));
+const shape = (answers: object): string =>
+  JSON.stringify(answers, (key, value) => (['sub', 'client_id', 'aud'].includes(key) ? undefined : value));
 
 t.test(
   'removing expired documents changes no answer, keeps live ones and leaves no expired one for long',
@@ -165,7 +165,7 @@ t.test(
         if (over >= MARGIN + DAY && after.has(grant.id)) t.fail(`is there ${over} ms after its end`);
       }
       removed += before.length - after.size;
-      const [one, other] = [await histories[0].told(), await histories[1].told()];
+      const [one, other] = [await histories[0].queryTokens(), await histories[1].queryTokens()];
       t.equal(shape(one), shape(other), `at ${at}`);
     };
 

@@ -289,11 +289,11 @@ t.test('/revoke revokes tokens of the calling client and reveals nothing about o
     t.equal((await idp.userinfo(next.access_token)).status, 401);
     t.match(await idp.refresh(client, next.refresh_token), REFUSED);
     t.equal((await revoke(client, next.refresh_token)).status, 200, 'and again');
-    const told = (await auditOf(await idpStore(t, idp))).filter(
+    const records = (await auditOf(await idpStore(t, idp))).filter(
       ({ event, detail }) => event === 'grant.revoked' && detail === client.id,
     );
-    t.match(told, [{ subject: agent.sub }]);
-    t.equal(told.length, 1);
+    t.match(records, [{ subject: agent.sub }]);
+    t.equal(records.length, 1);
   }
 });
 

@@ -170,7 +170,7 @@ async function openidApplication({ client, authorize, send }: Application): Prom
 }
 
 /** Several applications of both kinds, and their failures. */
-async function laboratory(t: Test, { programs }: { programs: number }) {
+async function setUp(t: Test, { programs }: { programs: number }) {
   const clock = sharedClock(t);
   const { start, replace, send } = fleet(t, clock);
   for (let count = 0; count < programs; count++) await start({ ed25519Seed: seedOf(0) });
@@ -200,7 +200,7 @@ async function laboratory(t: Test, { programs }: { programs: number }) {
       (error: Error) => failures.push(`${error.name}: ${error.message}`),
     );
   };
-  const everybody = () => Promise.all(visits.map(visit));
+  const visitAll = () => Promise.all(visits.map(visit));
   return {
     failures,
     visited: () => done,
@@ -216,23 +216,23 @@ async function laboratory(t: Test, { programs }: { programs: number }) {
         isOver = true;
         await Promise.all(loops);
       }
-      await everybody();
+      await visitAll();
     },
     /** Advances the clock in steps, with a visit of every application at each. */
     async pass(milliseconds: number) {
       const step = milliseconds > PUBLISHED_AHEAD ? 599 * SECOND : 61 * SECOND;
       for (let left = milliseconds; left > 0; left -= step) {
         clock.advance(Math.min(step, left));
-        await everybody();
+        await visitAll();
       }
     },
-    everybody,
+    visitAll,
   };
 }
 
 t.test(`key rotations under load (${ROTATIONS}) fail no request`, async (t) => {
-  const { failures, visited, restart, pass, everybody } = await laboratory(t, { programs: 2 });
-  await everybody();
+  const { failures, visited, restart, pass, visitAll } = await setUp(t, { programs: 2 });
+  await visitAll();
   for (let key = 0; key < ROTATIONS; key++) {
     await restart({ ed25519Seed: seedOf(key), ed25519SeedNext: seedOf(key + 1) });
     await pass(PUBLISHED_AHEAD);
@@ -248,14 +248,14 @@ t.test(`key rotations under load (${ROTATIONS}) fail no request`, async (t) => {
 // Proof that the test above detects mistakes; only in the long run.
 const SHORT = ROTATIONS === 1 && 'npm run test:rotations has it';
 t.test('rotation steps in another order, or too fast, break applications', { skip: SHORT }, async (t) => {
-  const { failures, restart, pass, everybody } = await laboratory(t, { programs: 1 });
-  await everybody();
+  const { failures, restart, pass, visitAll } = await setUp(t, { programs: 1 });
+  await visitAll();
   const breaks = async (what: string) => {
     t.not(failures.length, 0, what);
     t.match(failures[0], /no applicable key/i);
     await pass(HOUR);
     failures.length = 0;
-    await everybody();
+    await visitAll();
     t.same(failures, [], 'an hour later everybody is served again');
   };
 

@@ -34,7 +34,7 @@ const ask = async (idp: IdpApp, browser: Agent, client: RegisteredClient, more: 
   browser.open((await idp.listen()) + authorizePath(client, more));
 
 /** What the application receives when a page is submitted. */
-async function learned(idp: IdpApp, client: RegisteredClient, page: Page) {
+async function redeemedClaims(idp: IdpApp, client: RegisteredClient, page: Page) {
   return claimsOf((await idp.redeem(client, codeIn(page.location))).body.id_token);
 }
 
@@ -49,13 +49,17 @@ async function trust(t: Test, idp: IdpApp, { id }: RegisteredClient) {
 
 t.test('a person signs in once and is asked for consent once by each further application', async (t) => {
   const { idp, client, other, human, browser, end } = await signedIn(t);
-  const first = await learned(idp, client, end);
+  const first = await redeemedClaims(idp, client, end);
   t.match(first, { sub: human.sub, sid: /^sid_[0-9a-f]{32}$/, auth_time: idp.clock.now() / SECOND });
 
   idp.clock.advance(MINUTE);
   const again = await ask(idp, browser, client);
   t.equal(again.status, 302, 'where the password was typed, nothing is asked');
-  t.match(await learned(idp, client, again), { sub: human.sub, sid: first.sid, auth_time: first.auth_time });
+  t.match(await redeemedClaims(idp, client, again), {
+    sub: human.sub,
+    sid: first.sid,
+    auth_time: first.auth_time,
+  });
 
   const asked = await ask(idp, browser, other, { state: 's', scope: 'openid profile' });
   t.ok(isConsent(asked));
@@ -67,7 +71,7 @@ t.test('a person signs in once and is asked for consent once by each further app
   const allowed = await allow(browser, asked);
   t.equal(allowed.status, 303);
   t.match(allowed.location, /state=s&iss=/);
-  t.match(await learned(idp, other, allowed), { sub: human.sub, sid: first.sid, aud: other.id });
+  t.match(await redeemedClaims(idp, other, allowed), { sub: human.sub, sid: first.sid, aud: other.id });
   t.equal((await ask(idp, browser, other)).status, 302, 'less than was allowed');
   t.ok(isConsent(await ask(idp, browser, other, { scope: 'openid email' })), 'more than was allowed');
 
@@ -108,12 +112,12 @@ t.test('the session ends after an idle hour, and after twelve hours in any case'
 
 t.test('each sign-in starts a new session, ends the old one and never adopts a planted one', async (t) => {
   const { idp, client, human, browser, end } = await signedIn(t);
-  const [first, cookies] = [await learned(idp, client, end), browser.cookies()];
+  const [first, cookies] = [await redeemedClaims(idp, client, end), browser.cookies()];
   t.same(Object.keys(cookies), ['__Host-idp', '__Host-idp-session']);
   idp.clock.advance(5 * SECOND);
   const form = await ask(idp, browser, client, { prompt: 'login' });
   t.ok(isSignIn(form));
-  const second = await learned(idp, client, await signIn(browser, form, human));
+  const second = await redeemedClaims(idp, client, await signIn(browser, form, human));
   t.not(second.sid, first.sid);
   t.equal(second.auth_time, first.auth_time + 5);
   t.not(browser.cookies()['__Host-idp-session'], cookies['__Host-idp-session']);
@@ -193,17 +197,17 @@ t.test('an id_token_hint restricts the answer to its person', async (t) => {
   const { idp, client, human, browser, end } = await signedIn(t);
   const { body } = await idp.redeem(client, codeIn(end.location));
   const mine = { id_token_hint: body.id_token as string };
-  const somebody = await idp.makeHuman();
+  const another = await idp.makeHuman();
   const agent = await idp.mintAgent();
-  const theirs = {
-    id_token_hint: (await idp.redeem(client, await idp.codeFor(client, somebody))).body.id_token as string,
+  const foreignHint = {
+    id_token_hint: (await idp.redeem(client, await idp.codeFor(client, another))).body.id_token as string,
   };
   t.equal((await ask(idp, browser, client, { ...mine, prompt: 'none' })).status, 302);
-  t.equal(errorOf(await ask(idp, browser, client, { ...theirs, prompt: 'none' })), 'login_required');
-  const form = await ask(idp, browser, client, theirs);
+  t.equal(errorOf(await ask(idp, browser, client, { ...foreignHint, prompt: 'none' })), 'login_required');
+  const form = await ask(idp, browser, client, foreignHint);
   t.ok(isSignIn(form));
   t.equal(errorOf(await signIn(browser, form, human)), 'login_required', 'the wrong one');
-  t.ok(codeIn((await signIn(browser, form, somebody)).location));
+  t.ok(codeIn((await signIn(browser, form, another)).location));
   const basic = await idp.authorize(client, agent, mine);
   t.match(basic.headers['location'], /error=login_required/);
   idp.clock.advance(2 * HOUR);
@@ -216,7 +220,7 @@ t.test('an id_token_hint restricts the answer to its person', async (t) => {
 
 t.test('Basic starts no session and issues no sid', async (t) => {
   const { idp, client, human, browser, end } = await signedIn(t);
-  const { sid } = await learned(idp, client, end);
+  const { sid } = await redeemedClaims(idp, client, end);
   const answer = await idp.authorize(client, human, { scope: 'openid offline_access' });
   t.equal(answer.headers['set-cookie'], undefined);
   const { body } = await idp.redeem(client, codeIn(answer.headers['location']));
@@ -225,7 +229,7 @@ t.test('Basic starts no session and issues no sid', async (t) => {
   const logout = (hint: string) => idp.request('POST', '/logout', { form: { id_token_hint: hint } });
   t.equal((await logout(body.id_token)).status, 200);
   const again = await ask(idp, browser, client);
-  t.equal((await learned(idp, client, again)).sid, sid, 'it names no session, and so ends none');
+  t.equal((await redeemedClaims(idp, client, again)).sid, sid, 'it names no session, and so ends none');
 
   const { body: mine } = await idp.redeem(client, codeIn((await ask(idp, browser, client)).location));
   t.equal((await logout(mine.id_token)).status, 200);
@@ -284,13 +288,13 @@ t.test('a consent page is valid only for its person, browser and session', async
 
 t.test('a consent page left open allows no more than current settings do', async (t) => {
   const { idp, client, other, human, browser, end } = await signedIn(t);
-  await learned(idp, client, end);
+  await redeemedClaims(idp, client, end);
   const asked = await ask(idp, browser, other, { max_age: '60' });
   t.ok(isConsent(asked));
   idp.clock.advance(MINUTE);
   const late = await allow(browser, asked);
   t.ok(isSignIn(late), 'the password is too old by now');
-  const answered = await learned(idp, other, await signIn(browser, late, human));
+  const answered = await redeemedClaims(idp, other, await signIn(browser, late, human));
   t.equal(answered.auth_time, idp.clock.now() / SECOND);
 });
 

@@ -202,12 +202,12 @@ t.test('an agent fails at the form exactly as a wrong password does', async (t) 
 t.test('a form is accepted only from the browser that it was shown in', async (t) => {
   const idp = await idpApp(t);
   const [client, human] = [await idp.createClient(), await idp.makeHuman()];
-  const [mine, theirs] = [await show(idp, client), await show(idp, client)];
-  t.not(mine.cookie, theirs.cookie);
+  const [mine, foreign] = [await show(idp, client), await show(idp, client)];
+  t.not(mine.cookie, foreign.cookie);
   const refused = [
     await submit(idp, { interaction: mine.interaction }, human),
-    await submit(idp, { interaction: mine.interaction, cookie: theirs.cookie }, human),
-    await submit(idp, { interaction: theirs.interaction, cookie: mine.cookie }, human),
+    await submit(idp, { interaction: mine.interaction, cookie: foreign.cookie }, human),
+    await submit(idp, { interaction: foreign.interaction, cookie: mine.cookie }, human),
     await submit(idp, { interaction: mine.interaction, cookie: '__Host-idp=' }, human),
     await submit(idp, { interaction: mine.interaction, cookie: mine.cookie.replace('__Host-', '') }, human),
     await submit(idp, { interaction: 'x'.repeat(43), cookie: mine.cookie }, human),
@@ -226,7 +226,7 @@ t.test('a form is accepted only from the browser that it was shown in', async (t
   t.equal((await submit(idp, mine, human, { headers: { 'sec-fetch-site': 'same-origin' } })).status, 303);
 
   idp.clock.advance(15 * MINUTE);
-  t.equal((await submit(idp, theirs, human)).status, 403, 'a form is good for 15 minutes');
+  t.equal((await submit(idp, foreign, human)).status, 403, 'a form is good for 15 minutes');
 });
 
 t.test('two tabs of one browser share its cookie, and a planted cookie is not adopted', async (t) => {

@@ -102,7 +102,7 @@ t.test('refused credentials are answered with a challenge (RFC 9110 §15.5.2, RF
 t.test('an id_token_hint applies when a consent page starts again (OIDC Core §3.1.2.2)', async (t) => {
   const idp = await idpApp(t);
   const [client, other] = [await idp.createClient(), await idp.createClient()];
-  const [meant, somebody] = [await idp.makeHuman(), await idp.makeHuman()];
+  const [meant, another] = [await idp.makeHuman(), await idp.makeHuman()];
   const { browser, page } = await idp.visit(client);
   const signIn = (who: typeof meant, where: typeof page) =>
     browser.submit(where, { handle: who.handle, password: who.password });
@@ -113,11 +113,11 @@ t.test('an id_token_hint applies when a consent page starts again (OIDC Core §3
   );
   t.match(asked.body, 'value="deny"');
 
-  await signIn(somebody, await browser.open(origin + authorizePath(client, { prompt: 'login' })));
+  await signIn(another, await browser.open(origin + authorizePath(client, { prompt: 'login' })));
   const again = await browser.submit(asked, { decision: 'allow' });
   t.equal(again.status, 200, 'whoever is here by now is not the one who was asked');
   t.match(again.body, 'type="password"');
-  const wrong = await signIn(somebody, again);
+  const wrong = await signIn(another, again);
   t.match(wrong.location, /\?error=login_required&.*state=s/, 'and is not the one who is meant');
   const right = await signIn(meant, again);
   t.ok(codeIn(right.location));

@@ -60,7 +60,7 @@ async function resetLink(t: Test, idp: IdpApp, sub: string): Promise<string> {
 }
 
 /** A handle of each kind of principal, and an unknown one. */
-async function everybody(idp: IdpApp): Promise<Record<string, Credentials>> {
+async function principalsOfEachKind(idp: IdpApp): Promise<Record<string, Credentials>> {
   const body = { handle: 'self-chosen@example.test', password: PASSWORD };
   const { sub } = (await idp.request('POST', '/v1/accounts', { body })).body;
   return {
@@ -74,7 +74,7 @@ async function everybody(idp: IdpApp): Promise<Record<string, Credentials>> {
 t.test('failures are throttled alike for known and unknown handles', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();
-  const people = Object.entries(await everybody(idp));
+  const people = Object.entries(await principalsOfEachKind(idp));
   const expected = [...Array(10).fill(401), 429, 429];
   for (const [kind, { handle }] of people) {
     for (const password of [WRONG, FORGED]) {

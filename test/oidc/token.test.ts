@@ -113,8 +113,8 @@ t.test('scopes decide the claims of the id_token and of userinfo alike', async (
     const always = { sub: who.sub, kind: 'agent', sub_profile: 'ai_agent' };
     t.strictSame((await idp.userinfo(body.access_token)).body, { ...always, ...expected });
     const { payload } = await verify(idp, body.id_token, client.id);
-    const { iss, aud, iat, exp, auth_time, jti, amr, at_hash, ...told } = payload;
-    t.strictSame(told, { ...always, ...expected });
+    const { iss, aud, iat, exp, auth_time, jti, amr, at_hash, ...rest } = payload;
+    t.strictSame(rest, { ...always, ...expected });
   }
 });
 

@@ -75,7 +75,7 @@ t.test('a password has 8 to 1,024 bytes of any kind', async (t) => {
 t.test('a stored hash that is invalid or too expensive never verifies', async (t) => {
   const passwords = make();
   const good = await passwords.hash(PASSWORD);
-  const spoilt = (parameters: string) => good.replace('m=8,t=1,p=1', parameters);
+  const withParameters = (parameters: string) => good.replace('m=8,t=1,p=1', parameters);
   t.equal((await passwords.verify(good, PASSWORD)).ok, true, 'control');
   for (const stored of [
     '',
@@ -89,13 +89,13 @@ t.test('a stored hash that is invalid or too expensive never verifies', async (t
     good.replace(/\$[^$]+$/, '$****************'),
     good.replace(/\$[^$]+$/, `$${'A'.repeat(17)}`),
     good.replace(/[^$]+(\$[^$]+)$/, 'AAAAAAAAA$1'),
-    spoilt('m=4194304,t=1,p=1'),
-    spoilt('m=8,t=4000000,p=1'),
-    spoilt('m=128,t=1,p=16'),
-    spoilt('m=0,t=1,p=1'),
-    spoilt('m=8,t=0,p=1'),
-    spoilt('m=8,t=1,p=0'),
-    spoilt('m=8,t=1,p=8'),
+    withParameters('m=4194304,t=1,p=1'),
+    withParameters('m=8,t=4000000,p=1'),
+    withParameters('m=128,t=1,p=16'),
+    withParameters('m=0,t=1,p=1'),
+    withParameters('m=8,t=0,p=1'),
+    withParameters('m=8,t=1,p=0'),
+    withParameters('m=8,t=1,p=8'),
     '$2b$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy',
   ]) {
     t.same(await passwords.verify(stored, PASSWORD), { ok: false, outdated: false }, stored);
@@ -121,16 +121,18 @@ t.test('refusals of a full queue are delayed, unless there are too many', async 
   void gate.run(work);
   await gate.ensureCapacity();
   void gate.run(work);
-  const heard: string[] = [];
+  const rejections: string[] = [];
   const refused = Array.from({ length: 1025 }, (_, index) =>
-    (index % 2 ? gate.run(work) : gate.ensureCapacity()).catch(({ code }) => heard.push(`${index} ${code}`)),
+    (index % 2 ? gate.run(work) : gate.ensureCapacity()).catch(({ code }) =>
+      rejections.push(`${index} ${code}`),
+    ),
   );
   await refused.at(-1);
-  t.strictSame(heard, ['1024 OVERLOADED']);
+  t.strictSame(rejections, ['1024 OVERLOADED']);
   t.equal(pauses.length, 1024);
   for (const end of pauses) end();
   await Promise.all(refused);
-  t.equal(heard.length, 1025);
+  t.equal(rejections.length, 1025);
 });
 
 t.test('a client that disconnects while waiting costs no hashing', async (t) => {

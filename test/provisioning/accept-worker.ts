@@ -32,7 +32,7 @@ async function atCall<T>(call: () => Promise<T>): Promise<T> {
   return answer;
 }
 
-function deadly<T extends { id: string }>(documents: Collection<T>): Collection<T> {
+function killing<T extends { id: string }>(documents: Collection<T>): Collection<T> {
   return new Proxy(documents, {
     get: (target, name: keyof Collection<T>) => {
       const method = target[name] as (...args: unknown[]) => Promise<unknown>;
@@ -43,7 +43,7 @@ function deadly<T extends { id: string }>(documents: Collection<T>): Collection<
 
 const wrapped: Store = {
   ...store,
-  collection: (name, declaration) => deadly(store.collection(name, declaration)),
+  collection: (name, declaration) => killing(store.collection(name, declaration)),
 };
 const [clock, random] = [systemClock, systemRandom];
 const audit = createAudit(wrapped, { clock, random, log: { error: () => undefined } });

@@ -115,9 +115,9 @@ t.test('a change while the password is hashed decides the acceptance', async (t)
   const clock = fakeClock();
   const idp = await idpApp(t, { clock });
   const principals = principalCollection(await idpStore(t, idp));
-  let meanwhile = async (): Promise<unknown> => undefined;
+  let concurrentChange = async (): Promise<unknown> => undefined;
   const hash = async () => {
-    await meanwhile();
+    await concurrentChange();
     return 'a hash';
   };
   const links = createLinks(principals, {
@@ -139,7 +139,7 @@ t.test('a change while the password is hashed decides the acceptance', async (t)
   for (const [handle, happen] of Object.entries(happenings)) {
     const token = (await invite(handle)).body.invite_url.split('/').at(-1);
     const { id = '' } = (await principals.findOne({ handle })) ?? {};
-    meanwhile = () => happen(id);
+    concurrentChange = () => happen(id);
     await t.rejects(links.accept(token, { password: PASSWORD, confirmation: undefined }, from), {
       code: 'link_spent',
     });

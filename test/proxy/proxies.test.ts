@@ -31,7 +31,7 @@ async function startNginx() {
   await run('nginx', ['-v']);
   const folder = temporaryFolder(t);
   const { cert, key, pem } = await selfSigned(folder);
-  const [saas, idp, saasUntold, idpUntold, saasWrong, idpHalf] = await Promise.all([
+  const [saas, idp, saasUnlisted, idpUnlisted, saasWrong, idpHalf] = await Promise.all([
     // At `::` an IPv4 proxy arrives as ::ffff:127.0.0.1.
     startBackend(t, 'saas', { host: '::', trust: '127.0.0.1, 127.0.0.3/32, ::1' }),
     startBackend(t, 'idp', { host: '::', trust: '127.0.0.1,127.0.0.3' }),
@@ -40,7 +40,7 @@ async function startNginx() {
     startBackend(t, 'saas', { trust: '10.0.0.0/8' }),
     startBackend(t, 'idp', { trust: '127.0.0.1' }),
   ]);
-  const [https, http, untold, alsoUntold, wrong, outer, inner, halfOuter, halfInner, six] =
+  const [https, http, unlistedSaas, unlistedIdp, wrong, outer, inner, halfOuter, halfInner, six] =
     await freePorts(10);
   const page = snippet('nginx')
     .replace(/listen (\[::\]:)?443/g, (_, six) => `listen ${six ? '[::1]' : '127.0.0.1'}:${https}`)
@@ -53,8 +53,8 @@ async function startNginx() {
   const server = (port: unknown, to: unknown, more = '') =>
     `server { listen 127.0.0.1:${port}; location / { proxy_pass http://${to}; ${more} } }`;
   const further = [
-    server(untold, `127.0.0.1:${saasUntold.port}`),
-    server(alsoUntold, `127.0.0.1:${idpUntold.port}`),
+    server(unlistedSaas, `127.0.0.1:${saasUnlisted.port}`),
+    server(unlistedIdp, `127.0.0.1:${idpUnlisted.port}`),
     server(wrong, `127.0.0.1:${saasWrong.port}`),
     // Two proxies in a row; the outer one connects from 127.0.0.3.
     server(outer, `127.0.0.1:${inner}`, 'proxy_bind 127.0.0.3;'),
@@ -85,8 +85,8 @@ async function startNginx() {
   return {
     saas,
     idp,
-    saasUntold,
-    idpUntold,
+    saasUnlisted,
+    idpUnlisted,
     saasWrong,
     idpHalf,
     pem,
@@ -94,8 +94,8 @@ async function startNginx() {
     http: http as number,
     toSaas: overHttps('app.example'),
     toIdp: overHttps('id.example'),
-    toUntold: over(untold),
-    toIdpUntold: over(alsoUntold),
+    toUnlisted: over(unlistedSaas),
+    toIdpUnlisted: over(unlistedIdp),
     toWrong: over(wrong),
     throughTwo: over(outer),
     throughTwoHalf: over(halfOuter),
@@ -166,10 +166,10 @@ await withOrSkip(MISSING_NGINX, startNginx, (world) => {
   t.test(
     'an unlisted proxy shares one limit for all clients and logs one error with the setting',
     async (t) => {
-      t.match((await world.saasUntold.diagnosis())[0], { message: /^is not set/ }, 'nobody came yet');
+      t.match((await world.saasUnlisted.diagnosis())[0], { message: /^is not set/ }, 'nobody came yet');
       for (const [backend, toIt, line] of [
-        [world.saasUntold, world.toUntold, 'TRUST_PROXY=127.0.0.1'],
-        [world.idpUntold, world.toIdpUntold, 'IDP_TRUST_PROXY=127.0.0.1'],
+        [world.saasUnlisted, world.toUnlisted, 'TRUST_PROXY=127.0.0.1'],
+        [world.idpUnlisted, world.toIdpUnlisted, 'IDP_TRUST_PROXY=127.0.0.1'],
       ] as const) {
         t.same(await flood(toIt, backend), [429, 429]);
         t.same([...new Set(await backend.audited())], ['127.0.0.1']);
@@ -203,7 +203,7 @@ await withOrSkip(MISSING_NGINX, startNginx, (world) => {
   });
 
   t.test('a client that bypasses the proxy counts by its own address', async (t) => {
-    for (const { port, wrongGuess, audited } of [world.saas, world.idp, world.saasUntold]) {
+    for (const { port, wrongGuess, audited } of [world.saas, world.idp, world.saasUnlisted]) {
       for (const forwarded of ['6.6.6.6', '6.6.6.6, 127.0.0.1', '127.0.0.1', '::1', 'a']) {
         const headers = { ...wrongGuess.headers, 'x-forwarded-for': forwarded, 'x-real-ip': '6.6.6.6' };
         await ask({ ...wrongGuess, port, from: '127.0.0.9', headers });

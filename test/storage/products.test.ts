@@ -151,7 +151,7 @@ await onMongod((server) => {
     t.equal((await idp.userinfo(token)).status, 401);
   });
 
-  t.test("both products work on the host's connection", (t) => asGuests(t, server));
+  t.test("both products work on the host's connection", (t) => asPlugins(t, server));
   t.test('both products answer 503 while the database is down, and recover', { skip: !server.process }, (t) =>
     outage(t, server),
   );
@@ -195,7 +195,7 @@ async function outage(t: Test, server: Mongod): Promise<void> {
   t.equal((await idp.redeem(client, code)).status, 200, 'the code was not spent');
 }
 
-async function asGuests(t: Test, server: Mongod): Promise<void> {
+async function asPlugins(t: Test, server: Mongod): Promise<void> {
   const host = fastify();
   t.teardown(() => host.close());
   await host.register(mongodbPlugin, { url: server.fresh(t) });

@@ -226,15 +226,15 @@ t.test('concurrent guesses are counted before any is evaluated', async (t) => {
 
 await onMongod((server) => {
   t.test('concurrent guesses are counted before any is evaluated, on MongoDB', (t) =>
-    bursts(t, () => server.fresh(t), persistently),
+    bursts(t, () => server.fresh(t), withRetries),
   );
   t.test('concurrent right guesses from a new address are never refused, on MongoDB', (t) =>
-    rightOnes(t, () => server.fresh(t), persistently),
+    rightOnes(t, () => server.fresh(t), withRetries),
   );
 });
 
 /** A busy MongoDB refuses some calls of a burst; these are retried. */
-async function persistently<T>(call: () => Promise<T>): Promise<T> {
+async function withRetries<T>(call: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {
       return await call();

@@ -2,7 +2,7 @@ import type { Dice } from '../stripe-simulator.js';
 import type { FuzzAnswer } from './connection.js';
 
 /** Values that a client has collected from answers; of each kind the latest. */
-export class Bag {
+export class CollectedValues {
   readonly #kinds: Record<string, RegExp | null>;
   readonly #found = new Map<string, string[]>();
   readonly #cookies = new Map<string, string>();

@@ -4,7 +4,7 @@ import { basic, PASSWORD } from '../app.js';
 import { fakeClock } from '../clock.js';
 import { ADMIN_TOKEN, CALLBACK, idpOptions, VERIFIER } from '../idp.js';
 import type { Dice } from '../stripe-simulator.js';
-import { Bag } from './collected-values.js';
+import { CollectedValues } from './collected-values.js';
 import type { FuzzAnswer } from './connection.js';
 import { collectRoutes, type FuzzTarget, type Route, type Visitor } from './engine.js';
 import { EVIL } from './mutations.js';
@@ -52,7 +52,7 @@ const asAdmin: Pair = bearer(ADMIN_TOKEN);
 
 /** Every route whose request needs more than its path. */
 const RECIPES: Record<string, Recipe> = {
-  'GET /authorize': (self) => ({ query: self.authorization(), headers: [self.whoAsks()] }),
+  'GET /authorize': (self) => ({ query: self.authorization(), headers: [self.authorizationHeader()] }),
   'POST /authorize': (self) => ({ body: { form: self.authorization() }, headers: self.browser() }),
   'POST /authorize/login': (self) => {
     const { handle, password } = self.person();
@@ -156,7 +156,7 @@ let names = 0;
 
 class IdpVisitor implements Visitor {
   readonly dice: Dice;
-  readonly #bag = new Bag(KINDS);
+  readonly #collected = new CollectedValues(KINDS);
   readonly #clients: Client[];
   readonly #agents: Person[];
   readonly #people: Person[];
@@ -178,7 +178,7 @@ class IdpVisitor implements Visitor {
   learn({ method, path, body }: FuzzRequest, answer: FuzzAnswer): void {
     // A mutated administrator request may have registered this address, which is then a valid redirect.
     if (answer.body.includes(EVIL)) return;
-    this.#bag.learn(answer);
+    this.#collected.learn(answer);
     if (answer.status !== 201 || method !== 'POST') return;
     const made = JSON.parse(answer.body);
     this.ownSub = made.sub ?? this.ownSub;
@@ -193,8 +193,8 @@ class IdpVisitor implements Visitor {
     const { id, secret = id } = this.client();
     const { handle, password } = this.agent();
     return this.dice.one([
-      this.#bag.any(this.dice),
-      this.#bag.any(this.dice),
+      this.#collected.any(this.dice),
+      this.#collected.any(this.dice),
       id,
       secret,
       handle,
@@ -204,7 +204,7 @@ class IdpVisitor implements Visitor {
   }
 
   one(kind: keyof typeof KINDS): string {
-    return this.#bag.one(kind, this.dice);
+    return this.#collected.one(kind, this.dice);
   }
 
   client = (): Client => this.dice.one(this.#clients.slice(-4));
@@ -216,15 +216,17 @@ class IdpVisitor implements Visitor {
 
   browser(): Pair[] {
     return [
-      ['cookie', this.#bag.cookie],
+      ['cookie', this.#collected.cookie],
       ['accept', 'text/html'],
       ['sec-fetch-site', 'same-origin'],
     ];
   }
 
-  whoAsks(): Pair {
+  authorizationHeader(): Pair {
     const { handle, password } = this.dice.happens(0.7) ? this.agent() : this.person();
-    return this.dice.happens(0.5) ? ['authorization', basic(handle, password)] : ['cookie', this.#bag.cookie];
+    return this.dice.happens(0.5)
+      ? ['authorization', basic(handle, password)]
+      : ['cookie', this.#collected.cookie];
   }
 
   authorization(): Pair[] {

@@ -160,7 +160,7 @@ type Pair2 = [number, number];
 export type Known = () => string;
 
 /** Another text that replaces this one. */
-function spoilText(text: string, known: Known, dice: Dice): string {
+function mutateText(text: string, known: Known, dice: Dice): string {
   const kind = dice.whole(6);
   if (kind === 0) return dice.one(GARBAGE);
   if (kind === 1) return 'a'.repeat(dice.one(LENGTHS));
@@ -169,18 +169,18 @@ function spoilText(text: string, known: Known, dice: Dice): string {
   return spliced(text, dice);
 }
 
-function spoilPairs(pairs: Pair[], known: Known, dice: Dice): void {
+function mutatePairs(pairs: Pair[], known: Known, dice: Dice): void {
   const index = dice.whole(pairs.length);
   const [name, value] = pairs[index] ?? ['x', 'x'];
   const kind = dice.whole(6);
   if (kind === 0) pairs.splice(index, 1);
-  else if (kind === 1) pairs.push([name, dice.happens(0.5) ? value : spoilText(value, known, dice)]);
+  else if (kind === 1) pairs.push([name, dice.happens(0.5) ? value : mutateText(value, known, dice)]);
   else if (kind === 2) pairs[index] = [spliced(name, dice), value];
   else if (kind === 3) pairs.push([dice.one(GARBAGE), dice.one(GARBAGE)]);
-  else pairs[index] = [name, spoilText(value, known, dice)];
+  else pairs[index] = [name, mutateText(value, known, dice)];
 }
 
-function spoilObject(object: Record<string, unknown>, known: Known, dice: Dice): void {
+function mutateObject(object: Record<string, unknown>, known: Known, dice: Dice): void {
   const name = dice.one([...Object.keys(object), 'x']);
   const value = object[name];
   const kind = dice.whole(6);
@@ -189,21 +189,21 @@ function spoilObject(object: Record<string, unknown>, known: Known, dice: Dice):
   else if (kind === 2) object[name] = dice.one(ODD_JSON);
   else if (kind === 3)
     object[dice.one(['role', 'kind', 'sub', 'trusted', '$where', 'constructor', 'id'])] = value;
-  else object[name] = spoilText(textOf(value), known, dice);
+  else object[name] = mutateText(textOf(value), known, dice);
 }
 
 type Mutation = (request: FuzzRequest, known: Known, dice: Dice) => void;
 
-const spoilBody: Mutation = (request, known, dice) => {
+const mutateBody: Mutation = (request, known, dice) => {
   const { body } = request;
   if (!body || 'raw' in body || dice.happens(0.1)) request.body = { raw: dice.one(RAW_BODIES) };
-  else if ('form' in body) spoilPairs(body.form, known, dice);
+  else if ('form' in body) mutatePairs(body.form, known, dice);
   else if (typeof body.json === 'object' && body.json !== null && !Array.isArray(body.json)) {
-    spoilObject(body.json as Record<string, unknown>, known, dice);
+    mutateObject(body.json as Record<string, unknown>, known, dice);
   } else request.body = { json: dice.one(ODD_JSON) };
 };
 
-const spoilHeader =
+const mutateHeader =
   (name: string, values: readonly string[]): Mutation =>
   ({ headers }, _known, dice) => {
     const index = headers.findIndex(([other]) => other === name);
@@ -211,7 +211,7 @@ const spoilHeader =
     headers.push([name, dice.one(values)]);
   };
 
-const spoilCredentials: Mutation = ({ headers }, known, dice) => {
+const mutateCredentials: Mutation = ({ headers }, known, dice) => {
   const index = headers.findIndex(([name]) => name === 'authorization' || name === 'cookie');
   const [name, value] = headers[index] ?? ['authorization', 'Basic eDp5'];
   const kind = dice.whole(7);
@@ -232,7 +232,7 @@ const spoilCredentials: Mutation = ({ headers }, known, dice) => {
   else if (index >= 0) headers[index] = [name, kind === 5 ? value.replace(' ', '   ') : spliced(value, dice)];
 };
 
-const spoilPath: Mutation = (request, known, dice) => {
+const mutatePath: Mutation = (request, known, dice) => {
   const { path } = request;
   request.path = dice.one([
     `/${path}`,
@@ -251,15 +251,15 @@ const spoilPath: Mutation = (request, known, dice) => {
 /** Repeated entries are chosen more often. */
 const MUTATIONS: readonly Mutation[] = [
   ...Array<Mutation>(6).fill((request, known, dice) =>
-    request.body ? spoilBody(request, known, dice) : spoilPairs(request.query, known, dice),
+    request.body ? mutateBody(request, known, dice) : mutatePairs(request.query, known, dice),
   ),
-  (request, known, dice) => spoilPairs(request.query, known, dice),
-  spoilBody,
-  spoilCredentials,
-  spoilCredentials,
-  spoilPath,
-  spoilHeader('content-type', TYPES),
-  spoilHeader('accept', ACCEPTS),
+  (request, known, dice) => mutatePairs(request.query, known, dice),
+  mutateBody,
+  mutateCredentials,
+  mutateCredentials,
+  mutatePath,
+  mutateHeader('content-type', TYPES),
+  mutateHeader('accept', ACCEPTS),
   ({ headers }, _known, dice) => void headers.push(dice.one(STRANGE_HEADERS)),
   (request, _known, dice) => {
     request.method = dice.one(METHODS);
@@ -283,8 +283,8 @@ export function mutate(request: FuzzRequest, known: Known, dice: Dice): void {
 
 /** Mutates the encoded bytes, which may no longer be valid HTTP. */
 export function mutateBytes(bytes: Buffer, dice: Dice): Buffer {
-  const spoilt = Buffer.from(bytes);
-  const at = dice.whole(spoilt.length);
+  const mutated = Buffer.from(bytes);
+  const at = dice.whole(mutated.length);
   const insert = dice.one([
     '\r\n',
     '\n',
@@ -296,10 +296,10 @@ export function mutateBytes(bytes: Buffer, dice: Dice): Buffer {
     ':',
   ]);
   const kind = dice.whole(4);
-  if (kind === 0) return spoilt.subarray(0, at);
-  if (kind === 1) spoilt[at] = dice.whole(256);
+  if (kind === 0) return mutated.subarray(0, at);
+  if (kind === 1) mutated[at] = dice.whole(256);
   else if (kind === 2)
-    return Buffer.concat([spoilt.subarray(0, at), Buffer.from(insert, 'latin1'), spoilt.subarray(at)]);
-  else return Buffer.concat([spoilt, spoilt.subarray(at)]);
-  return spoilt;
+    return Buffer.concat([mutated.subarray(0, at), Buffer.from(insert, 'latin1'), mutated.subarray(at)]);
+  else return Buffer.concat([mutated, mutated.subarray(at)]);
+  return mutated;
 }

@@ -6,7 +6,7 @@ import { fakeClock } from '../clock.js';
 import { signWebhook } from '../sign-webhook.js';
 import { stripeApi } from '../stripe.js';
 import { type Dice, PRICES, World } from '../stripe-simulator.js';
-import { Bag } from './collected-values.js';
+import { CollectedValues } from './collected-values.js';
 import type { FuzzAnswer } from './connection.js';
 import { collectRoutes, type FuzzTarget, type Route, type Visitor } from './engine.js';
 import type { FuzzRequest, Pair } from './request.js';
@@ -104,7 +104,7 @@ let names = 0;
 
 class SaasVisitor implements Visitor {
   readonly dice: Dice;
-  readonly #bag = new Bag(KINDS);
+  readonly #collected = new CollectedValues(KINDS);
   readonly #emails = ['person@example.test'];
   readonly #now: () => number;
   readonly #mails: Mails;
@@ -121,7 +121,7 @@ class SaasVisitor implements Visitor {
   }
 
   async learn({ path, body }: FuzzRequest, answer: FuzzAnswer): Promise<void> {
-    this.#bag.learn(answer);
+    this.#collected.learn(answer);
     if (MAILING.test(path)) await this.#readMails();
     if (path !== '/api/auth/register' || answer.status !== 201 || !body || !('json' in body)) return;
     const { email } = JSON.parse(answer.body).data.user;
@@ -131,20 +131,20 @@ class SaasVisitor implements Visitor {
 
   known(): string {
     return this.dice.one([
-      this.#bag.any(this.dice),
-      this.#bag.any(this.dice),
+      this.#collected.any(this.dice),
+      this.#collected.any(this.dice),
       this.email(),
       SECRETS.adminPassword,
     ]);
   }
 
   one(kind: keyof typeof KINDS): string {
-    return this.#bag.one(kind, this.dice);
+    return this.#collected.one(kind, this.dice);
   }
 
   /** Every write needs the latest version. */
   version(): string {
-    return this.#bag.latest('version');
+    return this.#collected.latest('version');
   }
 
   email = (): string => this.dice.one(this.#emails);
@@ -162,7 +162,8 @@ class SaasVisitor implements Visitor {
     for (const { template, values } of items) {
       const link = values?.['link'];
       const kind = LINKS[template as keyof typeof LINKS];
-      if (kind && link !== undefined) this.#bag.add(kind, new URL(link).searchParams.get('token') ?? '');
+      if (kind && link !== undefined)
+        this.#collected.add(kind, new URL(link).searchParams.get('token') ?? '');
     }
   }
 
