@@ -6,7 +6,7 @@ const answer = JSON.parse(process.env['ANSWER'] ?? '{}');
 const app = fastify();
 
 if (kind === 'jwt') {
-  await app.register(import('@fastify/jwt'), { secret: 'of a floor that nobody else can reach' });
+  await app.register(import('@fastify/jwt'), { secret: 'secret of a local baseline' });
   app.get('/token', async () => ({
     token: app.jwt.sign({ sub: 'usr_0', sid: 'ses_0' }, { expiresIn: '1h' }),
   }));

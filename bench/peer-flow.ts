@@ -6,7 +6,7 @@ export const AGENT_HEADER = 'x-agent';
 
 export const PEER_CLIENT = {
   client_id: 'bench',
-  client_secret: 'of-a-server-that-nobody-else-can-reach',
+  client_secret: 'secret-of-a-local-server',
   redirect_uris: ['https://app.example/callback'],
 };
 

@@ -20,7 +20,7 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
     },
   ],
   jwks: { keys: [{ ...(jwk as { kty: 'OKP' }), alg: 'EdDSA', use: 'sig', kid: 'of the bench' }] },
-  cookies: { keys: ['of a server that nobody else can reach'] },
+  cookies: { keys: ['secret of a local server'] },
   pkce: { required: () => false },
   features: { devInteractions: { enabled: false } },
   claims: { openid: ['sub'], email: ['email', 'email_verified'] },

@@ -143,7 +143,7 @@ async function races(t: Test, { call, tokenIn, count, mail }: Race): Promise<voi
       const won = answers.filter(({ status }) => status < 300);
       t.equal(won.length, 1);
       const { EMAIL_TAKEN = 0, INVALID_TOKEN = 0 } = tally(answers);
-      t.equal(EMAIL_TAKEN + INVALID_TOKEN, MANY - 1, 'the others are told why');
+      t.equal(EMAIL_TAKEN + INVALID_TOKEN, MANY - 1, 'the others get an error code');
       t.equal((await signIn(person.email, PASSWORD)).status, 200);
     },
   );

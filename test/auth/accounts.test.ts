@@ -101,7 +101,7 @@ t.test('where addresses must be confirmed, no answer reveals which are registere
   t.equal(
     (await app.post('/auth/verify-email', { token: link.token, password: PASSWORD })).status,
     400,
-    'and nobody confirms a password that somebody else may have chosen',
+    'a password chosen by another person is not confirmed',
   );
   t.equal((await login(NEW)).status, 401);
   t.equal((await app.post('/auth/reset-password', { token: way.token, password: NEW })).status, 200);
@@ -340,7 +340,7 @@ t.test(
     await change('third@example.test');
     const third = await app.tokenIn(VERIFY);
     await app.post('/auth/register', { email: 'third@example.test', password: PASSWORD });
-    t.equal(await verify(third), 409, 'somebody else was faster');
+    t.equal(await verify(third), 409, 'the address was taken first');
     await change('fourth@example.test');
     const fourth = await app.tokenIn(VERIFY);
     t.equal(await verify(fourth), 200);

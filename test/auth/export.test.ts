@@ -60,7 +60,7 @@ t.test(
       t.equal(refused.headers['retry-after'], '10');
     }
     const health = await fetch(`http://${hostname}:${port}/health`);
-    t.equal(health.status, 200, 'everybody else is served');
+    t.equal(health.status, 200, 'other clients are served');
 
     greedy.destroy();
     for (const [person, records] of [

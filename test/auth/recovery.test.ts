@@ -156,7 +156,7 @@ t.test('a link works once within an hour, and a newer link or a new password voi
   t.match((await reset(newest, 'short')).body.error.code, 'VALIDATION_ERROR');
   const answer = await reset(newest);
   t.match(answer, { status: 200, body: { success: true, message: /changed/ } });
-  t.notOk('data' in answer.body, 'nobody is signed in by it');
+  t.notOk('data' in answer.body, 'the link does not sign in');
   t.equal((await reset(newest)).status, 400);
   t.equal(await app.me(account), 401, 'sessions have ended');
   t.equal((await app.post('/auth/refresh', { refreshToken: account.refreshToken })).status, 401);
@@ -241,7 +241,7 @@ t.test(
       body: { token, password: NEW },
       headers: { accept: 'text/html' },
     });
-    t.match(json.headers['content-type'], /^application\/json/, 'whoever sends JSON gets JSON');
+    t.match(json.headers['content-type'], /^application\/json/, 'JSON is answered with JSON');
     t.equal((await app.post('/auth/login', { email, password: NEW })).status, 200);
     const elsewhere = await app.request('POST', '/api/auth/login', {
       body: new URLSearchParams({ email, password: NEW }).toString(),

@@ -121,7 +121,7 @@ t.test('login answers alike for an unknown address, a wrong password and a suspe
   t.equal(refused[0]?.body.error.code, 'INVALID_CREDENTIALS');
   for (const one of comparable) t.same(one, comparable[0]);
   const suspended = await login({ email, password: PASSWORD });
-  t.equal(suspended.status, 403, 'only who knows the password learns of the suspension');
+  t.equal(suspended.status, 403, 'the right password reveals the suspension');
   t.equal(codeOf(t, suspended), 'ACCOUNT_SUSPENDED');
 });
 

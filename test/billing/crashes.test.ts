@@ -162,7 +162,7 @@ t.test('a sync interrupted at any step is repaired', async (t) => {
       const stored = await subscriptionCollection(store).findOne({ id: truth.id });
       const user = await userCollection(store).findOne({ id: 'usr_1' });
       t.equal(user?.subscriptionStatus, stored?.status, `${status}: killed after step ${fuse}`);
-      t.notOk((stored?.recheckAt ?? Number.POSITIVE_INFINITY) <= clock.now(), 'nobody need look again');
+      t.notOk((stored?.recheckAt ?? Number.POSITIVE_INFINITY) <= clock.now(), 'no reconciliation is due');
       await store.close();
     }
   }
@@ -191,7 +191,11 @@ t.test('a repeated delivery waits for the one in progress, and gives up after a 
   if (typeof lost === 'string') throw new Error('it is claimed already');
   clock.advance(EVENT_LEASE_MS);
   t.type(await leases.acquire({ ...event, id: 'evt_2' }, '{}'), Object, 'taken over');
-  t.equal(await leases.complete(lost, 'processed'), false, 'whoever lost it does not end it');
+  t.equal(
+    await leases.complete(lost, 'processed'),
+    false,
+    'a worker without the lease cannot complete the event',
+  );
 });
 
 t.test('provider calls that hang, trickle or ask to retry later are given up in time', async (t) => {
@@ -210,7 +214,7 @@ t.test('provider calls that hang, trickle or ask to retry later are given up in 
     'later, please': (
       await provider(t, () => ({ status: 503, body: '{}', headers: { 'retry-after': '60' } }))
     ).url,
-    'nobody there': 'http://127.0.0.1:1',
+    'connection refused': 'http://127.0.0.1:1',
   };
   for (const [name, url] of Object.entries(answers)) {
     const gateway = createGateway(KEY, url, timeouts);

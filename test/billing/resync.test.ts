@@ -164,7 +164,7 @@ t.test('a failed sync fails only for the callers that share it', async (t) => {
   t.equal(await sync(eve), 200);
   held.letGo();
   t.equal(await first, 'PAYMENT_PROVIDER_ERROR');
-  t.same(new Set(await Promise.all(others)), new Set([200]), 'whoever came later asks anew');
+  t.same(new Set(await Promise.all(others)), new Set([200]), 'later callers start a new sync');
 
   api.fault = () => ({ status: 400, body: '{}' });
   const failed = await Promise.all(Array.from({ length: 9 }, () => sync(ada)));

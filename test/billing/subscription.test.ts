@@ -463,7 +463,7 @@ t.test(
     const eve = await app.signUp();
     const sync = (token: string, sessionId: string) =>
       app.request('POST', '/api/billing/sync', { token, body: { sessionId } });
-    t.equal((await sync(eve.accessToken, 'cs_late')).status, 404, "somebody else's session");
+    t.equal((await sync(eve.accessToken, 'cs_late')).status, 404, "another user's session");
     t.equal((await sync(ada.accessToken, 'cs_unknown')).status, 404);
     t.equal((await sync(ada.accessToken, '../customers')).status, 400);
     t.match((await sync(ada.accessToken, 'cs_late')).body.data, {
@@ -522,7 +522,7 @@ t.test('active, trialing and past-due subscriptions entitle, and other statuses 
     pastDue: 'entitled' | 'denied' | number = 'entitled',
   ) => isEntitled({ status, plan: 'pro', ...more }, pastDue, now);
   t.ok(entitles('active'));
-  t.notOk(entitles('active', { plan: 'unknown' }), 'of what nobody knows');
+  t.notOk(entitles('active', { plan: 'unknown' }), 'of an unknown plan');
   t.ok(entitles('trialing') && entitles('trialing', { trialEnd: now + 1 }));
   t.notOk(entitles('trialing', { trialEnd: now }));
   t.ok(entitles('past_due'));
@@ -614,7 +614,7 @@ t.test('a subscription that ended without an event does not block a purchase', a
 
   const before = looks();
   t.equal(await buy('price_basic'), 200);
-  t.equal(looks(), before, 'whoever may buy costs no look at the provider');
+  t.equal(looks(), before, 'an allowed purchase needs no call to the provider');
   t.equal(await buy('price_pro'), 'ALREADY_SUBSCRIBED');
   t.equal(looks(), before + 1);
 
@@ -952,7 +952,7 @@ t.test('a host guards its own routes by entitlement', async (t) => {
   };
   const told = async () => (await get('/api/billing/subscription')).json().data;
   await give('sub_1', 'active', {});
-  t.equal((await get('/any')).statusCode, 403, 'of a plan that nobody knows');
+  t.equal((await get('/any')).statusCode, 403, 'of an unknown plan');
   t.match(await told(), { status: 'active', plan: 'unknown', entitled: false });
   await give('sub_2', 'past_due', { plan: 'basic' });
   t.match(await told(), { status: 'past_due', plan: 'basic', entitled: true }, 'as the guard has it');

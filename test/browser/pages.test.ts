@@ -77,7 +77,7 @@ async function checkFields(t: Test, page: Page): Promise<void> {
   t.equal(await field.getAttribute('aria-invalid'), 'true', 'who has made a mistake is where it was made');
   t.ok(
     (await field.getAttribute('aria-describedby'))?.split(' ').includes(id ?? ''),
-    'and hears what it was',
+    'and the error is announced',
   );
   t.match(await page.title(), /^Error: /);
 }

@@ -49,7 +49,7 @@ const shows =
     t.equal(screenshot, page);
     t.match({ ...seen(page), forms }, { ...PAGE, ...PAGES[expected] });
     const stays = expected === 'error' || expected === 'question';
-    t.equal(await isSignedIn(situation), stays, 'whoever is told of an error or asked stays');
+    t.equal(await isSignedIn(situation), stays, 'an error or a question keeps the session');
     if (expected !== 'question') return;
     t.match(seen(await browser.submit(page)), { ...PAGE, status: 200, body: SIGNED_OUT });
     t.notOk(await isSignedIn(situation));

@@ -212,7 +212,7 @@ t.test("hooks of the host's root run on our routes, and hooks of sibling plugins
   t.match(refused.json(), { success: false, error: { code: 'FORBIDDEN' } }, 'in our shape');
   t.match((await blocked('/idp/jwks')).json(), { error: 'forbidden' });
   t.notMatch(refused.body, 'words of the host');
-  t.equal(lines.filter((line) => line.includes('words of the host')).length, 2, 'which its log tells');
+  t.equal(lines.filter((line) => line.includes('words of the host')).length, 2, 'which its log shows');
 });
 
 t.test("a refusal by a host's hook keeps its status and Retry-After", async (t) => {

@@ -35,7 +35,7 @@ async function serveDuring(target: Target, work: Promise<unknown>): Promise<numb
   while (!isDone && served < OTHERS) {
     const text = await target.tell(HEALTH);
     if (!text.startsWith('HTTP/1.1 200 '))
-      throw new Error(`somebody else was answered ${text.slice(0, 200)}`);
+      throw new Error(`another client was answered ${text.slice(0, 200)}`);
     served++;
   }
   await done;
@@ -88,7 +88,7 @@ for (const name of PROGRAMS) {
           served = await serveDuring(target, uploads);
         });
         const statuses = answers.flatMap(statusesOf).filter((status) => status !== 100);
-        t.equal(statuses.length, count, `${what}: all heard why`);
+        t.equal(statuses.length, count, `${what}: all received an answer`);
         t.ok(
           statuses.every((status) => status === 413),
           `${what}: nothing else`,
@@ -129,7 +129,7 @@ for (const name of PROGRAMS) {
           }
         };
         served = await serveDuring(target, all());
-        t.match(await target.tell(HEALTH), /^HTTP\/1\.1 200 /, 'somebody else is served beside all of them');
+        t.match(await target.tell(HEALTH), /^HTTP\/1\.1 200 /, 'another client is served meanwhile');
       });
       const each = growth / count / 1024;
       t.ok(

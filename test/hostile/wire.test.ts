@@ -183,7 +183,7 @@ for (const name of PROGRAMS) {
     const isAlive = async (t: Test, what: string) => {
       const { inherited, longest } = await target.probe();
       t.same(inherited, [], `${what}: every object is as it was`);
-      t.ok(longest < STALL, `${what}: nobody waited for longer than ${longest.toFixed(0)} ms`);
+      t.ok(longest < STALL, `${what}: no request waited for longer than ${longest.toFixed(0)} ms`);
       t.match(await target.tell(SMUGGLED), /^HTTP\/1\.1 200 /, `${what}: others are served`);
     };
     await target.probe();
@@ -337,7 +337,7 @@ for (const name of PROGRAMS) {
         await closed;
         t.ok(
           socket.bytesWritten < 2 ** 26,
-          `whoever sends on for ever is cut off, after ${socket.bytesWritten}`,
+          `an endless sender is disconnected, after ${socket.bytesWritten}`,
         );
         t.match(await large.tell(SMUGGLED), /^HTTP\/1\.1 200 /, 'others are served');
       },

@@ -54,7 +54,7 @@ t.test('tokens are serialized unescaped, and other texts are escaped', async (t)
   });
   const post = await routes(t, Type.Object({}), response, answer);
   t.same((await post('/ours', {})).json(), answer);
-  t.equal(JSON.stringify(Token), '{"type":"string"}', 'nobody sees of a schema that it is of a token');
+  t.equal(JSON.stringify(Token), '{"type":"string"}', 'the schema does not reveal its type');
 
   const unlike = '"'.repeat(50);
   const wrong = await routes(t, Type.Object({}), response, { ...answer, token: unlike, maybe: unlike });

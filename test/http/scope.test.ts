@@ -456,11 +456,7 @@ t.test('X-Forwarded-For counts only from a trusted proxy', async (t) => {
     t.equal(await ipOf(untrusting, forwarded), '127.0.0.1', forwarded.slice(0, 30));
   }
   const behind = await saasApp(t, { trustProxy: ['127.0.0.0/8', '10.0.0.1'] });
-  t.equal(
-    await ipOf(behind, '6.6.6.6, 1.2.3.4, 10.0.0.1'),
-    '1.2.3.4',
-    'the rightmost hop that nobody vouches for',
-  );
+  t.equal(await ipOf(behind, '6.6.6.6, 1.2.3.4, 10.0.0.1'), '1.2.3.4', 'the rightmost untrusted hop');
   t.equal(await ipOf(behind, '1.2.3.4'), '1.2.3.4');
   const elsewhere = await saasApp(t, { trustProxy: ['10.0.0.0/8'] });
   t.equal(await ipOf(elsewhere, '1.2.3.4'), '127.0.0.1');

@@ -150,7 +150,7 @@ function saas(t: Test, databaseUri?: string) {
         }
         killable.count();
         const login = await killable.ask(json('/api/auth/login', { email, password: PASSWORD }));
-        t.equal(login.status, 200, 'whoever was registered can sign in');
+        t.equal(login.status, 200, 'registered users can sign in');
         let { refreshToken, accessToken } = login.body.data;
         for (let rotation = 0; rotation < 4; rotation++) {
           const rotated = await killable.ask(json('/api/auth/refresh', { refreshToken }));
@@ -190,7 +190,7 @@ function saas(t: Test, databaseUri?: string) {
     const store = await openStore(options.databaseUri);
     t.teardown(() => store.close());
     const users = userCollection(store);
-    t.equal(await users.count(), people.size, 'each once, and nobody else');
+    t.equal(await users.count(), people.size, 'each once, and no others');
     for (const [email, id] of people) {
       t.match(await users.findOne({ email }), { ...(id && { id }), email });
     }

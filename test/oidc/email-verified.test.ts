@@ -63,7 +63,7 @@ t.test('an address is verified where an invitation was mailed to a trusted domai
     t.same(await emailClaims(idp, who), { email: undefined, verified: undefined }, handle);
   }
   const silent = await emailClaims(idp, await invite(idp, 'grace@example.com'), 'openid profile');
-  t.same(silent, { email: undefined, verified: undefined }, 'nobody asked');
+  t.same(silent, { email: undefined, verified: undefined }, 'without the email scope');
 });
 
 t.test('an address of a person who was not invited is not verified', async (t) => {
@@ -79,11 +79,7 @@ t.test('an address of a person who was not invited is not verified', async (t) =
     'an invitation that was refused',
   );
   for (const change of ['disable', 'enable']) await idp.admin('POST', `/v1/principals/${self.sub}/${change}`);
-  t.same(
-    await emailClaims(idp, self),
-    { email: self.handle, verified: false },
-    'locked out and let in again',
-  );
+  t.same(await emailClaims(idp, self), { email: self.handle, verified: false }, 'disabled and enabled again');
   // The state after a reset on the host.
   const people = principalCollection(await idpStore(t, idp));
   await people.updateOne({ id: self.sub }, { set: { usedLinkHash: 'x' } });

@@ -105,7 +105,7 @@ t.test('without a hint the person is asked and not redirected', async (t) => {
   t.ok(isDone(done));
   t.equal(done.url, `${origin}/logout`);
   t.notOk(await isSignedIn());
-  t.ok(isDone(await logout()), 'nobody is signed in');
+  t.ok(isDone(await logout()), 'without a session');
   t.ok(isDone(await browser.submit(asked)), 'twice');
 });
 

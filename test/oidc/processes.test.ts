@@ -111,7 +111,11 @@ async function races(
       t.equal(new Set(answers.map(({ body }) => body.access_token)).size, 1);
       const next = answers[0]?.body;
       const grant = await grants.findOne({ id: `gr_${body.refresh_token.slice(3, 35)}` });
-      t.match(grant, { revision: 1, accessTokens: { length: 2 } }, 'one of them wrote, the others were told');
+      t.match(
+        grant,
+        { revision: 1, accessTokens: { length: 2 } },
+        'one refresh wrote, the others returned its result',
+      );
       secrets.push(body.refresh_token, next.refresh_token, next.access_token);
       const later = await post(`${url}/token`, refreshing(client, next.refresh_token));
       t.equal(later.status, 200);

@@ -262,7 +262,7 @@ t.test('consents are removed with their application or person, and no others', a
   const ended = new AbortController();
   ended.abort();
   await purge(ended.signal);
-  t.equal(await consents.count(), 450, 'whoever has to stop begins nothing');
+  t.equal(await consents.count(), 450, 'an aborted purge removes nothing');
   await purge();
   t.equal(await consents.count(), 2 * 148);
   t.equal(await service.covers('u_8', 'cid_new', 'openid'), true);

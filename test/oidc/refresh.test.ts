@@ -78,7 +78,7 @@ t.test(
     idp.clock.advance(30 * SECOND);
     const again = await idp.refresh(client, refreshToken);
     t.match(again.body, { refresh_token: first.refresh_token, access_token: first.access_token });
-    t.equal(again.body.expires_in, 3570, 'it lives no longer for being told again');
+    t.equal(again.body.expires_in, 3570, 'a repeated answer does not extend its lifetime');
     idp.clock.advance(1);
     t.match(await idp.refresh(client, refreshToken), REFUSED);
     t.match(await idp.refresh(client, first.refresh_token), REFUSED, 'the thief has nothing of it either');
@@ -166,7 +166,11 @@ t.test('scope may be narrowed and never widened; the refresh token keeps all of 
   t.notOk('name' in claimsOf(body.id_token));
   const about = { sub: agent.sub, kind: 'agent', sub_profile: 'ai_agent' };
   t.strictSame((await idp.userinfo(body.access_token)).body, about);
-  t.equal((await refresh(idp, client, refreshToken)).scope, 'openid', 'its twin got the same');
+  t.equal(
+    (await refresh(idp, client, refreshToken)).scope,
+    'openid',
+    'the concurrent refresh has the same scope',
+  );
 
   const bare = (await idp.refresh(client, body.refresh_token, { scope: 'profile' })).body;
   t.notOk('id_token' in bare);
@@ -231,7 +235,7 @@ t.test('a kind that a client no longer admits receives no more tokens there', as
   t.match(await idp.redeem(client, code), REFUSED);
   t.match(await idp.refresh(client, refreshToken), REFUSED);
   await clients.updateOne({ id: client.id }, { set: { principalKinds: ['human', 'agent'] } });
-  t.equal((await idp.refresh(client, refreshToken)).status, 200, 'nobody stole anything');
+  t.equal((await idp.refresh(client, refreshToken)).status, 200, 'the family is not revoked');
 });
 
 t.test('a new seed keeps token families and recognizes tokens issued under the old one', async (t) => {

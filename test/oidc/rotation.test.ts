@@ -81,7 +81,7 @@ function fleet(t: Test, clock: Clock) {
   };
   const send: Fetch = (url, init) => {
     const chosen = serving[turn++ % serving.length];
-    if (!chosen) throw new Error('nobody serves');
+    if (!chosen) throw new Error('no program is running');
     const answer = fetch(url.replace(ISSUER, chosen.url), { ...init, redirect: 'manual' });
     const settled = answer.then(
       (response) => response.clone().arrayBuffer(),
@@ -256,11 +256,11 @@ t.test('rotation steps in another order, or too fast, break applications', { ski
     await pass(HOUR);
     failures.length = 0;
     await visitAll();
-    t.same(failures, [], 'an hour later everybody is served again');
+    t.same(failures, [], 'an hour later all applications work again');
   };
 
   await restart({ ed25519Seed: seedOf(1), ed25519SeedPrevious: seedOf(0) });
-  await breaks('a key signs that nobody has seen');
+  await breaks('a key signs that was never published');
 
   await restart({ ed25519Seed: seedOf(1), ed25519SeedNext: seedOf(2) });
   await pass(299 * SECOND);

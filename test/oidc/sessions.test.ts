@@ -224,7 +224,7 @@ t.test('Basic starts no session and issues no sid', async (t) => {
   const answer = await idp.authorize(client, human, { scope: 'openid offline_access' });
   t.equal(answer.headers['set-cookie'], undefined);
   const { body } = await idp.redeem(client, codeIn(answer.headers['location']));
-  t.notOk('sid' in claimsOf(body.id_token), 'although somebody has signed in elsewhere');
+  t.notOk('sid' in claimsOf(body.id_token), 'despite a session in another browser');
   t.notOk('sid' in claimsOf((await idp.refresh(client, body.refresh_token)).body.id_token));
   const logout = (hint: string) => idp.request('POST', '/logout', { form: { id_token_hint: hint } });
   t.equal((await logout(body.id_token)).status, 200);
@@ -274,13 +274,13 @@ t.test('a consent page is valid only for its person, browser and session', async
   await signIn(browser, await ask(idp, browser, client, { prompt: 'login' }), stranger);
   Object.assign(cookies, browser.cookies());
   const unasked = await consent({ cookie: cookie(['__Host-idp', '__Host-idp-session']) });
-  t.match(unasked, { status: 200, text: /value="deny"/ }, 'somebody else, who has not been asked');
+  t.match(unasked, { status: 200, text: /value="deny"/ }, 'another person without a consent');
   const form2 = await ask(idp, browser, other, { prompt: 'login' });
   const nobody = await idp.makeHuman();
   await signIn(browser, form2, nobody);
   Object.assign(cookies, browser.cookies());
   const late = await consent({ cookie: cookie(['__Host-idp', '__Host-idp-session']) });
-  t.match(late, { status: 303, headers: { location: /[?&]code=/ } }, 'somebody else, who has allowed it');
+  t.match(late, { status: 303, headers: { location: /[?&]code=/ } }, 'another person with a consent');
   const code = codeIn(late.headers['location']);
   t.equal(claimsOf((await idp.redeem(other, code)).body.id_token).sub, nobody.sub);
   t.not(nobody.sub, human.sub);

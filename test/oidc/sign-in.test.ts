@@ -280,7 +280,7 @@ t.test('principals that a client does not admit are refused at the application',
   const end = await browser.submit(page, { handle: human.handle, password: human.password });
   t.equal(end.status, 303);
   t.match(end.location, /^https:\/\/app\.example\.test\/cb\?error=access_denied&.*state=s&iss=/);
-  t.notOk('__Host-idp-session' in browser.cookies(), 'and nobody is signed in');
+  t.notOk('__Host-idp-session' in browser.cookies(), 'and no session starts');
 });
 
 t.test('the form accepts exactly three strings', async (t) => {

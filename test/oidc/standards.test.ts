@@ -46,7 +46,11 @@ t.test('a parameter without a value counts as omitted (RFC 6749 §3.1, §3.2)', 
   const revoked = { token: next.body.refresh_token, client_id: native.id, ...none };
   t.equal((await idp.request('POST', '/revoke', { form: revoked })).status, 200);
   t.equal((await idp.refresh(native, next.body.refresh_token)).status, 400, 'it was revoked');
-  t.equal((await idp.redeem(web, await idp.codeFor(web, agent), none)).status, 401, 'the others need theirs');
+  t.equal(
+    (await idp.redeem(web, await idp.codeFor(web, agent), none)).status,
+    401,
+    'the other clients must authenticate',
+  );
   const code = await idp.codeFor(web, agent, { code_challenge: undefined });
   t.equal((await idp.redeem(web, code, { code_verifier: VERIFIER })).status, 400);
   for (const form of [redemption(web, ''), refreshing(web, '')]) {
@@ -115,7 +119,7 @@ t.test('an id_token_hint applies when a consent page starts again (OIDC Core §3
 
   await signIn(another, await browser.open(origin + authorizePath(client, { prompt: 'login' })));
   const again = await browser.submit(asked, { decision: 'allow' });
-  t.equal(again.status, 200, 'whoever is here by now is not the one who was asked');
+  t.equal(again.status, 200, 'the signed-in person is not the one of the hint');
   t.match(again.body, 'type="password"');
   const wrong = await signIn(another, again);
   t.match(wrong.location, /\?error=login_required&.*state=s/, 'and is not the one who is meant');

@@ -272,7 +272,7 @@ t.test('clients authenticate in the header or in the body, never in both', async
     ],
     ['unknown client', { client_id: 'cid_0000000000000000000000' }, undefined, 401],
     ['unknown client in the header', none, basic('cid_0000000000000000000000', secret), 401],
-    ['nobody', none, undefined, 401],
+    ['without credentials', none, undefined, 401],
     ['bearer', none, `Bearer ${secret}`, 401],
     ['an agent', none, basic(agent.handle, agent.password), 401],
   ];
@@ -486,5 +486,5 @@ t.test('deleting a client revokes everything issued to it', async (t) => {
   idp.clock.advance(5 * SECOND + 1);
   t.notOk(await isGood(tokens.access_token));
   t.notOk(await isGood(tokens.access_token), 'that it is gone is not forgotten');
-  t.ok(await isGood(other.tokens.access_token), 'nothing of anybody else');
+  t.ok(await isGood(other.tokens.access_token), 'other tokens stay valid');
 });

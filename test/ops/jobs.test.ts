@@ -169,7 +169,7 @@ t.test('a failing run is logged once and retried', async (t) => {
   clock.advance(1);
   other.start();
   await other.stop();
-  t.equal(attempts, 3, 'it is due for whoever comes next');
+  t.equal(attempts, 3, 'it is due for the next process');
   await jobs.runNow('work');
   t.equal(attempts, 4);
   t.match(lines[1], { level: 'info', words: 'background job succeeds again' });

@@ -110,7 +110,7 @@ t.test('a new invitation keeps the account and voids the older link', async (t) 
   t.equal((await idp.request('GET', older)).status, 404);
   t.equal((await accept(idp, older)).status, 404);
   t.match(await accept(idp, newer), { status: 201, body: { handle: HANDLE, kind: 'human' } });
-  t.equal((await invite(idp)).status, 409, 'and nobody can be invited over it');
+  t.equal((await invite(idp)).status, 409, 'and it cannot be invited again');
   t.equal(await principalCollection(await idpStore(t, idp)).count(), 1);
 });
 

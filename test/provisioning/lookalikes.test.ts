@@ -109,7 +109,7 @@ async function oldHandles(t: Test, idp: IdpApp, databaseUri?: string): Promise<v
     t.notOk('email' in claims, 'none of them is an e-mail address');
     const { body: listed } = await idp.admin('GET', `/v1/principals?prefix=${encodeURIComponent(handle)}`);
     t.match(listed.principals, [{ sub: who.sub, handle }]);
-    t.equal((await register(idp, handle)).status, 400, 'nobody new gets such a handle');
+    t.equal((await register(idp, handle)).status, 400, 'new accounts cannot have such a handle');
   }
 }
 

@@ -90,17 +90,21 @@ for (const inviteToken of [undefined, INVITE_TOKEN]) {
     const { invited, ...existing } = victims;
     const then = await documents();
     const answers = await everythingTheTokenDoes(idp, existing);
-    t.strictSame(await documents(), then, 'no password, kind or handle is another one, and nobody is new');
+    t.strictSame(await documents(), then, 'no password, kind or handle has changed, and no principal is new');
     for (const { status, text } of answers) {
       t.ok(status === 200 || (status >= 400 && status < 500), `${status}`);
-      t.notMatch(text, /agp_|csec_|argon2|Hash|invite\//, 'and nothing is learnt');
+      t.notMatch(text, /agp_|csec_|argon2|Hash|invite\//, 'no secret is revealed');
     }
     for (const who of [victims.human, victims.agent, victims.chosen]) {
-      t.equal((await idp.authorize(client, who)).status, 302, 'everybody signs in as before');
+      t.equal((await idp.authorize(client, who)).status, 302, 'existing principals sign in as before');
     }
     for (const { handle } of Object.values(victims)) {
       for (const password of [MINE, ADMIN_TOKEN]) {
-        t.equal((await idp.authorize(client, { sub: '', handle, password })).status, 401, 'and nobody else');
+        t.equal(
+          (await idp.authorize(client, { sub: '', handle, password })).status,
+          401,
+          'with no other password',
+        );
       }
     }
   });
@@ -136,7 +140,7 @@ for (const inviteToken of [undefined, INVITE_TOKEN]) {
       for (const { sub } of Object.values(existing)) await idp.admin('DELETE', `/v1/agents/${sub}`);
       const gone = await documents();
       await everythingTheTokenDoes(idp, existing);
-      t.strictSame(await documents(), gone, 'a deleted handle is nobody else’s');
+      t.strictSame(await documents(), gone, 'a deleted handle is not reassigned');
       t.equal((await idp.authorize(client, victims.human)).status, 302, 'and people cannot be deleted');
     },
   );

@@ -166,7 +166,11 @@ await withOrSkip(MISSING_NGINX, startNginx, (world) => {
   t.test(
     'an unlisted proxy shares one limit for all clients and logs one error with the setting',
     async (t) => {
-      t.match((await world.saasUnlisted.diagnosis())[0], { message: /^is not set/ }, 'nobody came yet');
+      t.match(
+        (await world.saasUnlisted.diagnosis())[0],
+        { message: /^is not set/ },
+        'before the first request',
+      );
       for (const [backend, toIt, line] of [
         [world.saasUnlisted, world.toUnlisted, 'TRUST_PROXY=127.0.0.1'],
         [world.idpUnlisted, world.toIdpUnlisted, 'IDP_TRUST_PROXY=127.0.0.1'],
@@ -182,7 +186,7 @@ await withOrSkip(MISSING_NGINX, startNginx, (world) => {
         const [, told] = await backend.diagnosis();
         t.match(told, { level: 'warning', message: /^does not list 127\.0\.0\.1,/ });
         t.match(told?.remedy, `set ${line} and restart`);
-        t.notMatch((await toIt({})).text, 'unlisted', 'clients are not told');
+        t.notMatch((await toIt({})).text, 'unlisted', 'the answer does not reveal it');
       }
     },
   );
@@ -376,6 +380,9 @@ await withOrSkip(MISSING_CADDY, startCaddy, (world) => {
     t.equal(more.status, 413);
     t.match(more.text, 'PAYLOAD_TOO_LARGE', "the program's own answer");
     const far = await toSaas(webhook(2 * 1024 * 1024));
-    t.ok([413, 502].includes(far.status), 'whoever is first: Caddy before 2.7 calls it 502');
+    t.ok(
+      [413, 502].includes(far.status),
+      'depends on which limit applies first: Caddy before 2.7 answers 502',
+    );
   });
 });

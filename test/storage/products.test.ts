@@ -35,7 +35,7 @@ const OUTAGES = {
 function refused(t: Test, { status, headers, text }: Answer, what: string): void {
   t.equal(status, 503, what);
   t.equal(headers['retry-after'], '5');
-  t.notMatch(text, /sqlite|full|readonly|malformed/i, 'clients learn nothing of the store');
+  t.notMatch(text, /sqlite|full|readonly|malformed/i, 'answers do not reveal the store');
 }
 
 /** Repeats a write until there is no space for it. */
@@ -69,7 +69,7 @@ for (const [name, [begin, end]] of Object.entries(OUTAGES)) {
       refused(t, await app.request('POST', '/api/auth/refresh', { body: { refreshToken } }), 'refresh');
     }
     run(end);
-    t.equal((await app.request('GET', '/ready')).status, 200, 'before anybody has written again');
+    t.equal((await app.request('GET', '/ready')).status, 200, 'before the next write');
     t.equal((await register(written)).status, 201, 'nothing of what was refused is there');
     if (written > 0) t.equal((await register(written - 1)).status, 409, 'and all that was not');
     t.equal((await app.request('POST', '/api/auth/refresh', { body: { refreshToken } })).status, 200);
@@ -89,10 +89,10 @@ for (const [name, [begin, end]] of Object.entries(OUTAGES)) {
     refused(t, await idp.request('GET', '/ready'), 'ready');
     if (name === 'read-only') refused(t, await idp.redeem(client, code), 'token');
     run(end);
-    t.equal((await idp.request('GET', '/ready')).status, 200, 'before anybody has written again');
+    t.equal((await idp.request('GET', '/ready')).status, 200, 'before the next write');
     t.equal((await mint(written)).status, 201, 'nothing of what was refused is there');
     if (written > 0) t.equal((await mint(written - 1)).status, 409, 'and all that was not');
-    t.equal((await idp.redeem(client, code)).status, 200, 'the code was not spent');
+    t.equal((await idp.redeem(client, code)).status, 200, 'the code was not used up');
   });
 }
 
@@ -192,7 +192,7 @@ async function outage(t: Test, server: Mongod): Promise<void> {
   t.equal((await app.request('GET', '/api/auth/me', { token })).status, 200);
   t.equal((await register()).status, 201, 'nothing of what was refused is there');
   t.equal((await refresh()).status, 200);
-  t.equal((await idp.redeem(client, code)).status, 200, 'the code was not spent');
+  t.equal((await idp.redeem(client, code)).status, 200, 'the code was not used up');
 }
 
 async function asPlugins(t: Test, server: Mongod): Promise<void> {

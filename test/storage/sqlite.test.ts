@@ -182,7 +182,7 @@ t.test('writes of successive event-loop turns share a commit without waiting lon
     await Promise.all(writes);
     return { during, total: commits - before };
   };
-  t.strictSame(await write(1, 3), { during: 3, total: 3 }, 'one that is alone waits for nobody');
+  t.strictSame(await write(1, 3), { during: 3, total: 3 }, 'a single write does not wait');
   t.strictSame(await write(2, 10), { during: 0, total: 1 });
   const { during } = await write(2, 100);
   t.ok(during >= 4 && during <= 8, `${during} commits while it never pauses`);

@@ -130,7 +130,7 @@ t.test('requests are counted per block and minute, even in a flood of addresses'
   clock.advance(999);
   t.notOk(refusalOf(HOME));
   clock.advance(-HOUR);
-  t.notOk(refusalOf(HOME), 'a clock that is set back holds nobody up');
+  t.notOk(refusalOf(HOME), 'a clock set back causes no refusals');
 
   for (let index = 0; index < 1000; index++) {
     for (let count = 0; count <= 300; count++) refusalOf(address(index));
@@ -422,7 +422,7 @@ t.test('a refusal has Retry-After, is audited, and no clock change prolongs it',
   t.equal(hits.length, 10, 'of a flood of refusals, ten per hour and address');
 
   clock.advance(-HOUR - DAY);
-  t.equal(await guess(throttle, HOME), 'wrong', 'a count from the future binds nobody');
+  t.equal(await guess(throttle, HOME), 'wrong', 'a count from the future has no effect');
 
   clock.advance(5 * DAY);
   const purged = await throttle.purge(new AbortController().signal);

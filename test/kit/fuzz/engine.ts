@@ -90,7 +90,7 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
   const tally = new Map<string, Set<number>>();
   const statuses: Record<number, number> = {};
   const problems: string[] = [];
-  const unhandled = (error: unknown) => problems.push(`nobody handled ${String(error)}`);
+  const unhandled = (error: unknown) => problems.push(`unhandled: ${String(error)}`);
   process.on('unhandledRejection', unhandled).on('uncaughtException', unhandled);
   const stalls = watchStalls();
   const since = performance.now();

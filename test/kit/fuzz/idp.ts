@@ -357,7 +357,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
         headers: { authorization: basic(client.id, client.secret) },
         payload: { grant_type: 'authorization_code', code, redirect_uri: CALLBACK },
       });
-      if (token.statusCode !== 200) throw new Error(`nobody can sign in any more: ${token.body}`);
+      if (token.statusCode !== 200) throw new Error(`sign-in fails after the fuzzing: ${token.body}`);
     },
     stop: () => server.stop(),
   };

@@ -243,7 +243,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
       });
       if (patched.statusCode !== 200) throw new Error(`the settings cannot be changed: ${patched.body}`);
       const { statusCode, body } = await register('last@example.test');
-      if (statusCode !== 201) throw new Error(`nobody can sign up any more: ${body}`);
+      if (statusCode !== 201) throw new Error(`sign-up fails after the fuzzing: ${body}`);
     },
     async stop() {
       await store.close();

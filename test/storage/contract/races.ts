@@ -39,7 +39,7 @@ export function races(t: Test, fresh: Fresh): void {
     );
     t.strictSame(reports.flatMap(({ won }) => won).sort(), [...ids].sort(), 'each is won once');
     const calls = reports.map(({ won, lost }) => won.length + lost);
-    t.strictSame(calls, [200, 200, 200, 200], 'every other call was told null');
+    t.strictSame(calls, [200, 200, 200, 200], 'every other call returned null');
     t.equal(await all.count({ count: 4 }), ids.length, 'no increment is lost');
   });
 }
