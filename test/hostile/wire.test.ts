@@ -442,7 +442,7 @@ for (const name of IN_FULL ? PROGRAMS : []) {
   });
 }
 
-/** What a client receives that gets an answer, sends all pieces and only then reads. Empty if sending failed. */
+/** Sends `begin`, waits for an answer, sends all pieces and only then reads the rest. Empty if sending failed. */
 async function sendAfterAnswer(target: Target, begin: string, pieces: string[]): Promise<string> {
   const socket = target.open().setEncoding('latin1');
   socket.write(begin);

@@ -1,4 +1,4 @@
-/** Another process that removes what is over: `node purge-worker.js <uri of the store>`. */
+/** Another process that removes expired documents: `node purge-worker.js <uri of the store>`. */
 import { createPurges } from '../../src/oidc/purge.js';
 import { consentCollection, grantCollection, sessionCollection } from '../../src/oidc/store.js';
 import { openStore } from '../../src/storage/open.js';

@@ -1,6 +1,6 @@
 /**
  * Another process on the same store: `node worker.js '{ databaseUri, task, late, rounds }'`. Its clock is `late`
- * milliseconds behind, so that its lease ends the sooner for the others.
+ * milliseconds behind, so that its lease ends sooner for the other processes.
  */
 import { systemRandom } from '../../src/kernel/secrets.js';
 import { createJobs } from '../../src/ops/jobs.js';
