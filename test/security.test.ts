@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 
@@ -28,3 +28,33 @@ t.test('every test that docs/security.md names exists', async (t) => {
       t.ok(titlesOf(file).includes(title.replaceAll('\\|', '|')), `${file}: ${title}`);
   }
 });
+
+t.test('every file of the repository that the documents name exists', async (t) => {
+  const documents = [
+    ...readdirSync(join(ROOT, 'docs')).map((name) => `docs/${name}`),
+    'README.md',
+    'CONTRIBUTING.md',
+  ].filter((name) => name.endsWith('.md'));
+  let named = 0;
+  for (const document of documents) {
+    const text = readFileSync(join(ROOT, document), 'utf8');
+    const paths =
+      text.match(/(?<![\w./@:-])(?:src|test|bin|bench|docs|examples|templates)\/[\w./*-]*/g) ?? [];
+    const linked = [...text.matchAll(/\]\((?!\w+:|#)([^)#\s]+)/g)].map(([, target = '']) =>
+      join(dirname(document), target),
+    );
+    for (const path of [...paths, ...linked]) {
+      named++;
+      t.ok(exists(path.replace(/\.$/, '')), `${document}: ${path}`);
+    }
+  }
+  t.ok(named > 100);
+});
+
+/** Whether there is such a file; `*` stands for any name. */
+function exists(path: string): boolean {
+  const [folder = ''] = path.split('*');
+  if (folder === path) return existsSync(join(ROOT, path));
+  const names = new RegExp(`^${path.slice(folder.length).replaceAll('.', '\\.').replaceAll('*', '[^/]*')}$`);
+  return readdirSync(join(ROOT, folder), { recursive: true }).some((name) => names.test(String(name)));
+}

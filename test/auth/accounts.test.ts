@@ -67,9 +67,8 @@ t.test('registration sends a welcome e-mail, and a verification link on request'
 
 t.test('emailNotifications turns off the welcome e-mail but no security e-mail', async (t) => {
   const app = await mailedApp(t);
-  const headers = { authorization: basic(), 'x-requested-with': 'test' };
   const settings = { emailNotifications: false, version: 0 };
-  t.equal((await app.request('PATCH', '/admin/api/settings', { body: settings, headers })).status, 200);
+  t.equal((await app.admin('PATCH', '/admin/api/settings', settings)).status, 200);
   const { email } = await app.signUp();
   await app.post('/auth/forgot-password', { email });
   t.match(await app.nextMail(), { subject: RESET });
@@ -161,9 +160,8 @@ t.test('an e-mail field takes one plain address, and the answer reveals no inter
 t.test('registration can be closed, and maintenance closes everything but the admin area', async (t) => {
   const app = await mailedApp(t);
   const account = await app.signUp();
-  const headers = { authorization: basic(), 'x-requested-with': 'test' };
   const set = async (body: object) =>
-    t.equal((await app.request('PATCH', '/admin/api/settings', { body, headers })).status, 200);
+    t.equal((await app.admin('PATCH', '/admin/api/settings', body)).status, 200);
   await set({ allowRegistration: false, version: 0 });
   for (const more of [{}, { allowRegistration: true }, { name: 'x' }]) {
     const answer = await app.post('/auth/register', {
@@ -190,7 +188,7 @@ t.test('registration can be closed, and maintenance closes everything but the ad
   t.match(page.headers['content-type'], /^text\/html/);
   t.equal(await app.me(account), 503);
   t.equal((await app.post('/auth/refresh', { refreshToken: account.refreshToken })).status, 200);
-  t.equal((await app.request('GET', '/admin', { headers })).status, 200);
+  t.equal((await app.admin('GET', '/admin')).status, 200);
 });
 
 t.test('the admin area shows neither passwords nor tokens nor links', async (t) => {

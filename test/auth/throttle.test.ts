@@ -338,11 +338,7 @@ t.test(
   "production refuses common passwords, the user's address and the site's name as passwords",
   async (t) => {
     const app = await saasApp(t, PRODUCTION);
-    const settings = { siteName: 'Wonderful Site', version: 0 };
-    await app.request('PATCH', '/admin/api/settings', {
-      body: settings,
-      headers: { authorization: basic(), 'x-requested-with': 'test' },
-    });
+    await app.admin('PATCH', '/admin/api/settings', { siteName: 'Wonderful Site', version: 0 });
     const email = 'ada.lovelace@example.test';
     const register = (password: string) =>
       app.request('POST', '/api/auth/register', { body: { email, password } });

@@ -3,7 +3,7 @@ import t from 'tap';
 import { importUsers } from '../../src/auth/import.js';
 import { type UserDocument, userCollection } from '../../src/auth/store.js';
 import { createPasswords } from '../../src/passwords/hasher.js';
-import { auditOf, CHEAP, PASSWORD, SECRETS, saasApp, storeOf } from '../kit/app.js';
+import { auditOf, CHEAP, PASSWORD, saasApp, storeOf } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { countedRandom } from '../kit/random.js';
 
@@ -15,10 +15,7 @@ t.test('an account created by code can sign in, whether or not registration is o
   const app = await saasApp(t);
   const { users } = app.server.fastify.saas;
   const body = { allowRegistration: false, version: 0 };
-  const { adminUsername, adminPassword } = SECRETS;
-  const authorization = `Basic ${Buffer.from(`${adminUsername}:${adminPassword}`).toString('base64')}`;
-  const headers = { authorization, 'x-requested-with': 'test' };
-  t.equal((await app.request('PATCH', '/admin/api/settings', { body, headers })).status, 200);
+  t.equal((await app.admin('PATCH', '/admin/api/settings', body)).status, 200);
   const user = await users.create({
     email: 'Ada@Example.test',
     password: PASSWORD,

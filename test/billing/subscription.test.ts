@@ -13,7 +13,7 @@ import {
 } from '../../src/billing/store.js';
 import { saasBackend } from '../../src/index.js';
 import { SECOND } from '../../src/kernel/clock.js';
-import { basic, PASSWORD, type SaasApp, SECRETS, storeOf, testOptions } from '../kit/app.js';
+import { PASSWORD, type SaasApp, SECRETS, storeOf, testOptions } from '../kit/app.js';
 import { runJobs } from '../kit/billing.js';
 import { fakeClock } from '../kit/clock.js';
 import type { ProviderCall } from '../kit/stripe.js';
@@ -963,9 +963,8 @@ t.test('a host guards its own routes by entitlement', async (t) => {
 t.test('events are processed during maintenance', async (t) => {
   const { app, deliver } = await shop(t);
   const ada = await app.signUp();
-  const headers = { authorization: basic(), 'x-requested-with': 'test' };
   const body = { maintenanceMode: true, version: 0 };
-  t.equal((await app.request('PATCH', '/admin/api/settings', { body, headers })).status, 200);
+  t.equal((await app.admin('PATCH', '/admin/api/settings', body)).status, 200);
   t.equal((await app.request('GET', '/api/billing/subscription', { token: ada.accessToken })).status, 503);
   const object = { id: 'sub_1', status: 'active', metadata: { userId: ada.id }, items: items() };
   t.equal(await deliver(subscriptionEvent('created', 0, object)), 'processed');

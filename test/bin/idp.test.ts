@@ -2,8 +2,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { sha256 } from '../../src/kernel/secrets.js';
 import { clientCollection } from '../../src/provisioning/store.js';
-import { openStore } from '../../src/storage/open.js';
-import { auditOf, PASSWORD } from '../kit/app.js';
+import { auditOf, openFile, PASSWORD } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { commandLine } from '../kit/command-line.js';
 import { idpApp } from '../kit/idp.js';
@@ -66,8 +65,7 @@ t.test('clients: every change to the trust in applications happens on the host',
     client_name: 'New',
   });
 
-  const store = await openStore(`sqlite:${file}`);
-  t.teardown(() => store.close());
+  const store = await openFile(t, file);
   const clients = clientCollection(store);
   const second = (await type(['client', 'rotate', client.id, '--json'])).json.client_secret;
   t.equal(await signIn(client.secret), 200, 'the old secret works');

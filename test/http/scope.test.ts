@@ -10,9 +10,9 @@ import { AppError, renderEnvelope, renderOAuth, toAppError } from '../../src/ker
 import { healthPlugin } from '../../src/ops/health.js';
 import { type Store, StoreUnavailable } from '../../src/storage/collection.js';
 import {
+  ADMIN,
   type Answer,
   auditOf,
-  basic,
   type Call,
   PASSWORD,
   type SaasApp,
@@ -20,7 +20,6 @@ import {
   storeOf,
 } from '../kit/app.js';
 
-const ADMIN = { authorization: basic(), 'x-requested-with': 'test' };
 const REGISTER = '/api/auth/register';
 const LOGIN = '/api/auth/login';
 
@@ -59,7 +58,7 @@ async function begin(t: Test): Promise<{
           }),
     dump: async () => [
       await userCollection(store).page({ sort: 'id', limit: 100 }),
-      (await app.request('GET', '/admin/api/settings', { headers: ADMIN })).text,
+      (await app.admin('GET', '/admin/api/settings')).text,
     ],
   };
 }

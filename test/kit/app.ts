@@ -8,6 +8,7 @@ import type { Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
 import { type FakeClock, fakeClock } from './clock.js';
 import { type CountedRandom, countedRandom } from './random.js';
+import { readRows } from './sqlite.js';
 import { temporaryFolder } from './tmp.js';
 
 /** Strong secrets with recognizable values, so that a leak names its source. */
@@ -59,6 +60,8 @@ export interface SaasApp {
   /** The SQLite file. */
   readonly file: string;
   request(method: string, path: string, call?: Call): Promise<Answer>;
+  /** A request of the operator, with the header that a write of the admin area needs. */
+  admin(method: string, path: string, body?: unknown): Promise<Answer>;
   /** Listens on a free port of 127.0.0.1 and returns the address. */
   listen(): Promise<string>;
   /** Registers a new user. */
@@ -108,6 +111,8 @@ export async function saasApp(
     random,
     file: join(folder, 'saas.db'),
     request,
+    admin: (method, path, body) =>
+      request(method, path, { headers: ADMIN, ...(body !== undefined && { body }) }),
     listen: async () => (await server.start()).url,
     async signUp({ email = `person${++people}@example.test`, ...more } = {}) {
       const answer = await request('POST', '/api/auth/register', {
@@ -123,15 +128,30 @@ export async function saasApp(
 
 /** The application's store through a separate connection, as another process would open it. */
 export async function storeOf(t: Test, app: SaasApp): Promise<Store> {
-  const store = await openStore(`sqlite:${app.file}`);
+  return openFile(t, app.file);
+}
+
+const files = new WeakMap<Store, string>();
+
+/** A store in an SQLite file, until the end of the test. */
+export async function openFile(t: Test, file: string): Promise<Store> {
+  const store = await openStore(`sqlite:${file}`);
+  files.set(store, file);
   t.teardown(() => store.close());
   return store;
 }
 
-/** The audit records, the oldest first. */
+/** The audit records, the oldest first; equal times in the order of insertion if the store is from `openFile`. */
 export async function auditOf(store: Store): Promise<AuditRecord[]> {
   const records = store.collection<AuditRecord>('audit');
-  return (await records.page({ sort: 'id', limit: 1000 })).items;
+  const { items } = await records.page({ sort: 'id', limit: 1000 });
+  const file = files.get(store);
+  if (file === undefined || items.length === 0) return items;
+  // The ids of one moment are random, and the clock of a test stands still.
+  const inserted = readRows<{ id: string }>(file, 'SELECT id FROM audit ORDER BY rowid').map(({ id }) => id);
+  return items.sort(
+    (one, other) => one.at - other.at || inserted.indexOf(one.id) - inserted.indexOf(other.id),
+  );
 }
 
 /** The header of HTTP Basic. */
@@ -141,6 +161,9 @@ export function basic(
 ): string {
   return `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`;
 }
+
+/** The headers of the operator's writes. */
+export const ADMIN = { authorization: basic(), 'x-requested-with': 'test' };
 
 function injection(method: string, url: string, { body, headers, token, from }: Call): InjectOptions {
   const isRaw = typeof body === 'string' || Buffer.isBuffer(body);

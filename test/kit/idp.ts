@@ -5,9 +5,8 @@ import { type CreateIdentityServerOptions, createIdentityServer } from '../../sr
 import { sha256 } from '../../src/kernel/secrets.js';
 import type { Server } from '../../src/server/assembly.js';
 import type { Store } from '../../src/storage/collection.js';
-import { openStore } from '../../src/storage/open.js';
 import { Agent, type Page } from './agent.js';
-import { type Answer, basic, type Call, CHEAP, PASSWORD, parseJson } from './app.js';
+import { type Answer, basic, type Call, CHEAP, openFile, PASSWORD, parseJson } from './app.js';
 import { type FakeClock, fakeClock } from './clock.js';
 import { type CountedRandom, countedRandom } from './random.js';
 import { temporaryFolder } from './tmp.js';
@@ -171,9 +170,7 @@ export async function idpApp(t: Test, options: IdpAppOptions = {}): Promise<IdpA
 
 /** The provider's store through a separate connection, as another process would open it. */
 export async function idpStore(t: Test, { file }: IdpApp): Promise<Store> {
-  const store = await openStore(`sqlite:${file}`);
-  t.teardown(() => store.close());
-  return store;
+  return openFile(t, file);
 }
 
 /** The address to which a client sends a browser. Public clients add a code challenge. */

@@ -8,8 +8,7 @@ import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import type { Test } from 'tap';
 import type { Finding } from '../../src/server/doctor.js';
-import { openStore } from '../../src/storage/open.js';
-import { auditOf, SECRETS } from '../kit/app.js';
+import { auditOf, openFile, SECRETS } from '../kit/app.js';
 import { compiled, type Program, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
@@ -173,8 +172,7 @@ export async function startBackend(
   });
   const program = startProgram(t, script, { args, cwd, env: env('0') });
   const port = Number(new URL(await program.url()).port);
-  const store = await openStore(`sqlite:${join(cwd, database)}`);
-  t.teardown(() => store.close());
+  const store = await openFile(t, join(cwd, database));
   return {
     port,
     program,
