@@ -14,9 +14,16 @@ for (const [product, open] of Object.entries(FUZZ_TARGETS)) {
   t.test(`${product} answers every malformed request to any route with a documented error`, async (t) => {
     const target = await open(temporaryFolder(t));
     t.teardown(() => target.stop());
-    const { problems, untouched, statuses } = await fuzz(target, { requests: REQUESTS, seed: 1, clients: 4 });
+    const { problems, untouched, unsuccessful, statuses } = await fuzz(target, {
+      requests: REQUESTS,
+      seed: 1,
+      clients: 4,
+    });
     t.same(problems, []);
     t.same(untouched, [], 'every route was reached');
+    t.same(unsuccessful, [], 'every route has succeeded');
+    const names = target.routes.map(({ method, url }) => `${method} ${url}`);
+    for (const name of Object.keys(target.unattainable)) t.ok(names.includes(name), `${name} is a route`);
     const seen = Object.keys(statuses).map(Number);
     for (const status of [200, 201, 400, 401, 404, 415]) t.ok(seen.includes(status), `${status}`);
   });
@@ -73,6 +80,7 @@ t.test('the fuzzer detects every kind of invalid answer', async (t) => {
         learn() {},
         known: () => name,
       }),
+      unattainable: {},
       unavailable: ['temporarily_unavailable'],
       codeOf: (body) =>
         ((body ?? {}) as { error_description?: string; error?: string }).error_description && 'code',

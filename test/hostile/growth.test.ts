@@ -75,7 +75,7 @@ for (const [name, { file, open }] of Object.entries(PRODUCTS)) {
     // At most ten records for each event of an address block.
     const growth = [...count()].map(([name, size]) => [name, size - (before.get(name) ?? 0)] as const);
     const added = growth.reduce((sum, [, more]) => sum + more, 0);
-    t.ok(added < 60, `after ${ROUNDS} rounds more in ${growth.filter(([, more]) => more > 0).join('; ')}`);
+    t.ok(added < 60, `after ${ROUNDS} rounds more in ${growth.filter(([, more]) => more > 0).join(' ')}`);
     t.ok(readFileSync(join(folder, file)).length < 2 ** 20);
   });
 }

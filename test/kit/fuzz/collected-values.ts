@@ -18,11 +18,6 @@ export class CollectedValues {
     return found.length === 0 ? 'none' : dice.one(found);
   }
 
-  /** The latest value, or a placeholder. */
-  latest(kind: string): string {
-    return this.#found.get(kind)?.at(-1) ?? 'none';
-  }
-
   add(kind: string, value: string): void {
     const found = this.#found.get(kind) ?? [];
     if (found.includes(value)) return;

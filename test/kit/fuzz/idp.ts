@@ -339,6 +339,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     busiest: routes.filter(({ url }) => /^\/(authorize|token)/.test(url)),
     clock,
     visitor: (dice) => new IdpVisitor(dice, common),
+    unattainable: {},
     unavailable: ['temporarily_unavailable'],
     codeOf: (body) => {
       const { error, error_description: sentence } = (body ?? {}) as Record<string, unknown>;

@@ -19,8 +19,6 @@ const KINDS = {
   user: /\busr_[0-9a-f]{32}/g,
   session: /"id":"(\w+)","createdAt"/g,
   checkout: /"sessionId":"(\w+)"/g,
-  // In JSON and in the forms of the admin area.
-  version: /\bversion"(?::| value=")(\d+)/g,
   form: /name="token" value="(\d+\.[\w-]{43})"/g,
   // Found only in e-mails.
   reset: null,
@@ -36,7 +34,19 @@ const MAILING = /^\/api\/(auth\/(register|forgot-password|resend-verification)|u
 type Recipe = (self: SaasVisitor) => Partial<FuzzRequest>;
 
 const json = (value: object): Partial<FuzzRequest> => ({ body: { json: value } });
-const asAdmin: Pair = ['authorization', basic()];
+/** New ones each time: mutations change a request in place. */
+const asAdmin = (): Pair[] => [
+  ['authorization', basic()],
+  ['x-requested-with', 'fuzz'],
+];
+
+const SETTINGS = '/admin/api/settings';
+
+/** Where the pages of the admin area show and change what has a path of its own. */
+const PAGES: Record<string, string> = { '/admin': SETTINGS, '/admin/settings': SETTINGS };
+
+/** In JSON and in the form of the admin area. */
+const VERSION = /\bversion"(?::| value=")(\d+)/;
 
 /** Every route whose request needs more than its path and, if the route requires a user, a token. */
 const RECIPES: Record<string, Recipe> = {
@@ -57,6 +67,7 @@ const RECIPES: Record<string, Recipe> = {
     path: `/api/auth/sessions/${self.one('session')}`,
     headers: [self.bearer()],
   }),
+  'GET /api/auth/unlock': (self) => ({ query: [['token', self.link('reset')]] }),
   'POST /api/user/password': (self) => ({
     ...json({ currentPassword: PASSWORD, newPassword: PASSWORD }),
     headers: [self.bearer()],
@@ -80,24 +91,29 @@ const RECIPES: Record<string, Recipe> = {
     headers: [self.bearer()],
   }),
   'POST /api/billing/webhook': (self) => self.event(),
-  'GET /admin': () => ({ headers: [asAdmin] }),
-  'GET /admin/': () => ({ headers: [asAdmin] }),
-  'GET /admin/api/settings': () => ({ headers: [asAdmin] }),
+  'GET /admin': () => ({ headers: asAdmin() }),
+  'GET /admin/': () => ({ headers: asAdmin() }),
+  'GET /admin/api/settings': () => ({ headers: asAdmin() }),
   'PATCH /admin/api/settings': (self) => ({
-    ...json({ version: Number(self.version()), siteName: 'A site' }),
-    headers: [asAdmin],
+    ...json({ version: Number(self.version(SETTINGS)), siteName: 'A site' }),
+    headers: asAdmin(),
   }),
   'POST /admin/settings': (self) => ({
     body: {
       form: [
         ['token', self.one('form')],
-        ['version', self.version()],
+        ['version', self.version(SETTINGS)],
         ['siteName', 'A site'],
         ['allowRegistration', 'on'],
       ],
     },
-    headers: [asAdmin, ['sec-fetch-site', 'same-origin']],
+    headers: [...asAdmin(), ['sec-fetch-site', 'same-origin']],
   }),
+};
+
+const resourceOf = (path: string): string => {
+  const plain = path.replace(/\/?(\?.*)?$/, '');
+  return PAGES[plain] ?? plain;
 };
 
 let names = 0;
@@ -106,6 +122,7 @@ class SaasVisitor implements Visitor {
   readonly dice: Dice;
   readonly #collected = new CollectedValues(KINDS);
   readonly #emails = ['person@example.test'];
+  readonly #versions = new Map<string, string>();
   readonly #now: () => number;
   readonly #mails: Mails;
 
@@ -121,7 +138,9 @@ class SaasVisitor implements Visitor {
   }
 
   async learn({ path, body }: FuzzRequest, answer: FuzzAnswer): Promise<void> {
-    this.#collected.learn(answer);
+    this.#bag.learn(answer);
+    const [, version] = VERSION.exec(answer.body) ?? [];
+    if (version !== undefined) this.#versions.set(resourceOf(path), version);
     if (MAILING.test(path)) await this.#readMails();
     if (path !== '/api/auth/register' || answer.status !== 201 || !body || !('json' in body)) return;
     const { email } = JSON.parse(answer.body).data.user;
@@ -142,9 +161,9 @@ class SaasVisitor implements Visitor {
     return this.#collected.one(kind, this.dice);
   }
 
-  /** Every write needs the latest version. */
-  version(): string {
-    return this.#collected.latest('version');
+  /** The last one of the resource at this path, which every write of it needs. */
+  version(path: string): string {
+    return this.#versions.get(path) ?? '0';
   }
 
   email = (): string => this.dice.one(this.#emails);
@@ -222,7 +241,10 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     busiest: routes.filter(({ url: path }) => /^\/api\/auth\/(login|refresh|register)/.test(path)),
     clock,
     visitor: (dice) => new SaasVisitor(dice, { now: clock.now, mails }),
-    // The simulated provider is always up.
+    unattainable: {
+      'POST /api/auth/unlock': 'without limits no account is locked, and no mail has such a link',
+    },
+    // The provider of the fuzz is up, and what nobody configured says so.
     unavailable: ['NOT_READY', 'OVERLOADED', 'MAINTENANCE'],
     codeOf: (body) => {
       const { success, message, error } = (body ?? {}) as Record<string, unknown>;
@@ -232,12 +254,11 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     async prove() {
       // Fuzzed settings may lock users out, as an operator may.
       const settings = { allowRegistration: true, maintenanceMode: false };
-      const admin = { authorization: asAdmin[1], 'x-requested-with': 'fuzz' };
-      const path = '/admin/api/settings';
-      const { version } = (await server.fastify.inject({ url: path, headers: admin })).json().data;
+      const admin = Object.fromEntries(asAdmin());
+      const { version } = (await server.fastify.inject({ url: SETTINGS, headers: admin })).json().data;
       const patched = await server.fastify.inject({
         method: 'PATCH',
-        url: path,
+        url: SETTINGS,
         headers: admin,
         payload: { ...settings, version },
       });
