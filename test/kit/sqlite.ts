@@ -10,13 +10,16 @@ export function readRows<T>(file: string, query: string): T[] {
   }
 }
 
+/** The names of all collections in the file of a store. */
+export function collectionsOf(file: string): string[] {
+  const tables =
+    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name";
+  return readRows<{ name: string }>(file, tables).map(({ name }) => name);
+}
+
 /** How many documents each collection in the file of a store holds. */
 export function countDocuments(file: string): Map<string, number> {
-  const tables = readRows<{ name: string }>(
-    file,
-    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'",
-  );
   const countOf = (name: string) =>
     readRows<{ count: number }>(file, `SELECT count(*) AS count FROM "${name}"`)[0]?.count ?? 0;
-  return new Map(tables.map(({ name }) => [name, countOf(name)]));
+  return new Map(collectionsOf(file).map((name) => [name, countOf(name)]));
 }

@@ -138,7 +138,7 @@ class SaasVisitor implements Visitor {
   }
 
   async learn({ path, body }: FuzzRequest, answer: FuzzAnswer): Promise<void> {
-    this.#bag.learn(answer);
+    this.#collected.learn(answer);
     const [, version] = VERSION.exec(answer.body) ?? [];
     if (version !== undefined) this.#versions.set(resourceOf(path), version);
     if (MAILING.test(path)) await this.#readMails();
