@@ -62,7 +62,7 @@ export interface FuzzResult {
   statuses: Record<number, number>;
   /** The longest delay of the event loop, client and server together, in milliseconds of processor time. */
   longestStall: number;
-  /** Routes that nothing has reached, and attainable ones that never succeeded, not even unspoilt in the end. */
+  /** Routes that no request reached, and attainable routes that never succeeded, not even with valid requests at the end. */
   untouched: string[];
   unsuccessful: string[];
   problems: string[];
@@ -90,7 +90,7 @@ const BROKEN_BYTES = 0.02;
 /** How often a client that spoils nothing asks every route in the end, unless each has succeeded before. */
 const UNSPOILT_ROUNDS = 30;
 
-/** @throws when somebody cannot sign in afterwards */
+/** @throws if signing in fails afterwards */
 export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<FuzzResult> {
   const { requests, seed, clients = 32, progress = () => {} } = options;
   const tally = new Map<string, Set<number>>();
