@@ -3,6 +3,7 @@ import { type SubscriptionStatus, type SubscriptionSummary, toTimestamp } from '
 import { type Clock, DAY } from '../kernel/clock.js';
 import { type ErrorDetail, httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
+import { selectBest } from './events/subscription-order.js';
 import { UNKNOWN_PLAN } from './plans.js';
 import {
   type AccessTerms,
@@ -12,7 +13,6 @@ import {
   type SubscriptionDocument,
   type Subscriptions,
 } from './store.js';
-import { selectBest } from './subscription-order.js';
 
 /**
  * Access to plans through subscriptions and grants. The access terms of the subscriptions are copied to the

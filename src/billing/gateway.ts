@@ -13,8 +13,8 @@ import {
   requireList,
   requirePage,
   requireSubscription,
-} from './provider-objects.js';
-import { isTerminal } from './subscription-order.js';
+} from './events/provider-objects.js';
+import { isTerminal } from './events/subscription-order.js';
 
 /**
  * The payment provider. This is the only file that imports its SDK, which is loaded on first use. Every failure is a

@@ -11,8 +11,11 @@ import {
   type Grants,
   type SummaryOf,
 } from './entitlement.js';
-import { createEventLeases, type Wait } from './event-leases.js';
-import { createEventProcessor } from './event-processor.js';
+import { createEventLeases, type Wait } from './events/leases.js';
+import { createEventProcessor } from './events/processor.js';
+import { createApplyEvent } from './events/subscription-events.js';
+import { createSubscriptionWriter } from './events/subscription-order.js';
+import { createWebhook, type Webhook } from './events/webhook.js';
 import { createGateway } from './gateway.js';
 import { type BillingOutbox, createEnqueueMail, type Emit } from './notifications.js';
 import { createPlans, type Plans } from './plans.js';
@@ -30,10 +33,7 @@ import {
   webhookEventCollection,
 } from './store.js';
 import { createSubscriptionService, type SubscriptionService } from './subscription.js';
-import { createApplyEvent } from './subscription-events.js';
-import { createSubscriptionWriter } from './subscription-order.js';
 import { createSubscriptionSync } from './sync.js';
-import { createWebhook, type Webhook } from './webhook.js';
 
 /** Subscriptions, payments and grants. The payment provider is the source of truth; the store contains a copy. */
 export interface BillingModule {

@@ -1,7 +1,7 @@
 import { type SubscriptionStatus, toTimestamp } from '../http/schemas.js';
 import { type Clock, DAY } from '../kernel/clock.js';
+import { asInteger, asTime, type BillingEvent, type Json } from './events/provider-objects.js';
 import { UNKNOWN_PLAN } from './plans.js';
-import { asInteger, asTime, type BillingEvent, type Json } from './provider-objects.js';
 import type { BillingUsers, SubscriptionDocument } from './store.js';
 
 /** What integrators receive as events, once the change is stored. */

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { ok } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import type { Catalog } from './catalog.js';
+import type { Webhook } from './events/webhook.js';
 import {
   CheckoutAnswer,
   CheckoutBody,
@@ -15,7 +16,6 @@ import {
 } from './schemas.js';
 import type { BillingService } from './service.js';
 import type { SubscriptionService } from './subscription.js';
-import type { Webhook } from './webhook.js';
 
 const BODY_LIMIT = 512 * 1024;
 

@@ -2,10 +2,10 @@ import { type Clock, DAY, MINUTE, SECOND } from '../kernel/clock.js';
 import type { Job, JobLog } from '../ops/jobs.js';
 import { pagesOf } from '../storage/pages.js';
 import { billingErrors, isSubscriptionMissing } from './errors.js';
-import { expiredLeases } from './event-leases.js';
-import type { EventProcessor } from './event-processor.js';
+import { expiredLeases } from './events/leases.js';
+import type { EventProcessor } from './events/processor.js';
+import { asText, HANDLED_EVENT_TYPES, type Json, parseEvent } from './events/provider-objects.js';
 import type { Gateway } from './gateway.js';
-import { asText, HANDLED_EVENT_TYPES, type Json, parseEvent } from './provider-objects.js';
 import type {
   CustomerDocument,
   Customers,

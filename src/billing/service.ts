@@ -7,7 +7,8 @@ import { nullIfTaken } from '../storage/collection.js';
 import { mapPages, pagesOf } from '../storage/pages.js';
 import type { DeleteIfUserIsGone } from './account-deletion.js';
 import { billingErrors, isCustomerMissing, isPriceNotAllowed, isProviderError } from './errors.js';
-import type { EventProcessor } from './event-processor.js';
+import type { EventProcessor } from './events/processor.js';
+import { isTerminal } from './events/subscription-order.js';
 import type { Checkout, Gateway } from './gateway.js';
 import type { Plans } from './plans.js';
 import { returnPathProblem } from './schemas.js';
@@ -19,7 +20,6 @@ import {
   type SubscriptionDocument,
   type Subscriptions,
 } from './store.js';
-import { isTerminal } from './subscription-order.js';
 import type { SubscriptionSync } from './sync.js';
 
 /** Buying, managing and exporting purchases. */

@@ -5,9 +5,10 @@ import { nullIfTaken } from '../storage/collection.js';
 import type { DeleteIfUserIsGone } from './account-deletion.js';
 import { findEntitlement, isInForce, NO_SUBSCRIPTION, type PastDue } from './entitlement.js';
 import { billingErrors } from './errors.js';
-import type { EventProcessor } from './event-processor.js';
+import type { EventProcessor } from './events/processor.js';
+import { asObject, idOf, type Json } from './events/provider-objects.js';
+import { selectBest } from './events/subscription-order.js';
 import type { Gateway } from './gateway.js';
-import { asObject, idOf, type Json } from './provider-objects.js';
 import type { Subscription } from './schemas.js';
 import {
   type BillingUsers,
@@ -17,7 +18,6 @@ import {
   type SubscriptionDocument,
   type Subscriptions,
 } from './store.js';
-import { selectBest } from './subscription-order.js';
 import { createCoalescer, type SubscriptionSync } from './sync.js';
 
 /** A user's current subscription and access. */

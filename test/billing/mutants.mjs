@@ -33,7 +33,7 @@ const mutants = [
   },
   {
     name: 'an event is completed before it is applied',
-    file: 'event-processor.js',
+    file: 'events/processor.js',
     text: 'const { outcome, notifications } = await handle(event)',
     replacement:
       "await leases.complete(lease, 'processed'); const { outcome, notifications } = await handle(event)",
@@ -41,14 +41,14 @@ const mutants = [
   },
   {
     name: 'of two events of one second the last to arrive wins',
-    file: 'subscription-order.js',
+    file: 'events/subscription-order.js',
     text: 'if (event.created === stored.at) {',
     replacement: 'if (false) {',
     tests: [STORM],
   },
   {
     name: 'of two events of one second the first to arrive wins',
-    file: 'subscription-order.js',
+    file: 'events/subscription-order.js',
     text: 'if (event.created < stored.at)',
     replacement: 'if (event.created <= stored.at)',
     tests: [
@@ -61,14 +61,14 @@ const mutants = [
   },
   {
     name: 'an invoice activates a canceled subscription',
-    file: 'subscription-order.js',
+    file: 'events/subscription-order.js',
     text: "['past_due', 'unpaid', 'incomplete'].includes(status)",
     replacement: "['past_due', 'unpaid', 'incomplete', 'canceled'].includes(status)",
     tests: [['subscription', 'an invoice does not override its subscription']],
   },
   {
     name: "an invoice is applied to the user's newest subscription",
-    file: 'event-processor.js',
+    file: 'events/processor.js',
     text: 'await applyEvent(event, subscriptionId, owner)',
     replacement:
       "await applyEvent(event, isInvoice(event) ? ((await deps.subscriptions.page({ where: { userId }, sort: 'startedAt', desc: true, limit: 1 })).items[0]?.id ?? subscriptionId) : subscriptionId, { userId })",
@@ -76,7 +76,7 @@ const mutants = [
   },
   {
     name: 'an ended subscription can become active again',
-    file: 'subscription-order.js',
+    file: 'events/subscription-order.js',
     text: 'if (isTerminal(stored.status))',
     replacement: 'if (false)',
     tests: [['subscription', 'the minimal body of the specification changes the status and nothing else']],
@@ -91,7 +91,7 @@ const mutants = [
   },
   {
     name: 'a stale event skips the projection',
-    file: 'subscription-events.js',
+    file: 'events/subscription-events.js',
     text: "outcome: 'stale',\n    isProjected: false",
     replacement: "outcome: 'stale',\n    isProjected: true",
     tests: [
@@ -131,14 +131,14 @@ const mutants = [
   },
   {
     name: 'a write ignores the revision that was read',
-    file: 'subscription-order.js',
+    file: 'events/subscription-order.js',
     text: '{ id, rev: stored.rev }, { set',
     replacement: '{ id }, { set',
     tests: [STORM],
   },
   {
     name: 'unmatched events are not replayed',
-    file: 'event-processor.js',
+    file: 'events/processor.js',
     text: "if (change === 'inserted' || change === 'repeated') {",
     replacement: 'if (false) {',
     tests: [
@@ -147,7 +147,7 @@ const mutants = [
   },
   {
     name: 'the lease of a crashed worker never expires',
-    file: 'event-leases.js',
+    file: 'events/leases.js',
     text: 'of expiredLeases(now)',
     replacement: 'of []',
     tests: [['crashes', 'a crash at any step is repaired by the next delivery']],

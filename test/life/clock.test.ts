@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { createEventLeases } from '../../src/billing/event-leases.js';
+import { createEventLeases } from '../../src/billing/events/leases.js';
 import { webhookEventCollection } from '../../src/billing/store.js';
 import { DAY, HOUR, MINUTE } from '../../src/kernel/clock.js';
 import { createJobs } from '../../src/ops/jobs.js';

@@ -1,7 +1,7 @@
-import { httpErrors } from '../kernel/errors.js';
-import { billingErrors } from './errors.js';
-import type { Plans } from './plans.js';
-import type { SubscriptionTerms } from './store.js';
+import { httpErrors } from '../../kernel/errors.js';
+import { billingErrors } from '../errors.js';
+import type { Plans } from '../plans.js';
+import type { SubscriptionTerms } from '../store.js';
 
 /** An event of the provider. Only its type and the ID of its object are always present. */
 export interface BillingEvent {

@@ -1,8 +1,7 @@
-import type { Clock } from '../kernel/clock.js';
-import { nullIfTaken } from '../storage/collection.js';
-import type { DeleteIfUserIsGone } from './account-deletion.js';
-import { isEntitled, type PastDue, type Projector } from './entitlement.js';
-import type { EventLease, EventLeases } from './event-leases.js';
+import type { Clock } from '../../kernel/clock.js';
+import { nullIfTaken } from '../../storage/collection.js';
+import type { DeleteIfUserIsGone } from '../account-deletion.js';
+import { isEntitled, type PastDue, type Projector } from '../entitlement.js';
 import {
   type Emit,
   type EnqueueMail,
@@ -10,8 +9,7 @@ import {
   type PendingNotification,
   readInvoice,
   subscriptionNotification,
-} from './notifications.js';
-import { type BillingEvent, HANDLED_EVENT_TYPES, isInvoice, parseEvent } from './provider-objects.js';
+} from '../notifications.js';
 import type {
   BillingUsers,
   Customers,
@@ -20,7 +18,9 @@ import type {
   Subscriptions,
   WebhookEventDocument,
   WebhookEvents,
-} from './store.js';
+} from '../store.js';
+import type { EventLease, EventLeases } from './leases.js';
+import { type BillingEvent, HANDLED_EVENT_TYPES, isInvoice, parseEvent } from './provider-objects.js';
 import type { AppliedEvent, ApplyEvent, EventOwner } from './subscription-events.js';
 
 /**

@@ -1,11 +1,11 @@
 import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto';
-import { type Clock, toSeconds } from '../kernel/clock.js';
-import type { Audit } from '../ops/audit.js';
-import { billingErrors } from './errors.js';
-import type { EventLeases } from './event-leases.js';
-import type { EventProcessor } from './event-processor.js';
+import { type Clock, toSeconds } from '../../kernel/clock.js';
+import type { Audit } from '../../ops/audit.js';
+import { billingErrors } from '../errors.js';
+import type { EventOutcome } from '../store.js';
+import type { EventLeases } from './leases.js';
+import type { EventProcessor } from './processor.js';
 import { parseEvent } from './provider-objects.js';
-import type { EventOutcome } from './store.js';
 
 /** `duplicate`: it was completed by an earlier delivery. */
 export type WebhookOutcome = EventOutcome | 'duplicate';

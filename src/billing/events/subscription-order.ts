@@ -1,8 +1,8 @@
-import { type Clock, DAY } from '../kernel/clock.js';
-import { nullIfTaken, type OptionalField } from '../storage/collection.js';
-import { UNKNOWN_PLAN } from './plans.js';
+import { type Clock, DAY } from '../../kernel/clock.js';
+import { nullIfTaken, type OptionalField } from '../../storage/collection.js';
+import { UNKNOWN_PLAN } from '../plans.js';
+import type { SubscriptionDocument, Subscriptions } from '../store.js';
 import type { BillingEvent, Snapshot } from './provider-objects.js';
-import type { SubscriptionDocument, Subscriptions } from './store.js';
 
 /** Decides which of two states of a subscription is newer, which of two subscriptions is better, and writes the result. */
 

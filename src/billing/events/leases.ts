@@ -1,9 +1,9 @@
-import { CLOCK_SKEW_MS, type Clock } from '../kernel/clock.js';
-import { newToken, type Random } from '../kernel/secrets.js';
-import { nullIfTaken } from '../storage/collection.js';
-import { billingErrors } from './errors.js';
+import { CLOCK_SKEW_MS, type Clock } from '../../kernel/clock.js';
+import { newToken, type Random } from '../../kernel/secrets.js';
+import { nullIfTaken } from '../../storage/collection.js';
+import { billingErrors } from '../errors.js';
+import type { EventOutcome, WebhookEventDocument, WebhookEvents } from '../store.js';
 import type { BillingEvent } from './provider-objects.js';
-import type { EventOutcome, WebhookEventDocument, WebhookEvents } from './store.js';
 
 /**
  * Exclusive processing of events. Inserting an event acquires its lease, storing its outcome completes it. The lease of

@@ -1,9 +1,9 @@
-import { haveSameProjection } from './entitlement.js';
-import { subscriptionNotFound } from './errors.js';
-import type { Gateway } from './gateway.js';
-import type { Plans } from './plans.js';
+import { haveSameProjection } from '../entitlement.js';
+import { subscriptionNotFound } from '../errors.js';
+import type { Gateway } from '../gateway.js';
+import type { Plans } from '../plans.js';
+import type { EventOutcome, SubscriptionDocument, Subscriptions } from '../store.js';
 import { type BillingEvent, isInvoice, readSnapshot, type Snapshot } from './provider-objects.js';
-import type { EventOutcome, SubscriptionDocument, Subscriptions } from './store.js';
 import {
   compareInvoiceEvent,
   compareSubscriptionEvent,
