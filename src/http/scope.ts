@@ -32,6 +32,9 @@ export type Scope = FastifyInstance<
 /** Runs before the body is read and throws an `AppError` to reject the request. */
 export type Guard = onRequestAsyncHookHandler;
 
+/** For routes that authenticate the request themselves, by a password or token in the header or the body. */
+export const authenticatedByRoute: Guard = async () => {};
+
 export interface ScopeRules extends AnswerRules {
   /** Absolute path, `''` for the root. */
   prefix: string;

@@ -1,11 +1,10 @@
 import { defineOptions, resolveOptions } from '../config/options.js';
 import { createPublicUrl } from '../config/public-url.js';
-import { systemClock } from '../kernel/clock.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { createAudit } from '../ops/audit.js';
 import { createProvisioningModule, type ProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
-import { commandLog, createModuleContext } from '../server/module-context.js';
+import { createCommandContext } from '../server/module-context.js';
 import { idpServerSchema } from '../server/options.js';
 import { openExistingStore, openStore } from '../storage/open.js';
 import { idpSchema } from './options.js';
@@ -37,15 +36,7 @@ export async function openProvisioning(
   );
   const store = await (create ? openStore : openExistingStore)(values.databaseUri);
   const base = values.publicUrl ?? (await createLastKnownAddress(store).recall());
-  const context = createModuleContext(store, {
-    production,
-    clock: systemClock,
-    random: systemRandom,
-    log: commandLog(warn),
-    createAudit,
-    throttleSecret: '',
-    limits: false,
-  });
+  const context = createCommandContext(store, { production, warn, createAudit });
   const { principals, links, directory, clients } = createProvisioningModule(context, {
     issuer: createPublicUrl(base, values.port).get,
     allowHttp: !production,

@@ -79,6 +79,3 @@ export const rejectCrossSiteForms: Guard = async ({ headers }) => {
 
 const CROSS_SITE_FORM =
   'Cross-site form submissions are rejected. Use fetch with CORS, or send the request from a server.';
-
-/** For routes that authenticate the request themselves, by a token in the header or the body. */
-export const authenticatedByRoute: Guard = async () => {};

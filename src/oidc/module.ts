@@ -1,11 +1,11 @@
 import type { Pages } from '../http/pages.js';
-import type { Guard, Scope } from '../http/scope.js';
+import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
 import type { ChangePassword } from './account.js';
 import { createInteractionTokens } from './authorize/interaction-token.js';
 import { createAuthorization } from './authorize/service.js';
 import { createClaims } from './claims.js';
-import { authenticatedByRoute, rejectCrossSiteForms } from './client-auth.js';
+import { rejectCrossSiteForms } from './client-auth.js';
 import { createConsentService } from './consents.js';
 import type { Directory } from './directory.js';
 import { pathMetadataPlugin } from './discovery.js';

@@ -39,6 +39,3 @@ export function signupGuard(isSignupOpen: boolean): Guard {
     if (!isSignupOpen) throw provisioningErrors.signup_disabled();
   };
 }
-
-/** For routes that authenticate the agent themselves, by its password. */
-export const authenticatedByRoute: Guard = async () => {};

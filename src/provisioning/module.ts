@@ -1,9 +1,9 @@
 import type { Pages } from '../http/pages.js';
-import type { Guard, Scope } from '../http/scope.js';
+import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type Clients, createClients } from './clients.js';
 import { createDirectory, type PrincipalDirectory } from './directory.js';
-import { adminGuard, authenticatedByRoute, signupGuard } from './guards.js';
+import { adminGuard, signupGuard } from './guards.js';
 import { createLinks, type Links } from './links.js';
 import { provisioningPlugin } from './plugin.js';
 import { createPrincipals, type Principals } from './principals.js';

@@ -4,10 +4,9 @@ import { userCollection } from '../auth/store.js';
 import { createBillingModule } from '../billing/module.js';
 import type { Resync } from '../billing/reconcile.js';
 import { defineOptions, resolveOptions } from '../config/options.js';
-import { systemClock as clock } from '../kernel/clock.js';
 import { systemRandom as random } from '../kernel/secrets.js';
 import { createListedAudit } from '../ops/audit.js';
-import { commandLog, createModuleContext } from '../server/module-context.js';
+import { createCommandContext } from '../server/module-context.js';
 import { createSettingsModule } from '../settings/module.js';
 import type { Store } from '../storage/collection.js';
 import { missingFile } from '../storage/existing.js';
@@ -91,15 +90,7 @@ function createModules(
   store: Store,
   { values, production, warn }: { values: CommandValues; production: boolean; warn: Warn },
 ) {
-  const context = createModuleContext(store, {
-    production,
-    clock,
-    random,
-    log: commandLog(warn),
-    createAudit: createListedAudit,
-    limits: false,
-    throttleSecret: '',
-  });
+  const context = createCommandContext(store, { production, warn, createAudit: createListedAudit });
   const emit = () => undefined;
   const documents = userCollection(store);
   const settings = createSettingsModule(context, { operator: 'cli' });

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
-import { type Clock, HOUR, SECOND } from '../kernel/clock.js';
-import type { Random } from '../kernel/secrets.js';
+import { type Clock, HOUR, SECOND, systemClock } from '../kernel/clock.js';
+import { type Random, systemRandom } from '../kernel/secrets.js';
 import type { AuditDependencies, AuditLog } from '../ops/audit.js';
 import { type BackgroundTasks, createBackgroundTasks } from '../ops/background-tasks.js';
 import { createJobs, type JobLog, type Jobs } from '../ops/jobs.js';
@@ -81,8 +81,28 @@ export function followLifecycle(
   });
 }
 
-/** The log of a command: converts log messages to sentences for `warn`. */
-export function commandLog(warn: (message: string) => void): JobLog {
+/** The context of a command: the services of a server without limits. `warn` gets log messages as sentences. */
+export function createCommandContext<A extends AuditLog>(
+  store: Store,
+  {
+    production,
+    warn,
+    createAudit,
+  }: Pick<ModuleContextOptions<A>, 'production' | 'createAudit'> & { warn: (message: string) => void },
+): ModuleContext<A> {
+  return createModuleContext(store, {
+    production,
+    clock: systemClock,
+    random: systemRandom,
+    log: commandLog(warn),
+    createAudit,
+    limits: false,
+    // Without limits, the throttle stores nothing.
+    throttleSecret: '',
+  });
+}
+
+function commandLog(warn: (message: string) => void): JobLog {
   const write = (...[details, message]: unknown[]) => {
     const text = typeof details === 'string' ? details : String(message);
     const named = Object.values(details ?? {}).filter((detail) => typeof detail === 'string');

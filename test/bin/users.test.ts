@@ -130,7 +130,7 @@ t.test('user import reports bad lines, imports the others, and a second run chan
     '{"email":"a@example.test","password_hash":"x"}',
     '',
     '{"email":"b@example.test","passwordHash":"md5"}',
-    '{"email":"none@example.test","name":"Somebody else"}',
+    '{"email":"none@example.test","name":"Grace Hopper"}',
     `{"email":"long@example.test","name":"${'x'.repeat(20_000)}"}`,
     '{"email":"c@example.test","createdAt":"yesterday"}',
     '{"email":"d@example.test","createdAt":"2024-01-02T03:04:05"}',
@@ -196,7 +196,7 @@ t.test(
       line('KNOWN@example.test'),
       line('late@example.test'),
       'nonsense',
-      line('LATE@example.test', { name: 'Somebody else' }),
+      line('LATE@example.test', { name: 'Grace Hopper' }),
       ...distinct.filter((_, index) => index % 3 === 0).map((email) => line(email.toUpperCase())),
     ];
     const input = lines.join('\n');

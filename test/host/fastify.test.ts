@@ -441,7 +441,11 @@ await onMongod((server) => {
         });
         t.equal((await host.inject('/api/ready')).statusCode, 200);
         t.equal((await host.inject('/idp/ready')).statusCode, 200);
-        t.same((await host.inject('/mine')).json(), [], 'nothing of ours is in the host’s database');
+        t.same(
+          (await host.inject('/mine')).json(),
+          [],
+          'the host’s database has no collections of the plugin',
+        );
       }
     },
   );
