@@ -112,7 +112,8 @@ export function trackConnections(server: Server, limits: ConnectionLimits): (tim
     if (connection) {
       connection.latest = response;
       if (connection.active++ === 0) markActive(connection);
-      response.once('close', () => {
+      // Emitted once; `once` itself would take longer than the listener.
+      response.on('close', () => {
         if (--connection.active === 0 && open.has(socket)) markIdle(connection);
       });
     }

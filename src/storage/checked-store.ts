@@ -39,42 +39,43 @@ function declarationKey<T>({ fields = [], unique = [], indexes = [] }: Declarati
   return [[...fields].sort(), [...unique].sort(), indexes];
 }
 
-// All methods are async, so that an invalid argument causes a rejection like any other error.
+// All methods are async, so that an invalid argument causes a rejection like any other error. To return a promise without
+// awaiting it takes an async function two turns of the microtask queue more.
 function checkedCollection<T extends { id: string }>(shape: Shape, inner: Collection<T>): Collection<T> {
   return {
     async insert(doc) {
       checkDocument(shape, doc);
-      return inner.insert(doc);
+      return await inner.insert(doc);
     },
     async findOne(where) {
       checkWhere(shape, where);
-      return inner.findOne(where);
+      return await inner.findOne(where);
     },
     async updateOne(where, change) {
       checkWhere(shape, where);
       checkChange(shape, change);
-      return inner.updateOne(where, change);
+      return await inner.updateOne(where, change);
     },
     async deleteOne(where) {
       checkWhere(shape, where);
-      return inner.deleteOne(where);
+      return await inner.deleteOne(where);
     },
     async updateMany(where, change) {
       checkWhere(shape, where);
       checkChange(shape, change, true);
-      return inner.updateMany(where, change);
+      return await inner.updateMany(where, change);
     },
     async deleteMany(where) {
       checkWhere(shape, where);
-      return inner.deleteMany(where);
+      return await inner.deleteMany(where);
     },
     async page(query) {
       checkPage(shape, query);
-      return inner.page(query);
+      return await inner.page(query);
     },
     async count(where = {}) {
       checkConditions(shape, where);
-      return inner.count(where);
+      return await inner.count(where);
     },
   };
 }
