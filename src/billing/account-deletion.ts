@@ -1,5 +1,5 @@
 import { billingErrors, isCustomerMissing } from './errors.js';
-import type { Gateway } from './gateway.js';
+import type { Gateway } from './provider/gateway.js';
 import {
   type BillingUsers,
   type Customers,

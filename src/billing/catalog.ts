@@ -1,9 +1,9 @@
 import { toTimestamp } from '../http/schemas.js';
 import { type Clock, MINUTE, SECOND } from '../kernel/clock.js';
 import { billingErrors, isCustomerMissing } from './errors.js';
-import { asInteger, asObject, asText, asTime, idOf, type Json } from './events/provider-objects.js';
-import type { Gateway } from './gateway.js';
 import type { Plans } from './plans.js';
+import type { Gateway } from './provider/gateway.js';
+import { asInteger, asObject, asText, asTime, idOf, type Json } from './provider/json.js';
 import type { Invoice, Plan } from './schemas.js';
 import type { Customers } from './store.js';
 

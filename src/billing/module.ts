@@ -16,12 +16,12 @@ import { createEventProcessor } from './events/processor.js';
 import { createApplyEvent } from './events/subscription-events.js';
 import { createSubscriptionWriter } from './events/subscription-order.js';
 import { createWebhook, type Webhook } from './events/webhook.js';
-import { createGateway } from './gateway.js';
 import { type BillingOutbox, createEnqueueMail, type Emit } from './notifications.js';
+import { type BillingConfiguration, isLiveKey } from './options.js';
 import { createPlans, type Plans } from './plans.js';
 import { billingPlugin, webhookPlugin } from './plugin.js';
+import { createGateway } from './provider/gateway.js';
 import { createBillingJobs, createResync, type Resync } from './reconcile.js';
-import { type BillingConfiguration, isLiveKey } from './schemas.js';
 import { type BillingService, createBillingService } from './service.js';
 import {
   type BillingUsers,

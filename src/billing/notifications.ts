@@ -1,7 +1,8 @@
 import { type SubscriptionStatus, toTimestamp } from '../http/schemas.js';
 import { type Clock, DAY } from '../kernel/clock.js';
-import { asInteger, asTime, type BillingEvent, type Json } from './events/provider-objects.js';
+import type { BillingEvent } from './events/provider-objects.js';
 import { UNKNOWN_PLAN } from './plans.js';
+import { asInteger, asTime, type Json } from './provider/json.js';
 import type { BillingUsers, SubscriptionDocument } from './store.js';
 
 /** What integrators receive as events, once the change is stored. */

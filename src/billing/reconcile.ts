@@ -4,8 +4,9 @@ import { pagesOf } from '../storage/pages.js';
 import { billingErrors, isSubscriptionMissing } from './errors.js';
 import { expiredLeases } from './events/leases.js';
 import type { EventProcessor } from './events/processor.js';
-import { asText, HANDLED_EVENT_TYPES, type Json, parseEvent } from './events/provider-objects.js';
-import type { Gateway } from './gateway.js';
+import { HANDLED_EVENT_TYPES, parseEvent } from './events/provider-objects.js';
+import type { Gateway } from './provider/gateway.js';
+import { asText, type Json } from './provider/json.js';
 import type {
   CustomerDocument,
   Customers,

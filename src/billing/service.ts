@@ -9,9 +9,9 @@ import type { DeleteIfUserIsGone } from './account-deletion.js';
 import { billingErrors, isCustomerMissing, isPriceNotAllowed, isProviderError } from './errors.js';
 import type { EventProcessor } from './events/processor.js';
 import { isTerminal } from './events/subscription-order.js';
-import type { Checkout, Gateway } from './gateway.js';
+import { returnPathProblem } from './options.js';
 import type { Plans } from './plans.js';
-import { returnPathProblem } from './schemas.js';
+import type { Checkout, Gateway } from './provider/gateway.js';
 import {
   type BillingUsers,
   type Customers,

@@ -6,9 +6,9 @@ import type { DeleteIfUserIsGone } from './account-deletion.js';
 import { findEntitlement, isInForce, NO_SUBSCRIPTION, type PastDue } from './entitlement.js';
 import { billingErrors } from './errors.js';
 import type { EventProcessor } from './events/processor.js';
-import { asObject, idOf, type Json } from './events/provider-objects.js';
 import { selectBest } from './events/subscription-order.js';
-import type { Gateway } from './gateway.js';
+import type { Gateway } from './provider/gateway.js';
+import { asObject, idOf, type Json } from './provider/json.js';
 import type { Subscription } from './schemas.js';
 import {
   type BillingUsers,

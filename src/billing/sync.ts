@@ -3,11 +3,12 @@ import type { Clock } from '../kernel/clock.js';
 import type { DeleteIfUserIsGone } from './account-deletion.js';
 import { haveSameProjection, isEntitled, type PastDue, type Projector } from './entitlement.js';
 import { isCustomerMissing, subscriptionNotFound } from './errors.js';
-import { idOf, type Json, readSnapshot } from './events/provider-objects.js';
+import { readSnapshot } from './events/provider-objects.js';
 import { isTerminal, type SubscriptionKey, type SubscriptionWriter } from './events/subscription-order.js';
-import type { Gateway } from './gateway.js';
 import { type Emit, subscriptionNotification } from './notifications.js';
 import type { Plans } from './plans.js';
+import type { Gateway } from './provider/gateway.js';
+import { idOf, type Json } from './provider/json.js';
 import { listSubscriptions, type SubscriptionDocument, type Subscriptions } from './store.js';
 
 /**

@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { adminOptions } from '../admin/schemas.js';
 import { authOptions } from '../auth/schemas.js';
-import { apiUrlProblem, billingOptions } from '../billing/schemas.js';
+import { apiUrlProblem, billingOptions } from '../billing/options.js';
 import type { Advice, Report } from '../config/configuration-error.js';
 import { defineOptions, option, type Resolved, resolveOptions } from '../config/options.js';
 import { mountProblem, publicUrlOption } from '../config/public-url.js';

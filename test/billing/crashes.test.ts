@@ -3,8 +3,8 @@ import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { userCollection } from '../../src/auth/store.js';
 import { createEventLeases, EVENT_LEASE_MS } from '../../src/billing/events/leases.js';
-import type { Json } from '../../src/billing/events/provider-objects.js';
-import { createGateway } from '../../src/billing/gateway.js';
+import { createGateway } from '../../src/billing/provider/gateway.js';
+import type { Json } from '../../src/billing/provider/json.js';
 import {
   customerCollection,
   subscriptionCollection,

@@ -1,5 +1,5 @@
 import type { Test } from 'tap';
-import type { Json } from '../../src/billing/events/provider-objects.js';
+import type { Json } from '../../src/billing/provider/json.js';
 import { type Account, type Answer, type SaasApp, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { billingOn, type TestBilling } from '../kit/billing.js';
 import { signWebhook } from '../kit/sign-webhook.js';

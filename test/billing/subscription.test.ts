@@ -2,9 +2,9 @@ import fastify from 'fastify';
 import t from 'tap';
 import { createCatalog } from '../../src/billing/catalog.js';
 import { isEntitled } from '../../src/billing/entitlement.js';
-import type { Json } from '../../src/billing/events/provider-objects.js';
 import { formatAmount } from '../../src/billing/notifications.js';
 import { createPlans } from '../../src/billing/plans.js';
+import type { Json } from '../../src/billing/provider/json.js';
 import {
   customerCollection,
   paymentCollection,

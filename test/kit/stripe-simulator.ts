@@ -1,4 +1,4 @@
-import type { Json } from '../../src/billing/events/provider-objects.js';
+import type { Json } from '../../src/billing/provider/json.js';
 
 /**
  * A simulation of the payment provider: customers, subscriptions and their changes, decided by a seeded generator. It is

@@ -1,5 +1,5 @@
 import { setImmediate as turn } from 'node:timers/promises';
-import type { Json } from '../../src/billing/events/provider-objects.js';
+import type { Json } from '../../src/billing/provider/json.js';
 import { AppError } from '../../src/kernel/errors.js';
 import type { Store } from '../../src/storage/collection.js';
 import { billingOn, runJobs, type TestBilling } from './billing.js';

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Json } from '../../src/billing/events/provider-objects.js';
+import type { Json } from '../../src/billing/provider/json.js';
 import { PRICES, subscriptionObject, type World } from './stripe-simulator.js';
 
 /** The part of the payment provider's API that billing uses, called by the provider's own SDK. */

@@ -1,6 +1,6 @@
 import { httpErrors } from '../../kernel/errors.js';
-import { billingErrors } from '../errors.js';
 import type { Plans } from '../plans.js';
+import { asInteger, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
 import type { SubscriptionTerms } from '../store.js';
 
 /** An event of the provider. Only its type and the ID of its object are always present. */
@@ -169,108 +169,4 @@ const nullable = <T>(value: unknown, read: (value: unknown) => T): T | null | un
 function asCount(value: unknown): number | undefined {
   const count = asInteger(value);
   return count !== undefined && count >= 0 ? count : undefined;
-}
-
-/** Reads objects of the payment provider without assuming that fields have the documented types. */
-
-export type Json = Record<string, unknown>;
-
-export const asObject = (value: unknown): Json =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : {};
-
-/** A non-empty string that every storage engine accepts. */
-export function asText(value: unknown): string | undefined {
-  const isText = typeof value === 'string' && value !== '' && value.length <= 255;
-  return isText && value.isWellFormed() && !value.includes('\0') ? value : undefined;
-}
-
-/** The ID of an object, whether the provider sent the ID or the expanded object. */
-export const idOf = (value: unknown): string | undefined => asText(value) ?? asText(asObject(value)['id']);
-
-/** A Unix time in seconds, converted to milliseconds. */
-export function asTime(value: unknown): number | undefined {
-  const isTime = typeof value === 'number' && Number.isSafeInteger(value) && value > 0 && value < 1e11;
-  return isTime ? value * 1000 : undefined;
-}
-
-export const asInteger = (value: unknown): number | undefined =>
-  typeof value === 'number' && Number.isSafeInteger(value) ? value : undefined;
-
-/** A response of the SDK's HTTP client. */
-interface HttpResponse {
-  getStatusCode(): number;
-  toJSON(): Promise<unknown>;
-}
-
-/**
- * The SDK treats any JSON without `error` as success, whatever the status, and crashes the process on JSON that is not
- * an object. A proxy in between may send either.
- */
-export function rejectForeignResponses<T extends HttpResponse>(response: T): T {
-  const read = response.toJSON.bind(response);
-  response.toJSON = async () => {
-    const json = await read();
-    const status = response.getStatusCode();
-    const isObject = typeof json === 'object' && json !== null && !Array.isArray(json);
-    const isSuccess = status >= 200 && status < 300;
-    if (!isObject || !(isSuccess || asObject(json)['error']))
-      throw new Error(`Unexpected response: ${status}.`);
-    return json;
-  };
-  return response;
-}
-
-export const malformed = (message: string) =>
-  billingErrors.PAYMENT_PROVIDER_ERROR({ cause: new Error(message) });
-
-/** A hosted page, which must have an ID and an address. */
-export function requirePage({ id, url }: { id: unknown; url?: unknown }): { id: string; url: string } {
-  const text = asText(id);
-  if (text === undefined || typeof url !== 'string' || url === '') throw malformed('A page without a URL.');
-  return { id: text, url };
-}
-
-/** The object that was requested. */
-export function requireId<T>(object: T, id: string): T {
-  if (idOf(object) !== id) throw malformed('Another object than the requested one.');
-  return object;
-}
-
-export function requireSubscription(subscription: unknown): Json {
-  const object = asObject(subscription);
-  if (idOf(object) && asText(object['status'])) return object;
-  throw malformed('A subscription without an ID or a status.');
-}
-
-export interface ListPage<T> {
-  data: T[];
-  has_more: boolean;
-}
-
-export function requireList<P extends ListPage<unknown>>(page: P): P {
-  if (!Array.isArray(page.data)) throw malformed('A list without data.');
-  return page;
-}
-
-export async function fetchAllPages<T extends { id: string }, P extends ListPage<T>>(
-  list: (after: { starting_after?: string }) => Promise<P & ListPage<T>>,
-): Promise<P[]> {
-  const pages: P[] = [];
-  for (let after = {}; ; ) {
-    const page = requireList(await list(after));
-    pages.push(page);
-    const last = page.data.at(-1);
-    if (!page.has_more || !last) return pages;
-    after = { starting_after: last.id };
-  }
-}
-
-/** How long after its event a change may be missing from API responses. */
-const PROPAGATION_MS = 10_000;
-
-/** The provider's time up to which a response is complete; 0 if the response has no date. */
-export function completeUntil(response: unknown): number {
-  const { headers } = asObject(asObject(response)['lastResponse']);
-  const date = Date.parse(String(asObject(headers)['date']));
-  return Number.isNaN(date) ? 0 : Math.max(0, date - PROPAGATION_MS);
 }

@@ -1,0 +1,102 @@
+import type { Static, TObject } from 'typebox';
+import { Type } from 'typebox';
+import { option } from '../config/options.js';
+import { isLoopback, pathProblem } from '../config/public-url.js';
+import { shown } from '../config/validation-messages.js';
+import { secretWeakness } from '../kernel/secrets.js';
+
+export const billingOptions = {
+  paymentSecretKey: option(Type.Optional(Type.String({ minLength: 1 })), {
+    env: 'PAYMENT_SECRET_KEY',
+    doc: 'Secret API key of the payment provider. Without it, checkout, portal and sync respond with 503.',
+    secret: true,
+    check: (key) =>
+      /^[\x21-\x7e]+$/.test(key ?? '') ? undefined : 'must contain no spaces or control characters.',
+  }),
+  paymentApiUrl: option(Type.Optional(Type.String()), {
+    env: 'PAYMENT_API_URL',
+    doc: 'Base URL of the payment API, to use a simulator or stripe-mock. Must be https for a live mode key.',
+    shown: "the provider's own",
+    check: (url) =>
+      URL.canParse(url ?? '') && /^https?:\/\/[^/?#@]+\/?$/.test(url ?? '')
+        ? undefined
+        : 'must be an http or https address without a path, like http://127.0.0.1:12111.',
+  }),
+  billingReturnUrlRelative: option(Type.String({ default: '/settings/billing' }), {
+    env: 'BILLING_RETURN_URL_RELATIVE',
+    doc: 'Path to which users return from the payment provider, relative to PUBLIC_URL.',
+    check: (path) => returnPathProblem(path),
+  }),
+  billingPrices: option(Type.Optional(Type.Array(Type.String())), {
+    env: 'BILLING_PRICES',
+    doc: 'Prices that can be purchased and their plans, as price_…=plan, separated by commas. Without it, any active price can be purchased.',
+    check: (pairs = []) => pricesProblem(pairs),
+  }),
+  pastDue: option(
+    Type.Union(
+      [Type.Literal('entitled'), Type.Literal('denied'), Type.Integer({ minimum: 1, maximum: 366 })],
+      {
+        default: 'entitled',
+        accepts: 'entitled, denied or a number of days from 1 to 366',
+        examples: [14],
+      },
+    ),
+    {
+      env: 'BILLING_PAST_DUE',
+      doc: 'Access while a payment is past due: entitled, denied, or a grace period in days.',
+      parse: (text) => (/^\d{1,3}$/.test(text) ? Number(text) : text),
+    },
+  ),
+  paymentWebhookSecret: option(Type.Optional(Type.String({ minLength: 1 })), {
+    env: 'PAYMENT_WEBHOOK_SECRET',
+    doc: 'Secret that verifies webhook signatures. At least 32 characters in production. Without it, the webhook responds with 503.',
+    secret: true,
+    check: blankness,
+    safe: signingWeakness,
+  }),
+  paymentWebhookSecretPrevious: option(Type.Optional(Type.String({ minLength: 1 })), {
+    env: 'PAYMENT_WEBHOOK_SECRET_PREVIOUS',
+    doc: 'Previous secret, also accepted. Set it to the old secret while you roll PAYMENT_WEBHOOK_SECRET. At least 32 characters in production.',
+    secret: true,
+    check: blankness,
+    safe: signingWeakness,
+  }),
+};
+
+export type BillingConfiguration = Static<TObject<typeof billingOptions>>;
+
+function pricesProblem(pairs: readonly string[]): string | undefined {
+  const wrong = pairs.find((pair) => !/^[\w-]+=[\w.-]+( +[\w.-]+)*$/.test(pair));
+  if (wrong !== undefined) {
+    return `must list price=plan pairs, like price_1Pro=pro,price_1Team=team; given: ${shown(wrong)}.`;
+  }
+  const prices = pairs.map((pair) => pair.split('=')[0]);
+  const twice = prices.find((price, index) => prices.indexOf(price) < index);
+  return twice === undefined ? undefined : `must name each price once; given twice: ${shown(twice)}.`;
+}
+
+/** Rejected in development as well: a blank value means that the secret was not set. */
+function blankness(secret = ''): string | undefined {
+  return secret.trim() === '' ? 'is blank.' : undefined;
+}
+
+/** The provider's secrets have 38 bytes or more. Their prefix does not turn a placeholder into a secret. */
+function signingWeakness(secret = ''): string | undefined {
+  const remedy = 'Copy the signing secret from the payment provider.';
+  return secretWeakness(secret, 32, remedy) ?? secretWeakness(secret.replace(/^whsec_/, ''), 0, remedy);
+}
+
+/** Whether an API key belongs to live mode (real payments). */
+export const isLiveKey = (key: string | undefined): boolean => /^(sk|rk)_live_/.test(key ?? '');
+
+/** Why the API key must not be sent to this address, or `undefined`. */
+export function apiUrlProblem(url: string | undefined, key: string | undefined): string | undefined {
+  if (url === undefined || !URL.canParse(url) || !isLiveKey(key)) return undefined;
+  const { protocol, hostname } = new URL(url);
+  return protocol === 'https:' || isLoopback(hostname)
+    ? undefined
+    : 'must be https, because it receives a live key.';
+}
+
+/** Why a path could lead outside the application, or `undefined`. A missing leading slash is added later. */
+export const returnPathProblem = (path: string): string | undefined => pathProblem(path, '/settings/billing');

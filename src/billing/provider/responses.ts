@@ -1,0 +1,83 @@
+import { billingErrors } from '../errors.js';
+import { asObject, asText, idOf, type Json } from './json.js';
+
+/** Validates responses of the payment provider's API. */
+
+/** A response of the SDK's HTTP client. */
+interface HttpResponse {
+  getStatusCode(): number;
+  toJSON(): Promise<unknown>;
+}
+
+/**
+ * The SDK treats any JSON without `error` as success, whatever the status, and crashes the process on JSON that is not
+ * an object. A proxy in between may send either.
+ */
+export function rejectForeignResponses<T extends HttpResponse>(response: T): T {
+  const read = response.toJSON.bind(response);
+  response.toJSON = async () => {
+    const json = await read();
+    const status = response.getStatusCode();
+    const isObject = typeof json === 'object' && json !== null && !Array.isArray(json);
+    const isSuccess = status >= 200 && status < 300;
+    if (!isObject || !(isSuccess || asObject(json)['error']))
+      throw new Error(`Unexpected response: ${status}.`);
+    return json;
+  };
+  return response;
+}
+
+export const malformed = (message: string) =>
+  billingErrors.PAYMENT_PROVIDER_ERROR({ cause: new Error(message) });
+
+/** A hosted page, which must have an ID and an address. */
+export function requirePage({ id, url }: { id: unknown; url?: unknown }): { id: string; url: string } {
+  const text = asText(id);
+  if (text === undefined || typeof url !== 'string' || url === '') throw malformed('A page without a URL.');
+  return { id: text, url };
+}
+
+/** The object that was requested. */
+export function requireId<T>(object: T, id: string): T {
+  if (idOf(object) !== id) throw malformed('Another object than the requested one.');
+  return object;
+}
+
+export function requireSubscription(subscription: unknown): Json {
+  const object = asObject(subscription);
+  if (idOf(object) && asText(object['status'])) return object;
+  throw malformed('A subscription without an ID or a status.');
+}
+
+export interface ListPage<T> {
+  data: T[];
+  has_more: boolean;
+}
+
+export function requireList<P extends ListPage<unknown>>(page: P): P {
+  if (!Array.isArray(page.data)) throw malformed('A list without data.');
+  return page;
+}
+
+export async function fetchAllPages<T extends { id: string }, P extends ListPage<T>>(
+  list: (after: { starting_after?: string }) => Promise<P & ListPage<T>>,
+): Promise<P[]> {
+  const pages: P[] = [];
+  for (let after = {}; ; ) {
+    const page = requireList(await list(after));
+    pages.push(page);
+    const last = page.data.at(-1);
+    if (!page.has_more || !last) return pages;
+    after = { starting_after: last.id };
+  }
+}
+
+/** How long after its event a change may be missing from API responses. */
+const PROPAGATION_MS = 10_000;
+
+/** The provider's time up to which a response is complete; 0 if the response has no date. */
+export function completeUntil(response: unknown): number {
+  const { headers } = asObject(asObject(response)['lastResponse']);
+  const date = Date.parse(String(asObject(headers)['date']));
+  return Number.isNaN(date) ? 0 : Math.max(0, date - PROPAGATION_MS);
+}
