@@ -4,6 +4,8 @@ import type { Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type BillingDeletion, createBillingDeletion } from './account-deletion.js';
 import { createCatalog } from './catalog.js';
+import { type CheckoutService, createCheckoutService } from './checkout.js';
+import { createEnsureCustomer } from './customers.js';
 import {
   createGrants,
   createProjector,
@@ -38,6 +40,7 @@ import { createSubscriptionSync } from './sync.js';
 /** Subscriptions, payments and grants. The payment provider is the source of truth; the store contains a copy. */
 export interface BillingModule {
   service: BillingService;
+  checkout: CheckoutService;
   subscription: SubscriptionService;
   summaryOf: SummaryOf;
   grants: Grants;
@@ -102,7 +105,9 @@ export function createBillingModule(
     gateway && createSubscriptionSync({ ...base, gateway, writer, plans, projector, deleteIfUserIsGone });
 
   const shared = { ...base, processor, deleteIfUserIsGone, gateway, sync };
-  const service = createBillingService({ ...shared, plans, publicUrl, returnPath });
+  const service = createBillingService({ ...shared, publicUrl, returnPath });
+  const ensureCustomer = createEnsureCustomer(shared);
+  const checkout = createCheckoutService({ ...shared, ensureCustomer, plans, publicUrl, returnPath });
   const subscription = createSubscriptionService(shared);
   const catalog = createCatalog({ ...base, plans, gateway });
   const webhook = createWebhook({ secrets: webhookSecretsOf(config), leases, processor, audit, clock });
@@ -114,6 +119,7 @@ export function createBillingModule(
 
   return {
     service,
+    checkout,
     subscription,
     summaryOf: createSummaryOf({
       listSubscriptions: (userId) => listSubscriptions(subscriptions, userId),
@@ -129,7 +135,7 @@ export function createBillingModule(
       ...shared,
       replayUnmatched: replayEvents ? processor.replayUnmatched : undefined,
     }),
-    plugin: (scope) => billingPlugin(scope, { service, subscription, catalog }),
+    plugin: (scope) => billingPlugin(scope, { service, checkout, subscription, catalog }),
     webhookPlugin: (scope) => webhookPlugin(scope, { webhook }),
   };
 }

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { ok } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import type { Catalog } from './catalog.js';
+import type { CheckoutService } from './checkout.js';
 import type { Webhook } from './events/webhook.js';
 import {
   CheckoutAnswer,
@@ -24,13 +25,14 @@ const PROVIDER_TIMEOUT_MS = 10_000;
 
 export interface BillingPluginOptions {
   service: BillingService;
+  checkout: CheckoutService;
   subscription: SubscriptionService;
   catalog: Catalog;
 }
 
 /** The routes for users: buying, reading and managing subscriptions. */
 export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): Promise<void> {
-  const { service, subscription, catalog } = deps;
+  const { service, checkout, subscription, catalog } = deps;
 
   scope.post(
     '/billing/create-checkout-session',
@@ -39,7 +41,7 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
       handlerTimeout: PROVIDER_TIMEOUT_MS,
       schema: { body: CheckoutBody, response: { 200: CheckoutAnswer } },
     },
-    async (request) => ok(await service.checkout(request.saas.user, request.body)),
+    async (request) => ok(await checkout.open(request.saas.user, request.body)),
   );
 
   scope.post(

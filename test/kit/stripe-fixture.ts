@@ -74,7 +74,7 @@ export async function checkOut(
   { world, api }: StripeFixture,
   user: UserDocument,
 ): Promise<Person> {
-  const { sessionId } = await billing.service.checkout(await viewUnsubscribed(user), { mode: 'setup' });
+  const { sessionId } = await billing.checkout.open(await viewUnsubscribed(user), { mode: 'setup' });
   const customer = String(api.sessions.get(sessionId)?.['customer']);
   return { user, customer, isSigned: world.dice.happens(0.5), sessionId, isLate: false };
 }
