@@ -84,15 +84,15 @@ function envExample() {
     return `## ${program}\n\n${entries.join('\n')}`;
   });
   return `# Copy this file to .env and uncomment what you change. Both programs read .env from the current folder.
-# Environment variables override this file. A secret can be read from a file: <NAME>_FILE=/run/secrets/name.
+# Environment variables override this file. A secret or BILLING_PLANS can be read from a file: <NAME>_FILE=/run/secrets/name.
 
 ${sections.join('\n')}`;
 }
 
 function configurationPage() {
   const sections = Object.entries(programs).map(([program, options]) => {
-    const rows = options.map(({ name, env, fallbackEnv, doc, default: value, secret }) => [
-      `\`${env}\`${fallbackEnv ? `, or \`${fallbackEnv}\`` : ''}${secret ? ` (\`${env}_FILE\`)` : ''}`,
+    const rows = options.map(({ name, env, fallbackEnv, doc, default: value, file }) => [
+      `\`${env}\`${fallbackEnv ? `, or \`${fallbackEnv}\`` : ''}${file ? ` (\`${env}_FILE\`)` : ''}`,
       `\`${name}\``,
       isLiteral(value) ? `\`${value}\`` : value,
       doc,
@@ -103,7 +103,7 @@ function configurationPage() {
 # Configuration
 
 Options passed in code override environment variables, which override defaults. An empty variable counts as unset.
-A secret can be read from a file whose path is in the variable in parentheses. With \`NODE_ENV=production\`, no secrets
+Values with a variable in parentheses can be read from a file whose path is in that variable. With \`NODE_ENV=production\`, no secrets
 are generated, and weak or missing secrets prevent the start; otherwise they are logged as warnings.
 
 ${sections.join('\n')}`;

@@ -80,7 +80,7 @@ export function createBillingModule(
   const base = { events, customers, subscriptions, payments, users, emit, pastDue, clock, log };
 
   const gateway = key === undefined ? undefined : createGateway(key, config.paymentApiUrl);
-  const plans = createPlans(config.billingPrices, (priceId) =>
+  const plans = createPlans(config, (priceId) =>
     log.warn({ priceId }, `purchased price ${priceId} has no configured plan; no access granted`),
   );
   const writer = createSubscriptionWriter(subscriptions, clock);

@@ -4,6 +4,7 @@ import { option } from '../config/options.js';
 import { isLoopback, pathProblem } from '../config/public-url.js';
 import { shown } from '../config/validation-messages.js';
 import { secretWeakness } from '../kernel/secrets.js';
+import { PlansOption, parsePlans, plansProblem } from './plan-options.js';
 
 export const billingOptions = {
   paymentSecretKey: option(Type.Optional(Type.String({ minLength: 1 })), {
@@ -31,6 +32,13 @@ export const billingOptions = {
     env: 'BILLING_PRICES',
     doc: 'Prices that can be purchased and their plans, as price_…=plan, separated by commas. Without it, any active price can be purchased.',
     check: (pairs = []) => pricesProblem(pairs),
+  }),
+  billing: option(Type.Optional(PlansOption), {
+    env: 'BILLING_PLANS',
+    doc: 'Plans with prices, features, limits and checkout options, as JSON (docs/billing.md#plans). The option is an object: { plans: … }.',
+    file: true,
+    parse: parsePlans,
+    check: (billing) => billing && plansProblem(billing.plans),
   }),
   pastDue: option(
     Type.Union(
@@ -64,6 +72,34 @@ export const billingOptions = {
 };
 
 export type BillingConfiguration = Static<TObject<typeof billingOptions>>;
+
+/** The price and the plan of a `price=plan` pair. */
+export function splitPair(pair: string): [priceId: string, plan: string] {
+  const equals = pair.indexOf('=');
+  return [pair.slice(0, equals), pair.slice(equals + 1)];
+}
+
+/** The options that define plans and their prices. */
+export type PlansSource = Pick<BillingConfiguration, 'billing' | 'billingPrices'>;
+
+/** Price to plan, of both options; `undefined` if every active price of the provider is for sale. */
+export function configuredPrices({ billing, billingPrices }: PlansSource): Map<string, string> | undefined {
+  const ofPlans = Object.entries(billing?.plans ?? {}).flatMap(([plan, { prices = [] }]) =>
+    prices.map((price) => [price, plan] as const),
+  );
+  const pairs = [...(billingPrices ?? []).map(splitPair), ...ofPlans];
+  return billingPrices || pairs.length > 0 ? new Map(pairs) : undefined;
+}
+
+/** Why the two options contradict each other, or `undefined`. */
+export function plansConflict({ billing, billingPrices = [] }: PlansSource): string | undefined {
+  const planOf = configuredPrices({ ...(billing && { billing }) });
+  const pairs = billingPrices.map(splitPair);
+  const wrong = pairs.find(([price, plan]) => (planOf?.get(price) ?? plan) !== plan);
+  if (!wrong) return undefined;
+  const [price, plan] = wrong;
+  return `assigns the price ${shown(price)} to the plan ${plan}, but BILLING_PLANS assigns it to ${planOf?.get(price)}.`;
+}
 
 function pricesProblem(pairs: readonly string[]): string | undefined {
   const wrong = pairs.find((pair) => !/^[\w-]+=[\w.-]+( +[\w.-]+)*$/.test(pair));

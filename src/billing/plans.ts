@@ -1,4 +1,7 @@
-/** Maps prices of the payment provider to plans of this product. */
+import { configuredPrices, type PlansSource } from './options.js';
+import { type CheckoutOptions, FREE_PLAN, type PlanConfiguration } from './plan-options.js';
+
+/** Maps prices of the payment provider to plans of this product, and plans to what they include. */
 
 /** The plan of a price that is neither configured nor set at the provider. It grants no access. */
 export const UNKNOWN_PLAN = 'unknown';
@@ -20,22 +23,59 @@ export interface Plans {
   isForSale(priceId: string): boolean;
   /** Price to plan; undefined if every price of the provider is for sale. */
   readonly configured: ReadonlyMap<string, string> | undefined;
+  /** Every plan that can give access; undefined if the option `billing` does not define the plans. */
+  readonly names: ReadonlySet<string> | undefined;
+  /** The features of all plans. */
+  readonly features: ReadonlySet<string>;
+  /** What the option `billing` says about a plan. Absent for `unknown` and for plans that only the provider knows. */
+  configOf(plan: string): PlanConfiguration | undefined;
+  /** Whether users can have the plan together with another one. */
+  isIndependent(plan: string): boolean;
+  /** Whether a one-time purchase gives access to the plan. */
+  isPurchase(plan: string): boolean;
+  /** The options of the checkout page for a price, including the bounds of the quantity; empty if none are set. */
+  checkoutOf(priceId: string): CheckoutOptions;
+  /** What a user with these plans has, including the plan `free`, which every user has. */
+  benefitsOf(plans: Iterable<string>): Benefits;
+}
+
+export interface Benefits {
+  /** In alphabetical order. */
+  features: string[];
+  /** Every limit of the configuration: the highest of the given plans, 0 if none has it, `Infinity` for unlimited. */
+  limits: Record<string, number>;
 }
 
 /**
- * @param pairs `price=plan`, as in BILLING_PRICES
  * @param onUnknown called for each purchased price that has no plan
  */
-export function createPlans(
-  pairs: readonly string[] | undefined,
-  onUnknown: (priceId: string) => void,
-): Plans {
-  const configured = pairs && new Map(pairs.map(splitPair));
+export function createPlans(source: PlansSource, onUnknown: (priceId: string) => void): Plans {
+  const configured = configuredPrices(source);
+  const configurations = new Map(Object.entries(source.billing?.plans ?? {}));
+  const names = new Set([...configurations.keys(), ...(configured?.values() ?? [])]);
+  names.delete(FREE_PLAN);
+  const all = [...configurations.values()];
+  const limitNames = new Set(all.flatMap(({ limits = {} }) => Object.keys(limits)));
   const reported = new Set<string>();
   const planOf = ({ priceId, lookupKey, metadataPlan }: PlanSource): string =>
     configured?.get(priceId ?? '') ?? lookupKey ?? metadataPlan ?? UNKNOWN_PLAN;
+  const configOf = (plan: string) => configurations.get(plan);
   return {
     configured,
+    names: source.billing && names,
+    features: new Set(all.flatMap(({ features = [] }) => features)),
+    configOf,
+    isIndependent: (plan) => configOf(plan)?.independent === true,
+    isPurchase: (plan) => configOf(plan)?.purchase === true,
+    checkoutOf: (priceId) => configOf(configured?.get(priceId) ?? UNKNOWN_PLAN)?.checkout ?? {},
+    benefitsOf(plans) {
+      const held = [...new Set([FREE_PLAN, ...plans])].flatMap((plan) => configOf(plan) ?? []);
+      const highest = (name: string) => Math.max(0, ...held.map(({ limits }) => limitOf(limits, name)));
+      return {
+        features: [...new Set(held.flatMap(({ features = [] }) => features))].sort(),
+        limits: Object.fromEntries([...limitNames].map((name) => [name, highest(name)])),
+      };
+    },
     planOf,
     isForSale: (priceId) => configured === undefined || configured.has(priceId),
     planOfPurchase(source) {
@@ -50,7 +90,8 @@ export function createPlans(
   };
 }
 
-function splitPair(pair: string): [priceId: string, plan: string] {
-  const equals = pair.indexOf('=');
-  return [pair.slice(0, equals), pair.slice(equals + 1)];
+/** A limit that is not set gives nothing, one that is null has no bound. */
+function limitOf(limits: PlanConfiguration['limits'] = {}, name: string): number {
+  if (!Object.hasOwn(limits, name)) return 0;
+  return limits[name] ?? Number.POSITIVE_INFINITY;
 }

@@ -1,5 +1,5 @@
 import type { TObject } from 'typebox';
-import type { Annotated } from './options.js';
+import { type Annotated, isFromFile } from './options.js';
 
 /** One option in the documentation and `.env.example`. */
 export interface OptionRow {
@@ -10,6 +10,8 @@ export interface OptionRow {
   doc: string;
   default: string;
   secret: boolean;
+  /** Whether `<env>_FILE` may name a file that contains it. */
+  file: boolean;
 }
 
 /** The options of a schema, in its order. */
@@ -21,6 +23,7 @@ export function describeOptions(schema: TObject): OptionRow[] {
     doc: property.option.doc,
     default: shownDefault(property),
     secret: property.option.secret === true,
+    file: isFromFile(property.option),
   }));
 }
 

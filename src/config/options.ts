@@ -6,7 +6,7 @@ import type { Random } from '../kernel/secrets.js';
 import { suggestion } from '../kernel/text.js';
 import { ConfigurationError, type Problem, Report } from './configuration-error.js';
 import { loadDevelopmentSecrets } from './development-secrets.js';
-import { type Describable, mustBe, shown } from './validation-messages.js';
+import { type Describable, describeErrors, mustBe, type SchemaError, shown } from './validation-messages.js';
 
 /**
  * Configuration. A domain declares its options as an annotated schema, from which type, validator, default, environment
@@ -26,6 +26,8 @@ export interface Annotation<T = unknown> {
   parse?: (text: string) => unknown;
   /** Never printed; `<env>_FILE` names a file that contains it. */
   secret?: boolean;
+  /** `<env>_FILE` names a file that contains it, although it is no secret. */
+  file?: boolean;
   /** Required in production. */
   required?: 'production';
   /** Default outside production. */
@@ -72,7 +74,7 @@ export interface Resolved<T> {
 }
 
 // A test validates the schemas themselves, which saves time at the start.
-const ajv = new Ajv({ strict: false, meta: false, validateSchema: false });
+const ajv = new Ajv({ strict: false, meta: false, validateSchema: false, allErrors: true, verbose: true });
 
 /**
  * Resolves options from arguments, environment and defaults, in this order, and freezes them. `rules` validates
@@ -170,7 +172,7 @@ function readValue(
   let value = given[name];
   let variable = own;
   if (value === undefined) {
-    let text = readText(own, schema.option.secret === true, env, report);
+    let text = readText(own, isFromFile(schema.option), env, report);
     if (text === undefined && fallbackEnv !== undefined && env[fallbackEnv]) {
       [variable, text] = [fallbackEnv, env[fallbackEnv]];
     }
@@ -179,28 +181,46 @@ function readValue(
   }
   if (ajv.validate(schema, value)) return value;
   // `writeOnly` keeps a secret out of the message.
-  report.refuse(
-    `${variable} (option '${name}') ${mustBe({ ...(schema as Describable), writeOnly: schema.option.secret === true }, value)}.`,
-  );
+  const described = { ...(schema as Describable), writeOnly: schema.option.secret === true };
+  const isStructured = schema.type === 'object' && typeof value === 'object' && value !== null;
+  const problems = isStructured
+    ? describeParts((ajv.errors ?? []) as SchemaError[])
+    : [`${mustBe(described, value)}.`];
+  for (const problem of problems) report.refuse(`${variable} (option '${name}') ${problem}`);
   return undefined;
 }
+
+/** The problems with the parts of an object, each of which begins with its path. */
+function describeParts(errors: readonly SchemaError[]): string[] {
+  const isUnknown = ({ keyword }: SchemaError) => keyword === 'additionalProperties';
+  const unknown = errors.filter(isUnknown).map(({ instancePath, params, parentSchema }) => {
+    const key = String(params?.['additionalProperty']);
+    const path = [...instancePath.split('/').slice(1), key].join('.');
+    return `${path} is not an option.${suggestion(key, Object.keys(parentSchema?.properties ?? {}))}`;
+  });
+  const invalid = describeErrors(errors.filter((error) => !isUnknown(error)));
+  return [...unknown, ...invalid.map(({ path, message }) => `${path} ${message}.`)];
+}
+
+/** Whether `<env>_FILE` may name a file that contains the value. */
+export const isFromFile = ({ secret, file }: Annotation): boolean => secret === true || file === true;
 
 /** The text of a variable or of the file that `<variable>_FILE` names. An empty text counts as unset. */
 function readText(
   variable: string,
-  secret: boolean,
+  fromFile: boolean,
   env: Record<string, string | undefined>,
   report: Report,
 ): string | undefined {
   const text = env[variable] || undefined;
-  const file = secret ? env[`${variable}_FILE`] || undefined : undefined;
+  const file = fromFile ? env[`${variable}_FILE`] || undefined : undefined;
   if (file === undefined) return text;
   if (text !== undefined) {
     report.refuse(`${variable} and ${variable}_FILE are both set.`, 'Set only one of them.');
     return undefined;
   }
   try {
-    // Editors add byte order marks and final newlines, which are not part of a secret.
+    // Editors add byte order marks and final newlines, which are not part of the value.
     return readFileSync(file, 'utf8').replace(/^\ufeff|[\r\n]+$/g, '') || undefined;
   } catch (error) {
     report.refuse(

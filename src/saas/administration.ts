@@ -41,22 +41,23 @@ export async function openUserAdministration(
   warn: Warn,
   { dryRun = false, existing = false }: { dryRun?: boolean; existing?: boolean },
 ): Promise<UserAdministration> {
-  const { databaseUri, pastDue, billingPrices } = saasSchema.properties;
-  const { values, production } = resolve({ databaseUri, pastDue, billingPrices });
+  const { databaseUri, pastDue, billingPrices, billing: plans } = saasSchema.properties;
+  const { values, production } = resolve({ databaseUri, pastDue, billingPrices, billing: plans });
   const missing = dryRun ? missingFile(values.databaseUri) : null;
   if (missing !== null) warn(`The file ${missing} does not exist yet; the import creates it.`);
   const open = existing ? openExistingStore : openStore;
   const store = await open(missing === null ? values.databaseUri : 'sqlite::memory:');
   const { users, billing } = createModules(store, { values, production, warn });
   const api = createUserApi({ ...users, grants: billing.grants });
-  const knownPlans = new Set(billing.plans.configured?.values());
+  const knownPlans = billing.plans.names ?? new Set(billing.plans.configured?.values());
   return {
     ...api,
     import: users.import,
     async grant(by, given) {
       const user = await api.grant(by, given);
+      const source = billing.plans.names ? 'BILLING_PLANS' : 'BILLING_PRICES';
       if (knownPlans.size > 0 && !knownPlans.has(given.plan)) {
-        warn(`BILLING_PRICES has no plan ${given.plan}. Its plans are: ${[...knownPlans].join(', ')}.`);
+        warn(`${source} has no plan ${given.plan}. Its plans are: ${[...knownPlans].join(', ')}.`);
       }
       return user;
     },
@@ -67,11 +68,13 @@ export async function openUserAdministration(
 /** @throws ConfigurationError, StoreUnavailable (also when there is no store) */
 export async function openBillingAdministration(warn: Warn): Promise<BillingAdministration> {
   const { databaseUri, paymentSecretKey, paymentApiUrl, billingPrices, pastDue } = saasSchema.properties;
+  const { billing: plans } = saasSchema.properties;
   const { values, production } = resolve({
     databaseUri,
     paymentSecretKey,
     paymentApiUrl,
     billingPrices,
+    billing: plans,
     pastDue,
   });
   const store = await openExistingStore(values.databaseUri);
@@ -83,7 +86,7 @@ export async function openBillingAdministration(warn: Warn): Promise<BillingAdmi
 const resolve = <T extends Parameters<typeof defineOptions>[0]>(options: T) =>
   resolveOptions(defineOptions(options), { program: 'saas-backend', given: {}, env: undefined, random });
 
-type CommandValues = Pick<SaasConfiguration, 'pastDue' | 'billingPrices'> &
+type CommandValues = Pick<SaasConfiguration, 'pastDue' | 'billingPrices' | 'billing'> &
   Partial<Pick<SaasConfiguration, 'paymentSecretKey' | 'paymentApiUrl'>>;
 
 function createModules(

@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { adminOptions } from '../admin/schemas.js';
 import { authOptions } from '../auth/schemas.js';
-import { apiUrlProblem, billingOptions } from '../billing/options.js';
+import { apiUrlProblem, billingOptions, configuredPrices, plansConflict } from '../billing/options.js';
 import type { Advice, Report } from '../config/configuration-error.js';
 import { defineOptions, option, type Resolved, resolveOptions } from '../config/options.js';
 import { mountProblem, publicUrlOption } from '../config/public-url.js';
@@ -53,10 +53,10 @@ export interface ResolvedSaas {
 export function adviseSaas({ values }: Pick<Resolved<SaasConfiguration>, 'values' | 'production'>): Advice[] {
   return [
     [
-      values.paymentSecretKey !== undefined && values.billingPrices === undefined,
+      values.paymentSecretKey !== undefined && configuredPrices(values) === undefined,
       'BILLING_PRICES',
       "is not set: any active price of the payment provider's account can be purchased",
-      'List the prices that are for sale, like BILLING_PRICES=price_1Pro=pro,price_1Team=team.',
+      'List the prices that are for sale, like BILLING_PRICES=price_1Pro=pro,price_1Team=team, or set BILLING_PLANS.',
     ],
   ];
 }
@@ -126,6 +126,8 @@ function validateCombinations(values: SaasConfiguration, report: Report): void {
   }
   const problem = apiUrlProblem(values.paymentApiUrl, values.paymentSecretKey);
   if (problem) report.unsafe(`PAYMENT_API_URL ${problem}`);
+  const conflict = plansConflict(values);
+  if (conflict) report.refuse(`BILLING_PRICES ${conflict}`, 'Assign it in one of them.');
 }
 
 function originProblem(origin: string): string | undefined {

@@ -86,7 +86,7 @@ function toFinding(
   const rows = schemas.flatMap(describeOptions);
   const row = rows.find(({ env, fallbackEnv }) => [env, fallbackEnv].includes(variable));
   if (!row) return { level, about, message };
-  const file = row.secret ? `, or ${row.env}_FILE to a file that contains it` : '';
+  const file = row.file ? `, or ${row.env}_FILE to a file that contains it` : '';
   // Does not repeat a description that the message contains.
   const doc = sentence.includes(row.doc) ? '' : ` ${row.doc}`;
   return { level, about, message, remedy: `Set ${row.env}${file}.${doc}` };

@@ -51,7 +51,7 @@ t.test(
     const { objects } = await gateway.subscriptionsOf('cus_1');
     const snapshot = readSnapshot(
       objects[0] ?? {},
-      createPlans(undefined, () => {}),
+      createPlans({}, () => {}),
     );
     t.match(snapshot, { status: String, priceId: String, customerId: String, currentPeriodEnd: Number });
 

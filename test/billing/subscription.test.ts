@@ -754,7 +754,7 @@ t.test('the retry interval counts from the end of the failed call', async (t) =>
       throw new Error('timed out');
     },
   };
-  const parts = { plans: createPlans(undefined, () => {}), gateway, clock, customers: {} } as object;
+  const parts = { plans: createPlans({}, () => {}), gateway, clock, customers: {} } as object;
   const catalog = createCatalog(parts as Parameters<typeof createCatalog>[0]);
   for (let times = 0; times < 3; times++) await t.rejects(catalog.plans());
   t.equal(asked, 1);
@@ -778,7 +778,7 @@ t.test('prices of an archived product are not for sale', async (t) => {
 
 t.test('an unknown plan is logged when it is bought, not when it is listed', async (t) => {
   const warned: string[] = [];
-  const plans = createPlans(undefined, (priceId) => void warned.push(priceId));
+  const plans = createPlans({}, (priceId) => void warned.push(priceId));
   const gateway = { prices: async () => [{ id: 'price_1' }] };
   const parts = { plans, gateway, clock: fakeClock(), customers: {} } as object;
   const catalog = createCatalog(parts as Parameters<typeof createCatalog>[0]);

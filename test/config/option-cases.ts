@@ -56,6 +56,8 @@ const weak = [
   ' '.repeat(40),
   'ab'.repeat(32),
 ];
+const PLAN_WITH_QUANTITY = { pro: { checkout: { quantity: { min: 2, max: 2 } } } };
+
 const signing: Cases = { valid: [[strong, strong]], invalid: [], unsafe: weak };
 
 /** The formats of the provider's dashboard and command line, and whitespace left in place of a secret. */
@@ -249,6 +251,46 @@ export function saasCases(folder: string): Record<string, Cases> {
     BILLING_PRICES: {
       valid: [['price_1=pro, price_2=team plan', ['price_1=pro', 'price_2=team plan']]],
       invalid: ['price_1', 'price_1=', '=pro', 'price_1=pro=max', 'price_1=pro,price_1=team'],
+    },
+    BILLING_PLANS: {
+      valid: [
+        ['{"pro":{}}', { plans: { pro: {} } }],
+        [
+          '{"pro plan":{"prices":["price_1"],"limits":{"projects":null}},"free":{"features":["export"]}}',
+          {
+            plans: {
+              'pro plan': { prices: ['price_1'], limits: { projects: null } },
+              free: { features: ['export'] },
+            },
+          },
+        ],
+        ['{"pro":{"checkout":{"quantity":{"min":2,"max":2}}}}', { plans: PLAN_WITH_QUANTITY }],
+      ],
+      invalid: [
+        `{"pro":{"prices":["${CANARY}"]}`,
+        '["pro"]',
+        '{"pro":{"price":["price_1"]}}',
+        '{"pro":{"prices":"price_1"}}',
+        '{"pro":{"prices":["price 1"]}}',
+        '{"pro":{"prices":["price_1","price_1"]}}',
+        '{"pro":{"prices":["price_1"]},"team":{"prices":["price_1"]}}',
+        '{"pro":{"features":["a b"]}}',
+        '{"pro":{"features":["a","a"]}}',
+        '{"pro":{"limits":{"projects":-1}}}',
+        '{"pro":{"limits":{"projects":1.5}}}',
+        '{"pro":{"limits":{"projects":"unlimited"}}}',
+        '{"pro":{"limits":{"":1}}}',
+        '{"unknown":{}}',
+        '{"none":{}}',
+        '{" pro":{}}',
+        '{"":{}}',
+        '{"free":{"prices":["price_1"]}}',
+        '{"pro":{"purchase":"yes"}}',
+        '{"pro":{"checkout":{"trialDays":0}}}',
+        '{"pro":{"checkout":{"locale":"german"}}}',
+        '{"pro":{"checkout":{"billingAddress":true}}}',
+        '{"pro":{"checkout":{"quantity":{"min":3,"max":2}}}}',
+      ],
     },
     BILLING_PAST_DUE: {
       default: 'entitled',

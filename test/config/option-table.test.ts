@@ -160,11 +160,11 @@ for (const [program, product] of Object.entries(products)) {
     }
   });
 
-  t.test(`${program}: only secrets may be read from files`, async (t) => {
+  t.test(`${program}: only secrets and the plans may be read from files`, async (t) => {
     const folder = temporaryFolder(t);
     const cases = product.cases(folder);
     const file = join(folder, 'secret');
-    for (const { name, env, secret } of rows) {
+    for (const { name, env, file: fromFile } of rows) {
       const { [env]: _, ...others } = production;
       const [[text, value] = ['']] = cases[env]?.valid ?? [];
       const { default: standard, invalid, unsafe = [] } = cases[env] as Cases;
@@ -173,10 +173,10 @@ for (const [program, product] of Object.entries(products)) {
       for (const [begin, end] of [[''], ['', '\n'], ['', '\r\n'], ['', '\n\n'], ['\ufeff', '\r\n']]) {
         writeFileSync(file, `${begin}${text}${end ?? ''}`);
         const { values, problems } = resolve(named);
-        if (secret) t.same([problems, values[name]], [[], value], `${env}_FILE`);
+        if (fromFile) t.same([problems, values[name]], [[], value], `${env}_FILE`);
         else if (!(env in production)) t.same(values[name], standard, `${env} is not read from a file`);
       }
-      if (!secret) continue;
+      if (!fromFile) continue;
       const [both] = resolve({ ...named, [env]: text }).problems;
       t.equal(both, `${env} and ${env}_FILE are both set. Set only one of them.`);
       const [away] = resolve({ ...named, [`${env}_FILE`]: folder }).problems;

@@ -231,6 +231,37 @@ t.test('messages state which values are accepted', async (t) => {
   );
 });
 
+t.test('messages about plans name the plan and the option', async (t) => {
+  const plans = (value: unknown) => problemsOf(t, { ...DEVELOPMENT, BILLING_PLANS: JSON.stringify(value) });
+  const BILLING_PLANS = "BILLING_PLANS (option 'billing')";
+  t.same(plans({ pro: { feature: ['a'], limits: { projects: 'ten' } }, team: { prices: 'price_1' } }), [
+    `${BILLING_PLANS} plans.pro.feature is not an option. Did you mean 'features'?`,
+    `${BILLING_PLANS} plans.pro.limits.projects must be a whole number of 0 or more, or null for unlimited; given: "ten".`,
+    `${BILLING_PLANS} plans.team.prices must be a list, each of them the ID of a price; given: text of 7 characters.`,
+  ]);
+  t.same(plans({ pro: { prices: ['price_1'] }, team: { prices: ['price_1'] } }), [
+    'BILLING_PLANS must list each price once; "price_1" is listed in pro and team.',
+  ]);
+  t.same(plans({ unknown: {} }), ['BILLING_PLANS plans.unknown is a reserved name: choose another one.']);
+  t.same(plans({ free: { prices: ['price_1'] } }), [
+    'BILLING_PLANS plans.free applies to every user, so it must have features and limits only.',
+  ]);
+  t.same(plans({ pro: { checkout: { quantity: { min: 5, max: 2 } } } }), [
+    'BILLING_PLANS plans.pro must have a checkout.quantity whose min is at most its max; given: 5 and 2.',
+  ]);
+  t.same(problemsOf(t, { ...DEVELOPMENT, BILLING_PLANS: '{"pro"' }), [
+    `${BILLING_PLANS} must be JSON that describes plans by their names, like {"pro":{"prices":["price_1Pro"],"features":["export"],"limits":{"projects":10}}}; given: "{\\"pro\\"".`,
+  ]);
+});
+
+t.test('a price has the same plan in BILLING_PRICES and BILLING_PLANS', async (t) => {
+  const billing = { plans: { pro: { prices: ['price_1'] } } };
+  t.same(problemsOf(t, DEVELOPMENT, { billing, billingPrices: ['price_1=pro', 'price_2=team'] }), []);
+  t.same(problemsOf(t, DEVELOPMENT, { billing, billingPrices: ['price_1=team'] }), [
+    'BILLING_PRICES assigns the price "price_1" to the plan team, but BILLING_PLANS assigns it to pro. Assign it in one of them.',
+  ]);
+});
+
 t.test('a problem shared by several parts of a server is reported once', async (t) => {
   const env = { NODE_ENV: 'Production' };
   for (const create of [() => createServer({ env }), () => createIdentityServer({ env })]) {
