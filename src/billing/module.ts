@@ -17,9 +17,10 @@ import { createEventLeases, type Wait } from './events/leases.js';
 import { createEventProcessor } from './events/processor.js';
 import { createApplyEvent } from './events/subscription-events.js';
 import { createSubscriptionWriter } from './events/subscription-order.js';
+import { createLiveDataCheck } from './events/test-mode.js';
 import { createWebhook, type Webhook } from './events/webhook.js';
 import { type BillingOutbox, createEnqueueMail, type Emit } from './notifications.js';
-import { type BillingConfiguration, isLiveKey } from './options.js';
+import { type BillingConfiguration, mayBeLiveKey } from './options.js';
 import { createPlans, type Plans } from './plans.js';
 import { billingPlugin, webhookPlugin } from './plugin.js';
 import { createGateway } from './provider/gateway.js';
@@ -99,7 +100,7 @@ export function createBillingModule(
       outbox,
       billingUrl: () => publicUrl() + withLeadingSlash(returnPath),
     }),
-    isLive: isLiveKey(key),
+    concernsLiveData: createLiveDataCheck(base),
   });
   const sync =
     gateway && createSubscriptionSync({ ...base, gateway, writer, plans, projector, deleteIfUserIsGone });
@@ -110,7 +111,14 @@ export function createBillingModule(
   const checkout = createCheckoutService({ ...shared, ensureCustomer, plans, publicUrl, returnPath });
   const subscription = createSubscriptionService(shared);
   const catalog = createCatalog({ ...base, plans, gateway });
-  const webhook = createWebhook({ secrets: webhookSecretsOf(config), leases, processor, audit, clock });
+  const webhook = createWebhook({
+    secrets: webhookSecretsOf(config),
+    leases,
+    processor,
+    ignoresTestEvents: mayBeLiveKey(key),
+    audit,
+    clock,
+  });
 
   const { reconcile, retryUnmatched } = createBillingJobs(shared);
   // The names of the leases in the store, from an earlier version.

@@ -16,7 +16,7 @@ export const billingOptions = {
   }),
   paymentApiUrl: option(Type.Optional(Type.String()), {
     env: 'PAYMENT_API_URL',
-    doc: 'Base URL of the payment API, to use a simulator or stripe-mock. Must be https for a live mode key.',
+    doc: 'Base URL of the payment API, to use a simulator or stripe-mock. Must be https for a key of live mode or of an organisation.',
     shown: "the provider's own",
     check: (url) =>
       URL.canParse(url ?? '') && /^https?:\/\/[^/?#@]+\/?$/.test(url ?? '')
@@ -122,12 +122,15 @@ function signingWeakness(secret = ''): string | undefined {
   return secretWeakness(secret, 32, remedy) ?? secretWeakness(secret.replace(/^whsec_/, ''), 0, remedy);
 }
 
-/** Whether an API key belongs to live mode (real payments). */
-export const isLiveKey = (key: string | undefined): boolean => /^(sk|rk)_live_/.test(key ?? '');
+/**
+ * Whether an API key may belong to live mode (real payments). The key of an organisation states no mode and counts as
+ * live; a sandbox has a test key of its own.
+ */
+export const mayBeLiveKey = (key: string | undefined): boolean => /^(sk|rk)_(live|org)_/.test(key ?? '');
 
 /** Why the API key must not be sent to this address, or `undefined`. */
 export function apiUrlProblem(url: string | undefined, key: string | undefined): string | undefined {
-  if (url === undefined || !URL.canParse(url) || !isLiveKey(key)) return undefined;
+  if (url === undefined || !URL.canParse(url) || !mayBeLiveKey(key)) return undefined;
   const { protocol, hostname } = new URL(url);
   return protocol === 'https:' || isLoopback(hostname)
     ? undefined

@@ -227,7 +227,7 @@ export function createResync({ customers, gateway, sync, replayUnmatched }: Resy
 }
 
 const customerOf = (event: Json): string | undefined =>
-  parseEvent(JSON.stringify(event), asText(event['id']) ?? 'none').customerId;
+  parseEvent(JSON.stringify(event), asText(event['id']) ?? 'none')?.customerId;
 
 function changeOf({ id, before, after, fields }: SyncedSubscription): ResyncChange | null {
   if (fields.length === 0) return null;

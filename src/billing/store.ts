@@ -72,6 +72,8 @@ export interface SubscriptionTerms {
   endedAt?: number;
   /** When it was created at the provider. */
   startedAt: number;
+  /** False in the provider's test mode; absent if unknown. */
+  livemode?: boolean;
 }
 
 export interface SubscriptionDocument extends SubscriptionTerms {

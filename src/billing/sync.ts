@@ -169,7 +169,8 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
 
 /** The terms of a subscription at the provider, without the fields for internal use. */
 function termsOf(subscription: SubscriptionDocument): Partial<Record<string, unknown>> {
-  const { at, statusAt, lastEvent, heardAt, recheckAt, rev, updatedAt, createdAt, ...terms } = subscription;
+  const { at, statusAt, lastEvent, heardAt, recheckAt, rev, updatedAt, createdAt, livemode, ...terms } =
+    subscription;
   return terms;
 }
 

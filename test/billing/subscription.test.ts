@@ -577,6 +577,55 @@ t.test('test-mode events are ignored with a live key', async (t) => {
   t.equal(await deliver({ ...subscriptionEvent('created', 0, object), livemode: true }), 'processed');
 });
 
+t.test('with the key of an organisation, test-mode events are ignored', async (t) => {
+  const { app, deliver, subscription } = await shop(t, { paymentSecretKey: 'sk_org_51Qm7vLd0mXw4RkT9cYb2' });
+  const ada = await app.signUp();
+  const object = { id: 'sub_1', customer: 'cus_1', status: 'active', items: items() };
+  const signed = { ...object, metadata: { userId: ada.id } };
+  t.equal(await deliver({ ...subscriptionEvent('created', 0, signed), livemode: true }), 'processed');
+  for (const [what, told] of Object.entries({
+    updated: { ...object, status: 'past_due' },
+    deleted: object,
+    created: { ...signed, id: 'sub_test', customer: 'cus_test' },
+  })) {
+    t.equal(await deliver({ ...subscriptionEvent(what, 9, told), livemode: false }), 'ignored', what);
+  }
+  t.match(await subscription(ada), { status: 'active' });
+  const subscriptions = subscriptionCollection(await storeOf(t, app));
+  t.equal(await subscriptions.count(), 1);
+});
+
+t.test('without a live key, test-mode events do not change the data of users with live data', async (t) => {
+  const { app, deliver, subscription } = await shop(t, { paymentSecretKey: undefined as never });
+  const [ada, eve] = [await app.signUp(), await app.signUp()];
+  const give = (id: string, userId: string, customer: string, livemode: boolean) => ({
+    ...subscriptionEvent('created', 0, {
+      id,
+      customer,
+      livemode,
+      status: 'active',
+      metadata: { userId },
+      items: items(),
+    }),
+    livemode,
+  });
+  t.equal(await deliver(give('sub_live', ada.id, 'cus_live', true)), 'processed');
+  t.equal(await deliver(give('sub_test', eve.id, 'cus_test', false)), 'processed', 'during development');
+
+  const over = (id: string) => subscriptionEvent('deleted', 9, { id, status: 'canceled' });
+  t.equal(await deliver({ ...over('sub_live'), livemode: false }), 'ignored');
+  t.equal(await deliver(give('sub_more', ada.id, 'cus_test_of_ada', false)), 'ignored');
+  const customers = customerCollection(await storeOf(t, app));
+  t.equal(await customers.findOne({ customerId: 'cus_test_of_ada' }), null, 'nor is a customer linked');
+  const failed = invoiceEvent('failed', 9, { customer: 'cus_live', subscription: 'sub_live' });
+  t.equal(await deliver({ ...failed, livemode: false }), 'ignored');
+  t.match(await subscription(ada), { status: 'active' });
+
+  t.equal(await deliver({ ...over('sub_test'), livemode: false }), 'processed');
+  t.match(await subscription(eve), { status: 'canceled' });
+  t.equal(await deliver(over('sub_live')), 'processed', 'an event that states no mode is applied');
+});
+
 t.test('a user cannot subscribe to the same price twice', async (t) => {
   const { app, deliver, buyer } = await shop(t);
   const ada = await buyer();

@@ -20,8 +20,9 @@ import type {
   WebhookEvents,
 } from '../store.js';
 import type { EventLease, EventLeases } from './leases.js';
-import { type BillingEvent, HANDLED_EVENT_TYPES, isInvoice, parseEvent } from './provider-objects.js';
+import { type BillingEvent, isInvoice, parseEvent } from './provider-objects.js';
 import type { AppliedEvent, ApplyEvent, EventOwner } from './subscription-events.js';
+import type { ConcernsLiveData } from './test-mode.js';
 
 /**
  * Processes one leased event and stores its outcome. The order makes a crash harmless: the subscription first, then the
@@ -51,8 +52,7 @@ export interface EventProcessorDependencies {
   projector: Projector;
   enqueueMail: EnqueueMail;
   emit: Emit;
-  /** Whether the API key is one of live mode, in which events of test mode are ignored. */
-  isLive: boolean;
+  concernsLiveData: ConcernsLiveData;
   pastDue: PastDue;
   clock: Clock;
 }
@@ -74,12 +74,12 @@ const NOT_APPLICABLE: AppliedEvent = { outcome: 'processed', isProjected: true }
 const OBSOLETE: AppliedEvent = { outcome: 'stale', isProjected: false };
 
 export function createEventProcessor(deps: EventProcessorDependencies): EventProcessor {
-  const { leases, events, payments, applyEvent, projector, enqueueMail, emit, isLive, clock } = deps;
+  const { leases, events, payments, applyEvent, projector, enqueueMail, emit, concernsLiveData, clock } =
+    deps;
   const findOwner = createOwnerLookup(deps);
 
   const handle = async (event: BillingEvent): Promise<HandledEvent> => {
-    const isIgnored = !HANDLED_EVENT_TYPES.has(event.type) || (isLive && event.livemode === false);
-    if (isIgnored) return { outcome: 'ignored', notifications: [] };
+    if (await concernsLiveData(event)) return { outcome: 'ignored', notifications: [] };
     const owner = await findOwner(event);
     if (!owner) return { outcome: 'unmatched', notifications: [] };
     const { userId } = owner;
@@ -170,10 +170,14 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
   };
 
   const resume: EventProcessor['resume'] = async (document) => {
-    const event = { ...parseEvent(document.payload, document.id), receivedAt: document.receivedAt };
-    if (document.outcome === 'unmatched') return retryUnmatched(event);
+    const parsed = parseEvent(document.payload, document.id);
+    const event = parsed && { ...parsed, receivedAt: document.receivedAt };
+    if (event && document.outcome === 'unmatched') return retryUnmatched(event);
     const lease = await leases.reacquire(document);
-    return lease && process(lease, event);
+    if (event) return lease && process(lease, event);
+    // Stored by a version that did not ignore it.
+    if (lease) await leases.complete(lease, 'ignored');
+    return lease && 'ignored';
   };
 
   const replayUnmatched: EventProcessor['replayUnmatched'] = async (about) => {

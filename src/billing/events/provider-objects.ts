@@ -37,21 +37,20 @@ export const HANDLED_EVENT_TYPES: ReadonlySet<string> = new Set([
 export const isInvoice = ({ type }: { type: string }): boolean => type.startsWith('invoice.');
 
 /**
- * Parses a body whose signature was verified. Without an `id`, the signature identifies the event.
+ * Parses a body whose signature was verified. Without an `id`, the signature identifies the event. Null for an event
+ * that has no effect here: its object is not read, because it may lack any field.
  * @throws INVALID_JSON, VALIDATION_ERROR
  */
-export function parseEvent(payload: string, signature: string): BillingEvent {
+export function parseEvent(payload: string, signature: string): BillingEvent | null {
   const body = parseJson(payload);
+  // The events of connected accounts are not about customers of this account.
+  if (body['account'] != null) return null;
+  const { id, type, livemode } = body;
+  requireIdentifiers({ type });
+  if (isThin(body) || !HANDLED_EVENT_TYPES.has(String(type))) return null;
   const data = asObject(body['data']);
   const object = asObject(data['object']);
-  const { id, type, livemode } = body;
-  const missing = Object.entries({ type, 'data.object.id': object['id'] }).filter(
-    ([, value]) => !isIdentifier(value),
-  );
-  if (missing.length > 0) {
-    const details = missing.map(([path]) => ({ path, message: 'must be a string of 1 to 255 characters' }));
-    throw httpErrors.VALIDATION_ERROR({ details });
-  }
+  requireIdentifiers({ 'data.object.id': object['id'] });
   const created = asTime(body['created']);
   const event = {
     id: isIdentifier(id) ? id : signature,
@@ -91,8 +90,18 @@ function parseJson(payload: string): Json {
   }
 }
 
+/** Whether a body is an event of the provider's API v2, which names its object instead of containing it. */
+const isThin = ({ object }: Json): boolean => typeof object === 'string' && object.startsWith('v2.');
+
 const isIdentifier = (value: unknown): value is string =>
   typeof value === 'string' && /^[\x21-\x7e]{1,255}$/.test(value);
+
+function requireIdentifiers(values: Record<string, unknown>): void {
+  const wrong = Object.keys(values).filter((path) => !isIdentifier(values[path]));
+  if (wrong.length === 0) return;
+  const details = wrong.map((path) => ({ path, message: 'must be a string of 1 to 255 characters' }));
+  throw httpErrors.VALIDATION_ERROR({ details });
+}
 
 /** A subscription as the provider sent it. A field that was not sent is absent; one that was cleared is `null`. */
 export type Snapshot = { [K in keyof SubscriptionTerms]?: SubscriptionTerms[K] | null };
@@ -123,6 +132,7 @@ export function readSnapshot(subscription: Json, plans: Plans): Snapshot {
     canceledAt: nullable(subscription['canceled_at'], asTime),
     endedAt: nullable(subscription['ended_at'], asTime),
     startedAt: asTime(subscription['created']),
+    livemode: asFlag(subscription['livemode']),
   };
   return Object.fromEntries(Object.entries(snapshot).filter(([, value]) => value !== undefined)) as Snapshot;
 }
@@ -165,6 +175,8 @@ function planOf(
 
 const nullable = <T>(value: unknown, read: (value: unknown) => T): T | null | undefined =>
   value === undefined ? undefined : value === null ? null : read(value);
+
+const asFlag = (value: unknown): boolean | undefined => (typeof value === 'boolean' ? value : undefined);
 
 function asCount(value: unknown): number | undefined {
   const count = asInteger(value);

@@ -23,12 +23,14 @@ export interface WebhookDependencies {
   secrets: readonly string[];
   leases: EventLeases;
   processor: EventProcessor;
+  /** Whether the events of the provider's test mode have no effect. */
+  ignoresTestEvents: boolean;
   audit: Audit;
   clock: Clock;
 }
 
 export function createWebhook(deps: WebhookDependencies): Webhook {
-  const { secrets, leases, processor, audit, clock } = deps;
+  const { secrets, leases, processor, ignoresTestEvents, audit, clock } = deps;
   const verifier = createSignatureVerifier(secrets);
 
   return {
@@ -42,6 +44,8 @@ export function createWebhook(deps: WebhookDependencies): Webhook {
       }
       const payload = body.toString('utf8');
       const event = parseEvent(payload, matched);
+      // Not stored: its repetition is ignored again, and the events of others are not kept.
+      if (!event || (ignoresTestEvents && event.livemode === false)) return 'ignored';
       const lease = await leases.acquire(event, payload);
       if (lease === 'unmatched') return (await processor.retryUnmatched(event)) ?? 'duplicate';
       if (typeof lease === 'string') return 'duplicate';
