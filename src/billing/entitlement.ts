@@ -4,7 +4,7 @@ import { type Clock, DAY } from '../kernel/clock.js';
 import { type ErrorDetail, httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import { selectBest } from './events/subscription-order.js';
-import { UNKNOWN_PLAN } from './plans.js';
+import { type Plans, UNKNOWN_PLAN } from './plans.js';
 import {
   type AccessTerms,
   type BillingUsers,
@@ -70,6 +70,21 @@ export function findEntitlement<T extends AccessTerms>(
   const isGranted = grant !== undefined && isRequested(grant) && isInForce(grant, now);
   if (isGranted && (!subscription || grant.since >= subscription.startedAt)) return { grant };
   return subscription ? { subscription } : null;
+}
+
+/** Every plan to which the subscriptions and the grant give access now. */
+export function listEntitledPlans(
+  subscriptions: readonly SubscriptionDocument[],
+  grant: Grant | undefined,
+  { pastDue, now }: EntitlementContext,
+  configured: Plans['configured'],
+): Set<string> {
+  const entitled = subscriptions.filter((one) => isEntitled(one, pastDue, now));
+  const plans = entitled.flatMap(({ plan, otherPriceIds = [] }) => [
+    plan,
+    ...otherPriceIds.flatMap((priceId) => configured?.get(priceId) ?? []),
+  ]);
+  return new Set(grant && isInForce(grant, now) ? [...plans, grant.plan] : plans);
 }
 
 export interface Projector {

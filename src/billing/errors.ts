@@ -2,6 +2,7 @@ import { AppError, defineErrors } from '../kernel/errors.js';
 
 export const billingErrors = defineErrors({
   INVALID_SIGNATURE: [400, 'The webhook signature is missing, invalid or too old.'],
+  FEATURE_NOT_INCLUDED: [403, 'Your plan does not include this feature.'],
   CUSTOMER_NOT_FOUND: [404, 'There is no billing account yet: nothing has been purchased.'],
   ALREADY_SUBSCRIBED: [409, 'You already have this subscription. Change it instead.'],
   EVENT_IN_PROGRESS: [409, 'The same event is being processed. Deliver it again later.'],

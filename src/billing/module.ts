@@ -109,7 +109,7 @@ export function createBillingModule(
   const service = createBillingService({ ...shared, publicUrl, returnPath });
   const ensureCustomer = createEnsureCustomer(shared);
   const checkout = createCheckoutService({ ...shared, ensureCustomer, plans, publicUrl, returnPath });
-  const subscription = createSubscriptionService(shared);
+  const subscription = createSubscriptionService({ ...shared, plans });
   const catalog = createCatalog({ ...base, plans, gateway });
   const webhook = createWebhook({
     secrets: webhookSecretsOf(config),

@@ -14,7 +14,7 @@ export interface PlanSource {
   metadataPlan?: string;
 }
 
-export interface Plans {
+export interface Plans extends KnownPlans {
   /** The configured plan of a price, else its lookup key, else its metadata. */
   planOf(source: PlanSource): string;
   /** The same for a price that was bought: reports each price without a plan once. */
@@ -23,10 +23,6 @@ export interface Plans {
   isForSale(priceId: string): boolean;
   /** Price to plan; undefined if every price of the provider is for sale. */
   readonly configured: ReadonlyMap<string, string> | undefined;
-  /** Every plan that can give access; undefined if the option `billing` does not define the plans. */
-  readonly names: ReadonlySet<string> | undefined;
-  /** The features of all plans. */
-  readonly features: ReadonlySet<string>;
   /** What the option `billing` says about a plan. Absent for `unknown` and for plans that only the provider knows. */
   configOf(plan: string): PlanConfiguration | undefined;
   /** Whether users can have the plan together with another one. */
@@ -35,8 +31,26 @@ export interface Plans {
   isPurchase(plan: string): boolean;
   /** The options of the checkout page for a price, including the bounds of the quantity; empty if none are set. */
   checkoutOf(priceId: string): CheckoutOptions;
-  /** What a user with these plans has, including the plan `free`, which every user has. */
+  /** What a user with these plans has. */
   benefitsOf(plans: Iterable<string>): Benefits;
+}
+
+/** The names that code may refer to. */
+export interface KnownPlans {
+  /** Every plan that can give access; undefined if the option `billing` does not define the plans. */
+  readonly names: ReadonlySet<string> | undefined;
+  /** The features of all plans. */
+  readonly features: ReadonlySet<string>;
+}
+
+export function knownPlans(source: PlansSource): KnownPlans {
+  const { plans = {} } = source.billing ?? {};
+  const names = new Set([...Object.keys(plans), ...(configuredPrices(source)?.values() ?? [])]);
+  names.delete(FREE_PLAN);
+  return {
+    names: source.billing && names,
+    features: new Set(Object.values(plans).flatMap(({ features = [] }) => features)),
+  };
 }
 
 export interface Benefits {
@@ -52,24 +66,20 @@ export interface Benefits {
 export function createPlans(source: PlansSource, onUnknown: (priceId: string) => void): Plans {
   const configured = configuredPrices(source);
   const configurations = new Map(Object.entries(source.billing?.plans ?? {}));
-  const names = new Set([...configurations.keys(), ...(configured?.values() ?? [])]);
-  names.delete(FREE_PLAN);
-  const all = [...configurations.values()];
-  const limitNames = new Set(all.flatMap(({ limits = {} }) => Object.keys(limits)));
+  const limitNames = new Set([...configurations.values()].flatMap(({ limits = {} }) => Object.keys(limits)));
   const reported = new Set<string>();
   const planOf = ({ priceId, lookupKey, metadataPlan }: PlanSource): string =>
     configured?.get(priceId ?? '') ?? lookupKey ?? metadataPlan ?? UNKNOWN_PLAN;
   const configOf = (plan: string) => configurations.get(plan);
   return {
     configured,
-    names: source.billing && names,
-    features: new Set(all.flatMap(({ features = [] }) => features)),
+    ...knownPlans(source),
     configOf,
     isIndependent: (plan) => configOf(plan)?.independent === true,
     isPurchase: (plan) => configOf(plan)?.purchase === true,
     checkoutOf: (priceId) => configOf(configured?.get(priceId) ?? UNKNOWN_PLAN)?.checkout ?? {},
     benefitsOf(plans) {
-      const held = [...new Set([FREE_PLAN, ...plans])].flatMap((plan) => configOf(plan) ?? []);
+      const held = [...plans].flatMap((plan) => configOf(plan) ?? []);
       const highest = (name: string) => Math.max(0, ...held.map(({ limits }) => limitOf(limits, name)));
       return {
         features: [...new Set(held.flatMap(({ features = [] }) => features))].sort(),

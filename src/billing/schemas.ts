@@ -39,6 +39,8 @@ export const PortalAnswer = Envelope(Type.Object({ url: Type.String() }));
 const nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 const Time = nullable(Timestamp);
 
+const Limits = Type.Record(Type.String(), nullable(Type.Integer()));
+
 /**
  * A user's subscription and whether it grants access. Without one: `none`, `free`, and otherwise null. Unlike in
  * `User.subscription`, `plan` is also set for a subscription that has ended.
@@ -59,6 +61,10 @@ export const Subscription = Type.Object({
   updatedAt: Time,
   /** The plan that the operator gave to the user, while the grant is in force. */
   granted: nullable(Type.Object({ plan: Type.String(), since: Timestamp, until: Time })),
+  /** Of all plans to which the user has access, and of the plan `free`. */
+  features: Type.Array(Type.String()),
+  /** The highest of those plans; 0 if none of them has the limit, null for unlimited. */
+  limits: Limits,
 });
 export type Subscription = Static<typeof Subscription>;
 

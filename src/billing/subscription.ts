@@ -3,10 +3,18 @@ import type { Clock } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
 import { nullIfTaken } from '../storage/collection.js';
 import type { DeleteIfUserIsGone } from './account-deletion.js';
-import { findEntitlement, isInForce, NO_SUBSCRIPTION, type PastDue } from './entitlement.js';
+import {
+  findEntitlement,
+  isInForce,
+  listEntitledPlans,
+  NO_SUBSCRIPTION,
+  type PastDue,
+} from './entitlement.js';
 import { billingErrors } from './errors.js';
 import type { EventProcessor } from './events/processor.js';
 import { selectBest } from './events/subscription-order.js';
+import { FREE_PLAN } from './plan-options.js';
+import type { Benefits, Plans } from './plans.js';
 import type { Gateway } from './provider/gateway.js';
 import { asObject, idOf, type Json } from './provider/json.js';
 import type { Subscription } from './schemas.js';
@@ -31,6 +39,10 @@ export interface SubscriptionService {
   sync(user: User, sessionId?: string): Promise<Subscription>;
   /** Whether a subscription or a grant gives access, to `plan` if given. False for unknown users. */
   entitles(userId: string, plan?: string): Promise<boolean>;
+  /** Whether one of the user's plans includes the feature. False for unknown users. */
+  hasFeature(userId: string, feature: string): Promise<boolean>;
+  /** See `Benefits`. Every limit is 0 for unknown users. */
+  limits(userId: string): Promise<Record<string, number>>;
 }
 
 export interface SubscriptionServiceDependencies {
@@ -42,26 +54,37 @@ export interface SubscriptionServiceDependencies {
   /** Both absent while no API key is configured. */
   gateway: Gateway | undefined;
   sync: SubscriptionSync | undefined;
+  plans: Plans;
   pastDue: PastDue;
   clock: Clock;
 }
 
 export function createSubscriptionService(deps: SubscriptionServiceDependencies): SubscriptionService {
-  const { customers, subscriptions, users, processor, gateway, sync, pastDue, clock } = deps;
+  const { customers, subscriptions, users, processor, gateway, sync, plans, pastDue, clock } = deps;
 
   const context = () => ({ pastDue, now: clock.now() });
-  const grantOf = async (userId: string) => (await users.find(userId))?.grant;
-  const sourcesOf = (userId: string) =>
-    Promise.all([listSubscriptions(subscriptions, userId), grantOf(userId)]);
+  const sourcesOf = async (userId: string) => {
+    const [all, user] = await Promise.all([listSubscriptions(subscriptions, userId), users.find(userId)]);
+    const entitledPlans = listEntitledPlans(all, user?.grant, context(), plans.configured);
+    const benefits = plans.benefitsOf(user ? [FREE_PLAN, ...entitledPlans] : []);
+    return { all, grant: user?.grant, entitledPlans, benefits };
+  };
 
   const current = async (userId: string): Promise<Subscription> => {
-    const [all, grant] = await sourcesOf(userId);
+    const { all, grant, benefits } = await sourcesOf(userId);
     const entitlement = findEntitlement(all, grant, context());
-    const granted = grant && isInForce(grant, clock.now()) ? grantView(grant) : null;
-    if (entitlement && 'grant' in entitlement) return { ...grantedSubscription(entitlement.grant), granted };
+    const common = {
+      granted: grant && isInForce(grant, clock.now()) ? grantView(grant) : null,
+      ...benefitsView(benefits),
+    };
+    if (entitlement && 'grant' in entitlement)
+      return { ...grantedSubscription(entitlement.grant), ...common };
     const shown = entitlement?.subscription ?? selectBest(all);
-    return { ...(shown ? subscriptionView(shown, entitlement !== null) : NONE), granted };
+    return { ...(shown ? subscriptionView(shown, entitlement !== null) : NONE), ...common };
   };
+
+  const benefitsOf = async (userId: string): Promise<Benefits> =>
+    isIdentifier(userId) ? (await sourcesOf(userId)).benefits : plans.benefitsOf([]);
 
   /** The customer of a checkout session of the user. */
   const customerOf = (session: Json | null, user: User): string | undefined => {
@@ -97,9 +120,12 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
 
     async entitles(userId, plan) {
       if (!isIdentifier(userId)) return false;
-      const [all, grant] = await sourcesOf(userId);
-      return findEntitlement(all, grant, context(), plan) !== null;
+      const { entitledPlans } = await sourcesOf(userId);
+      return plan === undefined ? entitledPlans.size > 0 : entitledPlans.has(plan);
     },
+
+    hasFeature: async (userId, feature) => (await benefitsOf(userId)).features.includes(feature),
+    limits: async (userId) => (await benefitsOf(userId)).limits,
   };
 }
 
@@ -107,7 +133,7 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
 const isIdentifier = (value: unknown): boolean =>
   typeof value === 'string' && /^[\x21-\x7e]{1,255}$/.test(value);
 
-type SubscriptionView = Omit<Subscription, 'granted'>;
+type SubscriptionView = Omit<Subscription, 'granted' | 'features' | 'limits'>;
 
 const NONE: SubscriptionView = {
   ...NO_SUBSCRIPTION,
@@ -131,6 +157,14 @@ const grantView = ({ plan, since, until }: Grant) => ({
   plan,
   since: toTimestamp(since),
   until: time(until),
+});
+
+/** JSON has no infinity: there, null is unlimited. */
+const benefitsView = ({ features, limits }: Benefits) => ({
+  features,
+  limits: Object.fromEntries(
+    Object.entries(limits).map(([name, limit]) => [name, Number.isFinite(limit) ? limit : null]),
+  ),
 });
 
 function grantedSubscription({ plan, since, until }: Grant): SubscriptionView {

@@ -1,18 +1,25 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import type { Identity } from '../auth/sessions.js';
+import type { KnownPlans } from '../billing/plans.js';
 import { commonHeaders, logFailure } from '../http/answers.js';
 import type { RequestHeaders } from '../http/authorization.js';
 import { createRequestIdGenerator, type HostContext } from '../http/host-context.js';
 import { httpErrors, renderEnvelope, toAppError } from '../kernel/errors.js';
 import type { Random } from '../kernel/secrets.js';
-import type { SaasDecorator, UserGuard, UserRequest } from './decorator.js';
+import {
+  refuseUnknownFeature,
+  refuseUnknownPlan,
+  type SaasDecorator,
+  type UserGuard,
+  type UserRequest,
+} from './decorator.js';
 
 // Express's types provide this namespace for additional request fields.
 declare global {
   namespace Express {
     interface Request {
-      /** The signed-in user and session, behind `requireUser` and `requireEntitled`. */
+      /** The signed-in user and session, behind `requireUser`, `requireEntitled` and `requireFeature`. */
       saas: Identity;
     }
   }
@@ -32,8 +39,16 @@ export type ConnectGuard = (
 export interface ConnectGuards {
   /** Sets `request.saas` to the signed-in user and session, or responds with 401. */
   readonly requireUser: ConnectGuard;
-  /** Requires a subscription, too, to `plan` if given, or responds with 403. */
+  /**
+   * Requires a subscription, too, to `plan` if given, or responds with 403.
+   * @throws Error at once if the option `billing` defines the plans and has no such plan
+   */
   readonly requireEntitled: (plan?: string) => ConnectGuard;
+  /**
+   * Requires a plan that includes the feature, too, or responds with 403.
+   * @throws Error at once if the option `billing` defines the plans and none has the feature
+   */
+  readonly requireFeature: (feature: string) => ConnectGuard;
   /**
    * Returns the user and session of an `Authorization: Bearer` header, where middleware does not apply: WebSockets,
    * `fetch` handlers, server-side rendering. Accepts the headers of Node or of `fetch`.
@@ -42,15 +57,21 @@ export interface ConnectGuards {
   readonly authenticate: SaasDecorator['authenticate'];
   /** The same as `fastify.saas.entitles`. */
   readonly entitles: SaasDecorator['entitles'];
+  /** The same as `fastify.saas.hasFeature`. */
+  readonly hasFeature: SaasDecorator['hasFeature'];
+  /** The same as `fastify.saas.limits`. */
+  readonly limits: SaasDecorator['limits'];
 }
 
 export interface ConnectGuardDependencies {
   app: FastifyInstance;
   hostContext: HostContext;
   random: Random;
+  plans: KnownPlans;
 }
 
-export function createConnectGuards({ app, hostContext, random }: ConnectGuardDependencies): ConnectGuards {
+export function createConnectGuards(deps: ConnectGuardDependencies): ConnectGuards {
+  const { app, hostContext, random, plans } = deps;
   const { lifecycle, publicUrl } = hostContext;
   let nextId: (() => string) | undefined;
 
@@ -95,8 +116,17 @@ export function createConnectGuards({ app, hostContext, random }: ConnectGuardDe
 
   return {
     requireUser: createGuard((saas) => saas.requireUser),
-    requireEntitled: (plan) => createGuard((saas) => saas.requireEntitled(plan)),
+    requireEntitled(plan) {
+      refuseUnknownPlan(plan, plans);
+      return createGuard((saas) => saas.requireEntitled(plan));
+    },
+    requireFeature(feature) {
+      refuseUnknownFeature(feature, plans);
+      return createGuard((saas) => saas.requireFeature(feature));
+    },
     authenticate: async (headers: RequestHeaders) => (await ready()).authenticate(headers),
     entitles: async (userId, plan) => (await ready()).entitles(userId, plan),
+    hasFeature: async (userId, feature) => (await ready()).hasFeature(userId, feature),
+    limits: async (userId) => (await ready()).limits(userId),
   };
 }

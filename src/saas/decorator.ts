@@ -1,8 +1,11 @@
 import type { AuthEvents } from '../auth/events.js';
 import type { Identity } from '../auth/sessions.js';
+import { billingErrors } from '../billing/errors.js';
 import type { BillingNotifications } from '../billing/notifications.js';
+import type { KnownPlans } from '../billing/plans.js';
 import type { RequestHeaders } from '../http/authorization.js';
 import { httpErrors } from '../kernel/errors.js';
+import { suggestion } from '../kernel/text.js';
 import type { Subscription } from '../ops/events.js';
 import type { UserApi } from './user-api.js';
 
@@ -10,8 +13,16 @@ import type { UserApi } from './user-api.js';
 export interface SaasDecorator {
   /** Hook for the host's own routes: `onRequest: fastify.saas.requireUser` sets `request.saas` or throws a 401. */
   readonly requireUser: UserGuard;
-  /** Requires a subscription, too, to `plan` if given, or throws a 403. */
+  /**
+   * Requires a subscription, too, to `plan` if given, or throws a 403.
+   * @throws Error at once if the option `billing` defines the plans and has no such plan
+   */
   readonly requireEntitled: (plan?: string) => UserGuard;
+  /**
+   * Requires a plan that includes the feature, too, or throws a 403 (FEATURE_NOT_INCLUDED).
+   * @throws Error at once if the option `billing` defines the plans and none has the feature
+   */
+  readonly requireFeature: (feature: string) => UserGuard;
   /**
    * Returns the user and session of an `Authorization: Bearer` header, where there is no route to guard.
    * @throws AppError with `statusCode`, `code` and `headers`: UNAUTHENTICATED, TOKEN_EXPIRED
@@ -22,6 +33,13 @@ export interface SaasDecorator {
    * only when the store is unavailable. Does not consider suspensions, which `requireUser` rejects.
    */
   readonly entitles: (userId: string, plan?: string) => Promise<boolean>;
+  /** Whether one of the user's plans includes the feature, as `entitles`. */
+  readonly hasFeature: (userId: string, feature: string) => Promise<boolean>;
+  /**
+   * Every limit of the option `billing` by name: the highest of the user's plans, 0 if none has it, `Infinity` if it is
+   * unlimited. Every limit is 0 for unknown users.
+   */
+  readonly limits: (userId: string) => Promise<Record<string, number>>;
   readonly users: Readonly<UserApi>;
   /** Each event is emitted once, after its commit, in the process that committed it. */
   readonly events: Readonly<Subscription<SaasEvents>>;
@@ -47,15 +65,50 @@ export interface UserRequest {
 
 export type UserGuard = (request: UserRequest) => Promise<void>;
 
-/** Creates `requireEntitled`. */
-export function createEntitlementGuard(
+/** Creates `requireEntitled` and `requireFeature`. */
+export function createEntitlementGuards(
   requireUser: UserGuard,
-  { entitles }: Pick<SaasDecorator, 'entitles'>,
-): (plan?: string) => UserGuard {
-  return (plan) => async (request) => {
-    await requireUser(request);
-    if (await entitles(request.saas.user.id, plan)) return;
-    const needed = plan === undefined ? 'a subscription' : `a subscription to ${plan}`;
-    throw httpErrors.FORBIDDEN({ message: `This requires ${needed}.` });
+  { entitles, hasFeature }: Pick<SaasDecorator, 'entitles' | 'hasFeature'>,
+  known: KnownPlans,
+): Pick<SaasDecorator, 'requireEntitled' | 'requireFeature'> {
+  return {
+    requireEntitled(plan) {
+      refuseUnknownPlan(plan, known);
+      return async (request) => {
+        await requireUser(request);
+        if (await entitles(request.saas.user.id, plan)) return;
+        const needed = plan === undefined ? 'a subscription' : `a subscription to ${plan}`;
+        throw httpErrors.FORBIDDEN({ message: `This requires ${needed}.` });
+      };
+    },
+
+    requireFeature(feature) {
+      refuseUnknownFeature(feature, known);
+      return async (request) => {
+        await requireUser(request);
+        if (await hasFeature(request.saas.user.id, feature)) return;
+        throw billingErrors.FEATURE_NOT_INCLUDED({
+          message: `Your plan does not include the feature ${feature}.`,
+        });
+      };
+    },
   };
+}
+
+/** @throws Error that lists the plans, because a misspelt one would reject every user */
+export function refuseUnknownPlan(plan: string | undefined, { names }: KnownPlans): void {
+  if (plan === undefined || !names || names.has(plan)) return;
+  const listed = `The plans of the option 'billing' are: ${[...names].join(', ') || 'none'}.`;
+  throw new Error(
+    `requireEntitled: '${plan}' is not a plan that can be purchased or granted. ${listed}${suggestion(plan, [...names])}`,
+  );
+}
+
+/** @throws Error that lists the features */
+export function refuseUnknownFeature(feature: string, { names, features }: KnownPlans): void {
+  if (!names || features.has(feature)) return;
+  const listed = `The features of the option 'billing' are: ${[...features].join(', ') || 'none'}.`;
+  throw new Error(
+    `requireFeature: no plan has the feature '${feature}'. ${listed}${suggestion(feature, [...features])}`,
+  );
 }

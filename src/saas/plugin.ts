@@ -23,7 +23,7 @@ import { createSettingsModule } from '../settings/module.js';
 import type { Store } from '../storage/collection.js';
 import { openStore } from '../storage/open.js';
 import { billingUsers } from './billing-users.js';
-import { createEntitlementGuard, type SaasEvents, type UserRequest } from './decorator.js';
+import { createEntitlementGuards, type SaasEvents, type UserRequest } from './decorator.js';
 import { createErrorRenderers } from './error-rendering.js';
 import { adviseSaas, type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './options.js';
 import { createUserApi } from './user-api.js';
@@ -124,14 +124,15 @@ export async function mountSaas(
     request.saas = await auth.service.authenticate(request.headers.authorization);
   };
   const requireAdmin = await admin.createGuard(fastify);
-  const requireEntitled = createEntitlementGuard(requireUser, billing.subscription);
   fastify.decorate(
     'saas',
     Object.freeze({
       requireUser,
-      requireEntitled,
+      ...createEntitlementGuards(requireUser, billing.subscription, billing.plans),
       authenticate: async (headers: RequestHeaders) => auth.service.authenticate(authorizationIn(headers)),
       entitles: billing.subscription.entitles,
+      hasFeature: billing.subscription.hasFeature,
+      limits: billing.subscription.limits,
       users: createUserApi({ ...users, grants: billing.grants }),
       events,
     }),

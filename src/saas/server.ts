@@ -1,3 +1,4 @@
+import { knownPlans } from '../billing/plans.js';
 import { collectProblems } from '../config/configuration-error.js';
 import { mountProblem } from '../config/public-url.js';
 import { serverContext } from '../http/host-context.js';
@@ -59,5 +60,6 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
     mountPoints: middleware ? [prefix, ...(adminPath === false ? [] : [adminPath])] : undefined,
   });
   const { random } = saas.runtime;
-  return { ...assembled, ...createConnectGuards({ app: assembled.fastify, hostContext, random }) };
+  const plans = knownPlans(saas.config.values);
+  return { ...assembled, ...createConnectGuards({ app: assembled.fastify, hostContext, random, plans }) };
 }
