@@ -1,6 +1,7 @@
 import { toTimestamp } from '../http/schemas.js';
 import { type Clock, MINUTE, SECOND } from '../kernel/clock.js';
 import { billingErrors, isCustomerMissing } from './errors.js';
+import { FREE_PLAN } from './plan-options.js';
 import type { Plans } from './plans.js';
 import type { Gateway } from './provider/gateway.js';
 import { asInteger, asObject, asText, asTime, idOf, type Json } from './provider/json.js';
@@ -34,7 +35,7 @@ export function createCatalog({ customers, plans, gateway, clock }: CatalogDepen
   const fetchPlans = async (from: Gateway): Promise<Plan[]> => {
     const prices = await from.prices();
     const forSale = prices.filter((price) => plans.isForSale(idOf(price) ?? '') && !isArchived(price));
-    return forSale.flatMap((price) => planView(price, plans) ?? []);
+    return [...freePlanView(plans), ...forSale.flatMap((price) => planView(price, plans) ?? [])];
   };
 
   return {
@@ -55,13 +56,35 @@ export function createCatalog({ customers, plans, gateway, clock }: CatalogDepen
         if (isCustomerMissing(error)) return [];
         throw error;
       });
-      return (await invoices).flatMap((invoice) => invoiceView(invoice) ?? []);
+      // A draft is not final: the provider still changes it, and it has no number and no page.
+      const final = (await invoices).filter(({ status }) => status !== 'draft');
+      return final.flatMap((invoice) => invoiceView(invoice) ?? []);
     },
   };
 }
 
 /** The prices of an archived product remain active, but the provider does not sell them. */
 const isArchived = (price: Json): boolean => asObject(price['product'])['active'] === false;
+
+/** The plan that every user has, which the provider does not know. */
+function freePlanView({ configOf }: Plans): Plan[] {
+  const configuration = configOf(FREE_PLAN);
+  if (!configuration) return [];
+  const { features = [], limits = {} } = configuration;
+  const unpriced = {
+    priceId: null,
+    name: null,
+    description: null,
+    amount: null,
+    currency: null,
+    currencies: [],
+    interval: null,
+    intervalCount: null,
+    usageType: null,
+    trialDays: null,
+  };
+  return [{ ...unpriced, plan: FREE_PLAN, features, limits }];
+}
 
 function planView(price: Json, plans: Plans): Plan | null {
   const priceId = idOf(price);
@@ -70,20 +93,42 @@ function planView(price: Json, plans: Plans): Plan | null {
   const metadataPlan = asText(asObject(price['metadata'])['plan']);
   const recurring = asObject(price['recurring']);
   const product = asObject(price['product']);
+  const isRecurring = asText(recurring['interval']) !== undefined;
+  const plan = plans.planOf({
+    priceId,
+    ...(lookupKey !== undefined && { lookupKey }),
+    ...(metadataPlan !== undefined && { metadataPlan }),
+  });
+  const { features = [], limits = {} } = plans.configOf(plan) ?? {};
   return {
     priceId,
-    plan: plans.planOf({
-      priceId,
-      ...(lookupKey !== undefined && { lookupKey }),
-      ...(metadataPlan !== undefined && { metadataPlan }),
-    }),
+    plan,
     name: asText(product['name']) ?? null,
     description: asText(product['description']) ?? null,
     amount: asInteger(price['unit_amount']) ?? null,
     currency: asText(price['currency']) ?? null,
+    currencies: currenciesOf(price),
     interval: asText(recurring['interval']) ?? null,
     intervalCount: asInteger(recurring['interval_count']) ?? null,
+    usageType: asText(recurring['usage_type']) ?? null,
+    trialDays: (isRecurring ? plans.checkoutOf(priceId).trialDays : undefined) ?? null,
+    features,
+    limits,
   };
+}
+
+/** The price's own currency first. */
+function currenciesOf(price: Json): Plan['currencies'] {
+  const own = asText(price['currency']);
+  if (own === undefined) return [];
+  const others = Object.entries(asObject(price['currency_options'])).filter(([currency]) => currency !== own);
+  return [
+    { currency: own, amount: asInteger(price['unit_amount']) ?? null },
+    ...others.map(([currency, option]) => ({
+      currency,
+      amount: asInteger(asObject(option)['unit_amount']) ?? null,
+    })),
+  ];
 }
 
 function invoiceView(invoice: Json): Invoice | null {

@@ -83,9 +83,9 @@ export const SyncBody = Type.Object(
   { additionalProperties: false },
 );
 
-/** A price for sale. Amounts are in the currency's smallest unit. */
+/** A price for sale, or the configured plan `free`, which has no price. Amounts are in the currency's smallest unit. */
 export const Plan = Type.Object({
-  priceId: Type.String(),
+  priceId: nullable(Type.String()),
   plan: Type.String(),
   name: nullable(Type.String()),
   description: nullable(Type.String()),
@@ -93,6 +93,15 @@ export const Plan = Type.Object({
   currency: nullable(Type.String()),
   interval: nullable(Type.String()),
   intervalCount: nullable(Type.Integer()),
+  /** Every currency in which the price can be paid, `currency` first. */
+  currencies: Type.Array(Type.Object({ currency: Type.String(), amount: nullable(Type.Integer()) })),
+  /** `licensed` or `metered`; null for one-time prices. */
+  usageType: nullable(Type.String()),
+  /** Days without payment at the start of a subscription. */
+  trialDays: nullable(Type.Integer()),
+  features: Type.Array(Type.String()),
+  /** As configured for the plan; null for unlimited. */
+  limits: Limits,
 });
 export type Plan = Static<typeof Plan>;
 

@@ -71,6 +71,8 @@ t.test('a subscription is followed from checkout to its end', async (t) => {
         .map((name) => [name, null]),
     ),
     granted: null,
+    features: [],
+    limits: {},
   });
   for (const version of ['2026-10-28.endive', '2024-06-20'] as const) {
     const bought = world.subscribe(ada.customer, ada.id, false);
@@ -92,6 +94,8 @@ t.test('a subscription is followed from checkout to its end', async (t) => {
       endedAt: null,
       updatedAt: '2040-01-01T00:00:00.000Z',
       granted: null,
+      features: [],
+      limits: {},
     });
     const me = async () => (await app.request('GET', '/api/auth/me', { token: ada.accessToken })).body.data;
     t.same((await me()).user.subscription, { status: 'active', plan: 'pro', entitled: true });
@@ -717,7 +721,7 @@ t.test('a sync that began before a purchase does not block it', async (t) => {
   t.equal(api.calls.filter(isLook).length, 2, 'one for all of them');
 });
 
-t.test('invoices and plans are listed as the provider returns them', async (t) => {
+t.test('plans and final invoices are listed as the provider returns them', async (t) => {
   const { app, api, buyer } = await shop(t, { billingPrices: ['price_pro=gold'] });
   const ada = await buyer();
   const token = ada.accessToken;
@@ -735,6 +739,7 @@ t.test('invoices and plans are listed as the provider returns them', async (t) =
       invoice_pdf: 'javascript:alert(1)',
     },
     { id: 'in_2', customer: 'cus_other', created: 2_208_988_800 },
+    { id: 'in_3', customer: ada.customer, created: 2_208_988_900, status: 'draft', amount_due: 2900 },
   );
   t.same((await app.request('GET', '/api/billing/invoices', { token })).body.data, [
     {
@@ -760,8 +765,16 @@ t.test('invoices and plans are listed as the provider returns them', async (t) =
       description: null,
       amount: 2900,
       currency: 'eur',
+      currencies: [
+        { currency: 'eur', amount: 2900 },
+        { currency: 'usd', amount: 3200 },
+      ],
       interval: 'month',
       intervalCount: 1,
+      usageType: 'licensed',
+      trialDays: null,
+      features: [],
+      limits: {},
     },
   ]);
   t.equal(api.calls.filter(({ path }) => path === '/v1/prices').length, 1, 'asked once for all');

@@ -111,7 +111,13 @@ export async function stripeApi(world: World): Promise<StripeApi> {
         invoices.filter(({ customer }) => customer === call.query.get('customer')),
         call,
       ),
-    'GET /v1/prices': (call) => listOf(Object.entries(PRICES).map(priceObject), call),
+    'GET /v1/prices': (call) => {
+      const isExpanded = [...call.query.values()].includes('data.currency_options');
+      return listOf(
+        Object.entries(PRICES).map((price) => priceObject(price, isExpanded)),
+        call,
+      );
+    },
     'GET /v1/events': (call) => {
       const since = Number(call.query.get('created[gte]') ?? 0);
       return listOf(world.events.filter(({ created }) => Number(created) >= since).toReversed(), call);
@@ -164,16 +170,22 @@ const missing = (param: string): Json => ({
   error: { type: 'invalid_request_error', code: 'resource_missing', param, message: `No such ${param}` },
 });
 
-function priceObject([id, { lookupKey, amount }]: [string, { lookupKey: string; amount: number }]): Json {
+function priceObject(
+  [id, { lookupKey, amount }]: [string, { lookupKey: string; amount: number }],
+  withCurrencies: boolean,
+): Json {
   return {
     id,
     object: 'price',
     active: true,
     currency: 'eur',
+    ...(withCurrencies && {
+      currency_options: { eur: { unit_amount: amount }, usd: { unit_amount: amount + 300 } },
+    }),
     unit_amount: amount,
     lookup_key: lookupKey,
     metadata: {},
-    recurring: { interval: 'month', interval_count: 1 },
+    recurring: { interval: 'month', interval_count: 1, usage_type: 'licensed' },
     product: { id: `prod_${lookupKey}`, object: 'product', name: lookupKey, description: null },
   };
 }

@@ -35,7 +35,7 @@ export interface Gateway {
   cancelSubscriptions(customerId: string): Promise<void>;
   /** The newest 100. */
   invoicesOf(customerId: string): Promise<Json[]>;
-  /** The active prices, each with its product expanded. */
+  /** The active prices, each with its product and its other currencies. */
   prices(): Promise<Json[]>;
   /** The provider's events since a time, the newest first. It keeps them for 30 days. */
   eventsSince(milliseconds: number, types: readonly string[]): Promise<Json[]>;
@@ -61,6 +61,8 @@ export interface GatewayTimeouts {
 }
 
 const DEFAULT_TIMEOUTS: GatewayTimeouts = { attemptMs: 4_500, callMs: 9_500, lookupMs: 5_000 };
+
+const PRICE_DETAILS = ['data.product', 'data.currency_options'];
 
 /** The provider's maximum. */
 const PAGE_SIZE = 100;
@@ -153,7 +155,7 @@ export function createGateway(
     async prices() {
       const pages = await call((stripe) =>
         fetchAllPages((after) =>
-          stripe.prices.list({ active: true, limit: PAGE_SIZE, expand: ['data.product'], ...after }),
+          stripe.prices.list({ active: true, limit: PAGE_SIZE, expand: PRICE_DETAILS, ...after }),
         ),
       );
       return pages.flatMap(({ data }) => data.map(asObject));
