@@ -1,4 +1,5 @@
 import { EventEmitter, once } from 'node:events';
+import { createRequire } from 'node:module';
 import { inspect } from 'node:util';
 import type { mongodb } from '@fastify/mongodb';
 import { MongoMemoryServer } from 'mongodb-memory-server-core';
@@ -35,6 +36,12 @@ t.test('socket errors are reported as an unavailable database, and programming e
   // Node reports a socket closed by its server with this code and without a system call.
   const hungUp = Object.assign(new Error('This socket has been ended by the other party'), { code: 'EPIPE' });
   await t.rejects(failing(hungUp), StoreUnavailable);
+  const { PoolClearedOnNetworkError } = createRequire(import.meta.url)('mongodb/lib/cmap/errors.js');
+  const cleared = new PoolClearedOnNetworkError({
+    address: '127.0.0.1:27017',
+    serverError: new Error('timed out'),
+  });
+  await t.rejects(failing(cleared), StoreUnavailable, 'also an error that the driver does not export');
   const mistake = Object.assign(new TypeError('no string'), { code: 'ERR_INVALID_ARG_TYPE' });
   t.equal(await failing(mistake).catch((error: unknown) => error), mistake);
 });

@@ -50,14 +50,24 @@ async function withTimeout<R>(result: Promise<R>): Promise<R> {
 }
 
 /**
- * Converts driver errors to StoreUnavailable, recognised by name because a host's driver may be another copy; and socket
- * errors (such as `EPIPE` when the server has just closed the connection), which the driver passes on unchanged.
+ * Converts driver errors to StoreUnavailable; and socket errors (such as `EPIPE` when the server has just closed the
+ * connection), which the driver passes on unchanged.
  */
 function toStoreError(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
   const isSystemError = /^E[A-Z]+$/.test(String((error as NodeJS.ErrnoException).code));
-  if (!isSystemError && !error.name.startsWith('Mongo')) return error;
+  if (!isSystemError && !isDriverError(error)) return error;
   return new StoreUnavailable(`MongoDB: ${error.message}`, { cause: error });
+}
+
+/**
+ * By the name of the base class, because a host's driver may be another copy, and not every error of the driver has a
+ * name that begins with `Mongo`.
+ */
+function isDriverError(error: object): boolean {
+  const base: unknown = Object.getPrototypeOf(error);
+  if (typeof base !== 'object' || base === null) return false;
+  return base.constructor.name === 'MongoError' || isDriverError(base);
 }
 
 /** Converts duplicate key errors. Without the cause, because its message contains the value. */
