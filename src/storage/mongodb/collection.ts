@@ -3,6 +3,7 @@ import type { mongodb } from '@fastify/mongodb';
 import type { Shape } from '../checks.js';
 import type { Collection } from '../collection.js';
 import { applyChange, cursorAfter, positionOf } from '../semantics.js';
+import { createLookups } from './lookups.js';
 import {
   type Bson,
   conditionAfter,
@@ -26,12 +27,15 @@ const STEP_SIZE = 256;
 
 /** Implements the port on one collection. */
 export function mongodbCollection<T extends { id: string }>(shape: Shape, call: Call): Collection<T> {
+  const lookUp = createLookups(call);
   return {
     insert(doc) {
       return call(async (collection) => void (await collection.insertOne(toStored(doc))));
     },
 
-    findOne(where) {
+    async findOne(where) {
+      const id = soleId(where);
+      if (id !== undefined) return toDocumentOrNull<T>(await lookUp(id));
       return call(async (collection) => toDocumentOrNull<T>(await collection.findOne(toFilter(where))));
     },
 
@@ -120,6 +124,12 @@ async function forEachStep(
     handled += await call((collection) => step(collection, and({ _id: { $in: ids } }, filter)));
   }
   return handled;
+}
+
+/** The id of a filter that has no other condition. */
+function soleId(where: Bson): string | undefined {
+  const [[field, value] = [], second] = Object.entries(where);
+  return field === 'id' && typeof value === 'string' && !second ? value : undefined;
 }
 
 /** A single condition stays unwrapped, because MongoDB has a fast path for filters by `_id`. */
