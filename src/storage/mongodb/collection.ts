@@ -1,8 +1,8 @@
 /** A collection of the storage port on MongoDB. */
-import type { mongodb } from '@fastify/mongodb';
 import type { Shape } from '../checks.js';
 import type { Collection } from '../collection.js';
 import { applyChange, cursorAfter, positionOf } from '../semantics.js';
+import type { Call, MongoCollection } from './connection.js';
 import { createLookups } from './lookups.js';
 import {
   type Bson,
@@ -15,12 +15,6 @@ import {
   toStored,
   toUpdate,
 } from './query.js';
-
-/** The driver's collection type. */
-export type MongoCollection = mongodb.Collection<Stored>;
-
-/** Runs one call of the port on a collection that has its indexes. */
-export type Call = <R>(step: (collection: MongoCollection) => Promise<R>) => Promise<R>;
 
 /** Documents per step of `updateMany` and `deleteMany`. */
 const STEP_SIZE = 256;

@@ -1,5 +1,13 @@
 /** Calls to one MongoDB deployment: with a timeout, tracked until they end, with translated errors. */
+import type { mongodb } from '@fastify/mongodb';
 import { StoreUnavailable, UniqueViolation } from '../collection.js';
+import type { Stored } from './query.js';
+
+/** The driver's collection type. */
+export type MongoCollection = mongodb.Collection<Stored>;
+
+/** Runs one call of the port on a collection that has its indexes. */
+export type Call = <R>(step: (collection: MongoCollection) => Promise<R>) => Promise<R>;
 
 /** A call fails after this time, even if the driver is still trying. */
 export const CALL_TIMEOUT_MS = 5000;

@@ -1,6 +1,6 @@
 /** Look-ups by id: those of one turn of the event loop share a query, because a query costs the driver 0.1 ms. */
 import { setImmediate as endOfTurn } from 'node:timers/promises';
-import type { Call } from './collection.js';
+import type { Call } from './connection.js';
 import type { Stored } from './query.js';
 
 /** Ids per query, so that a large answer does not delay the first ones. */

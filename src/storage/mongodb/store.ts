@@ -5,8 +5,8 @@ import { checkedStore } from '../checked-store.js';
 import { type Shape, shapeOf } from '../checks.js';
 import { type Collection, type Store, StoreUnavailable } from '../collection.js';
 import type { HostDatabase } from '../host-database.js';
-import { createIndexes, type MongoCollection, mongodbCollection } from './collection.js';
-import { CALL_TIMEOUT_MS, Connection, translateUniqueViolation } from './connection.js';
+import { createIndexes, mongodbCollection } from './collection.js';
+import { CALL_TIMEOUT_MS, Connection, type MongoCollection, translateUniqueViolation } from './connection.js';
 import type { Stored } from './query.js';
 
 /** Version of the document layout. Increment it when older versions can no longer read the documents. */
