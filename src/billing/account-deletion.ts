@@ -2,6 +2,7 @@ import { billingErrors, isCustomerMissing } from './errors.js';
 import type { Gateway } from './provider/gateway.js';
 import {
   type BillingUsers,
+  type Checkouts,
   type Customers,
   listSubscriptions,
   type Payments,
@@ -27,6 +28,7 @@ export type DeleteIfUserIsGone = (userId: string) => Promise<boolean>;
 
 export interface BillingDeletionDependencies {
   customers: Customers;
+  checkouts: Checkouts;
   subscriptions: Subscriptions;
   payments: Payments;
   events: WebhookEvents;
@@ -35,7 +37,7 @@ export interface BillingDeletionDependencies {
 }
 
 export function createBillingDeletion(deps: BillingDeletionDependencies): BillingDeletion {
-  const { customers, subscriptions, payments, events, users, gateway } = deps;
+  const { customers, checkouts, subscriptions, payments, events, users, gateway } = deps;
 
   const deleteBillingData = async (userId: string): Promise<void> => {
     const customer = await customers.findOne({ id: userId });
@@ -46,6 +48,7 @@ export function createBillingDeletion(deps: BillingDeletionDependencies): Billin
     if (about.length > 0) await events.deleteMany({ about: { in: about } });
     await subscriptions.deleteMany({ userId });
     await payments.deleteMany({ userId });
+    await checkouts.deleteMany({ userId });
     await customers.deleteOne({ id: userId });
   };
 

@@ -2,11 +2,15 @@ import { withLeadingSlash, withQuery } from '../config/public-url.js';
 import type { User } from '../http/schemas.js';
 import { httpErrors, invalidFields } from '../kernel/errors.js';
 import type { DeleteIfUserIsGone } from './account-deletion.js';
+import type { Catalog } from './catalog.js';
 import type { EnsureCustomer } from './customers.js';
-import { billingErrors, isCustomerMissing, isPriceNotAllowed, isProviderError } from './errors.js';
+import { billingErrors, isCustomerMissing, isProviderError } from './errors.js';
 import { isTerminal } from './events/subscription-order.js';
-import type { Plans } from './plans.js';
-import type { Checkout, Gateway } from './provider/gateway.js';
+import type { CheckoutSubject, OpenCheckouts } from './open-checkouts.js';
+import { type Plans, UNKNOWN_PLAN } from './plans.js';
+import type { Checkout } from './provider/checkout-sessions.js';
+import type { Gateway } from './provider/gateway.js';
+import { idOf } from './provider/json.js';
 import {
   type BillingUsers,
   listSubscriptions,
@@ -18,11 +22,12 @@ import type { SubscriptionSync } from './sync.js';
 /** Sends users to the provider's payment page. */
 export interface CheckoutService {
   /**
-   * Opens a checkout session at the provider.
-   * @throws VALIDATION_ERROR, BILLING_NOT_CONFIGURED, PRICE_NOT_ALLOWED, ALREADY_SUBSCRIBED, PAYMENT_PROVIDER_ERROR;
+   * Opens a checkout session at the provider, or returns the open one of the same order.
+   * @throws VALIDATION_ERROR, BILLING_NOT_CONFIGURED, PRICE_NOT_ALLOWED, CURRENCY_MISMATCH, PROMOTION_NOT_VALID,
+   *   TAX_NOT_CONFIGURED, TAX_LOCATION_INVALID, ALREADY_SUBSCRIBED, VERSION_CONFLICT, PAYMENT_PROVIDER_ERROR;
    *   UNAUTHENTICATED if the account was closed concurrently
    */
-  open(user: User, order: Order): Promise<{ sessionId: string; url: string }>;
+  open(user: Pick<User, 'id' | 'email'>, order: Order): Promise<{ sessionId: string; url: string }>;
 }
 
 export interface Order {
@@ -35,80 +40,105 @@ export interface CheckoutDependencies {
   subscriptions: Subscriptions;
   users: Pick<BillingUsers, 'find'>;
   ensureCustomer: EnsureCustomer;
+  catalog: Pick<Catalog, 'plans'>;
   plans: Plans;
   deleteIfUserIsGone: DeleteIfUserIsGone;
-  /** Both absent while no API key is configured. */
+  /** These are absent while no API key is configured. */
   gateway: Gateway | undefined;
+  openCheckouts: OpenCheckouts | undefined;
   sync: SubscriptionSync | undefined;
   publicUrl(): string;
   returnPath: string;
 }
 
 export function createCheckoutService(deps: CheckoutDependencies): CheckoutService {
-  const { subscriptions, users, ensureCustomer, plans, publicUrl } = deps;
+  const { subscriptions, users, ensureCustomer, plans, publicUrl, sync } = deps;
 
   /** The state at the provider, or the stored one if the provider does not respond. */
   const refresh = async (stored: SubscriptionDocument): Promise<SubscriptionDocument> => {
     try {
-      return (await deps.sync?.syncOne(stored.id, stored.userId))?.after ?? stored;
+      return (await sync?.syncOne(stored.id, stored.userId))?.after ?? stored;
     } catch (error) {
       if (isProviderError(error)) return stored;
       throw error;
     }
   };
 
-  const refuseDuplicate = async (userId: string, priceId: string): Promise<void> => {
-    const includesPrice = ({ status, priceId: first, otherPriceIds = [] }: SubscriptionDocument) =>
-      !isTerminal(status) && [first, ...otherPriceIds].includes(priceId);
-    for (const stored of (await listSubscriptions(subscriptions, userId)).filter(includesPrice)) {
+  /** A user has one subscription of a family at a time: a second one would charge the user twice. */
+  const refuseSecond = async (userId: string, price: string): Promise<void> => {
+    const family = familyOf(price);
+    const isCurrent = ({ status, plan, priceId, otherPriceIds = [] }: SubscriptionDocument) =>
+      !isTerminal(status) && (plans.familyOf(plan) === family || [priceId, ...otherPriceIds].includes(price));
+    for (const stored of (await listSubscriptions(subscriptions, userId)).filter(isCurrent)) {
       // The event of its end may have been lost, for example if the customer was deleted at the provider.
-      if (includesPrice(await refresh(stored))) throw billingErrors.ALREADY_SUBSCRIBED();
+      if (isCurrent(await refresh(stored))) throw billingErrors.ALREADY_SUBSCRIBED();
     }
   };
 
-  /** Without a given quantity, tries 1 and then none: only the provider knows whether the price is metered. */
-  const createSession = async (gateway: Gateway, checkout: Checkout) => {
-    const { item } = checkout;
-    if (!item || item.quantity !== undefined) return gateway.createCheckout(checkout);
-    return gateway.createCheckout({ ...checkout, item: { ...item, quantity: 1 } }).catch((error: unknown) => {
-      if (isPriceNotAllowed(error)) return gateway.createCheckout(checkout);
-      throw error;
-    });
+  const familyOf = (price: string) => plans.familyOf(plans.configured?.get(price) ?? UNKNOWN_PLAN);
+
+  const subjectOf = (userId: string, mode: Order['mode'], price: string | undefined): CheckoutSubject => {
+    const onPaid = async () => undefined;
+    if (price === undefined) return { userId, name: mode, onPaid };
+    if (mode === 'payment') return { userId, name: `${mode}:${price}`, onPaid };
+    return {
+      userId,
+      name: `${mode}:${familyOf(price)}`,
+      async onPaid(session) {
+        // The event of the subscription may not have arrived yet.
+        const subscriptionId = idOf(session['subscription']);
+        if (subscriptionId !== undefined) await sync?.syncOne(subscriptionId, userId);
+        await refuseSecond(userId, price);
+      },
+    };
   };
+
+  /** A concurrent deletion may have expired the open sessions already, so a later one must not be returned. */
+  const refuseIfClosed = async (userId: string): Promise<void> => {
+    if ((await users.find(userId))?.isOpen) return;
+    await deps.deleteIfUserIsGone(userId);
+    throw httpErrors.UNAUTHENTICATED();
+  };
+
+  /** The currency of the first price, in which users are likely to pay later. */
+  const setupCurrency = async (): Promise<string> =>
+    (await deps.catalog.plans()).find(({ currency }) => currency !== null)?.currency ?? DEFAULT_CURRENCY;
 
   return {
     async open(user, { priceId, mode, quantity }) {
       if (mode !== 'setup' && priceId === undefined)
         throw invalidFields({ path: 'priceId', message: 'is required' });
-      const { gateway } = deps;
-      if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
+      const { gateway, openCheckouts } = deps;
+      if (!gateway || !openCheckouts) throw billingErrors.BILLING_NOT_CONFIGURED();
       const price = mode === 'setup' ? undefined : priceId;
       if (price && !plans.isForSale(price)) throw billingErrors.PRICE_NOT_ALLOWED();
-      if (price && mode === 'subscription') await refuseDuplicate(user.id, price);
+      if (price && mode === 'subscription') await refuseSecond(user.id, price);
       const returnUrl = publicUrl() + withLeadingSlash(deps.returnPath);
-      const checkoutFor = (customerId: string) =>
-        createSession(gateway, {
-          customerId,
-          userId: user.id,
-          mode,
-          ...(price && { item: { price, ...(quantity !== undefined && { quantity }) } }),
-          // Not encoded, because the provider replaces the placeholder.
-          successUrl: withQuery(returnUrl, 'checkout=success&session_id={CHECKOUT_SESSION_ID}'),
-          cancelUrl: withQuery(returnUrl, 'checkout=cancelled'),
+      const checkout = {
+        userId: user.id,
+        mode,
+        ...(price && { item: { price, ...(quantity !== undefined && { quantity }) } }),
+        ...(mode === 'setup' && { currency: await setupCurrency() }),
+        // Not encoded, because the provider replaces the placeholder.
+        successUrl: withQuery(returnUrl, 'checkout=success&session_id={CHECKOUT_SESSION_ID}'),
+        cancelUrl: withQuery(returnUrl, 'checkout=cancelled'),
+      };
+      const subject = subjectOf(user.id, mode, price);
+      const openFor = (customerId: string) => openCheckouts.open(subject, { ...checkout, customerId });
+      try {
+        const customerId = await ensureCustomer(user, gateway);
+        return await openFor(customerId).catch(async (error: unknown) => {
+          if (!isCustomerMissing(error)) throw error;
+          return openFor(await ensureCustomer(user, gateway, customerId)).catch((cause: unknown) => {
+            throw isCustomerMissing(cause) ? billingErrors.PAYMENT_PROVIDER_ERROR({ cause }) : cause;
+          });
         });
-      const customerId = await ensureCustomer(user, gateway);
-      const { id, url } = await checkoutFor(customerId).catch(async (error: unknown) => {
-        if (!isCustomerMissing(error)) throw error;
-        return checkoutFor(await ensureCustomer(user, gateway, customerId)).catch((cause: unknown) => {
-          throw isCustomerMissing(cause) ? billingErrors.PAYMENT_PROVIDER_ERROR({ cause }) : cause;
-        });
-      });
-      // A concurrent deletion may have expired the open sessions already, so this one must not be returned.
-      if (!(await users.find(user.id))?.isOpen) {
-        await deps.deleteIfUserIsGone(user.id);
-        throw httpErrors.UNAUTHENTICATED();
+      } finally {
+        await refuseIfClosed(user.id);
       }
-      return { sessionId: id, url };
     },
   };
 }
+
+/** For payment methods that are saved while there is no price. */
+const DEFAULT_CURRENCY = 'usd';

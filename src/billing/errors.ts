@@ -4,9 +4,28 @@ export const billingErrors = defineErrors({
   INVALID_SIGNATURE: [400, 'The webhook signature is missing, invalid or too old.'],
   FEATURE_NOT_INCLUDED: [403, 'Your plan does not include this feature.'],
   CUSTOMER_NOT_FOUND: [404, 'There is no billing account yet: nothing has been purchased.'],
-  ALREADY_SUBSCRIBED: [409, 'You already have this subscription. Change it instead.'],
+  ALREADY_SUBSCRIBED: [
+    409,
+    'You already have a subscription. Change it with POST /billing/subscription/change instead of buying another one.',
+  ],
   EVENT_IN_PROGRESS: [409, 'The same event is being processed. Deliver it again later.'],
-  PRICE_NOT_ALLOWED: [422, 'This price is not available for purchase.'],
+  CURRENCY_MISMATCH: [
+    422,
+    'This price is in another currency than your earlier purchases. Choose a price in the currency of those.',
+  ],
+  PRICE_NOT_ALLOWED: [422, 'This price is not available for purchase. Choose another one.'],
+  PROMOTION_NOT_VALID: [
+    422,
+    'The coupon or promotion code has expired or does not apply to this purchase. Continue without it or use another one.',
+  ],
+  TAX_LOCATION_INVALID: [
+    422,
+    'The billing address is not sufficient to calculate the tax. Correct it in the customer portal and try again.',
+  ],
+  TAX_NOT_CONFIGURED: [
+    422,
+    'The tax cannot be calculated. The operator must complete the tax settings at the payment provider: the address of the head office, the registrations and the tax behavior of the price.',
+  ],
   PAYMENT_PROVIDER_ERROR: [502, 'The payment provider did not respond as expected. Try again later.'],
   BILLING_NOT_CONFIGURED: [503, 'Billing is not configured.'],
 });

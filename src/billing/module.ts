@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { withLeadingSlash } from '../config/public-url.js';
 import type { Scope } from '../http/scope.js';
+import { HOUR, SECOND } from '../kernel/clock.js';
+import { purgeExpired } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type BillingDeletion, createBillingDeletion } from './account-deletion.js';
 import { createCatalog } from './catalog.js';
@@ -20,6 +22,7 @@ import { createSubscriptionWriter } from './events/subscription-order.js';
 import { createLiveDataCheck } from './events/test-mode.js';
 import { createWebhook, type Webhook } from './events/webhook.js';
 import { type BillingOutbox, createEnqueueMail, type Emit } from './notifications.js';
+import { createOpenCheckouts } from './open-checkouts.js';
 import { type BillingConfiguration, mayBeLiveKey } from './options.js';
 import { createPlans, type Plans } from './plans.js';
 import { billingPlugin, webhookPlugin } from './plugin.js';
@@ -28,6 +31,7 @@ import { createBillingJobs, createResync, type Resync } from './reconcile.js';
 import { type BillingService, createBillingService } from './service.js';
 import {
   type BillingUsers,
+  checkoutCollection,
   customerCollection,
   listSubscriptions,
   paymentCollection,
@@ -78,7 +82,8 @@ export function createBillingModule(
   const customers = customerCollection(store);
   const subscriptions = subscriptionCollection(store);
   const payments = paymentCollection(store);
-  const base = { events, customers, subscriptions, payments, users, emit, pastDue, clock, log };
+  const checkouts = checkoutCollection(store);
+  const base = { events, customers, checkouts, subscriptions, payments, users, emit, pastDue, clock, log };
 
   const gateway = key === undefined ? undefined : createGateway(key, config.paymentApiUrl);
   const plans = createPlans(config, (priceId) =>
@@ -107,10 +112,17 @@ export function createBillingModule(
 
   const shared = { ...base, processor, deleteIfUserIsGone, gateway, sync };
   const service = createBillingService({ ...shared, publicUrl, returnPath });
-  const ensureCustomer = createEnsureCustomer(shared);
-  const checkout = createCheckoutService({ ...shared, ensureCustomer, plans, publicUrl, returnPath });
   const subscription = createSubscriptionService({ ...shared, plans });
   const catalog = createCatalog({ ...base, plans, gateway });
+  const checkout = createCheckoutService({
+    ...shared,
+    catalog,
+    ensureCustomer: createEnsureCustomer(shared),
+    openCheckouts: gateway && createOpenCheckouts({ ...base, gateway, random }),
+    plans,
+    publicUrl,
+    returnPath,
+  });
   const webhook = createWebhook({
     secrets: webhookSecretsOf(config),
     leases,
@@ -124,6 +136,10 @@ export function createBillingModule(
   // The names of the leases in the store, from an earlier version.
   jobs.add('billing-settle', reconcile);
   jobs.add('billing-recheck', retryUnmatched);
+  jobs.add('checkout-purge', {
+    everySeconds: HOUR / SECOND,
+    run: async ({ signal }) => void (await purgeExpired(checkouts, { now: clock.now(), signal })),
+  });
 
   return {
     service,

@@ -27,6 +27,8 @@ export interface Plans extends KnownPlans {
   configOf(plan: string): PlanConfiguration | undefined;
   /** Whether users can have the plan together with another one. */
   isIndependent(plan: string): boolean;
+  /** Of the plans of a family, a user has one at a time. An independent plan is a family of its own. */
+  familyOf(plan: string): string;
   /** Whether a one-time purchase gives access to the plan. */
   isPurchase(plan: string): boolean;
   /** The options of the checkout page for a price, including the bounds of the quantity; empty if none are set. */
@@ -71,11 +73,13 @@ export function createPlans(source: PlansSource, onUnknown: (priceId: string) =>
   const planOf = ({ priceId, lookupKey, metadataPlan }: PlanSource): string =>
     configured?.get(priceId ?? '') ?? lookupKey ?? metadataPlan ?? UNKNOWN_PLAN;
   const configOf = (plan: string) => configurations.get(plan);
+  const isIndependent = (plan: string) => configOf(plan)?.independent === true;
   return {
     configured,
     ...knownPlans(source),
     configOf,
-    isIndependent: (plan) => configOf(plan)?.independent === true,
+    isIndependent,
+    familyOf: (plan) => (isIndependent(plan) ? `plan:${plan}` : 'plans'),
     isPurchase: (plan) => configOf(plan)?.purchase === true,
     checkoutOf: (priceId) => configOf(configured?.get(priceId) ?? UNKNOWN_PLAN)?.checkout ?? {},
     benefitsOf(plans) {

@@ -53,6 +53,29 @@ export function customerCollection(store: Store): Customers {
   return store.collection<CustomerDocument>('customers', { unique: ['customerId'] });
 }
 
+/** The newest checkout session of a user for a subject; see `OpenCheckouts`. */
+export interface CheckoutDocument {
+  /** User ID and subject. */
+  id: string;
+  userId: string;
+  /** SHA-256 of the order. */
+  fingerprint: string;
+  /** Identifies the reservation, and is the idempotency key of its session. */
+  key: string;
+  /** Absent until the provider has opened the session. */
+  sessionId?: string;
+  expiresAt: number;
+}
+
+export type Checkouts = Collection<CheckoutDocument>;
+
+export function checkoutCollection(store: Store): Checkouts {
+  return store.collection<CheckoutDocument>('checkouts', {
+    indexes: [['userId'], ['expiresAt']],
+    fields: ['key'],
+  });
+}
+
 /** What the subscription covers, and for how long. Times are Unix times in milliseconds. */
 export interface SubscriptionTerms {
   /** One of the eight documented statuses, or a later one. */

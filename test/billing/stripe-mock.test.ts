@@ -32,13 +32,22 @@ t.test(
           cancelUrl: 'https://app.example.test/',
         };
         const item = { price: 'price_1', quantity: 2 };
-        await gateway.createCheckout({ ...order, mode: 'subscription', item });
-        await gateway.createCheckout({ ...order, mode: 'payment', item });
-        await gateway.createCheckout({ ...order, mode: 'setup' });
+        const page = { billingAddress: 'required', locale: 'de', automaticTax: true, taxIds: true } as const;
+        for (const [key, checkout] of Object.entries({
+          bare: { mode: 'subscription', item },
+          full: { mode: 'subscription', item, trialDays: 14, promotionCodes: true, ...page },
+          coupon: { mode: 'subscription', item, coupon: 'coupon_1' },
+          code: { mode: 'subscription', item, promotionCode: 'promo_1' },
+          payment: { mode: 'payment', item, ...page },
+          setup: { mode: 'setup', currency: 'eur', ...page },
+        } as const)) {
+          await gateway.createCheckout({ ...order, ...checkout }, key);
+        }
       },
       createPortal: () =>
         gateway.createPortal({ customerId: 'cus_1', returnUrl: 'https://app.example.test/' }),
       checkoutSession: () => gateway.checkoutSession('cs_1'),
+      expireCheckout: () => gateway.expireCheckout('cs_1'),
       subscription: () => gateway.subscription('sub_1'),
       subscriptionsOf: () => gateway.subscriptionsOf('cus_1'),
       cancelSubscriptions: () => gateway.cancelSubscriptions('cus_1'),

@@ -630,8 +630,15 @@ t.test('without a live key, test-mode events do not change the data of users wit
   t.equal(await deliver(over('sub_live')), 'processed', 'an event that states no mode is applied');
 });
 
+/** A plan that users may have beside another one. */
+const INDEPENDENT = {
+  billing: {
+    plans: { pro: { prices: ['price_pro'] }, basic: { prices: ['price_basic'], independent: true } },
+  },
+};
+
 t.test('a user cannot subscribe to the same price twice', async (t) => {
-  const { app, deliver, buyer } = await shop(t);
+  const { app, deliver, buyer } = await shop(t, INDEPENDENT);
   const ada = await buyer();
   const buy = (body: object) =>
     app.request('POST', '/api/billing/create-checkout-session', { token: ada.accessToken, body });
@@ -652,7 +659,7 @@ t.test('a user cannot subscribe to the same price twice', async (t) => {
 });
 
 t.test('a subscription that ended without an event does not block a purchase', async (t) => {
-  const { app, api, deliver, buyer, subscription } = await shop(t);
+  const { app, api, deliver, buyer, subscription } = await shop(t, INDEPENDENT);
   const ada = await buyer();
   const buy = async (priceId: string) => {
     const { accessToken: token } = ada;

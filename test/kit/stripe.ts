@@ -49,10 +49,31 @@ export async function stripeApi(world: World): Promise<StripeApi> {
       metadata: { userId: form.get('metadata[userId]') },
       mode: form.get('mode'),
       status: 'open',
+      expires_at: world.now + 86_400,
       url: `https://pay.example.test/${id}`,
     };
     if (prefix !== 'bps') sessions.set(id, made);
     return made;
+  };
+  /** Sessions by idempotency key, and the parameters of the first request, which later ones must repeat. */
+  const created = new Map<string, { params: string; session: Json }>();
+  const checkout = (call: ProviderCall): Json => {
+    const { form } = call;
+    const key = String(call.headers['idempotency-key']);
+    const params = form.toString();
+    const known = created.get(key);
+    if (known) return known.params === params ? known.session : rejected({ type: 'idempotency_error' });
+    const removed = [...form.keys()].find((name) => name.startsWith('payment_method_types'));
+    if (removed !== undefined) return rejected({ code: 'parameter_unknown', param: removed });
+    if (form.get('mode') === 'setup' && !form.has('currency')) {
+      return rejected({ code: 'parameter_missing', param: 'currency' });
+    }
+    const price = form.get('line_items[0][price]');
+    if (price !== null && !Object.hasOwn(PRICES, price)) return missing('line_items[0][price]');
+    const opened = session(call, 'cs');
+    // Repeated responses show the session as it was opened.
+    created.set(key, { params, session: { ...opened } });
+    return opened;
   };
   const listOf = (objects: Json[], { query }: ProviderCall): Json => {
     const from = objects.findIndex(({ id }) => id === query.get('starting_after')) + 1;
@@ -79,12 +100,7 @@ export async function stripeApi(world: World): Promise<StripeApi> {
       customers.set(key, customer);
       return customer;
     },
-    'POST /v1/checkout/sessions': (call) => {
-      const price = call.form.get('line_items[0][price]');
-      return price === null || Object.hasOwn(PRICES, price)
-        ? session(call, 'cs')
-        : missing('line_items[0][price]');
-    },
+    'POST /v1/checkout/sessions': checkout,
     'GET /v1/checkout/sessions': (call) =>
       listOf(
         [...sessions.values()].filter(
@@ -92,9 +108,17 @@ export async function stripeApi(world: World): Promise<StripeApi> {
         ),
         call,
       ),
-    'GET /v1/checkout/sessions/:id': (_call, id) => sessions.get(id) ?? null,
-    'POST /v1/checkout/sessions/:id/expire': (_call, id) =>
-      Object.assign(sessions.get(id) ?? {}, { status: 'expired' }),
+    'GET /v1/checkout/sessions/:id': ({ query }, id) => {
+      const found = sessions.get(id);
+      if (!found || query.get('expand[0]') !== 'customer') return found ?? null;
+      const customer = [...customers.values()].find((one) => one['id'] === found['customer']);
+      return { ...found, customer: customer ?? found['customer'] };
+    },
+    'POST /v1/checkout/sessions/:id/expire': (_call, id) => {
+      const found = sessions.get(id);
+      if (found?.['status'] !== 'open') return found ? rejected({ param: 'session' }) : null;
+      return Object.assign(found, { status: 'expired', url: null });
+    },
     'POST /v1/billing_portal/sessions': (call) => session(call, 'bps'),
     'GET /v1/subscriptions': (call) => listOf(subscriptionsOf(call).map(subscriptionObject), call),
     'GET /v1/subscriptions/:id': (_call, id) => {
@@ -163,8 +187,14 @@ function rightAnswer(routes: Record<string, Handler>, call: ProviderCall): Exclu
   const id = words.find((word) => /^(cs|sub)_/.test(word)) ?? '';
   const pattern = `${call.method} /${version}/${words.map((word) => (word === id ? ':id' : word)).join('/')}`;
   const found = routes[pattern]?.(call, id) ?? missing('id');
-  return { status: 'error' in found ? 404 : 200, body: JSON.stringify(found) };
+  const { code } = (found['error'] ?? {}) as { code?: string };
+  const status = !('error' in found) ? 200 : code === 'resource_missing' ? 404 : 400;
+  return { status, body: JSON.stringify(found) };
 }
+
+const rejected = (error: Json): Json => ({
+  error: { type: 'invalid_request_error', message: 'The request was rejected.', ...error },
+});
 
 const missing = (param: string): Json => ({
   error: { type: 'invalid_request_error', code: 'resource_missing', param, message: `No such ${param}` },

@@ -38,6 +38,9 @@ function endpointOf(apiUrl: string): { host: string; port: string; protocol: 'ht
 const MAX_ATTEMPTS = 20;
 const RETRY_DELAY_MS = 200;
 
+/** Makes calls with the SDK, each within a timeout; its failures are errors of this API. */
+export type ProviderCall = <T>(work: (stripe: Stripe) => Promise<T>, timeoutMs?: number) => Promise<T>;
+
 /** Creates an object once per key, also while a parallel request uses the key or after a failure stored with it. */
 export async function retryIdempotently<T>(key: string, create: (key: string) => Promise<T>): Promise<T> {
   let currentKey = key;
@@ -53,13 +56,13 @@ export async function retryIdempotently<T>(key: string, create: (key: string) =>
   }
 }
 
-/** https://docs.stripe.com/api/idempotent_requests: the provider repeats its own failures for a day as well. */
+/** https://docs.stripe.com/api/idempotent_requests: the provider repeats failures for a day as well. */
 function keyAfter(
-  { code, statusCode = 0, headers = {} }: Stripe.errors.StripeError,
+  { code, headers = {} }: Stripe.errors.StripeError,
   { key, currentKey }: { key: string; currentKey: string },
 ): string | undefined {
   if (code === 'idempotency_key_in_use') return currentKey;
-  const isRepeated = statusCode >= 500 && headers['idempotent-replayed'] === 'true';
+  const isRepeated = headers['idempotent-replayed'] === 'true';
   // Every request that receives this failure continues with the same key.
   return isRepeated ? `${key}-${headers['original-request']}` : undefined;
 }
@@ -81,11 +84,61 @@ export function throwBillingError(error: Stripe.errors.StripeError): never {
       cause,
     });
   }
-  // The price does not exist, is archived, or is not sold to this customer or in this mode.
-  const isAboutPrice = type === 'StripeInvalidRequestError' && /^(line_items(\[.*)?|mode)$/.test(param ?? '');
-  throw isAboutPrice
-    ? billingErrors.PRICE_NOT_ALLOWED({ cause })
-    : billingErrors.PAYMENT_PROVIDER_ERROR({ cause });
+  throw billingErrors[type === 'StripeInvalidRequestError' ? rejectionOf(error) : 'PAYMENT_PROVIDER_ERROR']({
+    cause,
+  });
+}
+
+type Rejection = Extract<
+  keyof typeof billingErrors,
+  | 'CURRENCY_MISMATCH'
+  | 'PRICE_NOT_ALLOWED'
+  | 'PROMOTION_NOT_VALID'
+  | 'TAX_LOCATION_INVALID'
+  | 'TAX_NOT_CONFIGURED'
+  | 'PAYMENT_PROVIDER_ERROR'
+>;
+
+/**
+ * What the user or the operator can change about a rejected request, from https://docs.stripe.com/error-codes. Some
+ * rejections have no code, only a parameter or a message.
+ */
+const REJECTIONS: readonly { as: Rejection; codes?: RegExp; params?: RegExp; messages?: RegExp }[] = [
+  {
+    as: 'TAX_LOCATION_INVALID',
+    codes: /^(customer_tax_location_invalid|invalid_tax_location)$/,
+  },
+  {
+    as: 'TAX_NOT_CONFIGURED',
+    codes: /^stripe_tax_inactive$/,
+    params: /^(automatic_tax|tax_id_collection)\b/,
+    messages: /head office address|tax_behavior|automatic tax/i,
+  },
+  {
+    as: 'PROMOTION_NOT_VALID',
+    codes: /^coupon_expired$/,
+    params: /^(discounts|coupon|promotion_code)\b/,
+    messages: /\b(coupon|promotion code)\b/i,
+  },
+  // Before the price, because the parameter of some of these rejections is the price.
+  {
+    as: 'CURRENCY_MISMATCH',
+    messages: /combine currencies|expected currency|match the customer('s)? currency/i,
+  },
+  {
+    // The price does not exist, is archived, or is not sold in this mode.
+    as: 'PRICE_NOT_ALLOWED',
+    codes: /^(product|sku)_inactive$/,
+    params: /^(line_items(\[.*)?|mode)$/,
+    messages: /price specified is inactive/i,
+  },
+];
+
+function rejectionOf({ code = '', param = '', message }: Stripe.errors.StripeError): Rejection {
+  const rejection = REJECTIONS.find(
+    ({ codes, params, messages }) => codes?.test(code) || params?.test(param) || messages?.test(message),
+  );
+  return rejection?.as ?? 'PAYMENT_PROVIDER_ERROR';
 }
 
 /** The timeouts of the SDK do not limit the total duration of a response. */

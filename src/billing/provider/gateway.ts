@@ -1,6 +1,14 @@
 import type Stripe from 'stripe';
 import { isTerminal } from '../events/subscription-order.js';
-import { loadStripe, nullIfMissing, retryIdempotently, throwBillingError, withTimeout } from './client.js';
+import { type CheckoutSessions, createCheckoutSessions } from './checkout-sessions.js';
+import {
+  loadStripe,
+  nullIfMissing,
+  type ProviderCall,
+  retryIdempotently,
+  throwBillingError,
+  withTimeout,
+} from './client.js';
 import { asObject, asText, type Json } from './json.js';
 import {
   completeUntil,
@@ -16,17 +24,13 @@ import {
  * The payment provider. Its SDK is loaded on first use. Every failure is a
  * PAYMENT_PROVIDER_ERROR within ten seconds, or CUSTOMER_NOT_FOUND if the customer does not exist there.
  */
-export interface Gateway {
+export interface Gateway extends CheckoutSessions {
   /** Creates a customer. The same key returns the same customer. */
   createCustomer(
     customer: { email: string; userId: string },
     idempotencyKey: string,
   ): Promise<{ id: string }>;
-  /** @throws PRICE_NOT_ALLOWED if the price does not exist at the provider or cannot be purchased in this way */
-  createCheckout(checkout: Checkout): Promise<{ id: string; url: string }>;
   createPortal(portal: { customerId: string; returnUrl: string }): Promise<{ url: string }>;
-  /** Null if the provider has no such session. */
-  checkoutSession(id: string): Promise<Json | null>;
   /** Null if the provider has no such subscription. `asOf`: the provider's time up to which it is complete. */
   subscription(id: string): Promise<{ object: Json; asOf: number } | null>;
   /** Every subscription of a customer, ended ones included. */
@@ -39,16 +43,6 @@ export interface Gateway {
   prices(): Promise<Json[]>;
   /** The provider's events since a time, the newest first. It keeps them for 30 days. */
   eventsSince(milliseconds: number, types: readonly string[]): Promise<Json[]>;
-}
-
-export interface Checkout {
-  customerId: string;
-  userId: string;
-  mode: 'subscription' | 'payment' | 'setup';
-  /** Absent for `setup`. Metered prices have no quantity. */
-  item?: { price: string; quantity?: number };
-  successUrl: string;
-  cancelUrl: string;
 }
 
 export interface GatewayTimeouts {
@@ -74,16 +68,15 @@ export function createGateway(
   timeouts: GatewayTimeouts = DEFAULT_TIMEOUTS,
 ): Gateway {
   let loading: Promise<Stripe> | undefined;
-  const call = async <T>(
-    work: (stripe: Stripe) => Promise<T>,
-    timeoutMs: number = timeouts.callMs,
-  ): Promise<T> => {
+  const call: ProviderCall = async (work, timeoutMs = timeouts.callMs) => {
     loading ??= loadStripe(secretKey, apiUrl, timeouts.attemptMs);
     const stripe = await loading;
     return withTimeout(timeoutMs, work(stripe)).catch(throwBillingError);
   };
 
   return {
+    ...createCheckoutSessions(call),
+
     async createCustomer({ email, userId }, idempotencyKey) {
       const customer = { email, metadata: { userId } };
       const { id } = await call((stripe) =>
@@ -95,33 +88,11 @@ export function createGateway(
       return { id };
     },
 
-    async createCheckout({ customerId, userId, mode, item, successUrl, cancelUrl }) {
-      const session = await call((stripe) =>
-        stripe.checkout.sessions.create({
-          customer: customerId,
-          client_reference_id: userId,
-          metadata: { userId },
-          mode,
-          success_url: successUrl,
-          cancel_url: cancelUrl,
-          ...(item && { line_items: [item] }),
-          ...(mode === 'subscription' && { subscription_data: { metadata: { userId } } }),
-          ...(mode === 'setup' && { payment_method_types: ['card'] }),
-        }),
-      );
-      return requirePage(session);
-    },
-
     async createPortal({ customerId, returnUrl }) {
       const session = await call((stripe) =>
         stripe.billingPortal.sessions.create({ customer: customerId, return_url: returnUrl }),
       );
       return { url: requirePage(session).url };
-    },
-
-    async checkoutSession(id) {
-      const found = await call((stripe) => stripe.checkout.sessions.retrieve(id).catch(nullIfMissing));
-      return found && asObject(requireId(found, id));
     },
 
     async subscription(id) {
