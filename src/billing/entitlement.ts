@@ -54,7 +54,14 @@ export function isEntitled(
 }
 
 /** Whether a subscription with this status grants access at some time, under some setting. */
-const mayEntitle = (status: string): boolean => ['active', 'trialing', 'past_due'].includes(status);
+const isEntitlingStatus = (status: string): boolean => ['active', 'trialing', 'past_due'].includes(status);
+
+const mayEntitle = ({ status, plan }: Pick<AccessTerms, 'status' | 'plan'>): boolean =>
+  isEntitlingStatus(status) && plan !== UNKNOWN_PLAN;
+
+/** The subscription to show for a user: the best one that may grant access, so that no unknown plan hides it. */
+export const selectShown = <T extends AccessTerms>(all: readonly T[]): T | undefined =>
+  selectBest(all.filter(mayEntitle)) ?? selectBest(all);
 
 export const isInForce = ({ until }: Grant, now: number): boolean => until === undefined || now < until;
 
@@ -102,10 +109,8 @@ export function createProjector(
         const revision = await projection.revision(userId);
         if (revision === null) return;
         const all = await listSubscriptions(subscriptions, userId);
-        const { status, plan } = selectBest(all) ?? NO_SUBSCRIPTION;
-        const held = all
-          .filter((one) => mayEntitle(one.status) && one.plan !== UNKNOWN_PLAN)
-          .map(accessTermsOf);
+        const { status, plan } = selectShown(all) ?? NO_SUBSCRIPTION;
+        const held = all.filter(mayEntitle).map(accessTermsOf);
         // Written even if nothing differs: a new revision makes writes that are based on older subscriptions fail.
         if (await projection.write(userId, revision, { status, plan, held })) return;
       }
@@ -152,7 +157,7 @@ export function createSummaryOf(deps: SummaryDependencies): SummaryOf {
   /** Earlier versions write the best status only: after such a write, the subscriptions are read instead. */
   const termsOf = ({ id, subscriptionStatus, subscriptionRev, subscriptionsHeld }: SubscriptionRecord) => {
     if (subscriptionsHeld && subscriptionsHeld.rev === subscriptionRev) return subscriptionsHeld.terms;
-    return mayEntitle(subscriptionStatus) ? deps.listSubscriptions(id) : [];
+    return isEntitlingStatus(subscriptionStatus) ? deps.listSubscriptions(id) : [];
   };
 
   return async (record) => {

@@ -95,6 +95,8 @@ export interface SubscriptionTerms {
   endedAt?: number;
   /** When it was created at the provider. */
   startedAt: number;
+  /** Whether only the metadata of the subscription or its price names the plan. */
+  isPlanFromMetadata?: boolean;
   /** False in the provider's test mode; absent if unknown. */
   livemode?: boolean;
 }

@@ -9,10 +9,10 @@ import {
   listEntitledPlans,
   NO_SUBSCRIPTION,
   type PastDue,
+  selectShown,
 } from './entitlement.js';
 import { billingErrors } from './errors.js';
 import type { EventProcessor } from './events/processor.js';
-import { selectBest } from './events/subscription-order.js';
 import { FREE_PLAN } from './plan-options.js';
 import type { Benefits, Plans } from './plans.js';
 import type { Gateway } from './provider/gateway.js';
@@ -79,7 +79,7 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
     };
     if (entitlement && 'grant' in entitlement)
       return { ...grantedSubscription(entitlement.grant), ...common };
-    const shown = entitlement?.subscription ?? selectBest(all);
+    const shown = entitlement?.subscription ?? selectShown(all);
     return { ...(shown ? subscriptionView(shown, entitlement !== null) : NONE), ...common };
   };
 

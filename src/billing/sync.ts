@@ -66,7 +66,7 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
     key: SubscriptionKey,
     { object, asOf: at }: FetchedSubscription,
   ): Promise<SyncedSubscription | null> => {
-    const update = { snapshot: readSnapshot(object, plans), at, statusAt: at, isUncertain: false };
+    const update = { snapshot: readSnapshot(object, plans, stored), at, statusAt: at, isUncertain: false };
     const needsProjection = !stored || !haveSameProjection(stored, writer.preview(stored, key, update));
     // Uncertain until the user's record is written as well: after a crash, only the background job repeats this.
     const after = await writer.write(stored, key, { ...update, isUncertain: needsProjection });
@@ -89,7 +89,7 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
     key: SubscriptionKey,
     { object, asOf: at }: FetchedSubscription,
   ): SyncedSubscription => {
-    const update = { snapshot: readSnapshot(object, plans), at, isUncertain: false };
+    const update = { snapshot: readSnapshot(object, plans, stored), at, isUncertain: false };
     const after = writer.preview(stored, key, update);
     return { id: key.id, ...(stored && { before: stored }), after, fields: changedFields(stored, after) };
   };
@@ -169,8 +169,8 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
 
 /** The terms of a subscription at the provider, without the fields for internal use. */
 function termsOf(subscription: SubscriptionDocument): Partial<Record<string, unknown>> {
-  const { at, statusAt, lastEvent, heardAt, recheckAt, rev, updatedAt, createdAt, livemode, ...terms } =
-    subscription;
+  const { at, statusAt, lastEvent, heardAt, recheckAt, rev, updatedAt, createdAt, ...rest } = subscription;
+  const { livemode, isPlanFromMetadata, ...terms } = rest;
   return terms;
 }
 

@@ -61,6 +61,7 @@ t.test(
     const snapshot = readSnapshot(
       objects[0] ?? {},
       createPlans({}, () => {}),
+      null,
     );
     t.match(snapshot, { status: String, priceId: String, customerId: String, currentPeriodEnd: Number });
 

@@ -1,5 +1,6 @@
 import fastify from 'fastify';
 import t from 'tap';
+import { userCollection } from '../../src/auth/store.js';
 import { createCatalog } from '../../src/billing/catalog.js';
 import { isEntitled } from '../../src/billing/entitlement.js';
 import { formatAmount } from '../../src/billing/notifications.js';
@@ -553,6 +554,105 @@ t.test('the plan comes from the configured list, the price or its metadata, or i
     await deliver(subscriptionEvent('created', 0, object));
     t.match(await subscription(ada), { plan, entitled: plan !== 'unknown' });
   }
+});
+
+t.test(
+  'a plan stays while the price does, whatever becomes of its lookup key and the list of prices',
+  async (t) => {
+    const folder = temporaryFolder(t);
+    const first = await shop(t, { folder, billingPrices: ['price_listed=gold'] });
+    const ada = await first.buyer();
+    const told = (id: string, seconds: number, terms: Json) =>
+      subscriptionEvent('updated', seconds, { id, customer: ada.customer, status: 'active', ...terms });
+    await first.deliver(told('sub_listed', 0, { items: items('price_listed', null) }));
+    await first.deliver(told('sub_keyed', 0, { items: items('price_keyed', 'silver') }));
+    await first.deliver(
+      told('sub_meta', 0, { items: items('price_meta', null), metadata: { plan: 'bronze' } }),
+    );
+    await first.app.close();
+
+    const { app, api, deliver } = await shop(t, { folder, billingPrices: ['price_new=gold'] });
+    const planOf = async (id: string) => (await rowOf(t, app, id))?.plan;
+    const other = items('price_seats', null).data;
+    await deliver(
+      told('sub_listed', 1, { items: { data: [...other, ...items('price_listed', null).data] } }),
+    );
+    t.equal(await planOf('sub_listed'), 'gold', 'the price left BILLING_PRICES, and an item was added');
+    for (const [seconds, key] of [null, 'platinum'].entries()) {
+      await deliver(
+        told('sub_keyed', 2 + seconds, { items: items('price_keyed', key), metadata: { plan: 'x' } }),
+      );
+      t.equal(await planOf('sub_keyed'), 'silver', `the lookup key is ${key}`);
+    }
+    const meta = (seconds: number, metadata: Json) =>
+      deliver(told('sub_meta', seconds, { items: items('price_meta', null), metadata }));
+    await meta(1, {});
+    t.equal(await planOf('sub_meta'), 'bronze');
+    await meta(2, { plan: 'iron' });
+    t.equal(await planOf('sub_meta'), 'iron', 'the operator changes the plan in the metadata');
+
+    await deliver(told('sub_keyed', 5, { items: items('price_other', 'platinum') }));
+    t.equal(await planOf('sub_keyed'), 'platinum', 'another price');
+    await deliver(told('sub_keyed', 6, { items: items('price_new', 'platinum') }));
+    t.equal(await planOf('sub_keyed'), 'gold', 'a price in BILLING_PRICES');
+    await deliver(told('sub_listed', 7, { items: items('price_unmapped', null) }));
+    t.equal(await planOf('sub_listed'), 'unknown', 'a price without a plan');
+    await deliver(told('sub_listed', 8, { items: items('price_unmapped', 'bronze') }));
+    t.equal(await planOf('sub_listed'), 'bronze', 'the price has a plan now');
+
+    const truth = api.world.subscribe(ada.customer, ada.id, true);
+    Object.assign(truth, { status: 'active', trialEnd: null, price: 'price_pro' });
+    await deliver(told(truth.id, 0, { items: items('price_pro', 'earlier') }));
+    await (await secondProcess(t, { app, api })).resync.run({ userId: ada.id });
+    t.equal(await planOf(truth.id), 'earlier', 'a sync keeps it as well');
+  },
+);
+
+t.test('the first item with a known plan names it', async (t) => {
+  const { app, deliver, buyer } = await shop(t, { billingPrices: ['price_listed=gold'] });
+  const ada = await buyer();
+  const price = (id: string, more: Json = {}) => ({ quantity: 2, price: { id: `price_${id}`, ...more } });
+  const metered = { recurring: { usage_type: 'metered' } };
+  const keyed = price('keyed', { lookup_key: 'silver' });
+  const cases: [what: string, data: Json[], plan: string, priceId: string][] = [
+    ['metered', [price('use', metered), keyed], 'silver', 'price_keyed'],
+    ['metered_key', [price('use', { ...metered, lookup_key: 'use' }), keyed], 'silver', 'price_keyed'],
+    ['addon', [price('seats'), price('meta', { metadata: { plan: 'iron' } })], 'iron', 'price_meta'],
+    ['list', [keyed, price('listed')], 'gold', 'price_listed'],
+    ['usage', [price('use', { ...metered, lookup_key: 'use' })], 'use', 'price_use'],
+    ['legacy', [{ plan: { id: 'price_seats' } }, { plan: { id: 'price_listed' } }], 'gold', 'price_listed'],
+    ['none', [price('seats'), price('more')], 'unknown', 'price_seats'],
+  ];
+  for (const [what, data, plan, priceId] of cases) {
+    const object = { id: `sub_${what}`, customer: ada.customer, status: 'active', items: { data } };
+    await deliver(subscriptionEvent('created', 0, object));
+    t.match(await rowOf(t, app, object.id), { plan, priceId }, what);
+  }
+});
+
+t.test('a subscription without a known plan does not hide one with a plan', async (t) => {
+  const { app, api, deliver, buyer, subscription } = await shop(t, { pastDue: 'denied' });
+  const ada = await buyer();
+  const give = (id: string, seconds: number, status: string, key: string | null) =>
+    deliver(
+      subscriptionEvent('updated', seconds, {
+        id,
+        customer: ada.customer,
+        status,
+        created: api.world.now + seconds,
+        items: items(`price_${id}`, key),
+      }),
+    );
+  await give('sub_pro', 0, 'active', 'pro');
+  await give('sub_unmapped', 1, 'active', null);
+  t.match(await subscription(ada), { status: 'active', plan: 'pro', entitled: true });
+  const users = userCollection(await storeOf(t, app));
+  t.match(await users.findOne({ id: ada.id }), { subscriptionStatus: 'active', subscriptionPlan: 'pro' });
+  await give('sub_pro', 2, 'past_due', 'pro');
+  t.match(await users.findOne({ id: ada.id }), { subscriptionStatus: 'past_due', subscriptionPlan: 'pro' });
+  t.match(await subscription(ada), { status: 'past_due', plan: 'pro', entitled: false });
+  await give('sub_pro', 3, 'canceled', 'pro');
+  t.match(await subscription(ada), { status: 'active', plan: 'unknown', entitled: false });
 });
 
 t.test('a metered subscription has no quantity, even if an earlier one had', async (t) => {

@@ -1,5 +1,5 @@
 import { httpErrors } from '../../kernel/errors.js';
-import type { Plans } from '../plans.js';
+import { type PlanSource, type Plans, UNKNOWN_PLAN } from '../plans.js';
 import { asInteger, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
 import type { SubscriptionTerms } from '../store.js';
 
@@ -106,22 +106,25 @@ function requireIdentifiers(values: Record<string, unknown>): void {
 /** A subscription as the provider sent it. A field that was not sent is absent; one that was cleared is `null`. */
 export type Snapshot = { [K in keyof SubscriptionTerms]?: SubscriptionTerms[K] | null };
 
-/** Reads a whole or partial subscription of the newest API version or of those before 2025-03-31. */
-export function readSnapshot(subscription: Json, plans: Plans): Snapshot {
+/**
+ * Reads a whole or partial subscription of the newest API version or of those before 2025-03-31.
+ * @param stored what is known of it
+ */
+export function readSnapshot(subscription: Json, plans: Plans, stored: StoredPlan | null): Snapshot {
   const items = itemsOf(subscription);
-  const item = mainItem(items, plans);
-  const priceId = idOf(item['price']) ?? idOf(item['plan']) ?? idOf(subscription['plan']);
+  const item = mainItem(items, plans, stored);
+  const priceId = priceIdOf(item) ?? idOf(subscription['plan']);
   // Since 2025-03-31 the period is a field of the item.
   const onItem = (field: string) => (field in item ? item[field] : subscription[field]);
   const snapshot = {
     status: asText(subscription['status']),
-    plan: planOf(subscription, { item, priceId }, plans),
+    ...planOf(subscription, item, plans, stored),
     customerId: idOf(subscription['customer']),
     priceId,
     otherPriceIds: otherPricesOf(items, priceId),
     // Metered prices have no quantity.
     quantity: nullable(
-      item['quantity'] ?? subscription['quantity'] ?? ('price' in item ? null : undefined),
+      item['quantity'] ?? subscription['quantity'] ?? ('price' in item || 'plan' in item ? null : undefined),
       asCount,
     ),
     currentPeriodStart: nullable(onItem('current_period_start'), asTime),
@@ -142,35 +145,77 @@ function itemsOf(subscription: Json): Json[] {
   return (Array.isArray(data) ? data : []).map(asObject);
 }
 
-/** Of several items the first whose price is configured, else the first. */
-function mainItem(items: Json[], plans: Plans): Json {
-  const configured = items.find((item) => plans.configured?.has(idOf(item['price']) ?? ''));
-  return configured ?? items[0] ?? {};
+/** What decides on the plan of a subscription that is stored already. */
+type StoredPlan = Pick<SubscriptionTerms, 'plan' | 'priceId' | 'isPlanFromMetadata'>;
+
+/**
+ * Of several items the first whose price is configured, else the one that has named the plan so far, else the first
+ * whose price names a plan, preferably one that is not metered.
+ */
+function mainItem(items: Json[], plans: Plans, stored: StoredPlan | null): Json {
+  const kept = stored?.plan === UNKNOWN_PLAN ? undefined : stored?.priceId;
+  const isNamed = (item: Json) => Object.keys(namesIn(priceOf(item))).length > 0;
+  const isMetered = (item: Json) => asObject(priceOf(item)['recurring'])['usage_type'] === 'metered';
+  return (
+    items.find((item) => plans.configured?.has(priceIdOf(item) ?? '')) ??
+    items.find((item) => kept !== undefined && priceIdOf(item) === kept) ??
+    items.find((item) => isNamed(item) && !isMetered(item)) ??
+    items.find(isNamed) ??
+    items[0] ??
+    {}
+  );
+}
+
+/** Earlier API versions call a price a plan. */
+const priceOf = (item: Json): Json => asObject(item['price'] ?? item['plan']);
+
+const priceIdOf = (item: Json): string | undefined => idOf(item['price']) ?? idOf(item['plan']);
+
+/** The plan that a price names itself. */
+function namesIn(price: Json): Pick<PlanSource, 'lookupKey' | 'metadataPlan'> {
+  const lookupKey = asText(price['lookup_key']);
+  const metadataPlan = asText(asObject(price['metadata'])['plan']);
+  return {
+    ...(lookupKey !== undefined && { lookupKey }),
+    ...(metadataPlan !== undefined && { metadataPlan }),
+  };
 }
 
 function otherPricesOf(items: Json[], priceId: string | undefined): string[] | null | undefined {
   if (items.length === 0) return undefined;
-  const all = new Set(items.flatMap((item) => idOf(item['price']) ?? idOf(item['plan']) ?? []));
+  const all = new Set(items.flatMap((item) => priceIdOf(item) ?? []));
   const others = [...all].filter((id) => id !== priceId);
   return others.length > 0 ? others : null;
 }
 
+/**
+ * The plan; unchanged while the price is, unless the price is configured or the plan came from metadata: a lookup key
+ * moves to the successor of a price, and a price that is no longer sold leaves the configuration.
+ */
 function planOf(
   subscription: Json,
-  { item, priceId }: { item: Json; priceId: string | undefined },
+  item: Json,
   plans: Plans,
-): string | undefined {
-  const price = asObject(item['price']);
-  const lookupKey = asText(price['lookup_key']);
-  const metadataPlan =
-    asText(asObject(subscription['metadata'])['plan']) ?? asText(asObject(price['metadata'])['plan']);
+  stored: StoredPlan | null,
+): Pick<Snapshot, 'plan' | 'isPlanFromMetadata'> {
+  const named = namesIn(priceOf(item));
+  const metadataPlan = asText(asObject(subscription['metadata'])['plan']) ?? named.metadataPlan;
+  const sent = priceIdOf(item) ?? idOf(subscription['plan']);
   // A partial body without price and plan leaves the plan unchanged.
-  if (priceId === undefined && metadataPlan === undefined) return undefined;
-  return plans.planOfPurchase({
+  if (sent === undefined && metadataPlan === undefined) return {};
+  const priceId = sent ?? stored?.priceId;
+  const isConfigured = plans.configured?.has(priceId ?? '') === true;
+  const isFromMetadata = !isConfigured && named.lookupKey === undefined && metadataPlan !== undefined;
+  const isKept = stored?.priceId !== undefined && stored.priceId === priceId && stored.plan !== UNKNOWN_PLAN;
+  if (isKept && !isConfigured && !(isFromMetadata && stored.isPlanFromMetadata)) {
+    return isFromMetadata && metadataPlan === stored.plan ? { isPlanFromMetadata: true } : {};
+  }
+  const plan = plans.planOfPurchase({
+    ...named,
     ...(priceId !== undefined && { priceId }),
-    ...(lookupKey !== undefined && { lookupKey }),
     ...(metadataPlan !== undefined && { metadataPlan }),
   });
+  return { plan, isPlanFromMetadata: isFromMetadata || null };
 }
 
 const nullable = <T>(value: unknown, read: (value: unknown) => T): T | null | undefined =>

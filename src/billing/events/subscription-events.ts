@@ -63,7 +63,7 @@ export function createApplyEvent(deps: ApplyEventDependencies): ApplyEvent {
     event: BillingEvent,
     stored: SubscriptionDocument | null,
   ): Promise<SubscriptionUpdate | Unchanged> => {
-    const snapshot = readEventSnapshot(event, plans);
+    const snapshot = readEventSnapshot(event, plans, stored);
     const status = snapshot.status ?? undefined;
     const order = compareSubscriptionEvent(stored, event, status);
     if (order === 'repeated' || order === 'stale') return order;
@@ -76,7 +76,7 @@ export function createApplyEvent(deps: ApplyEventDependencies): ApplyEvent {
         ? { ...update, snapshot: omit(snapshot, 'status'), isUncertain: 'unchanged' }
         : { isUncertain: false, ...update };
     }
-    const fetched = await updateFromProvider(event);
+    const fetched = await updateFromProvider(event, stored);
     if (fetched) return fetched;
     if (isOutdated(stored, event)) return 'deferred';
     const isNewer = status === undefined || followsStored(stored, status, event.previous['status']);
@@ -89,7 +89,7 @@ export function createApplyEvent(deps: ApplyEventDependencies): ApplyEvent {
   ): Promise<SubscriptionUpdate | Unchanged> => {
     const order = compareInvoiceEvent(stored, event);
     if (order !== 'uncertain') return order;
-    const fetched = await updateFromProvider(event);
+    const fetched = await updateFromProvider(event, stored);
     if (fetched) return fetched;
     // An invoice does not describe its subscription, whose own event is still to come.
     if (!stored) return 'stale';
@@ -105,14 +105,17 @@ export function createApplyEvent(deps: ApplyEventDependencies): ApplyEvent {
   };
 
   /** The state at the provider; null if it cannot be fetched. */
-  const updateFromProvider = async (event: BillingEvent): Promise<SubscriptionUpdate | null> => {
+  const updateFromProvider = async (
+    event: BillingEvent,
+    stored: SubscriptionDocument | null,
+  ): Promise<SubscriptionUpdate | null> => {
     const found = event.subscriptionId === undefined ? null : await fetchSubscription(event.subscriptionId);
     if (!found) return null;
     const { created = 0 } = event;
     const statusAt = Math.max(found.asOf, created);
     // A later subscription event with the same second as the invoice must not be treated as stale.
     const at = isInvoice(event) ? found.asOf : statusAt;
-    const snapshot = readSnapshot(found.object, plans);
+    const snapshot = readSnapshot(found.object, plans, stored);
     return { snapshot, at, statusAt, eventId: event.id, isUncertain: false };
   };
 
@@ -160,8 +163,12 @@ const unchanged = (subscription: SubscriptionDocument | null): AppliedEvent => (
 });
 
 /** The subscription in an event. A deleted subscription is canceled, regardless of its status. */
-function readEventSnapshot({ type, object, created }: BillingEvent, plans: Plans): Snapshot {
-  const snapshot = readSnapshot(object, plans);
+function readEventSnapshot(
+  { type, object, created }: BillingEvent,
+  plans: Plans,
+  stored: SubscriptionDocument | null,
+): Snapshot {
+  const snapshot = readSnapshot(object, plans, stored);
   if (type !== 'customer.subscription.deleted') return snapshot;
   return {
     ...snapshot,
