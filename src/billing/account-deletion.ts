@@ -1,3 +1,5 @@
+import type { Collection } from '../storage/collection.js';
+import type { DuplicateDocument } from './duplicates.js';
 import { billingErrors, isCustomerMissing } from './errors.js';
 import type { Gateway } from './provider/gateway.js';
 import {
@@ -29,6 +31,7 @@ export type DeleteIfUserIsGone = (userId: string) => Promise<boolean>;
 export interface BillingDeletionDependencies {
   customers: Customers;
   checkouts: Checkouts;
+  duplicates: Collection<DuplicateDocument>;
   subscriptions: Subscriptions;
   payments: Payments;
   events: WebhookEvents;
@@ -37,7 +40,7 @@ export interface BillingDeletionDependencies {
 }
 
 export function createBillingDeletion(deps: BillingDeletionDependencies): BillingDeletion {
-  const { customers, checkouts, subscriptions, payments, events, users, gateway } = deps;
+  const { customers, checkouts, duplicates, subscriptions, payments, events, users, gateway } = deps;
 
   const deleteBillingData = async (userId: string): Promise<void> => {
     const customer = await customers.findOne({ id: userId });
@@ -49,6 +52,7 @@ export function createBillingDeletion(deps: BillingDeletionDependencies): Billin
     await subscriptions.deleteMany({ userId });
     await payments.deleteMany({ userId });
     await checkouts.deleteMany({ userId });
+    await duplicates.deleteOne({ id: userId });
     await customers.deleteOne({ id: userId });
   };
 

@@ -99,9 +99,11 @@ export interface Projector {
   project(userId: string): Promise<void>;
 }
 
+/** @param afterwards called with every subscription of a user once the record is written */
 export function createProjector(
   subscriptions: Subscriptions,
   { projection }: Pick<BillingUsers, 'projection'>,
+  afterwards: (userId: string, all: SubscriptionDocument[]) => Promise<void>,
 ): Projector {
   return {
     async project(userId) {
@@ -112,7 +114,7 @@ export function createProjector(
         const { status, plan } = selectShown(all) ?? NO_SUBSCRIPTION;
         const held = all.filter(mayEntitle).map(accessTermsOf);
         // Written even if nothing differs: a new revision makes writes that are based on older subscriptions fail.
-        if (await projection.write(userId, revision, { status, plan, held })) return;
+        if (await projection.write(userId, revision, { status, plan, held })) return afterwards(userId, all);
       }
     },
   };

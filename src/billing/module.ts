@@ -8,6 +8,7 @@ import { type BillingDeletion, createBillingDeletion } from './account-deletion.
 import { createCatalog } from './catalog.js';
 import { type CheckoutService, createCheckoutService } from './checkout.js';
 import { createEnsureCustomer } from './customers.js';
+import { createDuplicates, duplicateCollection } from './duplicates.js';
 import {
   createGrants,
   createProjector,
@@ -25,7 +26,7 @@ import { type BillingOutbox, createEnqueueMail, type Emit } from './notification
 import { createOpenCheckouts } from './open-checkouts.js';
 import { type BillingConfiguration, mayBeLiveKey } from './options.js';
 import { createPlans, type Plans } from './plans.js';
-import { billingPlugin, webhookPlugin } from './plugin.js';
+import { billingAdminPlugin, billingPlugin, webhookPlugin } from './plugin.js';
 import { createGateway } from './provider/gateway.js';
 import { createBillingJobs, createResync, type Resync } from './reconcile.js';
 import { type BillingService, createBillingService } from './service.js';
@@ -56,6 +57,8 @@ export interface BillingModule {
   resync: Resync;
   /** The routes for users. */
   plugin(scope: Scope): Promise<void>;
+  /** The routes for the operator. */
+  adminPlugin(scope: Scope): Promise<void>;
   /** The route for the provider. In a separate scope, because it replaces the body parser. */
   webhookPlugin(scope: Scope): Promise<void>;
 }
@@ -83,14 +86,28 @@ export function createBillingModule(
   const subscriptions = subscriptionCollection(store);
   const payments = paymentCollection(store);
   const checkouts = checkoutCollection(store);
-  const base = { events, customers, checkouts, subscriptions, payments, users, emit, pastDue, clock, log };
+  const reported = duplicateCollection(store);
+  const base = {
+    events,
+    customers,
+    checkouts,
+    subscriptions,
+    payments,
+    duplicates: reported,
+    users,
+    emit,
+    pastDue,
+    clock,
+    log,
+  };
 
   const gateway = key === undefined ? undefined : createGateway(key, config.paymentApiUrl);
   const plans = createPlans(config, (priceId) =>
     log.warn({ priceId }, `purchased price ${priceId} has no configured plan; no access granted`),
   );
   const writer = createSubscriptionWriter(subscriptions, clock);
-  const projector = createProjector(subscriptions, users);
+  const duplicates = createDuplicates({ ...base, plans });
+  const projector = createProjector(subscriptions, users, duplicates.report);
   const deletion = createBillingDeletion({ ...base, gateway });
   const { deleteIfUserIsGone } = deletion;
   const leases = createEventLeases(events, { clock, random, wait });
@@ -160,6 +177,7 @@ export function createBillingModule(
       replayUnmatched: replayEvents ? processor.replayUnmatched : undefined,
     }),
     plugin: (scope) => billingPlugin(scope, { service, checkout, subscription, catalog }),
+    adminPlugin: (scope) => billingAdminPlugin(scope, { duplicates }),
     webhookPlugin: (scope) => webhookPlugin(scope, { webhook }),
   };
 }

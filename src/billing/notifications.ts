@@ -14,12 +14,15 @@ export interface BillingNotifications {
     /** Whether this subscription grants access to its plan now; the user may have another one, or a grant. */
     entitled: boolean;
   };
+  /** For the operator: the user pays for more than one subscription of a family, the newest first. */
+  'subscription.duplicated': Notification & { subscriptionIds: string[]; plans: string[] };
   'invoice.paid': Notification & InvoiceNotification;
   'payment.failed': Notification & InvoiceNotification & { attempt: number; isLastAttempt: boolean };
 }
 
 export const BILLING_NOTIFICATIONS: Record<keyof BillingNotifications, true> = {
   'subscription.updated': true,
+  'subscription.duplicated': true,
   'invoice.paid': true,
   'payment.failed': true,
 };

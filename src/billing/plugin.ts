@@ -1,12 +1,15 @@
 import type { IncomingMessage } from 'node:http';
-import { ok } from '../http/schemas.js';
+import { Type } from 'typebox';
+import { After, Envelope, ok } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import type { Catalog } from './catalog.js';
 import type { CheckoutService } from './checkout.js';
+import type { Duplicates } from './duplicates.js';
 import type { Webhook } from './events/webhook.js';
 import {
   CheckoutAnswer,
   CheckoutBody,
+  DuplicateSubscriptions,
   InvoicesAnswer,
   PlansAnswer,
   PortalAnswer,
@@ -88,6 +91,24 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
       schema: { response: { 200: PlansAnswer } },
     },
     async () => ok(await catalog.plans()),
+  );
+}
+
+/** The routes for the operator. */
+export async function billingAdminPlugin(
+  scope: Scope,
+  { duplicates }: { duplicates: Duplicates },
+): Promise<void> {
+  scope.get(
+    '/api/billing/duplicate-subscriptions',
+    {
+      config: access('admin'),
+      schema: {
+        querystring: Type.Object({ after: After }, { additionalProperties: false }),
+        response: { 200: Envelope(DuplicateSubscriptions) },
+      },
+    },
+    async (request) => ok(await duplicates.list(request.query.after)),
   );
 }
 

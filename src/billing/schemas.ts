@@ -1,6 +1,6 @@
 import type { Static, TSchema } from 'typebox';
 import { Type } from 'typebox';
-import { Envelope, SubscriptionStatus, Timestamp } from '../http/schemas.js';
+import { Envelope, Next, SubscriptionStatus, Timestamp } from '../http/schemas.js';
 
 export const CheckoutBody = Type.Object(
   {
@@ -126,3 +126,26 @@ export const InvoicesAnswer = Envelope(Type.Array(Invoice));
 const Outcome = Type.Enum(['processed', 'duplicate', 'ignored', 'stale', 'unmatched']);
 
 export const WebhookAnswer = Envelope(Type.Object({ received: Type.Literal(true), outcome: Outcome }));
+
+/** A page of the users who pay for more than one subscription of a family of plans. */
+export const DuplicateSubscriptions = Type.Object({
+  items: Type.Array(
+    Type.Object({
+      userId: Type.String(),
+      email: Type.String(),
+      reportedAt: Timestamp,
+      /** The newest first. */
+      subscriptions: Type.Array(
+        Type.Object({
+          id: Type.String(),
+          status: Type.String(),
+          plan: Type.String(),
+          priceId: nullable(Type.String()),
+          startedAt: Timestamp,
+        }),
+      ),
+    }),
+  ),
+  next: Next,
+});
+export type DuplicateSubscriptions = Static<typeof DuplicateSubscriptions>;

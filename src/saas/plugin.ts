@@ -178,6 +178,7 @@ export async function mountSaas(
     await openScope(fastify, adminRules, async (area) => {
       await area.register(admin.plugin);
       await area.register(settings.adminPlugin);
+      await area.register(billing.adminPlugin);
     });
   }
   // All collections are declared here, so a faulty store prevents the start.

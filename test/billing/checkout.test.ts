@@ -3,9 +3,10 @@ import type { Json } from '../../src/billing/provider/json.js';
 import { type Answer, PASSWORD, parseJson, type SaasApp, testOptions } from '../kit/app.js';
 import { compiled, startProgram } from '../kit/process.js';
 import type { StripeApi } from '../kit/stripe.js';
+import { subscriptionObject } from '../kit/stripe-simulator.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
-import { KEY, provider, shop } from './kit.js';
+import { KEY, provider, shop, subscriptionEvent } from './kit.js';
 
 const CHECKOUT = '/api/billing/create-checkout-session';
 const DAY = 86_400_000;
@@ -291,3 +292,36 @@ t.test('a payment method is saved for the currency of the prices', async (t) => 
   t.match(Object.fromEntries(form ?? []), { mode: 'setup', currency: 'eur' });
   t.notOk([...(form?.keys() ?? [])].some((name) => name.startsWith('payment_method_types')));
 });
+
+t.test(
+  'two subscriptions that were paid all the same are recorded and reported to the operator once',
+  async (t) => {
+    const plans = { basic: { prices: ['price_basic'] }, pro: { prices: ['price_pro'] } };
+    const { app, api, deliver, buyer } = await shop(t, { billing: { plans } });
+    const [ada, eve] = [await buyer(), await buyer()];
+    const seen: Json[] = [];
+    app.server.fastify.saas.events.on('subscription.duplicated', (event) => void seen.push({ ...event }));
+    const subscribe = async ({ customer, id }: typeof ada, price: string) => {
+      api.world.now += 1;
+      const subscription = Object.assign(api.world.subscribe(customer, id, true), { price, trialEnd: null });
+      const object = { ...subscriptionObject(subscription), status: 'active' };
+      for (const at of [0, 1]) await deliver(subscriptionEvent(at === 0 ? 'created' : 'updated', at, object));
+      return subscription.id;
+    };
+    const [basic, pro] = [await subscribe(ada, 'price_basic'), await subscribe(ada, 'price_pro')];
+    await subscribe(eve, 'price_basic');
+    t.match(seen, [
+      { id: `duplicate:${pro}`, userId: ada.id, subscriptionIds: [pro, basic], plans: ['pro', 'basic'] },
+    ]);
+    t.equal(seen.length, 1);
+    const list = async () => (await app.admin('GET', '/admin/api/billing/duplicate-subscriptions')).body.data;
+    t.match(await list(), {
+      items: [{ userId: ada.id, email: ada.email, subscriptions: [{ id: pro }, { id: basic }] }],
+      next: null,
+    });
+    t.equal((await app.request('GET', '/admin/api/billing/duplicate-subscriptions')).status, 401);
+
+    await deliver(subscriptionEvent('deleted', 9, { id: basic, customer: ada.customer, status: 'canceled' }));
+    t.same(await list(), { items: [], next: null }, 'until one of them has ended');
+  },
+);
