@@ -66,6 +66,7 @@ function sender({ user: { id: userId } }: Account): Client {
     canceledAt: null,
     endedAt: null,
     attempts: 0,
+    openInvoice: null,
   };
   return {
     next() {

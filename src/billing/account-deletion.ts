@@ -1,4 +1,5 @@
 import type { Collection } from '../storage/collection.js';
+import { pagesOf } from '../storage/pages.js';
 import type { DuplicateDocument } from './duplicates.js';
 import { billingErrors, isCustomerMissing } from './errors.js';
 import type { Gateway } from './provider/gateway.js';
@@ -42,13 +43,21 @@ export interface BillingDeletionDependencies {
 export function createBillingDeletion(deps: BillingDeletionDependencies): BillingDeletion {
   const { customers, checkouts, duplicates, subscriptions, payments, events, users, gateway } = deps;
 
+  const deleteEvents = async (ids: readonly (string | undefined)[]): Promise<void> => {
+    const about = ids.filter((id) => id !== undefined);
+    if (about.length > 0) await events.deleteMany({ about: { in: about } });
+  };
+
   const deleteBillingData = async (userId: string): Promise<void> => {
     const customer = await customers.findOne({ id: userId });
     const all = await listSubscriptions(subscriptions, userId);
-    const ids = [customer?.customerId, ...all.flatMap(({ customerId, id }) => [customerId, id])];
-    const about = ids.filter((id) => id !== undefined);
     // The bodies of events contain personal data as well. Later events are unmatched.
-    if (about.length > 0) await events.deleteMany({ about: { in: about } });
+    await deleteEvents([customer?.customerId, ...all.flatMap(({ customerId, id }) => [customerId, id])]);
+    // Disputes refer to a payment only.
+    for await (const page of pagesOf(payments, { where: { userId }, sort: 'at' }))
+      await deleteEvents(
+        page.flatMap(({ id, paymentIntentId, chargeId }) => [id, paymentIntentId, chargeId]),
+      );
     await subscriptions.deleteMany({ userId });
     await payments.deleteMany({ userId });
     await checkouts.deleteMany({ userId });

@@ -17,6 +17,7 @@ import {
   type SummaryOf,
 } from './entitlement.js';
 import { createEventLeases, type Wait } from './events/leases.js';
+import { createPaymentRecorder } from './events/payments.js';
 import { createEventProcessor } from './events/processor.js';
 import { createApplyEvent } from './events/subscription-events.js';
 import { createSubscriptionWriter } from './events/subscription-order.js';
@@ -111,9 +112,11 @@ export function createBillingModule(
   const deletion = createBillingDeletion({ ...base, gateway });
   const { deleteIfUserIsGone } = deletion;
   const leases = createEventLeases(events, { clock, random, wait });
+  const recorder = createPaymentRecorder({ ...base, gateway });
   const processor = createEventProcessor({
     ...base,
     leases,
+    recorder,
     deleteIfUserIsGone,
     applyEvent: createApplyEvent({ ...base, writer, plans, gateway }),
     projector,
@@ -149,7 +152,7 @@ export function createBillingModule(
     clock,
   });
 
-  const { reconcile, retryUnmatched } = createBillingJobs(shared);
+  const { reconcile, retryUnmatched } = createBillingJobs({ ...shared, recorder });
   // The names of the leases in the store, from an earlier version.
   jobs.add('billing-settle', reconcile);
   jobs.add('billing-recheck', retryUnmatched);

@@ -1,9 +1,16 @@
 import { type SubscriptionStatus, toTimestamp } from '../http/schemas.js';
 import { type Clock, DAY } from '../kernel/clock.js';
+import { type InvoiceDetails, readInvoice } from './events/payment-objects.js';
 import type { BillingEvent } from './events/provider-objects.js';
 import { UNKNOWN_PLAN } from './plans.js';
-import { asInteger, asTime, type Json } from './provider/json.js';
-import type { BillingUsers, SubscriptionDocument } from './store.js';
+import { asTime, type Json } from './provider/json.js';
+import {
+  type BillingUsers,
+  type Dispute,
+  isFullyRefunded,
+  type PaymentDocument,
+  type SubscriptionDocument,
+} from './store.js';
 
 /** What integrators receive as events, once the change is stored. */
 export interface BillingNotifications {
@@ -17,14 +24,25 @@ export interface BillingNotifications {
   /** For the operator: the user pays for more than one subscription of a family, the newest first. */
   'subscription.duplicated': Notification & { subscriptionIds: string[]; plans: string[] };
   'invoice.paid': Notification & InvoiceNotification;
+  /** `amount`: what is no longer to be paid. */
+  'invoice.voided': Notification & InvoiceNotification;
   'payment.failed': Notification & InvoiceNotification & { attempt: number; isLastAttempt: boolean };
+  /** `refundedAmount`: the sum of all refunds of the payment. */
+  'payment.refunded': Notification & PaymentNotification & { refundedAmount: number; isFullRefund: boolean };
+  'payment.disputed': Notification & PaymentNotification & DisputeNotification;
+  /** `status`: the result at the provider, such as `won` or `lost`. */
+  'payment.dispute_closed': Notification & PaymentNotification & DisputeNotification;
 }
 
 export const BILLING_NOTIFICATIONS: Record<keyof BillingNotifications, true> = {
   'subscription.updated': true,
   'subscription.duplicated': true,
   'invoice.paid': true,
+  'invoice.voided': true,
   'payment.failed': true,
+  'payment.refunded': true,
+  'payment.disputed': true,
+  'payment.dispute_closed': true,
 };
 
 interface Notification {
@@ -41,6 +59,23 @@ interface InvoiceNotification {
   /** In the currency's smallest unit. */
   amount?: number;
   currency?: string;
+}
+
+interface PaymentNotification {
+  /** The invoice ID; of a payment without an invoice the ID of its payment intent or charge. */
+  paymentId: string;
+  subscriptionId?: string;
+  /** Of the payment, in the currency's smallest unit. */
+  amount?: number;
+  currency?: string;
+}
+
+interface DisputeNotification {
+  disputeId: string;
+  /** As at the provider. */
+  status: string;
+  reason?: string;
+  disputedAmount?: number;
 }
 
 export type Emit = <Name extends keyof BillingNotifications>(
@@ -77,32 +112,51 @@ export function invoiceNotification(
     ...(amount !== undefined && { amount }),
     ...(currency !== undefined && { currency }),
   };
-  return event.type === 'invoice.payment_failed'
-    ? (emit) => emit('payment.failed', { ...notification, attempt, isLastAttempt })
-    : (emit) => emit('invoice.paid', notification);
+  if (event.type === 'invoice.payment_failed')
+    return (emit) => emit('payment.failed', { ...notification, attempt, isLastAttempt });
+  const name = event.type === 'invoice.voided' ? 'invoice.voided' : 'invoice.paid';
+  return (emit) => emit(name, notification);
 }
 
-/** The invoice of an event. */
-export interface InvoiceDetails {
-  id: string;
-  subscriptionId: string | undefined;
-  /** The amount that was paid, or that could not be collected. */
-  amount: number | undefined;
-  currency: string | undefined;
-  attempt: number;
-  isLastAttempt: boolean;
-}
-
-export function readInvoice({ type, objectId, subscriptionId, object }: BillingEvent): InvoiceDetails {
-  const { currency } = object;
+function paymentNotification(eventId: string, payment: PaymentDocument, at: number) {
+  const { id: paymentId, userId, subscriptionId, amount, currency } = payment;
   return {
-    id: objectId,
-    subscriptionId,
-    amount: asInteger(object[type === 'invoice.payment_failed' ? 'amount_due' : 'amount_paid']),
-    currency: typeof currency === 'string' && /^[a-z]{3}$/i.test(currency) ? currency : undefined,
-    attempt: asInteger(object['attempt_count']) ?? 1,
-    isLastAttempt: object['next_payment_attempt'] === null,
+    id: eventId,
+    at: toTimestamp(at),
+    userId,
+    paymentId,
+    ...(subscriptionId !== undefined && { subscriptionId }),
+    ...(amount !== undefined && { amount }),
+    ...(currency !== undefined && { currency }),
   };
+}
+
+export function refundNotification(
+  eventId: string,
+  payment: PaymentDocument,
+  at: number,
+): PendingNotification {
+  const { refundedAmount = 0 } = payment;
+  const isFullRefund = isFullyRefunded(payment);
+  const notification = { ...paymentNotification(eventId, payment, at), refundedAmount, isFullRefund };
+  return (emit) => emit('payment.refunded', notification);
+}
+
+export function disputeNotification(
+  event: Pick<BillingEvent, 'id' | 'type'>,
+  payment: PaymentDocument,
+  { id: disputeId, status, reason, amount: disputedAmount }: Dispute,
+  at: number,
+): PendingNotification {
+  const name = event.type === 'charge.dispute.closed' ? 'payment.dispute_closed' : 'payment.disputed';
+  const notification = {
+    ...paymentNotification(event.id, payment, at),
+    disputeId,
+    status,
+    ...(reason !== undefined && { reason }),
+    ...(disputedAmount !== undefined && { disputedAmount }),
+  };
+  return (emit) => emit(name, notification);
 }
 
 /** A mail about purchases. */

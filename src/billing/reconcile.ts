@@ -3,6 +3,7 @@ import type { Job, JobLog } from '../ops/jobs.js';
 import { pagesOf } from '../storage/pages.js';
 import { billingErrors, isSubscriptionMissing } from './errors.js';
 import { expiredLeases } from './events/leases.js';
+import type { PaymentRecorder } from './events/payments.js';
 import type { EventProcessor } from './events/processor.js';
 import { HANDLED_EVENT_TYPES, parseEvent } from './events/provider-objects.js';
 import type { Gateway } from './provider/gateway.js';
@@ -10,6 +11,7 @@ import { asText, type Json } from './provider/json.js';
 import type {
   CustomerDocument,
   Customers,
+  Payments,
   SubscriptionDocument,
   Subscriptions,
   WebhookEventDocument,
@@ -28,7 +30,9 @@ export interface BillingJobs {
 export interface BillingJobDependencies {
   events: WebhookEvents;
   subscriptions: Subscriptions;
+  payments: Payments;
   processor: EventProcessor;
+  recorder: Pick<PaymentRecorder, 'attribute'>;
   /** Absent while no API key is configured. */
   sync: SubscriptionSync | undefined;
   clock: Clock;
@@ -57,7 +61,7 @@ const RETRY_UNANSWERED_MS = 15 * SECOND;
 const RETRY_MISSING_MS = 15 * MINUTE;
 
 export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
-  const { events, subscriptions, processor, sync, clock, log } = deps;
+  const { events, subscriptions, payments, processor, recorder, sync, clock, log } = deps;
 
   /** Processes every matching event; a failure does not stop the others. */
   const resumeAll = async (
@@ -112,6 +116,23 @@ export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
     if (items.length === PAGE_SIZE) await syncAllDue(signal);
   };
 
+  /** Assigns refunds and disputes to their invoices. */
+  const attributeDue = async (signal: AbortSignal): Promise<void> => {
+    const due = { recheckAt: { lte: clock.now() } };
+    const { items } = await payments.page({ where: due, sort: 'recheckAt', limit: PAGE_SIZE });
+    for (const payment of items) {
+      if (signal.aborted) return;
+      const result = await recorder.attribute(payment);
+      if (result === 'done') continue;
+      const { id, at } = payment;
+      const recheckAt = clock.now() + (result === 'missing' ? RETRY_MISSING_MS : RETRY_UNANSWERED_MS);
+      const isHopeless = at < clock.now() - RETRY_UNMATCHED_MS;
+      await payments.updateOne({ id }, isHopeless ? { unset: ['recheckAt'] } : { set: { recheckAt } });
+      // The next run continues with the others, which are due earlier.
+      if (result === 'unanswered') return;
+    }
+  };
+
   return {
     reconcile: {
       everySeconds: RECONCILE_INTERVAL_SECONDS,
@@ -119,6 +140,7 @@ export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
         for (const leaseUntil of expiredLeases(clock.now()))
           await resumeAll({ outcome: null, leaseUntil }, signal);
         await syncAllDue(signal);
+        await attributeDue(signal);
       },
     },
     retryUnmatched: {
@@ -180,6 +202,11 @@ export interface ResyncDependencies {
   replayUnmatched: ((customerId: string) => Promise<void>) | undefined;
 }
 
+/** Those that change subscriptions. The provider accepts at most 20 types. */
+const SYNCED_EVENT_TYPES = [...HANDLED_EVENT_TYPES].filter((type) =>
+  /^(customer\.subscription|invoice)\./.test(type),
+);
+
 export function createResync({ customers, gateway, sync, replayUnmatched }: ResyncDependencies): Resync {
   const listCustomers = async (filter: {
     customerIds?: Set<string>;
@@ -197,8 +224,7 @@ export function createResync({ customers, gateway, sync, replayUnmatched }: Resy
   return {
     async run({ userId, since, dryRun = false, onProgress, signal } = {}) {
       if (!gateway || !sync) throw billingErrors.BILLING_NOT_CONFIGURED();
-      const recent =
-        since === undefined ? undefined : await gateway.eventsSince(since, [...HANDLED_EVENT_TYPES]);
+      const recent = since === undefined ? undefined : await gateway.eventsSince(since, SYNCED_EVENT_TYPES);
       const selected = await listCustomers({
         ...(recent && { customerIds: new Set(recent.flatMap((event) => customerOf(event) ?? [])) }),
         ...(userId !== undefined && { userId }),

@@ -8,7 +8,7 @@ export interface WebhookEventDocument {
   type: string;
   /** `data.object.id` */
   objectId: string;
-  /** The provider's customer, or the subscription if the event contains no customer. Used to find unmatched events. */
+  /** The provider's customer, else the subscription, else the payment. Used to find the events of a user. */
   about?: string;
   /** The verified body, so that the event can be applied again. */
   payload: string;
@@ -143,27 +143,59 @@ export async function listSubscriptions(
   return found;
 }
 
-/** An invoice that was paid or could not be collected, of a subscription or of a single purchase. */
+/** An invoice with the result of its collection, or a payment without an invoice, such as that of a single purchase. */
 export interface PaymentDocument {
-  /** The invoice ID. */
+  /** The ID of the invoice; of a payment without an invoice the ID of its payment intent, else of its charge or session. */
   id: string;
   userId: string;
   subscriptionId?: string;
-  status: 'paid' | 'failed';
+  status: 'paid' | 'failed' | 'voided';
   /** In the currency's smallest unit. */
   amount?: number;
   currency?: string;
   attempts?: number;
   /** The provider's time, else the time of processing. */
   at: number;
+  /** The payment intent and the charge of an invoice, by which refunds and disputes refer to it. */
+  paymentIntentId?: string;
+  chargeId?: string;
+  /** The sum of all refunds, and the provider's time of the newest. */
+  refundedAmount?: number;
+  refundedAt?: number;
+  disputes?: Dispute[];
+  /** When to ask the provider again which invoice the charge belongs to. */
+  recheckAt?: number;
+  /** The event that reported each fact first: another event about the same fact notifies no one again. */
+  reportedBy?: Record<string, string>;
+  /** Incremented by every write, for optimistic locking. Absent in documents of earlier versions. */
+  rev?: number;
 }
+
+/** A customer's objection to a charge. */
+export interface Dispute {
+  id: string;
+  /** As at the provider: `needs_response`, `under_review`, `won`, `lost`, … */
+  status: string;
+  reason?: string;
+  amount?: number;
+  at: number;
+  /** Absent while it is open. */
+  closedAt?: number;
+}
+
+/** Whether nothing of a payment remains. */
+export const isFullyRefunded = ({
+  amount,
+  refundedAmount = 0,
+}: Pick<PaymentDocument, 'amount' | 'refundedAmount'>) =>
+  refundedAmount > 0 && refundedAmount >= (amount ?? 0);
 
 export type Payments = Collection<PaymentDocument>;
 
 export function paymentCollection(store: Store): Payments {
   return store.collection<PaymentDocument>('payments', {
-    indexes: [['userId', 'at']],
-    fields: ['status'],
+    indexes: [['userId', 'at'], ['paymentIntentId'], ['chargeId'], ['recheckAt']],
+    fields: ['status', 'rev'],
   });
 }
 

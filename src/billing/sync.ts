@@ -1,10 +1,14 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../kernel/clock.js';
 import type { DeleteIfUserIsGone } from './account-deletion.js';
 import { haveSameProjection, isEntitled, type PastDue, type Projector } from './entitlement.js';
 import { isCustomerMissing, subscriptionNotFound } from './errors.js';
 import { readSnapshot } from './events/provider-objects.js';
-import { isTerminal, type SubscriptionKey, type SubscriptionWriter } from './events/subscription-order.js';
+import {
+  changedFields,
+  isTerminal,
+  type SubscriptionKey,
+  type SubscriptionWriter,
+} from './events/subscription-order.js';
 import { type Emit, subscriptionNotification } from './notifications.js';
 import type { Plans } from './plans.js';
 import type { Gateway } from './provider/gateway.js';
@@ -165,20 +169,6 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
     syncCustomer: (customerId, userId, { dryRun = false } = {}) =>
       allAtATime(`${userId} ${customerId} ${dryRun}`, () => runAll(customerId, userId, dryRun)),
   };
-}
-
-/** The terms of a subscription at the provider, without the fields for internal use. */
-function termsOf(subscription: SubscriptionDocument): Partial<Record<string, unknown>> {
-  const { at, statusAt, lastEvent, heardAt, recheckAt, rev, updatedAt, createdAt, ...rest } = subscription;
-  const { livemode, isPlanFromMetadata, ...terms } = rest;
-  return terms;
-}
-
-function changedFields(before: SubscriptionDocument | null, after: SubscriptionDocument): string[] {
-  const [old, current] = [before ? termsOf(before) : {}, termsOf(after)];
-  return [...new Set([...Object.keys(old), ...Object.keys(current)])].filter(
-    (name) => !isDeepStrictEqual(old[name], current[name]),
-  );
 }
 
 /** Runs a request on behalf of all callers that make it at the same time. */

@@ -50,6 +50,7 @@ t.test(
       expireCheckout: () => gateway.expireCheckout('cs_1'),
       subscription: () => gateway.subscription('sub_1'),
       subscriptionsOf: () => gateway.subscriptionsOf('cus_1'),
+      charge: () => gateway.charge('ch_1'),
       cancelSubscriptions: () => gateway.cancelSubscriptions('cus_1'),
       invoicesOf: () => gateway.invoicesOf('cus_1'),
       prices: () => gateway.prices(),

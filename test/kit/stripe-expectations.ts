@@ -1,6 +1,7 @@
 import { type UserDocument, userCollection } from '../../src/auth/store.js';
 import { createSummaryOf } from '../../src/billing/entitlement.js';
 import {
+  paymentCollection,
   type SubscriptionDocument,
   subscriptionCollection,
   webhookEventCollection,
@@ -23,7 +24,7 @@ export interface Person {
 export interface Seen {
   /** Key → address. */
   mails: Map<string, string>;
-  notifications: { name: string; id: string }[];
+  notifications: ({ name: string; id: string } & Record<string, unknown>)[];
   /** Events completed at the moment of a kill, whose notifications may be lost. */
   possiblyLost: Set<string>;
 }
@@ -56,6 +57,7 @@ export async function stormProblems(
   return [
     ...(await wrongSubscriptions(world, store)).map(({ problem }) => problem),
     ...(await wrongProjections(world, store, people)),
+    ...(await wrongPayments(world, store)),
     ...(await unfinishedEvents(store)),
     ...wrongMails(world, people, seen),
     ...wrongNotifications(world, seen),
@@ -143,6 +145,33 @@ export async function wrongProjections(
   return problems;
 }
 
+/** Payments that differ from the state of the provider. */
+async function wrongPayments(world: World, store: Store): Promise<string[]> {
+  const payments = paymentCollection(store);
+  const problems: string[] = [];
+  for (const { invoice, subscription, status, amount, refunded, dispute } of world.payments.values()) {
+    const stored = await payments.findOne({ id: invoice });
+    const [disputed] = stored?.disputes ?? [];
+    const is = stored && [
+      stored.userId,
+      stored.subscriptionId,
+      stored.status,
+      stored.amount,
+      stored.refundedAmount ?? 0,
+      disputed?.status,
+      disputed?.closedAt !== undefined,
+    ];
+    const isClosed = dispute !== undefined && dispute.status !== 'needs_response';
+    const { id, userId } = subscription;
+    const should = [userId, id, status, amount, refunded, dispute?.status, isClosed];
+    if (JSON.stringify(is) !== JSON.stringify(should))
+      problems.push(`${invoice} is ${JSON.stringify(is)} instead of ${JSON.stringify(should)}`);
+  }
+  const count = await payments.count();
+  if (count !== world.payments.size) problems.push(`${count} payments instead of ${world.payments.size}`);
+  return problems;
+}
+
 async function unfinishedEvents(store: Store): Promise<string[]> {
   const events = webhookEventCollection(store);
   const [open, unmatched] = await Promise.all([
@@ -166,12 +195,15 @@ const eventsOf = (world: World) => world.events as unknown as WorldEvent[];
 function wrongMails(world: World, people: readonly Person[], { mails }: Seen): string[] {
   const addresses = new Map(people.map(({ customer, user }) => [customer, user.email]));
   const expected = new Map<string, string | undefined>();
+  const optional = new Set<string>();
   for (const { type, data } of eventsOf(world)) {
     const { id, attempt_count: attempt, next_payment_attempt: next, trial_end: trialEnd } = data.object;
     const to = addresses.get(String(data.object['customer']));
-    if (type === 'invoice.payment_failed' && attempt === 1) expected.set(`payment-failed:${id}:first`, to);
-    else if (type === 'invoice.payment_failed' && next === null) {
-      expected.set(`payment-failed:${id}:last`, to);
+    const which = attempt === 1 ? 'first' : next === null ? 'last' : undefined;
+    if (type === 'invoice.payment_failed' && which) {
+      expected.set(`payment-failed:${id}:${which}`, to);
+      // The mail is not sent if the failure arrives after the payment.
+      if (world.payments.get(String(id))?.status !== 'failed') optional.add(`payment-failed:${id}:${which}`);
     } else if (type === 'customer.subscription.deleted') expected.set(`subscription-canceled:${id}`, to);
     else if (type === 'customer.subscription.trial_will_end' && !data.object['cancel_at_period_end']) {
       expected.set(`trial-ending:${id}:${Number(trialEnd) * 1000}`, to);
@@ -179,20 +211,53 @@ function wrongMails(world: World, people: readonly Person[], { mails }: Seen): s
   }
   const keys = new Set([...mails.keys(), ...expected.keys()]);
   return [...keys]
-    .filter((key) => mails.get(key) !== expected.get(key))
+    .filter((key) => mails.get(key) !== expected.get(key) && (mails.has(key) || !optional.has(key)))
     .map((key) => `mail ${key} went to ${mails.get(key)} instead of ${expected.get(key)}`);
 }
 
+/** Each fact notifies once, whichever of its events arrives first. */
 function wrongNotifications(world: World, { notifications, possiblyLost }: Seen): string[] {
   const counts = new Map<string, number>();
-  for (const { name, id } of notifications)
-    counts.set(`${name} ${id}`, (counts.get(`${name} ${id}`) ?? 0) + 1);
-  const problems = [...counts].filter(([, count]) => count > 1).map(([key]) => `${key} was emitted twice`);
-  for (const { id, type, data } of eventsOf(world)) {
-    const isPaid = type === 'invoice.payment_succeeded' && data.object['amount_paid'] !== 0;
-    const name = isPaid ? 'invoice.paid' : type === 'invoice.payment_failed' ? 'payment.failed' : undefined;
-    if (name && !counts.has(`${name} ${id}`) && !possiblyLost.has(id))
-      problems.push(`${name} ${id} was not emitted`);
+  const count = (key: string) => counts.set(key, (counts.get(key) ?? 0) + 1);
+  for (const notification of notifications) {
+    count(`${notification.name} ${notification.id}`);
+    const fact = factOf(notification);
+    if (fact) count(fact);
   }
+  const problems = [...counts].filter(([, times]) => times > 1).map(([key]) => `${key} was emitted twice`);
+  const expected = new Map<string, string[]>();
+  for (const event of eventsOf(world)) {
+    const fact = expectedFact(world, event);
+    if (fact) expected.set(fact, [...(expected.get(fact) ?? []), event.id]);
+  }
+  for (const [fact, ids] of expected)
+    if (!counts.has(fact) && !ids.some((id) => possiblyLost.has(id)))
+      problems.push(`${fact} was not emitted`);
   return problems;
+}
+
+function factOf({ name, ...notification }: Seen['notifications'][number]): string | undefined {
+  const { invoiceId, attempt, paymentId, refundedAmount, disputeId } = notification;
+  if (disputeId !== undefined) return `${name} of ${disputeId}`;
+  if (refundedAmount !== undefined) return `${name} ${refundedAmount} of ${paymentId}`;
+  return invoiceId === undefined ? undefined : `${name} ${attempt ?? ''} of ${invoiceId}`;
+}
+
+/** The fact that an event must lead to a notification about; undefined if it depends on the order. */
+function expectedFact(world: World, { type, data: { object } }: WorldEvent): string | undefined {
+  const { id, attempt_count: attempt } = object;
+  const payment = world.payments.get(String(id));
+  switch (type) {
+    case 'invoice.paid':
+    case 'invoice.payment_succeeded':
+      return payment && `invoice.paid  of ${id}`;
+    case 'invoice.voided':
+      return `invoice.voided  of ${id}`;
+    case 'invoice.payment_failed':
+      return payment?.status === 'failed' ? `payment.failed ${attempt} of ${id}` : undefined;
+    case 'charge.dispute.closed':
+      return `payment.dispute_closed of ${id}`;
+    default:
+      return undefined;
+  }
 }

@@ -63,6 +63,20 @@ export interface WorldSubscription {
   endedAt: number | null;
   /** Payment attempts for the open invoice. */
   attempts: number;
+  /** An invoice that could not be collected. */
+  openInvoice: string | null;
+}
+
+/** An invoice with an amount, and the charge that paid it. */
+export interface WorldPayment {
+  invoice: string;
+  subscription: WorldSubscription;
+  status: 'paid' | 'failed' | 'voided';
+  amount: number;
+  /** Absent while it is not paid, or if it was paid outside of the provider. */
+  charge?: { id: string; intent: string; created: number };
+  refunded: number;
+  dispute?: { id: string; status: string; created: number };
 }
 
 export const PRICES: Record<string, { lookupKey: string; amount: number }> = {
@@ -78,6 +92,7 @@ export class World {
   /** Epoch seconds. */
   now: number;
   readonly subscriptions = new Map<string, WorldSubscription>();
+  readonly payments = new Map<string, WorldPayment>();
   readonly events: Json[] = [];
   #names = 0;
 
@@ -112,6 +127,7 @@ export class World {
       canceledAt: null,
       endedAt: null,
       attempts: 0,
+      openInvoice: null,
     };
     this.subscriptions.set(subscription.id, subscription);
     this.#tell(subscription, 'created');
@@ -127,6 +143,33 @@ export class World {
     if (choices.length > 0) dice.one(choices).call(this, subscription);
   }
 
+  /** A refund of a random payment, or a dispute about it. */
+  actOnPayment(): void {
+    const { dice } = this;
+    const charged = [...this.payments.values()].filter(({ charge }) => charge !== undefined);
+    if (charged.length === 0) return;
+    const payment = dice.one(charged);
+    if (dice.happens(0.7)) this.#refund(payment);
+    else this.#dispute(payment);
+  }
+
+  #refund(payment: WorldPayment): void {
+    const rest = payment.amount - payment.refunded;
+    if (rest === 0) return;
+    payment.refunded += this.dice.happens(0.5) ? rest : Math.ceil(rest / 2);
+    this.#publish('charge.refunded', payment.subscription.version, chargeObject(payment));
+  }
+
+  #dispute(payment: WorldPayment): void {
+    const isNew = payment.dispute === undefined;
+    const { id, created } = payment.dispute ?? { id: this.name('dp'), created: this.now };
+    const status = isNew ? 'needs_response' : this.dice.one(['won', 'lost']);
+    if (payment.dispute && payment.dispute.status !== 'needs_response') return;
+    payment.dispute = { id, status, created };
+    const what = isNew ? 'created' : 'closed';
+    this.#publish(`charge.dispute.${what}`, payment.subscription.version, disputeObject(payment));
+  }
+
   #choices({ status }: WorldSubscription): ((subscription: WorldSubscription) => void)[] {
     const changes = [this.#switchPrice, this.#count, this.#toggleEnd];
     switch (status) {
@@ -137,9 +180,9 @@ export class World {
       case 'active':
         return [this.#renew, this.#renew, this.#fail, this.#fail, this.#flicker, this.#cancel, ...changes];
       case 'past_due':
-        return [this.#pay, this.#pay, this.#fail, this.#fail, this.#giveUp];
+        return [this.#pay, this.#pay, this.#fail, this.#fail, this.#giveUp, this.#void];
       case 'unpaid':
-        return [this.#pay, this.#cancel];
+        return [this.#pay, this.#cancel, this.#void];
       case 'paused':
         return [this.#pay, this.#cancel];
       default:
@@ -195,6 +238,19 @@ export class World {
     this.#become(subscription, 'paused');
   }
 
+  /** The seller forgoes an open invoice. */
+  #void(subscription: WorldSubscription): void {
+    const { openInvoice } = subscription;
+    const payment = this.payments.get(openInvoice ?? '');
+    if (!payment) return;
+    payment.status = 'voided';
+    const { attempts } = subscription;
+    Object.assign(subscription, { openInvoice: null, attempts: 0 });
+    const details = { attempts, isLast: true, now: this.now };
+    this.#publish('invoice.voided', subscription.version, invoiceObject(payment, details));
+    this.#become(subscription, 'active');
+  }
+
   #expire(subscription: WorldSubscription): void {
     subscription.endedAt = this.now;
     this.#become(subscription, 'incomplete_expired');
@@ -213,6 +269,7 @@ export class World {
     const previous = subscription.price;
     subscription.price = this.dice.one(Object.keys(PRICES));
     this.#tell(subscription, 'updated', { items: { data: [{ price: { id: previous } }] } });
+    if (this.dice.happens(0.3)) this.#tell(subscription, 'pending_update_applied');
   }
 
   #count(subscription: WorldSubscription): void {
@@ -233,20 +290,40 @@ export class World {
     const previous = subscription.status;
     if (previous === status) return;
     subscription.status = status;
+    const more = status === 'paused' ? 'paused' : previous === 'paused' ? 'resumed' : undefined;
+    const isFirst = this.dice.happens(0.5);
+    if (more && isFirst) this.#tell(subscription, more);
     this.#tell(subscription, 'updated', { status: previous });
+    if (more && !isFirst) this.#tell(subscription, more);
   }
 
   #bill(subscription: WorldSubscription, how: 'succeeded' | 'failed', amount: number): void {
     const { version, attempts } = subscription;
-    const invoice = invoiceObject(subscription, {
-      id: this.name('in'),
+    const invoice = subscription.openInvoice ?? this.name('in');
+    const isPaid = how === 'succeeded';
+    const isOutside = isPaid && amount > 0 && this.dice.happens(0.1);
+    const payment: WorldPayment = {
+      invoice,
+      subscription,
+      status: isPaid ? 'paid' : 'failed',
       amount,
-      isPaid: how === 'succeeded',
+      ...(isPaid &&
+        amount > 0 &&
+        !isOutside && { charge: { id: this.name('ch'), intent: this.name('pi'), created: this.now } }),
+      refunded: 0,
+    };
+    subscription.openInvoice = isPaid ? null : invoice;
+    if (amount > 0) this.payments.set(invoice, payment);
+    const details = {
       attempts: Math.max(1, attempts),
       isLast: attempts === MOST_ATTEMPTS,
+      isOutside,
       now: this.now,
-    });
-    this.#publish(`invoice.payment_${how}`, version, invoice);
+    };
+    const publish = (type: string) => this.#publish(type, version, invoiceObject(payment, details));
+    if (!isPaid) publish('invoice.payment_failed');
+    else if (isOutside) publish('invoice.paid');
+    else for (const type of this.dice.shuffled(['invoice.paid', 'invoice.payment_succeeded'])) publish(type);
   }
 
   #tell(subscription: WorldSubscription, what: string, previous?: Json): void {
@@ -313,23 +390,66 @@ export function subscriptionObject(subscription: WorldSubscription): Json {
 }
 
 function invoiceObject(
-  { id: subscription, customer, userId, isSigned, version }: WorldSubscription,
-  invoice: { id: string; amount: number; isPaid: boolean; attempts: number; isLast: boolean; now: number },
+  { invoice: id, subscription: sold, status, amount, charge }: WorldPayment,
+  {
+    attempts,
+    isLast,
+    isOutside = false,
+    now,
+  }: { attempts: number; isLast: boolean; isOutside?: boolean; now: number },
 ): Json {
+  const { id: subscription, customer, userId, isSigned, version } = sold;
   const details = { subscription, metadata: isSigned ? { userId } : {} };
+  const isPaid = status === 'paid';
   return {
-    id: invoice.id,
+    id,
     object: 'invoice',
     customer,
-    created: invoice.now,
+    created: now,
     currency: 'eur',
-    status: invoice.isPaid ? 'paid' : 'open',
-    amount_due: invoice.amount,
-    amount_paid: invoice.isPaid ? invoice.amount : 0,
-    attempt_count: invoice.attempts,
-    next_payment_attempt: invoice.isPaid || invoice.isLast ? null : invoice.now + 86_400,
+    status: status === 'failed' ? 'open' : status === 'voided' ? 'void' : status,
+    amount_due: amount,
+    amount_paid: isPaid && !isOutside ? amount : 0,
+    attempt_count: attempts,
+    next_payment_attempt: isPaid || isLast ? null : now + 86_400,
     ...(version === '2024-06-20'
-      ? { subscription, subscription_details: { metadata: details.metadata } }
+      ? {
+          subscription,
+          subscription_details: { metadata: details.metadata },
+          charge: charge?.id ?? null,
+          payment_intent: charge?.intent ?? null,
+          paid_out_of_band: isOutside,
+        }
       : { parent: { type: 'subscription_details', subscription_details: details } }),
+  };
+}
+
+/** The charge of a payment in the format of its API version. */
+export function chargeObject({ subscription, invoice, amount, charge, refunded }: WorldPayment): Json {
+  return {
+    id: charge?.id,
+    object: 'charge',
+    customer: subscription.customer,
+    payment_intent: charge?.intent,
+    created: charge?.created,
+    currency: 'eur',
+    amount,
+    amount_refunded: refunded,
+    refunded: refunded === amount,
+    metadata: {},
+    ...(subscription.version === '2024-06-20' && { invoice }),
+  };
+}
+
+function disputeObject({ amount, charge, dispute }: WorldPayment): Json {
+  return {
+    ...dispute,
+    object: 'dispute',
+    charge: charge?.id,
+    payment_intent: charge?.intent,
+    currency: 'eur',
+    amount,
+    reason: 'fraudulent',
+    metadata: {},
   };
 }

@@ -47,7 +47,7 @@ const RETRY_AFTER = 40;
 const BATCH = 16;
 
 /** Only the calls of webhooks fail. Others are retried after a pause, which would only cost time here. */
-const LOOK = /^\/v1\/subscriptions\/sub_/;
+const LOOK = /^\/v1\/(subscriptions\/sub_|charges|invoice_payments)/;
 const FAULTS: readonly Fault[] = [
   { status: 500, body: '{}' },
   { status: 429, body: '{}' },
@@ -177,6 +177,7 @@ function happen(world: World, people: Person[], most: number): void {
     world.subscribe(customer, user.id, isSigned);
     return;
   }
+  if (dice.happens(0.15)) world.actOnPayment();
   const alive = [...subscriptions.values()].filter(({ endedAt }) => endedAt === null);
   if (alive.length > 0) world.act(dice.one(alive));
 }
@@ -203,7 +204,7 @@ export function boot(
         if (!seen.mails.has(mail.key)) seen.mails.set(mail.key, mail.to);
       },
     },
-    emit: (name, { id }) => seen.notifications.push({ name, id }),
+    emit: (name, notification) => seen.notifications.push({ name, ...notification }),
     wait: () => turn(),
   });
   return { life, billing };

@@ -2,7 +2,13 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Json } from '../../src/billing/provider/json.js';
-import { PRICES, subscriptionObject, type World } from './stripe-simulator.js';
+import {
+  chargeObject,
+  PRICES,
+  subscriptionObject,
+  type World,
+  type WorldPayment,
+} from './stripe-simulator.js';
 
 /** The part of the payment provider's API that billing uses, called by the provider's own SDK. */
 
@@ -88,6 +94,9 @@ export async function stripeApi(world: World): Promise<StripeApi> {
         (query.get('status') === 'all' || status !== 'canceled'),
     );
 
+  const paymentOf = (matches: (payment: WorldPayment) => boolean) =>
+    [...world.payments.values()].find(matches);
+
   const routes: Record<string, Handler> = {
     'POST /v1/customers': ({ form, headers }) => {
       const key = String(headers['idempotency-key']);
@@ -129,6 +138,19 @@ export async function stripeApi(world: World): Promise<StripeApi> {
       const found = world.subscriptions.get(id);
       if (!found || ['canceled', 'incomplete_expired'].includes(found.status)) return null;
       return subscriptionObject(Object.assign(found, { status: 'canceled' }));
+    },
+    'GET /v1/charges/:id': (_call, id) => {
+      const found = paymentOf(({ charge }) => charge?.id === id);
+      if (!found) return null;
+      // The API has the newest version.
+      const { invoice, ...charge } = chargeObject(found);
+      return charge;
+    },
+    'GET /v1/invoice_payments': (call) => {
+      const intent = call.query.get('payment[payment_intent]');
+      const found = paymentOf(({ charge }) => charge?.intent === intent);
+      const payment = { type: 'payment_intent', payment_intent: intent };
+      return listOf(found ? [{ id: 'inpay_1', invoice: found.invoice, payment }] : [], call);
     },
     'GET /v1/invoices': (call) =>
       listOf(
@@ -184,7 +206,7 @@ async function readCall(request: IncomingMessage): Promise<ProviderCall> {
 
 function rightAnswer(routes: Record<string, Handler>, call: ProviderCall): Exclude<Fault, string> {
   const [, version, ...words] = call.path.split('/');
-  const id = words.find((word) => /^(cs|sub)_/.test(word)) ?? '';
+  const id = words.find((word) => /^(cs|sub|ch)_/.test(word)) ?? '';
   const pattern = `${call.method} /${version}/${words.map((word) => (word === id ? ':id' : word)).join('/')}`;
   const found = routes[pattern]?.(call, id) ?? missing('id');
   const { code } = (found['error'] ?? {}) as { code?: string };

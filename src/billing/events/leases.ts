@@ -3,7 +3,7 @@ import { newToken, type Random } from '../../kernel/secrets.js';
 import { nullIfTaken } from '../../storage/collection.js';
 import { billingErrors } from '../errors.js';
 import type { EventOutcome, WebhookEventDocument, WebhookEvents } from '../store.js';
-import type { BillingEvent } from './provider-objects.js';
+import { type BillingEvent, subjectOf } from './provider-objects.js';
 
 /**
  * Exclusive processing of events. Inserting an event acquires its lease, storing its outcome completes it. The lease of
@@ -52,7 +52,8 @@ export function createEventLeases(
   const insert = async (event: BillingEvent, payload: string): Promise<EventLease | null> => {
     const lease = leaseOn(event.id);
     const now = clock.now();
-    const { type, objectId, customerId: about = event.subscriptionId } = event;
+    const { type, objectId } = event;
+    const about = subjectOf(event);
     const document: WebhookEventDocument = {
       id: event.id,
       type,

@@ -5,9 +5,7 @@ import { isEntitled, type PastDue, type Projector } from '../entitlement.js';
 import {
   type Emit,
   type EnqueueMail,
-  invoiceNotification,
   type PendingNotification,
-  readInvoice,
   subscriptionNotification,
 } from '../notifications.js';
 import type {
@@ -20,8 +18,10 @@ import type {
   WebhookEvents,
 } from '../store.js';
 import type { EventLease, EventLeases } from './leases.js';
-import { type BillingEvent, isInvoice, parseEvent } from './provider-objects.js';
-import type { AppliedEvent, ApplyEvent, EventOwner } from './subscription-events.js';
+import { readChargeReference } from './payment-objects.js';
+import type { LocatedCharge, PaymentRecorder } from './payments.js';
+import { type BillingEvent, isCharge, isInvoice, parseEvent } from './provider-objects.js';
+import type { AppliedEvent, ApplyEvent, SubscriptionOwner } from './subscription-events.js';
 import type { ConcernsLiveData } from './test-mode.js';
 
 /**
@@ -49,6 +49,7 @@ export interface EventProcessorDependencies {
   users: Pick<BillingUsers, 'find'>;
   deleteIfUserIsGone: DeleteIfUserIsGone;
   applyEvent: ApplyEvent;
+  recorder: PaymentRecorder;
   projector: Projector;
   enqueueMail: EnqueueMail;
   emit: Emit;
@@ -68,13 +69,13 @@ interface HandledEvent {
 const NOT_APPLICABLE: AppliedEvent = { outcome: 'processed', isProjected: true };
 
 /**
- * A failed payment whose invoice was paid before the event arrived. An earlier, interrupted delivery may have applied
+ * A failed payment whose invoice was paid or voided before the event arrived. An earlier, interrupted delivery may have applied
  * it.
  */
 const OBSOLETE: AppliedEvent = { outcome: 'stale', isProjected: false };
 
 export function createEventProcessor(deps: EventProcessorDependencies): EventProcessor {
-  const { leases, events, payments, applyEvent, projector, enqueueMail, emit, concernsLiveData, clock } =
+  const { leases, events, payments, recorder, applyEvent, projector, enqueueMail, emit, concernsLiveData, clock } =
     deps;
   const findOwner = createOwnerLookup(deps);
 
@@ -86,7 +87,7 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     const { subscriptionId, customerId, created = clock.now() } = event;
     const isApplicable =
       subscriptionId !== undefined && event.type !== 'customer.subscription.trial_will_end';
-    const isObsolete = await isAlreadyPaid(event);
+    const isObsolete = await isAlreadySettled(event);
     const applied = isObsolete
       ? OBSOLETE
       : isApplicable
@@ -102,53 +103,30 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
           entitled: isEntitled(subscription, deps.pastDue, clock.now()),
         }),
       );
-    if (isInvoice(event)) {
-      const notification = await recordPayment(event, userId, created);
-      if (notification) notifications.push(notification);
-    }
+    const isPayment = isInvoice(event) || isCharge(event);
+    const payment = isPayment && (await recordPayment(event, owner, created));
+    if (payment) notifications.push(payment);
     // If the user was deleted concurrently, the data inserted above must be deleted as well.
-    if ((change === 'inserted' || isInvoice(event)) && (await deps.deleteIfUserIsGone(userId))) {
+    if ((change === 'inserted' || isPayment) && (await deps.deleteIfUserIsGone(userId))) {
       return { outcome: 'unmatched', notifications: [] };
     }
     // Only failed payments, deleted subscriptions and ending trials queue a mail.
-    if (!isObsolete) await enqueueMail(event, userId, subscription ?? owner.subscription);
+    if (payment || !isPayment) await enqueueMail(event, userId, subscription ?? owner.subscription);
     if (change === 'inserted' || change === 'repeated') {
       for (const about of [subscriptionId, customerId]) if (about !== undefined) await replayUnmatched(about);
     }
-    return { outcome: isInvoice(event) ? 'processed' : applied.outcome, notifications };
+    return { outcome: isPayment ? 'processed' : applied.outcome, notifications };
   };
 
-  /** Whether an event reports a failure of an invoice that has been paid since. */
-  const isAlreadyPaid = async ({ type, objectId }: BillingEvent): Promise<boolean> =>
-    type === 'invoice.payment_failed' && (await payments.findOne({ id: objectId }))?.status === 'paid';
-
-  /** Stores a successful or failed payment. Invoices with amount 0 are not payments. */
-  const recordPayment = async (
-    event: BillingEvent,
-    userId: string,
-    at: number,
-  ): Promise<PendingNotification | null> => {
-    const invoice = readInvoice(event);
-    const status = event.type === 'invoice.payment_failed' ? 'failed' : 'paid';
-    const { id, subscriptionId, amount, currency, attempt } = invoice;
-    if (status === 'paid' && amount === 0) return null;
-    const payment = {
-      userId,
-      ...(subscriptionId !== undefined && { subscriptionId }),
-      status,
-      ...(amount !== undefined && { amount }),
-      ...(currency !== undefined && { currency }),
-      attempts: attempt,
-      at,
-    } as const;
-    const inserted = await payments.insert({ id, ...payment }).then(() => true, nullIfTaken);
-    // A paid invoice stays paid, however late an earlier failure arrives.
-    if (!inserted) {
-      const older = status === 'paid' ? {} : { at: { lte: at } };
-      await payments.updateOne({ id, status: 'failed', ...older }, { set: payment });
-    }
-    return invoiceNotification(event, userId, invoice, at);
+  /** Whether an event reports a failure of an invoice that has been paid or voided since. */
+  const isAlreadySettled = async ({ type, objectId }: BillingEvent): Promise<boolean> => {
+    if (type !== 'invoice.payment_failed') return false;
+    const stored = await payments.findOne({ id: objectId });
+    return stored !== null && stored.status !== 'failed';
   };
+
+  const recordPayment = (event: BillingEvent, { userId, charge }: EventOwner, at: number) =>
+    charge ? recorder.recordCharge(event, userId, charge, at) : recorder.recordInvoice(event, userId, at);
 
   const process: EventProcessor['process'] = async (lease, event) => {
     const { outcome, notifications } = await handle(event).catch(async (error: unknown) => {
@@ -195,15 +173,22 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
 
 type OwnerLookupDependencies = Pick<
   EventProcessorDependencies,
-  'subscriptions' | 'customers' | 'users' | 'clock'
+  'subscriptions' | 'customers' | 'users' | 'recorder' | 'clock'
 >;
+
+interface EventOwner extends SubscriptionOwner {
+  /** The charge that a refund or a dispute is about. */
+  charge?: LocatedCharge;
+}
 
 /**
  * Finds the user of an event by the subscription, else by the customer, else by the user ID that checkout wrote into the
  * metadata. Never by the e-mail address, because anyone can enter any address at the provider.
  */
-function createOwnerLookup({ subscriptions, customers, users, clock }: OwnerLookupDependencies) {
-  return async (event: BillingEvent): Promise<EventOwner | null> => {
+function createOwnerLookup(deps: OwnerLookupDependencies) {
+  const { subscriptions, customers, users, recorder, clock } = deps;
+
+  const findOwner = async (event: BillingEvent): Promise<EventOwner | null> => {
     const { subscriptionId, customerId, metadataUserId } = event;
     const subscription = subscriptionId && (await subscriptions.findOne({ id: subscriptionId }));
     if (subscription) return { userId: subscription.userId, subscription };
@@ -216,4 +201,19 @@ function createOwnerLookup({ subscriptions, customers, users, clock }: OwnerLook
     }
     return { userId: metadataUserId };
   };
+
+  /** By the payment; else by the customer, whom only the provider knows if the event is about a dispute. */
+  const findChargeOwner = async (event: BillingEvent): Promise<EventOwner | null> => {
+    const charge = { ...readChargeReference(event), isUnattributed: false };
+    const payment = await recorder.findPayment(charge);
+    if (payment) return { userId: payment.userId, charge };
+    const known = event.customerId === undefined ? null : await findOwner(event);
+    if (!known && event.customerId !== undefined) return null;
+    const located = await recorder.lookUpCharge(event);
+    const { customerId } = located;
+    const owner = known ?? (await findOwner({ ...event, ...(customerId !== undefined && { customerId }) }));
+    return owner && { userId: owner.userId, charge: located };
+  };
+
+  return (event: BillingEvent) => (isCharge(event) ? findChargeOwner(event) : findOwner(event));
 }

@@ -30,11 +30,23 @@ export const HANDLED_EVENT_TYPES: ReadonlySet<string> = new Set([
   'customer.subscription.updated',
   'customer.subscription.deleted',
   'customer.subscription.trial_will_end',
+  'customer.subscription.paused',
+  'customer.subscription.resumed',
+  'customer.subscription.pending_update_applied',
+  'customer.subscription.pending_update_expired',
+  'invoice.paid',
   'invoice.payment_succeeded',
   'invoice.payment_failed',
+  'invoice.voided',
+  'charge.refunded',
+  'charge.dispute.created',
+  'charge.dispute.closed',
 ]);
 
 export const isInvoice = ({ type }: { type: string }): boolean => type.startsWith('invoice.');
+
+/** Whether an event is about a refund or a dispute, which refer to a charge. */
+export const isCharge = ({ type }: { type: string }): boolean => type.startsWith('charge.');
 
 /**
  * Parses a body whose signature was verified. Without an `id`, the signature identifies the event. Null for an event
@@ -81,6 +93,10 @@ function referencesOf({ type, objectId, object }: { type: string; objectId: stri
     ...(metadataUserId !== undefined && { metadataUserId }),
   };
 }
+
+/** The customer of an event, else the subscription, else the payment: by it, the events of a user are found. */
+export const subjectOf = ({ customerId, subscriptionId, object }: BillingEvent): string | undefined =>
+  customerId ?? subscriptionId ?? idOf(object['payment_intent']) ?? idOf(object['charge']);
 
 function parseJson(payload: string): Json {
   try {

@@ -5,6 +5,7 @@ import type { Gateway } from '../provider/gateway.js';
 import type { EventOutcome, SubscriptionDocument, Subscriptions } from '../store.js';
 import { type BillingEvent, isInvoice, readSnapshot, type Snapshot } from './provider-objects.js';
 import {
+  changedFields,
   compareInvoiceEvent,
   compareSubscriptionEvent,
   followsStored,
@@ -25,7 +26,7 @@ export interface AppliedEvent {
   subscription?: SubscriptionDocument;
 }
 
-export interface EventOwner {
+export interface SubscriptionOwner {
   userId: string;
   /** The stored subscription, if it identified the owner. */
   subscription?: SubscriptionDocument;
@@ -35,7 +36,7 @@ export interface EventOwner {
 export type ApplyEvent = (
   event: BillingEvent,
   subscriptionId: string,
-  owner: EventOwner,
+  owner: SubscriptionOwner,
 ) => Promise<AppliedEvent>;
 
 export interface ApplyEventDependencies {
@@ -93,6 +94,7 @@ export function createApplyEvent(deps: ApplyEventDependencies): ApplyEvent {
     if (fetched) return fetched;
     // An invoice does not describe its subscription, whose own event is still to come.
     if (!stored) return 'stale';
+    if (event.type === 'invoice.voided') return 'deferred';
     const status = statusAfterInvoice(stored.status, event);
     const isSameSecond = event.created !== undefined && event.created === stored.statusAt;
     if (isSameSecond && !followsStored(stored, status, undefined)) return 'deferred';
@@ -151,7 +153,9 @@ export function createApplyEvent(deps: ApplyEventDependencies): ApplyEvent {
       if (!stored) return { ...result, change: 'inserted', isProjected: false };
       // The delivery of an event, or its repetition, updates the user's record. A sync may have been interrupted.
       const isProjected = stored.lastEvent !== undefined && haveSameProjection(stored, subscription);
-      return { ...result, change: 'updated', isProjected };
+      // Several events can report one change, such as `updated` and `paused`.
+      const isChanged = changedFields(stored, subscription).length > 0;
+      return { ...result, ...(isChanged && { change: 'updated' }), isProjected };
     }
   };
 }

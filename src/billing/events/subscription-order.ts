@@ -1,7 +1,9 @@
+import { isDeepStrictEqual } from 'node:util';
 import { type Clock, DAY } from '../../kernel/clock.js';
 import { nullIfTaken, type OptionalField } from '../../storage/collection.js';
 import { UNKNOWN_PLAN } from '../plans.js';
 import type { SubscriptionDocument, Subscriptions } from '../store.js';
+import { paidAmountOf } from './payment-objects.js';
 import type { BillingEvent, Snapshot } from './provider-objects.js';
 
 /** Decides which of two states of a subscription is newer, which of two subscriptions is better, and writes the result. */
@@ -85,20 +87,23 @@ export function compareInvoiceEvent(
 ): Exclude<EventOrder, 'apply'> {
   if (!stored) return 'uncertain';
   if (stored.lastEvent === event.id) return 'repeated';
-  const contradicts = statusAfterInvoice(stored.status, event) !== stored.status;
+  const isVoided = event.type === 'invoice.voided' && UNPAID.includes(stored.status);
+  const contradicts = isVoided || statusAfterInvoice(stored.status, event) !== stored.status;
   if (!contradicts || (event.created !== undefined && event.created < stored.statusAt)) return 'stale';
   return 'uncertain';
 }
 
-/** The status that follows from an invoice alone. */
+const UNPAID = ['past_due', 'unpaid', 'incomplete'];
+
+/** The status that follows from an invoice alone. Nothing follows from a voided one: other invoices may be open. */
 export function statusAfterInvoice(
   status: string,
   { type, object }: Pick<BillingEvent, 'type' | 'object'>,
 ): string {
   if (type === 'invoice.payment_failed') return ['active', 'trialing'].includes(status) ? 'past_due' : status;
   // An invoice with amount 0, such as that of a trial, does not prove a payment.
-  if (object['amount_paid'] === 0) return status;
-  return ['past_due', 'unpaid', 'incomplete'].includes(status) ? 'active' : status;
+  if (type === 'invoice.voided' || paidAmountOf({ type, object }) === 0) return status;
+  return UNPAID.includes(status) ? 'active' : status;
 }
 
 /** Whether an event without a time was received before the last applied update. */
@@ -208,9 +213,28 @@ function merge(
     createdAt: stored?.createdAt ?? now,
     updatedAt: now,
   });
-  return Object.fromEntries(
+  const merged = Object.fromEntries(
     Object.entries(document).filter(([, value]) => value !== undefined && value !== null),
   ) as unknown as SubscriptionDocument;
+  if (!stored || changedFields(stored, merged).length > 0) return merged;
+  // The event that changed the terms may have been interrupted, and its repetition notifies about them.
+  const lastEvent = stored.lastEvent ?? eventId;
+  return lastEvent === undefined ? merged : { ...merged, lastEvent };
+}
+
+/** The names of the terms in which two states of a subscription differ. */
+export function changedFields(before: SubscriptionDocument | null, after: SubscriptionDocument): string[] {
+  const [old, current] = [before ? termsOf(before) : {}, termsOf(after)];
+  return [...new Set([...Object.keys(old), ...Object.keys(current)])].filter(
+    (name) => !isDeepStrictEqual(old[name], current[name]),
+  );
+}
+
+/** The terms of a subscription at the provider, without the fields for internal use. */
+function termsOf(subscription: SubscriptionDocument): Partial<Record<string, unknown>> {
+  const { at, statusAt, lastEvent, heardAt, recheckAt, rev, updatedAt, createdAt, livemode, ...terms } =
+    subscription;
+  return terms;
 }
 
 const INITIAL_TERMS = { status: 'incomplete', plan: UNKNOWN_PLAN, cancelAtPeriodEnd: false };

@@ -9,7 +9,7 @@ import {
   throwBillingError,
   withTimeout,
 } from './client.js';
-import { asObject, asText, type Json } from './json.js';
+import { asObject, asText, idOf, type Json } from './json.js';
 import {
   completeUntil,
   fetchAllPages,
@@ -35,6 +35,8 @@ export interface Gateway extends CheckoutSessions {
   subscription(id: string): Promise<{ object: Json; asOf: number } | null>;
   /** Every subscription of a customer, ended ones included. */
   subscriptionsOf(customerId: string): Promise<{ objects: Json[]; asOf: number }>;
+  /** What a charge belongs to. Null if the provider has no such charge. */
+  charge(id: string): Promise<{ customerId?: string; paymentIntentId?: string; invoiceId?: string } | null>;
   /** Cancels every subscription at once, and expires the checkout sessions that could still start one. */
   cancelSubscriptions(customerId: string): Promise<void>;
   /** The newest 100. */
@@ -113,6 +115,30 @@ export function createGateway(
       return {
         objects: pages.flatMap(({ data }) => data.map(requireSubscription)),
         asOf: completeUntil(pages[0]),
+      };
+    },
+
+    async charge(id) {
+      const options = { maxNetworkRetries: 0 };
+      const found = await call(
+        (stripe) => stripe.charges.retrieve(id, undefined, options).catch(nullIfMissing),
+        timeouts.lookupMs,
+      );
+      if (!found) return null;
+      const { customer, payment_intent: intent } = asObject(requireId(found, id));
+      const [customerId, payment_intent] = [idOf(customer), idOf(intent)];
+      const paymentIntentId = payment_intent && { paymentIntentId: payment_intent };
+      if (payment_intent === undefined) return customerId === undefined ? {} : { customerId };
+      const payment = { type: 'payment_intent' as const, payment_intent };
+      const list = await call(
+        (stripe) => stripe.invoicePayments.list({ payment, limit: 1 }, options),
+        timeouts.lookupMs,
+      );
+      const invoiceId = idOf(asObject(requireList(list).data[0])['invoice']);
+      return {
+        ...(customerId !== undefined && { customerId }),
+        ...paymentIntentId,
+        ...(invoiceId !== undefined && { invoiceId }),
       };
     },
 
