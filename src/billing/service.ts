@@ -8,6 +8,7 @@ import type { Gateway } from './provider/gateway.js';
 import {
   type Customers,
   listSubscriptions,
+  type PaymentDocument,
   type Payments,
   type SubscriptionDocument,
   type Subscriptions,
@@ -46,10 +47,7 @@ export function createBillingService(deps: BillingServiceDependencies): BillingS
   const { customers, subscriptions, payments, gateway, publicUrl } = deps;
 
   const paymentsOf = (userId: string): BillingRecords['payments'] =>
-    mapPages(pagesOf(payments, { where: { userId }, sort: 'at', desc: true }), ({ at, ...payment }) => ({
-      ...payment,
-      at: toTimestamp(at),
-    }));
+    mapPages(pagesOf(payments, { where: { userId }, sort: 'at', desc: true }), paymentRecord);
 
   return {
     async portal(user, returnPath = deps.returnPath) {
@@ -74,6 +72,26 @@ export function createBillingService(deps: BillingServiceDependencies): BillingS
         payments: paymentsOf(userId),
       };
     },
+  };
+}
+
+/** A payment with its times in ISO 8601, in the same order of fields whichever event was first. */
+function paymentRecord(payment: PaymentDocument): Record<string, unknown> {
+  const { id, userId, status, at, refundedAt, disputes, rev, reportedBy, recheckAt, ...rest } = payment;
+  return {
+    id,
+    userId,
+    ...Object.fromEntries(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1))),
+    status,
+    ...(refundedAt !== undefined && { refundedAt: toTimestamp(refundedAt) }),
+    ...(disputes && {
+      disputes: disputes.map(({ at, closedAt, ...dispute }) => ({
+        ...dispute,
+        at: toTimestamp(at),
+        ...(closedAt !== undefined && { closedAt: toTimestamp(closedAt) }),
+      })),
+    }),
+    at: toTimestamp(at),
   };
 }
 

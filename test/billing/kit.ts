@@ -105,6 +105,12 @@ export function subscriptionEvent(
   };
 }
 
+/** An event of any type, `at` seconds after the start of the tests. */
+export function eventOf(type: string, at: number, object: Json): Json & { id: string } {
+  const created = Date.UTC(2040, 0, 1) / 1000 + at;
+  return { id: `evt_test_${++events}`, object: 'event', created, type, data: { object } };
+}
+
 export function invoiceEvent(how: 'succeeded' | 'failed', at: number, object: Json): Json & { id: string } {
   const id = `evt_test_${++events}`;
   return {

@@ -62,8 +62,8 @@ const mutants = [
   {
     name: 'an invoice activates a canceled subscription',
     file: 'events/subscription-order.js',
-    text: "['past_due', 'unpaid', 'incomplete'].includes(status)",
-    replacement: "['past_due', 'unpaid', 'incomplete', 'canceled'].includes(status)",
+    text: 'return UNPAID.includes(status)',
+    replacement: "return [...UNPAID, 'canceled'].includes(status)",
     tests: [['subscription', 'an invoice does not override its subscription']],
   },
   {
