@@ -180,8 +180,8 @@ t.test(
     const { mails } = (await app.request('GET', '/api/user/export', { token: ada.accessToken })).body.data;
     t.equal(mails.filter(({ template }: Json) => template === 'payment-failed').length, 2);
     t.match(await paymentsOf(app, ada), [
-      { id: 'in_1', status: 'paid' },
       { id: 'in_2', status: 'voided', amount: 2900 },
+      { id: 'in_1', status: 'paid' },
     ]);
   },
 );

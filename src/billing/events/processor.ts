@@ -75,8 +75,18 @@ const NOT_APPLICABLE: AppliedEvent = { outcome: 'processed', isProjected: true }
 const OBSOLETE: AppliedEvent = { outcome: 'stale', isProjected: false };
 
 export function createEventProcessor(deps: EventProcessorDependencies): EventProcessor {
-  const { leases, events, payments, recorder, applyEvent, projector, enqueueMail, emit, concernsLiveData, clock } =
-    deps;
+  const {
+    leases,
+    events,
+    payments,
+    recorder,
+    applyEvent,
+    projector,
+    enqueueMail,
+    emit,
+    concernsLiveData,
+    clock,
+  } = deps;
   const findOwner = createOwnerLookup(deps);
 
   const handle = async (event: BillingEvent): Promise<HandledEvent> => {
