@@ -232,8 +232,8 @@ export function changedFields(before: SubscriptionDocument | null, after: Subscr
 
 /** The terms of a subscription at the provider, without the fields for internal use. */
 function termsOf(subscription: SubscriptionDocument): Partial<Record<string, unknown>> {
-  const { at, statusAt, lastEvent, heardAt, recheckAt, rev, updatedAt, createdAt, livemode, ...terms } =
-    subscription;
+  const { at, statusAt, lastEvent, heardAt, recheckAt, rev, updatedAt, createdAt, ...rest } = subscription;
+  const { livemode, isPlanFromMetadata, ...terms } = rest;
   return terms;
 }
 
