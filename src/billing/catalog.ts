@@ -1,10 +1,11 @@
 import { toTimestamp } from '../http/schemas.js';
-import { type Clock, MINUTE, SECOND } from '../kernel/clock.js';
+import type { Clock } from '../kernel/clock.js';
 import { billingErrors, isCustomerMissing } from './errors.js';
 import { FREE_PLAN } from './plan-options.js';
 import type { Plans } from './plans.js';
 import type { Gateway } from './provider/gateway.js';
 import { asInteger, asObject, asText, asTime, idOf, type Json } from './provider/json.js';
+import { createResponseCache } from './provider/response-cache.js';
 import type { Invoice, Plan } from './schemas.js';
 import type { Customers } from './store.js';
 
@@ -23,14 +24,9 @@ export interface CatalogDependencies {
   clock: Clock;
 }
 
-/** The plans are public, and each request must not cause a call to the provider. */
-const CACHE_MS = MINUTE;
-
-/** Failures are cached as well, because otherwise every request would wait for a call that times out. */
-const FAILURE_CACHE_MS = 10 * SECOND;
-
 export function createCatalog({ customers, plans, gateway, clock }: CatalogDependencies): Catalog {
-  let cached: { plans: Promise<Plan[]>; at: number; lifetimeMs: number } | undefined;
+  // The plans are public, and each request must not cause a call to the provider.
+  const cached = createResponseCache<Plan[]>(clock);
 
   const fetchPlans = async (from: Gateway): Promise<Plan[]> => {
     const prices = await from.prices();
@@ -41,11 +37,7 @@ export function createCatalog({ customers, plans, gateway, clock }: CatalogDepen
   return {
     async plans() {
       if (!gateway) throw billingErrors.BILLING_NOT_CONFIGURED();
-      if (cached && Math.abs(clock.now() - cached.at) < cached.lifetimeMs) return cached.plans;
-      const entry = { plans: fetchPlans(gateway), at: clock.now(), lifetimeMs: CACHE_MS };
-      cached = entry;
-      entry.plans.catch(() => Object.assign(entry, { at: clock.now(), lifetimeMs: FAILURE_CACHE_MS }));
-      return entry.plans;
+      return cached('plans', () => fetchPlans(gateway));
     },
 
     async invoices(userId) {

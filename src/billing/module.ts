@@ -8,6 +8,7 @@ import { type BillingDeletion, createBillingDeletion } from './account-deletion.
 import { createCatalog } from './catalog.js';
 import { type CheckoutService, createCheckoutService } from './checkout.js';
 import { createEnsureCustomer } from './customers.js';
+import { createSubscriptionDetails } from './details.js';
 import { createDuplicates, duplicateCollection } from './duplicates.js';
 import {
   createGrants,
@@ -132,7 +133,8 @@ export function createBillingModule(
 
   const shared = { ...base, processor, deleteIfUserIsGone, gateway, sync };
   const service = createBillingService({ ...shared, publicUrl, returnPath });
-  const subscription = createSubscriptionService({ ...shared, plans });
+  const details = createSubscriptionDetails({ ...base, plans, gateway });
+  const subscription = createSubscriptionService({ ...shared, plans, details });
   const catalog = createCatalog({ ...base, plans, gateway });
   const checkout = createCheckoutService({
     ...shared,

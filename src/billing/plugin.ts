@@ -15,6 +15,7 @@ import {
   PortalAnswer,
   PortalBody,
   SubscriptionAnswer,
+  SubscriptionQuery,
   SyncBody,
   WebhookAnswer,
 } from './schemas.js';
@@ -59,8 +60,15 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
 
   scope.get(
     '/billing/subscription',
-    { config: access('user'), schema: { response: { 200: SubscriptionAnswer } } },
-    async (request) => ok(await subscription.current(request.saas.user.id)),
+    {
+      config: access('user'),
+      handlerTimeout: PROVIDER_TIMEOUT_MS,
+      schema: { querystring: SubscriptionQuery, response: { 200: SubscriptionAnswer } },
+    },
+    async (request) => {
+      const withNextInvoice = request.query.include === 'nextInvoice';
+      return ok(await subscription.current(request.saas.user.id, { withNextInvoice }));
+    },
   );
 
   scope.post(

@@ -41,6 +41,27 @@ const Time = nullable(Timestamp);
 
 const Limits = Type.Record(Type.String(), nullable(Type.Integer()));
 
+const Items = Type.Array(
+  Type.Object({
+    priceId: Type.String(),
+    /** Null if the price has no configured plan and does not name the plan of the subscription. */
+    plan: nullable(Type.String()),
+    /** Null for usage-based prices. */
+    quantity: nullable(Type.Integer()),
+  }),
+);
+
+export const NextInvoice = Type.Object({
+  /** The amount due in the currency's smallest unit, with discounts, taxes and credit. */
+  amount: nullable(Type.Integer()),
+  currency: nullable(Type.String()),
+  /** When it is charged, or created if the customer pays it later. */
+  date: Time,
+});
+export type NextInvoice = Static<typeof NextInvoice>;
+
+export const SubscriptionQuery = Type.Object({ include: Type.Optional(Type.Enum(['nextInvoice'])) });
+
 /**
  * A user's subscription and whether it grants access. Without one: `none`, `free`, and otherwise null. Unlike in
  * `User.subscription`, `plan` is also set for a subscription that has ended.
@@ -59,6 +80,36 @@ export const Subscription = Type.Object({
   canceledAt: Time,
   endedAt: Time,
   updatedAt: Time,
+  items: Items,
+  /**
+   * - `schedule`: the items from `at` on; none if the subscription ends then
+   * - `pending_payment`: the items once an invoice is paid, which must happen until `expiresAt`
+   */
+  scheduledChange: nullable(
+    Type.Object({
+      reason: Type.Enum(['schedule', 'pending_payment']),
+      at: Time,
+      expiresAt: Time,
+      items: Items,
+    }),
+  ),
+  /** While invoices are not collected. `behavior`: `keep_as_draft`, `mark_uncollectible` or `void`. */
+  collectionPause: nullable(Type.Object({ behavior: Type.String(), resumesAt: Time })),
+  /** Null if the provider does not respond. */
+  discounts: nullable(
+    Type.Array(
+      Type.Object({
+        name: nullable(Type.String()),
+        percentOff: nullable(Type.Number()),
+        amountOff: nullable(Type.Integer()),
+        currency: nullable(Type.String()),
+        /** Null: as long as the subscription. */
+        endsAt: Time,
+      }),
+    ),
+  ),
+  /** Only if requested with `include=nextInvoice`. Null if there is none, or if the provider does not respond. */
+  nextInvoice: Type.Optional(nullable(NextInvoice)),
   /** The plan that the operator gave to the user, while the grant is in force. */
   granted: nullable(Type.Object({ plan: Type.String(), since: Timestamp, until: Time })),
   /** Of all plans to which the user has access, and of the plan `free`. */

@@ -97,8 +97,21 @@ function paymentRecord(payment: PaymentDocument): Record<string, unknown> {
 
 /** A subscription with its times in ISO 8601, without unknown ones, which are 0. */
 function withTimestamps(subscription: Partial<SubscriptionDocument>): Record<string, unknown> {
-  const { quantity, ...rest } = subscription;
+  const { quantity, items, pendingUpdate, collectionPause, ...rest } = subscription;
   const known = Object.entries(rest).filter(([, value]) => value !== 0);
   const shown = known.map(([name, value]) => [name, typeof value === 'number' ? toTimestamp(value) : value]);
-  return { ...Object.fromEntries(shown), ...(quantity !== undefined && { quantity }) };
+  return {
+    ...Object.fromEntries(shown),
+    ...(quantity !== undefined && { quantity }),
+    ...(items && { items }),
+    ...(pendingUpdate && { pendingUpdate: { ...pendingUpdate, ...timeOf(pendingUpdate, 'expiresAt') } }),
+    ...(collectionPause && {
+      collectionPause: { ...collectionPause, ...timeOf(collectionPause, 'resumesAt') },
+    }),
+  };
+}
+
+function timeOf<K extends string>(object: { [name in K]?: number }, name: K): { [name: string]: string } {
+  const value = object[name];
+  return value === undefined ? {} : { [name]: toTimestamp(value) };
 }

@@ -95,10 +95,25 @@ export interface SubscriptionTerms {
   endedAt?: number;
   /** When it was created at the provider. */
   startedAt: number;
+  /** What it consists of. Absent in documents of earlier versions. */
+  items?: SubscriptionItem[];
+  /** A change that applies when its invoice is paid. */
+  pendingUpdate?: { items: SubscriptionItem[]; expiresAt?: number };
+  /** While invoices are not collected. `behavior`: what happens to them. */
+  collectionPause?: { behavior: string; resumesAt?: number };
+  /** The provider's schedule of later changes. */
+  scheduleId?: string;
+  discountIds?: string[];
   /** Whether only the metadata of the subscription or its price names the plan. */
   isPlanFromMetadata?: boolean;
   /** False in the provider's test mode; absent if unknown. */
   livemode?: boolean;
+}
+
+/** A price in a subscription. Metered prices have no quantity. */
+export interface SubscriptionItem {
+  priceId: string;
+  quantity?: number;
 }
 
 export interface SubscriptionDocument extends SubscriptionTerms {

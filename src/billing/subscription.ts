@@ -3,6 +3,7 @@ import type { Clock } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
 import { nullIfTaken } from '../storage/collection.js';
 import type { DeleteIfUserIsGone } from './account-deletion.js';
+import { type DescribedSubscription, NO_DETAILS, type SubscriptionDetails } from './details.js';
 import {
   findEntitlement,
   isInForce,
@@ -30,8 +31,11 @@ import { createCoalescer, type SubscriptionSync } from './sync.js';
 
 /** A user's current subscription and access. */
 export interface SubscriptionService {
-  /** The subscription or grant that gives access; otherwise the best subscription, or none. */
-  current(userId: string): Promise<Subscription>;
+  /**
+   * The subscription or grant that gives access; otherwise the best subscription, or none.
+   * @param options.withNextInvoice makes a request to the provider, whose failure results in null
+   */
+  current(userId: string, options?: { withNextInvoice?: boolean }): Promise<Subscription>;
   /**
    * The same after a sync with the provider, for users who return from checkout before the webhook arrives.
    * @throws BILLING_NOT_CONFIGURED, PAYMENT_PROVIDER_ERROR; NOT_FOUND if the session belongs to another user
@@ -55,12 +59,13 @@ export interface SubscriptionServiceDependencies {
   gateway: Gateway | undefined;
   sync: SubscriptionSync | undefined;
   plans: Plans;
+  details: SubscriptionDetails;
   pastDue: PastDue;
   clock: Clock;
 }
 
 export function createSubscriptionService(deps: SubscriptionServiceDependencies): SubscriptionService {
-  const { customers, subscriptions, users, processor, gateway, sync, plans, pastDue, clock } = deps;
+  const { customers, subscriptions, users, processor, gateway, sync, plans, details, pastDue, clock } = deps;
 
   const context = () => ({ pastDue, now: clock.now() });
   const sourcesOf = async (userId: string) => {
@@ -70,17 +75,25 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
     return { all, grant: user?.grant, entitledPlans, benefits };
   };
 
-  const current = async (userId: string): Promise<Subscription> => {
+  const current: SubscriptionService['current'] = async (userId, { withNextInvoice = false } = {}) => {
     const { all, grant, benefits } = await sourcesOf(userId);
     const entitlement = findEntitlement(all, grant, context());
-    const common = {
+    const isGranted = entitlement !== null && 'grant' in entitlement;
+    const best = entitlement && 'subscription' in entitlement ? entitlement.subscription : selectShown(all);
+    const shown = isGranted ? undefined : best;
+    const [described, nextInvoice] = await Promise.all([
+      shown ? details.describe(shown) : NO_DETAILS,
+      // A customer with a grant continues to pay.
+      withNextInvoice && best ? details.nextInvoice(best) : null,
+    ]);
+    const terms = shown ? subscriptionView(shown, entitlement !== null) : NONE;
+    return {
+      ...(isGranted ? grantedSubscription(entitlement.grant) : terms),
+      ...described,
+      ...(withNextInvoice && { nextInvoice }),
       granted: grant && isInForce(grant, clock.now()) ? grantView(grant) : null,
       ...benefitsView(benefits),
     };
-    if (entitlement && 'grant' in entitlement)
-      return { ...grantedSubscription(entitlement.grant), ...common };
-    const shown = entitlement?.subscription ?? selectShown(all);
-    return { ...(shown ? subscriptionView(shown, entitlement !== null) : NONE), ...common };
   };
 
   const benefitsOf = async (userId: string): Promise<Benefits> =>
@@ -133,7 +146,10 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
 const isIdentifier = (value: unknown): boolean =>
   typeof value === 'string' && /^[\x21-\x7e]{1,255}$/.test(value);
 
-type SubscriptionView = Omit<Subscription, 'granted' | 'features' | 'limits'>;
+type SubscriptionView = Omit<
+  Subscription,
+  keyof DescribedSubscription | 'nextInvoice' | 'granted' | 'features' | 'limits'
+>;
 
 const NONE: SubscriptionView = {
   ...NO_SUBSCRIPTION,

@@ -49,6 +49,8 @@ t.test(
       checkoutSession: () => gateway.checkoutSession('cs_1'),
       expireCheckout: () => gateway.expireCheckout('cs_1'),
       subscription: () => gateway.subscription('sub_1'),
+      expandedSubscription: () => gateway.expandedSubscription('sub_1'),
+      upcomingInvoice: () => gateway.upcomingInvoice('sub_1'),
       subscriptionsOf: () => gateway.subscriptionsOf('cus_1'),
       charge: () => gateway.charge('ch_1'),
       cancelSubscriptions: () => gateway.cancelSubscriptions('cus_1'),

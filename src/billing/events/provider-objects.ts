@@ -2,6 +2,7 @@ import { httpErrors } from '../../kernel/errors.js';
 import { type PlanSource, type Plans, UNKNOWN_PLAN } from '../plans.js';
 import { asInteger, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
 import type { SubscriptionTerms } from '../store.js';
+import { readDetails } from './subscription-details.js';
 
 /** An event of the provider. Only its type and the ID of its object are always present. */
 export interface BillingEvent {
@@ -151,6 +152,7 @@ export function readSnapshot(subscription: Json, plans: Plans, stored: StoredPla
     canceledAt: nullable(subscription['canceled_at'], asTime),
     endedAt: nullable(subscription['ended_at'], asTime),
     startedAt: asTime(subscription['created']),
+    ...readDetails(subscription),
     livemode: asFlag(subscription['livemode']),
   };
   return Object.fromEntries(Object.entries(snapshot).filter(([, value]) => value !== undefined)) as Snapshot;

@@ -224,10 +224,20 @@ function merge(
 
 /** The names of the terms in which two states of a subscription differ. */
 export function changedFields(before: SubscriptionDocument | null, after: SubscriptionDocument): string[] {
-  const [old, current] = [before ? termsOf(before) : {}, termsOf(after)];
-  return [...new Set([...Object.keys(old), ...Object.keys(current)])].filter(
+  // Earlier versions did not store the details: to store them is no change.
+  const isComplete = !before || before.items !== undefined;
+  const [old, current] = [before ? termsOf(before) : {}, termsOf(isComplete ? after : withoutDetails(after))];
+  const changed = [...new Set([...Object.keys(old), ...Object.keys(current)])].filter(
     (name) => !isDeepStrictEqual(old[name], current[name]),
   );
+  // These fields repeat parts of the items.
+  const isRepeated = changed.some((name) => ['priceId', 'otherPriceIds', 'quantity'].includes(name));
+  return isRepeated ? changed.filter((name) => name !== 'items') : changed;
+}
+
+function withoutDetails(subscription: SubscriptionDocument): SubscriptionDocument {
+  const { items, pendingUpdate, collectionPause, scheduleId, discountIds, ...rest } = subscription;
+  return rest;
 }
 
 /** The terms of a subscription at the provider, without the fields for internal use. */

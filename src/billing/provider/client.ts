@@ -72,6 +72,12 @@ export function nullIfMissing(error: Stripe.errors.StripeError): null {
   throw error;
 }
 
+/** A subscription that ends, or that has no further invoice for another reason. */
+export function nullIfNothingToInvoice(error: Stripe.errors.StripeError): null {
+  if (error.code === 'invoice_upcoming_none') return null;
+  return nullIfMissing(error);
+}
+
 /** The provider's messages may contain parts of the key, so only its codes are kept. */
 export function throwBillingError(error: Stripe.errors.StripeError): never {
   const { type = error.name, code, statusCode, requestId, param } = error;

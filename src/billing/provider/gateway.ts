@@ -4,6 +4,7 @@ import { type CheckoutSessions, createCheckoutSessions } from './checkout-sessio
 import {
   loadStripe,
   nullIfMissing,
+  nullIfNothingToInvoice,
   type ProviderCall,
   retryIdempotently,
   throwBillingError,
@@ -33,6 +34,10 @@ export interface Gateway extends CheckoutSessions {
   createPortal(portal: { customerId: string; returnUrl: string }): Promise<{ url: string }>;
   /** Null if the provider has no such subscription. `asOf`: the provider's time up to which it is complete. */
   subscription(id: string): Promise<{ object: Json; asOf: number } | null>;
+  /** A subscription with its schedule and its discounts. Null if the provider has no such subscription. */
+  expandedSubscription(id: string): Promise<Json | null>;
+  /** A preview of the next invoice of a subscription; null if there will be none. */
+  upcomingInvoice(subscriptionId: string): Promise<Json | null>;
   /** Every subscription of a customer, ended ones included. */
   subscriptionsOf(customerId: string): Promise<{ objects: Json[]; asOf: number }>;
   /** What a charge belongs to. Null if the provider has no such charge. */
@@ -59,6 +64,8 @@ export interface GatewayTimeouts {
 const DEFAULT_TIMEOUTS: GatewayTimeouts = { attemptMs: 4_500, callMs: 9_500, lookupMs: 5_000 };
 
 const PRICE_DETAILS = ['data.product', 'data.currency_options'];
+
+const SUBSCRIPTION_DETAILS = ['schedule', 'discounts.source.coupon'];
 
 /** The provider's maximum. */
 const PAGE_SIZE = 100;
@@ -104,6 +111,28 @@ export function createGateway(
         timeouts.lookupMs,
       );
       return found && { object: requireSubscription(requireId(found, id)), asOf: completeUntil(found) };
+    },
+
+    async expandedSubscription(id) {
+      const found = await call(
+        (stripe) =>
+          stripe.subscriptions
+            .retrieve(id, { expand: SUBSCRIPTION_DETAILS }, { maxNetworkRetries: 0 })
+            .catch(nullIfMissing),
+        timeouts.lookupMs,
+      );
+      return found && requireSubscription(requireId(found, id));
+    },
+
+    async upcomingInvoice(subscription) {
+      const found = await call(
+        (stripe) =>
+          stripe.invoices
+            .createPreview({ subscription }, { maxNetworkRetries: 0 })
+            .catch(nullIfNothingToInvoice),
+        timeouts.lookupMs,
+      );
+      return found && asObject(found);
     },
 
     async subscriptionsOf(customer) {

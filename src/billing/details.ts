@@ -1,0 +1,142 @@
+import { toTimestamp } from '../http/schemas.js';
+import type { Clock } from '../kernel/clock.js';
+import type { JobLog } from '../ops/jobs.js';
+import {
+  readDiscounts,
+  readNextPhase,
+  readUpcomingInvoice,
+  type ScheduledPhase,
+  type UpcomingInvoice,
+} from './events/subscription-details.js';
+import { isTerminal } from './events/subscription-order.js';
+import type { Plans } from './plans.js';
+import type { Gateway } from './provider/gateway.js';
+import { asObject, type Json } from './provider/json.js';
+import { createResponseCache } from './provider/response-cache.js';
+import type { NextInvoice, Subscription } from './schemas.js';
+import type { SubscriptionDocument, SubscriptionItem } from './store.js';
+
+/**
+ * What is shown about a subscription beyond its access. Most of it is stored; schedules, discounts and the next invoice
+ * are fetched from the provider, because events contain only their IDs.
+ */
+export interface SubscriptionDetails {
+  /** Makes a request to the provider only for a subscription with a schedule or a discount. Never fails because of it. */
+  describe(subscription: SubscriptionDocument): Promise<DescribedSubscription>;
+  /** Null if there is none, or if the provider does not respond. */
+  nextInvoice(subscription: SubscriptionDocument): Promise<NextInvoice | null>;
+}
+
+export type DescribedSubscription = Pick<
+  Subscription,
+  'items' | 'scheduledChange' | 'collectionPause' | 'discounts'
+>;
+
+/** Of a user without a subscription. */
+export const NO_DETAILS: DescribedSubscription = {
+  items: [],
+  scheduledChange: null,
+  collectionPause: null,
+  discounts: [],
+};
+
+export interface SubscriptionDetailsDependencies {
+  /** Absent while no API key is configured. */
+  gateway: Pick<Gateway, 'expandedSubscription' | 'upcomingInvoice'> | undefined;
+  plans: Pick<Plans, 'configured'>;
+  clock: Clock;
+  log: Pick<JobLog, 'warn'>;
+}
+
+const time = (milliseconds: number | null | undefined) =>
+  milliseconds == null ? null : toTimestamp(milliseconds);
+
+export function createSubscriptionDetails(deps: SubscriptionDetailsDependencies): SubscriptionDetails {
+  const { gateway, plans, clock, log } = deps;
+  const expanded = createResponseCache<Json | null>(clock);
+  const upcoming = createResponseCache<UpcomingInvoice | null>(clock);
+
+  /** Null instead of a failure. The key contains the revision, so that a change is visible at once. */
+  const fetchIfAvailable = async <T>(
+    { id, rev }: SubscriptionDocument,
+    what: string,
+    fetch: (key: string) => Promise<T | null>,
+  ): Promise<T | null> => {
+    try {
+      return await fetch(`${id} ${rev}`);
+    } catch (err) {
+      log.warn({ err, subscription: id }, `${what} could not be fetched from the payment provider`);
+      return null;
+    }
+  };
+
+  const fetchExpanded = (subscription: SubscriptionDocument) =>
+    fetchIfAvailable(subscription, 'the details of a subscription', async (key) =>
+      gateway ? expanded(key, () => gateway.expandedSubscription(subscription.id)) : null,
+    );
+
+  const planOfItem = (priceId: string, { priceId: main, plan }: SubscriptionDocument): string | null =>
+    priceId === main ? plan : (plans.configured?.get(priceId) ?? null);
+
+  const itemViews = (items: readonly SubscriptionItem[], subscription: SubscriptionDocument) =>
+    items.map(({ priceId, quantity }) => ({
+      priceId,
+      plan: planOfItem(priceId, subscription),
+      quantity: quantity ?? null,
+    }));
+
+  const scheduledChangeOf = (
+    subscription: SubscriptionDocument,
+    next: ScheduledPhase | null,
+  ): Subscription['scheduledChange'] => {
+    const { pendingUpdate } = subscription;
+    if (pendingUpdate) {
+      const items = itemViews(pendingUpdate.items, subscription);
+      return { reason: 'pending_payment', at: null, expiresAt: time(pendingUpdate.expiresAt), items };
+    }
+    if (!next) return null;
+    const items = itemViews(next.items, subscription);
+    return { reason: 'schedule', at: time(next.at), expiresAt: null, items };
+  };
+
+  return {
+    async describe(subscription) {
+      const { status, collectionPause: pause, scheduleId, discountIds } = subscription;
+      const isNeeded = !isTerminal(status) && (scheduleId !== undefined || discountIds !== undefined);
+      const object = isNeeded ? await fetchExpanded(subscription) : null;
+      const discounts = object && readDiscounts(object);
+      return {
+        items: itemViews(itemsOf(subscription), subscription),
+        scheduledChange: scheduledChangeOf(
+          subscription,
+          object && readNextPhase(asObject(object['schedule']), clock.now()),
+        ),
+        collectionPause: pause ? { behavior: pause.behavior, resumesAt: time(pause.resumesAt) } : null,
+        discounts: isNeeded
+          ? (discounts?.map(({ endsAt, ...terms }) => ({ ...terms, endsAt: time(endsAt) })) ?? null)
+          : [],
+      };
+    },
+
+    async nextInvoice(subscription) {
+      if (isTerminal(subscription.status)) return null;
+      const invoice = await fetchIfAvailable(subscription, 'the next invoice', async (key) =>
+        gateway
+          ? upcoming(key, async () => {
+              const found = await gateway.upcomingInvoice(subscription.id);
+              return found && readUpcomingInvoice(found);
+            })
+          : null,
+      );
+      return invoice && { amount: invoice.amount, currency: invoice.currency, date: time(invoice.at) };
+    },
+  };
+}
+
+/** Documents of earlier versions contain the prices only, and the quantity of the first. */
+function itemsOf({ items, priceId, otherPriceIds = [], quantity }: SubscriptionDocument): SubscriptionItem[] {
+  if (items) return items;
+  if (priceId === undefined) return [];
+  const main = { priceId, ...(quantity !== undefined && { quantity }) };
+  return [main, ...otherPriceIds.map((id) => ({ priceId: id }))];
+}
