@@ -13,14 +13,15 @@ export function readDetails(subscription: Json): { [K in keyof Details]: Details
   const data = asObject(subscription['items'])['data'];
   return {
     items: data === undefined ? undefined : readItems(data),
-    pendingUpdate: cleared(subscription['pending_update']) ?? readPendingUpdate(subscription),
-    collectionPause: cleared(subscription['pause_collection']) ?? readPause(subscription),
-    scheduleId: cleared(subscription['schedule']) ?? idOf(subscription['schedule']),
+    pendingUpdate: ifSet(subscription['pending_update'], readPendingUpdate),
+    collectionPause: ifSet(subscription['pause_collection'], readPause),
+    scheduleId: ifSet(subscription['schedule'], idOf),
     discountIds: readDiscountIds(subscription),
   };
 }
 
-const cleared = (value: unknown): null | undefined => (value === null ? null : undefined);
+const ifSet = <T>(value: unknown, read: (value: unknown) => T): T | null | undefined =>
+  value === undefined || value === null ? value : read(value);
 
 const asList = (value: unknown): Json[] => (Array.isArray(value) ? value : []).map(asObject);
 
@@ -35,17 +36,15 @@ function readItems(data: unknown): SubscriptionItem[] | null {
   return items.length > 0 ? items : null;
 }
 
-function readPendingUpdate(subscription: Json): Details['pendingUpdate'] {
-  if (subscription['pending_update'] === undefined) return undefined;
-  const update = asObject(subscription['pending_update']);
+function readPendingUpdate(value: unknown): Details['pendingUpdate'] {
+  const update = asObject(value);
   const expiresAt = asTime(update['expires_at']);
   const items = readItems(update['subscription_items']) ?? [];
   return { items, ...(expiresAt !== undefined && { expiresAt }) };
 }
 
-function readPause(subscription: Json): Details['collectionPause'] {
-  if (subscription['pause_collection'] === undefined) return undefined;
-  const pause = asObject(subscription['pause_collection']);
+function readPause(value: unknown): Details['collectionPause'] {
+  const pause = asObject(value);
   const resumesAt = asTime(pause['resumes_at']);
   const behavior = asText(pause['behavior']) ?? 'void';
   return { behavior, ...(resumesAt !== undefined && { resumesAt }) };
