@@ -12,6 +12,7 @@ import {
   type Subscriptions,
   type WebhookEvents,
 } from './store.js';
+import type { Trials } from './trials.js';
 
 /** Deletes the billing data of a deleted account. Invoices and customers remain at the provider. */
 export interface BillingDeletion {
@@ -33,6 +34,7 @@ export interface BillingDeletionDependencies {
   customers: Customers;
   checkouts: Checkouts;
   duplicates: Collection<DuplicateDocument>;
+  trials: Pick<Trials, 'settle' | 'forget'>;
   subscriptions: Subscriptions;
   payments: Payments;
   events: WebhookEvents;
@@ -41,7 +43,7 @@ export interface BillingDeletionDependencies {
 }
 
 export function createBillingDeletion(deps: BillingDeletionDependencies): BillingDeletion {
-  const { customers, checkouts, duplicates, subscriptions, payments, events, users, gateway } = deps;
+  const { customers, checkouts, duplicates, trials, subscriptions, payments, events, users, gateway } = deps;
 
   const deleteEvents = async (ids: readonly (string | undefined)[]): Promise<void> => {
     const about = ids.filter((id) => id !== undefined);
@@ -62,6 +64,7 @@ export function createBillingDeletion(deps: BillingDeletionDependencies): Billin
     await payments.deleteMany({ userId });
     await checkouts.deleteMany({ userId });
     await duplicates.deleteOne({ id: userId });
+    await trials.forget(userId);
     await customers.deleteOne({ id: userId });
   };
 
@@ -84,13 +87,14 @@ export function createBillingDeletion(deps: BillingDeletionDependencies): Billin
     },
 
     async cancelSubscriptions(userId) {
-      if (!gateway) return;
-      for (const customerId of await customersOf(userId)) {
-        await gateway.cancelSubscriptions(customerId).catch((cause: unknown) => {
+      for (const customerId of gateway ? await customersOf(userId) : []) {
+        await gateway?.cancelSubscriptions(customerId).catch((cause: unknown) => {
           if (isCustomerMissing(cause)) return;
           throw billingErrors.PAYMENT_PROVIDER_ERROR({ message: NOT_CANCELLED, cause });
         });
       }
+      // After the open sessions have ended, because until then one of them may be paid.
+      await trials.settle(userId);
     },
   };
 }

@@ -1,3 +1,4 @@
+import { problemsOf } from '../config/options.js';
 import { withLeadingSlash, withQuery } from '../config/public-url.js';
 import type { User } from '../http/schemas.js';
 import { httpErrors, invalidFields } from '../kernel/errors.js';
@@ -6,11 +7,17 @@ import type { Catalog } from './catalog.js';
 import type { EnsureCustomer } from './customers.js';
 import { billingErrors, isCustomerMissing, isProviderError } from './errors.js';
 import { isTerminal } from './events/subscription-order.js';
-import type { CheckoutSubject, OpenCheckouts } from './open-checkouts.js';
+import {
+  type CheckoutSubject,
+  checkoutIdOf,
+  checkoutReplaced,
+  type OpenCheckouts,
+} from './open-checkouts.js';
 import { type Plans, UNKNOWN_PLAN } from './plans.js';
-import type { Checkout } from './provider/checkout-sessions.js';
+import type { Checkout, CheckoutPageOptions } from './provider/checkout-sessions.js';
 import type { Gateway } from './provider/gateway.js';
 import { idOf } from './provider/json.js';
+import { CheckoutOrder } from './schemas.js';
 import {
   type BillingUsers,
   listSubscriptions,
@@ -18,6 +25,7 @@ import {
   type Subscriptions,
 } from './store.js';
 import type { SubscriptionSync } from './sync.js';
+import type { Trials } from './trials.js';
 
 /** Sends users to the provider's payment page. */
 export interface CheckoutService {
@@ -28,8 +36,14 @@ export interface CheckoutService {
    *   UNAUTHENTICATED if the account was closed concurrently
    */
   open(user: Pick<User, 'id' | 'email'>, order: Order): Promise<{ sessionId: string; url: string }>;
+  /**
+   * The same for code of the operator, which may set the options of the page, too; they take precedence over those of the plan.
+   * @throws NOT_FOUND if there is no such user
+   */
+  create(userId: string, order: CheckoutOrder): Promise<{ sessionId: string; url: string }>;
 }
 
+/** What a browser may choose. */
 export interface Order {
   priceId?: string;
   mode: Checkout['mode'];
@@ -41,6 +55,7 @@ export interface CheckoutDependencies {
   users: Pick<BillingUsers, 'find'>;
   ensureCustomer: EnsureCustomer;
   catalog: Pick<Catalog, 'plans'>;
+  trials: Trials;
   plans: Plans;
   deleteIfUserIsGone: DeleteIfUserIsGone;
   /** These are absent while no API key is configured. */
@@ -104,38 +119,79 @@ export function createCheckoutService(deps: CheckoutDependencies): CheckoutServi
   const setupCurrency = async (): Promise<string> =>
     (await deps.catalog.plans()).find(({ currency }) => currency !== null)?.currency ?? DEFAULT_CURRENCY;
 
-  return {
-    async open(user, { priceId, mode, quantity }) {
-      if (mode !== 'setup' && priceId === undefined)
-        throw invalidFields({ path: 'priceId', message: 'is required' });
-      const { gateway, openCheckouts } = deps;
-      if (!gateway || !openCheckouts) throw billingErrors.BILLING_NOT_CONFIGURED();
-      const price = mode === 'setup' ? undefined : priceId;
-      if (price && !plans.isForSale(price)) throw billingErrors.PRICE_NOT_ALLOWED();
-      if (price && mode === 'subscription') await refuseSecond(user.id, price);
-      const returnUrl = publicUrl() + withLeadingSlash(deps.returnPath);
-      const checkout = {
-        userId: user.id,
-        mode,
-        ...(price && { item: { price, ...(quantity !== undefined && { quantity }) } }),
-        ...(mode === 'setup' && { currency: await setupCurrency() }),
-        // Not encoded, because the provider replaces the placeholder.
-        successUrl: withQuery(returnUrl, 'checkout=success&session_id={CHECKOUT_SESSION_ID}'),
-        cancelUrl: withQuery(returnUrl, 'checkout=cancelled'),
-      };
-      const subject = subjectOf(user.id, mode, price);
-      const openFor = (customerId: string) => openCheckouts.open(subject, { ...checkout, customerId });
-      try {
-        const customerId = await ensureCustomer(user, gateway);
-        return await openFor(customerId).catch(async (error: unknown) => {
-          if (!isCustomerMissing(error)) throw error;
-          return openFor(await ensureCustomer(user, gateway, customerId)).catch((cause: unknown) => {
-            throw isCustomerMissing(cause) ? billingErrors.PAYMENT_PROVIDER_ERROR({ cause }) : cause;
-          });
+  /** The quantity of an order within the bounds of its plan: the lowest one if none is given. */
+  const quantityWithin = (price: string, quantity: number | undefined): number | undefined => {
+    const { min = 1, max = Number.POSITIVE_INFINITY } = plans.checkoutOf(price).quantity ?? {};
+    const wanted = quantity ?? min;
+    if (wanted >= min && wanted <= max) return quantity ?? (min > 1 ? min : undefined);
+    const bounds = max === Number.POSITIVE_INFINITY ? `${min} or more` : `from ${min} to ${max}`;
+    throw invalidFields({ path: 'quantity', message: `must be ${bounds} for this price` });
+  };
+
+  /** The options of the page, with a trial only if the user may have one. */
+  const pageOptions = async (
+    user: Pick<User, 'id' | 'email'>,
+    { priceId, mode, quantity: _, ...given }: CheckoutOrder,
+    checkoutId: string,
+  ): Promise<CheckoutPageOptions> => {
+    const { quantity: _bounds, ...ofPlan } = plans.checkoutOf(priceId ?? '');
+    const { trialDays, ...options } = { ...ofPlan, ...given };
+    if (trialDays === undefined || mode !== 'subscription') return options;
+    return (await deps.trials.claim(user, checkoutId)) ? { ...options, trialDays } : options;
+  };
+
+  const open = async (user: Pick<User, 'id' | 'email'>, order: CheckoutOrder) => {
+    const { mode = 'subscription', priceId } = order;
+    if (mode !== 'setup' && priceId === undefined)
+      throw invalidFields({ path: 'priceId', message: 'is required' });
+    const { gateway, openCheckouts } = deps;
+    if (!gateway || !openCheckouts) throw billingErrors.BILLING_NOT_CONFIGURED();
+    const price = mode === 'setup' ? undefined : priceId;
+    if (price && !plans.isForSale(price)) throw billingErrors.PRICE_NOT_ALLOWED();
+    const quantity = price === undefined ? undefined : quantityWithin(price, order.quantity);
+    if (price && mode === 'subscription') await refuseSecond(user.id, price);
+    const subject = subjectOf(user.id, mode, price);
+    const checkoutId = checkoutIdOf(subject);
+    const options = await pageOptions(user, { ...order, mode }, checkoutId);
+    const returnUrl = publicUrl() + withLeadingSlash(deps.returnPath);
+    const checkout = {
+      ...options,
+      userId: user.id,
+      mode,
+      ...(price && { item: { price, ...(quantity !== undefined && { quantity }) } }),
+      ...(mode === 'setup' && { currency: await setupCurrency() }),
+      // Not encoded, because the provider replaces the placeholder.
+      successUrl: withQuery(returnUrl, 'checkout=success&session_id={CHECKOUT_SESSION_ID}'),
+      cancelUrl: withQuery(returnUrl, 'checkout=cancelled'),
+    };
+    const openFor = (customerId: string) => openCheckouts.open(subject, { ...checkout, customerId });
+    try {
+      const customerId = await ensureCustomer(user, gateway);
+      const opened = await openFor(customerId).catch(async (error: unknown) => {
+        if (!isCustomerMissing(error)) throw error;
+        return openFor(await ensureCustomer(user, gateway, customerId)).catch((cause: unknown) => {
+          throw isCustomerMissing(cause) ? billingErrors.PAYMENT_PROVIDER_ERROR({ cause }) : cause;
         });
-      } finally {
-        await refuseIfClosed(user.id);
-      }
+      });
+      const keepsTrial =
+        options.trialDays === undefined || (await deps.trials.confirm(user.email, checkoutId));
+      if (keepsTrial) return opened;
+      await gateway.expireCheckout(opened.sessionId);
+      throw checkoutReplaced();
+    } finally {
+      await refuseIfClosed(user.id);
+    }
+  };
+
+  return {
+    open,
+
+    async create(userId, order) {
+      const problems = problemsOf(CheckoutOrder, order);
+      if (problems.length > 0) throw invalidFields(...problems);
+      const user = await users.find(userId);
+      if (!user) throw httpErrors.NOT_FOUND({ message: 'The user was not found.' });
+      return open({ id: userId, email: user.email }, order);
     },
   };
 }

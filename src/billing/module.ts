@@ -44,6 +44,7 @@ import {
 } from './store.js';
 import { createSubscriptionService, type SubscriptionService } from './subscription.js';
 import { createSubscriptionSync } from './sync.js';
+import { createTrials, trialCollections } from './trials.js';
 
 /** Subscriptions, payments and grants. The payment provider is the source of truth; the store contains a copy. */
 export interface BillingModule {
@@ -110,7 +111,8 @@ export function createBillingModule(
   const writer = createSubscriptionWriter(subscriptions, clock);
   const duplicates = createDuplicates({ ...base, plans });
   const projector = createProjector(subscriptions, users, duplicates.report);
-  const deletion = createBillingDeletion({ ...base, gateway });
+  const trials = createTrials({ ...base, ...trialCollections(store), gateway, random });
+  const deletion = createBillingDeletion({ ...base, trials, gateway });
   const { deleteIfUserIsGone } = deletion;
   const leases = createEventLeases(events, { clock, random, wait });
   const recorder = createPaymentRecorder({ ...base, gateway });
@@ -141,6 +143,7 @@ export function createBillingModule(
     catalog,
     ensureCustomer: createEnsureCustomer(shared),
     openCheckouts: gateway && createOpenCheckouts({ ...base, gateway, random }),
+    trials,
     plans,
     publicUrl,
     returnPath,

@@ -32,6 +32,10 @@ export interface CheckoutSubject {
   onPaid(session: Json): Promise<void>;
 }
 
+/** The ID of the stored checkout. */
+export const checkoutIdOf = ({ userId, name }: Pick<CheckoutSubject, 'userId' | 'name'>): string =>
+  `${userId}:${name}`;
+
 export interface OpenCheckoutDependencies {
   checkouts: Checkouts;
   gateway: CheckoutSessions;
@@ -93,8 +97,8 @@ export function createOpenCheckouts(deps: OpenCheckoutDependencies): OpenCheckou
 
   return {
     async open(subject, checkout) {
-      const { userId, name } = subject;
-      const id = `${userId}:${name}`;
+      const { userId } = subject;
+      const id = checkoutIdOf(subject);
       const fingerprint = sha256(JSON.stringify(checkout));
       for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
         const known = await checkouts.findOne({ id });
@@ -109,17 +113,20 @@ export function createOpenCheckouts(deps: OpenCheckoutDependencies): OpenCheckou
         const session = await createSession(gateway, checkout, reservation.key);
         if (!(await record(reservation, session))) {
           await gateway.expireCheckout(session.id);
-          throw httpErrors.VERSION_CONFLICT({ message: REPLACED });
+          throw checkoutReplaced();
         }
         // A response that the provider repeats may be about a session that has expired since.
         if (isUsable(session.expiresAt)) return { sessionId: session.id, url: session.url };
       }
-      throw httpErrors.VERSION_CONFLICT({ message: REPLACED });
+      throw checkoutReplaced();
     },
   };
 }
 
-const REPLACED = 'Another purchase was started in the meantime. Continue with that one or start again.';
+export const checkoutReplaced = () =>
+  httpErrors.VERSION_CONFLICT({
+    message: 'Another purchase was started in the meantime. Continue with that one or start again.',
+  });
 
 /** Without a given quantity, tries 1 and then none: only the provider knows whether the price is metered. */
 async function createSession(

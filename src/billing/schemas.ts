@@ -1,6 +1,7 @@
 import type { Static, TSchema } from 'typebox';
 import { Type } from 'typebox';
 import { Envelope, Next, SubscriptionStatus, Timestamp } from '../http/schemas.js';
+import { CheckoutOptions } from './plan-options.js';
 
 export const CheckoutBody = Type.Object(
   {
@@ -18,6 +19,28 @@ export const CheckoutBody = Type.Object(
   },
   { additionalProperties: false },
 );
+
+const { quantity: _bounds, ...pageOptions } = CheckoutOptions.properties;
+
+const ProviderId = (example: string) =>
+  Type.Optional(
+    Type.String({ accepts: 'an ID of the provider', examples: [example], pattern: '^[\\w-]{1,255}$' }),
+  );
+
+/** An order of the operator's code: the provider's page with other options than those of the plan. */
+export const CheckoutOrder = Type.Object(
+  {
+    ...CheckoutBody.properties,
+    mode: Type.Optional(CheckoutBody.properties.mode),
+    ...pageOptions,
+    /** A discount, instead of promotion codes that users enter. */
+    coupon: ProviderId('coupon_1'),
+    /** The same as the ID of a promotion code. */
+    promotionCode: ProviderId('promo_1'),
+  },
+  { additionalProperties: false },
+);
+export type CheckoutOrder = Static<typeof CheckoutOrder>;
 
 export const CheckoutAnswer = Envelope(Type.Object({ sessionId: Type.String(), url: Type.String() }));
 

@@ -190,6 +190,15 @@ function readValue(
   return undefined;
 }
 
+/** The problems of a value that code passed, for a VALIDATION_ERROR. */
+export function problemsOf(schema: TSchema, value: unknown): { path: string; message: string }[] {
+  if (ajv.validate(schema, value)) return [];
+  return ((ajv.errors ?? []) as SchemaError[]).flatMap((error) => {
+    if (error.keyword !== 'additionalProperties') return describeErrors([error]);
+    return [{ path: String(error.params?.['additionalProperty']), message: 'is not an option' }];
+  });
+}
+
 /** The problems with the parts of an object, each of which begins with its path. */
 function describeParts(errors: readonly SchemaError[]): string[] {
   const isUnknown = ({ keyword }: SchemaError) => keyword === 'additionalProperties';

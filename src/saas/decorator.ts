@@ -3,6 +3,7 @@ import type { Identity } from '../auth/sessions.js';
 import { billingErrors } from '../billing/errors.js';
 import type { BillingNotifications } from '../billing/notifications.js';
 import type { KnownPlans } from '../billing/plans.js';
+import type { CheckoutOrder } from '../billing/schemas.js';
 import type { RequestHeaders } from '../http/authorization.js';
 import { httpErrors } from '../kernel/errors.js';
 import { suggestion } from '../kernel/text.js';
@@ -41,8 +42,19 @@ export interface SaasDecorator {
    */
   readonly limits: (userId: string) => Promise<Record<string, number>>;
   readonly users: Readonly<UserApi>;
+  readonly billing: Readonly<BillingApi>;
   /** Each event is emitted once, after its commit, in the process that committed it. */
   readonly events: Readonly<Subscription<SaasEvents>>;
+}
+
+/** `fastify.saas.billing`: purchases on behalf of a user. */
+export interface BillingApi {
+  /**
+   * Opens the provider's payment page as `POST /billing/create-checkout-session` does, with options that a browser cannot
+   * choose: `trialDays`, `promotionCodes`, `coupon`, `promotionCode`, `automaticTax`, `taxIds`, `billingAddress`, `locale`.
+   * @throws VALIDATION_ERROR, NOT_FOUND and the errors of the route
+   */
+  createCheckout(userId: string, order: CheckoutOrder): Promise<{ sessionId: string; url: string }>;
 }
 
 export type SaasEvents = AuthEvents & BillingNotifications;

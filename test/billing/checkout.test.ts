@@ -1,6 +1,7 @@
 import t, { type Test } from 'tap';
 import type { Json } from '../../src/billing/provider/json.js';
-import { type Answer, PASSWORD, parseJson, type SaasApp, testOptions } from '../kit/app.js';
+import { trialCollections } from '../../src/billing/trials.js';
+import { type Answer, PASSWORD, parseJson, type SaasApp, storeOf, testOptions } from '../kit/app.js';
 import { compiled, startProgram } from '../kit/process.js';
 import type { StripeApi } from '../kit/stripe.js';
 import { subscriptionObject } from '../kit/stripe-simulator.js';
@@ -325,3 +326,148 @@ t.test(
     t.same(await list(), { items: [], next: null }, 'until one of them has ended');
   },
 );
+
+/** The form of the newest session. */
+const lastForm = ({ calls }: StripeApi) =>
+  Object.fromEntries(
+    calls.findLast(({ method, path }) => method === 'POST' && path === '/v1/checkout/sessions')?.form ?? [],
+  );
+
+t.test(
+  'the options of the payment page come from the plan or from code, never from the browser',
+  async (t) => {
+    const checkout = {
+      promotionCodes: true,
+      automaticTax: true,
+      taxIds: true,
+      billingAddress: 'required',
+      locale: 'de',
+      quantity: { min: 2, max: 5 },
+    } as const;
+    const { app, api } = await shop(t, { billing: { plans: { pro: { prices: ['price_pro'], checkout } } } });
+    const { accessToken: token, id } = await app.signUp();
+    const buy = buyerIn(app, token);
+    t.equal((await buy({ priceId: 'price_pro', trialDays: 90, coupon: 'free', locale: 'fr' })).status, 200);
+    const form = lastForm(api);
+    t.match(form, {
+      allow_promotion_codes: 'true',
+      'automatic_tax[enabled]': 'true',
+      'tax_id_collection[enabled]': 'true',
+      'customer_update[address]': 'auto',
+      'customer_update[name]': 'auto',
+      billing_address_collection: 'required',
+      locale: 'de',
+      'line_items[0][quantity]': '2',
+    });
+    t.notMatch(form, { 'subscription_data[trial_period_days]': /./ });
+    for (const quantity of [1, 6]) {
+      const answer = await buy({ priceId: 'price_pro', quantity });
+      t.match([answer.status, answer.body.error], [400, { code: 'VALIDATION_ERROR' }]);
+      t.match(answer.body.error.details, [
+        { path: 'quantity', message: 'must be from 2 to 5 for this price' },
+      ]);
+    }
+
+    const { createCheckout } = app.server.fastify.saas.billing;
+    const order = { priceId: 'price_pro', quantity: 3, trialDays: 30, coupon: 'half', automaticTax: false };
+    t.match(await createCheckout(id, order), { sessionId: /^cs_/, url: /^https:/ });
+    const given = lastForm(api);
+    t.match(given, {
+      'subscription_data[trial_period_days]': '30',
+      'discounts[0][coupon]': 'half',
+      'line_items[0][quantity]': '3',
+      locale: 'de',
+    });
+    t.notMatch(given, { allow_promotion_codes: /./ });
+    t.notMatch(given, { 'automatic_tax[enabled]': /./ });
+    await t.rejects(createCheckout('usr_unknown', { priceId: 'price_pro' }), { code: 'NOT_FOUND' });
+    await t.rejects(createCheckout(id, { priceId: 'price_pro', trialDays: 0, colour: 'red' } as never), {
+      code: 'VALIDATION_ERROR',
+      details: [{ path: 'colour' }, { path: 'trialDays' }],
+    });
+    await t.rejects(createCheckout(id, { priceId: 'price_other' }), { code: 'PRICE_NOT_ALLOWED' });
+  },
+);
+
+const TRIAL_PLANS = {
+  basic: { prices: ['price_basic'], checkout: { trialDays: 14 } },
+  pro: { prices: ['price_pro'], checkout: { trialDays: 14 }, independent: true },
+};
+
+t.test('a trial that is not started stays available, and a second checkout takes it over', async (t) => {
+  const { app, api } = await shop(t, { billing: { plans: TRIAL_PLANS } });
+  const { accessToken: token } = await app.signUp({ email: 'ada@example.test' });
+  const buy = buyerIn(app, token);
+  const trialOf = () => lastForm(api)['subscription_data[trial_period_days]'];
+  const first = idOf(await buy({ priceId: 'price_basic' }));
+  t.equal(trialOf(), '14');
+  t.equal(idOf(await buy({ priceId: 'price_basic' })), first);
+  const second = idOf(await buy({ priceId: 'price_pro' }));
+  t.equal(trialOf(), '14');
+  t.same(
+    openSessions(api).map(({ id }) => id),
+    [second],
+    'the older page, which offered the trial as well, is expired',
+  );
+  Object.assign(api.sessions.get(second) ?? {}, { status: 'expired', url: null });
+  t.equal((await buy({ priceId: 'price_basic' })).status, 200);
+  t.equal(trialOf(), '14');
+});
+
+t.test('a trial is offered once, also to another account with the same mailbox', async (t) => {
+  const { app, api } = await shop(t, { billing: { plans: TRIAL_PLANS } });
+  const trialOf = () => lastForm(api)['subscription_data[trial_period_days]'];
+  const { accessToken: token, id } = await app.signUp({ email: 'ada@example.test' });
+  const opened = api.sessions.get(idOf(await buyerIn(app, token)({ priceId: 'price_basic' }))) ?? {};
+  Object.assign(opened, { status: 'complete', url: null });
+  const eve = await app.signUp({ email: 'ada+second@example.test' });
+  t.equal((await buyerIn(app, eve.accessToken)({ priceId: 'price_basic' })).status, 200);
+  t.equal(trialOf(), undefined, 'the first checkout was paid, although its event has not arrived');
+
+  const trialing = { status: 'trialing', trialEnd: api.world.now + 86_400, price: 'price_basic' };
+  const subscription = Object.assign(api.world.subscribe(String(opened['customer']), id, true), trialing);
+  await app.request('POST', '/api/billing/sync', { token });
+  Object.assign(subscription, { status: 'canceled', endedAt: api.world.now });
+  t.equal((await buyerIn(app, token)({ priceId: 'price_basic' })).status, 200);
+  t.equal(trialOf(), undefined);
+});
+
+t.test('a used trial is remembered without personal data after the deletion of the account', async (t) => {
+  const { app, api } = await shop(t, { billing: { plans: TRIAL_PLANS } });
+  const trialOf = () => lastForm(api)['subscription_data[trial_period_days]'];
+  const buyAndLeave = async (email: string, isPaid: boolean) => {
+    const { accessToken: token, id } = await app.signUp({ email });
+    const answer = await buyerIn(app, token)({ priceId: 'price_basic' });
+    const offered = trialOf();
+    const session = api.sessions.get(idOf(answer)) ?? {};
+    if (isPaid) {
+      const trialing = { status: 'trialing', trialEnd: api.world.now + 86_400, price: 'price_basic' };
+      Object.assign(api.world.subscribe(String(session['customer']), id, true), trialing);
+      Object.assign(session, { status: 'complete', url: null });
+      await app.request('POST', '/api/billing/sync', { token });
+    }
+    const leave = await app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } });
+    t.equal(leave.status, 200);
+    return offered;
+  };
+  t.equal(await buyAndLeave('a.da@gmail.com', false), '14');
+  t.equal(await buyAndLeave('a.da@gmail.com', true), '14', 'the abandoned checkout has not used it');
+  t.equal(await buyAndLeave('ad.a+again@googlemail.com', true), undefined);
+
+  const { trials } = trialCollections(await storeOf(t, app));
+  const { items } = await trials.page({ sort: 'id', limit: 10 });
+  t.equal(items.length, 1);
+  t.same(Object.keys(items[0] ?? {}).sort(), ['id', 'rev', 'usedAt']);
+});
+
+t.test('parallel checkouts of independent plans do not both get the trial', async (t) => {
+  const { app, api } = await shop(t, { billing: { plans: TRIAL_PLANS } });
+  const { accessToken: token } = await app.signUp();
+  const buy = buyerIn(app, token);
+  const answers = await Promise.all(
+    Array.from({ length: 20 }, (_, index) => buy({ priceId: index % 2 === 0 ? 'price_basic' : 'price_pro' })),
+  );
+  const statuses = new Set(answers.map(({ status }) => status).filter((status) => status !== 409));
+  t.same(statuses, new Set([200]));
+  t.equal(openSessions(api).length, 1);
+});
