@@ -10,7 +10,7 @@ export { type Clock, systemClock } from './kernel/clock.js';
 export { AppError } from './kernel/errors.js';
 export type { Random } from './kernel/secrets.js';
 export type { ConnectGuard, ConnectGuards, SaasRequest } from './saas/connect-guards.js';
-export type { SaasDecorator, SaasEvents } from './saas/decorator.js';
+export type { BillingApi, SaasDecorator, SaasEvents } from './saas/decorator.js';
 export type { SaasBackendOptions } from './saas/options.js';
 export { saasBackend } from './saas/plugin.js';
 export {
