@@ -338,6 +338,8 @@ t.test('saas-backend user grant grants and revokes a plan', async (t) => {
     err: /has no plan por\. Its plans are: pro, team\./,
     out: /granted +por, until revoked/,
   });
+  const unknown = await command([ada.email, 'por'], { BILLING_PLANS: '{"pro":{},"team":{}}' });
+  t.match(unknown, { code: 0, err: /BILLING_PLANS has no plan por\. Its plans are: pro, team\./ });
   t.match(await command([ada.email, 'free']), { code: 0, out: /subscription +not entitled \(none\)/ });
   t.equal(await saas.entitles(ada.id), false);
 

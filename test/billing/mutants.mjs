@@ -178,6 +178,48 @@ const mutants = [
     replacement: 'current.result.then(startNext)',
     tests: [['resync', 'a failed sync fails only for the callers that share it']],
   },
+  {
+    name: 'the lowest limit of several plans applies',
+    file: 'plans.js',
+    text: 'Math.max(0, ...',
+    replacement: 'Math.min(...',
+    tests: [['plans', 'features and limits are those of all plans of a user']],
+  },
+  {
+    name: 'a grant gives no features',
+    file: 'entitlement.js',
+    text: '[...plans, grant.plan]',
+    replacement: 'plans',
+    tests: [['plans', 'features and limits are those of all plans of a user']],
+  },
+  {
+    name: 'draft invoices are listed',
+    file: 'catalog.js',
+    text: "status !== 'draft'",
+    replacement: 'true',
+    tests: [['subscription', 'plans and final invoices are listed as the provider returns them']],
+  },
+  {
+    name: 'a pause of the collection never ends',
+    file: 'events/subscription-details.js',
+    text: 'value === undefined || value === null ? value',
+    replacement: 'value === undefined || value === null ? undefined',
+    tests: [['details', 'items, a pending update and a collection pause follow the events']],
+  },
+  {
+    name: 'the provider is asked again at once after a failure',
+    file: 'provider/response-cache.js',
+    text: 'lifetimeMs: FAILURE_CACHE_MS',
+    replacement: 'lifetimeMs: 0',
+    tests: [['details', 'a failure of the provider leaves the rest of the subscription']],
+  },
+  {
+    name: 'the first sync after an upgrade reports a change of every subscription',
+    file: 'events/subscription-order.js',
+    text: 'before.items !== undefined',
+    replacement: 'true',
+    tests: [['details', 'a sync stores the details, reports changes, and nothing after an upgrade']],
+  },
 ];
 
 runMutants('billing', mutants);

@@ -1,10 +1,10 @@
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { formatProblem } from '../../src/config/configuration-error.js';
+import { applicableAdvice, formatProblem } from '../../src/config/configuration-error.js';
 import { loadDevelopmentSecrets } from '../../src/config/development-secrets.js';
 import { type ConfigurationError, createIdentityServer, createServer } from '../../src/index.js';
-import { resolveSaas } from '../../src/saas/options.js';
+import { adviseSaas, resolveSaas } from '../../src/saas/options.js';
 import type { CreateServerOptions } from '../../src/saas/server.js';
 import { SECRETS } from '../kit/app.js';
 import { compiled, startProgram } from '../kit/process.js';
@@ -252,6 +252,18 @@ t.test('messages about plans name the plan and the option', async (t) => {
   t.same(problemsOf(t, { ...DEVELOPMENT, BILLING_PLANS: '{"pro"' }), [
     `${BILLING_PLANS} must be JSON that describes plans by their names, like {"pro":{"prices":["price_1Pro"],"features":["export"],"limits":{"projects":10}}}; given: "{\\"pro\\"".`,
   ]);
+});
+
+t.test('a start advises to list the prices for sale, unless one of the options does', async (t) => {
+  const paymentSecretKey = 'sk_test_1';
+  const advice = (options: CreateServerOptions) => {
+    const { config } = resolveSaas({ env: DEVELOPMENT, paymentSecretKey, ...options });
+    return applicableAdvice(adviseSaas(config)).map(({ about }) => about);
+  };
+  t.same(advice({}), ['BILLING_PRICES']);
+  t.same(advice({ billing: { plans: { pro: { features: ['export'] } } } }), ['BILLING_PRICES']);
+  t.same(advice({ billing: { plans: { pro: { prices: ['price_1'] } } } }), []);
+  t.same(advice({ billingPrices: ['price_1=pro'] }), []);
 });
 
 t.test('a price has the same plan in BILLING_PRICES and BILLING_PLANS', async (t) => {
