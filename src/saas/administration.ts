@@ -12,7 +12,7 @@ import type { Store } from '../storage/collection.js';
 import { missingFile } from '../storage/existing.js';
 import { openExistingStore, openStore } from '../storage/open.js';
 import { billingUsers } from './billing-users.js';
-import { type SaasConfiguration, saasSchema } from './options.js';
+import { type SaasConfiguration, saasSchema, validatePlans } from './options.js';
 import { createUserApi, type UserApi } from './user-api.js';
 
 /**
@@ -84,7 +84,11 @@ export async function openBillingAdministration(warn: Warn): Promise<BillingAdmi
 
 /** Resolves only the given options, because the environment of a command may lack the others. */
 const resolve = <T extends Parameters<typeof defineOptions>[0]>(options: T) =>
-  resolveOptions(defineOptions(options), { program: 'saas-backend', given: {}, env: undefined, random });
+  resolveOptions(
+    defineOptions(options),
+    { program: 'saas-backend', given: {}, env: undefined, random },
+    validatePlans,
+  );
 
 type CommandValues = Pick<SaasConfiguration, 'pastDue' | 'billingPrices' | 'billing'> &
   Partial<Pick<SaasConfiguration, 'paymentSecretKey' | 'paymentApiUrl'>>;

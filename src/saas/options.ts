@@ -126,6 +126,11 @@ function validateCombinations(values: SaasConfiguration, report: Report): void {
   }
   const problem = apiUrlProblem(values.paymentApiUrl, values.paymentSecretKey);
   if (problem) report.unsafe(`PAYMENT_API_URL ${problem}`);
+  validatePlans(values, report);
+}
+
+/** Also for commands, which resolve a part of the options. */
+export function validatePlans(values: Parameters<typeof plansConflict>[0], report: Report): void {
   const conflict = plansConflict(values);
   if (conflict) report.refuse(`BILLING_PRICES ${conflict}`, 'Assign it in one of them.');
 }

@@ -340,6 +340,11 @@ t.test('saas-backend user grant grants and revokes a plan', async (t) => {
   });
   const unknown = await command([ada.email, 'por'], { BILLING_PLANS: '{"pro":{},"team":{}}' });
   t.match(unknown, { code: 0, err: /BILLING_PLANS has no plan por\. Its plans are: pro, team\./ });
+  const contradictory = { BILLING_PLANS: '{"pro":{"prices":["price_1"]}}', BILLING_PRICES: 'price_1=team' };
+  t.match(await command([ada.email, 'pro'], contradictory), {
+    code: 1,
+    err: /BILLING_PRICES assigns the price "price_1" to the plan team, but BILLING_PLANS assigns it to pro/,
+  });
   t.match(await command([ada.email, 'free']), { code: 0, out: /subscription +not entitled \(none\)/ });
   t.equal(await saas.entitles(ada.id), false);
 

@@ -9,7 +9,7 @@ import { subscriptionCollection } from '../../src/billing/store.js';
 import { storeOf } from '../kit/app.js';
 import { compiled, startProgram } from '../kit/process.js';
 import type { ProviderCall } from '../kit/stripe.js';
-import { subscriptionObject, type WorldSubscription } from '../kit/stripe-simulator.js';
+import { PRICES, subscriptionObject, type WorldSubscription } from '../kit/stripe-simulator.js';
 import { holdNext, KEY, provider, type Shop, secondProcess, shop, subscriptionEvent } from './kit.js';
 
 /** Two customers whose subscriptions changed without events: one is unknown, one is stored as active. */
@@ -229,6 +229,7 @@ t.test('saas-backend billing resync repairs users by command', async (t) => {
         DATABASE_URI: `sqlite:${here.app.file}`,
         PAYMENT_SECRET_KEY: KEY,
         PAYMENT_API_URL: here.api.url,
+        BILLING_PLANS: JSON.stringify({ gold: { prices: Object.keys(PRICES) } }),
       },
     });
     return { code: await program.ended(), text: program.lines.join('\n') };
@@ -241,6 +242,11 @@ t.test('saas-backend billing resync repairs users by command', async (t) => {
   t.equal(done.code, 0);
   const report = JSON.parse(done.text);
   t.match(inOrder(report.changes), [{ after: 'unpaid' }, { after: 'trialing' }]);
+  t.match(
+    await here.subscription(ada),
+    { status: 'unpaid', plan: 'gold' },
+    'with the plans of the configuration',
+  );
   const unclear = [
     ['--since', 'yesterday'],
     ['--since', '5'],
