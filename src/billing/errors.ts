@@ -2,13 +2,16 @@ import { AppError, defineErrors } from '../kernel/errors.js';
 
 export const billingErrors = defineErrors({
   INVALID_SIGNATURE: [400, 'The webhook signature is missing, invalid or too old.'],
+  PAYMENT_DECLINED: [402, 'The payment was declined, so nothing was changed. Use another payment method.'],
   FEATURE_NOT_INCLUDED: [403, 'Your plan does not include this feature.'],
   CUSTOMER_NOT_FOUND: [404, 'There is no billing account yet: nothing has been purchased.'],
+  SUBSCRIPTION_NOT_FOUND: [404, 'There is no such subscription. Start one at checkout.'],
   ALREADY_SUBSCRIBED: [
     409,
     'You already have a subscription. Change it with POST /billing/subscription/change instead of buying another one.',
   ],
   EVENT_IN_PROGRESS: [409, 'The same event is being processed. Deliver it again later.'],
+  SUBSCRIPTION_NOT_CHANGEABLE: [409, 'The subscription cannot be changed in this way.'],
   CURRENCY_MISMATCH: [
     422,
     'This price is in another currency than your earlier purchases. Choose a price in the currency of those.',
@@ -41,6 +44,9 @@ export const isProviderError = (error: unknown): boolean => hasCode(error, 'PAYM
 
 /** Whether the provider has no such customer, for example because the customer was deleted there. */
 export const isCustomerMissing = (error: unknown): boolean => hasCode(error, 'CUSTOMER_NOT_FOUND');
+
+/** Whether the provider could not collect the payment that a change requires. */
+export const isPaymentDeclined = (error: unknown): boolean => hasCode(error, 'PAYMENT_DECLINED');
 
 class SubscriptionNotFound extends Error {
   override readonly name = 'SubscriptionNotFound';

@@ -6,6 +6,7 @@ import { purgeExpired } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type BillingDeletion, createBillingDeletion } from './account-deletion.js';
 import { createCatalog } from './catalog.js';
+import { createSubscriptionChanges, type SubscriptionChanges } from './changes.js';
 import { type CheckoutService, createCheckoutService } from './checkout.js';
 import { createEnsureCustomer } from './customers.js';
 import { createSubscriptionDetails } from './details.js';
@@ -51,6 +52,7 @@ export interface BillingModule {
   service: BillingService;
   checkout: CheckoutService;
   subscription: SubscriptionService;
+  changes: SubscriptionChanges;
   summaryOf: SummaryOf;
   grants: Grants;
   plans: Plans;
@@ -137,6 +139,7 @@ export function createBillingModule(
   const service = createBillingService({ ...shared, publicUrl, returnPath });
   const details = createSubscriptionDetails({ ...base, plans, gateway });
   const subscription = createSubscriptionService({ ...shared, plans, details });
+  const changes = createSubscriptionChanges({ ...shared, writer, plans, subscription, audit });
   const catalog = createCatalog({ ...base, plans, gateway });
   const checkout = createCheckoutService({
     ...shared,
@@ -170,6 +173,7 @@ export function createBillingModule(
     service,
     checkout,
     subscription,
+    changes,
     summaryOf: createSummaryOf({
       listSubscriptions: (userId) => listSubscriptions(subscriptions, userId),
       pastDue,
@@ -184,7 +188,15 @@ export function createBillingModule(
       ...shared,
       replayUnmatched: replayEvents ? processor.replayUnmatched : undefined,
     }),
-    plugin: (scope) => billingPlugin(scope, { service, checkout, subscription, catalog }),
+    plugin: (scope) =>
+      billingPlugin(scope, {
+        service,
+        checkout,
+        subscription,
+        catalog,
+        changes,
+        allowPause: config.billingAllowPause === true,
+      }),
     adminPlugin: (scope) => billingAdminPlugin(scope, { duplicates }),
     webhookPlugin: (scope) => webhookPlugin(scope, { webhook }),
   };

@@ -55,6 +55,13 @@ export const billingOptions = {
       parse: (text) => (/^\d{1,3}$/.test(text) ? Number(text) : text),
     },
   ),
+  billingAllowPause: option(Type.Optional(Type.Boolean({ accepts: '0 or 1' })), {
+    env: 'BILLING_ALLOW_PAUSE',
+    doc: '1 lets users pause their subscription: nothing is charged until they resume it, and they keep access.',
+    shown: '0',
+    // Any other value prevents the start, so that "false" does not enable it.
+    parse: (text) => ({ 0: false, 1: true })[text] ?? text,
+  }),
   paymentWebhookSecret: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'PAYMENT_WEBHOOK_SECRET',
     doc: 'Secret that verifies webhook signatures. At least 32 characters in production. Without it, the webhook responds with 503.',

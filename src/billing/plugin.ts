@@ -2,11 +2,17 @@ import type { IncomingMessage } from 'node:http';
 import { Type } from 'typebox';
 import { After, Envelope, ok } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
+import { httpErrors } from '../kernel/errors.js';
 import type { Catalog } from './catalog.js';
+import type { SubscriptionChanges } from './changes.js';
 import type { CheckoutService } from './checkout.js';
 import type { Duplicates } from './duplicates.js';
 import type { Webhook } from './events/webhook.js';
 import {
+  CancelBody,
+  ChangeBody,
+  ChangePreviewAnswer,
+  ChangeQuery,
   CheckoutAnswer,
   CheckoutBody,
   DuplicateSubscriptions,
@@ -17,6 +23,7 @@ import {
   SubscriptionAnswer,
   SubscriptionQuery,
   SyncBody,
+  TargetBody,
   WebhookAnswer,
 } from './schemas.js';
 import type { BillingService } from './service.js';
@@ -27,16 +34,22 @@ const BODY_LIMIT = 512 * 1024;
 /** Timeout of a whole request, which may make several calls to the provider. */
 const PROVIDER_TIMEOUT_MS = 10_000;
 
+/** The same with a payment, which banks confirm slowly, and a look at its result. */
+const CHANGE_TIMEOUT_MS = 20_000;
+
 export interface BillingPluginOptions {
   service: BillingService;
   checkout: CheckoutService;
   subscription: SubscriptionService;
   catalog: Catalog;
+  changes: SubscriptionChanges;
+  /** Whether users may pause their subscription. */
+  allowPause: boolean;
 }
 
 /** The routes for users: buying, reading and managing subscriptions. */
 export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): Promise<void> {
-  const { service, checkout, subscription, catalog } = deps;
+  const { service, checkout, subscription, catalog, changes, allowPause } = deps;
 
   scope.post(
     '/billing/create-checkout-session',
@@ -99,6 +112,63 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
       schema: { response: { 200: PlansAnswer } },
     },
     async () => ok(await catalog.plans()),
+  );
+
+  scope.post(
+    '/billing/subscription/change',
+    {
+      config: access('user'),
+      handlerTimeout: CHANGE_TIMEOUT_MS,
+      schema: { body: ChangeBody, response: { 200: SubscriptionAnswer } },
+    },
+    async (request) => ok(await changes.change(request.saas.user.id, request.body, originOf(request).ip)),
+  );
+
+  scope.get(
+    '/billing/subscription/change/preview',
+    {
+      config: access('user'),
+      handlerTimeout: CHANGE_TIMEOUT_MS,
+      schema: { querystring: ChangeQuery, response: { 200: ChangePreviewAnswer } },
+    },
+    async (request) => {
+      const { quantity, ...order } = request.query;
+      const count = quantity === undefined ? {} : { quantity: Number(quantity) };
+      return ok(await changes.preview(request.saas.user.id, { ...order, ...count }));
+    },
+  );
+
+  scope.post(
+    '/billing/subscription/cancel',
+    {
+      config: access('user'),
+      handlerTimeout: CHANGE_TIMEOUT_MS,
+      schema: { body: CancelBody, response: { 200: SubscriptionAnswer } },
+    },
+    async (request) => ok(await changes.cancel(request.saas.user.id, request.body, originOf(request).ip)),
+  );
+
+  scope.post(
+    '/billing/subscription/resume',
+    {
+      config: access('user'),
+      handlerTimeout: CHANGE_TIMEOUT_MS,
+      schema: { body: TargetBody, response: { 200: SubscriptionAnswer } },
+    },
+    async (request) => ok(await changes.resume(request.saas.user.id, request.body, originOf(request).ip)),
+  );
+
+  scope.post(
+    '/billing/subscription/pause',
+    {
+      config: access('user'),
+      handlerTimeout: CHANGE_TIMEOUT_MS,
+      schema: { body: TargetBody, response: { 200: SubscriptionAnswer } },
+    },
+    async (request) => {
+      if (!allowPause) throw httpErrors.FORBIDDEN({ message: 'Subscriptions cannot be paused here.' });
+      return ok(await changes.pause(request.saas.user.id, request.body, originOf(request).ip));
+    },
   );
 }
 

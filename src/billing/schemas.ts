@@ -3,19 +3,21 @@ import { Type } from 'typebox';
 import { Envelope, Next, SubscriptionStatus, Timestamp } from '../http/schemas.js';
 import { CheckoutOptions } from './plan-options.js';
 
+// The SDK cannot send other characters, which would look like a failure of the provider.
+const PriceId = Type.String({
+  accepts: 'the id of a price of at most 255 characters',
+  examples: ['price_1Pro'],
+  maxLength: 255,
+  pattern: '^[^\\p{Cc}\\p{Cs}]+$',
+});
+
+const Quantity = Type.Integer({ minimum: 1, maximum: 1_000_000, examples: [1] });
+
 export const CheckoutBody = Type.Object(
   {
-    // The SDK cannot send other characters, which would look like a failure of the provider.
-    priceId: Type.Optional(
-      Type.String({
-        accepts: 'the id of a price of at most 255 characters',
-        examples: ['price_1Pro'],
-        maxLength: 255,
-        pattern: '^[^\\p{Cc}\\p{Cs}]+$',
-      }),
-    ),
+    priceId: Type.Optional(PriceId),
     mode: Type.Enum(['subscription', 'payment', 'setup'], { default: 'subscription' }),
-    quantity: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, examples: [1] })),
+    quantity: Type.Optional(Quantity),
   },
   { additionalProperties: false },
 );
@@ -143,6 +145,65 @@ export const Subscription = Type.Object({
 export type Subscription = Static<typeof Subscription>;
 
 export const SubscriptionAnswer = Envelope(Subscription);
+
+const SubscriptionId = Type.String({
+  accepts: 'the id of a subscription',
+  examples: ['sub_1'],
+  pattern: '^[A-Za-z0-9_]{1,255}$',
+});
+
+/** Selects one of several subscriptions. */
+const target = { subscriptionId: Type.Optional(SubscriptionId) };
+
+export const ChangeBody = Type.Object(
+  { priceId: PriceId, quantity: Type.Optional(Quantity), ...target },
+  { additionalProperties: false },
+);
+
+/** The same as `ChangeBody`, in a query. */
+export const ChangeQuery = Type.Object(
+  {
+    priceId: PriceId,
+    quantity: Type.Optional(
+      Type.String({
+        accepts: 'an integer from 1 to 1000000',
+        examples: ['1'],
+        pattern: '^(?:[1-9]\\d{0,5}|1000000)$',
+      }),
+    ),
+    ...target,
+  },
+  { additionalProperties: false },
+);
+
+export const CancelBody = Type.Object(
+  { when: Type.Enum(['period_end', 'now'], { default: 'period_end' }), ...target },
+  { additionalProperties: false },
+);
+
+export const TargetBody = Type.Object(target, { additionalProperties: false });
+
+/** What a change charges now. Amounts are in the currency's smallest unit. */
+export const ChangePreview = Type.Object({
+  amountDue: Type.Integer(),
+  /** Negative if the change results in a credit for the next invoices. */
+  total: Type.Integer(),
+  currency: nullable(Type.String()),
+  lines: Type.Array(
+    Type.Object({
+      description: nullable(Type.String()),
+      amount: Type.Integer(),
+      quantity: nullable(Type.Integer()),
+      periodStart: Time,
+      periodEnd: Time,
+    }),
+  ),
+  /** The end of the period that is then paid; null if the subscription ends. */
+  nextChargeAt: Time,
+});
+export type ChangePreview = Static<typeof ChangePreview>;
+
+export const ChangePreviewAnswer = Envelope(ChangePreview);
 
 export const SyncBody = Type.Object(
   {

@@ -23,6 +23,12 @@ export interface SubscriptionSync {
   /** Syncs one subscription. @throws PAYMENT_PROVIDER_ERROR */
   syncOne(id: string, userId: string): Promise<SyncedSubscription>;
   /**
+   * Stores a state that was fetched, or confirmed by a change, after `stored` was read. Syncs if there was a concurrent
+   * write, because the state may be older than that one.
+   * @throws PAYMENT_PROVIDER_ERROR
+   */
+  apply(stored: SubscriptionDocument, fetched: FetchedSubscription): Promise<SyncedSubscription>;
+  /**
    * Syncs every subscription of a customer, and those of the user that belong to other customers, such as one that was
    * replaced. `dryRun` changes nothing.
    * @throws PAYMENT_PROVIDER_ERROR; CUSTOMER_NOT_FOUND if the provider has neither the customer nor any subscription
@@ -44,7 +50,7 @@ export interface SyncedSubscription {
 }
 
 /** A subscription at the provider, and the provider's time up to which it is complete. */
-interface FetchedSubscription {
+export interface FetchedSubscription {
   object: Json;
   asOf: number;
 }
@@ -165,6 +171,9 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
 
   return {
     syncOne,
+
+    apply: async (stored, fetched) =>
+      (await write(stored, stored, fetched)) ?? syncOne(stored.id, stored.userId),
 
     syncCustomer: (customerId, userId, { dryRun = false } = {}) =>
       allAtATime(`${userId} ${customerId} ${dryRun}`, () => runAll(customerId, userId, dryRun)),

@@ -1,5 +1,6 @@
 import type { AuthEvents } from '../auth/events.js';
 import type { Identity } from '../auth/sessions.js';
+import type { SubscriptionChanges } from '../billing/changes.js';
 import { billingErrors } from '../billing/errors.js';
 import type { BillingNotifications } from '../billing/notifications.js';
 import type { KnownPlans } from '../billing/plans.js';
@@ -47,8 +48,8 @@ export interface SaasDecorator {
   readonly events: Readonly<Subscription<SaasEvents>>;
 }
 
-/** `fastify.saas.billing`: purchases on behalf of a user. */
-export interface BillingApi {
+/** `fastify.saas.billing`: purchases and changes on behalf of a user. `pause` does not need BILLING_ALLOW_PAUSE. */
+export interface BillingApi extends SubscriptionChanges {
   /**
    * Opens the provider's payment page as `POST /billing/create-checkout-session` does, with options that a browser cannot
    * choose: `trialDays`, `promotionCodes`, `coupon`, `promotionCode`, `automaticTax`, `taxIds`, `billingAddress`, `locale`.

@@ -134,7 +134,7 @@ export async function mountSaas(
       hasFeature: billing.subscription.hasFeature,
       limits: billing.subscription.limits,
       users: createUserApi({ ...users, grants: billing.grants }),
-      billing: Object.freeze({ createCheckout: billing.checkout.create }),
+      billing: Object.freeze({ createCheckout: billing.checkout.create, ...billing.changes }),
       events,
     }),
   );

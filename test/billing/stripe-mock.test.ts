@@ -51,6 +51,30 @@ t.test(
       subscription: () => gateway.subscription('sub_1'),
       expandedSubscription: () => gateway.expandedSubscription('sub_1'),
       upcomingInvoice: () => gateway.upcomingInvoice('sub_1'),
+      price: () => gateway.price('price_1'),
+      async changeSubscription() {
+        const item = { itemId: 'si_1', priceId: 'price_1' };
+        await gateway.changeSubscription('sub_1', { kind: 'item', item });
+        await gateway.changeSubscription('sub_1', { kind: 'item', item: { ...item, quantity: 2 } });
+        for (const kind of [
+          'cancel-at-period-end',
+          'keep',
+          'clear-cancel-at',
+          'cancel-now',
+          'pause-collection',
+          'collect',
+          'resume',
+        ] as const)
+          await gateway.changeSubscription('sub_1', { kind });
+      },
+      async previewChange() {
+        const invoice = await gateway.previewChange('sub_1', {
+          itemId: 'si_1',
+          priceId: 'price_1',
+          quantity: 2,
+        });
+        t.match(invoice, { amount_due: Number, total: Number, currency: String, lines: { data: Array } });
+      },
       subscriptionsOf: () => gateway.subscriptionsOf('cus_1'),
       charge: () => gateway.charge('ch_1'),
       cancelSubscriptions: () => gateway.cancelSubscriptions('cus_1'),

@@ -292,6 +292,13 @@ export function saasCases(folder: string): Record<string, Cases> {
         '{"pro":{"checkout":{"quantity":{"min":3,"max":2}}}}',
       ],
     },
+    BILLING_ALLOW_PAUSE: {
+      valid: [
+        ['1', true],
+        ['0', false],
+      ],
+      invalid: ['true', 'false', 'yes'],
+    },
     BILLING_PAST_DUE: {
       default: 'entitled',
       valid: [

@@ -51,6 +51,10 @@ const OTHER_BODIES: Record<string, string> = {
   'POST /api/user/email': 'test/auth/accounts.test.ts',
   'POST /api/user/delete': 'test/auth/accounts.test.ts',
   'POST /api/billing/sync': 'every field is optional: test/billing/purchase.test.ts',
+  'POST /api/billing/subscription/change': 'test/billing/changes.test.ts',
+  'POST /api/billing/subscription/cancel': 'every field is optional: test/billing/changes.test.ts',
+  'POST /api/billing/subscription/resume': 'every field is optional: test/billing/changes.test.ts',
+  'POST /api/billing/subscription/pause': 'every field is optional: test/billing/changes.test.ts',
   'POST /admin/settings': 'a form: test/admin/forms.test.ts',
 };
 
@@ -71,6 +75,11 @@ const GUARDED: [method: string, path: string][] = [
   ['POST', '/api/billing/create-portal-session'],
   ['POST', '/api/billing/sync'],
   ['GET', '/api/billing/subscription'],
+  ['POST', '/api/billing/subscription/change'],
+  ['GET', '/api/billing/subscription/change/preview'],
+  ['POST', '/api/billing/subscription/cancel'],
+  ['POST', '/api/billing/subscription/resume'],
+  ['POST', '/api/billing/subscription/pause'],
   ['GET', '/api/billing/invoices'],
   ['GET', '/api/global-settings'],
 ];

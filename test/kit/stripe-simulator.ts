@@ -65,6 +65,10 @@ export interface WorldSubscription {
   attempts: number;
   /** An invoice that could not be collected. */
   openInvoice: string | null;
+  /** Items beside the main one. */
+  addOns?: { id: string; price: string }[];
+  /** Since when the collection of payments is paused, in which way. */
+  pauseBehavior?: string | null;
 }
 
 /** An invoice with an amount, and the charge that paid it. */
@@ -168,6 +172,18 @@ export class World {
     payment.dispute = { id, status, created };
     const what = isNew ? 'created' : 'closed';
     this.#publish(`charge.dispute.${what}`, payment.subscription.version, disputeObject(payment));
+  }
+
+  /** A change that the user asked for. An invoice follows if the price or quantity differs. */
+  change(subscription: WorldSubscription, fields: Partial<WorldSubscription>): void {
+    const before = { ...subscription };
+    Object.assign(subscription, fields);
+    const changed = Object.keys(fields) as (keyof WorldSubscription)[];
+    if (changed.every((field) => before[field] === subscription[field])) return;
+    if (subscription.status === 'canceled') this.#tell(subscription, 'deleted');
+    else this.#tell(subscription, 'updated', { items: {} });
+    const isInvoiced = before.price !== subscription.price || before.quantity !== subscription.quantity;
+    if (isInvoiced) this.#bill(subscription, 'succeeded', 700);
   }
 
   #choices({ status }: WorldSubscription): ((subscription: WorldSubscription) => void)[] {
@@ -378,6 +394,13 @@ export function subscriptionObject(subscription: WorldSubscription): Json {
             metadata: {},
           },
         },
+        ...(subscription.addOns ?? []).map(({ id, price }) => ({
+          id,
+          object: 'subscription_item',
+          quantity: 1,
+          ...(isNew && period),
+          price: { id: price, object: 'price', lookup_key: null, metadata: {} },
+        })),
       ],
     },
     ...(!isNew && period),
@@ -386,6 +409,8 @@ export function subscriptionObject(subscription: WorldSubscription): Json {
     cancel_at: subscription.cancelAt,
     canceled_at: subscription.canceledAt,
     ended_at: subscription.endedAt,
+    currency: 'eur',
+    pause_collection: subscription.pauseBehavior ? { behavior: subscription.pauseBehavior } : null,
   };
 }
 

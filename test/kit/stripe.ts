@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Json } from '../../src/billing/provider/json.js';
+import { changeRoutes } from './stripe-changes.js';
 import {
   chargeObject,
   PRICES,
@@ -30,12 +31,17 @@ export interface StripeApi {
   readonly customers: ReadonlyMap<string, Json>;
   readonly sessions: Map<string, Json>;
   readonly invoices: Json[];
+  /** Prices beside those of the simulator. */
+  readonly prices: Map<string, Json>;
+  /** The code with which the bank declines every payment; undefined: it accepts. */
+  declines: string | undefined;
   /** Called for each request. */
   fault: (call: ProviderCall) => Fault | undefined | Promise<Fault | undefined>;
   close(): Promise<void>;
 }
 
-type Handler = (call: ProviderCall, id: string) => Json | null;
+/** Returns null for an unknown object, and an object with `error` to reject the call. */
+export type Handler = (call: ProviderCall, id: string) => Json | null;
 
 /** @param world the state and the clock of the provider */
 export async function stripeApi(world: World): Promise<StripeApi> {
@@ -43,6 +49,7 @@ export async function stripeApi(world: World): Promise<StripeApi> {
   const customers = new Map<string, Json>();
   const sessions = new Map<string, Json>();
   const invoices: Json[] = [];
+  const prices = new Map<string, Json>();
 
   const session = (call: ProviderCall, prefix: string): Json => {
     const id = world.name(prefix);
@@ -134,11 +141,6 @@ export async function stripeApi(world: World): Promise<StripeApi> {
       const found = world.subscriptions.get(id);
       return found ? subscriptionObject(found) : null;
     },
-    'DELETE /v1/subscriptions/:id': (_call, id) => {
-      const found = world.subscriptions.get(id);
-      if (!found || ['canceled', 'incomplete_expired'].includes(found.status)) return null;
-      return subscriptionObject(Object.assign(found, { status: 'canceled' }));
-    },
     'GET /v1/charges/:id': (_call, id) => {
       const found = paymentOf(({ charge }) => charge?.id === id);
       if (!found) return null;
@@ -168,6 +170,11 @@ export async function stripeApi(world: World): Promise<StripeApi> {
       const since = Number(call.query.get('created[gte]') ?? 0);
       return listOf(world.events.filter(({ created }) => Number(created) >= since).toReversed(), call);
     },
+    'GET /v1/prices/:id': (_call, id) => {
+      const known = PRICES[id];
+      return prices.get(id) ?? (known ? priceObject([id, known], true) : null);
+    },
+    ...changeRoutes(world, { prices, isDeclined: () => api.declines }),
   };
 
   const server = createServer(async (request, response) => {
@@ -186,6 +193,8 @@ export async function stripeApi(world: World): Promise<StripeApi> {
     customers,
     sessions,
     invoices,
+    prices,
+    declines: undefined,
     fault: () => undefined,
     async close() {
       server.closeAllConnections();
@@ -206,19 +215,23 @@ async function readCall(request: IncomingMessage): Promise<ProviderCall> {
 
 function rightAnswer(routes: Record<string, Handler>, call: ProviderCall): Exclude<Fault, string> {
   const [, version, ...words] = call.path.split('/');
-  const id = words.find((word) => /^(cs|sub|ch)_/.test(word)) ?? '';
+  const id = words.find((word) => /^(cs|sub|ch|price)_/.test(word)) ?? '';
   const pattern = `${call.method} /${version}/${words.map((word) => (word === id ? ':id' : word)).join('/')}`;
   const found = routes[pattern]?.(call, id) ?? missing('id');
-  const { code } = (found['error'] ?? {}) as { code?: string };
-  const status = !('error' in found) ? 200 : code === 'resource_missing' ? 404 : 400;
-  return { status, body: JSON.stringify(found) };
+  return { status: statusOf(found), body: JSON.stringify(found) };
+}
+
+function statusOf({ error }: Json): number {
+  if (error === undefined) return 200;
+  const { type, code } = error as Json;
+  return type === 'card_error' ? 402 : code === 'resource_missing' ? 404 : 400;
 }
 
 const rejected = (error: Json): Json => ({
   error: { type: 'invalid_request_error', message: 'The request was rejected.', ...error },
 });
 
-const missing = (param: string): Json => ({
+export const missing = (param: string): Json => ({
   error: { type: 'invalid_request_error', code: 'resource_missing', param, message: `No such ${param}` },
 });
 

@@ -199,6 +199,10 @@ function namesIn(price: Json): Pick<PlanSource, 'lookupKey' | 'metadataPlan'> {
   };
 }
 
+/** The item of the main plan, beside metered and add-on items; empty if there is none. */
+export const findMainItem = (subscription: Json, plans: Plans, stored: StoredPlan | null): Json =>
+  mainItem(itemsOf(subscription), plans, stored);
+
 function otherPricesOf(items: Json[], priceId: string | undefined): string[] | null | undefined {
   if (items.length === 0) return undefined;
   const all = new Set(items.flatMap((item) => priceIdOf(item) ?? []));

@@ -154,8 +154,8 @@ export interface SubscriptionWriter {
     key: SubscriptionKey,
     update: SubscriptionUpdate,
   ): SubscriptionDocument;
-  /** Schedules an immediate sync and leaves the terms unchanged. */
-  requestReconcile(stored: SubscriptionDocument): Promise<SubscriptionDocument | null>;
+  /** Schedules a sync, at once or after a delay, and leaves the terms unchanged. */
+  requestReconcile(stored: SubscriptionDocument, delayMs?: number): Promise<SubscriptionDocument | null>;
   /** Restores the regular sync time. */
   scheduleReconcile(stored: SubscriptionDocument): Promise<SubscriptionDocument | null>;
 }
@@ -176,8 +176,8 @@ export function createSubscriptionWriter(subscriptions: Subscriptions, clock: Cl
       return subscriptions.updateOne({ id, rev: stored.rev }, { set, unset });
     },
 
-    requestReconcile: ({ id, rev }) =>
-      subscriptions.updateOne({ id, rev }, { set: { recheckAt: clock.now() }, inc: { rev: 1 } }),
+    requestReconcile: ({ id, rev }, delayMs = 0) =>
+      subscriptions.updateOne({ id, rev }, { set: { recheckAt: clock.now() + delayMs }, inc: { rev: 1 } }),
 
     scheduleReconcile(stored) {
       const recheckAt = reconcileTimeOf(stored, clock.now());

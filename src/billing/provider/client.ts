@@ -39,7 +39,10 @@ const MAX_ATTEMPTS = 20;
 const RETRY_DELAY_MS = 200;
 
 /** Makes calls with the SDK, each within a timeout; its failures are errors of this API. */
-export type ProviderCall = <T>(work: (stripe: Stripe) => Promise<T>, timeoutMs?: number) => Promise<T>;
+export type ProviderCall = <T>(
+  work: (stripe: Stripe) => Promise<T>,
+  options?: { timeoutMs?: number; onError?: (error: Stripe.errors.StripeError) => never },
+) => Promise<T>;
 
 /** Creates an object once per key, also while a parallel request uses the key or after a failure stored with it. */
 export async function retryIdempotently<T>(key: string, create: (key: string) => Promise<T>): Promise<T> {
@@ -79,11 +82,12 @@ export function nullIfNothingToInvoice(error: Stripe.errors.StripeError): null {
 }
 
 /** The provider's messages may contain parts of the key, so only its codes are kept. */
+export const causeOf = ({ name, type = name, code, statusCode, requestId }: Stripe.errors.StripeError) =>
+  new Error(`Payment provider: ${[type, code, statusCode, requestId].filter(Boolean).join(' ')}`);
+
 export function throwBillingError(error: Stripe.errors.StripeError): never {
-  const { type = error.name, code, statusCode, requestId, param } = error;
-  const cause = new Error(
-    `Payment provider: ${[type, code, statusCode, requestId].filter(Boolean).join(' ')}`,
-  );
+  const { type, code, param } = error;
+  const cause = causeOf(error);
   if (code === 'resource_missing' && param === 'customer') {
     throw billingErrors.CUSTOMER_NOT_FOUND({
       message: 'The customer does not exist at the payment provider.',
@@ -140,7 +144,7 @@ const REJECTIONS: readonly { as: Rejection; codes?: RegExp; params?: RegExp; mes
   },
 ];
 
-function rejectionOf({ code = '', param = '', message }: Stripe.errors.StripeError): Rejection {
+export function rejectionOf({ code = '', param = '', message }: Stripe.errors.StripeError): Rejection {
   const rejection = REJECTIONS.find(
     ({ codes, params, messages }) => codes?.test(code) || params?.test(param) || messages?.test(message),
   );

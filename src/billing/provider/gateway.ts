@@ -20,12 +20,13 @@ import {
   requirePage,
   requireSubscription,
 } from './responses.js';
+import { changeSubscription, previewChange, type SubscriptionChangeCalls } from './subscription-changes.js';
 
 /**
  * The payment provider. Its SDK is loaded on first use. Every failure is a
  * PAYMENT_PROVIDER_ERROR within ten seconds, or CUSTOMER_NOT_FOUND if the customer does not exist there.
  */
-export interface Gateway extends CheckoutSessions {
+export interface Gateway extends CheckoutSessions, SubscriptionChangeCalls {
   /** Creates a customer. The same key returns the same customer. */
   createCustomer(
     customer: { email: string; userId: string },
@@ -77,10 +78,13 @@ export function createGateway(
   timeouts: GatewayTimeouts = DEFAULT_TIMEOUTS,
 ): Gateway {
   let loading: Promise<Stripe> | undefined;
-  const call: ProviderCall = async (work, timeoutMs = timeouts.callMs) => {
+  const call: ProviderCall = async (
+    work,
+    { timeoutMs = timeouts.callMs, onError = throwBillingError } = {},
+  ) => {
     loading ??= loadStripe(secretKey, apiUrl, timeouts.attemptMs);
     const stripe = await loading;
-    return withTimeout(timeoutMs, work(stripe)).catch(throwBillingError);
+    return withTimeout(timeoutMs, work(stripe)).catch(onError);
   };
 
   return {
@@ -108,7 +112,7 @@ export function createGateway(
       const found = await call(
         (stripe) =>
           stripe.subscriptions.retrieve(id, undefined, { maxNetworkRetries: 0 }).catch(nullIfMissing),
-        timeouts.lookupMs,
+        { timeoutMs: timeouts.lookupMs },
       );
       return found && { object: requireSubscription(requireId(found, id)), asOf: completeUntil(found) };
     },
@@ -119,7 +123,7 @@ export function createGateway(
           stripe.subscriptions
             .retrieve(id, { expand: SUBSCRIPTION_DETAILS }, { maxNetworkRetries: 0 })
             .catch(nullIfMissing),
-        timeouts.lookupMs,
+        { timeoutMs: timeouts.lookupMs },
       );
       return found && requireSubscription(requireId(found, id));
     },
@@ -130,10 +134,20 @@ export function createGateway(
           stripe.invoices
             .createPreview({ subscription }, { maxNetworkRetries: 0 })
             .catch(nullIfNothingToInvoice),
-        timeouts.lookupMs,
+        { timeoutMs: timeouts.lookupMs },
       );
       return found && asObject(found);
     },
+    async price(id) {
+      const found = await call(
+        (stripe) => stripe.prices.retrieve(id, { expand: ['currency_options'] }).catch(nullIfMissing),
+        { timeoutMs: timeouts.lookupMs },
+      );
+      return found && asObject(requireId(found, id));
+    },
+
+    changeSubscription: (id, change) => changeSubscription(call, id, change, timeouts.callMs),
+    previewChange: (id, item) => previewChange(call, id, item),
 
     async subscriptionsOf(customer) {
       const pages = await call((stripe) =>
@@ -151,7 +165,7 @@ export function createGateway(
       const options = { maxNetworkRetries: 0 };
       const found = await call(
         (stripe) => stripe.charges.retrieve(id, undefined, options).catch(nullIfMissing),
-        timeouts.lookupMs,
+        { timeoutMs: timeouts.lookupMs },
       );
       if (!found) return null;
       const { customer, payment_intent: intent } = asObject(requireId(found, id));
@@ -159,10 +173,9 @@ export function createGateway(
       const paymentIntentId = payment_intent && { paymentIntentId: payment_intent };
       if (payment_intent === undefined) return customerId === undefined ? {} : { customerId };
       const payment = { type: 'payment_intent' as const, payment_intent };
-      const list = await call(
-        (stripe) => stripe.invoicePayments.list({ payment, limit: 1 }, options),
-        timeouts.lookupMs,
-      );
+      const list = await call((stripe) => stripe.invoicePayments.list({ payment, limit: 1 }, options), {
+        timeoutMs: timeouts.lookupMs,
+      });
       const invoiceId = idOf(asObject(requireList(list).data[0])['invoice']);
       return {
         ...(customerId !== undefined && { customerId }),

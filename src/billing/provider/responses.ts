@@ -76,8 +76,12 @@ export async function fetchAllPages<T extends { id: string }, P extends ListPage
 const PROPAGATION_MS = 10_000;
 
 /** The provider's time up to which a response is complete; 0 if the response has no date. */
-export function completeUntil(response: unknown): number {
+export const completeUntil = (response: unknown): number =>
+  Math.max(0, respondedAt(response) - PROPAGATION_MS);
+
+/** The provider's time of a response; 0 if it has no date. */
+export function respondedAt(response: unknown): number {
   const { headers } = asObject(asObject(response)['lastResponse']);
   const date = Date.parse(String(asObject(headers)['date']));
-  return Number.isNaN(date) ? 0 : Math.max(0, date - PROPAGATION_MS);
+  return Number.isNaN(date) ? 0 : date;
 }

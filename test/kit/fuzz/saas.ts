@@ -90,6 +90,23 @@ const RECIPES: Record<string, Recipe> = {
     ...json(self.dice.happens(0.5) ? {} : { sessionId: self.one('checkout') }),
     headers: [self.bearer()],
   }),
+  'POST /api/billing/subscription/change': (self) => ({
+    ...json({ priceId: self.dice.one(Object.keys(PRICES)), quantity: 2 }),
+    headers: [self.bearer()],
+  }),
+  'GET /api/billing/subscription/change/preview': (self) => ({
+    query: [
+      ['priceId', self.dice.one(Object.keys(PRICES))],
+      ['quantity', '2'],
+    ],
+    headers: [self.bearer()],
+  }),
+  'POST /api/billing/subscription/cancel': (self) => ({
+    ...json({ when: self.dice.one(['period_end', 'now']) }),
+    headers: [self.bearer()],
+  }),
+  'POST /api/billing/subscription/resume': (self) => ({ ...json({}), headers: [self.bearer()] }),
+  'POST /api/billing/subscription/pause': (self) => ({ ...json({}), headers: [self.bearer()] }),
   'POST /api/billing/webhook': (self) => self.event(),
   'GET /admin': () => ({ headers: asAdmin() }),
   'GET /admin/': () => ({ headers: asAdmin() }),
@@ -110,6 +127,9 @@ const RECIPES: Record<string, Recipe> = {
     headers: [...asAdmin(), ['sec-fetch-site', 'same-origin']],
   }),
 };
+
+/** Routes that need a subscription. */
+const CHANGES = Object.keys(RECIPES).filter((route) => route.includes('/billing/subscription/'));
 
 const resourceOf = (path: string): string => {
   const plain = path.replace(/\/?(\?.*)?$/, '');
@@ -243,6 +263,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     visitor: (dice) => new SaasVisitor(dice, { now: clock.now, mails }),
     unattainable: {
       'POST /api/auth/unlock': 'without limits no account is locked, and no mail has such a link',
+      ...Object.fromEntries(CHANGES.map((route) => [route, 'no user of the fuzz has a subscription'])),
     },
     // The provider of the fuzz is up, and what nobody configured says so.
     unavailable: ['NOT_READY', 'OVERLOADED', 'MAINTENANCE'],
