@@ -8,14 +8,15 @@ import type { EventProcessor } from './events/processor.js';
 import { HANDLED_EVENT_TYPES, parseEvent } from './events/provider-objects.js';
 import type { Gateway } from './provider/gateway.js';
 import { asText, type Json } from './provider/json.js';
-import type {
-  CustomerDocument,
-  Customers,
-  Payments,
-  SubscriptionDocument,
-  Subscriptions,
-  WebhookEventDocument,
-  WebhookEvents,
+import {
+  type CustomerDocument,
+  type Customers,
+  EVENT_OUTCOMES,
+  type Payments,
+  type SubscriptionDocument,
+  type Subscriptions,
+  type WebhookEventDocument,
+  type WebhookEvents,
 } from './store.js';
 import type { SubscriptionSync, SyncedSubscription } from './sync.js';
 
@@ -149,7 +150,10 @@ export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
         const now = clock.now();
         const receivedAt = { gte: now - RETRY_UNMATCHED_MS };
         await resumeAll({ outcome: 'unmatched', receivedAt }, signal);
-        await events.deleteMany({ receivedAt: { lt: now - EVENT_RETENTION_MS } });
+        // By outcome, because the only index that contains the time begins with it.
+        for (const outcome of [...EVENT_OUTCOMES, null]) {
+          await events.deleteMany({ outcome, receivedAt: { lt: now - EVENT_RETENTION_MS } });
+        }
       },
     },
   };

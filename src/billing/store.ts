@@ -10,8 +10,11 @@ export interface WebhookEventDocument {
   objectId: string;
   /** The provider's customer, else the subscription, else the payment. Used to find the events of a user. */
   about?: string;
-  /** The verified body, so that the event can be applied again. */
-  payload: string;
+  /**
+   * The verified body, so that an interrupted or unmatched event can be applied later. Removed with the outcome, which
+   * would otherwise write it a second time; events of earlier versions keep it.
+   */
+  payload?: string;
   receivedAt: number;
   attempts: number;
   /** The owner of the lease; an expired lease may be taken over. */
@@ -27,14 +30,16 @@ export interface WebhookEventDocument {
  * - `ignored`: its type has no effect here
  * - `unmatched`: its user is not known yet
  */
-export type EventOutcome = 'processed' | 'stale' | 'ignored' | 'unmatched';
+export type EventOutcome = (typeof EVENT_OUTCOMES)[number];
+
+export const EVENT_OUTCOMES = ['processed', 'stale', 'ignored', 'unmatched'] as const;
 
 export type WebhookEvents = Collection<WebhookEventDocument>;
 
 export function webhookEventCollection(store: Store): WebhookEvents {
   return store.collection<WebhookEventDocument>('webhook_events', {
-    indexes: [['receivedAt'], ['about'], ['outcome', 'receivedAt']],
-    fields: ['leaseUntil', 'owner'],
+    indexes: [['about'], ['outcome', 'receivedAt']],
+    fields: ['receivedAt', 'leaseUntil', 'owner'],
   });
 }
 

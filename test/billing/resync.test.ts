@@ -5,8 +5,10 @@ import t from 'tap';
 import { createGateway } from '../../src/billing/provider/gateway.js';
 import type { Json } from '../../src/billing/provider/json.js';
 import type { ResyncChange } from '../../src/billing/reconcile.js';
-import { subscriptionCollection } from '../../src/billing/store.js';
-import { storeOf } from '../kit/app.js';
+import { subscriptionCollection, webhookEventCollection } from '../../src/billing/store.js';
+import { DAY } from '../../src/kernel/clock.js';
+import { PASSWORD, storeOf } from '../kit/app.js';
+import { runJobs } from '../kit/billing.js';
 import { compiled, startProgram } from '../kit/process.js';
 import type { ProviderCall } from '../kit/stripe.js';
 import { PRICES, subscriptionObject, type WorldSubscription } from '../kit/stripe-simulator.js';
@@ -194,6 +196,74 @@ t.test('a resync covers any number of provider events, however slowly they are l
   t.teardown(() => mock.timers.reset());
   api.fault = () => void mock.timers.tick(6000);
   t.equal((await gateway.eventsSince(0, [])).length, 250);
+});
+
+t.test('the body of an event is stored until the event has an effect', async (t) => {
+  const here = await shop(t);
+  const { app, deliver, buyer } = here;
+  const ada = await buyer();
+  const events = webhookEventCollection(await storeOf(t, app));
+  const payloadOf = async (id: string) => (await events.findOne({ id }))?.payload;
+  const told = (seconds: number, object: Json) =>
+    subscriptionEvent('updated', seconds, { id: 'sub_1', status: 'active', ...object });
+  const waiting = told(1, {});
+  t.equal(await deliver(waiting), 'unmatched');
+  t.equal(await payloadOf(waiting.id), JSON.stringify(waiting));
+  const applied = told(0, { customer: ada.customer });
+  t.equal(await deliver(applied), 'processed');
+  for (const { id } of [applied, waiting]) {
+    t.match(await events.findOne({ id }), { outcome: 'processed' });
+    t.equal(await payloadOf(id), undefined);
+  }
+  t.equal(await deliver(applied), 'duplicate');
+});
+
+t.test('events that an earlier version stored are resumed, repeated and deleted', async (t) => {
+  const here = await shop(t);
+  const { app, deliver, buyer } = here;
+  const [ada, eve] = [await buyer(), await buyer()];
+  const events = webhookEventCollection(await storeOf(t, app));
+  const told = (seconds: number, object: Json) =>
+    subscriptionEvent('updated', seconds, { status: 'active', ...object });
+  const store = async (event: Json & { id: string }, more: object) => {
+    const { customer: about, id: objectId } = (event['data'] as { object: Record<string, string> }).object;
+    await events.insert({
+      id: event.id,
+      type: String(event['type']),
+      objectId: String(objectId),
+      ...(about !== undefined && { about }),
+      payload: JSON.stringify(event),
+      receivedAt: app.clock.now(),
+      attempts: 1,
+      owner: 'another process',
+      leaseUntil: app.clock.now() - 1,
+      ...more,
+    });
+    return event;
+  };
+  const interrupted = await store(told(0, { id: 'sub_1', customer: ada.customer }), {});
+  const unmatched = await store(told(0, { id: 'sub_2', customer: eve.customer }), { outcome: 'unmatched' });
+  const applied = await store(told(0, { id: 'sub_3', customer: ada.customer }), { outcome: 'processed' });
+  const unknown = { ...subscriptionEvent('x', 0, { id: 'x_1' }), type: 'price.created' };
+  await store(unknown, {});
+  const background = await secondProcess(t, here);
+  await runJobs(background);
+  for (const { id } of [interrupted, unmatched])
+    t.match(await events.findOne({ id }), { outcome: 'processed', attempts: 2 });
+  t.match(await events.findOne({ id: unknown.id }), { outcome: 'ignored' }, 'no effect in this version');
+  t.match(await here.subscription(ada), { status: 'active' });
+  t.match(await here.subscription(eve), { status: 'active' });
+  t.equal(await deliver(applied), 'duplicate');
+  const { accessToken: token } = ada;
+  await app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } });
+  t.equal(await events.count(), 2, 'those of the other user, and of no user');
+
+  await store(told(0, { id: 'sub_4', customer: 'cus_later' }), { outcome: 'unmatched' });
+  app.clock.advance(90 * DAY + 1);
+  await store(told(0, { id: 'sub_5', customer: 'cus_later' }), { outcome: 'unmatched' });
+  await store(told(0, { id: 'sub_6', customer: ada.customer }), { outcome: 'stale' });
+  await runJobs(background);
+  t.equal(await events.count(), 2, 'older ones of every outcome are purged');
 });
 
 t.test('a resync of an unknown user covers no other users', async (t) => {

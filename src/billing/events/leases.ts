@@ -16,7 +16,7 @@ export interface EventLeases {
    * The lease on a stored event that is `unmatched` or whose lease has expired; null if another worker has the lease.
    */
   reacquire(document: Pick<WebhookEventDocument, 'id' | 'outcome'>): Promise<EventLease | null>;
-  /** Stores the outcome. False if another worker has taken over the lease. */
+  /** Stores the outcome and removes the payload of events that are not retried. False if another worker has the lease. */
   complete(lease: EventLease, outcome: EventOutcome): Promise<boolean>;
   /** Ends the lease after a failure, so that the next delivery does not wait for its expiration. */
   release(lease: EventLease): Promise<void>;
@@ -110,7 +110,8 @@ export function createEventLeases(
     },
 
     async complete({ id, owner }, outcome) {
-      return (await events.updateOne({ id, owner, outcome: null }, { set: { outcome } })) !== null;
+      const change = outcome === 'unmatched' ? {} : { unset: ['payload' as const] };
+      return (await events.updateOne({ id, owner, outcome: null }, { set: { outcome }, ...change })) !== null;
     },
 
     async release({ id, owner }) {

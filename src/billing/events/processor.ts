@@ -158,7 +158,10 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
   };
 
   const resume: EventProcessor['resume'] = async (document) => {
-    const parsed = parseEvent(document.payload, document.id);
+    const { payload } = document;
+    // Completed since it was read.
+    if (payload === undefined) return null;
+    const parsed = parseEvent(payload, document.id);
     const event = parsed && { ...parsed, receivedAt: document.receivedAt };
     if (event && document.outcome === 'unmatched') return retryUnmatched(event);
     const lease = await leases.reacquire(document);
