@@ -5,6 +5,7 @@ import { isCustomerMissing, subscriptionNotFound } from './errors.js';
 import { readSnapshot } from './events/provider-objects.js';
 import {
   changedFields,
+  estimatePastDueSince,
   isTerminal,
   type SubscriptionKey,
   type SubscriptionWriter,
@@ -70,13 +71,18 @@ export interface SubscriptionSyncDependencies {
 export function createSubscriptionSync(deps: SubscriptionSyncDependencies): SubscriptionSync {
   const { gateway, subscriptions, writer, plans, projector, emit, clock } = deps;
 
+  const updateOf = (stored: SubscriptionDocument | null, object: Json, at: number) => {
+    const snapshot = readSnapshot(object, plans, stored);
+    return { snapshot, at, ...estimatePastDueSince(stored, snapshot, at), isUncertain: false };
+  };
+
   /** Writes a state that was fetched after `stored` was read; null if a concurrent write came first. */
   const write = async (
     stored: SubscriptionDocument | null,
     key: SubscriptionKey,
     { object, asOf: at }: FetchedSubscription,
   ): Promise<SyncedSubscription | null> => {
-    const update = { snapshot: readSnapshot(object, plans, stored), at, statusAt: at, isUncertain: false };
+    const update = { ...updateOf(stored, object, at), statusAt: at };
     const needsProjection = !stored || !haveSameProjection(stored, writer.preview(stored, key, update));
     // Uncertain until the user's record is written as well: after a crash, only the background job repeats this.
     const after = await writer.write(stored, key, { ...update, isUncertain: needsProjection });
@@ -99,7 +105,7 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
     key: SubscriptionKey,
     { object, asOf: at }: FetchedSubscription,
   ): SyncedSubscription => {
-    const update = { snapshot: readSnapshot(object, plans, stored), at, isUncertain: false };
+    const update = updateOf(stored, object, at);
     const after = writer.preview(stored, key, update);
     return { id: key.id, ...(stored && { before: stored }), after, fields: changedFields(stored, after) };
   };

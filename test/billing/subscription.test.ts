@@ -13,7 +13,7 @@ import {
   webhookEventCollection,
 } from '../../src/billing/store.js';
 import { saasBackend } from '../../src/index.js';
-import { SECOND } from '../../src/kernel/clock.js';
+import { DAY, SECOND } from '../../src/kernel/clock.js';
 import { PASSWORD, type SaasApp, SECRETS, storeOf, testOptions } from '../kit/app.js';
 import { runJobs } from '../kit/billing.js';
 import { fakeClock } from '../kit/clock.js';
@@ -662,6 +662,43 @@ t.test('a subscription without a known plan does not hide one with a plan', asyn
   await give('sub_pro', 3, 'canceled', 'pro');
   t.match(await subscription(ada), { status: 'active', plan: 'unknown', entitled: false });
 });
+
+t.test(
+  "a grace period starts at the provider's time, however late the backend learns of the failure",
+  async (t) => {
+    const here = await shop(t, { pastDue: 7 });
+    const { app, api, deliver, buyer } = here;
+    const { saas } = app.server.fastify;
+    const start = app.clock.now();
+    const failed = async (give: (id: string, customer: string) => Promise<unknown>, days: number) => {
+      const ada = await buyer();
+      const truth = api.world.subscribe(ada.customer, ada.id, true);
+      Object.assign(truth, { status: 'active', trialEnd: null });
+      await deliver(subscriptionEvent('created', 0, subscriptionObject(truth)));
+      Object.assign(truth, { status: 'past_due', periodStart: api.world.now + 3 * 86_400 });
+      api.world.now += days * 86_400;
+      app.clock.set(start + days * DAY);
+      await give(truth.id, ada.customer);
+      t.match(await rowOf(t, app, truth.id), { status: 'past_due', pastDueSince: start + 3 * DAY });
+      t.equal(await saas.entitles(ada.id), true);
+      app.clock.set(start + 10 * DAY);
+      t.equal(await saas.entitles(ada.id), false);
+      api.world.now -= days * 86_400;
+      app.clock.set(start);
+    };
+    const invoiced = (subscription: string, customer: string) =>
+      deliver(invoiceEvent('failed', 3 * 86_400, { customer, subscription }));
+    await failed(invoiced, 9);
+    const background = await secondProcess(t, here);
+    await failed(() => background.resync.run(), 9);
+    await failed(async (id, customer) => {
+      api.fault = () => ({ status: 500, body: '{}' });
+      await invoiced(id, customer);
+      api.fault = () => undefined;
+      await runJobs(background);
+    }, 8);
+  },
+);
 
 t.test('a metered subscription has no quantity, even if an earlier one had', async (t) => {
   const { deliver, buyer, subscription } = await shop(t);

@@ -8,6 +8,7 @@ import {
   changedFields,
   compareInvoiceEvent,
   compareSubscriptionEvent,
+  estimatePastDueSince,
   followsStored,
   isOutdated,
   type SubscriptionUpdate,
@@ -118,7 +119,9 @@ export function createApplyEvent(deps: ApplyEventDependencies): ApplyEvent {
     // A later subscription event with the same second as the invoice must not be treated as stale.
     const at = isInvoice(event) ? found.asOf : statusAt;
     const snapshot = readSnapshot(found.object, plans, stored);
-    return { snapshot, at, statusAt, eventId: event.id, isUncertain: false };
+    const failure = reportsFailure(event) && event.created !== undefined && { pastDueSince: event.created };
+    const began = failure || estimatePastDueSince(stored, snapshot, statusAt);
+    return { snapshot, at, statusAt, ...began, eventId: event.id, isUncertain: false };
   };
 
   const fetchSubscription = async (id: string) => {
@@ -180,6 +183,10 @@ function readEventSnapshot(
     ...(snapshot.endedAt == null && created !== undefined && { endedAt: created }),
   };
 }
+
+/** Whether an event says that payments fail since its time. */
+const reportsFailure = ({ type, object }: BillingEvent): boolean =>
+  type === 'invoice.payment_failed' || object['status'] === 'past_due';
 
 const timesOf = ({ created, receivedAt }: BillingEvent) => ({
   ...(created !== undefined && { at: created }),

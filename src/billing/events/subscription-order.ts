@@ -131,6 +131,8 @@ export interface SubscriptionUpdate {
   statusAt?: number;
   /** When the update was received, if not now. */
   receivedAt?: number;
+  /** The provider's time at which payments began to fail, if it is not that of the status. */
+  pastDueSince?: number;
   eventId?: string;
   /** Whether a sync is needed as soon as possible; `unchanged` keeps the stored value. */
   isUncertain: boolean | 'unchanged';
@@ -198,12 +200,13 @@ function merge(
   const statusAt = Math.max(stored?.statusAt ?? 0, times.statusAt ?? 0, at);
   const terms = Object.assign({ startedAt: now }, INITIAL_TERMS, stored, snapshot);
   const isPastDue = terms.status === 'past_due';
+  const beganAt = times.pastDueSince ?? (times.statusAt || times.at || times.receivedAt || now);
   const planned = reconcileTimeOf(terms, now);
   const document = Object.assign(terms, {
     id,
     userId: stored?.userId ?? userId,
     cancelAtPeriodEnd: terms.cancelAtPeriodEnd === true,
-    pastDueSince: isPastDue ? (stored?.pastDueSince ?? (times.statusAt || times.at || now)) : undefined,
+    pastDueSince: isPastDue ? (stored?.pastDueSince ?? beganAt) : undefined,
     recheckAt: isUncertain === true ? now : earliest(isUncertain && stored?.recheckAt, planned),
     lastEvent: eventId,
     heardAt: Math.max(stored?.heardAt ?? 0, times.receivedAt ?? now),
@@ -245,6 +248,22 @@ function termsOf(subscription: SubscriptionDocument): Partial<Record<string, unk
   const { at, statusAt, lastEvent, heardAt, recheckAt, rev, updatedAt, createdAt, ...rest } = subscription;
   const { livemode, isPlanFromMetadata, ...terms } = rest;
   return terms;
+}
+
+/**
+ * When payments began to fail, for a state that was fetched later: when the period began, but not while the status was
+ * another one. Absent if the period is unknown.
+ *
+ * @param asOf the provider's time of the state; 0 if unknown
+ */
+export function estimatePastDueSince(
+  stored: Pick<SubscriptionDocument, 'statusAt'> | null,
+  { currentPeriodStart }: Snapshot,
+  asOf: number,
+): { pastDueSince?: number } {
+  if (currentPeriodStart == null) return {};
+  const since = Math.max(currentPeriodStart, stored?.statusAt ?? 0);
+  return { pastDueSince: Math.min(since, asOf || since) };
 }
 
 const INITIAL_TERMS = { status: 'incomplete', plan: UNKNOWN_PLAN, cancelAtPeriodEnd: false };
