@@ -61,6 +61,7 @@ const OTHER_BODIES: Record<string, string> = {
 /** Routes with a guard, of which every spelling is tried. */
 const GUARDED: [method: string, path: string][] = [
   ['GET', '/admin'],
+  ['GET', '/admin/api/billing/duplicate-subscriptions'],
   ['GET', '/admin/api/settings'],
   ['PATCH', '/admin/api/settings'],
   ['GET', '/api/auth/me'],

@@ -110,6 +110,7 @@ const RECIPES: Record<string, Recipe> = {
   'POST /api/billing/webhook': (self) => self.event(),
   'GET /admin': () => ({ headers: asAdmin() }),
   'GET /admin/': () => ({ headers: asAdmin() }),
+  'GET /admin/api/billing/duplicate-subscriptions': () => ({ headers: asAdmin() }),
   'GET /admin/api/settings': () => ({ headers: asAdmin() }),
   'PATCH /admin/api/settings': (self) => ({
     ...json({ version: Number(self.version(SETTINGS)), siteName: 'A site' }),
