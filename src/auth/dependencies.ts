@@ -30,4 +30,6 @@ export interface AuthDependencies extends SessionDependencies {
   /** Whether the address must be verified before the first login. */
   verificationRequired: boolean;
   siteName(): Promise<string>;
+  /** Called after an address has changed, so that other systems receive it soon. */
+  profileChanged(): void;
 }

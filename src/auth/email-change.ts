@@ -35,6 +35,7 @@ export interface EmailChangeDependencies
     | 'clock'
     | 'random'
     | 'verificationRequired'
+    | 'profileChanged'
   > {
   credentials: Credentials;
   throttle: Pick<Throttle, 'count' | 'tryCountKey' | 'trustOnly'>;
@@ -93,6 +94,7 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
         throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
       });
       if (!confirmed) throw authErrors.INVALID_TOKEN();
+      deps.profileChanged();
       await Promise.all([
         audit.record({ event: 'email.changed', subject: userId, ip: origin.ip }),
         throttle.trustOnly(newEmail, origin.ip),

@@ -79,6 +79,8 @@ export interface AuthModuleOptions {
   exportSections: AccountExportDependencies['sections'];
   registrationAllowed(): Promise<boolean>;
   siteName(): Promise<string>;
+  /** Called after an address has changed, so that other systems receive it soon. */
+  profileChanged(): void;
   emit: Emit<AuthEvents>;
   publicUrl: PublicUrl;
   /** The public path under which the pages are mounted. */
@@ -122,6 +124,7 @@ export function createAuthModule(
     deletionHooks: options.deletionHooks,
     registrationAllowed: options.registrationAllowed,
     siteName: options.siteName,
+    profileChanged: options.profileChanged,
     emit: options.emit,
     verificationRequired: config.requireEmailVerification,
     refreshTtl: config.refreshTokenTtl,

@@ -16,6 +16,8 @@ export interface UserDocument {
   emailVerified: boolean;
   /** Incremented by every address change; absent before the first. */
   emailVersion?: number;
+  /** When the address or the name last changed. Absent once no other system has older values. */
+  profileChangedAt?: number;
   /** Set while the account must not sign in. */
   suspendedAt?: number;
   /** Incremented to end sessions: those of an earlier epoch are invalid, except `keptSession`. */
@@ -80,7 +82,7 @@ export type Sessions = Collection<SessionDocument>;
 export function userCollection(store: Store): Users {
   return store.collection<UserDocument>('users', {
     unique: ['email'],
-    indexes: [['createdAt'], ['deletingAt']],
+    indexes: [['createdAt'], ['deletingAt'], ['profileChangedAt']],
     fields: [
       'passwordVersion',
       'sessionEpoch',

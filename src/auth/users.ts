@@ -76,7 +76,11 @@ export function createUserDirectory(
       return toManagedUser(user);
     },
     async rename(id, name) {
-      const user = await users.updateOne({ id }, name === '' ? { unset: ['name'] } : { set: { name } });
+      const profileChangedAt = clock.now();
+      const user = await users.updateOne(
+        { id },
+        name === '' ? { set: { profileChangedAt }, unset: ['name'] } : { set: { name, profileChangedAt } },
+      );
       if (!user) throw httpErrors.UNAUTHENTICATED();
       return presentUser(user);
     },

@@ -159,7 +159,7 @@ export type ConfirmAddress = (
 ) => Promise<{ user: UserDocument; passwordChanged: boolean } | null>;
 
 export interface ConfirmAddressDependencies
-  extends Pick<AuthDependencies, 'users' | 'passwords' | 'foreignHashes' | 'mails' | 'emit'> {
+  extends Pick<AuthDependencies, 'users' | 'passwords' | 'foreignHashes' | 'mails' | 'emit' | 'clock'> {
   passwordRules: PasswordRules;
   audit: Audit;
   authenticate: SessionService['authenticate'];
@@ -193,7 +193,8 @@ export function createConfirmAddress(deps: ConfirmAddressDependencies): ConfirmA
   return async (user, proof, { link, email, unset, inc, enqueueNotices }, origin) => {
     const verified = await verifyProof(user, proof, email, origin);
     const where = { ...link, id: user.id, suspendedAt: null };
-    const set = { email, emailVerified: true };
+    const isChange = email !== user.email;
+    const set = { email, emailVerified: true, ...(isChange && { profileChangedAt: deps.clock.now() }) };
     // The mails are enqueued before the change and sent only after it, so a crash in between loses nothing.
     await enqueueNotices?.();
     if ('precondition' in verified) {

@@ -5,7 +5,7 @@ import { nullIfTaken } from '../storage/collection.js';
 import { billingErrors } from './errors.js';
 import type { EventProcessor } from './events/processor.js';
 import type { Gateway } from './provider/gateway.js';
-import type { Customers } from './store.js';
+import type { BillingUsers, Customers } from './store.js';
 
 /**
  * The customer of a user at the provider, created for the first purchase. Parallel first purchases create one customer.
@@ -20,24 +20,40 @@ export type EnsureCustomer = (
 
 export interface CustomerDependencies {
   customers: Customers;
+  users: Pick<BillingUsers, 'find'>;
   processor: Pick<EventProcessor, 'replayUnmatched'>;
   clock: Clock;
 }
 
-export function createEnsureCustomer({ customers, processor, clock }: CustomerDependencies): EnsureCustomer {
-  return async ({ id, email }, gateway, missing = '') => {
+export function createEnsureCustomer({
+  customers,
+  users,
+  processor,
+  clock,
+}: CustomerDependencies): EnsureCustomer {
+  const profileOf = async ({ id, email }: Pick<User, 'id' | 'email'>) =>
+    (await users.find(id)) ?? { email, name: '' };
+
+  return async (user, gateway, missing = '') => {
+    const { id } = user;
     if (missing !== '') await customers.deleteOne({ id, customerId: missing });
     const existing = await customers.findOne({ id });
     if (existing) return existing.customerId;
-    // The address is part of the key, because the provider rejects a repeated key with different parameters.
-    const key = `customer-${id}-${sha256(email + missing).slice(0, 16)}`;
-    const { id: customerId } = await gateway.createCustomer({ email, userId: id }, key);
+    const { email, name } = await profileOf(user);
+    // The profile is part of the key, because the provider rejects a repeated key with different parameters.
+    const key = `customer-${id}-${sha256(email + name + missing).slice(0, 16)}`;
+    const { id: customerId } = await gateway.createCustomer({ email, name, userId: id }, key);
     const customer = { id, customerId, createdAt: clock.now() };
     const inserted = await customers.insert(customer).then(() => customer, nullIfTaken);
     const stored = inserted ?? (await customers.findOne({ id }));
     if (!stored) {
       const cause = new Error('The customer belongs to another user.');
       throw billingErrors.PAYMENT_PROVIDER_ERROR({ cause });
+    }
+    const current = await profileOf(user);
+    // A change during the call was made before the user had a customer.
+    if (current.email !== email || current.name !== name) {
+      await customers.updateOne({ id }, { set: { profileDueAt: clock.now(), profileAttempts: 0 } });
     }
     if (inserted) await processor.replayUnmatched(customerId);
     return stored.customerId;

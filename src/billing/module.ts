@@ -30,6 +30,7 @@ import { createOpenCheckouts } from './open-checkouts.js';
 import { type BillingConfiguration, mayBeLiveKey } from './options.js';
 import { createPlans, type Plans } from './plans.js';
 import { billingAdminPlugin, billingPlugin, webhookPlugin } from './plugin.js';
+import { createProfileSync } from './profile-sync.js';
 import { createGateway } from './provider/gateway.js';
 import { createBillingJobs, createResync, type Resync } from './reconcile.js';
 import { type BillingService, createBillingService } from './service.js';
@@ -60,6 +61,8 @@ export interface BillingModule {
   webhook: Webhook;
   webhookEvents: WebhookEvents;
   resync: Resync;
+  /** Sends changed addresses and names to the provider soon. */
+  sendProfiles(): void;
   /** The routes for users. */
   plugin(scope: Scope): Promise<void>;
   /** The routes for the operator. */
@@ -169,6 +172,8 @@ export function createBillingModule(
     run: async ({ signal }) => void (await purgeExpired(checkouts, { now: clock.now(), signal })),
   });
 
+  if (gateway) jobs.add('customer-profiles', createProfileSync({ ...base, gateway }));
+
   return {
     service,
     checkout,
@@ -188,6 +193,7 @@ export function createBillingModule(
       ...shared,
       replayUnmatched: replayEvents ? processor.replayUnmatched : undefined,
     }),
+    sendProfiles: gateway ? () => void jobs.runNow('customer-profiles') : () => undefined,
     plugin: (scope) =>
       billingPlugin(scope, {
         service,

@@ -49,13 +49,20 @@ export interface CustomerDocument {
   id: string;
   /** The provider's customer ID: one user per customer. */
   customerId: string;
+  /** When to send the user's address and name to the provider. Absent if it has them. */
+  profileDueAt?: number;
+  /** Failed attempts since the last change. */
+  profileAttempts?: number;
   createdAt: number;
 }
 
 export type Customers = Collection<CustomerDocument>;
 
 export function customerCollection(store: Store): Customers {
-  return store.collection<CustomerDocument>('customers', { unique: ['customerId'] });
+  return store.collection<CustomerDocument>('customers', {
+    unique: ['customerId'],
+    indexes: [['profileDueAt']],
+  });
 }
 
 /** The newest checkout session of a user for a subject; see `OpenCheckouts`. */
@@ -222,6 +229,12 @@ export function paymentCollection(store: Store): Payments {
 /** Access to the users' records, which belong to another domain. */
 export interface BillingUsers {
   find(userId: string): Promise<BillingUser | null>;
+  /** The users whose address or name has changed. */
+  profileChanges: {
+    list(limit: number): Promise<{ userId: string; changedAt: number }[]>;
+    /** Removes a user from the list, unless there was another change. */
+    acknowledge(userId: string, changedAt: number): Promise<void>;
+  };
   projection: {
     /** The number of projections written so far; null if the user does not exist. */
     revision(userId: string): Promise<number | null>;

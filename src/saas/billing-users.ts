@@ -11,6 +11,17 @@ export function billingUsers(users: Users): BillingUsers {
       return { email, name, isOpen: !isDisabled(user), ...(grant && { grant }) };
     },
 
+    profileChanges: {
+      async list(limit) {
+        const where = { profileChangedAt: { gte: 0 } };
+        const { items } = await users.page({ where, sort: 'profileChangedAt', limit });
+        return items.map(({ id, profileChangedAt = 0 }) => ({ userId: id, changedAt: profileChangedAt }));
+      },
+      async acknowledge(id, profileChangedAt) {
+        await users.updateOne({ id, profileChangedAt }, { unset: ['profileChangedAt'] });
+      },
+    },
+
     projection: {
       async revision(userId) {
         const user = await users.findOne({ id: userId });

@@ -105,12 +105,19 @@ export async function mountSaas(
     exportSections: { billing: billing.service.recordsOf, mails: email.service.listByUser },
     registrationAllowed: async () => (await current()).allowRegistration,
     siteName,
+    profileChanged: billing.sendProfiles,
     emit,
     publicUrl,
     mountedAt,
     pages,
   });
-  const profile = createProfileModule({ rename: users.directory.rename });
+  const profile = createProfileModule({
+    async rename(userId, name) {
+      const user = await users.directory.rename(userId, name);
+      billing.sendProfiles();
+      return user;
+    },
+  });
   const admin = createAdminModule(context, {
     config: values,
     users: users.directory,

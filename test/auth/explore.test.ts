@@ -92,6 +92,7 @@ function serviceOn(
     registrationAllowed: async () => true,
     verificationRequired: false,
     siteName: async () => 'SaaS',
+    profileChanged: () => undefined,
     refreshTtl: 604_800,
     sessionMaxAge: 2_592_000,
     ...more,

@@ -23,7 +23,9 @@ t.test(
     const url = await stripeMock(t, binary as string);
     const gateway = createGateway(KEY, url);
     const calls: Record<keyof Gateway, () => Promise<unknown>> = {
-      createCustomer: () => gateway.createCustomer({ email: 'ada@example.test', userId: 'usr_1' }, 'key'),
+      createCustomer: () =>
+        gateway.createCustomer({ email: 'ada@example.test', name: 'Ada', userId: 'usr_1' }, 'key'),
+      updateCustomer: () => gateway.updateCustomer('cus_1', { email: 'ada@example.test', name: '' }),
       async createCheckout() {
         const order = {
           customerId: 'cus_1',

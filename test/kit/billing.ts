@@ -12,7 +12,8 @@ import { countedRandom } from './random.js';
 
 /** Billing without HTTP, with its jobs, which run only on request. */
 export interface TestBilling extends BillingModule {
-  jobs: { reconcile: Job; retryUnmatched: Job };
+  /** `profiles` is absent without an API key. */
+  jobs: { reconcile: Job; retryUnmatched: Job; profiles?: Job };
 }
 
 export function billingOn(
@@ -42,7 +43,8 @@ export function billingOn(
   );
   const [reconcile, retryUnmatched] = [jobs.get('billing-settle'), jobs.get('billing-recheck')];
   if (!reconcile || !retryUnmatched) throw new Error('The jobs of billing have other names.');
-  return { ...billing, jobs: { reconcile, retryUnmatched } };
+  const profiles = jobs.get('customer-profiles');
+  return { ...billing, jobs: { reconcile, retryUnmatched, ...(profiles && { profiles }) } };
 }
 
 /** Runs every background job of billing once. */

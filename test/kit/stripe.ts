@@ -111,10 +111,16 @@ export async function stripeApi(world: World): Promise<StripeApi> {
         id: world.name('cus'),
         object: 'customer',
         email: form.get('email'),
+        name: form.get('name'),
         metadata: { userId: form.get('metadata[userId]') },
       };
       customers.set(key, customer);
       return customer;
+    },
+    'POST /v1/customers/:id': ({ form }, id) => {
+      const found = [...customers.values()].find((customer) => customer['id'] === id);
+      if (!found) return missing('customer');
+      return Object.assign(found, { email: form.get('email'), name: form.get('name') || null });
     },
     'POST /v1/checkout/sessions': checkout,
     'GET /v1/checkout/sessions': (call) =>
@@ -215,7 +221,7 @@ async function readCall(request: IncomingMessage): Promise<ProviderCall> {
 
 function rightAnswer(routes: Record<string, Handler>, call: ProviderCall): Exclude<Fault, string> {
   const [, version, ...words] = call.path.split('/');
-  const id = words.find((word) => /^(cs|sub|ch|price)_/.test(word)) ?? '';
+  const id = words.find((word) => /^(cs|cus|sub|ch|price)_/.test(word)) ?? '';
   const pattern = `${call.method} /${version}/${words.map((word) => (word === id ? ':id' : word)).join('/')}`;
   const found = routes[pattern]?.(call, id) ?? missing('id');
   return { status: statusOf(found), body: JSON.stringify(found) };

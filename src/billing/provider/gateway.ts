@@ -29,9 +29,11 @@ import { changeSubscription, previewChange, type SubscriptionChangeCalls } from 
 export interface Gateway extends CheckoutSessions, SubscriptionChangeCalls {
   /** Creates a customer. The same key returns the same customer. */
   createCustomer(
-    customer: { email: string; userId: string },
+    customer: { email: string; name: string; userId: string },
     idempotencyKey: string,
   ): Promise<{ id: string }>;
+  /** An empty name removes it. Does nothing if the customer does not exist. */
+  updateCustomer(id: string, profile: { email: string; name: string }): Promise<void>;
   createPortal(portal: { customerId: string; returnUrl: string }): Promise<{ url: string }>;
   /** Null if the provider has no such subscription. `asOf`: the provider's time up to which it is complete. */
   subscription(id: string): Promise<{ object: Json; asOf: number } | null>;
@@ -90,8 +92,9 @@ export function createGateway(
   return {
     ...createCheckoutSessions(call),
 
-    async createCustomer({ email, userId }, idempotencyKey) {
-      const customer = { email, metadata: { userId } };
+    async createCustomer({ email, name, userId }, idempotencyKey) {
+      const customer: Stripe.CustomerCreateParams = { email, metadata: { userId } };
+      if (name !== '') customer.name = name;
       const { id } = await call((stripe) =>
         retryIdempotently(idempotencyKey, (key) =>
           stripe.customers.create(customer, { idempotencyKey: key }),
@@ -99,6 +102,14 @@ export function createGateway(
       );
       if (asText(id) === undefined) throw malformed('A customer without an ID.');
       return { id };
+    },
+
+    async updateCustomer(id, { email, name }) {
+      // A customer that was deleted at the provider is replaced with the current values at the next purchase.
+      const updated = await call((stripe) =>
+        stripe.customers.update(id, { email, name }).catch(nullIfMissing),
+      );
+      if (updated) requireId(updated, id);
     },
 
     async createPortal({ customerId, returnUrl }) {
