@@ -13,6 +13,7 @@ import {
   type WebhookEvents,
 } from './store.js';
 import type { Trials } from './trials.js';
+import type { UsageReports } from './usage.js';
 
 /** Deletes the billing data of a deleted account. Invoices and customers remain at the provider. */
 export interface BillingDeletion {
@@ -37,13 +38,15 @@ export interface BillingDeletionDependencies {
   trials: Pick<Trials, 'settle' | 'forget'>;
   subscriptions: Subscriptions;
   payments: Payments;
+  usage: UsageReports;
   events: WebhookEvents;
   users: Pick<BillingUsers, 'find'>;
   gateway: Pick<Gateway, 'cancelSubscriptions'> | undefined;
 }
 
 export function createBillingDeletion(deps: BillingDeletionDependencies): BillingDeletion {
-  const { customers, checkouts, duplicates, trials, subscriptions, payments, events, users, gateway } = deps;
+  const { customers, checkouts, duplicates, trials, subscriptions, payments, usage, events, users, gateway } =
+    deps;
 
   const deleteEvents = async (ids: readonly (string | undefined)[]): Promise<void> => {
     const about = ids.filter((id) => id !== undefined);
@@ -62,6 +65,7 @@ export function createBillingDeletion(deps: BillingDeletionDependencies): Billin
       );
     await subscriptions.deleteMany({ userId });
     await payments.deleteMany({ userId });
+    await usage.deleteMany({ userId });
     await checkouts.deleteMany({ userId });
     await duplicates.deleteOne({ id: userId });
     await trials.forget(userId);

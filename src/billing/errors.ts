@@ -11,6 +11,7 @@ export const billingErrors = defineErrors({
     'You already have a subscription. Change it with POST /billing/subscription/change instead of buying another one.',
   ],
   EVENT_IN_PROGRESS: [409, 'The same event is being processed. Deliver it again later.'],
+  USAGE_KEY_REUSED: [409, 'Usage with this key was reported before, with another quantity. Use another key.'],
   SUBSCRIPTION_NOT_CHANGEABLE: [409, 'The subscription cannot be changed in this way.'],
   CURRENCY_MISMATCH: [
     422,

@@ -47,6 +47,8 @@ import {
 import { createSubscriptionService, type SubscriptionService } from './subscription.js';
 import { createSubscriptionSync } from './sync.js';
 import { createTrials, trialCollections } from './trials.js';
+import { createReportUsage, type ReportUsage, usageCollection } from './usage.js';
+import { createUsageJobs } from './usage-sender.js';
 
 /** Subscriptions, payments and grants. The payment provider is the source of truth; the store contains a copy. */
 export interface BillingModule {
@@ -54,6 +56,7 @@ export interface BillingModule {
   checkout: CheckoutService;
   subscription: SubscriptionService;
   changes: SubscriptionChanges;
+  reportUsage: ReportUsage;
   summaryOf: SummaryOf;
   grants: Grants;
   plans: Plans;
@@ -93,6 +96,7 @@ export function createBillingModule(
   const customers = customerCollection(store);
   const subscriptions = subscriptionCollection(store);
   const payments = paymentCollection(store);
+  const usage = usageCollection(store);
   const checkouts = checkoutCollection(store);
   const reported = duplicateCollection(store);
   const base = {
@@ -117,7 +121,7 @@ export function createBillingModule(
   const duplicates = createDuplicates({ ...base, plans });
   const projector = createProjector(subscriptions, users, duplicates.report);
   const trials = createTrials({ ...base, ...trialCollections(store), gateway, random });
-  const deletion = createBillingDeletion({ ...base, trials, gateway });
+  const deletion = createBillingDeletion({ ...base, usage, trials, gateway });
   const { deleteIfUserIsGone } = deletion;
   const leases = createEventLeases(events, { clock, random, wait });
   const recorder = createPaymentRecorder({ ...base, gateway });
@@ -167,6 +171,11 @@ export function createBillingModule(
   // The names of the leases in the store, from an earlier version.
   jobs.add('billing-settle', reconcile);
   jobs.add('billing-recheck', retryUnmatched);
+  if (gateway) {
+    const usageJobs = createUsageJobs({ ...base, reports: usage, gateway });
+    jobs.add('billing-usage', usageJobs.send);
+    jobs.add('billing-usage-purge', usageJobs.purge);
+  }
   jobs.add('checkout-purge', {
     everySeconds: HOUR / SECOND,
     run: async ({ signal }) => void (await purgeExpired(checkouts, { now: clock.now(), signal })),
@@ -179,6 +188,7 @@ export function createBillingModule(
     checkout,
     subscription,
     changes,
+    reportUsage: createReportUsage({ ...base, reports: usage, isConfigured: gateway !== undefined }),
     summaryOf: createSummaryOf({
       listSubscriptions: (userId) => listSubscriptions(subscriptions, userId),
       pastDue,

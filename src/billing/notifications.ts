@@ -32,6 +32,8 @@ export interface BillingNotifications {
   'payment.disputed': Notification & PaymentNotification & DisputeNotification;
   /** `status`: the result at the provider, such as `won` or `lost`. */
   'payment.dispute_closed': Notification & PaymentNotification & DisputeNotification;
+  /** Reported usage that the provider has not recorded, or perhaps not: see `reason`. */
+  'usage.failed': Notification & { meter: string; quantity: number; key: string; reason: string };
 }
 
 export const BILLING_NOTIFICATIONS: Record<keyof BillingNotifications, true> = {
@@ -43,6 +45,7 @@ export const BILLING_NOTIFICATIONS: Record<keyof BillingNotifications, true> = {
   'payment.refunded': true,
   'payment.disputed': true,
   'payment.dispute_closed': true,
+  'usage.failed': true,
 };
 
 interface Notification {

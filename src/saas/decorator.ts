@@ -5,6 +5,7 @@ import { billingErrors } from '../billing/errors.js';
 import type { BillingNotifications } from '../billing/notifications.js';
 import type { KnownPlans } from '../billing/plans.js';
 import type { CheckoutOrder } from '../billing/schemas.js';
+import type { ReportUsage } from '../billing/usage.js';
 import type { RequestHeaders } from '../http/authorization.js';
 import { httpErrors } from '../kernel/errors.js';
 import { suggestion } from '../kernel/text.js';
@@ -44,6 +45,7 @@ export interface SaasDecorator {
   readonly limits: (userId: string) => Promise<Record<string, number>>;
   readonly users: Readonly<UserApi>;
   readonly billing: Readonly<BillingApi>;
+  readonly reportUsage: ReportUsage;
   /** Each event is emitted once, after its commit, in the process that committed it. */
   readonly events: Readonly<Subscription<SaasEvents>>;
 }

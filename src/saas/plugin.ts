@@ -142,6 +142,7 @@ export async function mountSaas(
       limits: billing.subscription.limits,
       users: createUserApi({ ...users, grants: billing.grants }),
       billing: Object.freeze({ createCheckout: billing.checkout.create, ...billing.changes }),
+      reportUsage: billing.reportUsage,
       events,
     }),
   );

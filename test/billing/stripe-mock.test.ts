@@ -77,6 +77,16 @@ t.test(
         });
         t.match(invoice, { amount_due: Number, total: Number, currency: String, lines: { data: Array } });
       },
+      async createMeterEvent() {
+        const event = {
+          identifier: 'use_1',
+          meter: 'requests',
+          customerId: 'cus_1',
+          quantity: 2,
+          at: Date.now(),
+        };
+        t.same(await gateway.createMeterEvent(event), { outcome: 'accepted' });
+      },
       subscriptionsOf: () => gateway.subscriptionsOf('cus_1'),
       charge: () => gateway.charge('ch_1'),
       cancelSubscriptions: () => gateway.cancelSubscriptions('cus_1'),

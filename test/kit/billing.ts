@@ -14,6 +14,8 @@ import { countedRandom } from './random.js';
 export interface TestBilling extends BillingModule {
   /** `profiles` is absent without an API key. */
   jobs: { reconcile: Job; retryUnmatched: Job; profiles?: Job };
+  /** Absent without an API key. */
+  sendUsage: Job | undefined;
 }
 
 export function billingOn(
@@ -44,7 +46,11 @@ export function billingOn(
   const [reconcile, retryUnmatched] = [jobs.get('billing-settle'), jobs.get('billing-recheck')];
   if (!reconcile || !retryUnmatched) throw new Error('The jobs of billing have other names.');
   const profiles = jobs.get('customer-profiles');
-  return { ...billing, jobs: { reconcile, retryUnmatched, ...(profiles && { profiles }) } };
+  return {
+    ...billing,
+    jobs: { reconcile, retryUnmatched, ...(profiles && { profiles }) },
+    sendUsage: jobs.get('billing-usage'),
+  };
 }
 
 /** Runs every background job of billing once. */

@@ -31,6 +31,15 @@ export interface StripeApi {
   readonly customers: ReadonlyMap<string, Json>;
   readonly sessions: Map<string, Json>;
   readonly invoices: Json[];
+  /** Meter events in the order of their arrival, with the time of the provider in seconds. */
+  readonly meterEvents: {
+    identifier: string;
+    value: number;
+    meter: string;
+    customer: string;
+    at: number;
+    receivedAt: number;
+  }[];
   /** Prices beside those of the simulator. */
   readonly prices: Map<string, Json>;
   /** The code with which the bank declines every payment; undefined: it accepts. */
@@ -50,6 +59,7 @@ export async function stripeApi(world: World): Promise<StripeApi> {
   const sessions = new Map<string, Json>();
   const invoices: Json[] = [];
   const prices = new Map<string, Json>();
+  const meterEvents: StripeApi['meterEvents'] = [];
 
   const session = (call: ProviderCall, prefix: string): Json => {
     const id = world.name(prefix);
@@ -176,6 +186,27 @@ export async function stripeApi(world: World): Promise<StripeApi> {
       const since = Number(call.query.get('created[gte]') ?? 0);
       return listOf(world.events.filter(({ created }) => Number(created) >= since).toReversed(), call);
     },
+    'POST /v1/billing/meter_events': ({ form }) => {
+      const event = {
+        identifier: form.get('identifier') ?? '',
+        value: Number(form.get('payload[value]')),
+        meter: form.get('event_name') ?? '',
+        customer: form.get('payload[stripe_customer_id]') ?? '',
+        at: Number(form.get('timestamp')),
+        receivedAt: world.now,
+      };
+      if (event.meter === 'unknown')
+        return rejected({ message: 'No active meter found matching this event name.' });
+      if (event.at < world.now - 35 * 86_400 || event.at > world.now + 300)
+        return rejected({ message: 'The timestamp is out of range.' });
+      const isDuplicate = meterEvents.some(
+        ({ identifier, receivedAt }) => identifier === event.identifier && receivedAt > world.now - 86_400,
+      );
+      if (isDuplicate)
+        return rejected({ message: `An event already exists with identifier ${event.identifier}.` });
+      meterEvents.push(event);
+      return { object: 'billing.meter_event', identifier: event.identifier, event_name: event.meter };
+    },
     'GET /v1/prices/:id': (_call, id) => {
       const known = PRICES[id];
       return prices.get(id) ?? (known ? priceObject([id, known], true) : null);
@@ -199,6 +230,7 @@ export async function stripeApi(world: World): Promise<StripeApi> {
     customers,
     sessions,
     invoices,
+    meterEvents,
     prices,
     declines: undefined,
     fault: () => undefined,

@@ -11,6 +11,7 @@ import {
   withTimeout,
 } from './client.js';
 import { asObject, asText, idOf, type Json } from './json.js';
+import { createMeterEvent, type MeterEventCalls } from './meter-events.js';
 import {
   completeUntil,
   fetchAllPages,
@@ -26,7 +27,7 @@ import { changeSubscription, previewChange, type SubscriptionChangeCalls } from 
  * The payment provider. Its SDK is loaded on first use. Every failure is a
  * PAYMENT_PROVIDER_ERROR within ten seconds, or CUSTOMER_NOT_FOUND if the customer does not exist there.
  */
-export interface Gateway extends CheckoutSessions, SubscriptionChangeCalls {
+export interface Gateway extends CheckoutSessions, SubscriptionChangeCalls, MeterEventCalls {
   /** Creates a customer. The same key returns the same customer. */
   createCustomer(
     customer: { email: string; name: string; userId: string },
@@ -158,6 +159,7 @@ export function createGateway(
     },
 
     changeSubscription: (id, change) => changeSubscription(call, id, change, timeouts.callMs),
+    createMeterEvent: (event) => createMeterEvent(call, event),
     previewChange: (id, item) => previewChange(call, id, item),
 
     async subscriptionsOf(customer) {
