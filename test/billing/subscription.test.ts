@@ -18,7 +18,7 @@ import { PASSWORD, type SaasApp, SECRETS, storeOf, testOptions } from '../kit/ap
 import { runJobs } from '../kit/billing.js';
 import { fakeClock } from '../kit/clock.js';
 import type { ProviderCall } from '../kit/stripe.js';
-import { subscriptionObject } from '../kit/stripe-simulator.js';
+import { subscriptionObject, VERSIONS } from '../kit/stripe-simulator.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
 import { holdNext, invoiceEvent, KEY, secondProcess, shop, subscriptionEvent } from './kit.js';
@@ -79,7 +79,7 @@ t.test('a subscription is followed from checkout to its end', async (t) => {
     features: [],
     limits: {},
   });
-  for (const version of ['2026-10-28.endive', '2024-06-20'] as const) {
+  for (const version of VERSIONS) {
     const bought = world.subscribe(ada.customer, ada.id, false);
     Object.assign(bought, { version, status: 'active', price: 'price_pro', quantity: 3, trialEnd: null });
     const object = subscriptionObject(bought);

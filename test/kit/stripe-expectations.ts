@@ -80,6 +80,7 @@ function shownStored(stored: SubscriptionDocument | null): string {
     trialEnd: seconds(stored.trialEnd),
     cancel: [stored.cancelAtPeriodEnd, seconds(stored.cancelAt), seconds(stored.canceledAt)],
     endedAt: seconds(stored.endedAt),
+    discounts: stored.discountIds ?? [],
   });
 }
 
@@ -95,6 +96,7 @@ function shownTruth(truth: WorldSubscription): string {
     trialEnd: truth.trialEnd,
     cancel: [truth.cancelAtPeriodEnd, truth.cancelAt, truth.canceledAt],
     endedAt: truth.endedAt,
+    discounts: truth.discount ? [truth.discount] : [],
   });
 }
 

@@ -40,8 +40,13 @@ export function diceOf(seed: number): Dice {
   });
 }
 
-/** The newest API version, and one before 2025-03-31. */
-export type Version = '2026-10-28.endive' | '2024-06-20';
+/** The newest API version, the one that moved periods to items, and two before it. */
+export const VERSIONS = ['2026-10-28.endive', '2025-03-31.basil', '2024-06-20', '2023-10-16'] as const;
+
+export type Version = (typeof VERSIONS)[number];
+
+/** Whether a version is at least another one; versions begin with their date. */
+const isSince = (version: Version, first: Version): boolean => version >= first;
 
 export interface WorldSubscription {
   id: string;
@@ -67,6 +72,8 @@ export interface WorldSubscription {
   openInvoice: string | null;
   /** Items beside the main one. */
   addOns?: { id: string; price: string }[];
+  /** A discount that applies to all items. */
+  discount?: string | null;
   /** Since when the collection of payments is paused, in which way. */
   pauseBehavior?: string | null;
 }
@@ -118,7 +125,7 @@ export class World {
       customer,
       userId,
       isSigned,
-      version: dice.one(['2026-10-28.endive', '2024-06-20']),
+      version: dice.one(VERSIONS),
       status: isTrial ? 'trialing' : 'incomplete',
       created: now,
       price: dice.one(Object.keys(PRICES)),
@@ -143,6 +150,8 @@ export class World {
   /** A random change that is possible in the current status. Ended subscriptions do not change. */
   act(subscription: WorldSubscription): void {
     const { dice } = this;
+    // The account or the webhook endpoint is upgraded, or set back.
+    if (dice.happens(0.1)) subscription.version = dice.one(VERSIONS);
     const choices = this.#choices(subscription);
     if (choices.length > 0) dice.one(choices).call(this, subscription);
   }
@@ -187,7 +196,7 @@ export class World {
   }
 
   #choices({ status }: WorldSubscription): ((subscription: WorldSubscription) => void)[] {
-    const changes = [this.#switchPrice, this.#count, this.#toggleEnd];
+    const changes = [this.#switchPrice, this.#count, this.#toggleEnd, this.#toggleDiscount];
     switch (status) {
       case 'incomplete':
         return [this.#pay, this.#pay, this.#fail, this.#expire];
@@ -294,6 +303,12 @@ export class World {
     this.#tell(subscription, 'updated', { quantity });
   }
 
+  #toggleDiscount(subscription: WorldSubscription): void {
+    const previous = discountFields(subscription);
+    subscription.discount = subscription.discount ? null : this.name('di');
+    this.#tell(subscription, 'updated', previous);
+  }
+
   #toggleEnd(subscription: WorldSubscription): void {
     const { cancelAtPeriodEnd: cancel_at_period_end } = subscription;
     subscription.cancelAtPeriodEnd = !cancel_at_period_end;
@@ -368,7 +383,7 @@ export function subscriptionObject(subscription: WorldSubscription): Json {
     current_period_start: subscription.periodStart,
     current_period_end: subscription.periodEnd,
   };
-  const isNew = version !== '2024-06-20';
+  const isNew = isSince(version, '2025-03-31.basil');
   return {
     id,
     object: 'subscription',
@@ -386,6 +401,7 @@ export function subscriptionObject(subscription: WorldSubscription): Json {
           object: 'subscription_item',
           quantity,
           ...(isNew && period),
+          ...(!isSince(version, '2026-10-28.endive') && { plan: planObject(price) }),
           price: {
             id: price,
             object: 'price',
@@ -403,7 +419,8 @@ export function subscriptionObject(subscription: WorldSubscription): Json {
         })),
       ],
     },
-    ...(!isNew && period),
+    ...(!isNew && { ...period, plan: planObject(price), quantity }),
+    ...discountFields(subscription),
     trial_end: subscription.trialEnd,
     cancel_at_period_end: subscription.cancelAtPeriodEnd,
     cancel_at: subscription.cancelAt,
@@ -411,6 +428,25 @@ export function subscriptionObject(subscription: WorldSubscription): Json {
     ended_at: subscription.endedAt,
     currency: 'eur',
     pause_collection: subscription.pauseBehavior ? { behavior: subscription.pauseBehavior } : null,
+  };
+}
+
+/** What prices were before, which versions before 2026 still send beside the price. */
+const planObject = (price: string): Json => ({
+  id: price,
+  object: 'plan',
+  amount: PRICES[price]?.amount ?? null,
+  interval: 'month',
+  metadata: {},
+});
+
+/** Several discounts are possible since 2024; the single one was removed in 2025-03-31. */
+function discountFields({ version, discount = null }: WorldSubscription): Json {
+  return {
+    ...(isSince(version, '2024-06-20') && { discounts: discount === null ? [] : [discount] }),
+    ...(!isSince(version, '2025-03-31.basil') && {
+      discount: discount === null ? null : { id: discount, object: 'discount', coupon: { id: 'SPRING' } },
+    }),
   };
 }
 
@@ -437,10 +473,11 @@ function invoiceObject(
     amount_paid: isPaid && !isOutside ? amount : 0,
     attempt_count: attempts,
     next_payment_attempt: isPaid || isLast ? null : now + 86_400,
-    ...(version === '2024-06-20'
+    ...(!isSince(version, '2025-03-31.basil')
       ? {
           subscription,
           subscription_details: { metadata: details.metadata },
+          paid: isPaid,
           charge: charge?.id ?? null,
           payment_intent: charge?.intent ?? null,
           paid_out_of_band: isOutside,
@@ -462,7 +499,7 @@ export function chargeObject({ subscription, invoice, amount, charge, refunded }
     amount_refunded: refunded,
     refunded: refunded === amount,
     metadata: {},
-    ...(subscription.version === '2024-06-20' && { invoice }),
+    ...(!isSince(subscription.version, '2025-03-31.basil') && { invoice }),
   };
 }
 
