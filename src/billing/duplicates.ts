@@ -30,8 +30,10 @@ export interface Duplicates {
 export interface DuplicateDocument {
   /** The user's ID. */
   id: string;
-  /** The newest of the subscriptions. */
+  /** The newest of the subscriptions in the last report. */
   subscriptionId: string;
+  /** The same of every report; absent after the first one. */
+  reportedIds?: string[];
   at: number;
 }
 
@@ -68,10 +70,15 @@ export function createDuplicates(deps: DuplicateDependencies): Duplicates {
   /** Whether this is the first report about these subscriptions, in any process. */
   const record = async (id: string, subscriptionId: string): Promise<boolean> => {
     const known = await duplicates.findOne({ id });
-    if (known?.subscriptionId === subscriptionId) return false;
+    const reported = known ? (known.reportedIds ?? [known.subscriptionId]) : [];
+    // A subscription can be the newest again, after a newer one was unpaid for a while.
+    if (reported.includes(subscriptionId)) return false;
     const at = clock.now();
     const written = known
-      ? duplicates.updateOne({ id, subscriptionId: known.subscriptionId }, { set: { subscriptionId, at } })
+      ? duplicates.updateOne(
+          { id, subscriptionId: known.subscriptionId },
+          { set: { subscriptionId, reportedIds: [...reported, subscriptionId], at } },
+        )
       : duplicates.insert({ id, subscriptionId, at }).then(() => true, nullIfTaken);
     return (await written) !== null;
   };
