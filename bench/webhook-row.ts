@@ -2,7 +2,7 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { signWebhook } from '../test/kit/sign-webhook.js';
-import { subscriptionObject, type WorldSubscription } from '../test/kit/stripe-simulator.js';
+import { subscriptionObject, type WorldSubscription } from '../test/kit/stripe-objects.js';
 import { WEBHOOK_SECRET } from './lab.js';
 import { type Client, drive, expectStatus, hammer, request } from './load.js';
 import type { Result } from './report.js';

@@ -10,7 +10,7 @@ import { isChange } from '../kit/stripe-changes.js';
 import type { Seen } from '../kit/stripe-expectations.js';
 import { UNSUBSCRIBED } from '../kit/stripe-fixture.js';
 import { Killed } from '../kit/stripe-killable-store.js';
-import type { WorldSubscription } from '../kit/stripe-simulator.js';
+import type { WorldSubscription } from '../kit/stripe-objects.js';
 import { boot } from '../kit/stripe-storm.js';
 import { onMongod } from '../storage/mongod.js';
 import { provider, type Shop, secondProcess, shop } from './kit.js';

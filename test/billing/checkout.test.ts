@@ -4,7 +4,7 @@ import { trialCollections } from '../../src/billing/trials.js';
 import { type Answer, PASSWORD, parseJson, type SaasApp, storeOf, testOptions } from '../kit/app.js';
 import { compiled, startProgram } from '../kit/process.js';
 import type { StripeApi } from '../kit/stripe.js';
-import { subscriptionObject } from '../kit/stripe-simulator.js';
+import { subscriptionObject } from '../kit/stripe-objects.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
 import { KEY, provider, shop, subscriptionEvent } from './kit.js';

@@ -3,7 +3,7 @@ import type { Json } from '../../src/billing/provider/json.js';
 import { subscriptionCollection } from '../../src/billing/store.js';
 import { type Account, storeOf } from '../kit/app.js';
 import type { Fault, ProviderCall } from '../kit/stripe.js';
-import { subscriptionObject } from '../kit/stripe-simulator.js';
+import { subscriptionObject } from '../kit/stripe-objects.js';
 import { onMongod } from '../storage/mongod.js';
 import { type Shop, secondProcess, shop, subscriptionEvent } from './kit.js';
 

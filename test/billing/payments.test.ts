@@ -3,7 +3,7 @@ import type { Json } from '../../src/billing/provider/json.js';
 import { paymentCollection, webhookEventCollection } from '../../src/billing/store.js';
 import { type Account, PASSWORD, type SaasApp, storeOf } from '../kit/app.js';
 import { runJobs } from '../kit/billing.js';
-import { subscriptionObject } from '../kit/stripe-simulator.js';
+import { subscriptionObject } from '../kit/stripe-objects.js';
 import { waitUntil } from '../kit/wait.js';
 import { onMongod } from '../storage/mongod.js';
 import { eventOf, type Shop, secondProcess, shop, subscriptionEvent } from './kit.js';

@@ -11,7 +11,7 @@ import { PASSWORD, storeOf } from '../kit/app.js';
 import { runJobs } from '../kit/billing.js';
 import { compiled, startProgram } from '../kit/process.js';
 import type { ProviderCall } from '../kit/stripe.js';
-import { PRICES, subscriptionObject, type WorldSubscription } from '../kit/stripe-simulator.js';
+import { PRICES, subscriptionObject, type WorldSubscription } from '../kit/stripe-objects.js';
 import { holdNext, KEY, provider, type Shop, secondProcess, shop, subscriptionEvent } from './kit.js';
 
 /** Two customers whose subscriptions changed without events: one is unknown, one is stored as active. */

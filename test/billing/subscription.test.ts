@@ -18,7 +18,7 @@ import { PASSWORD, type SaasApp, SECRETS, storeOf, testOptions } from '../kit/ap
 import { runJobs } from '../kit/billing.js';
 import { fakeClock } from '../kit/clock.js';
 import type { ProviderCall } from '../kit/stripe.js';
-import { subscriptionObject, VERSIONS } from '../kit/stripe-simulator.js';
+import { subscriptionObject, VERSIONS } from '../kit/stripe-objects.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
 import { holdNext, invoiceEvent, KEY, secondProcess, shop, subscriptionEvent } from './kit.js';

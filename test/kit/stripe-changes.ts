@@ -1,6 +1,7 @@
 import type { Json } from '../../src/billing/provider/json.js';
 import { type Handler, missing, type ProviderCall } from './stripe.js';
-import { PRICES, subscriptionObject, type World, type WorldSubscription } from './stripe-simulator.js';
+import { PRICES, subscriptionObject, type WorldSubscription } from './stripe-objects.js';
+import type { World } from './stripe-simulator.js';
 
 /** The part of the provider's API that changes subscriptions. */
 

@@ -7,7 +7,8 @@ import {
   webhookEventCollection,
 } from '../../src/billing/store.js';
 import type { Store } from '../../src/storage/collection.js';
-import { PRICES, type World, type WorldSubscription } from './stripe-simulator.js';
+import { PRICES, type WorldSubscription } from './stripe-objects.js';
+import type { World } from './stripe-simulator.js';
 
 /** Compares the stored data and the notifications with the state of the provider. */
 

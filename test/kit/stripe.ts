@@ -3,13 +3,8 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import type { Json } from '../../src/billing/provider/json.js';
 import { changeRoutes } from './stripe-changes.js';
-import {
-  chargeObject,
-  PRICES,
-  subscriptionObject,
-  type World,
-  type WorldPayment,
-} from './stripe-simulator.js';
+import { chargeObject, PRICES, subscriptionObject, type WorldPayment } from './stripe-objects.js';
+import type { World } from './stripe-simulator.js';
 
 /** The part of the payment provider's API that billing uses, called by the provider's own SDK. */
 
