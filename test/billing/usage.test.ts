@@ -165,6 +165,17 @@ t.test('usage that may have been recorded a day ago fails instead of being count
   t.equal(failed.length, 1);
 });
 
+t.test('the first attempt without a response decides how long usage is repeated', async (t) => {
+  const { api, report, pass, loseResponses, failed } = await usageFixture(t);
+  await report(1, 'req_1');
+  loseResponses();
+  for (let hours = 0; hours < 25; hours++) await pass(HOURS);
+  api.fault = () => undefined;
+  for (let hours = 0; hours < 3; hours++) await pass(HOURS);
+  t.equal(api.meterEvents.length, 1);
+  t.match(failed, [{ key: 'req_1', reason: 'unconfirmed' }]);
+});
+
 t.test('usage that the provider refuses is retried until it would be too old', async (t) => {
   const { api, billing, pass, failed } = await usageFixture(t);
   api.fault = ({ form }) =>
