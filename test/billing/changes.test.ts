@@ -103,6 +103,7 @@ t.test('the events of a change have no further effect', async (t) => {
   for (const event of api.world.events.slice(before)) await deliver(event);
   const { updatedAt, ...same } = await stored();
   t.match(after, same);
+  t.equal(told.length, 1, 'told once');
 });
 
 t.test('a repeated change has one effect, one after the other and in parallel', async (t) => {
