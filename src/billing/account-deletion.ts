@@ -1,12 +1,15 @@
 import type { Collection } from '../storage/collection.js';
 import { pagesOf } from '../storage/pages.js';
+import type { CustomerLinks } from './customers.js';
 import type { DuplicateDocument } from './duplicates.js';
 import { billingErrors, isCustomerMissing } from './errors.js';
 import type { Gateway } from './provider/gateway.js';
+import type { Purchases } from './purchases.js';
 import {
   type BillingUsers,
   type Checkouts,
   type Customers,
+  type LinkedCustomers,
   listSubscriptions,
   type Payments,
   type Subscriptions,
@@ -33,6 +36,9 @@ export type DeleteIfUserIsGone = (userId: string) => Promise<boolean>;
 
 export interface BillingDeletionDependencies {
   customers: Customers;
+  linkedCustomers: LinkedCustomers;
+  links: Pick<CustomerLinks, 'list'>;
+  purchases: Purchases;
   checkouts: Checkouts;
   duplicates: Collection<DuplicateDocument>;
   trials: Pick<Trials, 'settle' | 'forget'>;
@@ -45,8 +51,8 @@ export interface BillingDeletionDependencies {
 }
 
 export function createBillingDeletion(deps: BillingDeletionDependencies): BillingDeletion {
-  const { customers, checkouts, duplicates, trials, subscriptions, payments, usage, events, users, gateway } =
-    deps;
+  const { customers, linkedCustomers, links, checkouts, duplicates, trials } = deps;
+  const { subscriptions, payments, purchases, usage, events, users, gateway } = deps;
 
   const deleteEvents = async (ids: readonly (string | undefined)[]): Promise<void> => {
     const about = ids.filter((id) => id !== undefined);
@@ -54,10 +60,10 @@ export function createBillingDeletion(deps: BillingDeletionDependencies): Billin
   };
 
   const deleteBillingData = async (userId: string): Promise<void> => {
-    const customer = await customers.findOne({ id: userId });
+    const customerIds = await links.list(userId);
     const all = await listSubscriptions(subscriptions, userId);
     // The bodies of events contain personal data as well. Later events are unmatched.
-    await deleteEvents([customer?.customerId, ...all.flatMap(({ customerId, id }) => [customerId, id])]);
+    await deleteEvents([...customerIds, ...all.flatMap(({ customerId, id }) => [customerId, id])]);
     // Disputes refer to a payment only.
     for await (const page of pagesOf(payments, { where: { userId }, sort: 'at' }))
       await deleteEvents(
@@ -66,6 +72,8 @@ export function createBillingDeletion(deps: BillingDeletionDependencies): Billin
     await subscriptions.deleteMany({ userId });
     await payments.deleteMany({ userId });
     await usage.deleteMany({ userId });
+    await purchases.deleteMany({ userId });
+    await linkedCustomers.deleteMany({ userId });
     await checkouts.deleteMany({ userId });
     await duplicates.deleteOne({ id: userId });
     await trials.forget(userId);
@@ -74,11 +82,8 @@ export function createBillingDeletion(deps: BillingDeletionDependencies): Billin
 
   /** The user's customer, and others that were created at the provider by hand. */
   const customersOf = async (userId: string): Promise<Set<string>> => {
-    const known = [
-      await customers.findOne({ id: userId }),
-      ...(await listSubscriptions(subscriptions, userId)),
-    ];
-    return new Set(known.flatMap((one) => one?.customerId ?? []));
+    const all = await listSubscriptions(subscriptions, userId);
+    return new Set([...(await links.list(userId)), ...all.flatMap(({ customerId }) => customerId ?? [])]);
   };
 
   return {

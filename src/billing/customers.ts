@@ -5,7 +5,56 @@ import { nullIfTaken } from '../storage/collection.js';
 import { billingErrors } from './errors.js';
 import type { EventProcessor } from './events/processor.js';
 import type { Gateway } from './provider/gateway.js';
-import type { BillingUsers, Customers } from './store.js';
+import type { BillingUsers, Customers, LinkedCustomers } from './store.js';
+
+/** Which customer at the provider belongs to which user. A link never moves to another user. */
+export interface CustomerLinks {
+  /** Does nothing if the customer belongs to a user already. */
+  link(userId: string, customerId: string): Promise<void>;
+  /** The user of a customer. */
+  findUser(customerId: string): Promise<string | null>;
+  /** Every customer of a user; the one for the next checkout first. */
+  list(userId: string): Promise<string[]>;
+}
+
+export function createCustomerLinks({
+  customers,
+  linkedCustomers,
+  clock,
+}: {
+  customers: Customers;
+  linkedCustomers: LinkedCustomers;
+  clock: Clock;
+}): CustomerLinks {
+  const findUser: CustomerLinks['findUser'] = async (customerId) =>
+    (await customers.findOne({ customerId }))?.id ??
+    (await linkedCustomers.findOne({ id: customerId }))?.userId ??
+    null;
+
+  return {
+    findUser,
+
+    async link(userId, customerId) {
+      if ((await findUser(customerId)) !== null) return;
+      const createdAt = clock.now();
+      const inserted = await customers
+        .insert({ id: userId, customerId, createdAt })
+        .then(() => true, nullIfTaken);
+      if (inserted || (await findUser(customerId)) !== null) return;
+      await linkedCustomers.insert({ id: customerId, userId, createdAt }).catch(nullIfTaken);
+    },
+
+    async list(userId) {
+      const own = await customers.findOne({ id: userId });
+      const query = { where: { userId }, sort: 'userId', limit: MAX_LINKED_CUSTOMERS } as const;
+      const { items } = await linkedCustomers.page(query);
+      return [...(own ? [own.customerId] : []), ...items.map(({ id }) => id)];
+    },
+  };
+}
+
+/** Far more than a user has; each of them costs a request to the provider. */
+const MAX_LINKED_CUSTOMERS = 20;
 
 /**
  * The customer of a user at the provider, created for the first purchase. Parallel first purchases create one customer.

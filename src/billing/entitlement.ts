@@ -5,14 +5,7 @@ import { type ErrorDetail, httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import { selectBest } from './events/subscription-order.js';
 import { type Plans, UNKNOWN_PLAN } from './plans.js';
-import {
-  type AccessTerms,
-  type BillingUsers,
-  type Grant,
-  listSubscriptions,
-  type SubscriptionDocument,
-  type Subscriptions,
-} from './store.js';
+import type { AccessTerms, BillingUsers, Grant, HeldSubscription, SubscriptionDocument } from './store.js';
 
 /**
  * Access to plans through subscriptions and grants. The access terms of the subscriptions are copied to the
@@ -100,8 +93,9 @@ export interface Projector {
 }
 
 /** @param afterwards called with every subscription of a user once the record is written */
+/** @param listHeld every subscription of a user, and the purchases that give access */
 export function createProjector(
-  subscriptions: Subscriptions,
+  listHeld: (userId: string) => Promise<HeldSubscription[]>,
   { projection }: Pick<BillingUsers, 'projection'>,
   afterwards: (userId: string, all: SubscriptionDocument[]) => Promise<void>,
 ): Projector {
@@ -110,11 +104,14 @@ export function createProjector(
       for (;;) {
         const revision = await projection.revision(userId);
         if (revision === null) return;
-        const all = await listSubscriptions(subscriptions, userId);
+        const all = await listHeld(userId);
         const { status, plan } = selectShown(all) ?? NO_SUBSCRIPTION;
         const held = all.filter(mayEntitle).map(accessTermsOf);
         // Written even if nothing differs: a new revision makes writes that are based on older subscriptions fail.
-        if (await projection.write(userId, revision, { status, plan, held })) return afterwards(userId, all);
+        if (await projection.write(userId, revision, { status, plan, held })) {
+          const bought = all.filter(({ isPurchase }) => !isPurchase);
+          return afterwards(userId, bought);
+        }
       }
     },
   };
@@ -150,7 +147,7 @@ export interface SubscriptionRecord {
 export type SummaryOf = (record: SubscriptionRecord) => Promise<SubscriptionSummary>;
 
 export interface SummaryDependencies {
-  listSubscriptions(userId: string): Promise<AccessTerms[]>;
+  listHeld(userId: string): Promise<AccessTerms[]>;
   pastDue: PastDue;
   clock: Clock;
 }
@@ -159,7 +156,7 @@ export function createSummaryOf(deps: SummaryDependencies): SummaryOf {
   /** Earlier versions write the best status only: after such a write, the subscriptions are read instead. */
   const termsOf = ({ id, subscriptionStatus, subscriptionRev, subscriptionsHeld }: SubscriptionRecord) => {
     if (subscriptionsHeld && subscriptionsHeld.rev === subscriptionRev) return subscriptionsHeld.terms;
-    return isEntitlingStatus(subscriptionStatus) ? deps.listSubscriptions(id) : [];
+    return isEntitlingStatus(subscriptionStatus) ? deps.listHeld(id) : [];
   };
 
   return async (record) => {

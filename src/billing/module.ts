@@ -8,7 +8,7 @@ import { type BillingDeletion, createBillingDeletion } from './account-deletion.
 import { createCatalog } from './catalog.js';
 import { createSubscriptionChanges, type SubscriptionChanges } from './changes.js';
 import { type CheckoutService, createCheckoutService } from './checkout.js';
-import { createEnsureCustomer } from './customers.js';
+import { createCustomerLinks, createEnsureCustomer } from './customers.js';
 import { createSubscriptionDetails } from './details.js';
 import { createDuplicates, duplicateCollection } from './duplicates.js';
 import {
@@ -21,6 +21,7 @@ import {
 import { createEventLeases, type Wait } from './events/leases.js';
 import { createPaymentRecorder } from './events/payments.js';
 import { createEventProcessor } from './events/processor.js';
+import { createPurchaseRecorder } from './events/purchases.js';
 import { createApplyEvent } from './events/subscription-events.js';
 import { createSubscriptionWriter } from './events/subscription-order.js';
 import { createLiveDataCheck } from './events/test-mode.js';
@@ -32,13 +33,14 @@ import { createPlans, type Plans } from './plans.js';
 import { billingAdminPlugin, billingPlugin, webhookPlugin } from './plugin.js';
 import { createProfileSync } from './profile-sync.js';
 import { createGateway } from './provider/gateway.js';
+import { createPurchaseList, purchaseCollection } from './purchases.js';
 import { createBillingJobs, createResync, type Resync } from './reconcile.js';
 import { type BillingService, createBillingService } from './service.js';
 import {
   type BillingUsers,
   checkoutCollection,
   customerCollection,
-  listSubscriptions,
+  linkedCustomerCollection,
   paymentCollection,
   subscriptionCollection,
   type WebhookEvents,
@@ -99,6 +101,9 @@ export function createBillingModule(
   const usage = usageCollection(store);
   const checkouts = checkoutCollection(store);
   const reported = duplicateCollection(store);
+  const linkedCustomers = linkedCustomerCollection(store);
+  const purchaseDocuments = purchaseCollection(store);
+  const links = createCustomerLinks({ customers, linkedCustomers, clock });
   const base = {
     events,
     customers,
@@ -117,18 +122,37 @@ export function createBillingModule(
   const plans = createPlans(config, (priceId) =>
     log.warn({ priceId }, `purchased price ${priceId} has no configured plan; no access granted`),
   );
+  const purchases = createPurchaseList({ ...base, purchases: purchaseDocuments, plans });
   const writer = createSubscriptionWriter(subscriptions, clock);
   const duplicates = createDuplicates({ ...base, plans });
-  const projector = createProjector(subscriptions, users, duplicates.report);
+  const projector = createProjector(purchases.listHeld, users, duplicates.report);
   const trials = createTrials({ ...base, ...trialCollections(store), gateway, random });
-  const deletion = createBillingDeletion({ ...base, usage, trials, gateway });
+  const deletion = createBillingDeletion({
+    ...base,
+    linkedCustomers,
+    links,
+    purchases: purchaseDocuments,
+    usage,
+    trials,
+    gateway,
+  });
   const { deleteIfUserIsGone } = deletion;
   const leases = createEventLeases(events, { clock, random, wait });
   const recorder = createPaymentRecorder({ ...base, gateway });
+  const purchaseRecorder = createPurchaseRecorder({
+    ...base,
+    purchases: purchaseDocuments,
+    recorder,
+    projector,
+    plans,
+    gateway,
+  });
   const processor = createEventProcessor({
     ...base,
+    links,
     leases,
     recorder,
+    purchaseRecorder,
     deleteIfUserIsGone,
     applyEvent: createApplyEvent({ ...base, writer, plans, gateway }),
     projector,
@@ -143,9 +167,16 @@ export function createBillingModule(
     gateway && createSubscriptionSync({ ...base, gateway, writer, plans, projector, deleteIfUserIsGone });
 
   const shared = { ...base, processor, deleteIfUserIsGone, gateway, sync };
-  const service = createBillingService({ ...shared, publicUrl, returnPath });
+  const service = createBillingService({ ...shared, purchases, publicUrl, returnPath });
   const details = createSubscriptionDetails({ ...base, plans, gateway });
-  const subscription = createSubscriptionService({ ...shared, plans, details });
+  const subscription = createSubscriptionService({
+    ...shared,
+    links,
+    purchases,
+    purchaseRecorder,
+    plans,
+    details,
+  });
   const changes = createSubscriptionChanges({ ...shared, writer, plans, subscription, audit });
   const catalog = createCatalog({ ...base, plans, gateway });
   const checkout = createCheckoutService({
@@ -167,7 +198,12 @@ export function createBillingModule(
     clock,
   });
 
-  const { reconcile, retryUnmatched } = createBillingJobs({ ...shared, recorder });
+  const { reconcile, retryUnmatched } = createBillingJobs({
+    ...shared,
+    recorder,
+    purchases: purchaseDocuments,
+    purchaseRecorder,
+  });
   // The names of the leases in the store, from an earlier version.
   jobs.add('billing-settle', reconcile);
   jobs.add('billing-recheck', retryUnmatched);
@@ -190,7 +226,7 @@ export function createBillingModule(
     changes,
     reportUsage: createReportUsage({ ...base, reports: usage, isConfigured: gateway !== undefined }),
     summaryOf: createSummaryOf({
-      listSubscriptions: (userId) => listSubscriptions(subscriptions, userId),
+      listHeld: purchases.listHeld,
       pastDue,
       clock,
     }),
@@ -211,6 +247,7 @@ export function createBillingModule(
         subscription,
         catalog,
         changes,
+        purchases,
         allowPause: config.billingAllowPause === true,
       }),
     adminPlugin: (scope) => billingAdminPlugin(scope, { duplicates }),

@@ -4,6 +4,7 @@ import { type InvoiceDetails, readInvoice } from './events/payment-objects.js';
 import type { BillingEvent } from './events/provider-objects.js';
 import { UNKNOWN_PLAN } from './plans.js';
 import { asTime, type Json } from './provider/json.js';
+import type { PurchaseDocument } from './purchases.js';
 import {
   type BillingUsers,
   type Dispute,
@@ -29,6 +30,16 @@ export interface BillingNotifications {
   'payment.failed': Notification & InvoiceNotification & { attempt: number; isLastAttempt: boolean };
   /** `refundedAmount`: the sum of all refunds of the payment. */
   'payment.refunded': Notification & PaymentNotification & { refundedAmount: number; isFullRefund: boolean };
+  /** A one-time purchase was paid. */
+  'purchase.completed': Notification & {
+    /** The ID of the checkout session. */
+    purchaseId: string;
+    plan: string;
+    /** Empty if the provider did not respond; `GET /billing/purchases` has them later. */
+    items: { priceId: string; quantity: number }[];
+    amount?: number;
+    currency?: string;
+  };
   'payment.disputed': Notification & PaymentNotification & DisputeNotification;
   /** `status`: the result at the provider, such as `won` or `lost`. */
   'payment.dispute_closed': Notification & PaymentNotification & DisputeNotification;
@@ -42,6 +53,7 @@ export const BILLING_NOTIFICATIONS: Record<keyof BillingNotifications, true> = {
   'invoice.paid': true,
   'invoice.voided': true,
   'payment.failed': true,
+  'purchase.completed': true,
   'payment.refunded': true,
   'payment.disputed': true,
   'payment.dispute_closed': true,
@@ -143,6 +155,23 @@ export function refundNotification(
   const isFullRefund = isFullyRefunded(payment);
   const notification = { ...paymentNotification(eventId, payment, at), refundedAmount, isFullRefund };
   return (emit) => emit('payment.refunded', notification);
+}
+
+export function purchaseNotification(
+  eventId: string,
+  { id: purchaseId, userId, plan, items, amount, currency, at }: PurchaseDocument,
+): PendingNotification {
+  const notification = {
+    id: eventId,
+    at: toTimestamp(at),
+    userId,
+    purchaseId,
+    plan,
+    items,
+    ...(amount !== undefined && { amount }),
+    ...(currency !== undefined && { currency }),
+  };
+  return (emit) => emit('purchase.completed', notification);
 }
 
 export function disputeNotification(

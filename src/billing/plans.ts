@@ -29,6 +29,8 @@ export interface Plans extends KnownPlans {
   isIndependent(plan: string): boolean;
   /** Of the plans of a family, a user has one at a time. An independent plan is a family of its own. */
   familyOf(plan: string): string;
+  /** Whether a one-time purchase gives access to any plan. */
+  readonly hasPurchases: boolean;
   /** Whether a one-time purchase gives access to the plan. */
   isPurchase(plan: string): boolean;
   /** The options of the checkout page for a price, including the bounds of the quantity; empty if none are set. */
@@ -80,6 +82,7 @@ export function createPlans(source: PlansSource, onUnknown: (priceId: string) =>
     configOf,
     isIndependent,
     familyOf: (plan) => (isIndependent(plan) ? `plan:${plan}` : 'plans'),
+    hasPurchases: [...configurations.values()].some(({ purchase }) => purchase === true),
     isPurchase: (plan) => configOf(plan)?.purchase === true,
     checkoutOf: (priceId) => configOf(configured?.get(priceId) ?? UNKNOWN_PLAN)?.checkout ?? {},
     benefitsOf(plans) {

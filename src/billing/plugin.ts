@@ -8,6 +8,7 @@ import type { SubscriptionChanges } from './changes.js';
 import type { CheckoutService } from './checkout.js';
 import type { Duplicates } from './duplicates.js';
 import type { Webhook } from './events/webhook.js';
+import type { PurchaseList } from './purchases.js';
 import {
   CancelBody,
   ChangeBody,
@@ -20,6 +21,8 @@ import {
   PlansAnswer,
   PortalAnswer,
   PortalBody,
+  PurchasesAnswer,
+  PurchasesQuery,
   SubscriptionAnswer,
   SubscriptionQuery,
   SyncBody,
@@ -45,11 +48,12 @@ export interface BillingPluginOptions {
   changes: SubscriptionChanges;
   /** Whether users may pause their subscription. */
   allowPause: boolean;
+  purchases: PurchaseList;
 }
 
 /** The routes for users: buying, reading and managing subscriptions. */
 export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): Promise<void> {
-  const { service, checkout, subscription, catalog, changes, allowPause } = deps;
+  const { service, checkout, subscription, catalog, changes, purchases, allowPause } = deps;
 
   scope.post(
     '/billing/create-checkout-session',
@@ -102,6 +106,18 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
       schema: { response: { 200: InvoicesAnswer } },
     },
     async (request) => ok(await catalog.invoices(request.saas.user.id)),
+  );
+
+  scope.get(
+    '/billing/purchases',
+    {
+      config: access('user'),
+      schema: { querystring: PurchasesQuery, response: { 200: PurchasesAnswer } },
+    },
+    async (request) => {
+      const { items, next } = await purchases.page(request.saas.user.id, request.query.after);
+      return ok({ purchases: items, next });
+    },
   );
 
   scope.get(

@@ -6,12 +6,15 @@ import { expiredLeases } from './events/leases.js';
 import type { PaymentRecorder } from './events/payments.js';
 import type { EventProcessor } from './events/processor.js';
 import { HANDLED_EVENT_TYPES, parseEvent } from './events/provider-objects.js';
+import type { PurchaseRecorder } from './events/purchases.js';
 import type { Gateway } from './provider/gateway.js';
 import { asText, type Json } from './provider/json.js';
+import type { PurchaseDocument, Purchases } from './purchases.js';
 import {
   type CustomerDocument,
   type Customers,
   EVENT_OUTCOMES,
+  type PaymentDocument,
   type Payments,
   type SubscriptionDocument,
   type Subscriptions,
@@ -33,11 +36,20 @@ export interface BillingJobDependencies {
   subscriptions: Subscriptions;
   payments: Payments;
   processor: EventProcessor;
+  purchases: Purchases;
   recorder: Pick<PaymentRecorder, 'attribute'>;
+  purchaseRecorder: Pick<PurchaseRecorder, 'fetchItems'>;
   /** Absent while no API key is configured. */
   sync: SubscriptionSync | undefined;
   clock: Clock;
   log: Pick<JobLog, 'warn'>;
+}
+
+/** Records that lack something only the provider knows. */
+interface DueRecords<T> {
+  due(now: number): Promise<T[]>;
+  /** Until the given time; never again if it is undefined. */
+  postpone(id: string, recheckAt: number | undefined): Promise<unknown>;
 }
 
 const PAGE_SIZE = 100;
@@ -62,7 +74,7 @@ const RETRY_UNANSWERED_MS = 15 * SECOND;
 const RETRY_MISSING_MS = 15 * MINUTE;
 
 export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
-  const { events, subscriptions, payments, processor, recorder, sync, clock, log } = deps;
+  const { events, subscriptions, payments, purchases, processor, sync, clock, log } = deps;
 
   /** Processes every matching event; a failure does not stop the others. */
   const resumeAll = async (
@@ -117,18 +129,33 @@ export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
     if (items.length === PAGE_SIZE) await syncAllDue(signal);
   };
 
-  /** Assigns refunds and disputes to their invoices. */
-  const attributeDue = async (signal: AbortSignal): Promise<void> => {
-    const due = { recheckAt: { lte: clock.now() } };
-    const { items } = await payments.page({ where: due, sort: 'recheckAt', limit: PAGE_SIZE });
-    for (const payment of items) {
+  const recheckAtMost = (now: number) =>
+    ({ where: { recheckAt: { lte: now } }, sort: 'recheckAt', limit: PAGE_SIZE }) as const;
+  const postponed = (recheckAt: number | undefined) =>
+    recheckAt === undefined ? { unset: ['recheckAt' as const] } : { set: { recheckAt } };
+
+  const duePayments: DueRecords<PaymentDocument> = {
+    due: async (now) => (await payments.page(recheckAtMost(now))).items,
+    postpone: (id, recheckAt) => payments.updateOne({ id }, postponed(recheckAt)),
+  };
+  const duePurchases: DueRecords<PurchaseDocument> = {
+    due: async (now) => (await purchases.page(recheckAtMost(now))).items,
+    postpone: (id, recheckAt) => purchases.updateOne({ id }, postponed(recheckAt)),
+  };
+
+  /** Fetches what is missing in records: the invoices of refunds and disputes, and the items of purchases. */
+  const completeDue = async <T extends PaymentDocument | PurchaseDocument>(
+    records: DueRecords<T>,
+    complete: (record: T) => Promise<'done' | 'missing' | 'unanswered'>,
+    signal: AbortSignal,
+  ): Promise<void> => {
+    for (const record of await records.due(clock.now())) {
       if (signal.aborted) return;
-      const result = await recorder.attribute(payment);
+      const result = await complete(record);
       if (result === 'done') continue;
-      const { id, at } = payment;
-      const recheckAt = clock.now() + (result === 'missing' ? RETRY_MISSING_MS : RETRY_UNANSWERED_MS);
-      const isHopeless = at < clock.now() - RETRY_UNMATCHED_MS;
-      await payments.updateOne({ id }, isHopeless ? { unset: ['recheckAt'] } : { set: { recheckAt } });
+      const delayMs = result === 'missing' ? RETRY_MISSING_MS : RETRY_UNANSWERED_MS;
+      const isHopeless = record.at < clock.now() - RETRY_UNMATCHED_MS;
+      await records.postpone(record.id, isHopeless ? undefined : clock.now() + delayMs);
       // The next run continues with the others, which are due earlier.
       if (result === 'unanswered') return;
     }
@@ -141,7 +168,8 @@ export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
         for (const leaseUntil of expiredLeases(clock.now()))
           await resumeAll({ outcome: null, leaseUntil }, signal);
         await syncAllDue(signal);
-        await attributeDue(signal);
+        await completeDue(duePayments, deps.recorder.attribute, signal);
+        await completeDue(duePurchases, deps.purchaseRecorder.fetchItems, signal);
       },
     },
     retryUnmatched: {

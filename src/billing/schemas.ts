@@ -1,6 +1,6 @@
 import type { Static, TSchema } from 'typebox';
 import { Type } from 'typebox';
-import { Envelope, Next, SubscriptionStatus, Timestamp } from '../http/schemas.js';
+import { After, Envelope, Next, SubscriptionStatus, Timestamp } from '../http/schemas.js';
 import { CheckoutOptions } from './plan-options.js';
 
 // The SDK cannot send other characters, which would look like a failure of the provider.
@@ -256,6 +256,24 @@ export const Invoice = Type.Object({
 export type Invoice = Static<typeof Invoice>;
 
 export const InvoicesAnswer = Envelope(Type.Array(Invoice));
+
+/** A one-time purchase. Amounts are in the currency's smallest unit. `id` is the ID of the checkout session. */
+export const Purchase = Type.Object({
+  id: Type.String(),
+  status: Type.Enum(['pending', 'paid', 'failed', 'refunded']),
+  plan: nullable(Type.String()),
+  items: Type.Array(Type.Object({ priceId: Type.String(), quantity: Type.Integer() })),
+  amount: nullable(Type.Integer()),
+  currency: nullable(Type.String()),
+  refundedAmount: Type.Integer(),
+  refundableAmount: Type.Integer(),
+  purchasedAt: Timestamp,
+});
+export type Purchase = Static<typeof Purchase>;
+
+export const PurchasesQuery = Type.Object({ after: After }, { additionalProperties: false });
+
+export const PurchasesAnswer = Envelope(Type.Object({ purchases: Type.Array(Purchase), next: Next }));
 
 /** See `EventOutcome` (store.ts) and `WebhookOutcome` (webhook.ts). */
 const Outcome = Type.Enum(['processed', 'duplicate', 'ignored', 'stale', 'unmatched']);

@@ -5,6 +5,8 @@ import { mapPages, pagesOf } from '../storage/pages.js';
 import { billingErrors } from './errors.js';
 import { returnPathProblem } from './options.js';
 import type { Gateway } from './provider/gateway.js';
+import type { PurchaseList } from './purchases.js';
+import type { Purchase } from './schemas.js';
 import {
   type Customers,
   listSubscriptions,
@@ -31,12 +33,14 @@ export interface BillingRecords {
   subscriptions: Record<string, unknown>[];
   /** The newest first, a page at a time. */
   payments: AsyncIterable<Record<string, unknown>[]>;
+  purchases: AsyncIterable<Purchase[]>;
 }
 
 export interface BillingServiceDependencies {
   customers: Customers;
   subscriptions: Subscriptions;
   payments: Payments;
+  purchases: Pick<PurchaseList, 'all'>;
   /** Absent while no API key is configured. */
   gateway: Pick<Gateway, 'createPortal'> | undefined;
   publicUrl(): string;
@@ -70,6 +74,7 @@ export function createBillingService(deps: BillingServiceDependencies): BillingS
         customer: customer && { customerId: customer.customerId, createdAt: toTimestamp(customer.createdAt) },
         subscriptions: all.map(({ rev, lastEvent, ...subscription }) => withTimestamps(subscription)),
         payments: paymentsOf(userId),
+        purchases: deps.purchases.all(userId),
       };
     },
   };

@@ -88,6 +88,23 @@ export function checkoutCollection(store: Store): Checkouts {
   });
 }
 
+/**
+ * A further customer of a user, such as the one that a Payment Link created for a user who had bought before. Its purchases
+ * belong to the user; the next checkout uses the user's own customer.
+ */
+export interface LinkedCustomerDocument {
+  /** The provider's customer ID: one user per customer. */
+  id: string;
+  userId: string;
+  createdAt: number;
+}
+
+export type LinkedCustomers = Collection<LinkedCustomerDocument>;
+
+export function linkedCustomerCollection(store: Store): LinkedCustomers {
+  return store.collection<LinkedCustomerDocument>('linked_customers', { indexes: [['userId']] });
+}
+
 /** What the subscription covers, and for how long. Times are Unix times in milliseconds. */
 export interface SubscriptionTerms {
   /** One of the eight documented statuses, or a later one. */
@@ -149,6 +166,9 @@ export interface SubscriptionDocument extends SubscriptionTerms {
   createdAt: number;
   updatedAt: number;
 }
+
+/** What a user holds: a subscription, or a one-time purchase in the form of one. */
+export type HeldSubscription = SubscriptionDocument & { isPurchase?: true };
 
 export type Subscriptions = Collection<SubscriptionDocument>;
 

@@ -1,8 +1,8 @@
 import { type SubscriptionStatus, toTimestamp, type User } from '../http/schemas.js';
 import type { Clock } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
-import { nullIfTaken } from '../storage/collection.js';
 import type { DeleteIfUserIsGone } from './account-deletion.js';
+import type { CustomerLinks } from './customers.js';
 import { type DescribedSubscription, NO_DETAILS, type SubscriptionDetails } from './details.js';
 import {
   findEntitlement,
@@ -14,19 +14,15 @@ import {
 } from './entitlement.js';
 import { billingErrors } from './errors.js';
 import type { EventProcessor } from './events/processor.js';
+import type { PurchaseRecorder } from './events/purchases.js';
+import type { Emit } from './notifications.js';
 import { FREE_PLAN } from './plan-options.js';
 import type { Benefits, Plans } from './plans.js';
 import type { Gateway } from './provider/gateway.js';
-import { asObject, idOf, type Json } from './provider/json.js';
+import { asObject, asText, idOf, type Json } from './provider/json.js';
+import type { PurchaseList } from './purchases.js';
 import type { Subscription } from './schemas.js';
-import {
-  type BillingUsers,
-  type Customers,
-  type Grant,
-  listSubscriptions,
-  type SubscriptionDocument,
-  type Subscriptions,
-} from './store.js';
+import type { BillingUsers, Grant, SubscriptionDocument } from './store.js';
 import { createCoalescer, type SubscriptionSync } from './sync.js';
 
 /** A user's current subscription and access. */
@@ -50,8 +46,10 @@ export interface SubscriptionService {
 }
 
 export interface SubscriptionServiceDependencies {
-  customers: Customers;
-  subscriptions: Subscriptions;
+  links: CustomerLinks;
+  purchases: Pick<PurchaseList, 'listHeld'>;
+  purchaseRecorder: Pick<PurchaseRecorder, 'recordSession'>;
+  emit: Emit;
   users: Pick<BillingUsers, 'find'>;
   processor: Pick<EventProcessor, 'replayUnmatched'>;
   deleteIfUserIsGone: DeleteIfUserIsGone;
@@ -65,11 +63,12 @@ export interface SubscriptionServiceDependencies {
 }
 
 export function createSubscriptionService(deps: SubscriptionServiceDependencies): SubscriptionService {
-  const { customers, subscriptions, users, processor, gateway, sync, plans, details, pastDue, clock } = deps;
+  const { links, purchases, purchaseRecorder, users, emit, processor, gateway } = deps;
+  const { sync, plans, details, pastDue, clock } = deps;
 
   const context = () => ({ pastDue, now: clock.now() });
   const sourcesOf = async (userId: string) => {
-    const [all, user] = await Promise.all([listSubscriptions(subscriptions, userId), users.find(userId)]);
+    const [all, user] = await Promise.all([purchases.listHeld(userId), users.find(userId)]);
     const entitledPlans = listEntitledPlans(all, user?.grant, context(), plans.configured);
     const benefits = plans.benefitsOf(user ? [FREE_PLAN, ...entitledPlans] : []);
     return { all, grant: user?.grant, entitledPlans, benefits };
@@ -99,16 +98,34 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
   const benefitsOf = async (userId: string): Promise<Benefits> =>
     isIdentifier(userId) ? (await sourcesOf(userId)).benefits : plans.benefitsOf([]);
 
-  /** The customer of a checkout session of the user. */
-  const customerOf = (session: Json | null, user: User): string | undefined => {
-    const { userId } = asObject(session?.['metadata']);
-    const isOwn = session && session['client_reference_id'] === user.id && userId === user.id;
+  /** Links the customer of a checkout session, and records a one-time purchase. */
+  const applySession = async (session: Json | null, userId: string): Promise<void> => {
     // The response for the session of another user is the same as for an unknown one.
-    if (!isOwn) throw httpErrors.NOT_FOUND({ message: 'The checkout session was not found.' });
-    return idOf(session['customer']);
+    if (!session || userOf(session) !== userId)
+      throw httpErrors.NOT_FOUND({ message: 'The checkout session was not found.' });
+    const customerId = idOf(session['customer']);
+    const linked = customerId === undefined ? null : await links.findUser(customerId);
+    if (linked !== null && linked !== userId) return;
+    if (customerId !== undefined) await links.link(userId, customerId);
+    if (session['status'] === 'complete') {
+      const source = { userId, eventId: `refresh:${session['id']}`, at: clock.now() };
+      const notify = await purchaseRecorder.recordSession(session, source);
+      notify?.(emit);
+    }
+    await deps.deleteIfUserIsGone(userId);
+  };
+
+  const findCustomers = async (from: Gateway, userId: string): Promise<string[]> => {
+    const stored = await links.list(userId);
+    if (stored.length > 0) return stored;
+    for (const customerId of await searchAtATime(userId, () => from.customersOf(userId)))
+      await links.link(userId, customerId);
+    await deps.deleteIfUserIsGone(userId);
+    return links.list(userId);
   };
 
   const sessionAtATime = createCoalescer<Json | null>();
+  const searchAtATime = createCoalescer<string[]>();
 
   return {
     current,
@@ -117,16 +134,11 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
       if (!gateway || !sync) throw billingErrors.BILLING_NOT_CONFIGURED();
       if (sessionId !== undefined) {
         const session = await sessionAtATime(sessionId, () => gateway.checkoutSession(sessionId));
-        const customerId = customerOf(session, user);
-        if (customerId !== undefined) {
-          await customers.insert({ id: user.id, customerId, createdAt: clock.now() }).catch(nullIfTaken);
-          await deps.deleteIfUserIsGone(user.id);
-        }
+        await applySession(session, user.id);
       }
-      const customer = await customers.findOne({ id: user.id });
-      if (customer) {
-        await sync.syncCustomer(customer.customerId, user.id);
-        await processor.replayUnmatched(customer.customerId);
+      for (const customerId of await findCustomers(gateway, user.id)) {
+        await sync.syncCustomer(customerId, user.id);
+        await processor.replayUnmatched(customerId);
       }
       return current(user.id);
     },
@@ -140,6 +152,13 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
     hasFeature: async (userId, feature) => (await benefitsOf(userId)).features.includes(feature),
     limits: async (userId) => (await benefitsOf(userId)).limits,
   };
+}
+
+/** The user of a session: by the metadata, which only the seller writes, else by the reference that the buyer chose. */
+function userOf(session: Json): string | undefined {
+  const metadata = [session['metadata'], asObject(session['customer'])['metadata']].map(asObject);
+  const [userId] = metadata.flatMap(({ userId }) => asText(userId) ?? []);
+  return userId ?? asText(session['client_reference_id']);
 }
 
 /** The store rejects filters with other values. */

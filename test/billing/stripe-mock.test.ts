@@ -88,6 +88,8 @@ t.test(
         t.same(await gateway.createMeterEvent(event), { outcome: 'accepted' });
       },
       subscriptionsOf: () => gateway.subscriptionsOf('cus_1'),
+      lineItems: () => gateway.lineItems('cs_1'),
+      customersOf: () => gateway.customersOf('usr_1'),
       charge: () => gateway.charge('ch_1'),
       cancelSubscriptions: () => gateway.cancelSubscriptions('cus_1'),
       invoicesOf: () => gateway.invoicesOf('cus_1'),

@@ -1,5 +1,6 @@
 import { type UserDocument, userCollection } from '../../src/auth/store.js';
 import { createSummaryOf } from '../../src/billing/entitlement.js';
+import { purchaseCollection } from '../../src/billing/purchases.js';
 import {
   paymentCollection,
   type SubscriptionDocument,
@@ -8,6 +9,7 @@ import {
 } from '../../src/billing/store.js';
 import type { Store } from '../../src/storage/collection.js';
 import { PRICES, type WorldSubscription } from './stripe-objects.js';
+import { amountOf } from './stripe-purchases.js';
 import type { World } from './stripe-simulator.js';
 
 /** Compares the stored data and the notifications with the state of the provider. */
@@ -112,7 +114,7 @@ export async function wrongProjections(
   const users = userCollection(store);
   const problems: string[] = [];
   const summaryOf = createSummaryOf({
-    listSubscriptions: async (id) => {
+    listHeld: async (id) => {
       problems.push(`the record of ${id} lacks the subscriptions`);
       return [];
     },
@@ -170,8 +172,23 @@ async function wrongPayments(world: World, store: Store): Promise<string[]> {
     if (JSON.stringify(is) !== JSON.stringify(should))
       problems.push(`${invoice} is ${JSON.stringify(is)} instead of ${JSON.stringify(should)}`);
   }
-  const count = await payments.count();
-  if (count !== world.payments.size) problems.push(`${count} payments instead of ${world.payments.size}`);
+  const purchases = purchaseCollection(store);
+  let sold = 0;
+  for (const truth of world.purchases.values()) {
+    const stored = await purchases.findOne({ id: truth.id });
+    const payment = await payments.findOne({ id: truth.charge.intent });
+    const is = stored && [stored.userId, stored.status, stored.items, stored.plan, stored.amount];
+    const { userId, status, price, quantity } = truth;
+    const plan = PRICES[price]?.lookupKey;
+    const should = [userId, status, [{ priceId: price, quantity }], plan, amountOf(truth)];
+    const isPaid = status === 'paid';
+    if (isPaid) sold++;
+    const isRefunded = (payment?.refundedAmount ?? 0) === truth.refunded && (payment !== null) === isPaid;
+    if (JSON.stringify(is) !== JSON.stringify(should) || !isRefunded)
+      problems.push(`${truth.id} is ${JSON.stringify(is)} instead of ${JSON.stringify(should)}`);
+  }
+  const [count, expected] = [await payments.count(), world.payments.size + sold];
+  if (count !== expected) problems.push(`${count} payments instead of ${expected}`);
   return problems;
 }
 
@@ -240,7 +257,8 @@ function wrongNotifications(world: World, { notifications, possiblyLost }: Seen)
 }
 
 function factOf({ name, ...notification }: Seen['notifications'][number]): string | undefined {
-  const { invoiceId, attempt, paymentId, refundedAmount, disputeId } = notification;
+  const { invoiceId, attempt, paymentId, refundedAmount, disputeId, purchaseId } = notification;
+  if (purchaseId !== undefined) return `${name} of ${purchaseId}`;
   if (disputeId !== undefined) return `${name} of ${disputeId}`;
   if (refundedAmount !== undefined) return `${name} ${refundedAmount} of ${paymentId}`;
   return invoiceId === undefined ? undefined : `${name} ${attempt ?? ''} of ${invoiceId}`;
@@ -258,6 +276,9 @@ function expectedFact(world: World, { type, data: { object } }: WorldEvent): str
       return `invoice.voided  of ${id}`;
     case 'invoice.payment_failed':
       return payment?.status === 'failed' ? `payment.failed ${attempt} of ${id}` : undefined;
+    case 'checkout.session.completed':
+    case 'checkout.session.async_payment_succeeded':
+      return world.purchases.get(String(id))?.status === 'paid' ? `purchase.completed of ${id}` : undefined;
     case 'charge.dispute.closed':
       return `payment.dispute_closed of ${id}`;
     default:

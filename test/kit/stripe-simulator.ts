@@ -11,6 +11,7 @@ import {
   type WorldPayment,
   type WorldSubscription,
 } from './stripe-objects.js';
+import { amountOf, purchaseChargeObject, sessionObject, type WorldPurchase } from './stripe-purchases.js';
 
 /**
  * A simulation of the payment provider: customers, subscriptions and their changes, decided by a seeded generator. It is
@@ -61,6 +62,7 @@ export class World {
   now: number;
   readonly subscriptions = new Map<string, WorldSubscription>();
   readonly payments = new Map<string, WorldPayment>();
+  readonly purchases = new Map<string, WorldPurchase>();
   readonly events: Json[] = [];
   #names = 0;
 
@@ -111,6 +113,42 @@ export class World {
     if (dice.happens(0.1)) subscription.version = dice.one(VERSIONS);
     const choices = this.#choices(subscription);
     if (choices.length > 0) dice.one(choices).call(this, subscription);
+  }
+
+  /** A one-time purchase, whose payment is confirmed at once or later. */
+  buyOnce(customer: string, userId: string): void {
+    const { dice, now } = this;
+    const purchase: WorldPurchase = {
+      id: this.name('cs'),
+      customer,
+      userId,
+      version: dice.one(VERSIONS),
+      status: dice.happens(0.6) ? 'paid' : 'pending',
+      price: dice.one(Object.keys(PRICES)),
+      quantity: 1 + dice.whole(3),
+      charge: { id: this.name('ch'), intent: this.name('pi'), created: now },
+      refunded: 0,
+    };
+    this.purchases.set(purchase.id, purchase);
+    this.#publish('checkout.session.completed', purchase.version, sessionObject(purchase));
+  }
+
+  /** The confirmation of a pending purchase, or a refund of a paid one. */
+  actOnPurchase(): void {
+    const { dice } = this;
+    if (this.purchases.size === 0) return;
+    const purchase = dice.one([...this.purchases.values()]);
+    const { version, status } = purchase;
+    if (status === 'pending') {
+      purchase.status = dice.happens(0.7) ? 'paid' : 'failed';
+      const result = purchase.status === 'paid' ? 'succeeded' : 'failed';
+      this.#publish(`checkout.session.async_payment_${result}`, version, sessionObject(purchase));
+      return;
+    }
+    const rest = amountOf(purchase) - purchase.refunded;
+    if (status !== 'paid' || rest === 0) return;
+    purchase.refunded += dice.happens(0.5) ? rest : Math.ceil(rest / 2);
+    this.#publish('charge.refunded', version, purchaseChargeObject(purchase));
   }
 
   /** A refund of a random payment, or a dispute about it. */

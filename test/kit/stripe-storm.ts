@@ -47,7 +47,7 @@ const RETRY_AFTER = 40;
 const BATCH = 16;
 
 /** Only the calls of webhooks fail. Others are retried after a pause, which would only cost time here. */
-const LOOK = /^\/v1\/(subscriptions\/sub_|charges|invoice_payments)/;
+const LOOK = /^\/v1\/(subscriptions\/sub_|charges|invoice_payments|checkout\/sessions\/\w+\/line_items)/;
 const FAULTS: readonly Fault[] = [
   { status: 500, body: '{}' },
   { status: 429, body: '{}' },
@@ -178,6 +178,11 @@ function happen(world: World, people: Person[], most: number): void {
     return;
   }
   if (dice.happens(0.15)) world.actOnPayment();
+  if (dice.happens(0.15)) world.actOnPurchase();
+  if (dice.happens(0.1) && people.length > 0) {
+    const { customer, user } = dice.one(people);
+    world.buyOnce(customer, user.id);
+  }
   const alive = [...subscriptions.values()].filter(({ endedAt }) => endedAt === null);
   if (alive.length > 0) world.act(dice.one(alive));
 }

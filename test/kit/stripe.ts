@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import type { Json } from '../../src/billing/provider/json.js';
 import { changeRoutes } from './stripe-changes.js';
 import { chargeObject, PRICES, subscriptionObject, type WorldPayment } from './stripe-objects.js';
+import { lineItemsOf, purchaseChargeObject } from './stripe-purchases.js';
 import type { World } from './stripe-simulator.js';
 
 /** The part of the payment provider's API that billing uses, called by the provider's own SDK. */
@@ -39,6 +40,8 @@ export interface StripeApi {
   readonly prices: Map<string, Json>;
   /** The code with which the bank declines every payment; undefined: it accepts. */
   declines: string | undefined;
+  /** Session → what it sells. */
+  readonly lineItems: Map<string, Json[]>;
   /** Called for each request. */
   fault: (call: ProviderCall) => Fault | undefined | Promise<Fault | undefined>;
   close(): Promise<void>;
@@ -55,6 +58,7 @@ export async function stripeApi(world: World): Promise<StripeApi> {
   const invoices: Json[] = [];
   const prices = new Map<string, Json>();
   const meterEvents: StripeApi['meterEvents'] = [];
+  const lineItems = new Map<string, Json[]>();
 
   const session = (call: ProviderCall, prefix: string): Json => {
     const id = world.name(prefix);
@@ -152,7 +156,20 @@ export async function stripeApi(world: World): Promise<StripeApi> {
       const found = world.subscriptions.get(id);
       return found ? subscriptionObject(found) : null;
     },
+    'GET /v1/checkout/sessions/:id/line_items': (call, id) => {
+      const purchase = world.purchases.get(id);
+      return listOf(lineItems.get(id) ?? (purchase ? lineItemsOf(purchase) : []), call);
+    },
+    'GET /v1/customers/search': ({ query }) => {
+      const userId = /^metadata\['userId'\]:'(.*)'$/.exec(query.get('query') ?? '')?.[1];
+      const data = [...customers.values()].filter(
+        ({ metadata }) => (metadata as Json | undefined)?.['userId'] === userId,
+      );
+      return { object: 'search_result', url: '/', has_more: false, data };
+    },
     'GET /v1/charges/:id': (_call, id) => {
+      const purchase = [...world.purchases.values()].find(({ charge }) => charge.id === id);
+      if (purchase) return purchaseChargeObject(purchase);
       const found = paymentOf(({ charge }) => charge?.id === id);
       if (!found) return null;
       // The API has the newest version.
@@ -228,6 +245,7 @@ export async function stripeApi(world: World): Promise<StripeApi> {
     meterEvents,
     prices,
     declines: undefined,
+    lineItems,
     fault: () => undefined,
     async close() {
       server.closeAllConnections();

@@ -9,6 +9,7 @@ import {
   refundNotification,
 } from '../notifications.js';
 import type { Gateway } from '../provider/gateway.js';
+import type { PurchaseDocument } from '../purchases.js';
 import type { Dispute, PaymentDocument, Payments } from '../store.js';
 import {
   type ChargeReference,
@@ -37,6 +38,8 @@ export interface PaymentRecorder {
     charge: LocatedCharge,
     at: number,
   ): Promise<PendingNotification | null>;
+  /** Records the payment of a one-time purchase, unless nothing was paid. */
+  recordPurchase(purchase: PurchaseDocument, eventId: string): Promise<void>;
   /** Asks the provider again which invoice a charge belongs to. */
   attribute(payment: PaymentDocument): Promise<'done' | 'missing' | 'unanswered'>;
 }
@@ -190,6 +193,16 @@ export function createPaymentRecorder(deps: PaymentRecorderDependencies): Paymen
       return event.type === 'charge.refunded'
         ? refundNotification(event.id, payment, at)
         : disputeNotification(event, payment, readDispute(event, at), at);
+    },
+
+    async recordPurchase({ paymentId, userId, amount, currency, at }, eventId) {
+      if (amount === 0) return;
+      const payment = { at, ...(amount !== undefined && { amount }), ...(currency && { currency }) };
+      await record({ id: paymentId, userId }, eventId, {
+        name: 'purchased',
+        // The event of an invoice, if there is one, describes the payment as well.
+        merge: (stored) => (stored && !isStub(stored) ? {} : { status: 'paid', ...payment }),
+      });
     },
 
     async attribute(payment) {

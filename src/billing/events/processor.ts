@@ -1,6 +1,6 @@
 import type { Clock } from '../../kernel/clock.js';
-import { nullIfTaken } from '../../storage/collection.js';
 import type { DeleteIfUserIsGone } from '../account-deletion.js';
+import type { CustomerLinks } from '../customers.js';
 import { isEntitled, type PastDue, type Projector } from '../entitlement.js';
 import {
   type Emit,
@@ -10,7 +10,6 @@ import {
 } from '../notifications.js';
 import type {
   BillingUsers,
-  Customers,
   EventOutcome,
   Payments,
   Subscriptions,
@@ -20,7 +19,15 @@ import type {
 import type { EventLease, EventLeases } from './leases.js';
 import { readChargeReference } from './payment-objects.js';
 import type { LocatedCharge, PaymentRecorder } from './payments.js';
-import { type BillingEvent, isCharge, isInvoice, parseEvent } from './provider-objects.js';
+import {
+  type BillingEvent,
+  isCharge,
+  isCustomer,
+  isInvoice,
+  isSession,
+  parseEvent,
+} from './provider-objects.js';
+import type { PurchaseRecorder } from './purchases.js';
 import type { AppliedEvent, ApplyEvent, SubscriptionOwner } from './subscription-events.js';
 import type { ConcernsLiveData } from './test-mode.js';
 
@@ -45,11 +52,12 @@ export interface EventProcessorDependencies {
   events: WebhookEvents;
   payments: Payments;
   subscriptions: Subscriptions;
-  customers: Customers;
   users: Pick<BillingUsers, 'find'>;
   deleteIfUserIsGone: DeleteIfUserIsGone;
   applyEvent: ApplyEvent;
   recorder: PaymentRecorder;
+  purchaseRecorder: PurchaseRecorder;
+  links: CustomerLinks;
   projector: Projector;
   enqueueMail: EnqueueMail;
   emit: Emit;
@@ -92,11 +100,14 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
   const handle = async (event: BillingEvent): Promise<HandledEvent> => {
     if (await concernsLiveData(event)) return { outcome: 'ignored', notifications: [] };
     const owner = await findOwner(event);
-    if (!owner) return { outcome: 'unmatched', notifications: [] };
+    // Most customers are unknown until they buy, and each change of one is an event.
+    if (!owner) return { outcome: isCustomer(event) ? 'ignored' : 'unmatched', notifications: [] };
     const { userId } = owner;
     const { subscriptionId, customerId, created = clock.now() } = event;
     const isApplicable =
-      subscriptionId !== undefined && event.type !== 'customer.subscription.trial_will_end';
+      subscriptionId !== undefined &&
+      !isSession(event) &&
+      event.type !== 'customer.subscription.trial_will_end';
     const isObsolete = await isAlreadySettled(event);
     const applied = isObsolete
       ? OBSOLETE
@@ -113,16 +124,17 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
           entitled: isEntitled(subscription, deps.pastDue, clock.now()),
         }),
       );
-    const isPayment = isInvoice(event) || isCharge(event);
+    const isPayment = isInvoice(event) || isCharge(event) || isSession(event);
     const payment = isPayment && (await recordPayment(event, owner, created));
     if (payment) notifications.push(payment);
     // If the user was deleted concurrently, the data inserted above must be deleted as well.
-    if ((change === 'inserted' || isPayment) && (await deps.deleteIfUserIsGone(userId))) {
+    const isLink = isSession(event) || isCustomer(event);
+    if ((change === 'inserted' || isPayment || isLink) && (await deps.deleteIfUserIsGone(userId))) {
       return { outcome: 'unmatched', notifications: [] };
     }
     // Only failed payments, deleted subscriptions and ending trials queue a mail.
     if (payment || !isPayment) await enqueueMail(event, userId, subscription ?? owner.subscription);
-    if (change === 'inserted' || change === 'repeated') {
+    if (change === 'inserted' || change === 'repeated' || isLink) {
       for (const about of [subscriptionId, customerId]) if (about !== undefined) await replayUnmatched(about);
     }
     return { outcome: isPayment ? 'processed' : applied.outcome, notifications };
@@ -135,8 +147,15 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     return stored !== null && stored.status !== 'failed';
   };
 
-  const recordPayment = (event: BillingEvent, { userId, charge }: EventOwner, at: number) =>
-    charge ? recorder.recordCharge(event, userId, charge, at) : recorder.recordInvoice(event, userId, at);
+  const recordPayment = async (event: BillingEvent, { userId, charge }: EventOwner, at: number) => {
+    const { id: eventId, type, object } = event;
+    if (isSession(event)) return deps.purchaseRecorder.recordSession(object, { userId, eventId, type, at });
+    if (!charge) return recorder.recordInvoice(event, userId, at);
+    const notification = await recorder.recordCharge(event, userId, charge, at);
+    // A full refund ends the access that a purchase gives.
+    if (event.type === 'charge.refunded') await projector.project(userId);
+    return notification;
+  };
 
   const process: EventProcessor['process'] = async (lease, event) => {
     const { outcome, notifications } = await handle(event).catch(async (error: unknown) => {
@@ -186,7 +205,7 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
 
 type OwnerLookupDependencies = Pick<
   EventProcessorDependencies,
-  'subscriptions' | 'customers' | 'users' | 'recorder' | 'clock'
+  'subscriptions' | 'links' | 'users' | 'recorder'
 >;
 
 interface EventOwner extends SubscriptionOwner {
@@ -196,23 +215,21 @@ interface EventOwner extends SubscriptionOwner {
 
 /**
  * Finds the user of an event by the subscription, else by the customer, else by the user ID that checkout wrote into the
- * metadata. Never by the e-mail address, because anyone can enter any address at the provider.
+ * metadata, else by the reference of a checkout session, which the buyer may have chosen. Never by the e-mail address, because anyone can enter any address at the provider.
  */
 function createOwnerLookup(deps: OwnerLookupDependencies) {
-  const { subscriptions, customers, users, recorder, clock } = deps;
+  const { subscriptions, links, users, recorder } = deps;
 
   const findOwner = async (event: BillingEvent): Promise<EventOwner | null> => {
-    const { subscriptionId, customerId, metadataUserId } = event;
+    const { subscriptionId, customerId, metadataUserId, referenceUserId } = event;
     const subscription = subscriptionId && (await subscriptions.findOne({ id: subscriptionId }));
     if (subscription) return { userId: subscription.userId, subscription };
-    const customer = customerId && (await customers.findOne({ customerId }));
-    if (customer) return { userId: customer.id };
-    if (metadataUserId === undefined || !(await users.find(metadataUserId))) return null;
-    if (customerId !== undefined) {
-      // A user with another customer keeps that customer; the subscription belongs to the user in either case.
-      await customers.insert({ id: metadataUserId, customerId, createdAt: clock.now() }).catch(nullIfTaken);
-    }
-    return { userId: metadataUserId };
+    const linked = customerId === undefined ? null : await links.findUser(customerId);
+    if (linked !== null) return { userId: linked };
+    const userId = metadataUserId ?? referenceUserId;
+    if (userId === undefined || !(await users.find(userId))) return null;
+    if (customerId !== undefined) await links.link(userId, customerId);
+    return { userId };
   };
 
   /** By the payment; else by the customer, whom only the provider knows if the event is about a dispute. */

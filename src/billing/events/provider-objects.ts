@@ -21,8 +21,10 @@ export interface BillingEvent {
   previous: Json;
   customerId?: string;
   subscriptionId?: string;
-  /** The user's ID, as checkout wrote it on the subscription. */
+  /** The user's ID in the metadata, which only the seller writes: as checkout does on a subscription. */
   metadataUserId?: string;
+  /** The `client_reference_id` of a checkout session, which the buyer chooses in the address of a Payment Link. */
+  referenceUserId?: string;
 }
 
 /** The event types that have an effect here. */
@@ -42,12 +44,24 @@ export const HANDLED_EVENT_TYPES: ReadonlySet<string> = new Set([
   'charge.refunded',
   'charge.dispute.created',
   'charge.dispute.closed',
+  'checkout.session.completed',
+  'checkout.session.async_payment_succeeded',
+  'checkout.session.async_payment_failed',
+  'customer.created',
+  'customer.updated',
 ]);
 
 export const isInvoice = ({ type }: { type: string }): boolean => type.startsWith('invoice.');
 
 /** Whether an event is about a refund or a dispute, which refer to a charge. */
 export const isCharge = ({ type }: { type: string }): boolean => type.startsWith('charge.');
+
+/** Whether an event is about a checkout session. */
+export const isSession = ({ type }: { type: string }): boolean => type.startsWith('checkout.session.');
+
+/** Whether an event is about the customer itself. */
+export const isCustomer = ({ type }: { type: string }): boolean =>
+  type === 'customer.created' || type === 'customer.updated';
 
 /**
  * Parses a body whose signature was verified. Without an `id`, the signature identifies the event. Null for an event
@@ -79,7 +93,8 @@ export function parseEvent(payload: string, signature: string): BillingEvent | n
 
 /** The customer, subscription and user in an event. */
 function referencesOf({ type, objectId, object }: { type: string; objectId: string; object: Json }) {
-  const customerId = idOf(object['customer']);
+  const customerId = isCustomer({ type }) ? objectId : idOf(object['customer']);
+  const referenceUserId = isSession({ type }) ? asText(object['client_reference_id']) : undefined;
   // The subscription of an invoice is in `parent` since API version 2025-03-31; before, it is at the top level.
   const parent = asObject(asObject(object['parent'])['subscription_details']);
   const details = isInvoice({ type }) ? [parent, asObject(object['subscription_details'])] : [object];
@@ -92,6 +107,7 @@ function referencesOf({ type, objectId, object }: { type: string; objectId: stri
     ...(customerId !== undefined && { customerId }),
     ...(subscriptionId !== undefined && { subscriptionId }),
     ...(metadataUserId !== undefined && { metadataUserId }),
+    ...(referenceUserId !== undefined && { referenceUserId }),
   };
 }
 

@@ -16,9 +16,13 @@ export interface LiveDataDependencies {
 
 /** For keys that state no mode, and for servers without a key. */
 export function createLiveDataCheck({ subscriptions, customers }: LiveDataDependencies): ConcernsLiveData {
-  const userOf = async ({ customerId, metadataUserId }: BillingEvent): Promise<string | undefined> => {
+  const userOf = async ({
+    customerId,
+    metadataUserId,
+    referenceUserId,
+  }: BillingEvent): Promise<string | undefined> => {
     const customer = customerId === undefined ? null : await customers.findOne({ customerId });
-    return customer?.id ?? metadataUserId;
+    return customer?.id ?? metadataUserId ?? referenceUserId;
   };
 
   return async (event) => {

@@ -1,7 +1,7 @@
 import type Stripe from 'stripe';
 import { nullIfMissing, type ProviderCall, retryIdempotently } from './client.js';
 import { asObject, asText, asTime, type Json } from './json.js';
-import { malformed, requireId, requirePage } from './responses.js';
+import { malformed, requireId, requireList, requirePage } from './responses.js';
 
 /** The provider's payment pages. A session is open until it is paid, expired by a request or 24 hours old. */
 export interface CheckoutSessions {
@@ -13,6 +13,8 @@ export interface CheckoutSessions {
   createCheckout(checkout: Checkout, idempotencyKey: string): Promise<OpenSession>;
   /** With the customer expanded. Null if the provider has no such session. */
   checkoutSession(id: string): Promise<Json | null>;
+  /** What a session sells, with the prices. Null if the provider has no such session. */
+  lineItems(id: string): Promise<Json[] | null>;
   /** Ends an open session and returns it; a session that is not open is returned as it is. Null if there is none. */
   expireCheckout(id: string): Promise<Json | null>;
 }
@@ -73,6 +75,13 @@ export function createCheckoutSessions(call: ProviderCall): CheckoutSessions {
         stripe.checkout.sessions.retrieve(id, { expand: ['customer'] }).catch(nullIfMissing),
       );
       return found && asObject(requireId(found, id));
+    },
+
+    async lineItems(id) {
+      const found = await call((stripe) =>
+        stripe.checkout.sessions.listLineItems(id, { limit: 100 }).catch(nullIfMissing),
+      );
+      return found && requireList(found).data.map(asObject);
     },
 
     async expireCheckout(id) {

@@ -35,6 +35,8 @@ export interface Gateway extends CheckoutSessions, SubscriptionChangeCalls, Mete
   ): Promise<{ id: string }>;
   /** An empty name removes it. Does nothing if the customer does not exist. */
   updateCustomer(id: string, profile: { email: string; name: string }): Promise<void>;
+  /** The customers whose metadata names the user. */
+  customersOf(userId: string): Promise<string[]>;
   createPortal(portal: { customerId: string; returnUrl: string }): Promise<{ url: string }>;
   /** Null if the provider has no such subscription. `asOf`: the provider's time up to which it is complete. */
   subscription(id: string): Promise<{ object: Json; asOf: number } | null>;
@@ -70,6 +72,9 @@ const DEFAULT_TIMEOUTS: GatewayTimeouts = { attemptMs: 4_500, callMs: 9_500, loo
 const PRICE_DETAILS = ['data.product', 'data.currency_options'];
 
 const SUBSCRIPTION_DETAILS = ['schedule', 'discounts.source.coupon'];
+
+/** A user rarely has more customers. */
+const SEARCH_LIMIT = 10;
 
 /** The provider's maximum. */
 const PAGE_SIZE = 100;
@@ -111,6 +116,12 @@ export function createGateway(
         stripe.customers.update(id, { email, name }).catch(nullIfMissing),
       );
       if (updated) requireId(updated, id);
+    },
+
+    async customersOf(userId) {
+      const query = `metadata['userId']:'${userId.replace(/['\\]/g, '\\$&')}'`;
+      const found = await call((stripe) => stripe.customers.search({ query, limit: SEARCH_LIMIT }));
+      return requireList(found).data.flatMap((customer) => idOf(customer) ?? []);
     },
 
     async createPortal({ customerId, returnUrl }) {
