@@ -80,10 +80,11 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
     const isGranted = entitlement !== null && 'grant' in entitlement;
     const best = entitlement && 'subscription' in entitlement ? entitlement.subscription : selectShown(all);
     const shown = isGranted ? undefined : best;
+    const billed = best?.isPurchase ? selectShown(all.filter(({ isPurchase }) => !isPurchase)) : best;
     const [described, nextInvoice] = await Promise.all([
       shown ? details.describe(shown) : NO_DETAILS,
-      // A customer with a grant continues to pay.
-      withNextInvoice && best ? details.nextInvoice(best) : null,
+      // A customer with a grant or a one-time purchase continues to pay.
+      withNextInvoice && billed ? details.nextInvoice(billed) : null,
     ]);
     const terms = shown ? subscriptionView(shown, entitlement !== null) : NONE;
     return {
