@@ -220,6 +220,44 @@ const mutants = [
     replacement: 'true',
     tests: [['details', 'a sync stores the details, reports changes, and nothing after an upgrade']],
   },
+  {
+    name: 'parallel orders do not share the reservation of a checkout',
+    file: 'open-checkouts.js',
+    text: 'const reservation = isShared ?',
+    replacement: 'const reservation = false ?',
+    tests: [['checkout', 'requests of one user in two processes open one session on SQLite']],
+  },
+  {
+    name: 'a checkout keeps a trial that another one has taken over',
+    file: 'trials.js',
+    text: 'if (known?.checkoutId !== checkoutId)',
+    replacement: 'if (known?.checkoutId !== checkoutId) return true; if (!known)',
+    tests: [['checkout', 'parallel checkouts of independent plans do not both get the trial']],
+  },
+  {
+    name: 'duplicate subscriptions are reported with every change',
+    file: 'duplicates.js',
+    text: 'if (known?.subscriptionId === subscriptionId)',
+    replacement: 'if (false)',
+    tests: [
+      [
+        'checkout',
+        'two subscriptions that were paid all the same are recorded and reported to the operator once',
+      ],
+    ],
+  },
+  {
+    name: 'a failed update of a customer is forgotten',
+    file: 'profile-sync.js',
+    text: 'await postpone(customer);',
+    replacement: "await customers.updateOne({ id }, { unset: ['profileDueAt'] });",
+    tests: [
+      [
+        'profile',
+        'while the provider is down, changes are kept and retried with growing delays; the last one wins',
+      ],
+    ],
+  },
 ];
 
 runMutants('billing', mutants);
