@@ -3,7 +3,6 @@ import type { Clock } from '../kernel/clock.js';
 import { sha256 } from '../kernel/secrets.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { billingErrors } from './errors.js';
-import type { EventProcessor } from './events/processor.js';
 import type { Gateway } from './provider/gateway.js';
 import type { BillingUsers, Customers, LinkedCustomers } from './store.js';
 
@@ -70,7 +69,7 @@ export type EnsureCustomer = (
 export interface CustomerDependencies {
   customers: Customers;
   users: Pick<BillingUsers, 'find'>;
-  processor: Pick<EventProcessor, 'replayUnmatched'>;
+  processor: { replayUnmatched(about: string): Promise<void> };
   clock: Clock;
 }
 

@@ -289,7 +289,7 @@ const UNPATTERNED: [field: RegExp, reason: string][] = [
   [/^POST \/authorize\/login body\.handle$/, 'a handle that cannot exist is refused like an unknown one'],
   [/^POST \/v1\/clients body\.(post_logout_)?redirect_uris$/, 'the service refuses what is no printable URI'],
   [/ params\.sub$/, 'the service looks up only what has the form of an id'],
-  [/^GET \/v1\/(clients|principals) querystring\.after$/, 'decoded and checked as the position in a list'],
+  [/ querystring\.after$/, 'decoded and checked as the position in a list'],
   [/^POST \/api\/billing\/create-portal-session body\.returnPath$/, 'checked as a path, never stored'],
   [
     /^POST \/(authorize|logout|introspect|token|revoke) body$/,
