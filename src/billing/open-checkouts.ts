@@ -56,7 +56,7 @@ export function createOpenCheckouts(deps: OpenCheckoutDependencies): OpenCheckou
   const { checkouts, gateway, clock, random } = deps;
   const isUsable = (expiresAt = Number.POSITIVE_INFINITY) => expiresAt > clock.now() + MIN_REMAINING_MS;
 
-  /** Reserves the subject for an order; null if another process came first. */
+  /** Reserves the subject for an order; null if another process came first or has stored a session. */
   const reserve = async (
     known: CheckoutDocument | null,
     subject: Pick<CheckoutDocument, 'id' | 'userId'>,
@@ -65,7 +65,9 @@ export function createOpenCheckouts(deps: OpenCheckoutDependencies): OpenCheckou
     const key = newId('checkout_', clock, random);
     const set = { fingerprint, key, expiresAt: clock.now() + RETENTION_MS };
     if (known) {
-      return checkouts.updateOne({ id: known.id, key: known.key }, { set, unset: ['sessionId'] });
+      // A session that was stored since the reservation was read may have reached a user, and must be expired first.
+      const unchanged = { id: known.id, key: known.key, sessionId: known.sessionId ?? null };
+      return checkouts.updateOne(unchanged, { set, unset: ['sessionId'] });
     }
     const reservation = { ...subject, ...set };
     return checkouts.insert(reservation).then(() => reservation, nullIfTaken);

@@ -84,7 +84,7 @@ export type Checkouts = Collection<CheckoutDocument>;
 export function checkoutCollection(store: Store): Checkouts {
   return store.collection<CheckoutDocument>('checkouts', {
     indexes: [['userId'], ['expiresAt']],
-    fields: ['key'],
+    fields: ['key', 'sessionId'],
   });
 }
 

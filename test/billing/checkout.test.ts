@@ -1,7 +1,9 @@
 import t, { type Test } from 'tap';
 import type { Json } from '../../src/billing/provider/json.js';
 import { trialCollections } from '../../src/billing/trials.js';
+import type { Store } from '../../src/storage/collection.js';
 import { type Answer, PASSWORD, parseJson, type SaasApp, storeOf, testOptions } from '../kit/app.js';
+import { billingOn } from '../kit/billing.js';
 import { compiled, startProgram } from '../kit/process.js';
 import type { StripeApi } from '../kit/stripe.js';
 import { subscriptionObject } from '../kit/stripe-objects.js';
@@ -164,6 +166,68 @@ t.test('orders for two plans at once leave one session open, and only its addres
   t.equal(openSessions(api).length, 1);
   const given = new Set(answers.filter(({ status }) => status === 200).map(idOf));
   t.ok(given.has(String(openSessions(api)[0]?.['id'])));
+});
+
+/** Calls `work` between the first read of a checkout and what its reader does next. */
+function afterFirstRead(store: Store, work: () => Promise<void>): Store {
+  let isFirst = true;
+  return {
+    ...store,
+    collection(name, declaration) {
+      const collection = store.collection(name, declaration);
+      if (name !== 'checkouts') return collection;
+      return {
+        ...collection,
+        async findOne(where) {
+          const found = await collection.findOne(where);
+          if (isFirst) {
+            isFirst = false;
+            await work();
+          }
+          return found;
+        },
+      };
+    },
+  };
+}
+
+t.test('a session that opens while another process replaces its reservation is expired', async (t) => {
+  const { app, api } = await shop(t);
+  const { accessToken: token, id: userId } = await app.signUp();
+  let letOpen = () => {};
+  const mayOpen = new Promise<void>((resolve) => {
+    letOpen = resolve;
+  });
+  const asked = new Promise<void>((resolve) => {
+    api.fault = async ({ path }) => {
+      if (path !== '/v1/checkout/sessions') return undefined;
+      api.fault = () => undefined;
+      resolve();
+      await mayOpen;
+      return undefined;
+    };
+  });
+  const first = buyerIn(app, token)({ priceId: 'price_basic' });
+  await asked;
+  // The other process sees the reservation before the session, and replaces it after the session was handed out.
+  const store = afterFirstRead(await storeOf(t, app), async () => {
+    letOpen();
+    t.equal((await first).status, 200);
+  });
+  const { checkout } = billingOn(store, app.clock, {
+    config: {
+      paymentSecretKey: KEY,
+      paymentApiUrl: api.url,
+      billingReturnUrlRelative: '/settings/billing',
+      pastDue: 'entitled',
+    },
+  });
+  const { sessionId } = await checkout.create(userId, { priceId: 'price_pro' });
+  t.equal(api.sessions.get(idOf(await first))?.['status'], 'expired');
+  t.same(
+    openSessions(api).map(({ id }) => id),
+    [sessionId],
+  );
 });
 
 /** Two processes, with the same user: twenty requests for one price, then for two. */

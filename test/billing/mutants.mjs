@@ -228,6 +228,13 @@ const mutants = [
     tests: [['checkout', 'requests of one user in two processes open one session on SQLite']],
   },
   {
+    name: 'a reservation is replaced although its session was stored in the meantime',
+    file: 'open-checkouts.js',
+    text: 'key: known.key, sessionId: known.sessionId ?? null',
+    replacement: 'key: known.key',
+    tests: [['checkout', 'a session that opens while another process replaces its reservation is expired']],
+  },
+  {
     name: 'a checkout keeps a trial that another one has taken over',
     file: 'trials.js',
     text: 'if (known?.checkoutId !== checkoutId)',
