@@ -1,7 +1,7 @@
 import type { Collection } from '../storage/collection.js';
 import { pagesOf } from '../storage/pages.js';
-import type { CustomerLinks } from './customers.js';
-import type { DuplicateDocument } from './duplicates.js';
+import type { Trials } from './checkout/trials.js';
+import type { CustomerLinks } from './customers/customers.js';
 import { billingErrors, isCustomerMissing } from './errors.js';
 import type { Gateway } from './provider/gateway.js';
 import type { Purchases } from './purchases.js';
@@ -15,8 +15,8 @@ import {
   type Subscriptions,
   type WebhookEvents,
 } from './store.js';
-import type { Trials } from './trials.js';
-import type { UsageReports } from './usage.js';
+import type { DuplicateDocument } from './subscription/duplicates.js';
+import type { UsageReports } from './usage/reports.js';
 
 /** Deletes the billing data of a deleted account. Invoices and customers remain at the provider. */
 export interface BillingDeletion {

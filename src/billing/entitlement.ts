@@ -4,7 +4,7 @@ import { type Clock, DAY } from '../kernel/clock.js';
 import { type ErrorDetail, httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import { selectBest } from './events/subscription-order.js';
-import { type Plans, UNKNOWN_PLAN } from './plans.js';
+import { type Plans, UNKNOWN_PLAN } from './plans/plans.js';
 import type { AccessTerms, BillingUsers, Grant, HeldSubscription, SubscriptionDocument } from './store.js';
 
 /**

@@ -5,12 +5,11 @@ import { HOUR, SECOND } from '../kernel/clock.js';
 import { purgeExpired } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type BillingDeletion, createBillingDeletion } from './account-deletion.js';
-import { createCatalog } from './catalog.js';
-import { createSubscriptionChanges, type SubscriptionChanges } from './changes.js';
-import { type CheckoutService, createCheckoutService } from './checkout.js';
-import { createCustomerLinks, createEnsureCustomer } from './customers.js';
-import { createSubscriptionDetails } from './details.js';
-import { createDuplicates, duplicateCollection } from './duplicates.js';
+import { createOpenCheckouts } from './checkout/open-checkouts.js';
+import { type CheckoutService, createCheckoutService } from './checkout/service.js';
+import { createTrials, trialCollections } from './checkout/trials.js';
+import { createCustomerLinks, createEnsureCustomer } from './customers/customers.js';
+import { createProfileSync } from './customers/profile-sync.js';
 import {
   createGrants,
   createProjector,
@@ -27,11 +26,10 @@ import { createSubscriptionWriter } from './events/subscription-order.js';
 import { createLiveDataCheck } from './events/test-mode.js';
 import { createWebhook, type Webhook } from './events/webhook.js';
 import { type BillingOutbox, createEnqueueMail, type Emit } from './notifications.js';
-import { createOpenCheckouts } from './open-checkouts.js';
 import { type BillingConfiguration, mayBeLiveKey } from './options.js';
-import { createPlans, type Plans } from './plans.js';
+import { createCatalog } from './plans/catalog.js';
+import { createPlans, type Plans } from './plans/plans.js';
 import { billingAdminPlugin, billingPlugin, webhookPlugin } from './plugin.js';
-import { createProfileSync } from './profile-sync.js';
 import { createGateway } from './provider/gateway.js';
 import { createPurchaseList, purchaseCollection } from './purchases.js';
 import { createBillingJobs, createResync, type Resync } from './reconcile.js';
@@ -46,11 +44,13 @@ import {
   type WebhookEvents,
   webhookEventCollection,
 } from './store.js';
-import { createSubscriptionService, type SubscriptionService } from './subscription.js';
-import { createSubscriptionSync } from './sync.js';
-import { createTrials, trialCollections } from './trials.js';
-import { createReportUsage, type ReportUsage, usageCollection } from './usage.js';
-import { createUsageJobs } from './usage-sender.js';
+import { createSubscriptionChanges, type SubscriptionChanges } from './subscription/changes.js';
+import { createSubscriptionDetails } from './subscription/details.js';
+import { createDuplicates, duplicateCollection } from './subscription/duplicates.js';
+import { createSubscriptionService, type SubscriptionService } from './subscription/service.js';
+import { createSubscriptionSync } from './subscription/sync.js';
+import { createReportUsage, type ReportUsage, usageCollection } from './usage/reports.js';
+import { createUsageJobs } from './usage/sender.js';
 
 /** Subscriptions, payments and grants. The payment provider is the source of truth; the store contains a copy. */
 export interface BillingModule {

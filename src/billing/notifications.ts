@@ -2,7 +2,7 @@ import { type SubscriptionStatus, toTimestamp } from '../http/schemas.js';
 import { type Clock, DAY } from '../kernel/clock.js';
 import { type InvoiceDetails, readInvoice } from './events/payment-objects.js';
 import type { BillingEvent } from './events/provider-objects.js';
-import { UNKNOWN_PLAN } from './plans.js';
+import { UNKNOWN_PLAN } from './plans/plans.js';
 import { asTime, type Json } from './provider/json.js';
 import type { PurchaseDocument } from './purchases.js';
 import {

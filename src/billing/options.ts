@@ -4,7 +4,7 @@ import { option } from '../config/options.js';
 import { isLoopback, pathProblem } from '../config/public-url.js';
 import { shown } from '../config/validation-messages.js';
 import { secretWeakness } from '../kernel/secrets.js';
-import { PlansOption, parsePlans, plansProblem } from './plan-options.js';
+import { PlansOption, parsePlans, plansProblem } from './plans/options.js';
 
 export const billingOptions = {
   paymentSecretKey: option(Type.Optional(Type.String({ minLength: 1 })), {

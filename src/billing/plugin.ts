@@ -3,11 +3,9 @@ import { Type } from 'typebox';
 import { After, Envelope, ok } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { httpErrors } from '../kernel/errors.js';
-import type { Catalog } from './catalog.js';
-import type { SubscriptionChanges } from './changes.js';
-import type { CheckoutService } from './checkout.js';
-import type { Duplicates } from './duplicates.js';
+import type { CheckoutService } from './checkout/service.js';
 import type { Webhook } from './events/webhook.js';
+import type { Catalog } from './plans/catalog.js';
 import type { PurchaseList } from './purchases.js';
 import {
   CancelBody,
@@ -30,7 +28,9 @@ import {
   WebhookAnswer,
 } from './schemas.js';
 import type { BillingService } from './service.js';
-import type { SubscriptionService } from './subscription.js';
+import type { SubscriptionChanges } from './subscription/changes.js';
+import type { Duplicates } from './subscription/duplicates.js';
+import type { SubscriptionService } from './subscription/service.js';
 
 const BODY_LIMIT = 512 * 1024;
 

@@ -1,7 +1,7 @@
 import { toTimestamp } from '../http/schemas.js';
 import type { Collection, Page, Store } from '../storage/collection.js';
 import { mapPages, pagesOf, readPage } from '../storage/pages.js';
-import { type Plans, UNKNOWN_PLAN } from './plans.js';
+import { type Plans, UNKNOWN_PLAN } from './plans/plans.js';
 import type { Purchase } from './schemas.js';
 import {
   type HeldSubscription,

@@ -21,7 +21,7 @@ import {
   type WebhookEventDocument,
   type WebhookEvents,
 } from './store.js';
-import type { SubscriptionSync, SyncedSubscription } from './sync.js';
+import type { SubscriptionSync, SyncedSubscription } from './subscription/sync.js';
 
 /** The background jobs of billing. */
 export interface BillingJobs {

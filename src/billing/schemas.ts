@@ -1,7 +1,7 @@
 import type { Static, TSchema } from 'typebox';
 import { Type } from 'typebox';
 import { After, Envelope, Next, SubscriptionStatus, Timestamp } from '../http/schemas.js';
-import { CheckoutOptions } from './plan-options.js';
+import { CheckoutOptions } from './plans/options.js';
 
 // The SDK cannot send other characters, which would look like a failure of the provider.
 const PriceId = Type.String({

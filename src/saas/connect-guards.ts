@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import type { Identity } from '../auth/sessions.js';
-import type { KnownPlans } from '../billing/plans.js';
+import type { KnownPlans } from '../billing/plans/plans.js';
 import { commonHeaders, logFailure } from '../http/answers.js';
 import type { RequestHeaders } from '../http/authorization.js';
 import { createRequestIdGenerator, type HostContext } from '../http/host-context.js';

@@ -1,11 +1,11 @@
 import type { AuthEvents } from '../auth/events.js';
 import type { Identity } from '../auth/sessions.js';
-import type { SubscriptionChanges } from '../billing/changes.js';
 import { billingErrors } from '../billing/errors.js';
 import type { BillingNotifications } from '../billing/notifications.js';
-import type { KnownPlans } from '../billing/plans.js';
+import type { KnownPlans } from '../billing/plans/plans.js';
 import type { CheckoutOrder } from '../billing/schemas.js';
-import type { ReportUsage } from '../billing/usage.js';
+import type { SubscriptionChanges } from '../billing/subscription/changes.js';
+import type { ReportUsage } from '../billing/usage/reports.js';
 import type { RequestHeaders } from '../http/authorization.js';
 import { httpErrors } from '../kernel/errors.js';
 import { suggestion } from '../kernel/text.js';

@@ -1,4 +1,4 @@
-import { knownPlans } from '../billing/plans.js';
+import { knownPlans } from '../billing/plans/plans.js';
 import { collectProblems } from '../config/configuration-error.js';
 import { mountProblem } from '../config/public-url.js';
 import { serverContext } from '../http/host-context.js';

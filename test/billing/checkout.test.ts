@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
+import { trialCollections } from '../../src/billing/checkout/trials.js';
 import type { Json } from '../../src/billing/provider/json.js';
-import { trialCollections } from '../../src/billing/trials.js';
 import type { Store } from '../../src/storage/collection.js';
 import { type Answer, PASSWORD, parseJson, type SaasApp, storeOf, testOptions } from '../kit/app.js';
 import { billingOn } from '../kit/billing.js';

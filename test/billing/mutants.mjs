@@ -154,7 +154,7 @@ const mutants = [
   },
   {
     name: 'parallel requests are not shared',
-    file: 'sync.js',
+    file: 'subscription/sync.js',
     text: 'if (!current)',
     replacement: 'if (true)',
     tests: [
@@ -163,7 +163,7 @@ const mutants = [
   },
   {
     name: 'a caller receives the result of a request that began before the call',
-    file: 'sync.js',
+    file: 'subscription/sync.js',
     text: 'return current.next;',
     replacement: 'return current.result;',
     tests: [
@@ -173,14 +173,14 @@ const mutants = [
   },
   {
     name: 'a failure is passed on to queued callers',
-    file: 'sync.js',
+    file: 'subscription/sync.js',
     text: 'current.result.then(startNext, startNext)',
     replacement: 'current.result.then(startNext)',
     tests: [['resync', 'a failed sync fails only for the callers that share it']],
   },
   {
     name: 'the lowest limit of several plans applies',
-    file: 'plans.js',
+    file: 'plans/plans.js',
     text: 'Math.max(0, ...',
     replacement: 'Math.min(...',
     tests: [['plans', 'features and limits are those of all plans of a user']],
@@ -194,7 +194,7 @@ const mutants = [
   },
   {
     name: 'draft invoices are listed',
-    file: 'catalog.js',
+    file: 'plans/catalog.js',
     text: "status !== 'draft'",
     replacement: 'true',
     tests: [['subscription', 'plans and final invoices are listed as the provider returns them']],
@@ -222,28 +222,28 @@ const mutants = [
   },
   {
     name: 'parallel orders do not share the reservation of a checkout',
-    file: 'open-checkouts.js',
+    file: 'checkout/open-checkouts.js',
     text: 'const reservation = isShared ?',
     replacement: 'const reservation = false ?',
     tests: [['checkout', 'requests of one user in two processes open one session on SQLite']],
   },
   {
     name: 'a reservation is replaced although its session was stored in the meantime',
-    file: 'open-checkouts.js',
+    file: 'checkout/open-checkouts.js',
     text: 'key: known.key, sessionId: known.sessionId ?? null',
     replacement: 'key: known.key',
     tests: [['checkout', 'a session that opens while another process replaces its reservation is expired']],
   },
   {
     name: 'a checkout keeps a trial that another one has taken over',
-    file: 'trials.js',
+    file: 'checkout/trials.js',
     text: 'if (known?.checkoutId !== checkoutId)',
     replacement: 'if (known?.checkoutId !== checkoutId) return true; if (!known)',
     tests: [['checkout', 'parallel checkouts of independent plans do not both get the trial']],
   },
   {
     name: 'duplicate subscriptions are reported with every change',
-    file: 'duplicates.js',
+    file: 'subscription/duplicates.js',
     text: 'if (reported.includes(subscriptionId))',
     replacement: 'if (false)',
     tests: [
@@ -255,7 +255,7 @@ const mutants = [
   },
   {
     name: 'a failed update of a customer is forgotten',
-    file: 'profile-sync.js',
+    file: 'customers/profile-sync.js',
     text: 'await postpone(customer);',
     replacement: "await customers.updateOne({ id }, { unset: ['profileDueAt'] });",
     tests: [

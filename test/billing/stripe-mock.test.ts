@@ -9,7 +9,7 @@ import { delimiter, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import t, { type Test } from 'tap';
 import { HANDLED_EVENT_TYPES, readSnapshot } from '../../src/billing/events/provider-objects.js';
-import { createPlans } from '../../src/billing/plans.js';
+import { createPlans } from '../../src/billing/plans/plans.js';
 import { createGateway, type Gateway } from '../../src/billing/provider/gateway.js';
 import { KEY } from './kit.js';
 

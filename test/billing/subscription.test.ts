@@ -1,10 +1,10 @@
 import fastify from 'fastify';
 import t from 'tap';
 import { userCollection } from '../../src/auth/store.js';
-import { createCatalog } from '../../src/billing/catalog.js';
 import { isEntitled } from '../../src/billing/entitlement.js';
 import { formatAmount } from '../../src/billing/notifications.js';
-import { createPlans } from '../../src/billing/plans.js';
+import { createCatalog } from '../../src/billing/plans/catalog.js';
+import { createPlans } from '../../src/billing/plans/plans.js';
 import type { Json } from '../../src/billing/provider/json.js';
 import {
   customerCollection,

@@ -2,7 +2,7 @@ import t, { type Test } from 'tap';
 import { userCollection } from '../../src/auth/store.js';
 import type { BillingNotifications } from '../../src/billing/notifications.js';
 import { customerCollection } from '../../src/billing/store.js';
-import { usageCollection } from '../../src/billing/usage.js';
+import { usageCollection } from '../../src/billing/usage/reports.js';
 import type { Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
 import { PASSWORD, saasApp, storeOf } from '../kit/app.js';
@@ -229,7 +229,7 @@ t.test('old reports are deleted', async (t) => {
   const { api, store, clock, report, pass, reports } = await usageFixture(t);
   await report(1, 'req_1');
   await pass(10);
-  const { createUsageJobs } = await import('../../src/billing/usage-sender.js');
+  const { createUsageJobs } = await import('../../src/billing/usage/sender.js');
   const { purge } = createUsageJobs({
     reports,
     customers: customerCollection(store),

@@ -1,6 +1,6 @@
 import type { Clock } from '../../kernel/clock.js';
 import type { DeleteIfUserIsGone } from '../account-deletion.js';
-import type { CustomerLinks } from '../customers.js';
+import type { CustomerLinks } from '../customers/customers.js';
 import { isEntitled, type PastDue, type Projector } from '../entitlement.js';
 import {
   type Emit,

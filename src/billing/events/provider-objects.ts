@@ -1,5 +1,5 @@
 import { httpErrors } from '../../kernel/errors.js';
-import { type PlanSource, type Plans, UNKNOWN_PLAN } from '../plans.js';
+import { type PlanSource, type Plans, UNKNOWN_PLAN } from '../plans/plans.js';
 import { asInteger, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
 import type { SubscriptionTerms } from '../store.js';
 import { readDetails } from './subscription-details.js';

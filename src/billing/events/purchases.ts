@@ -4,7 +4,7 @@ import { nullIfTaken } from '../../storage/collection.js';
 import type { Projector } from '../entitlement.js';
 import { isProviderError } from '../errors.js';
 import { type PendingNotification, purchaseNotification } from '../notifications.js';
-import { type Plans, UNKNOWN_PLAN } from '../plans.js';
+import { type Plans, UNKNOWN_PLAN } from '../plans/plans.js';
 import type { Gateway } from '../provider/gateway.js';
 import { asInteger, asObject, asText, idOf, type Json } from '../provider/json.js';
 import type { PurchaseDocument, PurchasedItem, Purchases } from '../purchases.js';

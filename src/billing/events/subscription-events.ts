@@ -1,6 +1,6 @@
 import { haveSameProjection } from '../entitlement.js';
 import { subscriptionNotFound } from '../errors.js';
-import type { Plans } from '../plans.js';
+import type { Plans } from '../plans/plans.js';
 import type { Gateway } from '../provider/gateway.js';
 import type { EventOutcome, SubscriptionDocument, Subscriptions } from '../store.js';
 import { type BillingEvent, isInvoice, readSnapshot, type Snapshot } from './provider-objects.js';

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type Clock, DAY } from '../../kernel/clock.js';
 import { nullIfTaken, type OptionalField } from '../../storage/collection.js';
-import { UNKNOWN_PLAN } from '../plans.js';
+import { UNKNOWN_PLAN } from '../plans/plans.js';
 import type { SubscriptionDocument, Subscriptions } from '../store.js';
 import { paidAmountOf } from './payment-objects.js';
 import type { BillingEvent, Snapshot } from './provider-objects.js';

@@ -1,9 +1,9 @@
-import type { Clock } from '../kernel/clock.js';
-import { httpErrors, invalidFields } from '../kernel/errors.js';
-import { sha256 } from '../kernel/secrets.js';
-import { type Collection, nullIfTaken, type Store } from '../storage/collection.js';
-import { billingErrors } from './errors.js';
-import type { BillingUsers } from './store.js';
+import type { Clock } from '../../kernel/clock.js';
+import { httpErrors, invalidFields } from '../../kernel/errors.js';
+import { sha256 } from '../../kernel/secrets.js';
+import { type Collection, nullIfTaken, type Store } from '../../storage/collection.js';
+import { billingErrors } from '../errors.js';
+import type { BillingUsers } from '../store.js';
 
 /**
  * Usage that the application reports for usage-based prices. It is stored first, and a background job sends it to the

@@ -1,30 +1,30 @@
-import { problemsOf } from '../config/options.js';
-import { withLeadingSlash, withQuery } from '../config/public-url.js';
-import type { User } from '../http/schemas.js';
-import { httpErrors, invalidFields } from '../kernel/errors.js';
-import type { DeleteIfUserIsGone } from './account-deletion.js';
-import type { Catalog } from './catalog.js';
-import type { EnsureCustomer } from './customers.js';
-import { billingErrors, isCustomerMissing, isProviderError } from './errors.js';
-import { isTerminal } from './events/subscription-order.js';
+import { problemsOf } from '../../config/options.js';
+import { withLeadingSlash, withQuery } from '../../config/public-url.js';
+import type { User } from '../../http/schemas.js';
+import { httpErrors, invalidFields } from '../../kernel/errors.js';
+import type { DeleteIfUserIsGone } from '../account-deletion.js';
+import type { EnsureCustomer } from '../customers/customers.js';
+import { billingErrors, isCustomerMissing, isProviderError } from '../errors.js';
+import { isTerminal } from '../events/subscription-order.js';
+import type { Catalog } from '../plans/catalog.js';
+import { type Plans, UNKNOWN_PLAN } from '../plans/plans.js';
+import type { Checkout, CheckoutPageOptions } from '../provider/checkout-sessions.js';
+import type { Gateway } from '../provider/gateway.js';
+import { idOf } from '../provider/json.js';
+import { CheckoutOrder } from '../schemas.js';
+import {
+  type BillingUsers,
+  listSubscriptions,
+  type SubscriptionDocument,
+  type Subscriptions,
+} from '../store.js';
+import type { SubscriptionSync } from '../subscription/sync.js';
 import {
   type CheckoutSubject,
   checkoutIdOf,
   checkoutReplaced,
   type OpenCheckouts,
 } from './open-checkouts.js';
-import { type Plans, UNKNOWN_PLAN } from './plans.js';
-import type { Checkout, CheckoutPageOptions } from './provider/checkout-sessions.js';
-import type { Gateway } from './provider/gateway.js';
-import { idOf } from './provider/json.js';
-import { CheckoutOrder } from './schemas.js';
-import {
-  type BillingUsers,
-  listSubscriptions,
-  type SubscriptionDocument,
-  type Subscriptions,
-} from './store.js';
-import type { SubscriptionSync } from './sync.js';
 import type { Trials } from './trials.js';
 
 /** Sends users to the provider's payment page. */

@@ -1,9 +1,8 @@
-import { type SubscriptionStatus, toTimestamp, type User } from '../http/schemas.js';
-import type { Clock } from '../kernel/clock.js';
-import { httpErrors } from '../kernel/errors.js';
-import type { DeleteIfUserIsGone } from './account-deletion.js';
-import type { CustomerLinks } from './customers.js';
-import { type DescribedSubscription, NO_DETAILS, type SubscriptionDetails } from './details.js';
+import { type SubscriptionStatus, toTimestamp, type User } from '../../http/schemas.js';
+import type { Clock } from '../../kernel/clock.js';
+import { httpErrors } from '../../kernel/errors.js';
+import type { DeleteIfUserIsGone } from '../account-deletion.js';
+import type { CustomerLinks } from '../customers/customers.js';
 import {
   findEntitlement,
   isInForce,
@@ -11,18 +10,19 @@ import {
   NO_SUBSCRIPTION,
   type PastDue,
   selectShown,
-} from './entitlement.js';
-import { billingErrors } from './errors.js';
-import type { EventProcessor } from './events/processor.js';
-import type { PurchaseRecorder } from './events/purchases.js';
-import type { Emit } from './notifications.js';
-import { FREE_PLAN } from './plan-options.js';
-import type { Benefits, Plans } from './plans.js';
-import type { Gateway } from './provider/gateway.js';
-import { asObject, asText, idOf, type Json } from './provider/json.js';
-import type { PurchaseList } from './purchases.js';
-import type { Subscription } from './schemas.js';
-import type { BillingUsers, Grant, SubscriptionDocument } from './store.js';
+} from '../entitlement.js';
+import { billingErrors } from '../errors.js';
+import type { EventProcessor } from '../events/processor.js';
+import type { PurchaseRecorder } from '../events/purchases.js';
+import type { Emit } from '../notifications.js';
+import { FREE_PLAN } from '../plans/options.js';
+import type { Benefits, Plans } from '../plans/plans.js';
+import type { Gateway } from '../provider/gateway.js';
+import { asObject, asText, idOf, type Json } from '../provider/json.js';
+import type { PurchaseList } from '../purchases.js';
+import type { Subscription } from '../schemas.js';
+import type { BillingUsers, Grant, SubscriptionDocument } from '../store.js';
+import { type DescribedSubscription, NO_DETAILS, type SubscriptionDetails } from './details.js';
 import { createCoalescer, type SubscriptionSync } from './sync.js';
 
 /** A user's current subscription and access. */

@@ -1,20 +1,20 @@
-import { toTimestamp } from '../http/schemas.js';
-import type { Clock } from '../kernel/clock.js';
-import type { JobLog } from '../ops/jobs.js';
+import { toTimestamp } from '../../http/schemas.js';
+import type { Clock } from '../../kernel/clock.js';
+import type { JobLog } from '../../ops/jobs.js';
 import {
   readDiscounts,
   readNextPhase,
   readUpcomingInvoice,
   type ScheduledPhase,
   type UpcomingInvoice,
-} from './events/subscription-details.js';
-import { isTerminal } from './events/subscription-order.js';
-import type { Plans } from './plans.js';
-import type { Gateway } from './provider/gateway.js';
-import { asObject, type Json } from './provider/json.js';
-import { createResponseCache } from './provider/response-cache.js';
-import type { NextInvoice, Subscription } from './schemas.js';
-import type { SubscriptionDocument, SubscriptionItem } from './store.js';
+} from '../events/subscription-details.js';
+import { isTerminal } from '../events/subscription-order.js';
+import type { Plans } from '../plans/plans.js';
+import type { Gateway } from '../provider/gateway.js';
+import { asObject, type Json } from '../provider/json.js';
+import { createResponseCache } from '../provider/response-cache.js';
+import type { NextInvoice, Subscription } from '../schemas.js';
+import type { SubscriptionDocument, SubscriptionItem } from '../store.js';
 
 /**
  * What is shown about a subscription beyond its access. Most of it is stored; schedules, discounts and the next invoice

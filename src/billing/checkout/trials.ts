@@ -1,9 +1,9 @@
 import { createHmac } from 'node:crypto';
-import type { Clock } from '../kernel/clock.js';
-import { newId, newToken, type Random } from '../kernel/secrets.js';
-import { type Collection, nullIfTaken, type Store } from '../storage/collection.js';
-import type { CheckoutSessions } from './provider/checkout-sessions.js';
-import { type BillingUsers, type Checkouts, listSubscriptions, type Subscriptions } from './store.js';
+import type { Clock } from '../../kernel/clock.js';
+import { newId, newToken, type Random } from '../../kernel/secrets.js';
+import { type Collection, nullIfTaken, type Store } from '../../storage/collection.js';
+import type { CheckoutSessions } from '../provider/checkout-sessions.js';
+import { type BillingUsers, type Checkouts, listSubscriptions, type Subscriptions } from '../store.js';
 
 /**
  * One trial for each person, also in parallel checkouts and after the deletion of an account. A trial belongs to one

@@ -1,5 +1,5 @@
-import { configuredPrices, type PlansSource } from './options.js';
-import { type CheckoutOptions, FREE_PLAN, type PlanConfiguration } from './plan-options.js';
+import { configuredPrices, type PlansSource } from '../options.js';
+import { type CheckoutOptions, FREE_PLAN, type PlanConfiguration } from './options.js';
 
 /** Maps prices of the payment provider to plans of this product, and plans to what they include. */
 

@@ -1,6 +1,6 @@
 import type { Static } from 'typebox';
 import { Type } from 'typebox';
-import { shown } from '../config/validation-messages.js';
+import { shown } from '../../config/validation-messages.js';
 
 /** The option `billing`: the plans of the product, with what each includes and how it is sold. */
 

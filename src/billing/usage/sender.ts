@@ -1,10 +1,10 @@
-import { toTimestamp } from '../http/schemas.js';
-import { CLOCK_SKEW_MS, type Clock, DAY, HOUR, MINUTE, SECOND } from '../kernel/clock.js';
-import type { Job, JobLog } from '../ops/jobs.js';
-import type { Emit } from './notifications.js';
-import type { Gateway } from './provider/gateway.js';
-import type { Customers } from './store.js';
-import type { UsageDocument, UsageReports } from './usage.js';
+import { toTimestamp } from '../../http/schemas.js';
+import { CLOCK_SKEW_MS, type Clock, DAY, HOUR, MINUTE, SECOND } from '../../kernel/clock.js';
+import type { Job, JobLog } from '../../ops/jobs.js';
+import type { Emit } from '../notifications.js';
+import type { Gateway } from '../provider/gateway.js';
+import type { Customers } from '../store.js';
+import type { UsageDocument, UsageReports } from './reports.js';
 
 /**
  * Sends usage to the provider, each report once. An attempt is stored before its request: after a crash or a timeout it

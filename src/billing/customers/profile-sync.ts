@@ -1,8 +1,8 @@
-import { type Clock, HOUR, SECOND } from '../kernel/clock.js';
-import type { Job, JobLog } from '../ops/jobs.js';
-import { isProviderError } from './errors.js';
-import type { Gateway } from './provider/gateway.js';
-import type { BillingUsers, CustomerDocument, Customers } from './store.js';
+import { type Clock, HOUR, SECOND } from '../../kernel/clock.js';
+import type { Job, JobLog } from '../../ops/jobs.js';
+import { isProviderError } from '../errors.js';
+import type { Gateway } from '../provider/gateway.js';
+import type { BillingUsers, CustomerDocument, Customers } from '../store.js';
 
 export interface ProfileSyncDependencies {
   customers: Customers;

@@ -1,19 +1,19 @@
-import { toTimestamp } from '../http/schemas.js';
-import type { Clock } from '../kernel/clock.js';
-import type { JobLog } from '../ops/jobs.js';
-import type { Collection, Store } from '../storage/collection.js';
-import { nullIfTaken } from '../storage/collection.js';
-import { readPage } from '../storage/pages.js';
-import { isEntitled, type PastDue } from './entitlement.js';
-import type { Emit } from './notifications.js';
-import type { Plans } from './plans.js';
-import type { DuplicateSubscriptions } from './schemas.js';
+import { toTimestamp } from '../../http/schemas.js';
+import type { Clock } from '../../kernel/clock.js';
+import type { JobLog } from '../../ops/jobs.js';
+import type { Collection, Store } from '../../storage/collection.js';
+import { nullIfTaken } from '../../storage/collection.js';
+import { readPage } from '../../storage/pages.js';
+import { isEntitled, type PastDue } from '../entitlement.js';
+import type { Emit } from '../notifications.js';
+import type { Plans } from '../plans/plans.js';
+import type { DuplicateSubscriptions } from '../schemas.js';
 import {
   type BillingUsers,
   listSubscriptions,
   type SubscriptionDocument,
   type Subscriptions,
-} from './store.js';
+} from '../store.js';
 
 /**
  * Users who pay for more than one subscription of a family, for example through two Payment Links. Each of them gives

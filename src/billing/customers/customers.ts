@@ -1,10 +1,10 @@
-import type { User } from '../http/schemas.js';
-import type { Clock } from '../kernel/clock.js';
-import { sha256 } from '../kernel/secrets.js';
-import { nullIfTaken } from '../storage/collection.js';
-import { billingErrors } from './errors.js';
-import type { Gateway } from './provider/gateway.js';
-import type { BillingUsers, Customers, LinkedCustomers } from './store.js';
+import type { User } from '../../http/schemas.js';
+import type { Clock } from '../../kernel/clock.js';
+import { sha256 } from '../../kernel/secrets.js';
+import { nullIfTaken } from '../../storage/collection.js';
+import { billingErrors } from '../errors.js';
+import type { Gateway } from '../provider/gateway.js';
+import type { BillingUsers, Customers, LinkedCustomers } from '../store.js';
 
 /** Which customer at the provider belongs to which user. A link never moves to another user. */
 export interface CustomerLinks {

@@ -1,11 +1,11 @@
-import { type Clock, HOUR } from '../kernel/clock.js';
-import { httpErrors } from '../kernel/errors.js';
-import { newId, type Random, sha256 } from '../kernel/secrets.js';
-import { nullIfTaken } from '../storage/collection.js';
-import { billingErrors, isPriceNotAllowed } from './errors.js';
-import type { Checkout, CheckoutSessions, OpenSession } from './provider/checkout-sessions.js';
-import { asObject, asText, type Json } from './provider/json.js';
-import type { CheckoutDocument, Checkouts } from './store.js';
+import { type Clock, HOUR } from '../../kernel/clock.js';
+import { httpErrors } from '../../kernel/errors.js';
+import { newId, type Random, sha256 } from '../../kernel/secrets.js';
+import { nullIfTaken } from '../../storage/collection.js';
+import { billingErrors, isPriceNotAllowed } from '../errors.js';
+import type { Checkout, CheckoutSessions, OpenSession } from '../provider/checkout-sessions.js';
+import { asObject, asText, type Json } from '../provider/json.js';
+import type { CheckoutDocument, Checkouts } from '../store.js';
 
 /**
  * Keeps at most one checkout session open for each subject: the plans of which a user has one, a price that is bought

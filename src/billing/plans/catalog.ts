@@ -1,13 +1,13 @@
-import { toTimestamp } from '../http/schemas.js';
-import type { Clock } from '../kernel/clock.js';
-import { billingErrors, isCustomerMissing } from './errors.js';
-import { FREE_PLAN } from './plan-options.js';
+import { toTimestamp } from '../../http/schemas.js';
+import type { Clock } from '../../kernel/clock.js';
+import { billingErrors, isCustomerMissing } from '../errors.js';
+import type { Gateway } from '../provider/gateway.js';
+import { asInteger, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
+import { createResponseCache } from '../provider/response-cache.js';
+import type { Invoice, Plan } from '../schemas.js';
+import type { Customers } from '../store.js';
+import { FREE_PLAN } from './options.js';
 import type { Plans } from './plans.js';
-import type { Gateway } from './provider/gateway.js';
-import { asInteger, asObject, asText, asTime, idOf, type Json } from './provider/json.js';
-import { createResponseCache } from './provider/response-cache.js';
-import type { Invoice, Plan } from './schemas.js';
-import type { Customers } from './store.js';
 
 /** The prices for sale and the invoices of users, as stored by the provider. */
 export interface Catalog {
