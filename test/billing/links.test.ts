@@ -5,6 +5,7 @@ import {
   customerCollection,
   linkedCustomerCollection,
   paymentCollection,
+  subscriptionCollection,
   webhookEventCollection,
 } from '../../src/billing/store.js';
 import { type Account, PASSWORD, type SaasApp, storeOf } from '../kit/app.js';
@@ -97,6 +98,28 @@ t.test('a reference links no customer of another user and moves no link', async 
   await app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } });
   t.equal(await linkedCustomerCollection(store).count(), 0);
   t.equal(await webhookEventCollection(store).count({ about: 'cus_eve' }), 0);
+});
+
+t.test('a sync and a deletion reach every linked customer, however many there are', async (t) => {
+  const { app, api, buyer, subscription } = await shop(t);
+  const ada = await buyer();
+  const store = await storeOf(t, app);
+  const linked = linkedCustomerCollection(store);
+  const ids = Array.from({ length: 30 }, (_, index) => `cus_more_${String(index).padStart(2, '0')}`);
+  for (const id of ids) await linked.insert({ id, userId: ada.id, createdAt: 1 });
+  const truths = ids.map((id) =>
+    Object.assign(api.world.subscribe(id, ada.id, false), { status: 'active', trialEnd: null }),
+  );
+  t.equal((await sync(app, ada)).status, 200);
+  t.equal(await subscriptionCollection(store).count({ userId: ada.id }), ids.length);
+  t.match(await subscription(ada), { entitled: true });
+
+  // Deletion must not depend on the subscriptions that were stored.
+  await subscriptionCollection(store).deleteMany({ userId: ada.id });
+  const { accessToken: token } = ada;
+  const deleted = await app.request('POST', '/api/user/delete', { token, body: { password: PASSWORD } });
+  t.equal(deleted.status, 200);
+  t.same(new Set(truths.map(({ status }) => status)), new Set(['canceled']));
 });
 
 t.test('metadata of a customer links it; an e-mail address does not', async (t) => {

@@ -2,6 +2,7 @@ import type { User } from '../../http/schemas.js';
 import type { Clock } from '../../kernel/clock.js';
 import { sha256 } from '../../kernel/secrets.js';
 import { nullIfTaken } from '../../storage/collection.js';
+import { pagesOf } from '../../storage/pages.js';
 import { billingErrors } from '../errors.js';
 import type { Gateway } from '../provider/gateway.js';
 import type { BillingUsers, Customers, LinkedCustomers } from '../store.js';
@@ -45,15 +46,13 @@ export function createCustomerLinks({
 
     async list(userId) {
       const own = await customers.findOne({ id: userId });
-      const query = { where: { userId }, sort: 'userId', limit: MAX_LINKED_CUSTOMERS } as const;
-      const { items } = await linkedCustomers.page(query);
-      return [...(own ? [own.customerId] : []), ...items.map(({ id }) => id)];
+      const found = own ? [own.customerId] : [];
+      for await (const page of pagesOf(linkedCustomers, { where: { userId }, sort: 'userId' }))
+        found.push(...page.map(({ id }) => id));
+      return found;
     },
   };
 }
-
-/** Far more than a user has; each of them costs a request to the provider. */
-const MAX_LINKED_CUSTOMERS = 20;
 
 /**
  * The customer of a user at the provider, created for the first purchase. Parallel first purchases create one customer.
