@@ -1,5 +1,6 @@
 import { EventEmitter, once } from 'node:events';
 import { createRequire } from 'node:module';
+import { setImmediate as endOfTurn } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import type { mongodb } from '@fastify/mongodb';
 import { MongoMemoryServer } from 'mongodb-memory-server-core';
@@ -230,6 +231,8 @@ function load(t: Test, all: Collection<Thing>) {
         refused.push(error);
         refusedLanes.add(id);
         events.emit('refused');
+        // A refusal may come at once, and only a turn of the event loop lets the driver notice the server again.
+        await endOfTurn();
       }
     }
   };
