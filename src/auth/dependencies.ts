@@ -5,6 +5,7 @@ import type { Throttle } from '../throttle/throttle.js';
 import type { ForeignHashes } from './foreign-hashes.js';
 import type { AccountMails } from './mails.js';
 import type { SessionDependencies } from './sessions.js';
+import type { ProfileMark } from './store.js';
 
 /** Hooks of the other domains for the deletion of an account. Every hook is idempotent. */
 export interface AccountDeletionHooks {
@@ -30,6 +31,7 @@ export interface AuthDependencies extends SessionDependencies {
   /** Whether the address must be verified before the first login. */
   verificationRequired: boolean;
   siteName(): Promise<string>;
+  profileMark: ProfileMark;
   /** Called after an address has changed, so that other systems receive it soon. */
   profileChanged(): void;
 }

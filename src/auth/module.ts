@@ -17,7 +17,14 @@ import { createAccountMails, type Outbox } from './mails.js';
 import { authPlugin } from './plugin.js';
 import type { AuthConfiguration } from './schemas.js';
 import { type AuthService, createAuthService } from './service.js';
-import { type PresentUser, type Sessions, sessionCollection, toUserView, type Users } from './store.js';
+import {
+  type PresentUser,
+  type ProfileMark,
+  type Sessions,
+  sessionCollection,
+  toUserView,
+  type Users,
+} from './store.js';
 import { createSuspension, type Suspension } from './suspension.js';
 import { createSessionTokens } from './tokens.js';
 import { createUserDirectory, type UserDirectory } from './users.js';
@@ -29,6 +36,7 @@ export interface UsersModule {
   suspension: Suspension;
   foreignHashes: ForeignHashes;
   presentUser: PresentUser;
+  profileMark: ProfileMark;
   import(input: AsyncIterable<Uint8Array>, options: ImportOptions): Promise<ImportReport>;
 }
 
@@ -37,18 +45,21 @@ export interface UsersModuleOptions {
   /** Returns the subscription of a user, which is part of the public representation. */
   summaryOf(user: Parameters<PresentUser>[0]): Promise<SubscriptionSummary>;
   siteName(): Promise<string>;
+  /** Whether changes of addresses and names are marked for another system. Default: false. */
+  marksProfileChanges?: boolean;
   emit: Emit<AuthEvents>;
 }
 
 export function createUsersModule(
   context: ModuleContext,
-  { users, summaryOf, siteName, emit }: UsersModuleOptions,
+  { users, summaryOf, siteName, marksProfileChanges = false, emit }: UsersModuleOptions,
 ): UsersModule {
   const { store, passwords, clock } = context;
   const presentUser: PresentUser = async (user) => toUserView(user, await summaryOf(user));
   const documents = foreignHashCollection(store);
   const foreignHashes = createForeignHashes({ documents, users, passwords, clock });
-  const dependencies = { ...context, users, presentUser, siteName, foreignHashes };
+  const profileMark = () => (marksProfileChanges ? { profileChangedAt: clock.now() } : {});
+  const dependencies = { ...context, users, presentUser, siteName, foreignHashes, profileMark };
   const directory = createUserDirectory(dependencies);
   context.jobs.add('foreign-hashes', foreignHashes.reconcileJob);
   return {
@@ -57,6 +68,7 @@ export function createUsersModule(
     suspension: createSuspension({ ...context, users, emit, toManagedUser: directory.toManagedUser }),
     foreignHashes,
     presentUser,
+    profileMark,
     import: (input, options) => importUsers(input, options, dependencies),
   };
 }
@@ -94,7 +106,7 @@ export function createAuthModule(
 ): AuthModule {
   const { store, throttle, jobs, clock } = context;
   const { config, tokenKinds, users: usersModule, publicUrl, mountedAt, pages } = options;
-  const { users, foreignHashes, presentUser } = usersModule;
+  const { users, foreignHashes, presentUser, profileMark } = usersModule;
   const sessions = sessionCollection(store);
   const pageUrl = (configured: string | undefined, own: string) => () =>
     publicUrl.get() + (configured === undefined ? `${mountedAt()}${own}` : withLeadingSlash(configured));
@@ -105,6 +117,7 @@ export function createAuthModule(
     sessions,
     foreignHashes,
     presentUser,
+    profileMark,
     tokens: createSessionTokens({
       ...context,
       access: tokenKinds.accessTokens,

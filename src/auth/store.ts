@@ -16,7 +16,7 @@ export interface UserDocument {
   emailVerified: boolean;
   /** Incremented by every address change; absent before the first. */
   emailVersion?: number;
-  /** When the address or the name last changed. Absent once no other system has older values. */
+  /** When the address or the name last changed. Absent if no other system has older values. */
   profileChangedAt?: number;
   /** Set while the account must not sign in. */
   suspendedAt?: number;
@@ -75,6 +75,9 @@ export interface SessionDocument {
   expiresAt: number;
   revokedAt?: number;
 }
+
+/** The fields to set with a change of the address or the name; none if no other system stores them. */
+export type ProfileMark = () => Pick<UserDocument, 'profileChangedAt'>;
 
 export type Users = Collection<UserDocument>;
 export type Sessions = Collection<SessionDocument>;

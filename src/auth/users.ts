@@ -9,7 +9,13 @@ import type { Passwords } from '../passwords/hasher.js';
 import { UniqueViolation } from '../storage/collection.js';
 import { authErrors } from './errors.js';
 import type { ForeignHashes } from './foreign-hashes.js';
-import { newUserDocument, type PresentUser, type UserDocument, type Users } from './store.js';
+import {
+  newUserDocument,
+  type PresentUser,
+  type ProfileMark,
+  type UserDocument,
+  type Users,
+} from './store.js';
 
 /** Identifies a user by id, or by e-mail address in any case. */
 export type UserKey = { id: string } | { email: string };
@@ -49,7 +55,12 @@ export interface UserDirectory {
 }
 
 export function createUserDirectory(
-  deps: NewUserDependencies & { users: Users; audit: Audit; presentUser: PresentUser },
+  deps: NewUserDependencies & {
+    users: Users;
+    audit: Audit;
+    presentUser: PresentUser;
+    profileMark: ProfileMark;
+  },
 ): UserDirectory {
   const { users, presentUser, clock } = deps;
   const toTimestampOrNull = (at: number | undefined) => (at === undefined ? null : toTimestamp(at));
@@ -76,10 +87,10 @@ export function createUserDirectory(
       return toManagedUser(user);
     },
     async rename(id, name) {
-      const profileChangedAt = clock.now();
+      const mark = deps.profileMark();
       const user = await users.updateOne(
         { id },
-        name === '' ? { set: { profileChangedAt }, unset: ['name'] } : { set: { name, profileChangedAt } },
+        name === '' ? { set: mark, unset: ['name'] } : { set: { ...mark, name } },
       );
       if (!user) throw httpErrors.UNAUTHENTICATED();
       return presentUser(user);

@@ -159,7 +159,7 @@ export type ConfirmAddress = (
 ) => Promise<{ user: UserDocument; passwordChanged: boolean } | null>;
 
 export interface ConfirmAddressDependencies
-  extends Pick<AuthDependencies, 'users' | 'passwords' | 'foreignHashes' | 'mails' | 'emit' | 'clock'> {
+  extends Pick<AuthDependencies, 'users' | 'passwords' | 'foreignHashes' | 'mails' | 'emit' | 'profileMark'> {
   passwordRules: PasswordRules;
   audit: Audit;
   authenticate: SessionService['authenticate'];
@@ -194,7 +194,7 @@ export function createConfirmAddress(deps: ConfirmAddressDependencies): ConfirmA
     const verified = await verifyProof(user, proof, email, origin);
     const where = { ...link, id: user.id, suspendedAt: null };
     const isChange = email !== user.email;
-    const set = { email, emailVerified: true, ...(isChange && { profileChangedAt: deps.clock.now() }) };
+    const set = { email, emailVerified: true, ...(isChange && deps.profileMark()) };
     // The mails are enqueued before the change and sent only after it, so a crash in between loses nothing.
     await enqueueNotices?.();
     if ('precondition' in verified) {

@@ -167,7 +167,7 @@ export function createBillingModule(
     gateway && createSubscriptionSync({ ...base, gateway, writer, plans, projector, deleteIfUserIsGone });
 
   const shared = { ...base, processor, deleteIfUserIsGone, gateway, sync };
-  const service = createBillingService({ ...shared, purchases, publicUrl, returnPath });
+  const service = createBillingService({ ...shared, purchases, usage, publicUrl, returnPath });
   const details = createSubscriptionDetails({ ...base, plans, gateway });
   const subscription = createSubscriptionService({
     ...shared,

@@ -15,6 +15,7 @@ import {
   type SubscriptionDocument,
   type Subscriptions,
 } from './store.js';
+import { listUsage, type UsageReports } from './usage/reports.js';
 
 /** Managing and exporting purchases. */
 export interface BillingService {
@@ -34,6 +35,7 @@ export interface BillingRecords {
   /** The newest first, a page at a time. */
   payments: AsyncIterable<Record<string, unknown>[]>;
   purchases: AsyncIterable<Purchase[]>;
+  usage: AsyncIterable<Record<string, unknown>[]>;
 }
 
 export interface BillingServiceDependencies {
@@ -41,6 +43,7 @@ export interface BillingServiceDependencies {
   subscriptions: Subscriptions;
   payments: Payments;
   purchases: Pick<PurchaseList, 'all'>;
+  usage: UsageReports;
   /** Absent while no API key is configured. */
   gateway: Pick<Gateway, 'createPortal'> | undefined;
   publicUrl(): string;
@@ -75,6 +78,7 @@ export function createBillingService(deps: BillingServiceDependencies): BillingS
         subscriptions: all.map(({ rev, lastEvent, ...subscription }) => withTimestamps(subscription)),
         payments: paymentsOf(userId),
         purchases: deps.purchases.all(userId),
+        usage: listUsage(deps.usage, userId),
       };
     },
   };

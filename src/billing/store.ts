@@ -1,4 +1,4 @@
-import type { Collection, Store } from '../storage/collection.js';
+import type { Collection, Declaration, Store } from '../storage/collection.js';
 import { pagesOf } from '../storage/pages.js';
 
 /** One event of the provider: a lease while it is processed, the record of its outcome afterwards. */
@@ -53,17 +53,29 @@ export interface CustomerDocument {
   profileDueAt?: number;
   /** Failed attempts since the last change. */
   profileAttempts?: number;
+  /** When the provider rejected the present values for good, and its codes. */
+  profileRejectedAt?: number;
+  profileRejection?: string;
   createdAt: number;
 }
 
 export type Customers = Collection<CustomerDocument>;
 
+export const CUSTOMER_COLLECTION = 'customers';
+
+/** The names of the fields in filters. */
+export const CUSTOMER_FIELDS = {
+  unique: ['customerId'],
+  indexes: [['profileDueAt'], ['profileRejectedAt']],
+} satisfies Declaration<CustomerDocument>;
+
 export function customerCollection(store: Store): Customers {
-  return store.collection<CustomerDocument>('customers', {
-    unique: ['customerId'],
-    indexes: [['profileDueAt']],
-  });
+  return store.collection<CustomerDocument>(CUSTOMER_COLLECTION, CUSTOMER_FIELDS);
 }
+
+/** The customers whose address or name the provider rejects. */
+export const countRejectedProfiles = (customers: Pick<Customers, 'count'>): Promise<number> =>
+  customers.count({ profileRejectedAt: { gte: 0 } });
 
 /** The newest checkout session of a user for a subject; see `OpenCheckouts`. */
 export interface CheckoutDocument {

@@ -1,7 +1,20 @@
 import { countForeignHashes } from '../auth/foreign-hashes.js';
 import type { Users } from '../auth/store.js';
+import {
+  CUSTOMER_COLLECTION,
+  CUSTOMER_FIELDS,
+  type Customers,
+  countRejectedProfiles,
+} from '../billing/store.js';
+import {
+  countUsageBacklog,
+  USAGE_COLLECTION,
+  USAGE_FIELDS,
+  type UsageReports,
+} from '../billing/usage/reports.js';
 import { type Advice, collectProblems } from '../config/configuration-error.js';
 import type { Resolved } from '../config/options.js';
+import { systemClock } from '../kernel/clock.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { createPasswords } from '../passwords/hasher.js';
 import { diagnose, type Finding } from '../server/doctor.js';
@@ -32,9 +45,13 @@ export async function examineSaas(): Promise<Finding[]> {
     unwrapHealth: (answer) => (answer as { data?: unknown } | null)?.data,
   });
   const storeOpens = findings.every(({ level, about }) => level !== 'problem' || about !== 'DATABASE_URI');
-  return databaseUri !== undefined && storeOpens
-    ? [...findings, ...(await examineForeignHashes(databaseUri))]
-    : findings;
+  if (databaseUri === undefined || !storeOpens) return findings;
+  return [
+    ...findings,
+    ...(await examineForeignHashes(databaseUri)),
+    ...(await examineUsage(databaseUri)),
+    ...(await examineProfiles(databaseUri)),
+  ];
 }
 
 function advise(
@@ -111,6 +128,58 @@ async function examineForeignHashes(databaseUri: string): Promise<Finding[]> {
       message: `still have imported hashes (${families.join('; ')}); until they are replaced, every failed login takes as long as all of these algorithms together`,
       remedy:
         'A login replaces the hash. Ask owners who have not signed in since the import to do so, or to choose a new password.',
+    },
+  ];
+}
+
+/** Usage reports that do not reach the payment provider. */
+async function examineUsage(databaseUri: string): Promise<Finding[]> {
+  const backlog = await readCollection(
+    databaseUri,
+    USAGE_COLLECTION,
+    (reports: Pick<UsageReports, 'count'>) => countUsageBacklog(reports, systemClock.now()),
+    USAGE_FIELDS,
+  );
+  if (backlog === null) return [];
+  const { failed, refused, overdue } = backlog;
+  return [
+    ...usageFinding(
+      failed,
+      'failed in the last 90 days and will not be sent',
+      'Find the reason in the log or in the usage.failed events, and charge the usage by hand if it is missing at the provider.',
+    ),
+    ...usageFinding(
+      refused,
+      'sent more than a day ago and not accepted by the payment provider',
+      'Find the reason in the log: usually the meter does not exist. Reports fail after 35 days.',
+    ),
+    ...usageFinding(
+      overdue,
+      'overdue by more than an hour',
+      'Start a server with PAYMENT_SECRET_KEY. If one is running, its log tells why the provider is not available.',
+    ),
+  ];
+}
+
+const usageFinding = (count: number, state: string, remedy: string): Finding[] =>
+  count === 0 ? [] : [{ level: 'warning', about: 'usage reports', message: `${state}: ${count}`, remedy }];
+
+/** Customers whose address or name the payment provider rejects. */
+async function examineProfiles(databaseUri: string): Promise<Finding[]> {
+  const count = await readCollection(
+    databaseUri,
+    CUSTOMER_COLLECTION,
+    (customers: Pick<Customers, 'count'>) => countRejectedProfiles(customers),
+    CUSTOMER_FIELDS,
+  );
+  if (count === null || count === 0) return [];
+  return [
+    {
+      level: 'warning',
+      about: 'customer profiles',
+      message: `have an address or a name that the payment provider rejects: ${count}`,
+      remedy:
+        'Find the users and the reason in the log. The next change of the address or the name is sent again.',
     },
   ];
 }

@@ -88,6 +88,7 @@ export async function mountSaas(
     users: documents,
     summaryOf: billing.summaryOf,
     siteName,
+    marksProfileChanges: values.paymentSecretKey !== undefined,
     emit,
   });
   const auth = createAuthModule(context, {

@@ -1,7 +1,8 @@
 /** Checks whether a program could use a store, without changing it. */
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
-import type { Collection } from './collection.js';
+import { shapeOf } from './checks.js';
+import type { Collection, Declaration } from './collection.js';
 import { missingFile } from './existing.js';
 import { tryDatabaseFile } from './sqlite/file.js';
 import { readSqliteCollection, tryDatabase } from './sqlite/store.js';
@@ -22,16 +23,19 @@ export async function inspectStore(uri: string): Promise<string> {
 /**
  * Reads a collection of a store that `inspectStore` accepts, even while another version uses it. Changes nothing.
  *
- * @returns the result of `read`; `null` if the store does not have the collection
+ * @param declaration the fields that `read` uses in filters
+ * @returns the result of `read`; `null` if the store does not have the collection or one of these fields
  */
 export async function readCollection<T extends { id: string }, R>(
   uri: string,
   name: string,
-  read: (documents: Pick<Collection<T>, 'page'>) => Promise<R>,
+  read: (documents: Pick<Collection<T>, 'page' | 'count'>) => Promise<R>,
+  declaration: Declaration<T> = {},
 ): Promise<R | null> {
   if (uri === 'sqlite::memory:' || missingFile(uri) !== null) return null;
-  if (uri.startsWith('sqlite:')) return readSqliteCollection(uri.slice('sqlite:'.length), name, read);
-  return (await import('./mongodb/store.js')).readMongodbCollection(uri, name, read);
+  const shape = shapeOf(name, declaration);
+  if (uri.startsWith('sqlite:')) return readSqliteCollection(uri.slice('sqlite:'.length), shape, read);
+  return (await import('./mongodb/store.js')).readMongodbCollection(uri, shape, read);
 }
 
 async function inspectSqlite(file: string): Promise<string> {

@@ -59,6 +59,7 @@ function serviceOn(
     users: userCollection(store),
     sessions: sessionCollection(store),
     tokens: TOKENS,
+    profileMark: () => ({}),
     passwords: {
       prepare: () => undefined,
       problem: () => null,

@@ -85,14 +85,66 @@ t.test('a change is sent although the process that made it ended before', async 
   const ada = await buyer();
   const folder = dirname(app.file);
   await app.close();
-  // Without an API key, nothing is sent.
-  const ended = await saasApp(t, { folder });
+  api.fault = ({ path }) => (path.startsWith('/v1/customers/') ? 'cut' : undefined);
+  const ended = await saasApp(t, { folder, paymentSecretKey: KEY, paymentApiUrl: api.url });
   t.equal((await rename(ended, ada, 'Ada')).status, 200);
   await ended.close();
-  const { jobs } = await secondProcess(t, { app, api });
   t.equal(customerOf(api, ada.customer)['name'], null);
+  api.fault = () => undefined;
+  app.clock.advance(60_000);
+  const { jobs } = await secondProcess(t, { app, api });
   await jobs.profiles?.run(RUN);
   t.equal(customerOf(api, ada.customer)['name'], 'Ada');
+});
+
+t.test('without an API key, a change leaves no mark', async (t) => {
+  const app = await mailedApp(t, {});
+  const ada = await app.signUp({ name: 'Ada' });
+  const { accessToken: token } = ada;
+  t.equal((await rename(app, ada, 'Ada L.')).status, 200);
+  await app.post('/user/email', { email: 'new@example.test', password: PASSWORD }, { token });
+  let link = await app.mail(VERIFY);
+  while (link.to[0] !== 'new@example.test') link = await app.mail(VERIFY);
+  t.equal((await app.post('/auth/verify-email', { token: link.token, password: PASSWORD })).status, 200);
+  const users = userCollection(await storeOf(t, app));
+  t.match(await users.findOne({ id: ada.id }), { email: 'new@example.test', name: 'Ada L.' });
+  t.equal(await users.count({ profileChangedAt: { gte: 0 } }), 0);
+});
+
+t.test('a profile that the provider rejects is not sent again until the next change', async (t) => {
+  const { app, api, buyer } = await shop(t);
+  const warnings: string[] = [];
+  Object.assign(app.server.fastify.log, { warn: (_: unknown, message: string) => warnings.push(message) });
+  const [ada, bob] = [await buyer(), await buyer()];
+  const customers = customerCollection(await storeOf(t, app));
+  const stored = async () => (await customers.findOne({ id: ada.id })) ?? ({} as never);
+  const { jobs } = await secondProcess(t, { app, api });
+  let error = { type: 'invalid_request_error', code: 'email_invalid', param: 'email' };
+  let status = 400;
+  api.fault = ({ path }) =>
+    path === `/v1/customers/${ada.customer}` ? { status, body: JSON.stringify({ error }) } : undefined;
+  await rename(app, ada, 'Rejected');
+  await waitUntil('the rejection', async () => (await stored()).profileRejectedAt === app.clock.now());
+  t.match(await stored(), { profileRejection: /StripeInvalidRequestError email_invalid 400/ });
+  t.equal((await stored()).profileDueAt, undefined);
+  const before = updatesOf(api).length;
+  app.clock.advance(60_000);
+  for (let run = 0; run < 3; run++) await jobs.profiles?.run(RUN);
+  t.equal(updatesOf(api).length, before, 'it is not retried');
+  t.match(warnings, [/rejects the address or the name/], 'it is logged once');
+  await rename(app, bob, 'Bob');
+  await waitUntil('others are not affected', () => customerOf(api, bob.customer)['name'] === 'Bob');
+
+  // The operator's key is at fault and not the profile.
+  [status, error] = [401, { type: 'invalid_request_error', code: 'api_key_expired', param: '' }];
+  await rename(app, ada, 'Waiting');
+  await waitUntil('the next attempt', async () => (await stored()).profileAttempts === 1);
+  t.equal((await stored()).profileRejectedAt, undefined);
+  api.fault = () => undefined;
+  app.clock.advance(30_000);
+  await jobs.profiles?.run(RUN);
+  t.equal(customerOf(api, ada.customer)['name'], 'Waiting');
+  t.notMatch(Object.keys(await stored()).join(), /profile/);
 });
 
 t.test('a change during the first purchase is not lost', async (t) => {

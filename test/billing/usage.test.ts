@@ -307,6 +307,42 @@ t.test('unsent usage is deleted with the account', async (t) => {
   t.equal(api.meterEvents.length, 0);
 });
 
+t.test('the export of a user contains the reported usage with its status', async (t) => {
+  const { app, api, buyer } = await shop(t);
+  const [ada, eve] = [await buyer(), await app.signUp()];
+  const { reportUsage } = app.server.fastify.saas;
+  await reportUsage(ada.id, 'requests', 3, 'req_1');
+  await reportUsage(eve.id, 'requests', 9, 'req_1');
+  const second = await secondProcess(t, { app, api });
+  await send(second);
+  app.clock.advance(1000);
+  await reportUsage(ada.id, 'unknown', 4, 'req_2');
+  await send(second);
+  const { data } = (await app.request('GET', '/api/user/export', { token: ada.accessToken })).body;
+  t.same(data.billing.usage, [
+    {
+      meter: 'unknown',
+      quantity: 4,
+      key: 'req_2',
+      reportedAt: data.billing.usage[0].reportedAt,
+      status: 'queued',
+      reason: data.billing.usage[0].reason,
+    },
+    {
+      meter: 'requests',
+      quantity: 3,
+      key: 'req_1',
+      reportedAt: data.billing.usage[1].reportedAt,
+      status: 'sent',
+      endedAt: data.billing.usage[1].endedAt,
+    },
+  ]);
+  t.match(data.billing.usage, [
+    { reportedAt: /^2040-/, reason: /StripeInvalidRequestError 400/ },
+    { reportedAt: /^2040-/, endedAt: /^2040-/ },
+  ]);
+});
+
 t.test('without an API key, usage is refused and no job runs', async (t) => {
   const app = await saasApp(t);
   const { id } = await app.signUp();

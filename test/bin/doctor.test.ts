@@ -4,7 +4,11 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { customerCollection } from '../../src/billing/store.js';
+import { type UsageDocument, usageCollection } from '../../src/billing/usage/reports.js';
+import { DAY, HOUR } from '../../src/kernel/clock.js';
 import type { Finding } from '../../src/server/doctor.js';
+import { openStore } from '../../src/storage/open.js';
 import { loadDriver, openDatabase } from '../../src/storage/sqlite/store.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
@@ -140,6 +144,56 @@ t.test('key rotation: reports the waiting time and incomplete steps', async (t) 
     t.match(remedy, /^(Set|Unset) IDP_ED25519_SEED_(NEXT|PREVIOUS)/);
   }
   t.notMatch(all.text, one);
+});
+
+t.test('the doctor reports usage and profiles that do not reach the payment provider', async (t) => {
+  const folder = temporaryFolder(t);
+  const now = Date.now();
+  const days = (count: number) => now - count * DAY;
+  const store = await openStore(`sqlite:${join(folder, 'app.db')}`);
+  const usage = usageCollection(store);
+  const report = (key: string, more: Partial<UsageDocument>) =>
+    usage.insert({
+      id: `use_${key}`,
+      userId: 'usr_1',
+      meter: 'requests',
+      quantity: 1,
+      key,
+      reportedAt: now,
+      status: 'queued',
+      attempts: 0,
+      ...more,
+    });
+  await report('sent', { status: 'sent', attempts: 1, reportedAt: days(3), endedAt: days(3) });
+  await report('new', { dueAt: now });
+  await report('refused an hour ago', { attempts: 5, reportedAt: now - HOUR, dueAt: now + HOUR });
+  await report('without a customer', { reportedAt: days(3), dueAt: now + HOUR });
+  const customers = customerCollection(store);
+  await customers.insert({ id: 'usr_1', customerId: 'cus_1', createdAt: 1 });
+  const env = { PORT: '0', DATABASE_URI: 'sqlite:app.db' };
+  t.same((await doctor(t, SAAS, env, folder)).warnings, []);
+
+  await report('failed', { status: 'failed', attempts: 9, reportedAt: days(40), endedAt: days(5) });
+  for (const key of ['a', 'b']) await report(key, { attempts: 5, reportedAt: days(2), dueAt: now + HOUR });
+  for (const key of ['c', 'd', 'e']) await report(key, { reportedAt: days(2), dueAt: now - 2 * HOUR });
+  await customers.insert({
+    id: 'usr_2',
+    customerId: 'cus_2',
+    createdAt: 1,
+    profileRejectedAt: now,
+    profileRejection: 'StripeInvalidRequestError email_invalid 400',
+  });
+  const { findings, warnings } = await doctor(t, SAAS, env, folder);
+  t.same(warnings, ['usage reports', 'usage reports', 'usage reports', 'customer profiles']);
+  const messages = findings.filter(({ level }) => level === 'warning').map(({ message }) => message);
+  t.match(messages, [/failed .*: 1$/, /more than a day ago .*: 2$/, /overdue .*: 3$/, /rejects: 1$/]);
+  await store.close();
+
+  // Written by a version without these fields.
+  const old = await openDatabase(join(folder, 'old.db'));
+  old.exec('CREATE TABLE customers (id TEXT PRIMARY KEY NOT NULL, doc TEXT NOT NULL)');
+  old.close();
+  t.same((await doctor(t, SAAS, { ...env, DATABASE_URI: 'sqlite:old.db' }, folder)).warnings, []);
 });
 
 /** Files in a folder: some cannot be a store, one can. */

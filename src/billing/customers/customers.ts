@@ -6,6 +6,7 @@ import { pagesOf } from '../../storage/pages.js';
 import { billingErrors } from '../errors.js';
 import type { Gateway } from '../provider/gateway.js';
 import type { BillingUsers, Customers, LinkedCustomers } from '../store.js';
+import { profileChange } from './profile-sync.js';
 
 /** Which customer at the provider belongs to which user. A link never moves to another user. */
 export interface CustomerLinks {
@@ -100,7 +101,7 @@ export function createEnsureCustomer({
     const current = await profileOf(user);
     // A change during the call was made before the user had a customer.
     if (current.email !== email || current.name !== name) {
-      await customers.updateOne({ id }, { set: { profileDueAt: clock.now(), profileAttempts: 0 } });
+      await customers.updateOne({ id }, profileChange(clock.now()));
     }
     if (inserted) await processor.replayUnmatched(customerId);
     return stored.customerId;

@@ -1,5 +1,6 @@
 import { type Clock, HOUR, SECOND } from '../../kernel/clock.js';
 import type { Job, JobLog } from '../../ops/jobs.js';
+import type { Change } from '../../storage/collection.js';
 import { isProviderError } from '../errors.js';
 import type { Gateway } from '../provider/gateway.js';
 import type { BillingUsers, CustomerDocument, Customers } from '../store.js';
@@ -32,7 +33,7 @@ export function createProfileSync({ customers, users, gateway, clock, log }: Pro
     for (let isMore = true; isMore && !signal.aborted; ) {
       const changes = await users.profileChanges.list(PAGE_SIZE);
       for (const { userId: id, changedAt } of changes) {
-        await customers.updateOne({ id }, { set: { profileDueAt: clock.now(), profileAttempts: 0 } });
+        await customers.updateOne({ id }, profileChange(clock.now()));
         await users.profileChanges.acknowledge(id, changedAt);
       }
       isMore = changes.length === PAGE_SIZE;
@@ -47,12 +48,31 @@ export function createProfileSync({ customers, users, gateway, clock, log }: Pro
     );
   };
 
+  /** Stops until the next change: the provider would reject the same values again. */
+  const reject = async ({ id, profileDueAt = 0 }: CustomerDocument, reason: string): Promise<void> => {
+    const rejected = await customers.updateOne(
+      { id, profileDueAt },
+      {
+        set: { profileRejectedAt: clock.now(), profileRejection: reason },
+        unset: ['profileDueAt', 'profileAttempts'],
+      },
+    );
+    if (rejected)
+      log.warn({ userId: id, reason }, 'the payment provider rejects the address or the name of a customer');
+  };
+
   /** Sends the current values. False if the provider failed. */
   const push = async (customer: CustomerDocument): Promise<boolean> => {
     const { id, customerId, profileDueAt = 0 } = customer;
     const sent = await users.find(id);
     try {
-      if (sent) await gateway.updateCustomer(customerId, { email: sent.email, name: sent.name });
+      const { rejection } = sent
+        ? await gateway.updateCustomer(customerId, { email: sent.email, name: sent.name })
+        : {};
+      if (rejection !== undefined) {
+        await reject(customer, rejection);
+        return true;
+      }
     } catch (err) {
       if (!isProviderError(err)) throw err;
       log.warn({ err, userId: id }, 'a customer could not be updated at the payment provider');
@@ -84,3 +104,9 @@ export function createProfileSync({ customers, users, gateway, clock, log }: Pro
     },
   };
 }
+
+/** Marks a customer whose values at the provider are older than the user's. */
+export const profileChange = (profileDueAt: number): Change<CustomerDocument> => ({
+  set: { profileDueAt, profileAttempts: 0 },
+  unset: ['profileRejectedAt', 'profileRejection'],
+});

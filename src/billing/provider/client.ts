@@ -85,6 +85,15 @@ export function nullIfNothingToInvoice(error: Stripe.errors.StripeError): null {
 export const causeOf = ({ name, type = name, code, statusCode, requestId }: Stripe.errors.StripeError) =>
   new Error(`Payment provider: ${[type, code, statusCode, requestId].filter(Boolean).join(' ')}`);
 
+/** Whether the provider would reject the same request again. Otherwise the key, a limit or the provider itself is at fault. */
+export const isFinal = ({ statusCode = 0 }: Stripe.errors.StripeError): boolean =>
+  statusCode >= 400 && statusCode < 500 && ![401, 403, 408, 409, 429].includes(statusCode);
+
+export function rejectionIfFinal(error: Stripe.errors.StripeError): { rejection: string } {
+  if (!isFinal(error)) throw error;
+  return { rejection: causeOf(error).message };
+}
+
 export function throwBillingError(error: Stripe.errors.StripeError): never {
   const { type, code, param } = error;
   const cause = causeOf(error);

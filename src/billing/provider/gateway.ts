@@ -6,6 +6,7 @@ import {
   nullIfMissing,
   nullIfNothingToInvoice,
   type ProviderCall,
+  rejectionIfFinal,
   retryIdempotently,
   throwBillingError,
   withTimeout,
@@ -33,8 +34,11 @@ export interface Gateway extends CheckoutSessions, SubscriptionChangeCalls, Mete
     customer: { email: string; name: string; userId: string },
     idempotencyKey: string,
   ): Promise<{ id: string }>;
-  /** An empty name removes it. Does nothing if the customer does not exist. */
-  updateCustomer(id: string, profile: { email: string; name: string }): Promise<void>;
+  /**
+   * An empty name removes it. Does nothing if the customer does not exist. `rejection`: the provider's codes if it would
+   * reject these values again.
+   */
+  updateCustomer(id: string, profile: { email: string; name: string }): Promise<{ rejection?: string }>;
   /** The customers whose metadata names the user. */
   customersOf(userId: string): Promise<string[]>;
   createPortal(portal: { customerId: string; returnUrl: string }): Promise<{ url: string }>;
@@ -112,10 +116,15 @@ export function createGateway(
 
     async updateCustomer(id, { email, name }) {
       // A customer that was deleted at the provider is replaced with the current values at the next purchase.
-      const updated = await call((stripe) =>
-        stripe.customers.update(id, { email, name }).catch(nullIfMissing),
+      return call((stripe) =>
+        stripe.customers
+          .update(id, { email, name })
+          .catch(nullIfMissing)
+          .then((updated) => {
+            if (updated) requireId(updated, id);
+            return {};
+          }, rejectionIfFinal),
       );
-      if (updated) requireId(updated, id);
     },
 
     async customersOf(userId) {

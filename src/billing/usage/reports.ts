@@ -1,13 +1,15 @@
-import type { Clock } from '../../kernel/clock.js';
+import { toTimestamp } from '../../http/schemas.js';
+import { type Clock, DAY, HOUR } from '../../kernel/clock.js';
 import { httpErrors, invalidFields } from '../../kernel/errors.js';
 import { sha256 } from '../../kernel/secrets.js';
-import { type Collection, nullIfTaken, type Store } from '../../storage/collection.js';
+import { type Collection, type Declaration, nullIfTaken, type Store } from '../../storage/collection.js';
+import { mapPages, pagesOf } from '../../storage/pages.js';
 import { billingErrors } from '../errors.js';
 import type { BillingUsers } from '../store.js';
 
 /**
  * Usage that the application reports for usage-based prices. It is stored first, and a background job sends it to the
- * provider (usage-sender.ts).
+ * provider (sender.ts).
  */
 
 /**
@@ -40,11 +42,56 @@ export interface UsageDocument {
 
 export type UsageReports = Collection<UsageDocument>;
 
+export const USAGE_COLLECTION = 'usage';
+
+/** The names of the fields in filters. */
+export const USAGE_FIELDS = {
+  indexes: [['dueAt'], ['userId', 'reportedAt'], ['endedAt'], ['status', 'reportedAt']],
+  fields: ['attempts'],
+} satisfies Declaration<UsageDocument>;
+
 export function usageCollection(store: Store): UsageReports {
-  return store.collection<UsageDocument>('usage', {
-    indexes: [['dueAt'], ['userId', 'reportedAt'], ['endedAt'], ['status', 'reportedAt']],
-    fields: ['attempts'],
-  });
+  return store.collection<UsageDocument>(USAGE_COLLECTION, USAGE_FIELDS);
+}
+
+/** Reports that do not reach the provider. */
+export interface UsageBacklog {
+  /** Reports that will not be sent, of the last 90 days. */
+  failed: number;
+  /** Reports of more than a day ago that the provider refuses, or whose result is unknown. */
+  refused: number;
+  /** Reports that should have been sent an hour ago: the provider is unavailable, or no process sends them. */
+  overdue: number;
+}
+
+/** Reports of users without a customer are not counted: they wait for the first purchase. */
+export async function countUsageBacklog(
+  reports: Pick<UsageReports, 'count'>,
+  now: number,
+): Promise<UsageBacklog> {
+  const [failed, refused, overdue] = await Promise.all([
+    reports.count({ status: 'failed' }),
+    reports.count({ status: 'queued', reportedAt: { lt: now - DAY }, attempts: { gte: 1 } }),
+    reports.count({ dueAt: { lt: now - HOUR } }),
+  ]);
+  return { failed, refused, overdue };
+}
+
+/** The reports of a user for an export, the newest first. */
+export function listUsage(reports: UsageReports, userId: string): AsyncIterable<Record<string, unknown>[]> {
+  const query = { where: { userId }, sort: 'reportedAt', desc: true } as const;
+  return mapPages(
+    pagesOf(reports, query),
+    ({ meter, quantity, key, reportedAt, status, reason, endedAt }) => ({
+      meter,
+      quantity,
+      key,
+      reportedAt: toTimestamp(reportedAt),
+      status,
+      ...(reason !== undefined && { reason }),
+      ...(endedAt !== undefined && { endedAt: toTimestamp(endedAt) }),
+    }),
+  );
 }
 
 /**

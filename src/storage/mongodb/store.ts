@@ -2,7 +2,7 @@
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import fastify from 'fastify';
 import { checkedStore } from '../checked-store.js';
-import { type Shape, shapeOf } from '../checks.js';
+import type { Shape } from '../checks.js';
 import { type Collection, type Store, StoreUnavailable } from '../collection.js';
 import type { HostDatabase } from '../host-database.js';
 import { createIndexes, mongodbCollection } from './collection.js';
@@ -103,16 +103,14 @@ export async function inspectMongodb(uri: string): Promise<void> {
 /** Reads a collection of any version, without creating collections or indexes. A missing collection is empty. */
 export async function readMongodbCollection<T extends { id: string }, R>(
   uri: string,
-  name: string,
-  read: (documents: Pick<Collection<T>, 'page'>) => Promise<R>,
+  shape: Shape,
+  read: (documents: Pick<Collection<T>, 'page' | 'count'>) => Promise<R>,
 ): Promise<R> {
   const { db, release } = await connect(uri);
   const connection = new Connection(release);
   try {
-    const collection = db.collection<Stored>(name, COLLECTION_OPTIONS);
-    return await read(
-      mongodbCollection<T>(shapeOf(name, {}), (step) => connection.call(() => step(collection))),
-    );
+    const collection = db.collection<Stored>(shape.name, COLLECTION_OPTIONS);
+    return await read(mongodbCollection<T>(shape, (step) => connection.call(() => step(collection))));
   } finally {
     await connection.close();
   }

@@ -207,15 +207,19 @@ export function createTable(connection: Connection, shape: Shape): void {
 
 /** Whether `createTable` would have nothing to add. */
 export function hasTable(connection: Connection, shape: Shape): boolean {
-  const namesIn = (list: string) => {
-    const rows = connection.sql<{ name: string }>(`SELECT name FROM pragma_${list}(?)`).all(shape.name);
-    return new Set(rows.map(({ name }) => name));
-  };
-  const [columns, indexes] = [namesIn('table_info'), namesIn('index_list')];
-  return (
-    ['id', 'doc', ...shape.declared].every((field) => columns.has(field)) &&
-    indexesOf(shape).every(({ name }) => indexes.has(name))
-  );
+  const indexes = namesIn(connection, 'index_list', shape);
+  return hasColumns(connection, shape) && indexesOf(shape).every(({ name }) => indexes.has(name));
+}
+
+/** Whether the table exists and has a column for every declared field. */
+export function hasColumns(connection: Connection, shape: Shape): boolean {
+  const columns = namesIn(connection, 'table_info', shape);
+  return ['id', 'doc', ...shape.declared].every((field) => columns.has(field));
+}
+
+function namesIn(connection: Connection, list: 'table_info' | 'index_list', shape: Shape): Set<string> {
+  const rows = connection.sql<{ name: string }>(`SELECT name FROM pragma_${list}(?)`).all(shape.name);
+  return new Set(rows.map(({ name }) => name));
 }
 
 /** Field and collection names contain no dot or space, so these index names are unambiguous. */

@@ -2,9 +2,9 @@
 import { resolve } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { checkedStore } from '../checked-store.js';
-import { type Shape, shapeOf } from '../checks.js';
+import type { Shape } from '../checks.js';
 import { type Collection, type Store, StoreUnavailable } from '../collection.js';
-import { createTable, hasTable, sqliteCollection } from './collection.js';
+import { createTable, hasColumns, hasTable, sqliteCollection } from './collection.js';
 import { Connection, type Database } from './connection.js';
 import { isBusy, retryWhileBusy } from './errors.js';
 import { createDatabaseFile } from './file.js';
@@ -59,24 +59,20 @@ export async function tryDatabase(file: string): Promise<void> {
 /**
  * Reads a collection of an existing file of any version, without creating tables, columns or indexes.
  *
- * @returns the result of `read`; `null` if the collection does not exist
+ * @returns the result of `read`; `null` if the collection or one of its fields does not exist
  */
 export async function readSqliteCollection<T extends { id: string }, R>(
   path: string,
-  name: string,
-  read: (documents: Pick<Collection<T>, 'page'>) => Promise<R>,
+  shape: Shape,
+  read: (documents: Pick<Collection<T>, 'page' | 'count'>) => Promise<R>,
 ): Promise<R | null> {
   const DatabaseSync = await loadDriver();
   const db = await retryWhileBusy(() => new DatabaseSync(resolve(path)), LOCK_TIMEOUT_MS);
   const connection = new Connection(db, LOCK_TIMEOUT_MS, () => performance.now());
   try {
     db.exec(PRAGMAS);
-    const table = await connection.read(() =>
-      connection.sql("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?").get(name),
-    );
-    return table === undefined
-      ? null
-      : await read(sqliteCollection<T>(shapeOf(name, {}), connection, () => undefined));
+    const isPresent = await connection.read(() => hasColumns(connection, shape));
+    return isPresent ? await read(sqliteCollection<T>(shape, connection, () => undefined)) : null;
   } finally {
     await connection.close();
   }
