@@ -8,11 +8,14 @@ import type {
   FastifyRequest,
   onRequestAsyncHookHandler,
   onRequestHookHandler,
+  onResponseHookHandler,
+  preValidationHookHandler,
   RawServerDefault,
   RouteOptions,
 } from 'fastify';
 import { plainAddress } from '../kernel/addresses.js';
 import { type AppError, httpErrors } from '../kernel/errors.js';
+import { RequestBudget } from '../storage/request-budget.js';
 import { type AnswerRules, describeRequest, sendError, setCommonHeaders } from './answers.js';
 import { readBody, setBodyParser } from './bodies.js';
 import { pinCompilers, setCompilers } from './compilers.js';
@@ -46,6 +49,8 @@ export interface ScopeRules extends AnswerRules {
   bodyLimit: number;
   /** Counts a request of an address and returns an error if there were too many; absent: requests are not counted. */
   meter?: (ip: string) => AppError | undefined;
+  /** How long a request may wait for the store in all; absent: each call has its own limit. */
+  storeTimeoutMs?: number | undefined;
   /** Advice for the host's developer about a conflicting route, as a sentence. */
   conflictRemedy: string;
   /** Whether the instance belongs to a host, whose log and API description must not include the plugin's URLs. */
@@ -189,13 +194,41 @@ function countRequests(meter: NonNullable<ScopeRules['meter']>): onRequestHookHa
   return (request, _reply, done) => done(meter(originOf(request).ip));
 }
 
-/** The first hook of a route: sets the common headers and rejects requests while the server stops. */
-function beginResponse(rules: AnswerRules, route: RouteOptions): onRequestHookHandler {
+const budgets = new WeakMap<FastifyRequest, RequestBudget>();
+
+/** Ends the limit of a request for the store after its response. */
+const endBudget: onResponseHookHandler = (request, _reply, done) => {
+  budgets.get(request)?.end();
+  done();
+};
+
+/** Applies the limit again after the body was read, because Node.js reads it outside the context of the request. */
+const resumeBudget: preValidationHookHandler = (request, _reply, done) => {
+  const budget = budgets.get(request);
+  if (budget) budget.run(done);
+  else done();
+};
+
+/**
+ * The first hook of a route: sets the common headers, rejects requests while the server stops and begins the limit of the
+ * request for the store.
+ */
+function beginResponse(rules: ScopeRules, route: RouteOptions): onRequestHookHandler {
   const { whileDraining } = routeRules(route);
+  const { storeTimeoutMs } = rules;
   return (request, reply, done) => {
     setCommonHeaders(rules, request, reply);
-    const isRejected = rules.isDraining() && !whileDraining;
-    done(isRejected ? httpErrors.NOT_READY({ headers: { connection: 'close' } }) : undefined);
+    if (rules.isDraining() && !whileDraining) {
+      done(httpErrors.NOT_READY({ headers: { connection: 'close' } }));
+      return;
+    }
+    if (storeTimeoutMs === undefined) {
+      done();
+      return;
+    }
+    const budget = new RequestBudget(storeTimeoutMs);
+    budgets.set(request, budget);
+    budget.run(done);
   };
 }
 
@@ -216,9 +249,11 @@ function guardRoutes(scope: Scope, rules: ScopeRules, conflicts: RouteConflicts)
     }
     const counter = countRequestsOf(rules, unmetered);
     route.onRequest = [beginResponse(rules, route), counter, guard ?? [], route.onRequest ?? []].flat();
+    if (rules.storeTimeoutMs !== undefined) route.onResponse = [route.onResponse ?? [], endBudget].flat();
     if ([route.method].flat().every((method) => METHODS_WITHOUT_BODY.has(method))) return;
     route.preParsing = [readBody.preParsing, route.preParsing ?? []].flat();
-    route.preValidation = [readBody.preValidation, route.preValidation ?? []].flat();
+    const resume = rules.storeTimeoutMs === undefined ? [] : resumeBudget;
+    route.preValidation = [resume, readBody.preValidation, route.preValidation ?? []].flat();
   });
 }
 

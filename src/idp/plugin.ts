@@ -115,6 +115,7 @@ export async function mountIdp(
     guards: { ...provisioning.guards, ...oidc.guards },
     renderError: createErrorRenderer(pages),
     meter: context.throttle.countRequest,
+    storeTimeoutMs: store.requestTimeoutMs,
     bodyLimit: 16 * 1024,
     // At the root of a host, the host handles unknown paths.
     handlesNotFound: prefix !== '',

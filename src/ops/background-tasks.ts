@@ -1,3 +1,4 @@
+import { withoutBudget } from '../storage/request-budget.js';
 import type { JobLog } from './jobs.js';
 
 /** Work after the response, so that clients cannot observe its duration or result. */
@@ -13,7 +14,7 @@ export function createBackgroundTasks(log: Pick<JobLog, 'error'>): BackgroundTas
   return {
     run(what, work) {
       const done = new Promise<void>((resolve) => setImmediate(resolve))
-        .then(work)
+        .then(() => withoutBudget(work))
         .catch((err: unknown) => log.error({ err, work: what }, 'background task after a response failed'))
         .finally(() => running.delete(done));
       running.add(done);

@@ -2,6 +2,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import { type Clock, every, isDue, SECOND } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
+import { withoutBudget } from '../storage/request-budget.js';
 
 /**
  * Periodic jobs under a lease in the store, so that one of any number of processes runs them. A delayed process may
@@ -149,7 +150,7 @@ export function createJobs(
   };
 
   const begin = (entry: Entry, isForced: boolean): Promise<void> => {
-    entry.running = run(entry, isForced).finally(() => {
+    entry.running = withoutBudget(() => run(entry, isForced)).finally(() => {
       entry.running = undefined;
     });
     return entry.running;

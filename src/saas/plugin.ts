@@ -152,6 +152,7 @@ export async function mountSaas(
   const rules = {
     ...answerRules(host),
     guards: { user: requireUser, admin: requireAdmin },
+    storeTimeoutMs: store.requestTimeoutMs,
     bodyLimit: 100 * 1024,
     handlesNotFound: true,
     isPlugin: hostContext === undefined,

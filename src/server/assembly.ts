@@ -84,6 +84,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
         prefix: '',
         conflictRemedy: 'Choose another path.',
         guards: {},
+        storeTimeoutMs: store.requestTimeoutMs,
         handlesNotFound: true,
         bodyLimit: BODY_LIMIT,
         isPlugin: false,

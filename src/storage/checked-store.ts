@@ -11,7 +11,7 @@ import {
 import type { Collection, Declaration, Store } from './collection.js';
 
 /** Implemented by each engine. Its collections receive valid arguments only. */
-export interface Engine extends Pick<Store, 'ready' | 'close'> {
+export interface Engine extends Pick<Store, 'ready' | 'close' | 'requestTimeoutMs'> {
   collection<T extends { id: string }>(shape: Shape): Collection<T>;
 }
 
@@ -29,6 +29,7 @@ export function checkedStore(engine: Engine): Store {
       known.set(name, { declaration: written, collection });
       return collection as Collection<T>;
     },
+    ...(engine.requestTimeoutMs !== undefined && { requestTimeoutMs: engine.requestTimeoutMs }),
     ready: () => engine.ready(),
     close: () => engine.close(),
   };

@@ -94,6 +94,8 @@ export interface Declaration<T> {
 export interface Store {
   /** Declares a collection. Repeated declarations of a name must be equal. */
   collection<T extends { id: string }>(name: string, declaration?: Declaration<T>): Collection<T>;
+  /** How long the calls of one request may wait in all (`request-budget.ts`). Absent: the calls are limited one by one. */
+  readonly requestTimeoutMs?: number;
   /** Resolves if every declared collection can be read and, as far as known, written. @throws StoreUnavailable */
   ready(): Promise<void>;
   /** Finishes pending calls and closes the database; later calls throw {@link StoreUnavailable}. */

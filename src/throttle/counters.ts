@@ -98,12 +98,15 @@ export function createCounters(store: Store, { clock, audit, pause = sleep }: Co
   const add = async (counted: Counted, pending: 0 | 1) => {
     const { limit, key } = counted;
     const id = idOf(limit, key);
-    for (let polls = 0; ; ) {
+    const startedAt = clock.now();
+    for (let pausedMs = 0; ; ) {
       const { stored, alive } = await read(counted);
       const now = clock.now();
       if (alive && alive.until > now) {
         if (pending === 0 || !hasPending(alive)) throw await createError(counted, alive.until);
-        if (++polls * POLL_INTERVAL_MS > PENDING_TIMEOUT_MS) throw httpErrors.OVERLOADED();
+        pausedMs += POLL_INTERVAL_MS;
+        // A slow store makes the polls longer than their pauses.
+        if (Math.max(pausedMs, now - startedAt) > PENDING_TIMEOUT_MS) throw httpErrors.OVERLOADED();
         await pause(POLL_INTERVAL_MS);
         continue;
       }

@@ -1,6 +1,7 @@
 /** Calls to one MongoDB deployment: with a timeout, tracked until they end, with translated errors. */
 import type { mongodb } from '@fastify/mongodb';
 import { StoreUnavailable, UniqueViolation } from '../collection.js';
+import { currentBudget } from '../request-budget.js';
 import type { Stored } from './query.js';
 
 /** The driver's collection type. */
@@ -23,10 +24,10 @@ export class Connection {
     this.#release = release;
   }
 
-  /** Runs a step with the call timeout. */
+  /** Runs a step with the call timeout, within the budget of the request. */
   async call<R>(step: () => Promise<R>): Promise<R> {
     if (this.#closing) throw new StoreUnavailable('the store is closed');
-    const call = withTimeout(step());
+    const call = waitFor(step);
     this.#calls.add(call);
     try {
       return await call;
@@ -44,11 +45,25 @@ export class Connection {
   }
 }
 
-async function withTimeout<R>(result: Promise<R>): Promise<R> {
+/**
+ * Waits until the result of `begin`, the call timeout, or the end of the request's budget. A call of a request without
+ * any time left is not sent.
+ */
+export async function waitFor<R>(begin: () => Promise<R>): Promise<R> {
+  const budget = currentBudget();
+  if (!budget) return withTimeout(begin(), CALL_TIMEOUT_MS);
+  const timeoutMs = Math.min(CALL_TIMEOUT_MS, budget.leftMs());
+  if (timeoutMs <= 0) throw noResponse();
+  return budget.count(withTimeout(begin(), timeoutMs));
+}
+
+const noResponse = () =>
+  new StoreUnavailable(`MongoDB: no response within ${CALL_TIMEOUT_MS / 1000} seconds`);
+
+async function withTimeout<R>(result: Promise<R>, timeoutMs: number): Promise<R> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    const error = new StoreUnavailable(`MongoDB: no response within ${CALL_TIMEOUT_MS / 1000} seconds`);
-    timer = setTimeout(reject, CALL_TIMEOUT_MS, error);
+    timer = setTimeout(() => reject(noResponse()), timeoutMs);
   });
   try {
     return await Promise.race([result, late]);

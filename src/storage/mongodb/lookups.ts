@@ -1,6 +1,7 @@
 /** Look-ups by id: those of one turn of the event loop share a query, because a query costs the driver 0.1 ms. */
 import { setImmediate as endOfTurn } from 'node:timers/promises';
-import type { Call } from './connection.js';
+import { currentBudget, withoutBudget } from '../request-budget.js';
+import { type Call, waitFor } from './connection.js';
 import type { Stored } from './query.js';
 
 /** Ids per query, so that a large answer does not delay the first ones. */
@@ -22,7 +23,7 @@ export function createLookups(call: Call): (id: string) => Promise<Stored | null
 
   const open = (): Batch => {
     const ids = new Set<string>();
-    const found = call(async (collection) => {
+    const find: Parameters<typeof call<Map<string, Stored>>>[0] = async (collection) => {
       await endOfTurn();
       // Later calls need a query of their own.
       if (waiting === batch) waiting = undefined;
@@ -30,7 +31,9 @@ export function createLookups(call: Call): (id: string) => Promise<Stored | null
       if (ids.size === 1) return byId([await collection.findOne({ _id: only as string })]);
       const options = { batchSize: ids.size + 1 };
       return byId(await collection.find({ _id: { $in: [...ids] } }, options).toArray());
-    });
+    };
+    // Several requests share the query, so none of them limits it.
+    const found = withoutBudget(() => call(find));
     const batch = { ids, found };
     const close = () => {
       if (waiting === batch) waiting = undefined;
@@ -44,7 +47,8 @@ export function createLookups(call: Call): (id: string) => Promise<Stored | null
     if (!waiting || waiting.ids.size >= MAX_IDS) waiting = open();
     const { ids, found } = waiting;
     ids.add(id);
-    return (await found).get(id) ?? null;
+    const documents = currentBudget() ? waitFor(() => found) : found;
+    return (await documents).get(id) ?? null;
   };
 }
 

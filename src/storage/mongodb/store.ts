@@ -22,12 +22,16 @@ const AUTHENTICATION_FAILED = 18;
 const DRIVER_TIMEOUT_MS = CALL_TIMEOUT_MS - 500;
 
 /**
- * No socketTimeoutMS: it would interrupt index builds. The driver's monitor detects a server that hangs and closes its
- * sockets.
+ * No socketTimeoutMS: it would interrupt index builds. The driver's monitor detects a server that hangs after
+ * `heartbeatFrequencyMS` and `connectTimeoutMS`, closes its sockets and repeats the calls on the new primary. With the
+ * defaults, which add up to 40 seconds, no call that has reached a hanging primary would see the next one.
  */
 const CLIENT_OPTIONS: mongodb.MongoClientOptions = {
   serverSelectionTimeoutMS: DRIVER_TIMEOUT_MS,
-  connectTimeoutMS: DRIVER_TIMEOUT_MS,
+  connectTimeoutMS: 2000,
+  heartbeatFrequencyMS: 1000,
+  retryReads: true,
+  retryWrites: true,
   // Otherwise, writes of requests that have timed out would be sent once the server is back.
   waitQueueTimeoutMS: DRIVER_TIMEOUT_MS,
 };
@@ -74,6 +78,7 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
         }),
       );
     },
+    requestTimeoutMs: CALL_TIMEOUT_MS,
     async ready() {
       // One timeout per collection: creating them in a new database is slow on a slow disk.
       for (const indexed of declared) await connection.call(indexed);

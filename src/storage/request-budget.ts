@@ -1,0 +1,62 @@
+/**
+ * Limits how long the calls of one request wait for the database in all: a request of several calls would otherwise wait
+ * several times as long as its client. Engines whose calls may wait apply it (`Store.requestTimeoutMs`).
+ */
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { performance } from 'node:perf_hooks';
+
+const budgets = new AsyncLocalStorage<RequestBudget>();
+
+/** The time that one request has left for waiting. Calls that run at the same time count once. */
+export class RequestBudget {
+  #leftMs: number;
+  #waiting = 0;
+  #waitingSince = 0;
+  #hasEnded = false;
+  readonly #now: () => number;
+
+  /** @param now a monotonic clock, in milliseconds */
+  constructor(timeoutMs: number, now: () => number = () => performance.now()) {
+    this.#leftMs = timeoutMs;
+    this.#now = now;
+  }
+
+  /** Runs `work`, whose calls and those of everything that it starts count. */
+  run<R>(work: () => R): R {
+    return budgets.run(this, work);
+  }
+
+  /** Called after the response: what the request has started and left running is limited per call. */
+  end(): void {
+    this.#hasEnded = true;
+  }
+
+  get hasEnded(): boolean {
+    return this.#hasEnded;
+  }
+
+  leftMs(): number {
+    return this.#leftMs - (this.#waiting > 0 ? this.#now() - this.#waitingSince : 0);
+  }
+
+  /** Counts the time until `waited` settles. */
+  async count<R>(waited: Promise<R>): Promise<R> {
+    if (this.#waiting++ === 0) this.#waitingSince = this.#now();
+    try {
+      return await waited;
+    } finally {
+      if (--this.#waiting === 0) this.#leftMs -= this.#now() - this.#waitingSince;
+    }
+  }
+}
+
+/** The budget of the request that runs this code; `undefined` outside of requests. */
+export function currentBudget(): RequestBudget | undefined {
+  const budget = budgets.getStore();
+  return budget?.hasEnded ? undefined : budget;
+}
+
+/** Runs work that serves more than the current request. */
+export function withoutBudget<R>(work: () => R): R {
+  return budgets.exit(work);
+}
