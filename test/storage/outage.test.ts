@@ -1,0 +1,135 @@
+/** Outages of a replica set of three members, as the calls and the clients of both products see them. */
+
+import fastify from 'fastify';
+import t, { type Test } from 'tap';
+import { access, openScope } from '../../src/http/scope.js';
+import { createBackgroundTasks } from '../../src/ops/background-tasks.js';
+import { StoreUnavailable } from '../../src/storage/collection.js';
+import { Connection } from '../../src/storage/mongodb/connection.js';
+import { openStore } from '../../src/storage/open.js';
+import { RequestBudget } from '../../src/storage/request-budget.js';
+import { thing, things } from './kit.js';
+import { onReplicaSet, type ReplicaSet } from './replica-set.js';
+
+t.test('the calls of one request share one time limit, also after its body was read', async (t) => {
+  const connection = new Connection(async () => undefined);
+  let sent = 0;
+  const never = () => {
+    sent++;
+    return new Promise<never>(() => {});
+  };
+  const failures: unknown[] = [];
+  const attempt = () => connection.call(never).catch((error: unknown) => void failures.push(error));
+  const app = fastify();
+  t.teardown(() => app.close());
+  const rules = {
+    prefix: '',
+    guards: {},
+    handlesNotFound: true,
+    bodyLimit: 1000,
+    conflictRemedy: '',
+    isPlugin: false,
+    requestId: () => 'req_1',
+    isDraining: () => false,
+    https: () => false,
+    renderError: () => ({ type: 'text/plain', body: '', headers: {} }),
+    storeTimeoutMs: 1,
+  };
+  const log = { error: () => undefined };
+  const tasks = createBackgroundTasks(log as never);
+  let later: unknown;
+  await openScope(app, rules, async (scope) => {
+    const config = access('public');
+    for (const method of ['GET', 'POST'] as const) {
+      scope.route({
+        method,
+        url: '/',
+        config,
+        async handler() {
+          await attempt();
+          await attempt();
+          tasks.run('later', async () => {
+            later = await connection.call(async () => 'sent');
+          });
+          return '';
+        },
+      });
+    }
+  });
+  const url = await app.listen({ port: 0, host: '127.0.0.1' });
+  await (await fetch(url)).text();
+  t.equal(sent, 1, 'without time left, the second call is not sent');
+  const headers = { 'content-type': 'application/json' };
+  await (await fetch(url, { method: 'POST', headers, body: '{"a":1}' })).text();
+  t.equal(sent, 2);
+  t.equal(failures.length, 4);
+  for (const error of failures) t.type(error, StoreUnavailable);
+  await tasks.settled();
+  t.equal(later, 'sent', 'work after the response has its own time');
+});
+
+t.test('calls of one request that wait at the same time count once', async (t) => {
+  let now = 0;
+  const budget = new RequestBudget(5000, () => now);
+  const pending = [1, 2, 3].map(() => {
+    let resolve = () => {};
+    const counted = budget.count(new Promise<void>((done) => (resolve = done)));
+    return { counted, resolve: () => resolve() };
+  });
+  now = 1000;
+  t.equal(budget.leftMs(), 4000);
+  for (const { counted, resolve } of pending) {
+    resolve();
+    await counted;
+  }
+  now = 9000;
+  t.equal(budget.leftMs(), 4000, 'the time between two calls does not count');
+});
+
+await onReplicaSet((set) => {
+  t.test('while the primary is frozen, calls succeed on the next one and take effect once', (t) =>
+    frozenPrimary(t, set),
+  );
+});
+
+/** Concurrent calls. */
+const LANES = 8;
+
+async function frozenPrimary(t: Test, set: ReplicaSet): Promise<void> {
+  const store = await openStore(set.fresh());
+  t.teardown(() => store.close());
+  const all = things(store);
+  const ids = Array.from({ length: LANES }, (_, index) => `l${index}`);
+  await Promise.all(ids.map((id) => all.insert(thing(id))));
+  const old = await set.primary();
+  let isFrozen = false;
+  const refused: unknown[] = [];
+  /** Counts until a call that was made after the freeze has succeeded. */
+  const lane = async (id: string) => {
+    let acknowledged = 0;
+    let unknown = 0;
+    for (;;) {
+      const wasFrozen = isFrozen;
+      const count = await all.updateOne({ id }, { inc: { count: 1 } }).then(
+        (after) => after?.count,
+        (error: unknown) => void refused.push(error),
+      );
+      if (count === undefined) unknown++;
+      else acknowledged++;
+      if (count !== undefined && wasFrozen) return { id, acknowledged, unknown };
+    }
+  };
+  const lanes = ids.map(lane);
+  const thaw = set.freeze(t, (address) => address === old);
+  isFrozen = true;
+  const ended = await Promise.all(lanes);
+  t.not(await set.primary(), old, 'before the frozen one continues');
+  for (const error of refused) t.type(error, StoreUnavailable);
+  for (const { id, acknowledged, unknown } of ended) {
+    const count = (await all.findOne({ id }))?.count ?? 0;
+    t.ok(count >= acknowledged && count <= acknowledged + unknown, `${id}: ${count} of ${acknowledged}`);
+  }
+  await Promise.all([store.ready(), all.count()]);
+  thaw();
+  await all.insert(thing('after'));
+}
