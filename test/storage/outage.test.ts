@@ -33,7 +33,7 @@ t.test('the calls of one request share one time limit, also after its body was r
     isDraining: () => false,
     https: () => false,
     renderError: () => ({ type: 'text/plain', body: '', headers: {} }),
-    storeTimeoutMs: 1,
+    storeTimeoutMs: 20,
   };
   const log = { error: () => undefined };
   const tasks = createBackgroundTasks(log as never);
