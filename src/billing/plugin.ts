@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { Type } from 'typebox';
+import { type Static, type TSchema, Type } from 'typebox';
 import { After, Envelope, ok } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { httpErrors } from '../kernel/errors.js';
@@ -21,6 +21,7 @@ import {
   PortalBody,
   PurchasesAnswer,
   PurchasesQuery,
+  type Subscription,
   SubscriptionAnswer,
   SubscriptionQuery,
   SyncBody,
@@ -130,15 +131,30 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
     async () => ok(await catalog.plans()),
   );
 
-  scope.post(
-    '/billing/subscription/change',
-    {
-      config: access('user'),
-      handlerTimeout: CHANGE_TIMEOUT_MS,
-      schema: { body: ChangeBody, response: { 200: SubscriptionAnswer } },
-    },
-    async (request) => ok(await changes.change(request.saas.user.id, request.body, originOf(request).ip)),
-  );
+  /** A route that changes the user's subscription. */
+  const postChange = <Body extends TSchema>(
+    path: string,
+    body: Body,
+    change: (userId: string, order: Static<Body>, ip: string) => Promise<Subscription>,
+  ) =>
+    scope.post(
+      path,
+      {
+        config: access('user'),
+        handlerTimeout: CHANGE_TIMEOUT_MS,
+        schema: { body, response: { 200: SubscriptionAnswer } },
+      },
+      async (request) =>
+        ok(await change(request.saas.user.id, request.body as Static<Body>, originOf(request).ip)),
+    );
+
+  postChange('/billing/subscription/change', ChangeBody, changes.change);
+  postChange('/billing/subscription/cancel', CancelBody, changes.cancel);
+  postChange('/billing/subscription/resume', TargetBody, changes.resume);
+  postChange('/billing/subscription/pause', TargetBody, async (userId, order, ip) => {
+    if (!allowPause) throw httpErrors.FORBIDDEN({ message: 'Subscriptions cannot be paused here.' });
+    return changes.pause(userId, order, ip);
+  });
 
   scope.get(
     '/billing/subscription/change/preview',
@@ -151,39 +167,6 @@ export async function billingPlugin(scope: Scope, deps: BillingPluginOptions): P
       const { quantity, ...order } = request.query;
       const count = quantity === undefined ? {} : { quantity: Number(quantity) };
       return ok(await changes.preview(request.saas.user.id, { ...order, ...count }));
-    },
-  );
-
-  scope.post(
-    '/billing/subscription/cancel',
-    {
-      config: access('user'),
-      handlerTimeout: CHANGE_TIMEOUT_MS,
-      schema: { body: CancelBody, response: { 200: SubscriptionAnswer } },
-    },
-    async (request) => ok(await changes.cancel(request.saas.user.id, request.body, originOf(request).ip)),
-  );
-
-  scope.post(
-    '/billing/subscription/resume',
-    {
-      config: access('user'),
-      handlerTimeout: CHANGE_TIMEOUT_MS,
-      schema: { body: TargetBody, response: { 200: SubscriptionAnswer } },
-    },
-    async (request) => ok(await changes.resume(request.saas.user.id, request.body, originOf(request).ip)),
-  );
-
-  scope.post(
-    '/billing/subscription/pause',
-    {
-      config: access('user'),
-      handlerTimeout: CHANGE_TIMEOUT_MS,
-      schema: { body: TargetBody, response: { 200: SubscriptionAnswer } },
-    },
-    async (request) => {
-      if (!allowPause) throw httpErrors.FORBIDDEN({ message: 'Subscriptions cannot be paused here.' });
-      return ok(await changes.pause(request.saas.user.id, request.body, originOf(request).ip));
     },
   );
 }

@@ -1,6 +1,8 @@
+import type { FastifyInstance } from 'fastify';
 import type { Test } from 'tap';
 import type { Json } from '../../src/billing/provider/json.js';
-import { type Account, type Answer, type SaasApp, SECRETS, saasApp, storeOf } from '../kit/app.js';
+import type { User } from '../../src/http/schemas.js';
+import { type Account, type Answer, PASSWORD, type SaasApp, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { billingOn, type TestBilling } from '../kit/billing.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { type ProviderCall, type StripeApi, stripeApi } from '../kit/stripe.js';
@@ -51,6 +53,18 @@ export async function shop(t: Test, options: Parameters<typeof saasApp>[1] = {})
       return (await app.request('GET', '/api/billing/subscription', { token })).body.data;
     },
   };
+}
+
+/** Signs a user up at a host that has the plugin. `get` sends requests of that user. */
+export async function signUpAt(host: FastifyInstance) {
+  const response = await host.inject({
+    method: 'POST',
+    url: '/api/auth/register',
+    payload: { email: 'ada@example.test', password: PASSWORD },
+  });
+  const { accessToken, user } = response.json<{ data: { accessToken: string; user: User } }>().data;
+  const get = (url: string) => host.inject({ url, headers: { authorization: `Bearer ${accessToken}` } });
+  return { user, get };
 }
 
 export function deliver(app: SaasApp, event: Json | string): Promise<Answer> {

@@ -7,7 +7,7 @@ import { saasPluginOptions } from '../kit/host.js';
 import { listen } from '../kit/listener.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
-import { shop, subscriptionEvent } from './kit.js';
+import { shop, signUpAt, subscriptionEvent } from './kit.js';
 
 /** The plans of the option `billing`: what they include, and where it is shown and enforced. */
 
@@ -106,14 +106,7 @@ t.test('a host guards its own routes by feature', async (t) => {
   host.get('/export', { onRequest: host.saas.requireFeature('export') }, async (request) => {
     return request.saas.user.email;
   });
-  const { accessToken, user } = (
-    await host.inject({
-      method: 'POST',
-      url: '/api/auth/register',
-      payload: { email: 'ada@example.test', password: 'correct horse battery staple' },
-    })
-  ).json().data;
-  const get = (url: string) => host.inject({ url, headers: { authorization: `Bearer ${accessToken}` } });
+  const { user, get } = await signUpAt(host);
   t.equal((await host.inject('/notes')).statusCode, 401);
   t.equal((await get('/notes')).body, 'notes');
   t.match((await get('/export')).json(), {

@@ -65,7 +65,7 @@ t.test(
     t.equal((await stored()).profileDueAt, app.clock.now() + 30_000);
     const before = updatesOf(api).length;
     await jobs.profiles?.run(RUN);
-    t.equal(updatesOf(api).length, before, 'not before the delay is over');
+    t.equal(updatesOf(api).length, before, 'no attempt before the delay ends');
     app.clock.advance(30_000);
     await jobs.profiles?.run(RUN);
     t.match(await stored(), { profileAttempts: 2, profileDueAt: app.clock.now() + 60_000 });

@@ -21,7 +21,7 @@ import type { ProviderCall } from '../kit/stripe.js';
 import { subscriptionObject, VERSIONS } from '../kit/stripe-objects.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
-import { holdNext, invoiceEvent, KEY, secondProcess, shop, subscriptionEvent } from './kit.js';
+import { holdNext, invoiceEvent, KEY, secondProcess, shop, signUpAt, subscriptionEvent } from './kit.js';
 
 /** Items in the provider's format. */
 const items = (price = 'price_pro', lookup_key: string | null = 'pro') => ({
@@ -1146,14 +1146,7 @@ t.test('a host guards its own routes by entitlement', async (t) => {
   await host.register(saasBackend, { ...options, paymentSecretKey: KEY });
   host.get('/any', { onRequest: host.saas.requireEntitled() }, async (request) => request.saas.user.email);
   host.get('/pro', { onRequest: host.saas.requireEntitled('pro') }, async () => 'pro');
-  const { accessToken, user } = (
-    await host.inject({
-      method: 'POST',
-      url: '/api/auth/register',
-      payload: { email: 'ada@example.test', password: 'correct horse battery staple' },
-    })
-  ).json().data;
-  const get = (url: string) => host.inject({ url, headers: { authorization: `Bearer ${accessToken}` } });
+  const { user, get } = await signUpAt(host);
   t.equal((await host.inject('/any')).statusCode, 401);
   t.match((await get('/any')).json(), { statusCode: 403, code: 'FORBIDDEN' });
   const { signWebhook } = await import('../kit/sign-webhook.js');
