@@ -6,7 +6,6 @@ import { billingErrors, isCustomerMissing } from './errors.js';
 import type { Gateway } from './provider/gateway.js';
 import type { Purchases } from './purchases.js';
 import {
-  type BillingUsers,
   type Checkouts,
   type Customers,
   type LinkedCustomers,
@@ -17,6 +16,7 @@ import {
 } from './store.js';
 import type { DuplicateDocument } from './subscription/duplicates.js';
 import type { UsageReports } from './usage/reports.js';
+import type { BillingUsers } from './users.js';
 
 /** Deletes the billing data of a deleted account. Invoices and customers remain at the provider. */
 export interface BillingDeletion {

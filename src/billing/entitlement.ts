@@ -1,11 +1,18 @@
 import { isDeepStrictEqual } from 'node:util';
-import { type SubscriptionStatus, type SubscriptionSummary, toTimestamp } from '../http/schemas.js';
+import type { SubscriptionStatus, SubscriptionSummary } from '../http/schemas.js';
 import { type Clock, DAY } from '../kernel/clock.js';
-import { type ErrorDetail, httpErrors } from '../kernel/errors.js';
-import type { Audit } from '../ops/audit.js';
-import { selectBest } from './events/subscription-order.js';
+import { pagesOf } from '../storage/pages.js';
 import { type Plans, UNKNOWN_PLAN } from './plans/plans.js';
-import type { AccessTerms, BillingUsers, Grant, HeldSubscription, SubscriptionDocument } from './store.js';
+import { findPaymentOf, type PurchaseDocument, type Purchases } from './purchases.js';
+import {
+  type HeldSubscription,
+  isFullyRefunded,
+  listSubscriptions,
+  type Payments,
+  type SubscriptionDocument,
+  type Subscriptions,
+} from './store.js';
+import type { AccessTerms, BillingUsers, Grant } from './users.js';
 
 /**
  * Access to plans through subscriptions and grants. The access terms of the subscriptions are copied to the
@@ -93,9 +100,8 @@ export interface Projector {
 }
 
 /** @param afterwards called with every subscription of a user once the record is written */
-/** @param listHeld every subscription of a user, and the purchases that give access */
 export function createProjector(
-  listHeld: (userId: string) => Promise<HeldSubscription[]>,
+  listHeld: ListHeld,
   { projection }: Pick<BillingUsers, 'projection'>,
   afterwards: (userId: string, all: SubscriptionDocument[]) => Promise<void>,
 ): Projector {
@@ -170,73 +176,77 @@ export function createSummaryOf(deps: SummaryDependencies): SummaryOf {
   };
 }
 
-/** Plans that the operator gives to users, with or without a payment provider. */
-export interface Grants {
-  /** Replaces an earlier grant. @throws VALIDATION_ERROR, NOT_FOUND */
-  grant(userId: string, given: GivenPlan): Promise<void>;
-  /** Does nothing without a grant. @throws NOT_FOUND */
-  revoke(userId: string): Promise<void>;
+/** From the most to the least valuable for a user. An unknown status ranks last. */
+const BEST_FIRST = [
+  'active',
+  'trialing',
+  'past_due',
+  'unpaid',
+  'paused',
+  'incomplete',
+  'canceled',
+  'incomplete_expired',
+];
+
+type Rankable = Pick<SubscriptionDocument, 'id' | 'status' | 'startedAt'>;
+
+/** The subscription that is shown for a user: the best status and, among equal ones, the newest. */
+export function selectBest<T extends Rankable>(subscriptions: readonly T[]): T | undefined {
+  return subscriptions.toSorted(
+    (a, b) => rankOf(b) - rankOf(a) || b.startedAt - a.startedAt || (b.id > a.id ? 1 : b.id < a.id ? -1 : 0),
+  )[0];
 }
 
-export interface GivenPlan {
-  plan: string;
-  /** Unix time in milliseconds, in the future. Default: until it is revoked. */
-  until?: number;
+function rankOf({ status }: Rankable): number {
+  const rank = BEST_FIRST.indexOf(status);
+  return rank < 0 ? 0 : BEST_FIRST.length - rank;
 }
 
-export interface GrantDependencies {
-  users: Pick<BillingUsers, 'grants'>;
-  audit: Audit;
-  clock: Clock;
+/** Every subscription of a user, and as active ones the paid purchases of plans that are sold once. */
+export type ListHeld = (userId: string) => Promise<HeldSubscription[]>;
+
+export interface ListHeldDependencies {
+  subscriptions: Subscriptions;
+  purchases: Purchases;
+  payments: Payments;
+  plans: Pick<Plans, 'hasPurchases' | 'isPurchase'>;
 }
 
-/** As in BILLING_PRICES. */
-const PLAN = /^[\w .-]{1,100}$/;
+export function createListHeld(deps: ListHeldDependencies): ListHeld {
+  const { subscriptions, purchases, payments, plans } = deps;
 
-export function createGrants({ users, audit, clock }: GrantDependencies): Grants {
-  const write = async (userId: string, grant: Grant | null) => {
-    const written = await users.grants.write(userId, grant);
-    if (!written) throw httpErrors.NOT_FOUND({ message: 'The user was not found.' });
-    return written;
+  return async (userId) => {
+    const all: HeldSubscription[] = await listSubscriptions(subscriptions, userId);
+    if (!plans.hasPurchases) return all;
+    for await (const page of pagesOf(purchases, { where: { userId }, sort: 'at', desc: true })) {
+      for (const purchase of page) {
+        if (purchase.status !== 'paid' || !plans.isPurchase(purchase.plan)) continue;
+        const payment = await findPaymentOf(payments, purchase);
+        if (!payment || !isFullyRefunded(payment)) all.push(heldPurchase(purchase));
+      }
+    }
+    return all;
   };
+}
 
+/** A purchase as a subscription without an end. */
+function heldPurchase({ id, userId, plan, items, at, rev, createdAt }: PurchaseDocument): HeldSubscription {
+  const [item] = items;
   return {
-    async grant(userId, given) {
-      const now = clock.now();
-      const details = problemsOf(given, now);
-      if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
-      const { plan, until } = given;
-      await write(userId, { plan, since: now, ...(until !== undefined && { until }) });
-      const detail = until === undefined ? plan : `${plan} until ${toTimestamp(until)}`;
-      await audit.record({ event: 'plan.granted', subject: userId, ip: 'local', detail });
-    },
-
-    async revoke(userId) {
-      const { before } = await write(userId, null);
-      if (!before) return;
-      await audit.record({ event: 'plan.revoked', subject: userId, ip: 'local', detail: before.plan });
-    },
+    id,
+    userId,
+    isPurchase: true,
+    status: 'active',
+    plan,
+    ...(item && { priceId: item.priceId, quantity: item.quantity }),
+    cancelAtPeriodEnd: false,
+    startedAt: at,
+    currentPeriodStart: at,
+    at,
+    statusAt: at,
+    heardAt: at,
+    rev,
+    createdAt,
+    updatedAt: at,
   };
 }
-
-/** Validates at run time, because callers may not use TypeScript. */
-function problemsOf({ plan, until }: { plan?: unknown; until?: unknown }, now: number): ErrorDetail[] {
-  const problems: ErrorDetail[] = [];
-  const isPlan = typeof plan === 'string' && PLAN.test(plan) && plan.trim() === plan;
-  if (!isPlan) {
-    problems.push({
-      path: 'plan',
-      message: 'must be the name of a plan: letters, digits, spaces, dots and hyphens, as in pro',
-    });
-  } else if (plan === NO_SUBSCRIPTION.plan || plan === UNKNOWN_PLAN) {
-    problems.push({ path: 'plan', message: `must not be ${plan}, which does not grant access` });
-  }
-  const isTime = Number.isSafeInteger(until) && (until as number) <= MAX_DATE_MS;
-  if (until !== undefined && !(isTime && (until as number) > now)) {
-    problems.push({ path: 'until', message: 'must be a time in the future, as Unix time in milliseconds' });
-  }
-  return problems;
-}
-
-/** The latest time that a Date can represent. */
-const MAX_DATE_MS = 8_640_000_000_000_000;

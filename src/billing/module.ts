@@ -1,56 +1,38 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { withLeadingSlash } from '../config/public-url.js';
 import type { Scope } from '../http/scope.js';
-import { HOUR, SECOND } from '../kernel/clock.js';
-import { purgeExpired } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type BillingDeletion, createBillingDeletion } from './account-deletion.js';
-import { createOpenCheckouts } from './checkout/open-checkouts.js';
+import { createCheckoutPurge, createOpenCheckouts } from './checkout/open-checkouts.js';
 import { type CheckoutService, createCheckoutService } from './checkout/service.js';
-import { createTrials, trialCollections } from './checkout/trials.js';
+import { createTrials } from './checkout/trials.js';
+import { billingCollections } from './collections.js';
 import { createCustomerLinks, createEnsureCustomer } from './customers/customers.js';
 import { createProfileSync } from './customers/profile-sync.js';
-import {
-  createGrants,
-  createProjector,
-  createSummaryOf,
-  type Grants,
-  type SummaryOf,
-} from './entitlement.js';
-import { createEventLeases, type Wait } from './events/leases.js';
-import { createPaymentRecorder } from './events/payments.js';
-import { createEventProcessor } from './events/processor.js';
-import { createPurchaseRecorder } from './events/purchases.js';
-import { createApplyEvent } from './events/subscription-events.js';
-import { createSubscriptionWriter } from './events/subscription-order.js';
-import { createLiveDataCheck } from './events/test-mode.js';
-import { createWebhook, type Webhook } from './events/webhook.js';
+import { createListHeld, createProjector, createSummaryOf, type SummaryOf } from './entitlement.js';
+import type { Wait } from './events/leases.js';
+import { createBillingEvents } from './events/module.js';
+import { type Webhook, webhookPlugin } from './events/webhook.js';
+import { createGrants, type Grants } from './grants.js';
 import { type BillingOutbox, createEnqueueMail, type Emit } from './notifications.js';
 import { type BillingConfiguration, mayBeLiveKey } from './options.js';
 import { createCatalog } from './plans/catalog.js';
 import { createPlans, type Plans } from './plans/plans.js';
-import { billingAdminPlugin, billingPlugin, webhookPlugin } from './plugin.js';
+import { billingAdminPlugin, billingPlugin } from './plugin.js';
 import { createGateway } from './provider/gateway.js';
-import { createPurchaseList, purchaseCollection } from './purchases.js';
+import { createPurchaseList } from './purchases.js';
 import { createBillingJobs, createResync, type Resync } from './reconcile.js';
 import { type BillingService, createBillingService } from './service.js';
-import {
-  type BillingUsers,
-  checkoutCollection,
-  customerCollection,
-  linkedCustomerCollection,
-  paymentCollection,
-  subscriptionCollection,
-  type WebhookEvents,
-  webhookEventCollection,
-} from './store.js';
+import type { WebhookEvents } from './store.js';
 import { createSubscriptionChanges, type SubscriptionChanges } from './subscription/changes.js';
 import { createSubscriptionDetails } from './subscription/details.js';
-import { createDuplicates, duplicateCollection } from './subscription/duplicates.js';
+import { createDuplicates } from './subscription/duplicates.js';
 import { createSubscriptionService, type SubscriptionService } from './subscription/service.js';
 import { createSubscriptionSync } from './subscription/sync.js';
-import { createReportUsage, type ReportUsage, usageCollection } from './usage/reports.js';
+import { createSubscriptionWriter } from './subscription/writer.js';
+import { createReportUsage, type ReportUsage } from './usage/reports.js';
 import { createUsageJobs } from './usage/sender.js';
+import type { BillingUsers } from './users.js';
 
 /** Subscriptions, payments and grants. The payment provider is the source of truth; the store contains a copy. */
 export interface BillingModule {
@@ -94,147 +76,77 @@ export function createBillingModule(
 ): BillingModule {
   const { store, clock, random, log, audit, jobs } = context;
   const { paymentSecretKey: key, billingReturnUrlRelative: returnPath, pastDue } = config;
-  const events = webhookEventCollection(store);
-  const customers = customerCollection(store);
-  const subscriptions = subscriptionCollection(store);
-  const payments = paymentCollection(store);
-  const usage = usageCollection(store);
-  const checkouts = checkoutCollection(store);
-  const reported = duplicateCollection(store);
-  const linkedCustomers = linkedCustomerCollection(store);
-  const purchaseDocuments = purchaseCollection(store);
-  const links = createCustomerLinks({ customers, linkedCustomers, clock });
-  const base = {
-    events,
-    customers,
-    checkouts,
-    subscriptions,
-    payments,
-    duplicates: reported,
-    users,
-    emit,
-    pastDue,
-    clock,
-    log,
-  };
-
   const gateway = key === undefined ? undefined : createGateway(key, config.paymentApiUrl);
   const plans = createPlans(config, (priceId) =>
     log.warn({ priceId }, `purchased price ${priceId} has no configured plan; no access granted`),
   );
-  const purchases = createPurchaseList({ ...base, purchases: purchaseDocuments, plans });
-  const writer = createSubscriptionWriter(subscriptions, clock);
-  const duplicates = createDuplicates({ ...base, plans });
-  const projector = createProjector(purchases.listHeld, users, duplicates.report);
-  const trials = createTrials({ ...base, ...trialCollections(store), gateway, random });
-  const deletion = createBillingDeletion({
-    ...base,
-    linkedCustomers,
-    links,
-    purchases: purchaseDocuments,
-    usage,
-    trials,
-    gateway,
-  });
-  const { deleteIfUserIsGone } = deletion;
-  const leases = createEventLeases(events, { clock, random, wait });
-  const recorder = createPaymentRecorder({ ...base, gateway });
-  const purchaseRecorder = createPurchaseRecorder({
-    ...base,
-    purchases: purchaseDocuments,
-    recorder,
-    projector,
-    plans,
-    gateway,
-  });
-  const processor = createEventProcessor({
-    ...base,
-    links,
-    leases,
-    recorder,
-    purchaseRecorder,
-    deleteIfUserIsGone,
-    applyEvent: createApplyEvent({ ...base, writer, plans, gateway }),
-    projector,
-    enqueueMail: createEnqueueMail({
-      ...base,
-      outbox,
-      billingUrl: () => publicUrl() + withLeadingSlash(returnPath),
-    }),
-    concernsLiveData: createLiveDataCheck(base),
-  });
-  const sync =
-    gateway && createSubscriptionSync({ ...base, gateway, writer, plans, projector, deleteIfUserIsGone });
+  const collections = billingCollections(store);
+  const base = { ...collections, gateway, plans, users, emit, pastDue, audit, clock, random, log };
 
-  const shared = { ...base, processor, deleteIfUserIsGone, gateway, sync };
-  const service = createBillingService({ ...shared, purchases, usage, publicUrl, returnPath });
-  const details = createSubscriptionDetails({ ...base, plans, gateway });
-  const subscription = createSubscriptionService({
-    ...shared,
-    links,
-    purchases,
-    purchaseRecorder,
-    plans,
-    details,
+  const links = createCustomerLinks(base);
+  const trials = createTrials(base);
+  const deletion = createBillingDeletion({ ...base, links, trials });
+  const listHeld = createListHeld(base);
+  const duplicates = createDuplicates(base);
+  const projector = createProjector(listHeld, users, duplicates.report);
+  const writer = createSubscriptionWriter(collections.subscriptions, clock);
+  const { deleteIfUserIsGone } = deletion;
+  const writes = { ...base, links, projector, writer, deleteIfUserIsGone };
+
+  const billingUrl = () => publicUrl() + withLeadingSlash(returnPath);
+  const events = createBillingEvents({
+    ...writes,
+    secrets: webhookSecretsOf(config),
+    ignoresTestEvents: mayBeLiveKey(key),
+    enqueueMail: createEnqueueMail({ ...base, outbox, billingUrl }),
+    wait,
   });
-  const changes = createSubscriptionChanges({ ...shared, writer, plans, subscription, audit });
-  const catalog = createCatalog({ ...base, plans, gateway });
+  const { processor } = events;
+  const sync = gateway && createSubscriptionSync({ ...writes, gateway });
+  const shared = { ...writes, ...events, sync, publicUrl, returnPath };
+
+  const purchases = createPurchaseList(base);
+  const service = createBillingService({ ...shared, purchases });
+  const details = createSubscriptionDetails(base);
+  const subscription = createSubscriptionService({ ...shared, listHeld, details });
+  const changes = createSubscriptionChanges({ ...shared, subscription });
+  const catalog = createCatalog(base);
   const checkout = createCheckoutService({
     ...shared,
     catalog,
     ensureCustomer: createEnsureCustomer(shared),
-    openCheckouts: gateway && createOpenCheckouts({ ...base, gateway, random }),
+    openCheckouts: gateway && createOpenCheckouts({ ...base, gateway }),
     trials,
-    plans,
-    publicUrl,
-    returnPath,
-  });
-  const webhook = createWebhook({
-    secrets: webhookSecretsOf(config),
-    leases,
-    processor,
-    ignoresTestEvents: mayBeLiveKey(key),
-    audit,
-    clock,
   });
 
-  const { reconcile, retryUnmatched } = createBillingJobs({
-    ...shared,
-    recorder,
-    purchases: purchaseDocuments,
-    purchaseRecorder,
-  });
+  const { reconcile, retryUnmatched } = createBillingJobs(shared);
   // The names of the leases in the store, from an earlier version.
   jobs.add('billing-settle', reconcile);
   jobs.add('billing-recheck', retryUnmatched);
   if (gateway) {
-    const usageJobs = createUsageJobs({ ...base, reports: usage, gateway });
+    const usageJobs = createUsageJobs({ ...base, reports: collections.usage, gateway });
     jobs.add('billing-usage', usageJobs.send);
     jobs.add('billing-usage-purge', usageJobs.purge);
+    jobs.add('customer-profiles', createProfileSync({ ...base, gateway }));
+    jobs.add('checkout-purge', createCheckoutPurge(base));
   }
-  jobs.add('checkout-purge', {
-    everySeconds: HOUR / SECOND,
-    run: async ({ signal }) => void (await purgeExpired(checkouts, { now: clock.now(), signal })),
-  });
-
-  if (gateway) jobs.add('customer-profiles', createProfileSync({ ...base, gateway }));
 
   return {
     service,
     checkout,
     subscription,
     changes,
-    reportUsage: createReportUsage({ ...base, reports: usage, isConfigured: gateway !== undefined }),
-    summaryOf: createSummaryOf({
-      listHeld: purchases.listHeld,
-      pastDue,
-      clock,
+    reportUsage: createReportUsage({
+      ...base,
+      reports: collections.usage,
+      isConfigured: gateway !== undefined,
     }),
-    grants: createGrants({ users, audit, clock }),
+    summaryOf: createSummaryOf({ ...base, listHeld }),
+    grants: createGrants(base),
     plans,
     deletion,
-    webhook,
-    webhookEvents: events,
+    webhook: events.webhook,
+    webhookEvents: collections.events,
     resync: createResync({
       ...shared,
       replayUnmatched: replayEvents ? processor.replayUnmatched : undefined,
@@ -251,7 +163,7 @@ export function createBillingModule(
         allowPause: config.billingAllowPause === true,
       }),
     adminPlugin: (scope) => billingAdminPlugin(scope, { duplicates }),
-    webhookPlugin: (scope) => webhookPlugin(scope, { webhook }),
+    webhookPlugin: (scope) => webhookPlugin(scope, events),
   };
 }
 

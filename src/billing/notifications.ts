@@ -1,17 +1,10 @@
-import { type SubscriptionStatus, toTimestamp } from '../http/schemas.js';
+import type { SubscriptionStatus } from '../http/schemas.js';
 import { type Clock, DAY } from '../kernel/clock.js';
-import { type InvoiceDetails, readInvoice } from './events/payment-objects.js';
-import type { BillingEvent } from './events/provider-objects.js';
+import { type BillingEvent, type InvoiceDetails, readInvoice } from './events/provider-objects.js';
 import { UNKNOWN_PLAN } from './plans/plans.js';
 import { asTime, type Json } from './provider/json.js';
-import type { PurchaseDocument } from './purchases.js';
-import {
-  type BillingUsers,
-  type Dispute,
-  isFullyRefunded,
-  type PaymentDocument,
-  type SubscriptionDocument,
-} from './store.js';
+import type { SubscriptionDocument } from './store.js';
+import type { BillingUsers } from './users.js';
 
 /** What integrators receive as events, once the change is stored. */
 export interface BillingNotifications {
@@ -100,96 +93,6 @@ export type Emit = <Name extends keyof BillingNotifications>(
 
 /** A notification that is emitted after the outcome of its event is stored. */
 export type PendingNotification = (emit: Emit) => void;
-
-export function subscriptionNotification(
-  eventId: string,
-  { id: subscriptionId, userId, plan, ...subscription }: SubscriptionDocument,
-  { at, entitled }: { at: number; entitled: boolean },
-): PendingNotification {
-  const status = subscription.status as SubscriptionStatus;
-  const notification = { id: eventId, at: toTimestamp(at), userId, subscriptionId, status, plan, entitled };
-  return (emit) => emit('subscription.updated', notification);
-}
-
-export function invoiceNotification(
-  event: Pick<BillingEvent, 'id' | 'type'>,
-  userId: string,
-  invoice: InvoiceDetails,
-  at: number,
-): PendingNotification {
-  const { id: invoiceId, subscriptionId, amount, currency, attempt, isLastAttempt } = invoice;
-  const notification = {
-    id: event.id,
-    at: toTimestamp(at),
-    userId,
-    invoiceId,
-    ...(subscriptionId !== undefined && { subscriptionId }),
-    ...(amount !== undefined && { amount }),
-    ...(currency !== undefined && { currency }),
-  };
-  if (event.type === 'invoice.payment_failed')
-    return (emit) => emit('payment.failed', { ...notification, attempt, isLastAttempt });
-  const name = event.type === 'invoice.voided' ? 'invoice.voided' : 'invoice.paid';
-  return (emit) => emit(name, notification);
-}
-
-function paymentNotification(eventId: string, payment: PaymentDocument, at: number) {
-  const { id: paymentId, userId, subscriptionId, amount, currency } = payment;
-  return {
-    id: eventId,
-    at: toTimestamp(at),
-    userId,
-    paymentId,
-    ...(subscriptionId !== undefined && { subscriptionId }),
-    ...(amount !== undefined && { amount }),
-    ...(currency !== undefined && { currency }),
-  };
-}
-
-export function refundNotification(
-  eventId: string,
-  payment: PaymentDocument,
-  at: number,
-): PendingNotification {
-  const { refundedAmount = 0 } = payment;
-  const isFullRefund = isFullyRefunded(payment);
-  const notification = { ...paymentNotification(eventId, payment, at), refundedAmount, isFullRefund };
-  return (emit) => emit('payment.refunded', notification);
-}
-
-export function purchaseNotification(
-  eventId: string,
-  { id: purchaseId, userId, plan, items, amount, currency, at }: PurchaseDocument,
-): PendingNotification {
-  const notification = {
-    id: eventId,
-    at: toTimestamp(at),
-    userId,
-    purchaseId,
-    plan,
-    items,
-    ...(amount !== undefined && { amount }),
-    ...(currency !== undefined && { currency }),
-  };
-  return (emit) => emit('purchase.completed', notification);
-}
-
-export function disputeNotification(
-  event: Pick<BillingEvent, 'id' | 'type'>,
-  payment: PaymentDocument,
-  { id: disputeId, status, reason, amount: disputedAmount }: Dispute,
-  at: number,
-): PendingNotification {
-  const name = event.type === 'charge.dispute.closed' ? 'payment.dispute_closed' : 'payment.disputed';
-  const notification = {
-    ...paymentNotification(event.id, payment, at),
-    disputeId,
-    status,
-    ...(reason !== undefined && { reason }),
-    ...(disputedAmount !== undefined && { disputedAmount }),
-  };
-  return (emit) => emit(name, notification);
-}
 
 /** A mail about purchases. */
 export interface BillingMail {

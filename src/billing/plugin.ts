@@ -1,10 +1,8 @@
-import type { IncomingMessage } from 'node:http';
 import { type Static, type TSchema, Type } from 'typebox';
 import { After, Envelope, ok } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { httpErrors } from '../kernel/errors.js';
 import type { CheckoutService } from './checkout/service.js';
-import type { Webhook } from './events/webhook.js';
 import type { Catalog } from './plans/catalog.js';
 import type { PurchaseList } from './purchases.js';
 import {
@@ -26,14 +24,11 @@ import {
   SubscriptionQuery,
   SyncBody,
   TargetBody,
-  WebhookAnswer,
 } from './schemas.js';
 import type { BillingService } from './service.js';
 import type { SubscriptionChanges } from './subscription/changes.js';
 import type { Duplicates } from './subscription/duplicates.js';
 import type { SubscriptionService } from './subscription/service.js';
-
-const BODY_LIMIT = 512 * 1024;
 
 /** Timeout of a whole request, which may make several calls to the provider. */
 const PROVIDER_TIMEOUT_MS = 10_000;
@@ -186,52 +181,5 @@ export async function billingAdminPlugin(
       },
     },
     async (request) => ok(await duplicates.list(request.query.after)),
-  );
-}
-
-/** The route for the provider's events, whose signature covers the bytes of the body. */
-export async function webhookPlugin(scope: Scope, { webhook }: { webhook: Webhook }): Promise<void> {
-  scope.removeContentTypeParser('application/json');
-  scope.addContentTypeParser(
-    'application/json',
-    { parseAs: 'buffer' },
-    async (_request: unknown, body: Buffer) => body,
-  );
-  // Some body parsers of hosts set an empty `req.body` on requests that they did not read.
-  const readBefore = new WeakSet<IncomingMessage>();
-  scope.addHook('onRequest', async ({ raw }) => void (raw.readableEnded && readBefore.add(raw)));
-
-  scope.post(
-    '/billing/webhook',
-    {
-      config: access('public', { duringMaintenance: true, unmetered: true }),
-      bodyLimit: BODY_LIMIT,
-      schema: { response: { 200: WebhookAnswer } },
-    },
-    async (request) => {
-      const signature = request.headers['payment-signature'] || request.headers['stripe-signature'];
-      const outcome = await webhook.receive({
-        signature: Array.isArray(signature) ? undefined : signature,
-        body: readBefore.has(request.raw) ? bytesKeptIn(request.raw) : bytesOf(request.body),
-        ip: originOf(request).ip,
-      });
-      return ok({ received: true as const, outcome });
-    },
-  );
-}
-
-const bytesOf = (body: unknown): Buffer => (Buffer.isBuffer(body) ? body : Buffer.alloc(0));
-
-/**
- * The signed bytes of a body that the host has read already and kept in `req.rawBody`. Without them no signature could be
- * verified, which is an error of this installation and not of the provider.
- */
-function bytesKeptIn({ body, rawBody }: IncomingMessage & { body?: unknown; rawBody?: unknown }): Buffer {
-  const kept = [rawBody, body].find(Buffer.isBuffer);
-  if (kept) return kept;
-  if (typeof rawBody === 'string') return Buffer.from(rawBody);
-  throw new Error(
-    'The host parsed the body of the payment webhook before this middleware. Mount the middleware before the ' +
-      'body parser, or keep the bytes in req.rawBody (express.json: verify: (req, _res, raw) => { req.rawBody = raw }).',
   );
 }

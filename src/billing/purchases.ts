@@ -1,16 +1,9 @@
 import { toTimestamp } from '../http/schemas.js';
 import type { Collection, Page, Store } from '../storage/collection.js';
 import { mapPages, pagesOf, readPage } from '../storage/pages.js';
-import { type Plans, UNKNOWN_PLAN } from './plans/plans.js';
+import { UNKNOWN_PLAN } from './plans/plans.js';
 import type { Purchase } from './schemas.js';
-import {
-  type HeldSubscription,
-  isFullyRefunded,
-  listSubscriptions,
-  type PaymentDocument,
-  type Payments,
-  type Subscriptions,
-} from './store.js';
+import { isFullyRefunded, type PaymentDocument, type Payments } from './store.js';
 
 /** A one-time purchase. What was refunded is stored with its payment. */
 export interface PurchaseDocument {
@@ -53,31 +46,30 @@ export function purchaseCollection(store: Store): Purchases {
   });
 }
 
-/** The purchases of users, and the access that they give. */
+/** The purchases of users. */
 export interface PurchaseList {
   /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
   page(userId: string, after: string | undefined): Promise<Page<Purchase>>;
   /** Every purchase, for export. */
   all(userId: string): AsyncIterable<Purchase[]>;
-  /** Every subscription of a user, and as active ones the paid purchases of plans that are sold once. */
-  listHeld(userId: string): Promise<HeldSubscription[]>;
 }
 
-export interface PurchaseListDependencies {
+/** The payment of a purchase; null if nothing was to be paid. */
+export const findPaymentOf = async (
+  payments: Payments,
+  { paymentId }: PurchaseDocument,
+): Promise<PaymentDocument | null> =>
+  (await payments.findOne({ id: paymentId })) ?? payments.findOne({ paymentIntentId: paymentId });
+
+export function createPurchaseList({
+  purchases,
+  payments,
+}: {
   purchases: Purchases;
   payments: Payments;
-  subscriptions: Subscriptions;
-  plans: Pick<Plans, 'hasPurchases' | 'isPurchase'>;
-}
-
-export function createPurchaseList(deps: PurchaseListDependencies): PurchaseList {
-  const { purchases, payments, subscriptions, plans } = deps;
-
-  const paymentOf = async ({ paymentId }: PurchaseDocument): Promise<PaymentDocument | null> =>
-    (await payments.findOne({ id: paymentId })) ?? payments.findOne({ paymentIntentId: paymentId });
-
+}): PurchaseList {
   const view = async (purchase: PurchaseDocument): Promise<Purchase> =>
-    purchaseView(purchase, await paymentOf(purchase));
+    purchaseView(purchase, await findPaymentOf(payments, purchase));
 
   return {
     async page(userId, after) {
@@ -88,19 +80,6 @@ export function createPurchaseList(deps: PurchaseListDependencies): PurchaseList
     async *all(userId) {
       const pages = pagesOf(purchases, { where: { userId }, sort: 'at', desc: true });
       for await (const views of mapPages(pages, view)) yield await Promise.all(views);
-    },
-
-    async listHeld(userId) {
-      const all: HeldSubscription[] = await listSubscriptions(subscriptions, userId);
-      if (!plans.hasPurchases) return all;
-      for await (const page of pagesOf(purchases, { where: { userId }, sort: 'at', desc: true })) {
-        for (const purchase of page) {
-          if (purchase.status !== 'paid' || !plans.isPurchase(purchase.plan)) continue;
-          const payment = await paymentOf(purchase);
-          if (!payment || !isFullyRefunded(payment)) all.push(heldPurchase(purchase));
-        }
-      }
-      return all;
     },
   };
 }
@@ -122,27 +101,5 @@ function purchaseView(
     refundedAmount,
     refundableAmount: isPaid ? Math.max(0, (amount ?? 0) - refundedAmount) : 0,
     purchasedAt: toTimestamp(at),
-  };
-}
-
-/** A purchase as a subscription without an end. */
-function heldPurchase({ id, userId, plan, items, at, rev, createdAt }: PurchaseDocument): HeldSubscription {
-  const [item] = items;
-  return {
-    id,
-    userId,
-    isPurchase: true,
-    status: 'active',
-    plan,
-    ...(item && { priceId: item.priceId, quantity: item.quantity }),
-    cancelAtPeriodEnd: false,
-    startedAt: at,
-    currentPeriodStart: at,
-    at,
-    statusAt: at,
-    heardAt: at,
-    rev,
-    createdAt,
-    updatedAt: at,
   };
 }

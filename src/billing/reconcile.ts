@@ -2,8 +2,8 @@ import { type Clock, DAY, MINUTE, SECOND } from '../kernel/clock.js';
 import type { Job, JobLog } from '../ops/jobs.js';
 import { pagesOf } from '../storage/pages.js';
 import { billingErrors, isSubscriptionMissing } from './errors.js';
+import type { ChargeRecorder } from './events/charges.js';
 import { expiredLeases } from './events/leases.js';
-import type { PaymentRecorder } from './events/payments.js';
 import type { EventProcessor } from './events/processor.js';
 import { HANDLED_EVENT_TYPES, parseEvent } from './events/provider-objects.js';
 import type { PurchaseRecorder } from './events/purchases.js';
@@ -37,7 +37,7 @@ export interface BillingJobDependencies {
   payments: Payments;
   processor: EventProcessor;
   purchases: Purchases;
-  recorder: Pick<PaymentRecorder, 'attribute'>;
+  charges: Pick<ChargeRecorder, 'attribute'>;
   purchaseRecorder: Pick<PurchaseRecorder, 'fetchItems'>;
   /** Absent while no API key is configured. */
   sync: SubscriptionSync | undefined;
@@ -168,7 +168,7 @@ export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
         for (const leaseUntil of expiredLeases(clock.now()))
           await resumeAll({ outcome: null, leaseUntil }, signal);
         await syncAllDue(signal);
-        await completeDue(duePayments, deps.recorder.attribute, signal);
+        await completeDue(duePayments, deps.charges.attribute, signal);
         await completeDue(duePurchases, deps.purchaseRecorder.fetchItems, signal);
       },
     },

@@ -1,4 +1,5 @@
-import type { Collection, Declaration, Store } from '../storage/collection.js';
+import { isDeepStrictEqual } from 'node:util';
+import { type Collection, type Declaration, nullIfTaken, type Store } from '../storage/collection.js';
 import { pagesOf } from '../storage/pages.js';
 
 /** One event of the provider: a lease while it is processed, the record of its outcome afterwards. */
@@ -179,6 +180,10 @@ export interface SubscriptionDocument extends SubscriptionTerms {
   updatedAt: number;
 }
 
+/** The provider never changes a subscription with such a status again. */
+export const isTerminal = (status: string): boolean =>
+  status === 'canceled' || status === 'incomplete_expired';
+
 /** What a user holds: a subscription, or a one-time purchase in the form of one. */
 export type HeldSubscription = SubscriptionDocument & { isPurchase?: true };
 
@@ -258,55 +263,28 @@ export function paymentCollection(store: Store): Payments {
   });
 }
 
-/** Access to the users' records, which belong to another domain. */
-export interface BillingUsers {
-  find(userId: string): Promise<BillingUser | null>;
-  /** The users whose address or name has changed. */
-  profileChanges: {
-    list(limit: number): Promise<{ userId: string; changedAt: number }[]>;
-    /** Removes a user from the list, unless there was another change. */
-    acknowledge(userId: string, changedAt: number): Promise<void>;
-  };
-  projection: {
-    /** The number of projections written so far; null if the user does not exist. */
-    revision(userId: string): Promise<number | null>;
-    /** Writes if the revision is still the given one, and increments it. */
-    write(userId: string, revision: number, projection: Projection): Promise<boolean>;
-  };
-  grants: {
-    /** Writes or removes the grant and returns the previous one; `null` if the user does not exist. */
-    write(userId: string, grant: Grant | null): Promise<{ before: Grant | undefined } | null>;
-  };
+/** What `writeRevision` needs of a collection. */
+interface RevisionStore<T> {
+  insert(document: T): Promise<void>;
+  updateOne(
+    where: { id: string; rev: number | null },
+    change: { set: Omit<T, 'id'>; unset: 'recheckAt'[] },
+  ): Promise<T | null>;
 }
 
-export interface BillingUser {
-  email: string;
-  /** Empty if not provided. */
-  name: string;
-  /** Whether the account is neither suspended nor being deleted. */
-  isOpen: boolean;
-  grant?: Grant;
+/**
+ * Inserts a document, or writes it if the revision is still the one that was read: false if a concurrent write came
+ * first. Skips a write that would only increment the revision.
+ */
+export async function writeRevision<T extends { id: string; rev?: number; recheckAt?: number }>(
+  collection: RevisionStore<T>,
+  stored: T | null,
+  document: T,
+): Promise<boolean> {
+  if (!stored) return (await collection.insert(document).then(() => true, nullIfTaken)) !== null;
+  if (isDeepStrictEqual({ ...document, rev: stored.rev }, stored)) return true;
+  const { id, ...set } = document;
+  const isChecked = stored.recheckAt !== undefined && document.recheckAt === undefined;
+  const unset = isChecked ? ['recheckAt' as const] : [];
+  return (await collection.updateOne({ id, rev: stored.rev ?? null }, { set, unset })) !== null;
 }
-
-/** A plan that the operator gave to a user. Times are Unix times in milliseconds. */
-export interface Grant {
-  plan: string;
-  since: number;
-  /** Absent: until the grant is revoked. */
-  until?: number;
-}
-
-/** A user's subscriptions as stored in the user's record. */
-export interface Projection {
-  /** Of the best subscription. */
-  status: string;
-  plan: string;
-  /** The subscriptions that may grant access. */
-  held: AccessTerms[];
-}
-
-/** The part of a subscription that decides on access. */
-export type AccessTerms = Pick<
-  SubscriptionDocument,
-  'id' | 'status' | 'plan' | 'startedAt' | 'trialEnd' | 'pastDueSince'
->;

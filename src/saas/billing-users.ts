@@ -1,5 +1,5 @@
 import { isDisabled, type Users } from '../auth/store.js';
-import type { BillingUsers } from '../billing/store.js';
+import type { BillingUsers } from '../billing/users.js';
 
 /** Adapts the users' records for billing. */
 export function billingUsers(users: Users): BillingUsers {

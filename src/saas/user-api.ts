@@ -1,6 +1,6 @@
 import type { Suspension } from '../auth/suspension.js';
 import { type ManagedUser, type UserDirectory, type UserKey, userNotFound } from '../auth/users.js';
-import type { GivenPlan, Grants } from '../billing/entitlement.js';
+import type { GivenPlan, Grants } from '../billing/grants.js';
 
 /** `fastify.saas.users`: user management for the host application. */
 export interface UserApi extends Pick<UserDirectory, 'find' | 'create'>, Suspension {

@@ -1,6 +1,8 @@
-import { type Clock, HOUR } from '../../kernel/clock.js';
+import { type Clock, HOUR, SECOND } from '../../kernel/clock.js';
 import { httpErrors } from '../../kernel/errors.js';
 import { newId, type Random, sha256 } from '../../kernel/secrets.js';
+import type { Job } from '../../ops/jobs.js';
+import { purgeExpired } from '../../ops/purge.js';
 import { nullIfTaken } from '../../storage/collection.js';
 import { billingErrors, isPriceNotAllowed } from '../errors.js';
 import type { Checkout, CheckoutSessions, OpenSession } from '../provider/checkout-sessions.js';
@@ -144,3 +146,12 @@ async function createSession(
     throw error;
   });
 }
+
+/** Deletes what is stored about sessions that have expired. */
+export const createCheckoutPurge = ({
+  checkouts,
+  clock,
+}: Pick<OpenCheckoutDependencies, 'checkouts' | 'clock'>): Job => ({
+  everySeconds: HOUR / SECOND,
+  run: async ({ signal }) => void (await purgeExpired(checkouts, { now: clock.now(), signal })),
+});

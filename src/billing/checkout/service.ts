@@ -5,20 +5,15 @@ import { httpErrors, invalidFields } from '../../kernel/errors.js';
 import type { DeleteIfUserIsGone } from '../account-deletion.js';
 import type { EnsureCustomer } from '../customers/customers.js';
 import { billingErrors, isCustomerMissing, isProviderError } from '../errors.js';
-import { isTerminal } from '../events/subscription-order.js';
 import type { Catalog } from '../plans/catalog.js';
 import { type Plans, UNKNOWN_PLAN } from '../plans/plans.js';
 import type { Checkout, CheckoutPageOptions } from '../provider/checkout-sessions.js';
 import type { Gateway } from '../provider/gateway.js';
 import { idOf } from '../provider/json.js';
 import { CheckoutOrder } from '../schemas.js';
-import {
-  type BillingUsers,
-  listSubscriptions,
-  type SubscriptionDocument,
-  type Subscriptions,
-} from '../store.js';
+import { isTerminal, listSubscriptions, type SubscriptionDocument, type Subscriptions } from '../store.js';
 import type { SubscriptionSync } from '../subscription/sync.js';
+import type { BillingUsers } from '../users.js';
 import {
   type CheckoutSubject,
   checkoutIdOf,

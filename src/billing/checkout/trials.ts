@@ -3,7 +3,8 @@ import type { Clock } from '../../kernel/clock.js';
 import { newId, newToken, type Random } from '../../kernel/secrets.js';
 import { type Collection, nullIfTaken, type Store } from '../../storage/collection.js';
 import type { CheckoutSessions } from '../provider/checkout-sessions.js';
-import { type BillingUsers, type Checkouts, listSubscriptions, type Subscriptions } from '../store.js';
+import { type Checkouts, listSubscriptions, type Subscriptions } from '../store.js';
+import type { BillingUsers } from '../users.js';
 
 /**
  * One trial for each person, also in parallel checkouts and after the deletion of an account. A trial belongs to one

@@ -5,7 +5,8 @@ import { nullIfTaken } from '../../storage/collection.js';
 import { pagesOf } from '../../storage/pages.js';
 import { billingErrors } from '../errors.js';
 import type { Gateway } from '../provider/gateway.js';
-import type { BillingUsers, Customers, LinkedCustomers } from '../store.js';
+import type { Customers, LinkedCustomers } from '../store.js';
+import type { BillingUsers } from '../users.js';
 import { profileChange } from './profile-sync.js';
 
 /** Which customer at the provider belongs to which user. A link never moves to another user. */

@@ -3,7 +3,8 @@ import type { Job, JobLog } from '../../ops/jobs.js';
 import type { Change } from '../../storage/collection.js';
 import { isProviderError } from '../errors.js';
 import type { Gateway } from '../provider/gateway.js';
-import type { BillingUsers, CustomerDocument, Customers } from '../store.js';
+import type { CustomerDocument, Customers } from '../store.js';
+import type { BillingUsers } from '../users.js';
 
 export interface ProfileSyncDependencies {
   customers: Customers;

@@ -2,8 +2,9 @@ import { CLOCK_SKEW_MS, type Clock } from '../../kernel/clock.js';
 import { newToken, type Random } from '../../kernel/secrets.js';
 import { nullIfTaken } from '../../storage/collection.js';
 import { billingErrors } from '../errors.js';
+import { idOf } from '../provider/json.js';
 import type { EventOutcome, WebhookEventDocument, WebhookEvents } from '../store.js';
-import { type BillingEvent, subjectOf } from './provider-objects.js';
+import type { BillingEvent } from './provider-objects.js';
 
 /**
  * Exclusive processing of events. Inserting an event acquires its lease, storing its outcome completes it. The lease of
@@ -122,3 +123,7 @@ export function createEventLeases(
     },
   };
 }
+
+/** The customer of an event, else the subscription, else the payment: by it, the events of a user are found. */
+const subjectOf = ({ customerId, subscriptionId, object }: BillingEvent): string | undefined =>
+  customerId ?? subscriptionId ?? idOf(object['payment_intent']) ?? idOf(object['charge']);

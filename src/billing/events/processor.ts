@@ -2,23 +2,21 @@ import type { Clock } from '../../kernel/clock.js';
 import type { DeleteIfUserIsGone } from '../account-deletion.js';
 import type { CustomerLinks } from '../customers/customers.js';
 import { isEntitled, type PastDue, type Projector } from '../entitlement.js';
+import type { Emit, EnqueueMail, PendingNotification } from '../notifications.js';
 import {
-  type Emit,
-  type EnqueueMail,
-  type PendingNotification,
-  subscriptionNotification,
-} from '../notifications.js';
-import type {
-  BillingUsers,
-  EventOutcome,
-  Payments,
-  Subscriptions,
-  WebhookEventDocument,
-  WebhookEvents,
+  type Customers,
+  type EventOutcome,
+  listSubscriptions,
+  type Payments,
+  type Subscriptions,
+  type WebhookEventDocument,
+  type WebhookEvents,
 } from '../store.js';
+import { subscriptionNotification } from '../subscription/writer.js';
+import type { BillingUsers } from '../users.js';
+import type { ChargeRecorder, LocatedCharge } from './charges.js';
 import type { EventLease, EventLeases } from './leases.js';
-import { readChargeReference } from './payment-objects.js';
-import type { LocatedCharge, PaymentRecorder } from './payments.js';
+import type { PaymentRecorder } from './payments.js';
 import {
   type BillingEvent,
   isCharge,
@@ -26,10 +24,10 @@ import {
   isInvoice,
   isSession,
   parseEvent,
+  readChargeReference,
 } from './provider-objects.js';
 import type { PurchaseRecorder } from './purchases.js';
 import type { AppliedEvent, ApplyEvent, SubscriptionOwner } from './subscription-events.js';
-import type { ConcernsLiveData } from './test-mode.js';
 
 /**
  * Processes one leased event and stores its outcome. The order makes a crash harmless: the subscription first, then the
@@ -52,16 +50,17 @@ export interface EventProcessorDependencies {
   events: WebhookEvents;
   payments: Payments;
   subscriptions: Subscriptions;
+  customers: Customers;
   users: Pick<BillingUsers, 'find'>;
   deleteIfUserIsGone: DeleteIfUserIsGone;
   applyEvent: ApplyEvent;
-  recorder: PaymentRecorder;
+  recorder: Pick<PaymentRecorder, 'recordInvoice'>;
+  charges: Pick<ChargeRecorder, 'findPayment' | 'lookUp' | 'record'>;
   purchaseRecorder: PurchaseRecorder;
   links: CustomerLinks;
   projector: Projector;
   enqueueMail: EnqueueMail;
   emit: Emit;
-  concernsLiveData: ConcernsLiveData;
   pastDue: PastDue;
   clock: Clock;
 }
@@ -83,19 +82,10 @@ const NOT_APPLICABLE: AppliedEvent = { outcome: 'processed', isProjected: true }
 const OBSOLETE: AppliedEvent = { outcome: 'stale', isProjected: false };
 
 export function createEventProcessor(deps: EventProcessorDependencies): EventProcessor {
-  const {
-    leases,
-    events,
-    payments,
-    recorder,
-    applyEvent,
-    projector,
-    enqueueMail,
-    emit,
-    concernsLiveData,
-    clock,
-  } = deps;
+  const { leases, events, payments, recorder, charges, applyEvent, projector, enqueueMail, emit, clock } =
+    deps;
   const findOwner = createOwnerLookup(deps);
+  const concernsLiveData = createLiveDataCheck(deps);
 
   const handle = async (event: BillingEvent): Promise<HandledEvent> => {
     if (await concernsLiveData(event)) return { outcome: 'ignored', notifications: [] };
@@ -151,7 +141,7 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     const { id: eventId, type, object } = event;
     if (isSession(event)) return deps.purchaseRecorder.recordSession(object, { userId, eventId, type, at });
     if (!charge) return recorder.recordInvoice(event, userId, at);
-    const notification = await recorder.recordCharge(event, userId, charge, at);
+    const notification = await charges.record(event, userId, charge, at);
     // A full refund ends the access that a purchase gives.
     if (event.type === 'charge.refunded') await projector.project(userId);
     return notification;
@@ -205,7 +195,7 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
 
 type OwnerLookupDependencies = Pick<
   EventProcessorDependencies,
-  'subscriptions' | 'links' | 'users' | 'recorder'
+  'subscriptions' | 'links' | 'users' | 'charges'
 >;
 
 interface EventOwner extends SubscriptionOwner {
@@ -218,7 +208,7 @@ interface EventOwner extends SubscriptionOwner {
  * metadata, else by the reference of a checkout session, which the buyer may have chosen. Never by the e-mail address, because anyone can enter any address at the provider.
  */
 function createOwnerLookup(deps: OwnerLookupDependencies) {
-  const { subscriptions, links, users, recorder } = deps;
+  const { subscriptions, links, users, charges } = deps;
 
   const findOwner = async (event: BillingEvent): Promise<EventOwner | null> => {
     const { subscriptionId, customerId, metadataUserId, referenceUserId } = event;
@@ -235,15 +225,45 @@ function createOwnerLookup(deps: OwnerLookupDependencies) {
   /** By the payment; else by the customer, whom only the provider knows if the event is about a dispute. */
   const findChargeOwner = async (event: BillingEvent): Promise<EventOwner | null> => {
     const charge = { ...readChargeReference(event), isUnattributed: false };
-    const payment = await recorder.findPayment(charge);
+    const payment = await charges.findPayment(charge);
     if (payment) return { userId: payment.userId, charge };
     const known = event.customerId === undefined ? null : await findOwner(event);
     if (!known && event.customerId !== undefined) return null;
-    const located = await recorder.lookUpCharge(event);
+    const located = await charges.lookUp(event);
     const { customerId } = located;
     const owner = known ?? (await findOwner({ ...event, ...(customerId !== undefined && { customerId }) }));
     return owner && { userId: owner.userId, charge: located };
   };
 
   return (event: BillingEvent) => (isCharge(event) ? findChargeOwner(event) : findOwner(event));
+}
+
+/**
+ * Whether an event of the provider's test mode is about a live subscription, or about a user who has one. Such events
+ * have no effect: anyone with access to the test mode can create them without a payment, for any user. Events of live
+ * mode, and events that state no mode, are always applied.
+ */
+function createLiveDataCheck({
+  subscriptions,
+  customers,
+}: Pick<EventProcessorDependencies, 'subscriptions' | 'customers'>) {
+  const userOf = async ({
+    customerId,
+    metadataUserId,
+    referenceUserId,
+  }: BillingEvent): Promise<string | undefined> => {
+    const customer = customerId === undefined ? null : await customers.findOne({ customerId });
+    return customer?.id ?? metadataUserId ?? referenceUserId;
+  };
+
+  return async (event: BillingEvent): Promise<boolean> => {
+    if (event.livemode !== false) return false;
+    const { subscriptionId: id } = event;
+    const subscription = id === undefined ? null : await subscriptions.findOne({ id });
+    if (subscription?.livemode !== undefined) return subscription.livemode;
+    const userId = subscription?.userId ?? (await userOf(event));
+    if (userId === undefined) return false;
+    const all = await listSubscriptions(subscriptions, userId);
+    return all.some(({ livemode }) => livemode === true);
+  };
 }

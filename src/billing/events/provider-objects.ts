@@ -1,8 +1,6 @@
 import { httpErrors } from '../../kernel/errors.js';
-import { type PlanSource, type Plans, UNKNOWN_PLAN } from '../plans/plans.js';
 import { asInteger, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
-import type { SubscriptionTerms } from '../store.js';
-import { readDetails } from './subscription-details.js';
+import type { Dispute } from '../store.js';
 
 /** An event of the provider. Only its type and the ID of its object are always present. */
 export interface BillingEvent {
@@ -111,10 +109,6 @@ function referencesOf({ type, objectId, object }: { type: string; objectId: stri
   };
 }
 
-/** The customer of an event, else the subscription, else the payment: by it, the events of a user are found. */
-export const subjectOf = ({ customerId, subscriptionId, object }: BillingEvent): string | undefined =>
-  customerId ?? subscriptionId ?? idOf(object['payment_intent']) ?? idOf(object['charge']);
-
 function parseJson(payload: string): Json {
   try {
     return asObject(JSON.parse(payload));
@@ -136,132 +130,106 @@ function requireIdentifiers(values: Record<string, unknown>): void {
   throw httpErrors.VALIDATION_ERROR({ details });
 }
 
-/** A subscription as the provider sent it. A field that was not sent is absent; one that was cleared is `null`. */
-export type Snapshot = { [K in keyof SubscriptionTerms]?: SubscriptionTerms[K] | null };
-
-/**
- * Reads a whole or partial subscription of the newest API version or of those before 2025-03-31.
- * @param stored what is known of it
- */
-export function readSnapshot(subscription: Json, plans: Plans, stored: StoredPlan | null): Snapshot {
-  const items = itemsOf(subscription);
-  const item = mainItem(items, plans, stored);
-  const priceId = priceIdOf(item) ?? idOf(subscription['plan']);
-  // Since 2025-03-31 the period is a field of the item.
-  const onItem = (field: string) => (field in item ? item[field] : subscription[field]);
-  const snapshot = {
-    status: asText(subscription['status']),
-    ...planOf(subscription, item, plans, stored),
-    customerId: idOf(subscription['customer']),
-    priceId,
-    otherPriceIds: otherPricesOf(items, priceId),
-    // Metered prices have no quantity.
-    quantity: nullable(
-      item['quantity'] ?? subscription['quantity'] ?? ('price' in item || 'plan' in item ? null : undefined),
-      asCount,
-    ),
-    currentPeriodStart: nullable(onItem('current_period_start'), asTime),
-    currentPeriodEnd: nullable(onItem('current_period_end'), asTime),
-    trialEnd: nullable(subscription['trial_end'], asTime),
-    cancelAtPeriodEnd: nullable(subscription['cancel_at_period_end'], (flag) => flag === true),
-    cancelAt: nullable(subscription['cancel_at'], asTime),
-    canceledAt: nullable(subscription['canceled_at'], asTime),
-    endedAt: nullable(subscription['ended_at'], asTime),
-    startedAt: asTime(subscription['created']),
-    ...readDetails(subscription),
-    livemode: asFlag(subscription['livemode']),
-  };
-  return Object.fromEntries(Object.entries(snapshot).filter(([, value]) => value !== undefined)) as Snapshot;
+/** The invoice of an event. */
+export interface InvoiceDetails {
+  id: string;
+  subscriptionId: string | undefined;
+  /** The amount that was paid, or that was to be collected. */
+  amount: number | undefined;
+  currency: string | undefined;
+  attempt: number;
+  isLastAttempt: boolean;
+  /** The payment that collected it. Absent since API version 2025-03-31, unless its payments are included. */
+  paymentIntentId: string | undefined;
+  chargeId: string | undefined;
 }
 
-function itemsOf(subscription: Json): Json[] {
-  const data = asObject(subscription['items'])['data'];
-  return (Array.isArray(data) ? data : []).map(asObject);
-}
-
-/** What decides on the plan of a subscription that is stored already. */
-type StoredPlan = Pick<SubscriptionTerms, 'plan' | 'priceId' | 'isPlanFromMetadata'>;
-
-/**
- * Of several items the first whose price is configured, else the one that has named the plan so far, else the first
- * whose price names a plan, preferably one that is not metered.
- */
-function mainItem(items: Json[], plans: Plans, stored: StoredPlan | null): Json {
-  const kept = stored?.plan === UNKNOWN_PLAN ? undefined : stored?.priceId;
-  const isNamed = (item: Json) => Object.keys(namesIn(priceOf(item))).length > 0;
-  const isMetered = (item: Json) => asObject(priceOf(item)['recurring'])['usage_type'] === 'metered';
-  return (
-    items.find((item) => plans.configured?.has(priceIdOf(item) ?? '')) ??
-    items.find((item) => kept !== undefined && priceIdOf(item) === kept) ??
-    items.find((item) => isNamed(item) && !isMetered(item)) ??
-    items.find(isNamed) ??
-    items[0] ??
-    {}
-  );
-}
-
-/** Earlier API versions call a price a plan. */
-const priceOf = (item: Json): Json => asObject(item['price'] ?? item['plan']);
-
-const priceIdOf = (item: Json): string | undefined => idOf(item['price']) ?? idOf(item['plan']);
-
-/** The plan that a price names itself. */
-function namesIn(price: Json): Pick<PlanSource, 'lookupKey' | 'metadataPlan'> {
-  const lookupKey = asText(price['lookup_key']);
-  const metadataPlan = asText(asObject(price['metadata'])['plan']);
+export function readInvoice(event: BillingEvent): InvoiceDetails {
+  const { type, objectId, subscriptionId, object } = event;
+  const isPaid = type === 'invoice.paid' || type === 'invoice.payment_succeeded';
   return {
-    ...(lookupKey !== undefined && { lookupKey }),
-    ...(metadataPlan !== undefined && { metadataPlan }),
+    id: objectId,
+    subscriptionId,
+    amount: isPaid ? paidAmountOf(event) : asInteger(object['amount_due']),
+    currency: asCurrency(object['currency']),
+    attempt: asInteger(object['attempt_count']) ?? 1,
+    isLastAttempt: object['next_payment_attempt'] === null,
+    ...paymentOf(object),
   };
 }
 
-/** The item of the main plan, beside metered and add-on items; empty if there is none. */
-export const findMainItem = (subscription: Json, plans: Plans, stored: StoredPlan | null): Json =>
-  mainItem(itemsOf(subscription), plans, stored);
-
-function otherPricesOf(items: Json[], priceId: string | undefined): string[] | null | undefined {
-  if (items.length === 0) return undefined;
-  const all = new Set(items.flatMap((item) => priceIdOf(item) ?? []));
-  const others = [...all].filter((id) => id !== priceId);
-  return others.length > 0 ? others : null;
+/** The amount of a paid invoice. One that was marked as paid outside of the provider may have no paid amount. */
+export function paidAmountOf({ type, object }: Pick<BillingEvent, 'type' | 'object'>): number | undefined {
+  const paid = asInteger(object['amount_paid']);
+  const isOutside =
+    object['paid_out_of_band'] === true || (type === 'invoice.paid' && object['status'] === 'paid');
+  return paid === 0 && isOutside ? (asInteger(object['amount_due']) ?? paid) : paid;
 }
 
-/**
- * The plan; unchanged while the price is, unless the price is configured or the plan came from metadata: a lookup key
- * moves to the successor of a price, and a price that is no longer sold leaves the configuration.
- */
-function planOf(
-  subscription: Json,
-  item: Json,
-  plans: Plans,
-  stored: StoredPlan | null,
-): Pick<Snapshot, 'plan' | 'isPlanFromMetadata'> {
-  const named = namesIn(priceOf(item));
-  const metadataPlan = asText(asObject(subscription['metadata'])['plan']) ?? named.metadataPlan;
-  const sent = priceIdOf(item) ?? idOf(subscription['plan']);
-  // A partial body without price and plan leaves the plan unchanged.
-  if (sent === undefined && metadataPlan === undefined) return {};
-  const priceId = sent ?? stored?.priceId;
-  const isConfigured = plans.configured?.has(priceId ?? '') === true;
-  const isFromMetadata = !isConfigured && named.lookupKey === undefined && metadataPlan !== undefined;
-  const isKept = stored?.priceId !== undefined && stored.priceId === priceId && stored.plan !== UNKNOWN_PLAN;
-  if (isKept && !isConfigured && !(isFromMetadata && stored.isPlanFromMetadata)) {
-    return isFromMetadata && metadataPlan === stored.plan ? { isPlanFromMetadata: true } : {};
-  }
-  const plan = plans.planOfPurchase({
-    ...named,
-    ...(priceId !== undefined && { priceId }),
-    ...(metadataPlan !== undefined && { metadataPlan }),
-  });
-  return { plan, isPlanFromMetadata: isFromMetadata || null };
+function paymentOf(invoice: Json): Pick<InvoiceDetails, 'paymentIntentId' | 'chargeId'> {
+  const payments = asObject(invoice['payments'])['data'];
+  const paid = (Array.isArray(payments) ? payments : []).map(asObject).find(isPaidPayment);
+  const payment = asObject(paid?.['payment']);
+  return {
+    paymentIntentId: idOf(invoice['payment_intent']) ?? idOf(payment['payment_intent']),
+    chargeId: idOf(invoice['charge']) ?? idOf(payment['charge']),
+  };
 }
 
-const nullable = <T>(value: unknown, read: (value: unknown) => T): T | null | undefined =>
-  value === undefined ? undefined : value === null ? null : read(value);
+const isPaidPayment = ({ status }: Json): boolean => status === 'paid';
 
-const asFlag = (value: unknown): boolean | undefined => (typeof value === 'boolean' ? value : undefined);
-
-function asCount(value: unknown): number | undefined {
-  const count = asInteger(value);
-  return count !== undefined && count >= 0 ? count : undefined;
+/** What identifies the payment that a refund or a dispute is about. */
+export interface ChargeReference {
+  chargeId: string | undefined;
+  paymentIntentId: string | undefined;
+  /** Absent since API version 2025-03-31. */
+  invoiceId: string | undefined;
+  customerId: string | undefined;
 }
+
+export function readChargeReference({ type, objectId, object }: BillingEvent): ChargeReference {
+  const isRefund = type === 'charge.refunded';
+  const charge = isRefund ? object : asObject(object['charge']);
+  return {
+    chargeId: isRefund ? objectId : idOf(object['charge']),
+    paymentIntentId: idOf(object['payment_intent']) ?? idOf(charge['payment_intent']),
+    invoiceId: idOf(charge['invoice']),
+    customerId: idOf(charge['customer']),
+  };
+}
+
+/** The amounts of a charge. */
+export interface ChargeDetails {
+  amount: number | undefined;
+  currency: string | undefined;
+  refundedAmount: number;
+  /** When it was made. */
+  at: number | undefined;
+}
+
+export function readCharge({ object }: BillingEvent): ChargeDetails {
+  const amount = asInteger(object['amount']);
+  const isFull = object['refunded'] === true;
+  return {
+    amount,
+    currency: asCurrency(object['currency']),
+    refundedAmount: asInteger(object['amount_refunded']) ?? (isFull ? (amount ?? 0) : 0),
+    at: asTime(object['created']),
+  };
+}
+
+export function readDispute({ type, objectId, object }: BillingEvent, at: number): Dispute {
+  const reason = asText(object['reason']);
+  const amount = asInteger(object['amount']);
+  return {
+    id: objectId,
+    status: asText(object['status']) ?? (type === 'charge.dispute.closed' ? 'closed' : 'needs_response'),
+    ...(reason !== undefined && { reason }),
+    ...(amount !== undefined && { amount }),
+    at: asTime(object['created']) ?? at,
+    ...(type === 'charge.dispute.closed' && { closedAt: at }),
+  };
+}
+
+export const asCurrency = (value: unknown): string | undefined =>
+  typeof value === 'string' && /^[a-z]{3}$/i.test(value) ? value : undefined;

@@ -1,15 +1,15 @@
-import { isDeepStrictEqual } from 'node:util';
+import { toTimestamp } from '../../http/schemas.js';
 import type { Clock } from '../../kernel/clock.js';
-import { nullIfTaken } from '../../storage/collection.js';
 import type { Projector } from '../entitlement.js';
 import { isProviderError } from '../errors.js';
-import { type PendingNotification, purchaseNotification } from '../notifications.js';
+import type { PendingNotification } from '../notifications.js';
 import { type Plans, UNKNOWN_PLAN } from '../plans/plans.js';
 import type { Gateway } from '../provider/gateway.js';
 import { asInteger, asObject, asText, idOf, type Json } from '../provider/json.js';
 import type { PurchaseDocument, PurchasedItem, Purchases } from '../purchases.js';
-import { asCurrency } from './payment-objects.js';
+import { writeRevision } from '../store.js';
 import type { PaymentRecorder } from './payments.js';
+import { asCurrency } from './provider-objects.js';
 
 /** Records the checkout sessions of one-time purchases. The result does not depend on the order of the events. */
 export interface PurchaseRecorder {
@@ -97,19 +97,6 @@ export function createPurchaseRecorder(deps: PurchaseRecorderDependencies): Purc
     return { items: [], plan: plan ?? UNKNOWN_PLAN, ...(gateway && { recheckAt: clock.now() }) };
   };
 
-  const write = async (stored: PurchaseDocument | null, purchase: PurchaseDocument): Promise<boolean> => {
-    if (!stored)
-      return purchases
-        .insert(purchase)
-        .then(() => true, nullIfTaken)
-        .then(Boolean);
-    if (isDeepStrictEqual({ ...purchase, rev: stored.rev }, stored)) return true;
-    const { id, ...set } = purchase;
-    const isKnown = stored.recheckAt !== undefined && purchase.recheckAt === undefined;
-    const change = { set, ...(isKnown && { unset: ['recheckAt' as const] }) };
-    return (await purchases.updateOne({ id, rev: stored.rev }, change)) !== null;
-  };
-
   return {
     async recordSession(session, { userId, eventId, type, at }) {
       if (session['mode'] !== 'payment') return null;
@@ -131,7 +118,7 @@ export function createPurchaseRecorder(deps: PurchaseRecorderDependencies): Purc
           ...(reporter !== undefined && { reportedBy: reporter }),
           rev: kept.rev + 1,
         };
-        if (!(await write(stored, purchase))) continue;
+        if (!(await writeRevision(purchases, stored, purchase))) continue;
         if (isPaid) await recorder.recordPurchase(purchase, eventId);
         await projector.project(purchase.userId);
         return isPaid && reporter === eventId ? purchaseNotification(eventId, purchase) : null;
@@ -142,7 +129,7 @@ export function createPurchaseRecorder(deps: PurchaseRecorderDependencies): Purc
       const fetched = await fetch(purchase.id);
       if (typeof fetched === 'string') return fetched;
       const { recheckAt: _, ...rest } = purchase;
-      if (await write(purchase, { ...rest, ...fetched, rev: purchase.rev + 1 }))
+      if (await writeRevision(purchases, purchase, { ...rest, ...fetched, rev: purchase.rev + 1 }))
         await projector.project(purchase.userId);
       return 'done';
     },
@@ -168,4 +155,21 @@ function readSession(session: Json, type: string | undefined): SessionDetails {
     ...(amount !== undefined && { amount }),
     ...(currency !== undefined && { currency }),
   };
+}
+
+function purchaseNotification(
+  eventId: string,
+  { id: purchaseId, userId, plan, items, amount, currency, at }: PurchaseDocument,
+): PendingNotification {
+  const notification = {
+    id: eventId,
+    at: toTimestamp(at),
+    userId,
+    purchaseId,
+    plan,
+    items,
+    ...(amount !== undefined && { amount }),
+    ...(currency !== undefined && { currency }),
+  };
+  return (emit) => emit('purchase.completed', notification);
 }

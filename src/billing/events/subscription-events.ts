@@ -2,19 +2,15 @@ import { haveSameProjection } from '../entitlement.js';
 import { subscriptionNotFound } from '../errors.js';
 import type { Plans } from '../plans/plans.js';
 import type { Gateway } from '../provider/gateway.js';
-import type { EventOutcome, SubscriptionDocument, Subscriptions } from '../store.js';
-import { type BillingEvent, isInvoice, readSnapshot, type Snapshot } from './provider-objects.js';
+import { type EventOutcome, isTerminal, type SubscriptionDocument, type Subscriptions } from '../store.js';
+import { readSnapshot, type Snapshot } from '../subscription/snapshot.js';
 import {
   changedFields,
-  compareInvoiceEvent,
-  compareSubscriptionEvent,
   estimatePastDueSince,
-  followsStored,
-  isOutdated,
   type SubscriptionUpdate,
   type SubscriptionWriter,
-  statusAfterInvoice,
-} from './subscription-order.js';
+} from '../subscription/writer.js';
+import { type BillingEvent, isInvoice, paidAmountOf } from './provider-objects.js';
 
 /** What an event did to its subscription. */
 export interface AppliedEvent {
@@ -197,3 +193,87 @@ function omit(snapshot: Snapshot, field: keyof Snapshot): Snapshot {
   const { [field]: _, ...rest } = snapshot;
   return rest;
 }
+
+/**
+ * - `apply`: newer than the stored state
+ * - `repeated`: applied before, by a delivery that was interrupted
+ * - `stale`: older than the stored state
+ * - `uncertain`: only the provider knows
+ */
+export type EventOrder = 'apply' | 'repeated' | 'stale' | 'uncertain';
+
+type Stored = Pick<SubscriptionDocument, 'status' | 'at' | 'statusAt' | 'lastEvent' | 'heardAt'>;
+
+/** @param status the status in the event; absent if it has none */
+export function compareSubscriptionEvent(
+  stored: Stored | null,
+  event: Pick<BillingEvent, 'id' | 'type' | 'created' | 'receivedAt'>,
+  status: string | undefined,
+): EventOrder {
+  if (!stored) return 'apply';
+  if (stored.lastEvent === event.id) return 'repeated';
+  if (isTerminal(stored.status)) return 'stale';
+  // A deletion is always the last event.
+  if (event.type === 'customer.subscription.deleted') return 'apply';
+  if (event.created === undefined) return isOutdated(stored, event) ? 'uncertain' : 'apply';
+  if (event.created < stored.at) return 'stale';
+  if (event.created === stored.at) {
+    return event.type === 'customer.subscription.created' ? 'stale' : 'uncertain';
+  }
+  const contradictsInvoice = event.created === stored.statusAt && status !== stored.status;
+  return contradictsInvoice ? 'uncertain' : 'apply';
+}
+
+/** An invoice reports a status indirectly: it changes the status only if the provider is unavailable. */
+export function compareInvoiceEvent(
+  stored: Stored | null,
+  event: Pick<BillingEvent, 'id' | 'type' | 'created' | 'object'>,
+): Exclude<EventOrder, 'apply'> {
+  if (!stored) return 'uncertain';
+  if (stored.lastEvent === event.id) return 'repeated';
+  const isVoided = event.type === 'invoice.voided' && UNPAID.includes(stored.status);
+  const contradicts = isVoided || statusAfterInvoice(stored.status, event) !== stored.status;
+  if (!contradicts || (event.created !== undefined && event.created < stored.statusAt)) return 'stale';
+  return 'uncertain';
+}
+
+const UNPAID = ['past_due', 'unpaid', 'incomplete'];
+
+/** The status that follows from an invoice alone. Nothing follows from a voided one: other invoices may be open. */
+export function statusAfterInvoice(
+  status: string,
+  { type, object }: Pick<BillingEvent, 'type' | 'object'>,
+): string {
+  if (type === 'invoice.payment_failed') return ['active', 'trialing'].includes(status) ? 'past_due' : status;
+  // An invoice with amount 0, such as that of a trial, does not prove a payment.
+  if (type === 'invoice.voided' || paidAmountOf({ type, object }) === 0) return status;
+  return UNPAID.includes(status) ? 'active' : status;
+}
+
+/** Whether an event without a time was received before the last applied update. */
+export const isOutdated = (
+  { heardAt }: Pick<Stored, 'heardAt'>,
+  { created, receivedAt }: Pick<BillingEvent, 'created' | 'receivedAt'>,
+): boolean => created === undefined && receivedAt !== undefined && receivedAt < heardAt;
+
+/** Whether an event of the same second probably follows the stored state, for use while the provider is unavailable. */
+export function followsStored(
+  stored: Pick<SubscriptionDocument, 'status'>,
+  status: string,
+  previousStatus: unknown,
+): boolean {
+  if (status === stored.status || previousStatus === stored.status) return true;
+  return LIFECYCLE.indexOf(status) > LIFECYCLE.indexOf(stored.status);
+}
+
+/** The order in which a subscription passes through them: of two states of the same second, the later one is newer. */
+const LIFECYCLE = [
+  'incomplete',
+  'trialing',
+  'active',
+  'past_due',
+  'unpaid',
+  'paused',
+  'incomplete_expired',
+  'canceled',
+];

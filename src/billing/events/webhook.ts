@@ -1,7 +1,11 @@
 import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import { ok } from '../../http/schemas.js';
+import { access, originOf, type Scope } from '../../http/scope.js';
 import { type Clock, toSeconds } from '../../kernel/clock.js';
 import type { Audit } from '../../ops/audit.js';
 import { billingErrors } from '../errors.js';
+import { WebhookAnswer } from '../schemas.js';
 import type { EventOutcome } from '../store.js';
 import type { EventLeases } from './leases.js';
 import type { EventProcessor } from './processor.js';
@@ -98,4 +102,53 @@ function parseSignatureHeader(header: string | undefined): { time: string; signa
   const [time, ...moreTimes] = valuesOf('t');
   if (time === undefined || moreTimes.length > 0 || !/^\d{1,12}$/.test(time)) return null;
   return { time, signatures: valuesOf('v1').filter((value) => /^[0-9a-f]{64}$/.test(value)) };
+}
+
+const BODY_LIMIT = 512 * 1024;
+
+/** The route for the provider's events, whose signature covers the bytes of the body. */
+export async function webhookPlugin(scope: Scope, { webhook }: { webhook: Webhook }): Promise<void> {
+  scope.removeContentTypeParser('application/json');
+  scope.addContentTypeParser(
+    'application/json',
+    { parseAs: 'buffer' },
+    async (_request: unknown, body: Buffer) => body,
+  );
+  // Some body parsers of hosts set an empty `req.body` on requests that they did not read.
+  const readBefore = new WeakSet<IncomingMessage>();
+  scope.addHook('onRequest', async ({ raw }) => void (raw.readableEnded && readBefore.add(raw)));
+
+  scope.post(
+    '/billing/webhook',
+    {
+      config: access('public', { duringMaintenance: true, unmetered: true }),
+      bodyLimit: BODY_LIMIT,
+      schema: { response: { 200: WebhookAnswer } },
+    },
+    async (request) => {
+      const signature = request.headers['payment-signature'] || request.headers['stripe-signature'];
+      const outcome = await webhook.receive({
+        signature: Array.isArray(signature) ? undefined : signature,
+        body: readBefore.has(request.raw) ? bytesKeptIn(request.raw) : bytesOf(request.body),
+        ip: originOf(request).ip,
+      });
+      return ok({ received: true as const, outcome });
+    },
+  );
+}
+
+const bytesOf = (body: unknown): Buffer => (Buffer.isBuffer(body) ? body : Buffer.alloc(0));
+
+/**
+ * The signed bytes of a body that the host has read already and kept in `req.rawBody`. Without them no signature could be
+ * verified, which is an error of this installation and not of the provider.
+ */
+function bytesKeptIn({ body, rawBody }: IncomingMessage & { body?: unknown; rawBody?: unknown }): Buffer {
+  const kept = [rawBody, body].find(Buffer.isBuffer);
+  if (kept) return kept;
+  if (typeof rawBody === 'string') return Buffer.from(rawBody);
+  throw new Error(
+    'The host parsed the body of the payment webhook before this middleware. Mount the middleware before the ' +
+      'body parser, or keep the bytes in req.rawBody (express.json: verify: (req, _res, raw) => { req.rawBody = raw }).',
+  );
 }

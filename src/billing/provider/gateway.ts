@@ -1,5 +1,5 @@
 import type Stripe from 'stripe';
-import { isTerminal } from '../events/subscription-order.js';
+import { isTerminal } from '../store.js';
 import { type CheckoutSessions, createCheckoutSessions } from './checkout-sessions.js';
 import {
   loadStripe,

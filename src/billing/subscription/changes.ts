@@ -1,17 +1,18 @@
 import { toTimestamp } from '../../http/schemas.js';
 import { invalidFields } from '../../kernel/errors.js';
 import type { Audit } from '../../ops/audit.js';
+import { selectBest } from '../entitlement.js';
 import { billingErrors, isPaymentDeclined, subscriptionNotFound } from '../errors.js';
-import { findMainItem } from '../events/provider-objects.js';
-import { isTerminal, type SubscriptionWriter, selectBest } from '../events/subscription-order.js';
 import type { Plans } from '../plans/plans.js';
 import type { Gateway } from '../provider/gateway.js';
 import { asInteger, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
 import type { ItemChange, SubscriptionChange } from '../provider/subscription-changes.js';
 import type { ChangePreview, Subscription } from '../schemas.js';
-import { listSubscriptions, type SubscriptionDocument, type Subscriptions } from '../store.js';
+import { isTerminal, listSubscriptions, type SubscriptionDocument, type Subscriptions } from '../store.js';
 import type { SubscriptionService } from './service.js';
+import { findMainItem } from './snapshot.js';
 import type { SubscriptionSync } from './sync.js';
+import type { SubscriptionWriter } from './writer.js';
 
 /**
  * Changes of a user's subscription. The state at the provider decides what remains to be done, so a repeated request has

@@ -1,20 +1,13 @@
 import { toTimestamp } from '../../http/schemas.js';
 import type { Clock } from '../../kernel/clock.js';
 import type { JobLog } from '../../ops/jobs.js';
-import {
-  readDiscounts,
-  readNextPhase,
-  readUpcomingInvoice,
-  type ScheduledPhase,
-  type UpcomingInvoice,
-} from '../events/subscription-details.js';
-import { isTerminal } from '../events/subscription-order.js';
 import type { Plans } from '../plans/plans.js';
 import type { Gateway } from '../provider/gateway.js';
-import { asObject, type Json } from '../provider/json.js';
+import { asInteger, asObject, asText, asTime, type Json } from '../provider/json.js';
 import { createResponseCache } from '../provider/response-cache.js';
 import type { NextInvoice, Subscription } from '../schemas.js';
-import type { SubscriptionDocument, SubscriptionItem } from '../store.js';
+import { isTerminal, type SubscriptionDocument, type SubscriptionItem } from '../store.js';
+import { asList, readItems } from './snapshot.js';
 
 /**
  * What is shown about a subscription beyond its access. Most of it is stored; schedules, discounts and the next invoice
@@ -139,4 +132,68 @@ function itemsOf({ items, priceId, otherPriceIds = [], quantity }: SubscriptionD
   if (priceId === undefined) return [];
   const main = { priceId, ...(quantity !== undefined && { quantity }) };
   return [main, ...otherPriceIds.map((id) => ({ priceId: id }))];
+}
+
+/** A later change of a subscription. */
+interface ScheduledPhase {
+  at: number;
+  /** Empty if the subscription ends then. */
+  items: SubscriptionItem[];
+}
+
+/** The next change of an expanded schedule; null if it changes nothing any more. */
+function readNextPhase(schedule: Json, now: number): ScheduledPhase | null {
+  const phases = asList(schedule['phases']);
+  for (const phase of phases) {
+    const at = asTime(phase['start_date']);
+    if (at !== undefined && at > now) return { at, items: readItems(phase['items']) ?? [] };
+  }
+  const end = asTime(phases.at(-1)?.['end_date']);
+  return schedule['end_behavior'] === 'cancel' && end !== undefined && end > now
+    ? { at: end, items: [] }
+    : null;
+}
+
+/** A discount with its coupon. */
+interface DiscountTerms {
+  name: string | null;
+  /** A number from 0 to 100, possibly with decimals. */
+  percentOff: number | null;
+  /** In the currency's smallest unit. */
+  amountOff: number | null;
+  currency: string | null;
+  /** Absent: as long as the subscription. */
+  endsAt?: number;
+}
+
+/** The expanded discounts of a subscription. */
+function readDiscounts(subscription: Json): DiscountTerms[] {
+  return asList(subscription['discounts']).map((discount) => {
+    const coupon = asObject(asObject(discount['source'])['coupon'] ?? discount['coupon']);
+    const percentOff = coupon['percent_off'];
+    const endsAt = asTime(discount['end']);
+    return {
+      name: asText(coupon['name']) ?? null,
+      percentOff: typeof percentOff === 'number' ? percentOff : null,
+      amountOff: asInteger(coupon['amount_off']) ?? null,
+      currency: asText(coupon['currency']) ?? null,
+      ...(endsAt !== undefined && { endsAt }),
+    };
+  });
+}
+
+/** An invoice that the provider will create. */
+interface UpcomingInvoice {
+  amount: number | null;
+  currency: string | null;
+  /** When it is charged, or created if the customer pays it later. */
+  at: number | null;
+}
+
+function readUpcomingInvoice(invoice: Json): UpcomingInvoice {
+  return {
+    amount: asInteger(invoice['amount_due']) ?? null,
+    currency: asText(invoice['currency']) ?? null,
+    at: asTime(invoice['next_payment_attempt']) ?? asTime(invoice['period_end']) ?? null,
+  };
 }

@@ -8,12 +8,8 @@ import { isEntitled, type PastDue } from '../entitlement.js';
 import type { Emit } from '../notifications.js';
 import type { Plans } from '../plans/plans.js';
 import type { DuplicateSubscriptions } from '../schemas.js';
-import {
-  type BillingUsers,
-  listSubscriptions,
-  type SubscriptionDocument,
-  type Subscriptions,
-} from '../store.js';
+import { listSubscriptions, type SubscriptionDocument, type Subscriptions } from '../store.js';
+import type { BillingUsers } from '../users.js';
 
 /**
  * Users who pay for more than one subscription of a family, for example through two Payment Links. Each of them gives

@@ -6,6 +6,7 @@ import type { CustomerLinks } from '../customers/customers.js';
 import {
   findEntitlement,
   isInForce,
+  type ListHeld,
   listEntitledPlans,
   NO_SUBSCRIPTION,
   type PastDue,
@@ -19,9 +20,9 @@ import { FREE_PLAN } from '../plans/options.js';
 import type { Benefits, Plans } from '../plans/plans.js';
 import type { Gateway } from '../provider/gateway.js';
 import { asObject, asText, idOf, type Json } from '../provider/json.js';
-import type { PurchaseList } from '../purchases.js';
 import type { Subscription } from '../schemas.js';
-import type { BillingUsers, Grant, SubscriptionDocument } from '../store.js';
+import type { SubscriptionDocument } from '../store.js';
+import type { BillingUsers, Grant } from '../users.js';
 import { type DescribedSubscription, NO_DETAILS, type SubscriptionDetails } from './details.js';
 import { createCoalescer, type SubscriptionSync } from './sync.js';
 
@@ -47,7 +48,7 @@ export interface SubscriptionService {
 
 export interface SubscriptionServiceDependencies {
   links: CustomerLinks;
-  purchases: Pick<PurchaseList, 'listHeld'>;
+  listHeld: ListHeld;
   purchaseRecorder: Pick<PurchaseRecorder, 'recordSession'>;
   emit: Emit;
   users: Pick<BillingUsers, 'find'>;
@@ -63,12 +64,12 @@ export interface SubscriptionServiceDependencies {
 }
 
 export function createSubscriptionService(deps: SubscriptionServiceDependencies): SubscriptionService {
-  const { links, purchases, purchaseRecorder, users, emit, processor, gateway } = deps;
+  const { links, listHeld, purchaseRecorder, users, emit, processor, gateway } = deps;
   const { sync, plans, details, pastDue, clock } = deps;
 
   const context = () => ({ pastDue, now: clock.now() });
   const sourcesOf = async (userId: string) => {
-    const [all, user] = await Promise.all([purchases.listHeld(userId), users.find(userId)]);
+    const [all, user] = await Promise.all([listHeld(userId), users.find(userId)]);
     const entitledPlans = listEntitledPlans(all, user?.grant, context(), plans.configured);
     const benefits = plans.benefitsOf(user ? [FREE_PLAN, ...entitledPlans] : []);
     return { all, grant: user?.grant, entitledPlans, benefits };

@@ -2,19 +2,19 @@ import type { Clock } from '../../kernel/clock.js';
 import type { DeleteIfUserIsGone } from '../account-deletion.js';
 import { haveSameProjection, isEntitled, type PastDue, type Projector } from '../entitlement.js';
 import { isCustomerMissing, subscriptionNotFound } from '../errors.js';
-import { readSnapshot } from '../events/provider-objects.js';
-import {
-  changedFields,
-  estimatePastDueSince,
-  isTerminal,
-  type SubscriptionKey,
-  type SubscriptionWriter,
-} from '../events/subscription-order.js';
-import { type Emit, subscriptionNotification } from '../notifications.js';
+import type { Emit } from '../notifications.js';
 import type { Plans } from '../plans/plans.js';
 import type { Gateway } from '../provider/gateway.js';
 import { idOf, type Json } from '../provider/json.js';
-import { listSubscriptions, type SubscriptionDocument, type Subscriptions } from '../store.js';
+import { isTerminal, listSubscriptions, type SubscriptionDocument, type Subscriptions } from '../store.js';
+import { readSnapshot } from './snapshot.js';
+import {
+  changedFields,
+  estimatePastDueSince,
+  type SubscriptionKey,
+  type SubscriptionWriter,
+  subscriptionNotification,
+} from './writer.js';
 
 /**
  * Copies the state of subscriptions from the provider. Parallel requests for the same subscriptions share a request to

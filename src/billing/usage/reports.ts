@@ -5,7 +5,7 @@ import { sha256 } from '../../kernel/secrets.js';
 import { type Collection, type Declaration, nullIfTaken, type Store } from '../../storage/collection.js';
 import { mapPages, pagesOf } from '../../storage/pages.js';
 import { billingErrors } from '../errors.js';
-import type { BillingUsers } from '../store.js';
+import type { BillingUsers } from '../users.js';
 
 /**
  * Usage that the application reports for usage-based prices. It is stored first, and a background job sends it to the

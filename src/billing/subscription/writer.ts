@@ -1,126 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
+import { type SubscriptionStatus, toTimestamp } from '../../http/schemas.js';
 import { type Clock, DAY } from '../../kernel/clock.js';
 import { nullIfTaken, type OptionalField } from '../../storage/collection.js';
+import type { PendingNotification } from '../notifications.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
-import type { SubscriptionDocument, Subscriptions } from '../store.js';
-import { paidAmountOf } from './payment-objects.js';
-import type { BillingEvent, Snapshot } from './provider-objects.js';
+import { isTerminal, type SubscriptionDocument, type Subscriptions } from '../store.js';
+import type { Snapshot } from './snapshot.js';
 
-/** Decides which of two states of a subscription is newer, which of two subscriptions is better, and writes the result. */
-
-/** From the most to the least valuable for a user. An unknown status ranks last. */
-const BEST_FIRST = [
-  'active',
-  'trialing',
-  'past_due',
-  'unpaid',
-  'paused',
-  'incomplete',
-  'canceled',
-  'incomplete_expired',
-];
-
-/** The order in which a subscription passes through them: of two states of the same second, the later one is newer. */
-const LIFECYCLE = [
-  'incomplete',
-  'trialing',
-  'active',
-  'past_due',
-  'unpaid',
-  'paused',
-  'incomplete_expired',
-  'canceled',
-];
-
-const TERMINAL = ['canceled', 'incomplete_expired'];
-
-export const isTerminal = (status: string): boolean => TERMINAL.includes(status);
-
-type Rankable = Pick<SubscriptionDocument, 'id' | 'status' | 'startedAt'>;
-
-/** The subscription that is shown for a user: the best status and, among equal ones, the newest. */
-export function selectBest<T extends Rankable>(subscriptions: readonly T[]): T | undefined {
-  return subscriptions.toSorted(
-    (a, b) => rankOf(b) - rankOf(a) || b.startedAt - a.startedAt || (b.id > a.id ? 1 : b.id < a.id ? -1 : 0),
-  )[0];
-}
-
-function rankOf({ status }: Rankable): number {
-  const rank = BEST_FIRST.indexOf(status);
-  return rank < 0 ? 0 : BEST_FIRST.length - rank;
-}
-
-/**
- * - `apply`: newer than the stored state
- * - `repeated`: applied before, by a delivery that was interrupted
- * - `stale`: older than the stored state
- * - `uncertain`: only the provider knows
- */
-export type EventOrder = 'apply' | 'repeated' | 'stale' | 'uncertain';
-
-type Stored = Pick<SubscriptionDocument, 'status' | 'at' | 'statusAt' | 'lastEvent' | 'heardAt'>;
-
-/** @param status the status in the event; absent if it has none */
-export function compareSubscriptionEvent(
-  stored: Stored | null,
-  event: Pick<BillingEvent, 'id' | 'type' | 'created' | 'receivedAt'>,
-  status: string | undefined,
-): EventOrder {
-  if (!stored) return 'apply';
-  if (stored.lastEvent === event.id) return 'repeated';
-  if (isTerminal(stored.status)) return 'stale';
-  // A deletion is always the last event.
-  if (event.type === 'customer.subscription.deleted') return 'apply';
-  if (event.created === undefined) return isOutdated(stored, event) ? 'uncertain' : 'apply';
-  if (event.created < stored.at) return 'stale';
-  if (event.created === stored.at) {
-    return event.type === 'customer.subscription.created' ? 'stale' : 'uncertain';
-  }
-  const contradictsInvoice = event.created === stored.statusAt && status !== stored.status;
-  return contradictsInvoice ? 'uncertain' : 'apply';
-}
-
-/** An invoice reports a status indirectly: it changes the status only if the provider is unavailable. */
-export function compareInvoiceEvent(
-  stored: Stored | null,
-  event: Pick<BillingEvent, 'id' | 'type' | 'created' | 'object'>,
-): Exclude<EventOrder, 'apply'> {
-  if (!stored) return 'uncertain';
-  if (stored.lastEvent === event.id) return 'repeated';
-  const isVoided = event.type === 'invoice.voided' && UNPAID.includes(stored.status);
-  const contradicts = isVoided || statusAfterInvoice(stored.status, event) !== stored.status;
-  if (!contradicts || (event.created !== undefined && event.created < stored.statusAt)) return 'stale';
-  return 'uncertain';
-}
-
-const UNPAID = ['past_due', 'unpaid', 'incomplete'];
-
-/** The status that follows from an invoice alone. Nothing follows from a voided one: other invoices may be open. */
-export function statusAfterInvoice(
-  status: string,
-  { type, object }: Pick<BillingEvent, 'type' | 'object'>,
-): string {
-  if (type === 'invoice.payment_failed') return ['active', 'trialing'].includes(status) ? 'past_due' : status;
-  // An invoice with amount 0, such as that of a trial, does not prove a payment.
-  if (type === 'invoice.voided' || paidAmountOf({ type, object }) === 0) return status;
-  return UNPAID.includes(status) ? 'active' : status;
-}
-
-/** Whether an event without a time was received before the last applied update. */
-export const isOutdated = (
-  { heardAt }: Pick<Stored, 'heardAt'>,
-  { created, receivedAt }: Pick<BillingEvent, 'created' | 'receivedAt'>,
-): boolean => created === undefined && receivedAt !== undefined && receivedAt < heardAt;
-
-/** Whether an event of the same second probably follows the stored state, for use while the provider is unavailable. */
-export function followsStored(
-  stored: Pick<SubscriptionDocument, 'status'>,
-  status: string,
-  previousStatus: unknown,
-): boolean {
-  if (status === stored.status || previousStatus === stored.status) return true;
-  return LIFECYCLE.indexOf(status) > LIFECYCLE.indexOf(stored.status);
-}
+/** Merges a newer state of a subscription with the stored one, and writes the result. */
 
 /** A newer state of a subscription, from an event or from the provider's API. */
 export interface SubscriptionUpdate {
@@ -278,4 +165,14 @@ function reconcileTimeOf(
 ): number | undefined {
   const end = currentPeriodEnd ?? trialEnd;
   return isTerminal(status ?? '') || end == null ? undefined : Math.max(end, now) + RECONCILE_DELAY_MS;
+}
+
+export function subscriptionNotification(
+  eventId: string,
+  { id: subscriptionId, userId, plan, ...subscription }: SubscriptionDocument,
+  { at, entitled }: { at: number; entitled: boolean },
+): PendingNotification {
+  const status = subscription.status as SubscriptionStatus;
+  const notification = { id: eventId, at: toTimestamp(at), userId, subscriptionId, status, plan, entitled };
+  return (emit) => emit('subscription.updated', notification);
 }

@@ -1,0 +1,46 @@
+import type { Random } from '../../kernel/secrets.js';
+import type { WebhookEvents } from '../store.js';
+import { type ChargeRecorder, type ChargeRecorderDependencies, createChargeRecorder } from './charges.js';
+import { createEventLeases, type Wait } from './leases.js';
+import { createPaymentRecorder } from './payments.js';
+import { createEventProcessor, type EventProcessor, type EventProcessorDependencies } from './processor.js';
+import {
+  createPurchaseRecorder,
+  type PurchaseRecorder,
+  type PurchaseRecorderDependencies,
+} from './purchases.js';
+import { type ApplyEventDependencies, createApplyEvent } from './subscription-events.js';
+import { createWebhook, type Webhook, type WebhookDependencies } from './webhook.js';
+
+/** The processing of the provider's events: webhook, then processor, then what records each kind of object. */
+export interface BillingEvents {
+  webhook: Webhook;
+  processor: EventProcessor;
+  charges: ChargeRecorder;
+  purchaseRecorder: PurchaseRecorder;
+}
+
+type Recorders = 'recorder' | 'charges' | 'purchaseRecorder' | 'applyEvent';
+
+export type BillingEventsDependencies = Omit<EventProcessorDependencies, Recorders | 'leases'> &
+  Omit<WebhookDependencies, 'processor' | 'leases'> &
+  Omit<ChargeRecorderDependencies, 'recorder'> &
+  Omit<PurchaseRecorderDependencies, 'recorder'> &
+  ApplyEventDependencies & { events: WebhookEvents; random: Random; wait: Wait };
+
+export function createBillingEvents(deps: BillingEventsDependencies): BillingEvents {
+  const leases = createEventLeases(deps.events, deps);
+  const recorder = createPaymentRecorder(deps);
+  const charges = createChargeRecorder({ ...deps, recorder });
+  const purchaseRecorder = createPurchaseRecorder({ ...deps, recorder });
+  const applyEvent = createApplyEvent(deps);
+  const processor = createEventProcessor({
+    ...deps,
+    leases,
+    recorder,
+    charges,
+    purchaseRecorder,
+    applyEvent,
+  });
+  return { webhook: createWebhook({ ...deps, leases, processor }), processor, charges, purchaseRecorder };
+}

@@ -1,0 +1,78 @@
+import { toTimestamp } from '../http/schemas.js';
+import type { Clock } from '../kernel/clock.js';
+import { type ErrorDetail, httpErrors } from '../kernel/errors.js';
+import type { Audit } from '../ops/audit.js';
+import { NO_SUBSCRIPTION } from './entitlement.js';
+import { UNKNOWN_PLAN } from './plans/plans.js';
+import type { BillingUsers, Grant } from './users.js';
+
+/** Plans that the operator gives to users, with or without a payment provider. */
+export interface Grants {
+  /** Replaces an earlier grant. @throws VALIDATION_ERROR, NOT_FOUND */
+  grant(userId: string, given: GivenPlan): Promise<void>;
+  /** Does nothing without a grant. @throws NOT_FOUND */
+  revoke(userId: string): Promise<void>;
+}
+
+export interface GivenPlan {
+  plan: string;
+  /** Unix time in milliseconds, in the future. Default: until it is revoked. */
+  until?: number;
+}
+
+export interface GrantDependencies {
+  users: Pick<BillingUsers, 'grants'>;
+  audit: Audit;
+  clock: Clock;
+}
+
+/** As in BILLING_PRICES. */
+const PLAN = /^[\w .-]{1,100}$/;
+
+export function createGrants({ users, audit, clock }: GrantDependencies): Grants {
+  const write = async (userId: string, grant: Grant | null) => {
+    const written = await users.grants.write(userId, grant);
+    if (!written) throw httpErrors.NOT_FOUND({ message: 'The user was not found.' });
+    return written;
+  };
+
+  return {
+    async grant(userId, given) {
+      const now = clock.now();
+      const details = problemsOf(given, now);
+      if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
+      const { plan, until } = given;
+      await write(userId, { plan, since: now, ...(until !== undefined && { until }) });
+      const detail = until === undefined ? plan : `${plan} until ${toTimestamp(until)}`;
+      await audit.record({ event: 'plan.granted', subject: userId, ip: 'local', detail });
+    },
+
+    async revoke(userId) {
+      const { before } = await write(userId, null);
+      if (!before) return;
+      await audit.record({ event: 'plan.revoked', subject: userId, ip: 'local', detail: before.plan });
+    },
+  };
+}
+
+/** Validates at run time, because callers may not use TypeScript. */
+function problemsOf({ plan, until }: { plan?: unknown; until?: unknown }, now: number): ErrorDetail[] {
+  const problems: ErrorDetail[] = [];
+  const isPlan = typeof plan === 'string' && PLAN.test(plan) && plan.trim() === plan;
+  if (!isPlan) {
+    problems.push({
+      path: 'plan',
+      message: 'must be the name of a plan: letters, digits, spaces, dots and hyphens, as in pro',
+    });
+  } else if (plan === NO_SUBSCRIPTION.plan || plan === UNKNOWN_PLAN) {
+    problems.push({ path: 'plan', message: `must not be ${plan}, which does not grant access` });
+  }
+  const isTime = Number.isSafeInteger(until) && (until as number) <= MAX_DATE_MS;
+  if (until !== undefined && !(isTime && (until as number) > now)) {
+    problems.push({ path: 'until', message: 'must be a time in the future, as Unix time in milliseconds' });
+  }
+  return problems;
+}
+
+/** The latest time that a Date can represent. */
+const MAX_DATE_MS = 8_640_000_000_000_000;

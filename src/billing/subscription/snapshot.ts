@@ -1,0 +1,188 @@
+import { type PlanSource, type Plans, UNKNOWN_PLAN } from '../plans/plans.js';
+import { asInteger, asObject, asText, asTime, idOf, type Json } from '../provider/json.js';
+import type { SubscriptionItem, SubscriptionTerms } from '../store.js';
+
+/** A subscription as the provider sent it. A field that was not sent is absent; one that was cleared is `null`. */
+export type Snapshot = { [K in keyof SubscriptionTerms]?: SubscriptionTerms[K] | null };
+
+/**
+ * Reads a whole or partial subscription of the newest API version or of those before 2025-03-31.
+ * @param stored what is known of it
+ */
+export function readSnapshot(subscription: Json, plans: Plans, stored: StoredPlan | null): Snapshot {
+  const items = itemsOf(subscription);
+  const item = mainItem(items, plans, stored);
+  const priceId = priceIdOf(item) ?? idOf(subscription['plan']);
+  // Since 2025-03-31 the period is a field of the item.
+  const onItem = (field: string) => (field in item ? item[field] : subscription[field]);
+  const snapshot = {
+    status: asText(subscription['status']),
+    ...planOf(subscription, item, plans, stored),
+    customerId: idOf(subscription['customer']),
+    priceId,
+    otherPriceIds: otherPricesOf(items, priceId),
+    // Metered prices have no quantity.
+    quantity: nullable(
+      item['quantity'] ?? subscription['quantity'] ?? ('price' in item || 'plan' in item ? null : undefined),
+      asCount,
+    ),
+    currentPeriodStart: nullable(onItem('current_period_start'), asTime),
+    currentPeriodEnd: nullable(onItem('current_period_end'), asTime),
+    trialEnd: nullable(subscription['trial_end'], asTime),
+    cancelAtPeriodEnd: nullable(subscription['cancel_at_period_end'], (flag) => flag === true),
+    cancelAt: nullable(subscription['cancel_at'], asTime),
+    canceledAt: nullable(subscription['canceled_at'], asTime),
+    endedAt: nullable(subscription['ended_at'], asTime),
+    startedAt: asTime(subscription['created']),
+    ...readDetails(subscription),
+    livemode: asFlag(subscription['livemode']),
+  };
+  return Object.fromEntries(Object.entries(snapshot).filter(([, value]) => value !== undefined)) as Snapshot;
+}
+
+function itemsOf(subscription: Json): Json[] {
+  const data = asObject(subscription['items'])['data'];
+  return (Array.isArray(data) ? data : []).map(asObject);
+}
+
+/** What decides on the plan of a subscription that is stored already. */
+type StoredPlan = Pick<SubscriptionTerms, 'plan' | 'priceId' | 'isPlanFromMetadata'>;
+
+/**
+ * Of several items the first whose price is configured, else the one that has named the plan so far, else the first
+ * whose price names a plan, preferably one that is not metered.
+ */
+function mainItem(items: Json[], plans: Plans, stored: StoredPlan | null): Json {
+  const kept = stored?.plan === UNKNOWN_PLAN ? undefined : stored?.priceId;
+  const isNamed = (item: Json) => Object.keys(namesIn(priceOf(item))).length > 0;
+  const isMetered = (item: Json) => asObject(priceOf(item)['recurring'])['usage_type'] === 'metered';
+  return (
+    items.find((item) => plans.configured?.has(priceIdOf(item) ?? '')) ??
+    items.find((item) => kept !== undefined && priceIdOf(item) === kept) ??
+    items.find((item) => isNamed(item) && !isMetered(item)) ??
+    items.find(isNamed) ??
+    items[0] ??
+    {}
+  );
+}
+
+/** Earlier API versions call a price a plan. */
+const priceOf = (item: Json): Json => asObject(item['price'] ?? item['plan']);
+
+const priceIdOf = (item: Json): string | undefined => idOf(item['price']) ?? idOf(item['plan']);
+
+/** The plan that a price names itself. */
+function namesIn(price: Json): Pick<PlanSource, 'lookupKey' | 'metadataPlan'> {
+  const lookupKey = asText(price['lookup_key']);
+  const metadataPlan = asText(asObject(price['metadata'])['plan']);
+  return {
+    ...(lookupKey !== undefined && { lookupKey }),
+    ...(metadataPlan !== undefined && { metadataPlan }),
+  };
+}
+
+/** The item of the main plan, beside metered and add-on items; empty if there is none. */
+export const findMainItem = (subscription: Json, plans: Plans, stored: StoredPlan | null): Json =>
+  mainItem(itemsOf(subscription), plans, stored);
+
+function otherPricesOf(items: Json[], priceId: string | undefined): string[] | null | undefined {
+  if (items.length === 0) return undefined;
+  const all = new Set(items.flatMap((item) => priceIdOf(item) ?? []));
+  const others = [...all].filter((id) => id !== priceId);
+  return others.length > 0 ? others : null;
+}
+
+/**
+ * The plan; unchanged while the price is, unless the price is configured or the plan came from metadata: a lookup key
+ * moves to the successor of a price, and a price that is no longer sold leaves the configuration.
+ */
+function planOf(
+  subscription: Json,
+  item: Json,
+  plans: Plans,
+  stored: StoredPlan | null,
+): Pick<Snapshot, 'plan' | 'isPlanFromMetadata'> {
+  const named = namesIn(priceOf(item));
+  const metadataPlan = asText(asObject(subscription['metadata'])['plan']) ?? named.metadataPlan;
+  const sent = priceIdOf(item) ?? idOf(subscription['plan']);
+  // A partial body without price and plan leaves the plan unchanged.
+  if (sent === undefined && metadataPlan === undefined) return {};
+  const priceId = sent ?? stored?.priceId;
+  const isConfigured = plans.configured?.has(priceId ?? '') === true;
+  const isFromMetadata = !isConfigured && named.lookupKey === undefined && metadataPlan !== undefined;
+  const isKept = stored?.priceId !== undefined && stored.priceId === priceId && stored.plan !== UNKNOWN_PLAN;
+  if (isKept && !isConfigured && !(isFromMetadata && stored.isPlanFromMetadata)) {
+    return isFromMetadata && metadataPlan === stored.plan ? { isPlanFromMetadata: true } : {};
+  }
+  const plan = plans.planOfPurchase({
+    ...named,
+    ...(priceId !== undefined && { priceId }),
+    ...(metadataPlan !== undefined && { metadataPlan }),
+  });
+  return { plan, isPlanFromMetadata: isFromMetadata || null };
+}
+
+const nullable = <T>(value: unknown, read: (value: unknown) => T): T | null | undefined =>
+  value === undefined ? undefined : value === null ? null : read(value);
+
+const asFlag = (value: unknown): boolean | undefined => (typeof value === 'boolean' ? value : undefined);
+
+function asCount(value: unknown): number | undefined {
+  const count = asInteger(value);
+  return count !== undefined && count >= 0 ? count : undefined;
+}
+
+type Details = Pick<
+  SubscriptionTerms,
+  'items' | 'pendingUpdate' | 'collectionPause' | 'scheduleId' | 'discountIds'
+>;
+
+/** A field that was not sent is absent or undefined; one that was cleared is `null`. */
+function readDetails(subscription: Json): { [K in keyof Details]: Details[K] | null | undefined } {
+  const data = asObject(subscription['items'])['data'];
+  return {
+    items: data === undefined ? undefined : readItems(data),
+    pendingUpdate: ifSet(subscription['pending_update'], readPendingUpdate),
+    collectionPause: ifSet(subscription['pause_collection'], readPause),
+    scheduleId: ifSet(subscription['schedule'], idOf),
+    discountIds: readDiscountIds(subscription),
+  };
+}
+
+const ifSet = <T>(value: unknown, read: (value: unknown) => T): T | null | undefined =>
+  value === undefined || value === null ? value : read(value);
+
+export const asList = (value: unknown): Json[] => (Array.isArray(value) ? value : []).map(asObject);
+
+/** The items of a subscription, of a pending update or of a phase of a schedule; `null` if there are none. */
+export function readItems(data: unknown): SubscriptionItem[] | null {
+  const items = asList(data).flatMap((item) => {
+    // Earlier API versions call a price a plan.
+    const priceId = idOf(item['price']) ?? idOf(item['plan']);
+    const quantity = asInteger(item['quantity']);
+    return priceId === undefined ? [] : [{ priceId, ...(quantity !== undefined && { quantity }) }];
+  });
+  return items.length > 0 ? items : null;
+}
+
+function readPendingUpdate(value: unknown): Details['pendingUpdate'] {
+  const update = asObject(value);
+  const expiresAt = asTime(update['expires_at']);
+  const items = readItems(update['subscription_items']) ?? [];
+  return { items, ...(expiresAt !== undefined && { expiresAt }) };
+}
+
+function readPause(value: unknown): Details['collectionPause'] {
+  const pause = asObject(value);
+  const resumesAt = asTime(pause['resumes_at']);
+  const behavior = asText(pause['behavior']) ?? 'void';
+  return { behavior, ...(resumesAt !== undefined && { resumesAt }) };
+}
+
+/** Earlier API versions have a single `discount`. */
+function readDiscountIds({ discount, discounts }: Json): string[] | null | undefined {
+  if (discount === undefined && discounts === undefined) return undefined;
+  const all = [...(Array.isArray(discounts) ? discounts : []), discount];
+  const ids = new Set(all.flatMap((one) => idOf(one) ?? []));
+  return ids.size > 0 ? [...ids] : null;
+}
