@@ -41,14 +41,14 @@ const mutants = [
   },
   {
     name: 'of two events of one second the last to arrive wins',
-    file: 'events/subscription-order.js',
+    file: 'events/subscription-events.js',
     text: 'if (event.created === stored.at) {',
     replacement: 'if (false) {',
     tests: [STORM],
   },
   {
     name: 'of two events of one second the first to arrive wins',
-    file: 'events/subscription-order.js',
+    file: 'events/subscription-events.js',
     text: 'if (event.created < stored.at)',
     replacement: 'if (event.created <= stored.at)',
     tests: [
@@ -61,7 +61,7 @@ const mutants = [
   },
   {
     name: 'an invoice activates a canceled subscription',
-    file: 'events/subscription-order.js',
+    file: 'events/subscription-events.js',
     text: 'return UNPAID.includes(status)',
     replacement: "return [...UNPAID, 'canceled'].includes(status)",
     tests: [['subscription', 'an invoice does not override its subscription']],
@@ -76,7 +76,7 @@ const mutants = [
   },
   {
     name: 'an ended subscription can become active again',
-    file: 'events/subscription-order.js',
+    file: 'events/subscription-events.js',
     text: 'if (isTerminal(stored.status))',
     replacement: 'if (false)',
     tests: [['subscription', 'the minimal body of the specification changes the status and nothing else']],
@@ -131,7 +131,7 @@ const mutants = [
   },
   {
     name: 'a write ignores the revision that was read',
-    file: 'events/subscription-order.js',
+    file: 'subscription/writer.js',
     text: '{ id, rev: stored.rev }, { set',
     replacement: '{ id }, { set',
     tests: [STORM],
@@ -201,7 +201,7 @@ const mutants = [
   },
   {
     name: 'a pause of the collection never ends',
-    file: 'events/subscription-details.js',
+    file: 'subscription/snapshot.js',
     text: 'value === undefined || value === null ? value',
     replacement: 'value === undefined || value === null ? undefined',
     tests: [['details', 'items, a pending update and a collection pause follow the events']],
@@ -215,7 +215,7 @@ const mutants = [
   },
   {
     name: 'the first sync after an upgrade reports a change of every subscription',
-    file: 'events/subscription-order.js',
+    file: 'subscription/writer.js',
     text: 'before.items !== undefined',
     replacement: 'true',
     tests: [['details', 'a sync stores the details, reports changes, and nothing after an upgrade']],
