@@ -8,10 +8,12 @@ import { openStore } from '../../src/storage/open.js';
 import { PASSWORD, saasApp, storeOf } from '../kit/app.js';
 import { billingOn, type TestBilling } from '../kit/billing.js';
 import { fakeClock } from '../kit/clock.js';
+import { compiled, startProgram } from '../kit/process.js';
 import type { Fault } from '../kit/stripe.js';
 import type { Seen } from '../kit/stripe-expectations.js';
 import { UNSUBSCRIBED } from '../kit/stripe-fixture.js';
 import { boot } from '../kit/stripe-storm.js';
+import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
 import { KEY, provider, secondProcess, shop } from './kit.js';
 
@@ -288,6 +290,77 @@ t.test('usage is counted once if the process is killed at any step', (t) =>
 await onMongod((server) => {
   t.test('usage is counted once on MongoDB if the process is killed at any step', (t) =>
     killAtEveryStep(t, server.fresh(t)),
+  );
+});
+
+/** Rounds of kills; `npm run test:kills` sets more. */
+const KILL_ROUNDS = Number(process.env['KILL_ROUNDS'] ?? 1);
+
+/**
+ * Kills real processes while they report and send usage: at a request that the provider has recorded, and at one that it
+ * has not. The application repeats every report whose result it does not know.
+ */
+async function killProcesses(t: Test, databaseUri: string) {
+  const api = await provider(t);
+  const store = await openStore(databaseUri);
+  t.teardown(() => store.close());
+  await insertBuyer(store, 'usr_1', 'cus_1');
+  const keys = Array.from({ length: 60 }, (_, number) => `req_${number}`);
+  const acknowledged = new Set<string>();
+  let ahead = 0;
+  const start = () => {
+    // The provider compares the time of an event with its own.
+    api.world.now = Math.floor((Date.now() + ahead) / 1000);
+    const left = keys.filter((key) => !acknowledged.has(key));
+    const program = startProgram(t, compiled('test/billing/usage-worker.js'), {
+      args: [JSON.stringify({ databaseUri, apiUrl: api.url, ahead, keys: left })],
+    });
+    const collect = () => {
+      for (const line of program.lines) acknowledged.add(/^reported (.+)/.exec(line)?.[1] ?? '');
+    };
+    return { program, collect };
+  };
+  let kills = 0;
+  for (let round = 0; round < KILL_ROUNDS; round++) {
+    for (const isRecorded of [true, false]) {
+      const { program, collect } = start();
+      let requests = 0;
+      let isKilled = (): void => {};
+      const killed = new Promise<void>((resolve) => {
+        isKilled = resolve;
+      });
+      api.fault = async ({ path }) => {
+        if (path !== '/v1/billing/meter_events' || ++requests !== 5) return undefined;
+        await program.kill();
+        isKilled();
+        return isRecorded ? undefined : 'cut';
+      };
+      await killed;
+      collect();
+      kills++;
+      // The leases of the killed process have expired.
+      ahead += 2 * 60_000;
+      api.fault = () => undefined;
+    }
+  }
+  const before = api.meterEvents.length;
+  t.ok(before >= kills * 4 && before < keys.length, `${before} were recorded before the last process`);
+  const last = [start(), start()];
+  t.same(await Promise.all(last.map(({ program }) => program.ended())), [0, 0]);
+  t.equal(api.meterEvents.length, keys.length, 'none is lost and none is counted twice');
+  t.equal(new Set(api.meterEvents.map(({ identifier }) => identifier)).size, keys.length);
+  const reports = usageCollection(store);
+  t.equal(await reports.count({ status: 'sent' }), keys.length);
+  t.equal(await reports.count(), keys.length);
+}
+
+t.test('usage is counted once after kill -9 of the processes that send it', (t) =>
+  killProcesses(t, `sqlite:${temporaryFolder(t)}/saas.db`),
+);
+
+await onMongod((server) => {
+  t.test('usage is counted once on MongoDB after kill -9 of the processes that send it', (t) =>
+    killProcesses(t, server.fresh(t)),
   );
 });
 
