@@ -14,7 +14,7 @@ export interface AdminModule {
 }
 
 export interface AdminModuleOptions
-  extends Pick<AdminPluginOptions, 'users' | 'sessions' | 'webhookEvents' | 'settings'> {
+  extends Pick<AdminPluginOptions, 'users' | 'sessions' | 'webhookEvents' | 'duplicates' | 'settings'> {
   config: AdminConfiguration;
   pages: Pages;
 }

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import type { Pages, View } from '../http/pages.js';
-import type { User } from '../http/schemas.js';
+import { After, type User } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
 import type { Operator } from '../ops/audit.js';
@@ -16,6 +16,10 @@ export interface AdminPluginOptions {
   };
   sessions: { count(): Promise<number> };
   webhookEvents: { count(): Promise<number> };
+  duplicates: {
+    /** Users who pay for more than one subscription; pages may be empty. @throws VALIDATION_ERROR for an invalid `after` */
+    list(after: string | undefined): Promise<{ items: DuplicateSubscriptions[]; next: string | null }>;
+  };
   settings: {
     current(): Promise<Settings>;
     /** @throws VERSION_CONFLICT */
@@ -25,6 +29,12 @@ export interface AdminPluginOptions {
   operator: string;
   formTokens: FormTokens;
   pages: Pages;
+}
+
+interface DuplicateSubscriptions {
+  email: string;
+  reportedAt: string;
+  subscriptions: { id: string; status: string; plan: string; startedAt: string }[];
 }
 
 interface Settings {
@@ -40,13 +50,18 @@ const CHART_DAYS = 30;
 
 /** The pages of the admin area. */
 export async function adminPlugin(scope: Scope, deps: AdminPluginOptions): Promise<void> {
-  const Saved = Type.Object({ saved: Type.Optional(Type.String()) });
+  const Query = Type.Object({
+    saved: Type.Optional(Type.String()),
+    // The page of the users with duplicate subscriptions.
+    duplicates: After,
+  });
 
-  scope.get('/', { config: access('admin'), schema: { querystring: Saved } }, async (request, reply) => {
+  scope.get('/', { config: access('admin'), schema: { querystring: Query } }, async (request, reply) => {
     // Relative to the page, because a host may mount it anywhere, with and without a trailing slash.
     const [path = ''] = request.url.split('?');
     const action = path.endsWith('/') ? 'settings' : `${path.slice(path.lastIndexOf('/') + 1)}/settings`;
-    const view = await createOverview(deps, { action, saved: request.query.saved !== undefined });
+    const { saved, duplicates: after } = request.query;
+    const view = await createOverview(deps, { action, saved: saved !== undefined }, after);
     return deps.pages.send(reply, 'admin-overview', view);
   });
 
@@ -78,18 +93,23 @@ export async function adminPlugin(scope: Scope, deps: AdminPluginOptions): Promi
   });
 }
 
-/** @param form the target of the settings form, and the result of its last submission */
+/**
+ * @param form the target of the settings form, and the result of its last submission
+ * @param duplicatesAfter where the list of duplicate subscriptions continues
+ */
 async function createOverview(
   deps: AdminPluginOptions,
   form: { action: string; saved?: boolean; failure?: string },
+  duplicatesAfter?: string,
 ): Promise<View> {
-  const [users, sessions, events, newest, registrations, settings] = await Promise.all([
+  const [users, sessions, events, newest, registrations, settings, duplicates] = await Promise.all([
     deps.users.count(),
     deps.sessions.count(),
     deps.webhookEvents.count(),
     deps.users.listNewest(LISTED_USERS),
     deps.users.countRegistrations(CHART_DAYS),
     deps.settings.current(),
+    readDuplicates(deps.duplicates, duplicatesAfter),
   ]);
   return {
     title: `${settings.siteName} administration`,
@@ -100,12 +120,33 @@ async function createOverview(
       { label: 'Payment events', value: events },
     ],
     ...createChart(registrations),
-    users: newest.map((user) => ({ ...user, registered: user.createdAt.slice(0, 16).replace('T', ' ') })),
+    users: newest.map((user) => ({ ...user, registered: toMinute(user.createdAt) })),
+    duplicates,
     settings: { ...settings, ...form, token: deps.formTokens.issue() },
     switches: Object.entries(SWITCH_LABELS).map(([name, label]) => ({
       name,
       label,
       isOn: settings[name as keyof typeof SWITCH_LABELS],
+    })),
+  };
+}
+
+const toMinute = (timestamp: string) => timestamp.slice(0, 16).replace('T', ' ');
+
+/** The next page that is not empty. */
+async function readDuplicates({ list }: AdminPluginOptions['duplicates'], after: string | undefined) {
+  let page = await list(after);
+  while (page.items.length === 0 && page.next !== null) page = await list(page.next);
+  return {
+    next: page.next === null ? null : encodeURIComponent(page.next),
+    items: page.items.map(({ email, reportedAt, subscriptions }) => ({
+      email,
+      reportedAt,
+      reported: toMinute(reportedAt),
+      subscriptions: subscriptions.map(({ startedAt, ...rest }) => ({
+        ...rest,
+        since: startedAt.slice(0, 10),
+      })),
     })),
   };
 }

@@ -26,7 +26,7 @@ import { type BillingService, createBillingService } from './service.js';
 import type { WebhookEvents } from './store.js';
 import { createSubscriptionChanges, type SubscriptionChanges } from './subscription/changes.js';
 import { createSubscriptionDetails } from './subscription/details.js';
-import { createDuplicates } from './subscription/duplicates.js';
+import { createDuplicates, type Duplicates } from './subscription/duplicates.js';
 import { createSubscriptionService, type SubscriptionService } from './subscription/service.js';
 import { createSubscriptionSync } from './subscription/sync.js';
 import { createSubscriptionWriter } from './subscription/writer.js';
@@ -47,6 +47,7 @@ export interface BillingModule {
   deletion: BillingDeletion;
   webhook: Webhook;
   webhookEvents: WebhookEvents;
+  duplicates: Pick<Duplicates, 'list'>;
   resync: Resync;
   /** Sends changed addresses and names to the provider soon. */
   sendProfiles(): void;
@@ -147,6 +148,7 @@ export function createBillingModule(
     deletion,
     webhook: events.webhook,
     webhookEvents: collections.events,
+    duplicates,
     resync: createResync({
       ...shared,
       replayUnmatched: replayEvents ? processor.replayUnmatched : undefined,

@@ -124,6 +124,7 @@ export async function mountSaas(
     users: users.directory,
     sessions: auth.sessions,
     webhookEvents: billing.webhookEvents,
+    duplicates: billing.duplicates,
     settings: settings.service,
     pages,
   });

@@ -1,6 +1,7 @@
 import t, { type Test } from 'tap';
 import { trialCollections } from '../../src/billing/checkout/trials.js';
 import type { Json } from '../../src/billing/provider/json.js';
+import { duplicateCollection } from '../../src/billing/subscription/duplicates.js';
 import type { Store } from '../../src/storage/collection.js';
 import { type Answer, PASSWORD, parseJson, type SaasApp, storeOf, testOptions } from '../kit/app.js';
 import { billingOn } from '../kit/billing.js';
@@ -388,9 +389,34 @@ t.test(
       next: null,
     });
     t.equal((await app.request('GET', '/admin/api/billing/duplicate-subscriptions')).status, 401);
+    const page = async (query = '') => (await app.admin('GET', `/admin/${query}`)).text;
+    const row =
+      /<td>([^<]*)<\/td><td><time datetime="2040[^"]*">2040-01-01 00:00<\/time><\/td><td>(.*?)<\/td>/s;
+    const [, email, subscriptions] = row.exec((await page()).split('id="duplicates"')[1] ?? '') ?? [];
+    t.equal(email, ada.email);
+    t.match(
+      subscriptions,
+      new RegExp(`pro, past_due, started 2040-01-01 \\(${pro}\\).*basic, active, .*${basic}`, 's'),
+    );
+    t.notMatch(await page(), />Next page</);
 
     await deliver(subscriptionEvent('deleted', 9, { id: basic, customer: ada.customer, status: 'canceled' }));
     t.same(await list(), { items: [], next: null }, 'until one of them has ended');
+    t.match(await page(), 'No user pays for more than one subscription.');
+
+    // Users whose duplicates have ended fill the first page and more.
+    const reported = duplicateCollection(await storeOf(t, app));
+    const insert = (id: string) => reported.insert({ id, subscriptionId: pro, at: app.clock.now() });
+    for (let number = 0; number < 150; number++) await insert(`usr_00_${number}`);
+    await subscribe(ada, 'price_basic');
+    const first = await page();
+    t.match(first.split('id="duplicates"')[1], ada.email, 'pages without a duplicate are skipped');
+    t.notMatch(first, />Next page</);
+    for (let number = 0; number < 150; number++) await insert(`usr_zz_${number}`);
+    const [, next = ''] = /<a href="(\?[^"]*)">Next page<\/a>/.exec(await page()) ?? [];
+    t.match(next, /#duplicates$/);
+    t.match(await page(next.replace(/#.*/, '')), 'No user pays for more than one subscription.');
+    t.equal((await app.admin('GET', '/admin/?duplicates=wrong')).status, 400);
   },
 );
 

@@ -3,6 +3,7 @@ import type { Test } from 'tap';
 import { type MailedApp, mailedApp, RESET, VERIFY } from '../auth/kit.js';
 import { PASSWORD, SECRETS } from '../kit/app.js';
 import type { IdpApp } from '../kit/idp.js';
+import { signWebhook } from '../kit/sign-webhook.js';
 import { authorizeUrl, reachableIdp } from './kit.js';
 
 /** Every HTML page, in an order in which a browser can visit them. */
@@ -70,8 +71,28 @@ async function stopsOfIdp(idp: IdpApp, origin: string): Promise<Stop[]> {
 
 const CONFIRMING = 'Current or new password';
 
+/** Delivers an event of the payment provider. */
+async function subscribe(saas: MailedApp, userId: string, id: string): Promise<void> {
+  const items = { data: [{ price: { id: 'price_pro', lookup_key: 'pro' } }] };
+  const object = {
+    id,
+    object: 'subscription',
+    customer: 'cus_1',
+    status: 'active',
+    items,
+    metadata: { userId },
+  };
+  const event = { id: `evt_${id}`, object: 'event', type: 'customer.subscription.created', data: { object } };
+  const body = JSON.stringify({ ...event, created: Math.floor(saas.clock.now() / 1000) });
+  const signature = signWebhook(body, SECRETS.paymentWebhookSecret, saas.clock.now());
+  const headers = { 'payment-signature': signature };
+  await saas.request('POST', '/api/billing/webhook', { body, headers });
+}
+
 async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
-  const { email } = await saas.signUp({ email: HANDLE, name: NAME });
+  const { email, id } = await saas.signUp({ email: HANDLE, name: NAME });
+  for (const name of ['sub_1QabcdEfGhIjKlMnOpQrStUv', 'sub_2QabcdEfGhIjKlMnOpQrStUv'])
+    await subscribe(saas, id, name);
   const other = await saas.signUp({ name: 'Ada' });
   for (let count = 0; count < 3; count++) await saas.signUp({ name: 'Ada' });
   await saas.post('/auth/forgot-password', { email });
