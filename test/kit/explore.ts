@@ -15,7 +15,7 @@ import { applyChange, compare, matches } from '../../src/storage/semantics.js';
  */
 
 export interface Scenario {
-  /** Fills the store. Its calls are not scheduled. */
+  /** Fills the store, once for all interleavings, which begin with copies of it. Its calls are not scheduled. */
   setup(store: Store): Promise<void>;
   /** Run concurrently, each with its own view of the store. */
   actors: ((store: Store) => Promise<unknown>)[];
@@ -39,6 +39,8 @@ type Documents = Map<string, Map<string, { id: string }>>;
 interface Pending {
   actor: number;
   name: string;
+  /** The documents of the only collection that the call may change. */
+  docs: Map<string, { id: string }>;
   perform(): unknown;
   resolve(result: unknown): void;
   reject(error: unknown): void;
@@ -46,34 +48,54 @@ interface Pending {
 
 interface Step {
   label: string;
+  /** The state in which the step would leave the run, which stays as it is. */
+  peek(): string;
   take(): void;
 }
 
+/** A step to take after others, each given as its place among the steps of its moment. */
+interface Branch {
+  path: number[];
+  /** The state after the last step. */
+  state: string;
+}
+
 export async function explore(scenario: Scenario): Promise<Exploration> {
+  const initial: Documents = new Map();
+  await scenario.setup(directStore(initial));
+
   const known = new Set<string>();
-  const waiting: number[][] = [[]];
+  const waiting: Branch[] = [];
   let orders = 0;
-  for (let prefix = waiting.pop(); prefix; prefix = waiting.pop()) {
-    const run = await begin(scenario);
+  for (let branch: Branch | undefined = { path: [], state: '' }; branch; branch = waiting.pop()) {
+    if (known.has(branch.state)) continue;
+    const run = await begin(scenario, initial);
     const calls: string[] = [];
     const taken: number[] = [];
+    let { state } = branch;
     for (;;) {
       const steps = run.steps();
-      if (taken.length >= prefix.length && steps.length > 0) {
-        const state = run.state();
-        if (known.has(state)) break;
+      let choice = branch.path[taken.length];
+      if (choice === undefined && steps.length > 0) {
         known.add(state);
-        for (let other = steps.length - 1; other > 0; other--) waiting.push([...taken, other]);
+        // Goes on with a step to a new state, since going back to one repeats all steps that lead to it.
+        const [next, ...others] = steps.flatMap((step, place) => {
+          const after = step.peek();
+          return known.has(after) ? [] : [{ path: [...taken, place], state: after }];
+        });
+        if (!next) break;
+        waiting.push(...others.reverse());
+        choice = next.path.at(-1) as number;
+        state = next.state;
       }
-      const choice = prefix[taken.length] ?? 0;
-      const step = steps[choice];
-      if (!step && choice > 0) throw new Error(`Somebody waited for something else: ${calls.join(', ')}`);
-      if (!step) {
+      if (choice === undefined) {
         orders++;
         const reason = await run.end();
         if (reason !== undefined) return { orders, failure: { calls, reason } };
         break;
       }
+      const step = steps[choice];
+      if (!step) throw new Error(`An actor waited for something else: ${calls.join(', ')}`);
       taken.push(choice);
       calls.push(step.label);
       step.take();
@@ -84,21 +106,19 @@ export async function explore(scenario: Scenario): Promise<Exploration> {
   return { orders };
 }
 
-async function begin(scenario: Scenario) {
-  const documents: Documents = new Map();
-  const direct = memoryStore(documents, async (_name, perform) => perform());
-  await scenario.setup(direct);
-
+async function begin(scenario: Scenario, initial: Documents) {
+  const documents: Documents = new Map([...initial].map(([name, docs]) => [name, new Map(docs)]));
   const pending: Pending[] = [];
-  const seen: string[][] = scenario.actors.map(() => []);
+  /** A digest of all answers to each actor, in their order. */
+  const seen = scenario.actors.map(() => '');
   const results: (PromiseSettledResult<unknown> | undefined)[] = scenario.actors.map(() => undefined);
   let gone: number | undefined;
   for (const [actor, act] of scenario.actors.entries()) {
     const view = memoryStore(
       documents,
-      (name, perform) =>
+      (name, docs, perform) =>
         new Promise((resolve, reject) => {
-          if (actor !== gone) pending.push({ actor, name, perform, resolve, reject });
+          if (actor !== gone) pending.push({ actor, name, docs, perform, resolve, reject });
         }),
     );
     act(view).then(
@@ -112,43 +132,62 @@ async function begin(scenario: Scenario) {
   }
   await new Promise((resolve) => setImmediate(resolve));
 
-  const answer = (call: Pending): void => {
-    pending.splice(pending.indexOf(call), 1);
-    const note = (outcome: unknown) => seen[call.actor]?.push(`${call.name} ${JSON.stringify(outcome)}`);
+  const stateOf = (crashed: number | undefined): string => {
+    const stored = [...documents].map(([name, docs]) => [name, [...docs.values()]]);
+    return hash('sha1', JSON.stringify([stored, seen, crashed]));
+  };
+
+  /** Performs a call and notes the answer as seen by its actor. Returns what hands over the answer. */
+  const perform = (call: Pending): (() => void) => {
+    const note = (outcome: unknown) => {
+      seen[call.actor] = hash('sha1', `${seen[call.actor]} ${call.name} ${JSON.stringify(outcome)}`);
+    };
     try {
       const result = call.perform();
       note(result);
-      call.resolve(result);
+      return () => call.resolve(result);
     } catch (error) {
       note(String(error));
-      call.reject(error);
+      return () => call.reject(error);
     }
   };
 
+  const callStep = (call: Pending): Step => ({
+    label: `${call.actor}: ${call.name}`,
+    peek() {
+      const before = [...call.docs];
+      const seenBefore = seen[call.actor] as string;
+      perform(call);
+      const state = stateOf(gone);
+      seen[call.actor] = seenBefore;
+      call.docs.clear();
+      for (const [id, doc] of before) call.docs.set(id, doc);
+      return state;
+    },
+    take() {
+      pending.splice(pending.indexOf(call), 1);
+      perform(call)();
+    },
+  });
+
+  const crashStep = (actor: number): Step => ({
+    label: `${actor}: gone`,
+    peek: () => stateOf(actor),
+    take() {
+      gone = actor;
+      for (const call of pending.filter((one) => one.actor === actor))
+        pending.splice(pending.indexOf(call), 1);
+    },
+  });
+
   return {
     steps(): Step[] {
-      const calls = pending.map((call) => ({
-        label: `${call.actor}: ${call.name}`,
-        take: () => answer(call),
-      }));
       const actors = scenario.crash && gone === undefined ? new Set(pending.map(({ actor }) => actor)) : [];
-      const crashes = [...actors].map((actor) => ({
-        label: `${actor}: gone`,
-        take() {
-          gone = actor;
-          for (const call of pending.filter((one) => one.actor === actor))
-            pending.splice(pending.indexOf(call), 1);
-        },
-      }));
-      return [...calls, ...crashes];
-    },
-
-    state(): string {
-      const stored = [...documents].map(([name, docs]) => [name, [...docs.values()]]);
-      return hash('sha1', JSON.stringify([stored, seen, gone]));
+      return [...pending.map(callStep), ...[...actors].map(crashStep)];
     },
 
     async end(): Promise<string | undefined> {
+      const direct = directStore(documents);
       try {
         await scenario.recover?.(direct);
         await scenario.check(direct, results);
@@ -160,10 +199,14 @@ async function begin(scenario: Scenario) {
   };
 }
 
+/** A store whose calls are done at once. */
+const directStore = (documents: Documents) =>
+  memoryStore(documents, async (_name, _docs, perform) => perform());
+
 /** The storage interface over plain maps; `call` decides when a step is done. */
 function memoryStore(
   documents: Documents,
-  call: (name: string, perform: () => unknown) => Promise<unknown>,
+  call: (name: string, docs: Map<string, { id: string }>, perform: () => unknown) => Promise<unknown>,
 ): Store {
   return {
     collection: <T extends { id: string }>(name: string, { unique = [] }: Declaration<T> = {}) => {
@@ -194,7 +237,7 @@ function memoryStore(
         deleteOne(where: never) {
           const found = all().find((doc) => matches(doc, where)) ?? null;
           if (found) docs.delete(found.id);
-          return found;
+          return structuredClone(found);
         },
         updateMany(where: never, change: never) {
           const found = all().filter((doc) => matches(doc, where));
@@ -215,7 +258,7 @@ function memoryStore(
       };
       const scheduled = Object.entries(steps).map(([verb, step]) => [
         verb,
-        (...args: never[]) => call(`${name}.${verb}`, () => step(...args)),
+        (...args: never[]) => call(`${name}.${verb}`, docs, () => step(...args)),
       ]);
       return Object.fromEntries(scheduled) as Collection<T>;
     },
