@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { statSync } from 'node:fs';
 import { request as httpRequest } from 'node:http';
 import t from 'tap';
 import { webhookEventCollection } from '../../src/billing/store.js';
@@ -41,6 +42,26 @@ t.test('an event of an unknown customer is stored, and its repetition is a dupli
   const events = webhookEventCollection(await storeOf(t, app));
   t.match(await events.findOne({ id: 'evt_1' }), { payload: body, objectId: 'sub_1', outcome: 'unmatched' });
   t.equal(await events.count(), 2);
+});
+
+t.test('the body of an event is written to the store once', async (t) => {
+  const app = await saasApp(t);
+  const { id } = await app.signUp();
+  const filling = 'x'.repeat(200_000);
+  const body = JSON.stringify({
+    id: 'evt_1',
+    type: 'customer.subscription.created',
+    created: Math.floor(app.clock.now() / 1000),
+    data: { object: { id: 'sub_1', customer: 'cus_1', status: 'active', metadata: { userId: id }, filling } },
+  });
+  const log = `${app.file}-wal`;
+  const before = statSync(log).size;
+  t.equal(outcomeOf(await deliver(app, body)), 'processed');
+  const written = statSync(log).size - before;
+  t.ok(written > filling.length && written < 1.9 * filling.length, `${written} bytes`);
+  const stored = await webhookEventCollection(await storeOf(t, app)).findOne({ id: 'evt_1' });
+  t.match(stored, { outcome: 'processed', objectId: 'sub_1' });
+  t.equal(stored?.payload, undefined);
 });
 
 t.test('events without an effect are ignored whatever they contain, and are not stored', async (t) => {
