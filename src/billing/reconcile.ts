@@ -270,7 +270,7 @@ export function createResync({ customers, gateway, sync, replayUnmatched }: Resy
       for (const [index, { id, customerId }] of selected.entries()) {
         if (signal?.aborted) break;
         try {
-          const synced = await sync.syncCustomer(customerId, id, { dryRun });
+          const synced = await sync.syncCustomers([customerId], id, { dryRun });
           report.subscriptions += synced.length;
           report.changes.push(...synced.flatMap((one) => changeOf(one) ?? []));
           if (!dryRun) await replayUnmatched?.(customerId);

@@ -138,10 +138,9 @@ export function createSubscriptionService(deps: SubscriptionServiceDependencies)
         const session = await sessionAtATime(sessionId, () => gateway.checkoutSession(sessionId));
         await applySession(session, user.id);
       }
-      for (const customerId of await findCustomers(gateway, user.id)) {
-        await sync.syncCustomer(customerId, user.id);
-        await processor.replayUnmatched(customerId);
-      }
+      const customerIds = await findCustomers(gateway, user.id);
+      if (customerIds.length > 0) await sync.syncCustomers(customerIds, user.id);
+      for (const customerId of customerIds) await processor.replayUnmatched(customerId);
       return current(user.id);
     },
 

@@ -30,12 +30,12 @@ export interface SubscriptionSync {
    */
   apply(stored: SubscriptionDocument, fetched: FetchedSubscription): Promise<SyncedSubscription>;
   /**
-   * Syncs every subscription of a customer, and those of the user that belong to other customers, such as one that was
-   * replaced. `dryRun` changes nothing.
-   * @throws PAYMENT_PROVIDER_ERROR; CUSTOMER_NOT_FOUND if the provider has neither the customer nor any subscription
+   * Syncs every subscription of some customers of a user, and those of the user that belong to other customers, such as
+   * one that was replaced. `dryRun` changes nothing.
+   * @throws PAYMENT_PROVIDER_ERROR; CUSTOMER_NOT_FOUND if the provider lacks one of the customers and has no current subscription
    */
-  syncCustomer(
-    customerId: string,
+  syncCustomers(
+    customerIds: readonly string[],
     userId: string,
     options?: { dryRun?: boolean },
   ): Promise<SyncedSubscription[]>;
@@ -116,25 +116,30 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
     throw subscriptionNotFound();
   };
 
-  /** The customer's subscriptions, and the stored ones that the list lacks and that have not ended. */
+  /** The customers' subscriptions and the stored ones that the lists lack, without those that are stored as ended. */
   const fetchAll = async (
-    customerId: string,
-    stored: Iterable<SubscriptionDocument>,
+    customerIds: readonly string[],
+    storedById: ReadonlyMap<string | undefined, SubscriptionDocument>,
   ): Promise<FetchedSubscription[]> => {
+    const hasEnded = (id: string | undefined) => isTerminal(storedById.get(id)?.status ?? '');
     let missing: unknown;
-    const { objects, asOf } = await gateway.subscriptionsOf(customerId).catch((error: unknown) => {
-      if (!isCustomerMissing(error)) throw error;
-      missing = error;
-      return { objects: [], asOf: 0 };
-    });
-    const listed = new Set(objects.map(idOf));
-    const fetched: FetchedSubscription[] = objects.map((object) => ({ object, asOf }));
-    for (const { id, status } of stored) {
-      const found = listed.has(id) || isTerminal(status) ? null : await gateway.subscription(id);
+    const fetched: FetchedSubscription[] = [];
+    for (const customerId of customerIds) {
+      const { objects, asOf } = await gateway.subscriptionsOf(customerId).catch((error: unknown) => {
+        if (!isCustomerMissing(error)) throw error;
+        missing = error;
+        return { objects: [], asOf: 0 };
+      });
+      fetched.push(...objects.map((object) => ({ object, asOf })));
+    }
+    const listed = new Set(fetched.map(({ object }) => idOf(object)));
+    for (const { id } of storedById.values()) {
+      const found = listed.has(id) || hasEnded(id) ? null : await gateway.subscription(id);
       if (found) fetched.push(found);
     }
-    if (missing !== undefined && fetched.length === 0) throw missing;
-    return fetched;
+    const current = fetched.filter(({ object }) => !hasEnded(idOf(object)));
+    if (missing !== undefined && current.length === 0) throw missing;
+    return current;
   };
 
   const runOne = async (id: string, userId: string): Promise<SyncedSubscription> => {
@@ -152,17 +157,19 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
   };
 
   const runAll = async (
-    customerId: string,
+    customerIds: readonly string[],
     userId: string,
     dryRun: boolean,
   ): Promise<SyncedSubscription[]> => {
     const all = await listSubscriptions(subscriptions, userId);
-    const storedById = new Map(all.map((stored) => [stored.id, stored]));
+    const storedById = new Map<string | undefined, SubscriptionDocument>(
+      all.map((stored) => [stored.id, stored]),
+    );
     const synced: SyncedSubscription[] = [];
-    for (const fetched of await fetchAll(customerId, storedById.values())) {
+    for (const fetched of await fetchAll(customerIds, storedById)) {
       const id = idOf(fetched.object);
-      const stored = storedById.get(id ?? '') ?? null;
-      if (id === undefined || (stored && isTerminal(stored.status))) continue;
+      const stored = storedById.get(id) ?? null;
+      if (id === undefined) continue;
       const key = { id, userId };
       if (dryRun) synced.push(preview(stored, key, fetched));
       else synced.push((await write(stored, key, fetched)) ?? (await syncOne(id, userId)));
@@ -181,8 +188,8 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
     apply: async (stored, fetched) =>
       (await write(stored, stored, fetched)) ?? syncOne(stored.id, stored.userId),
 
-    syncCustomer: (customerId, userId, { dryRun = false } = {}) =>
-      allAtATime(`${userId} ${customerId} ${dryRun}`, () => runAll(customerId, userId, dryRun)),
+    syncCustomers: (customerIds, userId, { dryRun = false } = {}) =>
+      allAtATime(`${userId} ${customerIds} ${dryRun}`, () => runAll(customerIds, userId, dryRun)),
   };
 }
 
