@@ -5,6 +5,7 @@ import { httpErrors } from '../kernel/errors.js';
 import { newId, type Random, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import type { Emit } from '../ops/events.js';
+import type { UnknownWritesRegistry } from '../ops/unknown-writes.js';
 import { authErrors } from './errors.js';
 import type { AuthEvents } from './events.js';
 import {
@@ -57,6 +58,7 @@ export interface SessionDependencies {
   audit: Audit;
   emit: Emit<AuthEvents>;
   presentUser: PresentUser;
+  unknownWrites: Pick<UnknownWritesRegistry, 'track'>;
   clock: Clock;
   random: Random;
   /** Seconds. */
@@ -68,6 +70,14 @@ export interface SessionDependencies {
 const bearer = (error?: string) => ({
   'www-authenticate': `Bearer realm="api"${error ? `, error="${error}"` : ''}`,
 });
+
+/** A rotation of which the response of the store was lost. */
+interface Rotation {
+  id: string;
+  presented: string;
+  next: string;
+  rotatedAt: number;
+}
 
 /** How long the previous refresh token still returns the same successor, for parallel requests and lost responses. */
 const REUSE_WINDOW_MS = 30_000;
@@ -82,6 +92,24 @@ export function createSessionService(deps: SessionDependencies): SessionService 
     accessToken: tokens.signAccess(session),
     refreshToken: tokens.signRefresh(session, refreshId),
     expiresIn: tokens.accessTtl,
+  });
+
+  /**
+   * Begins the window of a rotation again that took effect unnoticed, because its client repeats it when the store
+   * responds again. A rotation of another time was answered, so its window stays closed.
+   */
+  const rotations = deps.unknownWrites.track<Rotation>('refresh', async (attempts) => {
+    const [{ id, presented, next }] = attempts as [Rotation];
+    const session = await sessions.findOne({ id });
+    if (session?.currentId === presented) return false;
+    const isOwn =
+      session?.currentId === next && attempts.some(({ rotatedAt }) => rotatedAt === session.rotatedAt);
+    if (!isOwn) return true;
+    const rotatedAt = clock.now();
+    // The outcome of this write may remain unknown as well.
+    attempts.push({ id, presented, next, rotatedAt });
+    await sessions.updateOne({ id, currentId: next, revokedAt: null }, { set: { rotatedAt } });
+    return true;
   });
 
   /** Returns the session and its user if the session is valid now. */
@@ -153,17 +181,25 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       const now = clock.now();
       // The token contains the creation time, so that one step reads and rotates the session. A session of an earlier
       // epoch is rotated as well, but rejected below.
-      const rotated = await sessions.updateOne(
-        { id, userId: user.id, currentId: presented, revokedAt: null, expiresAt: { gt: now } },
-        {
-          set: {
-            previousId: presented,
-            currentId: sha256(nextId),
-            rotatedAt: now,
-            expiresAt: expiry(verified.sessionCreatedAt),
+      const next = sha256(nextId);
+      const rotated = await sessions
+        .updateOne(
+          { id, userId: user.id, currentId: presented, revokedAt: null, expiresAt: { gt: now } },
+          {
+            set: {
+              previousId: presented,
+              currentId: next,
+              rotatedAt: now,
+              expiresAt: expiry(verified.sessionCreatedAt),
+            },
           },
-        },
-      );
+        )
+        .catch((error: unknown) => {
+          rotations.remember(presented, { id, presented, next, rotatedAt: now }, error);
+          throw error;
+        });
+      if (rotated) rotations.forget(presented);
+      else await rotations.settle(presented);
       const session = rotated ?? (await sessions.findOne({ id }));
       if (!session || !isSessionValid(user, session, now)) throw authErrors.INVALID_REFRESH_TOKEN();
       if (rotated) return issueTokens(rotated, nextId);
@@ -173,7 +209,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       const isPrevious = session.previousId === presented;
       const inWindow =
         isPrevious && isRecent(session.rotatedAt, { now: clock.now(), within: REUSE_WINDOW_MS });
-      if (inWindow && session.currentId === sha256(nextId)) return issueTokens(session, nextId);
+      if (inWindow && session.currentId === next) return issueTokens(session, nextId);
       // Another version of this package may derive successors differently, so this is not treated as a replay.
       if (inWindow) throw authErrors.INVALID_REFRESH_TOKEN();
 

@@ -38,7 +38,10 @@ export interface OidcModuleOptions {
 }
 
 export function createOidcModule(
-  context: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'throttle' | 'jobs'>,
+  context: Pick<
+    ModuleContext,
+    'store' | 'audit' | 'clock' | 'random' | 'throttle' | 'jobs' | 'unknownWrites'
+  >,
   { issuer, seeds, directory, changePassword, trustedEmailDomains, humansUseBasic }: OidcModuleOptions,
 ): OidcModule {
   const { store, audit, clock, throttle, jobs } = context;

@@ -4,6 +4,7 @@ import { type Random, systemRandom } from '../kernel/secrets.js';
 import type { AuditDependencies, AuditLog } from '../ops/audit.js';
 import { type BackgroundTasks, createBackgroundTasks } from '../ops/background-tasks.js';
 import { createJobs, type JobLog, type Jobs } from '../ops/jobs.js';
+import { createUnknownWrites, type UnknownWritesRegistry } from '../ops/unknown-writes.js';
 import type { HashingCost } from '../passwords/argon2.js';
 import { createPasswordPolicy, type PasswordPolicy } from '../passwords/common.js';
 import { createPasswords, type Passwords } from '../passwords/hasher.js';
@@ -23,6 +24,8 @@ export interface ModuleContext<A extends AuditLog = AuditLog> {
   /** Modules add their jobs, which run in a server only. */
   jobs: Jobs;
   backgroundTasks: BackgroundTasks;
+  /** Writes that failed without a known outcome. */
+  unknownWrites: UnknownWritesRegistry;
 }
 
 export interface ModuleContextOptions<A extends AuditLog> {
@@ -41,6 +44,7 @@ export function createModuleContext<A extends AuditLog>(
   store: Store,
   { production, clock, random, log, createAudit, throttleSecret, limits, hashing }: ModuleContextOptions<A>,
 ): ModuleContext<A> {
+  const unknownWrites = createUnknownWrites({ clock, log });
   const audit = createAudit(store, { clock, random, log });
   return {
     store,
@@ -53,13 +57,14 @@ export function createModuleContext<A extends AuditLog>(
     passwordPolicy: createPasswordPolicy(production, (message) => log.warn(message)),
     jobs: createJobs(store, { clock, random, log }),
     backgroundTasks: createBackgroundTasks(log),
+    unknownWrites,
   };
 }
 
 /** Starts the jobs when the server is ready and stops them when it closes. The store is closed by the product. */
 export function followLifecycle(
   fastify: FastifyInstance,
-  { audit, throttle, passwords, jobs, backgroundTasks }: ModuleContext,
+  { audit, throttle, passwords, jobs, backgroundTasks, unknownWrites }: ModuleContext,
   { auditRetentionDays }: { auditRetentionDays: number },
 ): void {
   jobs.add('throttle-purge', {
@@ -78,6 +83,7 @@ export function followLifecycle(
     await backgroundTasks.settled();
     await jobs.stop();
     await audit.close();
+    unknownWrites.close();
   });
 }
 

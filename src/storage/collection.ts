@@ -129,10 +129,20 @@ export class StoreUnavailable extends Error {
   readonly retryAfter = 5;
   /** Advice for the operator, as a sentence. */
   readonly remedy: string | undefined;
+  /** Whether a write that failed with it may have taken effect, or still may. */
+  readonly mayHaveTakenEffect: boolean;
 
-  constructor(message: string, { remedy, ...options }: ErrorOptions & { remedy?: string } = {}) {
+  constructor(
+    message: string,
+    {
+      remedy,
+      mayHaveTakenEffect = false,
+      ...options
+    }: ErrorOptions & { remedy?: string; mayHaveTakenEffect?: boolean } = {},
+  ) {
     super(message, options);
     this.remedy = remedy;
+    this.mayHaveTakenEffect = mayHaveTakenEffect;
   }
 }
 

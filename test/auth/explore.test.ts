@@ -6,8 +6,10 @@ import { sessionCollection, type UserDocument, userCollection } from '../../src/
 import { createSuspension } from '../../src/auth/suspension.js';
 import type { SessionTokens } from '../../src/auth/tokens.js';
 import { customerCollection, paymentCollection, subscriptionCollection } from '../../src/billing/store.js';
+import type { Clock } from '../../src/kernel/clock.js';
 import { sha256 } from '../../src/kernel/secrets.js';
-import { nullIfTaken, type Store } from '../../src/storage/collection.js';
+import { createUnknownWrites, type UnknownWritesRegistry } from '../../src/ops/unknown-writes.js';
+import { nullIfTaken, type Store, StoreUnavailable } from '../../src/storage/collection.js';
 import { fakeClock } from '../kit/clock.js';
 import { type Exploration, explore, type Scenario } from '../kit/explore.js';
 import { countedRandom } from '../kit/random.js';
@@ -47,6 +49,13 @@ interface Mail {
 }
 
 const mailsOf = (store: Store) => store.collection<Mail>('mails');
+
+/** What a process remembers of writes without a known outcome; settled by the tests themselves. */
+const unknownWritesOn = (clock: Clock): UnknownWritesRegistry =>
+  createUnknownWrites({
+    clock: { now: clock.now, every: () => () => undefined },
+    log: { warn: () => undefined, error: () => undefined },
+  });
 
 /** The service of one process on its view of the store. */
 function serviceOn(
@@ -88,6 +97,7 @@ function serviceOn(
       deleteLateData: async () => undefined,
     },
     emit: () => undefined,
+    unknownWrites: unknownWritesOn(clock),
     clock,
     random: countedRandom(seed),
     registrationAllowed: async () => true,
@@ -223,6 +233,108 @@ t.test(
     t.match(wrong.failure?.reason, /refused/, 'successors that are drawn instead of derived are found out');
   },
 );
+
+/** Time that passes between two calls of a client; a document, so that equal states have equal times. */
+function passingTime() {
+  const clock = fakeClock();
+  const timeOf = (store: Store) => store.collection<{ id: string; ms: number }>('time');
+  return {
+    clock,
+    async begin(store: Store) {
+      clock.set(NOW);
+      await timeOf(store).insert({ id: 'now', ms: 0 });
+    },
+    async pass(store: Store, ms: number) {
+      await timeOf(store).updateOne({ id: 'now' }, { inc: { ms } });
+      clock.advance(ms);
+    },
+  };
+}
+
+/** A refresh whose outcome the first process cannot know, repeated at another one after the outage. */
+function outageOfRefresh() {
+  const time = passingTime();
+  const { clock } = time;
+  let registries: UnknownWritesRegistry[] = [];
+  const processOn = (store: Store, seed: string, more: Parameters<typeof serviceOn>[2] = {}) => {
+    const unknownWrites = unknownWritesOn(clock);
+    registries.push(unknownWrites);
+    return { unknownWrites, service: serviceOn(store, seed, { clock, unknownWrites, ...more }) };
+  };
+  const present = (service: AuthService) => service.refresh(`${ADA} ses_${ADA} first`, ORIGIN);
+  return {
+    ...time,
+    processOn,
+    present,
+    async setup(store: Store) {
+      registries = [];
+      await setup(store);
+      await time.begin(store);
+    },
+    /** Each attempt reaches another process. */
+    async client(store: Store) {
+      for (;;) {
+        const { service, unknownWrites } = processOn(store, 'client');
+        try {
+          return await present(service);
+        } catch (error) {
+          if (!(error instanceof StoreUnavailable)) throw error;
+        }
+        await time.pass(store, 45_000);
+        // Again, because the write that settles may remain unanswered as well.
+        for (let times = 0; times < 2; times++) await unknownWrites.settleAll();
+      }
+    },
+    settleAll: () => Promise.all(registries.map((one) => one.settleAll())),
+  };
+}
+
+t.test('a refresh that took effect unnoticed in a long outage is repeated without penalty', async (t) => {
+  const { setup, client } = outageOfRefresh();
+  const check: Scenario['check'] = async (store, results) => {
+    insist(codes(results).join() === 'done', codes(results).join());
+    insist((await aliveSessions(store)).length === 1, 'the session has ended');
+  };
+  holds(t, await explore({ setup, actors: [client], losses: 2, check }));
+});
+
+t.test('a thief who presents the older token each time is noticed, even in outages', async (t) => {
+  const { clock, setup, client, present, processOn, pass, settleAll } = outageOfRefresh();
+  const thief = (more?: Parameters<typeof serviceOn>[2]) => async (store: Store) => {
+    for (let times = 0; times < 2; times++) {
+      await present(processOn(store, 'thief', more).service).catch(() => undefined);
+      await pass(store, 31_000);
+    }
+  };
+  const checkWith =
+    (more?: (store: Store) => Parameters<typeof serviceOn>[2]): Scenario['check'] =>
+    async (store) => {
+      let last: unknown;
+      for (let times = 0; times < 3; times++) {
+        await settleAll();
+        clock.advance(31_000);
+        last = await present(processOn(store, 'last', more?.(store)).service).catch(
+          (error: unknown) => error,
+        );
+      }
+      insist(last instanceof Error, 'the older token is accepted again and again');
+      insist((await aliveSessions(store)).length === 0, 'the session is alive');
+    };
+  const scenario: Scenario = { setup, actors: [client, thief()], losses: 1, check: checkWith() };
+  holds(t, await explore(scenario));
+
+  /** Honours every predecessor whose successor was not used. */
+  const careless = (store: Store) => {
+    const sessions = sessionCollection(store);
+    const findOne: typeof sessions.findOne = async (where) => {
+      const found = await sessions.findOne(where);
+      return found && { ...found, rotatedAt: clock.now() };
+    };
+    return { sessions: { ...sessions, findOne } };
+  };
+  const wrong = await explore({ ...scenario, check: checkWith(careless) });
+  t.match(wrong.failure?.reason, /again and again/, 'honouring every unused predecessor is found out');
+});
 
 t.test(
   'in every interleaving of reset, login and refresh no access by the old password survives',

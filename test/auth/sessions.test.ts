@@ -5,6 +5,7 @@ import { createSessionService } from '../../src/auth/sessions.js';
 import { sessionCollection, userCollection } from '../../src/auth/store.js';
 import { createSessionTokens } from '../../src/auth/tokens.js';
 import { createAudit } from '../../src/ops/audit.js';
+import { createUnknownWrites } from '../../src/ops/unknown-writes.js';
 import { openStore } from '../../src/storage/open.js';
 import { auditOf, PASSWORD, SECRETS, saasApp, storeOf } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
@@ -359,6 +360,7 @@ t.test('a refresh that loses a race between its read and its write changes nothi
     audit,
     emit: () => undefined,
     presentUser: viewUnsubscribed,
+    unknownWrites: createUnknownWrites({ clock, log: { warn: () => undefined, error: () => undefined } }),
     clock,
     random,
     refreshTtl: 604_800,

@@ -3,6 +3,7 @@ import {
   type Collection,
   type Declaration,
   type Store,
+  StoreUnavailable,
   UniqueViolation,
 } from '../../src/storage/collection.js';
 import { applyChange, compare, matches } from '../../src/storage/semantics.js';
@@ -17,10 +18,14 @@ import { applyChange, compare, matches } from '../../src/storage/semantics.js';
 export interface Scenario {
   /** Fills the store, once for all interleavings, which begin with copies of it. Its calls are not scheduled. */
   setup(store: Store): Promise<void>;
+  /** Resets what the actors share besides the store, before each interleaving. */
+  begin?(): void;
   /** Run concurrently, each with its own view of the store. */
   actors: ((store: Store) => Promise<unknown>)[];
   /** Whether one actor may crash before any of its calls. */
   crash?: boolean;
+  /** How many writes may fail with an unknown outcome: each with and without its effect. */
+  losses?: number;
   /** Repairs the effects of a crash, after all actors are done. */
   recover?(store: Store): Promise<void>;
   /** Throws if an interleaving has a wrong result. A crashed actor has no result. */
@@ -59,6 +64,9 @@ interface Branch {
   /** The state after the last step. */
   state: string;
 }
+
+/** Calls whose loss is explored. Those of the collection `time` only represent the passing of time. */
+const WRITES = /^(?!time\.).*\.(insert|updateOne|deleteOne)$/;
 
 export async function explore(scenario: Scenario): Promise<Exploration> {
   const initial: Documents = new Map();
@@ -113,12 +121,17 @@ async function begin(scenario: Scenario, initial: Documents) {
   const seen = scenario.actors.map(() => '');
   const results: (PromiseSettledResult<unknown> | undefined)[] = scenario.actors.map(() => undefined);
   let gone: number | undefined;
+  let losses = 0;
+  let isOver = false;
+  scenario.begin?.();
   for (const [actor, act] of scenario.actors.entries()) {
     const view = memoryStore(
       documents,
       (name, docs, perform) =>
         new Promise((resolve, reject) => {
-          if (actor !== gone) pending.push({ actor, name, docs, perform, resolve, reject });
+          // Timers of an actor that the check runs.
+          if (isOver) resolve(perform());
+          else if (actor !== gone) pending.push({ actor, name, docs, perform, resolve, reject });
         }),
     );
     act(view).then(
@@ -134,7 +147,7 @@ async function begin(scenario: Scenario, initial: Documents) {
 
   const stateOf = (crashed: number | undefined): string => {
     const stored = [...documents].map(([name, docs]) => [name, [...docs.values()]]);
-    return hash('sha1', JSON.stringify([stored, seen, crashed]));
+    return hash('sha1', JSON.stringify([stored, seen, crashed, losses]));
   };
 
   /** Performs a call and notes the answer as seen by its actor. Returns what hands over the answer. */
@@ -180,13 +193,43 @@ async function begin(scenario: Scenario, initial: Documents) {
     },
   });
 
+  const lossStep = (call: Pending, takesEffect: boolean): Step => {
+    const note = () => {
+      losses++;
+      seen[call.actor] = hash('sha1', `${seen[call.actor]} ${call.name} lost`);
+      if (takesEffect) call.perform();
+    };
+    return {
+      label: `${call.actor}: ${call.name} ${takesEffect ? 'unanswered' : 'lost'}`,
+      peek() {
+        const before = [...call.docs];
+        const seenBefore = seen[call.actor] as string;
+        note();
+        const state = stateOf(gone);
+        losses--;
+        seen[call.actor] = seenBefore;
+        call.docs.clear();
+        for (const [id, doc] of before) call.docs.set(id, doc);
+        return state;
+      },
+      take() {
+        pending.splice(pending.indexOf(call), 1);
+        note();
+        call.reject(new StoreUnavailable('no response', { mayHaveTakenEffect: true }));
+      },
+    };
+  };
+
   return {
     steps(): Step[] {
       const actors = scenario.crash && gone === undefined ? new Set(pending.map(({ actor }) => actor)) : [];
-      return [...pending.map(callStep), ...[...actors].map(crashStep)];
+      const writes = losses < (scenario.losses ?? 0) ? pending.filter(({ name }) => WRITES.test(name)) : [];
+      const lost = writes.flatMap((call) => [lossStep(call, true), lossStep(call, false)]);
+      return [...pending.map(callStep), ...[...actors].map(crashStep), ...lost];
     },
 
     async end(): Promise<string | undefined> {
+      isOver = true;
       const direct = directStore(documents);
       try {
         await scenario.recover?.(direct);

@@ -2,11 +2,13 @@ import { hash } from 'node:crypto';
 import { type Clock, toSeconds } from '../../kernel/clock.js';
 import { newId, type Random } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
+import type { UnknownWrites } from '../../ops/unknown-writes.js';
 import type { ClaimsOf } from '../claims.js';
 import type { Client, Directory, IsRegistered, Principal } from '../directory.js';
 import { TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import type { Keys } from '../keys.js';
 import type { GrantDocument, Grants } from '../store.js';
+import type { Redemption, Rotation } from './unknown-grants.js';
 
 export interface TokenDependencies {
   grants: Grants;
@@ -17,6 +19,8 @@ export interface TokenDependencies {
   issuer(): string;
   /** Keys of refresh tokens and their successors: the first is used for new ones, all of them for verification. */
   seeds: readonly [string, ...string[]];
+  rotations: UnknownWrites<Rotation>;
+  redemptions: UnknownWrites<Redemption>;
   audit: Audit;
   clock: Clock;
   random: Random;

@@ -50,24 +50,34 @@ export async function redeemCode(
     ? newRefreshToken(grant.id, random, deps.seeds[0])
     : undefined;
   const now = clock.now();
-  const consumed = await grants.updateOne(
-    {
-      id: grant.id,
-      consumedAt: null,
-      revokedAt: null,
-      codeExpiresAt: { gt: now, lte: now + CODE_LIFETIME_MS + FUTURE_TOLERANCE_MS },
-    },
-    {
-      set: {
-        consumedAt: now,
-        accessTokens: withAccessToken(grant, { hash: sha256(accessToken) }, now),
-        ...(refreshToken !== undefined && {
-          refreshHash: sha256(refreshToken),
-          refreshExpiresAt: refreshExpiry(grant, now),
-        }),
+  const hash = sha256(accessToken);
+  const consumed = await grants
+    .updateOne(
+      {
+        id: grant.id,
+        consumedAt: null,
+        revokedAt: null,
+        codeExpiresAt: { gt: now, lte: now + CODE_LIFETIME_MS + FUTURE_TOLERANCE_MS },
       },
-    },
-  );
+      {
+        set: {
+          consumedAt: now,
+          accessTokens: withAccessToken(grant, { hash }, now),
+          ...(refreshToken !== undefined && {
+            refreshHash: sha256(refreshToken),
+            refreshExpiresAt: refreshExpiry(grant, now),
+          }),
+        },
+      },
+    )
+    .catch((error: unknown) => {
+      deps.redemptions.remember(grant.id, { id: grant.id, consumedAt: now, hash }, error);
+      throw error;
+    });
+  if (consumed) deps.redemptions.forget(grant.id);
+  if (!consumed && (await deps.redemptions.settle(grant.id))) {
+    return redeemCode(client, { code, redirectUri, verifier }, ip, deps);
+  }
   if (!consumed) {
     await revokeReplayed(grant.id, ip, deps);
     throw oidcErrors.invalid_grant();

@@ -47,6 +47,7 @@ export async function refreshTokens(
     const { grant, principal } = await findFamily(id, client, deps);
     const now = deps.clock.now();
     if (grant.refreshHash !== presented) {
+      if (await deps.rotations.settle(presented)) continue;
       const isPrevious = grant.previousRefreshHash === presented;
       const isRetry = isPrevious && isRecent(grant.rotatedAt ?? 0, { now, within: REUSE_WINDOW_MS });
       if (isRetry) return repeatResponse(grant, principal, token, deps);
@@ -58,20 +59,27 @@ export async function refreshTokens(
     const [seed] = deps.seeds;
     const { accessToken, refreshToken } = deriveSuccessor(id, token, seed);
     const issued = { hash: sha256(accessToken), ...(granted !== grant.scope && { scope: granted }) };
-    const rotated = await deps.grants.updateOne(
-      { id, revision: grant.revision ?? null, revokedAt: null },
-      {
-        set: {
-          refreshHash: sha256(refreshToken),
-          previousRefreshHash: presented,
-          rotatedAt: now,
-          refreshExpiresAt: refreshExpiry(grant, now),
-          accessTokens: withAccessToken(grant, issued, now),
+    const next = sha256(refreshToken);
+    const rotated = await deps.grants
+      .updateOne(
+        { id, revision: grant.revision ?? null, revokedAt: null },
+        {
+          set: {
+            refreshHash: next,
+            previousRefreshHash: presented,
+            rotatedAt: now,
+            refreshExpiresAt: refreshExpiry(grant, now),
+            accessTokens: withAccessToken(grant, issued, now),
+          },
+          inc: { revision: 1 },
         },
-        inc: { revision: 1 },
-      },
-    );
+      )
+      .catch((error: unknown) => {
+        deps.rotations.remember(presented, { id, presented, next, rotatedAt: now }, error);
+        throw error;
+      });
     if (rotated) {
+      deps.rotations.forget(presented);
       const tokens = {
         accessToken,
         expiresIn: TOKEN_LIFETIME_SECONDS,

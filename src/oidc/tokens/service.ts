@@ -1,4 +1,5 @@
 import { sha256 } from '../../kernel/secrets.js';
+import type { UnknownWritesRegistry } from '../../ops/unknown-writes.js';
 import { type Client, createRegistrationCheck } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { grantIdOf } from '../grant-tokens.js';
@@ -6,6 +7,7 @@ import { findAccessToken, type Introspection, introspectToken } from './introspe
 import type { TokenDependencies, TokenResponse } from './issuance.js';
 import { type CodeRedemption, redeemCode } from './redeem.js';
 import { type RefreshRequest, refreshTokens } from './refresh.js';
+import { trackUnknownGrantWrites, type UnknownGrantWrites } from './unknown-grants.js';
 
 export interface TokenService {
   /** Exchanges a code for tokens, once. @throws invalid_request, invalid_grant */
@@ -20,8 +22,16 @@ export interface TokenService {
   userinfo(accessToken: string): Promise<Record<string, string | number | boolean>>;
 }
 
-export function createTokenService(given: Omit<TokenDependencies, 'isRegistered'>): TokenService {
-  const deps = { ...given, isRegistered: createRegistrationCheck(given.directory, given.clock) };
+export function createTokenService(
+  given: Omit<TokenDependencies, 'isRegistered' | keyof UnknownGrantWrites> & {
+    unknownWrites: Pick<UnknownWritesRegistry, 'track'>;
+  },
+): TokenService {
+  const deps = {
+    ...given,
+    ...trackUnknownGrantWrites(given.unknownWrites, given),
+    isRegistered: createRegistrationCheck(given.directory, given.clock),
+  };
   return {
     redeem: (client, redemption, ip) => redeemCode(client, redemption, ip, deps),
     refresh: (client, request, ip) => refreshTokens(client, request, ip, deps),

@@ -54,17 +54,19 @@ export async function waitFor<R>(begin: () => Promise<R>): Promise<R> {
   if (!budget) return withTimeout(begin(), CALL_TIMEOUT_MS);
   const timeoutMs = Math.min(CALL_TIMEOUT_MS, budget.leftMs());
   // A timer may fire up to a millisecond early.
-  if (timeoutMs < 1) throw noResponse();
+  if (timeoutMs < 1) throw noResponse(false);
   return budget.count(withTimeout(begin(), timeoutMs));
 }
 
-const noResponse = () =>
-  new StoreUnavailable(`MongoDB: no response within ${CALL_TIMEOUT_MS / 1000} seconds`);
+const noResponse = (mayHaveTakenEffect: boolean) =>
+  new StoreUnavailable(`MongoDB: no response within ${CALL_TIMEOUT_MS / 1000} seconds`, {
+    mayHaveTakenEffect,
+  });
 
 async function withTimeout<R>(result: Promise<R>, timeoutMs: number): Promise<R> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(noResponse()), timeoutMs);
+    timer = setTimeout(() => reject(noResponse(true)), timeoutMs);
   });
   try {
     return await Promise.race([result, late]);
@@ -81,7 +83,8 @@ function toStoreError(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
   const isSystemError = /^E[A-Z]+$/.test(String((error as NodeJS.ErrnoException).code));
   if (!isSystemError && !isDriverError(error)) return error;
-  return new StoreUnavailable(`MongoDB: ${error.message}`, { cause: error });
+  // Not even an error of the server selection shows that nothing was sent: the driver selects again for a repetition.
+  return new StoreUnavailable(`MongoDB: ${error.message}`, { cause: error, mayHaveTakenEffect: true });
 }
 
 /**
