@@ -100,11 +100,13 @@ export function createSessionService(deps: SessionDependencies): SessionService 
    */
   const rotations = deps.unknownWrites.track<Rotation>('refresh', async (attempts) => {
     const [{ id, presented, next }] = attempts as [Rotation];
-    const session = await sessions.findOne({ id });
-    if (session?.currentId === presented) return false;
-    const isOwn =
-      session?.currentId === next && attempts.some(({ rotatedAt }) => rotatedAt === session.rotatedAt);
-    if (!isOwn) return true;
+    // A write that changes nothing, because a read does not see what the majority has not confirmed yet.
+    const session = await sessions.updateOne(
+      { id, currentId: next, revokedAt: null },
+      { set: { currentId: next } },
+    );
+    if (!session) return false;
+    if (!attempts.some(({ rotatedAt }) => rotatedAt === session.rotatedAt)) return true;
     const rotatedAt = clock.now();
     // The outcome of this write may remain unknown as well.
     attempts.push({ id, presented, next, rotatedAt });

@@ -8,6 +8,9 @@ import { StoreUnavailable } from '../../src/storage/collection.js';
 import { Connection } from '../../src/storage/mongodb/connection.js';
 import { openStore } from '../../src/storage/open.js';
 import { RequestBudget } from '../../src/storage/request-budget.js';
+import { type SaasApp, saasApp } from '../kit/app.js';
+import { idpApp } from '../kit/idp.js';
+import { waitUntil } from '../kit/wait.js';
 import { thing, things } from './kit.js';
 import { onReplicaSet, type ReplicaSet } from './replica-set.js';
 
@@ -90,7 +93,55 @@ await onReplicaSet((set) => {
   t.test('while the primary is frozen, calls succeed on the next one and take effect once', (t) =>
     frozenPrimary(t, set),
   );
+  t.test('what took effect unnoticed while the majority was frozen is repeated without penalty', (t) =>
+    frozenMajority(t, set),
+  );
 });
+
+/** Both products: a refresh, a refresh of the provider and a code, answered 503 by one process, repeated at another one. */
+async function frozenMajority(t: Test, set: ReplicaSet): Promise<void> {
+  const [saasUri, idpUri] = [set.fresh(), set.fresh()];
+  const app = await saasApp(t, { databaseUri: saasUri });
+  const other = await saasApp(t, { databaseUri: saasUri, clock: app.clock });
+  const idp = await idpApp(t, { databaseUri: idpUri, clock: app.clock });
+  const otherIdp = await idpApp(t, { databaseUri: idpUri, clock: app.clock });
+  const { refreshToken } = await app.signUp();
+  const agent = await idp.mintAgent();
+  const client = await idp.createClient({ token_endpoint_auth_method: 'none' });
+  const offline = await idp.codeFor(client, agent, { scope: 'openid offline_access', prompt: 'consent' });
+  const family: string = (await idp.redeem(client, offline)).body.refresh_token;
+  const code = await idp.codeFor(client, agent);
+  const refresh = (at: SaasApp) => at.request('POST', '/api/auth/refresh', { body: { refreshToken } });
+
+  const primary = await set.primary();
+  // Otherwise, the members that lack the writes could elect one of them and revert the writes.
+  await set.prefer(primary);
+  const thaw = set.freeze(t, (address) => address !== primary);
+  const failed = await Promise.all([refresh(app), idp.refresh(client, family), idp.redeem(client, code)]);
+  t.same(
+    failed.map(({ status }) => status),
+    [503, 503, 503],
+  );
+  app.clock.advance(45_000);
+  thaw();
+  await set.primary();
+  const sessions = set.client(t, saasUri).db().collection('sessions');
+  const grants = set.client(t, idpUri).db().collection('grants');
+  await waitUntil('the rotations are settled', async () => {
+    const now = app.clock.now();
+    const settled = await Promise.all([
+      sessions.countDocuments({ rotatedAt: now }),
+      grants.countDocuments({ rotatedAt: now }),
+      grants.countDocuments({ consumedAt: { $exists: false } }),
+    ]);
+    return settled.join() === '1,1,1';
+  });
+  t.equal((await refresh(other)).status, 200);
+  t.equal((await otherIdp.refresh(client, family)).status, 200);
+  t.equal((await otherIdp.redeem(client, code)).status, 200);
+  app.clock.advance(45_000);
+  t.equal((await refresh(other)).body.error.code, 'REFRESH_TOKEN_REUSED', 'the window closes again');
+}
 
 /** Concurrent calls. */
 const LANES = 8;

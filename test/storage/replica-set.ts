@@ -23,7 +23,7 @@ interface Hello {
 export interface ReplicaSet {
   /** The URI of a new database. */
   fresh(): string;
-  client(t: Test): mongodb.MongoClient;
+  client(t: Test, uri: string): mongodb.MongoClient;
   /** The address of the primary, once there is one. */
   primary(): Promise<string>;
   /** Freezes members, until the returned function is called or the test ends. */
@@ -72,8 +72,8 @@ async function start(): Promise<ReplicaSet> {
   let databases = 0;
   return {
     fresh: () => set.getUri(`saas_backend_test_${process.pid}_${++databases}`),
-    client(t) {
-      const client = clientOf(set.getUri());
+    client(t, uri) {
+      const client = clientOf(uri);
       t.teardown(() => client.close());
       return client;
     },

@@ -71,7 +71,11 @@ export async function redeemCode(
       },
     )
     .catch((error: unknown) => {
-      deps.redemptions.remember(grant.id, { id: grant.id, consumedAt: now, hash }, error);
+      deps.redemptions.remember(
+        grant.id,
+        { id: grant.id, clientId: client.id, consumedAt: now, hash },
+        error,
+      );
       throw error;
     });
   if (consumed) deps.redemptions.forget(grant.id);

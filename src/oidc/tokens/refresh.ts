@@ -75,7 +75,11 @@ export async function refreshTokens(
         },
       )
       .catch((error: unknown) => {
-        deps.rotations.remember(presented, { id, presented, next, rotatedAt: now }, error);
+        deps.rotations.remember(
+          presented,
+          { id, clientId: client.id, presented, next, rotatedAt: now },
+          error,
+        );
         throw error;
       });
     if (rotated) {

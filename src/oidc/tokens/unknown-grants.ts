@@ -5,6 +5,7 @@ import type { Grants } from '../store.js';
 /** A rotation of a refresh token of which the response of the store was lost. */
 export interface Rotation {
   id: string;
+  clientId: string;
   presented: string;
   next: string;
   rotatedAt: number;
@@ -13,6 +14,7 @@ export interface Rotation {
 /** A redemption of a code of which the response of the store was lost. */
 export interface Redemption {
   id: string;
+  clientId: string;
   consumedAt: number;
   /** Hash of the access token, which identifies the redemption. */
   hash: string;
@@ -30,33 +32,37 @@ export function trackUnknownGrantWrites(
   unknownWrites: Pick<UnknownWritesRegistry, 'track'>,
   { grants, clock }: { grants: Grants; clock: Clock },
 ): UnknownGrantWrites {
+  /** By a write that changes nothing, because a read does not see what the majority has not confirmed yet. */
+  const readNewest = (id: string, clientId: string) =>
+    grants.updateOne({ id, revokedAt: null }, { set: { clientId } });
   return {
     /** Begins the window again. A rotation of another time was answered, so its window stays closed. */
     rotations: unknownWrites.track<Rotation>('refresh', async (attempts) => {
-      const [{ id, presented, next }] = attempts as [Rotation];
+      const [{ id, clientId, presented, next }] = attempts as [Rotation];
       for (;;) {
-        const grant = await grants.findOne({ id });
-        if (grant?.refreshHash === presented) return false;
+        const grant = await readNewest(id, clientId);
+        if (!grant) return true;
+        if (grant.refreshHash === presented) return false;
         const isOwn =
-          grant?.refreshHash === next && attempts.some(({ rotatedAt }) => rotatedAt === grant.rotatedAt);
+          grant.refreshHash === next && attempts.some(({ rotatedAt }) => rotatedAt === grant.rotatedAt);
         if (!isOwn) return true;
         const rotatedAt = clock.now();
         // The outcome of this write may remain unknown as well.
-        attempts.push({ id, presented, next, rotatedAt });
+        attempts.push({ id, clientId, presented, next, rotatedAt });
         const renewed = await grants.updateOne(
           { id, revision: grant.revision ?? null, revokedAt: null },
           { set: { rotatedAt }, inc: { revision: 1 } },
         );
-        if (renewed || grant.revokedAt !== undefined) return true;
+        if (renewed) return true;
         // Another request has changed the grant in between.
       }
     }),
 
     /** Reverts the redemption: nobody has received its tokens, so the code can be redeemed until it expires. */
     redemptions: unknownWrites.track<Redemption>('code redemption', async (attempts) => {
-      const [{ id }] = attempts as [Redemption];
-      const grant = await grants.findOne({ id });
-      if (!grant || grant.revokedAt !== undefined) return true;
+      const [{ id, clientId }] = attempts as [Redemption];
+      const grant = await readNewest(id, clientId);
+      if (!grant) return true;
       const { consumedAt, accessTokens: [issued] = [], revision } = grant;
       if (consumedAt === undefined) return false;
       const isOwn =
