@@ -323,6 +323,24 @@ t.test('a thief who presents the older token each time is noticed, even in outag
   const scenario: Scenario = { setup, actors: [client, thief()], losses: 1, check: checkWith() };
   holds(t, await explore(scenario));
 
+  const answered = async (store: Store) => {
+    await present(processOn(store, 'client').service);
+    await pass(store, 31_000);
+    const { service, unknownWrites } = processOn(store, 'thief');
+    await present(service).catch(() => undefined);
+    await unknownWrites.settleAll();
+    return present(service).then(
+      () => 'accepted',
+      () => 'noticed',
+    );
+  };
+  const check: Scenario['check'] = async (_store, [result]) =>
+    insist(
+      result?.status === 'rejected' || result?.value === 'noticed',
+      'an outage opens the window of a refresh that was answered',
+    );
+  holds(t, await explore({ setup, actors: [answered], losses: 1, check }));
+
   /** Honours every predecessor whose successor was not used. */
   const careless = (store: Store) => {
     const sessions = sessionCollection(store);
