@@ -240,8 +240,9 @@ function passingTime() {
   const timeOf = (store: Store) => store.collection<{ id: string; ms: number }>('time');
   return {
     clock,
-    async begin(store: Store) {
-      clock.set(NOW);
+    begin: () => clock.set(NOW),
+    async setup(store: Store) {
+      await setup(store);
       await timeOf(store).insert({ id: 'now', ms: 0 });
     },
     async pass(store: Store, ms: number) {
@@ -266,10 +267,9 @@ function outageOfRefresh() {
     ...time,
     processOn,
     present,
-    async setup(store: Store) {
+    begin() {
       registries = [];
-      await setup(store);
-      await time.begin(store);
+      time.begin();
     },
     /** Each attempt reaches another process. */
     async client(store: Store) {
@@ -290,19 +290,19 @@ function outageOfRefresh() {
 }
 
 t.test('a refresh that took effect unnoticed in a long outage is repeated without penalty', async (t) => {
-  const { setup, client } = outageOfRefresh();
+  const { begin, setup, client } = outageOfRefresh();
   const check: Scenario['check'] = async (store, results) => {
     insist(codes(results).join() === 'done', codes(results).join());
     insist((await aliveSessions(store)).length === 1, 'the session has ended');
   };
-  holds(t, await explore({ setup, actors: [client], losses: 2, check }));
+  holds(t, await explore({ begin, setup, actors: [client], losses: 2, check }));
 });
 
 t.test('a thief who presents the older token each time is noticed, even in outages', async (t) => {
-  const { clock, setup, client, present, processOn, pass, settleAll } = outageOfRefresh();
-  const thief = (more?: Parameters<typeof serviceOn>[2]) => async (store: Store) => {
+  const { clock, begin, setup, client, present, processOn, pass, settleAll } = outageOfRefresh();
+  const thief = async (store: Store) => {
     for (let times = 0; times < 2; times++) {
-      await present(processOn(store, 'thief', more).service).catch(() => undefined);
+      await present(processOn(store, 'thief').service).catch(() => undefined);
       await pass(store, 31_000);
     }
   };
@@ -320,7 +320,7 @@ t.test('a thief who presents the older token each time is noticed, even in outag
       insist(last instanceof Error, 'the older token is accepted again and again');
       insist((await aliveSessions(store)).length === 0, 'the session is alive');
     };
-  const scenario: Scenario = { setup, actors: [client, thief()], losses: 1, check: checkWith() };
+  const scenario: Scenario = { begin, setup, actors: [client, thief], losses: 1, check: checkWith() };
   holds(t, await explore(scenario));
 
   const answered = async (store: Store) => {
@@ -339,7 +339,7 @@ t.test('a thief who presents the older token each time is noticed, even in outag
       result?.status === 'rejected' || result?.value === 'noticed',
       'an outage opens the window of a refresh that was answered',
     );
-  holds(t, await explore({ setup, actors: [answered], losses: 1, check }));
+  holds(t, await explore({ begin, setup, actors: [answered], losses: 1, check }));
 
   /** Honours every predecessor whose successor was not used. */
   const careless = (store: Store) => {
