@@ -3,10 +3,11 @@ import { Type } from 'typebox';
 import { option } from '../config/options.js';
 import { type Clock, DAY, every, MINUTE } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
-import type { Collection, Store } from '../storage/collection.js';
+import { type Collection, nullIfTaken, type Store, StoreUnavailable } from '../storage/collection.js';
 import { firstPagesOf } from '../storage/pages.js';
 import { type FailedAttempt, FailureLog } from './failure-log.js';
 import { purgeCreatedBefore } from './purge.js';
+import type { UnknownWritesRegistry } from './unknown-writes.js';
 
 /** A security event or a change by the operator. Never contains a secret. A write that changes nothing is not recorded. */
 export interface AuditRecord {
@@ -34,7 +35,10 @@ export interface Operator {
 }
 
 export interface Audit {
-  /** Resolves once the record is stored. Never rejects, because the event has happened; a failure is logged. */
+  /**
+   * Resolves once the record is stored. Never rejects, because the event has happened: while the store does not respond, it
+   * resolves earlier and the record is stored later. A record that is lost is logged.
+   */
   record(entry: Omit<AuditRecord, 'id' | 'at'>): Promise<void>;
   /**
    * Records a rejected attempt. The first attempts of an address block are recorded one by one, further ones as an hourly
@@ -73,6 +77,8 @@ export interface AuditDependencies {
   clock: Clock;
   random: Random;
   log: Pick<FastifyBaseLogger, 'error'>;
+  /** Absent: a record that cannot be written at once is given up. */
+  unknownWrites?: Pick<UnknownWritesRegistry, 'track'>;
 }
 
 /** Without an index of subjects, which would more than double the bytes written per sign-in. */
@@ -88,15 +94,32 @@ export function createListedAudit(store: Store, deps: AuditDependencies): Listed
   };
 }
 
-function recordingIn(records: Collection<AuditRecord>, { clock, random, log }: AuditDependencies): AuditLog {
+const LOSS_MESSAGE = 'audit records were lost';
+
+function recordingIn(
+  records: Collection<AuditRecord>,
+  { clock, random, log, unknownWrites }: AuditDependencies,
+): AuditLog {
   const failures = new FailureLog(clock);
   let stopTimer: (() => void) | undefined;
 
+  /** A record that is stored already has been written by an earlier attempt. */
+  const insert = (record: AuditRecord) => records.insert(record).then(() => true, nullIfTaken);
+  const unwritten = unknownWrites?.track<AuditRecord>(
+    'audit record',
+    async ([record]) => {
+      await insert(record as AuditRecord);
+      return true;
+    },
+    { lossMessage: LOSS_MESSAGE },
+  );
+
   const record: Audit['record'] = async (entry) => {
     const record = { id: newId(ID_PREFIX, clock, random), at: clock.now(), ...entry };
-    await records
-      .insert(record)
-      .catch((err: unknown) => log.error({ err, record }, 'an audit record could not be written'));
+    await insert(record).catch((err: unknown) => {
+      if (unwritten && err instanceof StoreUnavailable) unwritten.retry(record.id, record);
+      else log.error({ err, count: 1, lost: [record] }, LOSS_MESSAGE);
+    });
   };
 
   const recordSummaries = async (force?: boolean): Promise<void> => {

@@ -10,6 +10,8 @@ import type { JobLog } from './jobs.js';
 export interface UnknownWrites<Attempt> {
   /** Remembers an attempt if `error` leaves its outcome open. A key can have several attempts. */
   remember(key: string, attempt: Attempt, error: unknown): void;
+  /** Remembers a write that is repeated until it succeeds, whatever its outcome was. */
+  retry(key: string, attempt: Attempt): void;
   /** Whether an attempt of this key has an open outcome. */
   has(key: string): boolean;
   /** Settles a key now. False if the outcome is still open, or there is nothing to settle. @throws StoreUnavailable */
@@ -25,15 +27,21 @@ export interface UnknownWrites<Attempt> {
 export type Settle<Attempt> = (attempts: Attempt[]) => Promise<boolean>;
 
 export interface UnknownWritesRegistry {
-  track<Attempt>(what: string, settle: Settle<Attempt>): UnknownWrites<Attempt>;
+  track<Attempt>(what: string, settle: Settle<Attempt>, options?: TrackOptions): UnknownWrites<Attempt>;
   /** Settles everything that is due. Resolves early while the store does not respond. */
   settleAll(): Promise<void>;
-  /** Stops the timer. */
-  close(): void;
+  /** Settles what it can and stops. Logs what is lost by that. */
+  close(): Promise<void>;
+}
+
+export interface TrackOptions {
+  /** The log message about attempts that are given up; absent: their loss is harmless. */
+  lossMessage?: string;
 }
 
 interface Entry {
   what: string;
+  lossMessage: string | undefined;
   attempts: unknown[];
   settle(): Promise<boolean>;
   forget(): void;
@@ -50,6 +58,9 @@ const MAX_ATTEMPTS = 32;
 /** Calls at a time, so that a store that has just recovered is not flooded. */
 const MAX_CONCURRENT = 16;
 
+/** Attempts in one line of the log. */
+const MAX_LOGGED = 100;
+
 const RECHECK_MS = 30 * SECOND;
 
 export function createUnknownWrites({
@@ -57,7 +68,7 @@ export function createUnknownWrites({
   log,
 }: {
   clock: Clock;
-  log: Pick<JobLog, 'warn' | 'error'>;
+  log: Pick<JobLog, 'error'>;
 }): UnknownWritesRegistry {
   const entries = new Set<Entry>();
   let stopTimer: (() => void) | undefined;
@@ -101,23 +112,43 @@ export function createUnknownWrites({
     return settling;
   };
 
+  /** Logs attempts that are given up, of each kind in one line. */
+  const report = (lost: readonly Entry[]): void => {
+    for (const message of new Set(lost.map(({ lossMessage }) => lossMessage))) {
+      if (message === undefined) continue;
+      const attempts = lost
+        .filter(({ lossMessage }) => lossMessage === message)
+        .flatMap((one) => one.attempts);
+      log.error({ count: attempts.length, lost: attempts.slice(0, MAX_LOGGED) }, message);
+    }
+  };
+
   const add = (entry: Entry): void => {
-    if (isClosed) return;
+    if (isClosed) {
+      report([entry]);
+      return;
+    }
     entries.add(entry);
     const [oldest] = entries;
     if (entries.size > MAX_KEYS && oldest) {
       oldest.forget();
-      log.warn({ write: oldest.what }, 'the outcome of a write remains unknown: there are too many');
+      report([oldest]);
     }
     stopTimer ??= withoutBudget(() => every(clock, SECOND, () => void settleAll()));
   };
 
   return {
-    track<Attempt>(what: string, settle: Settle<Attempt>): UnknownWrites<Attempt> {
+    track<Attempt>(
+      what: string,
+      settle: Settle<Attempt>,
+      { lossMessage }: TrackOptions = {},
+    ): UnknownWrites<Attempt> {
       const known = new Map<string, Entry>();
       return {
         remember(key, attempt, error) {
-          if (!(error instanceof StoreUnavailable) || !error.mayHaveTakenEffect) return;
+          if (error instanceof StoreUnavailable && error.mayHaveTakenEffect) this.retry(key, attempt);
+        },
+        retry(key, attempt) {
           const entry = known.get(key);
           if (entry) {
             if (entry.attempts.length < MAX_ATTEMPTS) entry.attempts.push(attempt);
@@ -127,6 +158,7 @@ export function createUnknownWrites({
           const attempts: Attempt[] = [attempt];
           const added: Entry = {
             what,
+            lossMessage,
             attempts,
             settle: () => settle(attempts),
             forget() {
@@ -146,9 +178,13 @@ export function createUnknownWrites({
       };
     },
     settleAll,
-    close() {
-      isClosed = true;
+    async close() {
       stopTimer?.();
+      stopTimer = undefined;
+      if (entries.size > 0) await settleAll();
+      isClosed = true;
+      report([...entries]);
+      entries.clear();
     },
   };
 }

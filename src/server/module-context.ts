@@ -37,15 +37,27 @@ export interface ModuleContextOptions<A extends AuditLog> {
   /** Key of the HMACs that the throttle stores. */
   throttleSecret: string;
   limits?: boolean | undefined;
+  /** Whether audit records that could not be written are written later. Default: true. */
+  retryAudit?: boolean;
   hashing?: HashingCost | undefined;
 }
 
 export function createModuleContext<A extends AuditLog>(
   store: Store,
-  { production, clock, random, log, createAudit, throttleSecret, limits, hashing }: ModuleContextOptions<A>,
+  {
+    production,
+    clock,
+    random,
+    log,
+    createAudit,
+    throttleSecret,
+    limits,
+    hashing,
+    retryAudit = true,
+  }: ModuleContextOptions<A>,
 ): ModuleContext<A> {
   const unknownWrites = createUnknownWrites({ clock, log });
-  const audit = createAudit(store, { clock, random, log });
+  const audit = createAudit(store, { clock, random, log, ...(retryAudit && { unknownWrites }) });
   return {
     store,
     clock,
@@ -83,7 +95,7 @@ export function followLifecycle(
     await backgroundTasks.settled();
     await jobs.stop();
     await audit.close();
-    unknownWrites.close();
+    await unknownWrites.close();
   });
 }
 
@@ -103,6 +115,8 @@ export function createCommandContext<A extends AuditLog>(
     log: commandLog(warn),
     createAudit,
     limits: false,
+    // A command ends before the store responds again.
+    retryAudit: false,
     // Without limits, the throttle stores nothing.
     throttleSecret: '',
   });

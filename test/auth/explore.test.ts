@@ -54,7 +54,7 @@ const mailsOf = (store: Store) => store.collection<Mail>('mails');
 const unknownWritesOn = (clock: Clock): UnknownWritesRegistry =>
   createUnknownWrites({
     clock: { now: clock.now, every: () => () => undefined },
-    log: { warn: () => undefined, error: () => undefined },
+    log: { error: () => undefined },
   });
 
 /** The service of one process on its view of the store. */

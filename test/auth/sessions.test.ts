@@ -360,7 +360,7 @@ t.test('a refresh that loses a race between its read and its write changes nothi
     audit,
     emit: () => undefined,
     presentUser: viewUnsubscribed,
-    unknownWrites: createUnknownWrites({ clock, log: { warn: () => undefined, error: () => undefined } }),
+    unknownWrites: createUnknownWrites({ clock, log: { error: () => undefined } }),
     clock,
     random,
     refreshTtl: 604_800,

@@ -1,5 +1,7 @@
 import t, { type Test } from 'tap';
 import { type AuditRecord, createAudit } from '../../src/ops/audit.js';
+import { createUnknownWrites } from '../../src/ops/unknown-writes.js';
+import { StoreUnavailable } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
 import { auditOf, saasApp, storeOf } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
@@ -21,6 +23,47 @@ async function auditOn(t: Test, uri = 'sqlite::memory:') {
   const list = async () => (await records.page({ sort: 'id', limit: 1000 })).items;
   return { audit, clock, list };
 }
+
+t.test('records of an outage are stored after it, and only lost ones are logged as lost', async (t) => {
+  const store = await openStore('sqlite::memory:');
+  t.teardown(() => store.close());
+  const collection = store.collection<AuditRecord>('audit');
+  let outage: 'none' | 'lost' | 'unanswered' = 'none';
+  const unavailable = () => new StoreUnavailable('no response', { mayHaveTakenEffect: true });
+  const insert: typeof collection.insert = async (record) => {
+    if (outage !== 'lost') await collection.insert(record);
+    if (outage !== 'none') throw unavailable();
+  };
+  const failing = { ...store, collection: () => ({ ...collection, insert }) } as unknown as typeof store;
+  const logged: unknown[] = [];
+  const log = { error: (...line: unknown[]) => void logged.push(line) };
+  const clock = { now: fakeClock().now, every: () => () => undefined };
+  const unknownWrites = createUnknownWrites({ clock, log });
+  const audit = createAudit(failing, { clock, random: countedRandom(), log, unknownWrites });
+  const record = (event: string) => audit.record({ event, ip: '192.0.2.1' });
+  const events = async () =>
+    (await collection.page({ sort: 'id', limit: 10 })).items.map(({ event }) => event).sort();
+
+  outage = 'unanswered';
+  await record('first');
+  outage = 'lost';
+  await record('second');
+  await unknownWrites.settleAll();
+  t.strictSame(await events(), ['first']);
+  outage = 'none';
+  await unknownWrites.settleAll();
+  t.strictSame(await events(), ['first', 'second']);
+  t.strictSame(logged, []);
+
+  outage = 'lost';
+  for (const event of ['third', 'fourth']) await record(event);
+  await unknownWrites.close();
+  t.match(logged, [
+    [{ count: 2, lost: [{ event: 'third' }, { event: 'fourth' }] }, 'audit records were lost'],
+  ]);
+  await record('fifth');
+  t.match(logged[1], [{ count: 1, lost: [{ event: 'fifth' }] }, 'audit records were lost']);
+});
 
 const failure = (ip: string) => ({ event: 'login.failed', ip });
 
