@@ -282,6 +282,7 @@ const UNPATTERNED: [field: RegExp, reason: string][] = [
     'a checkbox: only whether it is there counts',
   ],
   [/^GET \/admin\/? querystring\.saved$/, 'only compared'],
+  [/^GET \/admin\/? querystring\.duplicates$/, 'decoded and checked as the position in a list'],
   [
     /^POST \/v1\/(accounts|agents|invites) body\.handle$/,
     'the service refuses spaces, colons and control characters',
