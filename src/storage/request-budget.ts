@@ -39,6 +39,11 @@ export class RequestBudget {
     return this.#leftMs - (this.#waiting > 0 ? this.#now() - this.#waitingSince : 0);
   }
 
+  /** Called when the last of the time has passed: a timer may fire some milliseconds early by the clock. */
+  spend(): void {
+    this.#leftMs = 0;
+  }
+
   /** Counts the time until `waited` settles. */
   async count<R>(waited: Promise<R>): Promise<R> {
     if (this.#waiting++ === 0) this.#waitingSince = this.#now();

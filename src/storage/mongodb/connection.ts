@@ -46,16 +46,15 @@ export class Connection {
 }
 
 /**
- * Waits until the result of `begin`, the call timeout, or the end of the request's budget. A call of a request without
- * any time left is not sent.
+ * Waits until the result of `begin` or, at the latest, the end of the request's budget (without a request: the call
+ * timeout). A call of a request without any time left is not sent.
  */
 export async function waitFor<R>(begin: () => Promise<R>): Promise<R> {
   const budget = currentBudget();
   if (!budget) return withTimeout(begin(), CALL_TIMEOUT_MS);
-  const timeoutMs = Math.min(CALL_TIMEOUT_MS, budget.leftMs());
-  // A timer may fire up to a millisecond early.
-  if (timeoutMs < 1) throw noResponse(false);
-  return budget.count(withTimeout(begin(), timeoutMs));
+  const timeoutMs = budget.leftMs();
+  if (timeoutMs <= 0) throw noResponse(false);
+  return budget.count(withTimeout(begin(), timeoutMs, () => budget.spend()));
 }
 
 const noResponse = (mayHaveTakenEffect: boolean) =>
@@ -63,10 +62,13 @@ const noResponse = (mayHaveTakenEffect: boolean) =>
     mayHaveTakenEffect,
   });
 
-async function withTimeout<R>(result: Promise<R>, timeoutMs: number): Promise<R> {
+async function withTimeout<R>(result: Promise<R>, timeoutMs: number, onTimeout?: () => void): Promise<R> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(noResponse(true)), timeoutMs);
+    timer = setTimeout(() => {
+      onTimeout?.();
+      reject(noResponse(true));
+    }, timeoutMs);
   });
   try {
     return await Promise.race([result, late]);
