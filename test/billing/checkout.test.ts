@@ -169,6 +169,17 @@ t.test('orders for two plans at once leave one session open, and only its addres
   t.ok(given.has(String(openSessions(api)[0]?.['id'])));
 });
 
+/** Billing as another process on the same store runs it. */
+const billingAt = (store: Store, app: SaasApp, api: StripeApi) =>
+  billingOn(store, app.clock, {
+    config: {
+      paymentSecretKey: KEY,
+      paymentApiUrl: api.url,
+      billingReturnUrlRelative: '/settings/billing',
+      pastDue: 'entitled',
+    },
+  });
+
 /** Calls `work` between the first read of a checkout and what its reader does next. */
 function afterFirstRead(store: Store, work: () => Promise<void>): Store {
   let isFirst = true;
@@ -191,6 +202,33 @@ function afterFirstRead(store: Store, work: () => Promise<void>): Store {
     },
   };
 }
+
+t.test('two processes that open the same checkout at the same time share one reservation', async (t) => {
+  const { app, api } = await shop(t);
+  const { accessToken: token, id: userId } = await app.signUp();
+  const keys: unknown[] = [];
+  let answer = () => {};
+  const bothAsked = new Promise<void>((resolve) => {
+    answer = resolve;
+  });
+  const firstAsked = new Promise<void>((resolve) => {
+    api.fault = async ({ path, headers }) => {
+      if (path !== '/v1/checkout/sessions') return undefined;
+      keys.push(headers['idempotency-key']);
+      if (keys.length === 2) answer();
+      resolve();
+      await bothAsked;
+      return undefined;
+    };
+  });
+  const first = buyerIn(app, token)({ priceId: 'price_pro' });
+  await firstAsked;
+  const { checkout } = billingAt(await storeOf(t, app), app, api);
+  const { sessionId } = await checkout.create(userId, { priceId: 'price_pro' });
+  t.equal(idOf(await first), sessionId);
+  t.equal(keys[0], keys[1]);
+  t.equal(openSessions(api).length, 1);
+});
 
 t.test('a session that opens while another process replaces its reservation is expired', async (t) => {
   const { app, api } = await shop(t);
@@ -215,14 +253,7 @@ t.test('a session that opens while another process replaces its reservation is e
     letOpen();
     t.equal((await first).status, 200);
   });
-  const { checkout } = billingOn(store, app.clock, {
-    config: {
-      paymentSecretKey: KEY,
-      paymentApiUrl: api.url,
-      billingReturnUrlRelative: '/settings/billing',
-      pastDue: 'entitled',
-    },
-  });
+  const { checkout } = billingAt(store, app, api);
   const { sessionId } = await checkout.create(userId, { priceId: 'price_pro' });
   t.equal(api.sessions.get(idOf(await first))?.['status'], 'expired');
   t.same(

@@ -225,7 +225,7 @@ const mutants = [
     file: 'checkout/open-checkouts.js',
     text: 'const reservation = isShared ?',
     replacement: 'const reservation = false ?',
-    tests: [['checkout', 'requests of one user in two processes open one session on SQLite']],
+    tests: [['checkout', 'two processes that open the same checkout at the same time share one reservation']],
   },
   {
     name: 'a reservation is replaced although its session was stored in the meantime',
@@ -380,6 +380,13 @@ const mutants = [
     tests: [
       ['payments', 'a failure notifies and reminds unless its invoice was paid or voided before it arrived'],
     ],
+  },
+  {
+    name: 'a closed dispute is opened again',
+    file: 'events/payments.js',
+    text: 'if (merged.get(dispute.id)?.closedAt === undefined)',
+    replacement: 'if (true)',
+    tests: [['payments', 'a dispute stays closed when an older record of it is assigned to its invoice']],
   },
   {
     name: 'a profile that the provider rejects is retried for ever',
