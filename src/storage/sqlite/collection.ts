@@ -187,17 +187,21 @@ function declaredColumns({ declared }: Shape): string[] {
 
 /** Creates the table, or adds newly declared columns and indexes. Runs under the write lock. */
 export function createTable(connection: Connection, shape: Shape): void {
-  const { name } = shape;
-  const table = quoteIdentifier(name);
+  const table = quoteIdentifier(shape.name);
   const run = (text: string): void => void connection.sql(text).run();
-  const columns = connection.sql<{ name: string }>('SELECT name FROM pragma_table_info(?)').all(name);
-  run(`CREATE TABLE IF NOT EXISTS ${table} (id TEXT PRIMARY KEY NOT NULL, doc TEXT NOT NULL)`);
-  const present = new Set(columns.map((column) => column.name));
-  const added = declaredColumns(shape).filter((field) => !present.has(field));
+  const present = namesIn(connection, 'table_info', shape);
   // Untyped columns: with a type, SQLite would convert numeric text to a number.
-  for (const field of added) run(`ALTER TABLE ${table} ADD COLUMN ${quoteIdentifier(field)}`);
-  // A new table has no rows to fill and no older writers.
-  if (added.length > 0 && columns.length > 0) fillCopies(run, shape);
+  const columns = declaredColumns(shape)
+    .filter((field) => !present.has(field))
+    .map(quoteIdentifier);
+  if (present.size === 0) {
+    run(
+      `CREATE TABLE ${table} (${['id TEXT PRIMARY KEY NOT NULL', 'doc TEXT NOT NULL', ...columns].join(', ')})`,
+    );
+  } else if (columns.length > 0) {
+    for (const column of columns) run(`ALTER TABLE ${table} ADD COLUMN ${column}`);
+    fillCopies(run, shape);
+  }
   for (const { name, kind, fields } of indexesOf(shape)) {
     run(
       `CREATE ${kind} IF NOT EXISTS ${quoteIdentifier(name)} ON ${table} (${fields.map(quoteIdentifier).join(', ')})`,
