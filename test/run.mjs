@@ -9,6 +9,7 @@
  */
 import { readdirSync } from 'node:fs';
 import { parseArgs } from 'node:util';
+import { MongoMemoryReplSet } from 'mongodb-memory-server-core';
 import t from 'tap';
 import Reporter from './reporter.mjs';
 
@@ -32,7 +33,20 @@ const allTestFiles = () =>
 
 const files = positionals.length > 0 ? positionals : allTestFiles();
 
-const env = { ...process.env, TAP_TIMEOUT: values.timeout };
+/** Started once for all files; see `test/storage/mongod.ts`. */
+async function startMongod() {
+  const { MONGOMS_SYSTEM_BINARY, TEST_MONGODB_URI } = process.env;
+  if (!MONGOMS_SYSTEM_BINARY || TEST_MONGODB_URI || files.length === 1) return {};
+  process.env.MONGOMS_SYSTEM_BINARY_VERSION_CHECK ??= 'false';
+  const set = await MongoMemoryReplSet.create({
+    replSet: { storageEngine: 'wiredTiger' },
+    instanceOpts: [{ launchTimeout: 120_000 }],
+  });
+  t.teardown(() => set.stop());
+  return { SHARED_MONGODB_URI: set.getUri() };
+}
+
+const env = { ...process.env, TAP_TIMEOUT: values.timeout, ...(await startMongod()) };
 
 t.pipe(new Reporter()).pipe(process.stdout);
 t.register();

@@ -92,9 +92,11 @@ export async function outage(seed: number, databaseUri?: string): Promise<Outage
     const wrong = () => wrongProjections(world, store, people);
     const wrongAtReturn = (await wrong()).length;
     let settledAfter = 0;
+    let isSettled = false;
     for (let second = STEP; second <= SETTLED_WITHIN; second += STEP) {
       await schedule.pass(STEP);
-      if ((await wrong()).length > 0) settledAfter = second;
+      isSettled ||= (await wrong()).length === 0;
+      if (!isSettled) settledAfter = second;
     }
     const problems = [
       ...(await wrongSubscriptions(world, store)).map(({ problem }) => problem),

@@ -1,4 +1,7 @@
-/** A real mongod for the tests: the one named by TEST_MONGODB_URI, or a local one on loopback. */
+/**
+ * A real mongod for the tests: the one named by TEST_MONGODB_URI, or a local one on loopback. `test/run.mjs` starts one for
+ * all files and names it in SHARED_MONGODB_URI; files that stop or kill their server start their own.
+ */
 import { once } from 'node:events';
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import { MongoMemoryReplSet } from 'mongodb-memory-server-core';
@@ -24,14 +27,20 @@ export interface Mongod {
 let own: Promise<Mongod> | undefined;
 
 /** Runs tests on a server. Without one they are skipped, which is reported; with CI=true they fail. */
-export async function onMongod(tests: (server: Mongod) => void): Promise<void> {
+export const onMongod = (tests: (server: Mongod) => void): Promise<void> =>
+  onServer(process.env['TEST_MONGODB_URI'] ?? process.env['SHARED_MONGODB_URI'], tests);
+
+/** The same for tests that stop or kill the server, which no other file may use then. */
+export const onOwnMongod = (tests: (server: Mongod) => void): Promise<void> =>
+  onServer(process.env['TEST_MONGODB_URI'], tests);
+
+async function onServer(uri: string | undefined, tests: (server: Mongod) => void): Promise<void> {
   const missing = {
     name: 'mongodb',
     subject: 'The MongoDB engine',
     want: 'a mongod',
     remedy: 'Set TEST_MONGODB_URI to a replica set, or MONGOMS_SYSTEM_BINARY to a mongod (docs/storage.md).',
   };
-  const uri = process.env['TEST_MONGODB_URI'];
   const start = async () => {
     own ??= uri ? Promise.resolve(serverAt(uri, null)) : startOwn();
     return own;

@@ -11,12 +11,12 @@ import { Connection } from '../../src/storage/mongodb/connection.js';
 import { openStore } from '../../src/storage/open.js';
 import { contract } from './contract.js';
 import { begin, type Thing, thing, things } from './kit.js';
-import { INSTANCE, type Mongod, onMongod } from './mongod.js';
+import { INSTANCE, type Mongod, onOwnMongod } from './mongod.js';
 
 /** Started here, because it takes until the connection timeout. */
 const away = openStore('mongodb://user:hidden@127.0.0.1:1/x').catch((error: unknown) => error);
 
-await onMongod((server) => {
+await onOwnMongod((server) => {
   contract(t, 'mongodb', server.fresh);
 
   t.test("a host's client is used and left open", (t) => hostsClient(t, server));

@@ -10,7 +10,7 @@ import { type Answer, basic, PASSWORD, saasApp, testOptions } from '../kit/app.j
 import { ADMIN_TOKEN, authorizePath, CALLBACK, codeIn, idpApp, idpOptions, redemption } from '../kit/idp.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
-import { type Mongod, onMongod } from './mongod.js';
+import { type Mongod, onOwnMongod } from './mongod.js';
 
 /** Limits apply only to connections of the programs in this test: a disk can be full for them alone. */
 const connections = new Set<Connection>();
@@ -120,7 +120,7 @@ t.test('a database file damaged under a running program is answered 503', async 
 /** Both products end to end on MongoDB: as servers, and as plugins on the host's connection. */
 const fifty = <R>(call: () => Promise<R>): Promise<R[]> => Promise.all(Array.from({ length: 50 }, call));
 
-await onMongod((server) => {
+await onOwnMongod((server) => {
   t.test('saas-backend: fifty concurrent refreshes of one token have one successor', async (t) => {
     const app = await saasApp(t, { databaseUri: server.fresh(t) });
     const { email, password } = await app.signUp();
