@@ -154,7 +154,7 @@ export function createAuthModule(
   jobs.add('account-deletion', service.deletionJob);
   jobs.add('session-purge', {
     everySeconds: HOUR / SECOND,
-    run: async ({ signal }) => void (await purgeExpired(sessions, { now: clock.now(), signal })),
+    run: ({ signal }) => purgeExpired(sessions, { now: clock.now(), signal }),
   });
 
   return {

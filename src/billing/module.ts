@@ -120,10 +120,11 @@ export function createBillingModule(
     trials,
   });
 
-  const { reconcile, retryUnmatched } = createBillingJobs(shared);
+  const { reconcile, retryUnmatched, purge } = createBillingJobs(shared);
   // The names of the leases in the store, from an earlier version.
   jobs.add('billing-settle', reconcile);
   jobs.add('billing-recheck', retryUnmatched);
+  jobs.add('webhook-event-purge', purge);
   if (gateway) {
     const usageJobs = createUsageJobs({ ...base, reports: collections.usage, gateway });
     jobs.add('billing-usage', usageJobs.send);

@@ -1,5 +1,6 @@
 import { type Clock, DAY, MINUTE, SECOND } from '../kernel/clock.js';
 import type { Job, JobLog } from '../ops/jobs.js';
+import { purgeEach, purgeMatching } from '../ops/purge.js';
 import { pagesOf } from '../storage/pages.js';
 import { billingErrors, isSubscriptionMissing } from './errors.js';
 import type { ChargeRecorder } from './events/charges.js';
@@ -27,8 +28,9 @@ import type { SubscriptionSync, SyncedSubscription } from './subscription/sync.j
 export interface BillingJobs {
   /** Resumes events whose worker crashed, and syncs uncertain and overdue subscriptions with the provider. */
   reconcile: Job;
-  /** Retries unmatched events and deletes old ones. */
   retryUnmatched: Job;
+  /** Deletes old events. */
+  purge: Job;
 }
 
 export interface BillingJobDependencies {
@@ -175,13 +177,20 @@ export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
     retryUnmatched: {
       everySeconds: RETRY_INTERVAL_SECONDS,
       async run({ signal }) {
-        const now = clock.now();
-        const receivedAt = { gte: now - RETRY_UNMATCHED_MS };
+        const receivedAt = { gte: clock.now() - RETRY_UNMATCHED_MS };
         await resumeAll({ outcome: 'unmatched', receivedAt }, signal);
-        // By outcome, because the only index that contains the time begins with it.
-        for (const outcome of [...EVENT_OUTCOMES, null]) {
-          await events.deleteMany({ outcome, receivedAt: { lt: now - EVENT_RETENTION_MS } });
-        }
+      },
+    },
+    purge: {
+      everySeconds: RETRY_INTERVAL_SECONDS,
+      run({ signal }) {
+        const receivedAt = { lt: clock.now() - EVENT_RETENTION_MS };
+        // By outcome, because the only index that orders all events by time begins with it.
+        const purges = [...EVENT_OUTCOMES, null].map(
+          (outcome) => () =>
+            purgeMatching(events, { where: { outcome, receivedAt }, sort: 'receivedAt', signal }),
+        );
+        return purgeEach(purges);
       },
     },
   };

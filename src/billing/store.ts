@@ -39,8 +39,11 @@ export type WebhookEvents = Collection<WebhookEventDocument>;
 
 export function webhookEventCollection(store: Store): WebhookEvents {
   return store.collection<WebhookEventDocument>('webhook_events', {
-    indexes: [['about'], ['outcome', 'receivedAt']],
-    fields: ['receivedAt', 'leaseUntil', 'owner'],
+    indexes: [
+      ['about', 'outcome', 'receivedAt'],
+      ['outcome', 'receivedAt'],
+    ],
+    fields: ['leaseUntil', 'owner'],
   });
 }
 

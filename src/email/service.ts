@@ -2,6 +2,7 @@ import { toTimestamp } from '../http/schemas.js';
 import { type Clock, DAY } from '../kernel/clock.js';
 import { newId, type Random, sha256 } from '../kernel/secrets.js';
 import type { Job, JobLog } from '../ops/jobs.js';
+import { purgeMatching } from '../ops/purge.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { firstPagesOf, mapPages } from '../storage/pages.js';
 import { createRelay } from './relay.js';
@@ -171,8 +172,9 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
       relay: { everySeconds: 5, run: createRelay({ ...options, composeMessage }) },
       purge: {
         everySeconds: 3600,
-        async run() {
-          await mails.deleteMany({ endedAt: { lt: clock.now() - RETENTION_MS } });
+        run: ({ signal }) => {
+          const where = { endedAt: { lt: clock.now() - RETENTION_MS } };
+          return purgeMatching(mails, { where, sort: 'endedAt', signal });
         },
       },
     },

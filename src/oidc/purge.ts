@@ -1,11 +1,17 @@
 import { type Clock, DAY, HOUR, MINUTE, SECOND } from '../kernel/clock.js';
 import { idsUntil } from '../kernel/secrets.js';
-import type { Job, Lease } from '../ops/jobs.js';
-import { type Expiring, PURGE_MARGIN_MS, purgeExpired } from '../ops/purge.js';
+import type { Job, Lease, RunReport } from '../ops/jobs.js';
+import {
+  type Expiring,
+  PURGE_BATCH_SIZE,
+  PURGE_MARGIN_MS,
+  purgeExpired,
+  purgeInBatches,
+} from '../ops/purge.js';
 import { partiesOf } from './consents.js';
 import type { Directory } from './directory.js';
 import { grantExpiry, MAX_LIFETIME_WITHOUT_REFRESH_MS } from './grant-tokens.js';
-import { type Consents, GRANT, type Grants, type Sessions } from './store.js';
+import { type Consents, GRANT, type GrantDocument, type Grants, type Sessions } from './store.js';
 
 /** Removes expired documents. Responses do not depend on it, because every read checks the expiration. */
 
@@ -17,18 +23,14 @@ export interface PurgeDependencies {
   clock: Clock;
 }
 
-/** Documents read in one step and in one run. */
-const BATCH_SIZE = 200;
-const MAX_PER_RUN = 50_000;
-
-type Run = (lease: Pick<Lease, 'signal'>) => Promise<void>;
+type Run = (lease: Pick<Lease, 'signal'>) => Promise<RunReport>;
 
 /** The jobs by their names. */
 export function createPurges(deps: PurgeDependencies): Record<string, Job> {
   const { grants, sessions, consents, directory, clock } = deps;
   const expired = (documents: Expiring): Job => ({
     everySeconds: HOUR / SECOND,
-    run: async ({ signal }) => void (await purgeExpired(documents, { now: clock.now(), signal })),
+    run: ({ signal }) => purgeExpired(documents, { now: clock.now(), signal }),
   });
   return {
     // Every sign-in creates a grant, so they are removed continuously.
@@ -53,23 +55,32 @@ function createGrantPurge(grants: Grants, clock: Clock): Run {
       startedAt = now;
     }
     const where = { id: { lt: idsUntil(GRANT, now - MAX_LIFETIME_WITHOUT_REFRESH_MS - PURGE_MARGIN_MS) } };
-    for (let seen = 0; seen < MAX_PER_RUN && !signal.aborted; seen += BATCH_SIZE) {
+    return purgeInBatches(signal, async () => {
       const { items, next } = await grants.page({
         where,
         sort: 'id',
-        limit: BATCH_SIZE,
+        limit: PURGE_BATCH_SIZE,
         ...(after && { after }),
       });
       const expired = items.filter((grant) => grantExpiry(grant) <= now - PURGE_MARGIN_MS);
-      // The revision is compared, so that a grant refreshed in the meantime stays.
-      await Promise.all(
-        expired.map(({ id, revision }) => grants.deleteOne({ id, revision: revision ?? null })),
-      );
+      const removed = await removeUnchanged(grants, expired);
       // The last page is read again, because it grows.
-      if (next === null) return;
-      after = next;
-    }
+      after = next ?? after;
+      return { removed, isLast: next === null };
+    });
   };
+}
+
+/** Deletes grants with one call per revision. A grant refreshed since it was read has another revision and stays. */
+async function removeUnchanged(grants: Grants, expired: readonly GrantDocument[]): Promise<number> {
+  const idsByRevision = new Map<number | null, string[]>();
+  for (const { id, revision = null } of expired) {
+    const ids = idsByRevision.get(revision);
+    if (ids) ids.push(id);
+    else idsByRevision.set(revision, [id]);
+  }
+  const calls = [...idsByRevision].map(([revision, ids]) => grants.deleteMany({ id: { in: ids }, revision }));
+  return (await Promise.all(calls)).reduce((sum, removed) => sum + removed, 0);
 }
 
 /** Consents do not expire: they are removed with their principal or client. */
@@ -82,14 +93,18 @@ function createConsentPurge(consents: Consents, directory: PurgeDependencies['di
   };
 
   return async ({ signal }) => {
-    for (let seen = 0; seen < MAX_PER_RUN && !signal.aborted; seen += BATCH_SIZE) {
-      const { items, next } = await consents.page({ sort: 'id', limit: BATCH_SIZE, ...(after && { after }) });
+    return purgeInBatches(signal, async () => {
+      const { items, next } = await consents.page({
+        sort: 'id',
+        limit: PURGE_BATCH_SIZE,
+        ...(after && { after }),
+      });
       const checked = await Promise.all(items.map(async ({ id }) => ((await isObsolete(id)) ? [id] : [])));
       const obsolete = checked.flat();
       // Identifiers are never reused, so nothing can have changed since the check.
-      if (obsolete.length > 0) await consents.deleteMany({ id: { in: obsolete } });
+      const removed = obsolete.length > 0 ? await consents.deleteMany({ id: { in: obsolete } }) : 0;
       after = next ?? undefined;
-      if (next === null) return;
-    }
+      return { removed, isLast: next === null };
+    });
   };
 }

@@ -6,6 +6,7 @@ import { newId, type Random } from '../kernel/secrets.js';
 import { type Collection, nullIfTaken, type Store, StoreUnavailable } from '../storage/collection.js';
 import { firstPagesOf } from '../storage/pages.js';
 import { type FailedAttempt, FailureLog } from './failure-log.js';
+import type { RunReport } from './jobs.js';
 import { purgeCreatedBefore } from './purge.js';
 import type { UnknownWritesRegistry } from './unknown-writes.js';
 
@@ -51,8 +52,8 @@ export interface Audit {
 export interface AuditLog extends Audit {
   /** Records the open summaries of failed attempts when the process stops. */
   close(): Promise<void>;
-  /** Deletes records older than the retention. Returns their number. */
-  purge(retentionDays: number, signal: AbortSignal): Promise<number>;
+  /** Deletes records older than the retention. */
+  purge(retentionDays: number, signal: AbortSignal): Promise<RunReport>;
 }
 
 /** An audit whose records can be listed by subject. */

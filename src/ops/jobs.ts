@@ -1,5 +1,6 @@
+import { performance } from 'node:perf_hooks';
 import type { FastifyBaseLogger } from 'fastify';
-import { type Clock, every, isDue, SECOND } from '../kernel/clock.js';
+import { type Clock, every, isDue, MINUTE, SECOND } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import { nullIfTaken, type Store } from '../storage/collection.js';
 import { withoutBudget } from '../storage/request-budget.js';
@@ -30,15 +31,27 @@ export interface Lease {
   readonly signal: AbortSignal;
 }
 
+/** What a run that deletes documents achieved. */
+export interface RunReport {
+  /** Number of documents deleted. */
+  removed: number;
+  /** False if documents remain: the next run follows at once. */
+  isComplete: boolean;
+}
+
 export interface Job {
   everySeconds: number;
-  run(lease: Lease): Promise<void>;
+  /** A purge reports its progress. */
+  run(lease: Lease): Promise<void> | Promise<RunReport>;
 }
 
 export interface Jobs {
   /** @throws if a job of this name exists */
   add(name: string, job: Job): void;
-  /** Runs the jobs that are due, now and periodically. Further calls have no effect. */
+  /**
+   * Runs the jobs that are due, now and periodically. A run that failed, or whose process crashed, is repeated within a
+   * minute. Further calls have no effect.
+   */
   start(): void;
   /**
    * Runs a job now, unless another process runs it. If the job is running in this process, it runs once more
@@ -62,9 +75,16 @@ interface Entry {
   stop?: () => void;
   /** Whether the last run failed and the failure was logged. */
   isFailing: boolean;
+  /** Whether the last run left documents that a purge deletes. */
+  isBehind: boolean;
 }
 
 const LEASE_MS = 30_000;
+
+/** How often a process checks whether a job is due; more often for shorter intervals. */
+const CHECK_INTERVAL_MS = MINUTE;
+
+const checkIntervalOf = ({ everySeconds }: Job): number => Math.min(everySeconds * SECOND, CHECK_INTERVAL_MS);
 
 /** Share of its period by which a timer may fire early and still find its job due. */
 const TIMER_TOLERANCE = 0.1;
@@ -106,7 +126,7 @@ export function createJobs(
   };
 
   /** Renews the lease during `work`; a failed renewal counts as a lost lease. */
-  const withLease = async ({ id, term }: LeaseDocument, work: (lease: Lease) => Promise<void>) => {
+  const withLease = async ({ id, term }: LeaseDocument, work: Job['run']) => {
     const controller = new AbortController();
     controllers.add(controller);
     const renew = async () => {
@@ -115,32 +135,49 @@ export function createJobs(
     };
     const timer = setInterval(() => renew().catch(() => controller.abort()), leaseMs / 3).unref();
     try {
-      await work({ term, signal: controller.signal });
+      return await work({ term, signal: controller.signal });
     } finally {
       clearInterval(timer);
       controllers.delete(controller);
     }
   };
 
-  const attempt = async (entry: Entry, isForced: boolean): Promise<void> => {
+  /** Returns whether another run should follow at once. A failed or incomplete run leaves the job due. */
+  const attempt = async (entry: Entry, isForced: boolean): Promise<boolean> => {
     const { name, job } = entry;
     const acquired = await acquire(entry, isForced);
-    if (!acquired) return;
+    if (!acquired) return false;
     let dueAt = clock.now();
     try {
-      await withLease(acquired, job.run);
-      dueAt += job.everySeconds * SECOND * (1 - TIMER_TOLERANCE);
+      const startedAt = performance.now();
+      const report = await withLease(acquired, job.run);
+      if (report) logProgress(entry, report, (performance.now() - startedAt) / SECOND);
+      if (report && !report.isComplete) return true;
+      dueAt += job.everySeconds * SECOND - checkIntervalOf(job) * TIMER_TOLERANCE;
+      return false;
     } finally {
       const own = { id: name, owner, term: acquired.term };
       await leases.updateOne(own, { set: { until: clock.now(), dueAt: Math.round(dueAt) } });
     }
   };
 
+  /** Logs every run that leaves documents, and the one that deletes the last of them. */
+  const logProgress = (entry: Entry, { removed, isComplete }: RunReport, seconds: number): void => {
+    if (!isComplete || entry.isBehind) {
+      const perSecond = Math.round(removed / Math.max(0.001, seconds));
+      const progress = { job: entry.name, removed, seconds: Math.round(seconds), perSecond };
+      log.info(progress, isComplete ? 'purge has caught up' : 'purge continues: expired documents remain');
+    }
+    entry.isBehind = !isComplete;
+  };
+
   /** Runs a job and logs the first failure of a series and the first success after it. */
   const run = async (entry: Entry, isForced: boolean): Promise<void> => {
-    if (isStopping) return;
     try {
-      await attempt(entry, isForced);
+      // The lease is free between two runs, so that another process may continue.
+      for (let follows = !isStopping, forced = isForced; follows; forced = false) {
+        follows = (await attempt(entry, forced)) && !isStopping;
+      }
       if (entry.isFailing) log.info({ job: entry.name }, 'background job succeeds again');
       entry.isFailing = false;
     } catch (err) {
@@ -162,13 +199,13 @@ export function createJobs(
 
   const schedule = (entry: Entry) => {
     tick(entry);
-    entry.stop = every(clock, entry.job.everySeconds * SECOND, () => tick(entry));
+    entry.stop = every(clock, checkIntervalOf(entry.job), () => tick(entry));
   };
 
   return {
     add(name, job) {
       if (entries.has(name)) throw new Error(`There is a job '${name}' already.`);
-      const entry: Entry = { name, job, isFailing: false };
+      const entry: Entry = { name, job, isFailing: false, isBehind: false };
       entries.set(name, entry);
       if (isStarted) schedule(entry);
     },

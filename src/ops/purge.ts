@@ -1,6 +1,9 @@
+import { performance } from 'node:perf_hooks';
+import { setTimeout } from 'node:timers/promises';
 import { CLOCK_SKEW_MS } from '../kernel/clock.js';
 import { idsUntil } from '../kernel/secrets.js';
-import type { Collection } from '../storage/collection.js';
+import type { Collection, DeclaredField, Where } from '../storage/collection.js';
+import type { RunReport } from './jobs.js';
 
 /** Documents with an expiry. */
 export type Expiring = Pick<Collection<{ id: string; expiresAt: number }>, 'page' | 'deleteMany'>;
@@ -8,46 +11,97 @@ export type Expiring = Pick<Collection<{ id: string; expiresAt: number }>, 'page
 /** Keeps documents that are still valid for a process whose clock is slow. */
 export const PURGE_MARGIN_MS = CLOCK_SKEW_MS;
 
-/** Documents deleted in one step. */
-const BATCH_SIZE = 200;
+/** Documents read and deleted in one step. */
+export const PURGE_BATCH_SIZE = 200;
 
-/** Documents deleted in one run, which bounds the CPU time that a backlog takes. */
+/** Documents of one run, after which other processes may take over the job. */
 const MAX_PER_RUN = 100_000;
 
-/** Deletes documents that expired more than five minutes ago, in batches, until none is left or `signal` is aborted. */
-export async function purgeExpired(
+/** Longest pause between two batches. */
+const MAX_PAUSE_MS = 1000;
+
+/** One step of a purge. */
+export interface Batch {
+  /** Number of documents deleted. */
+  removed: number;
+  /** Whether no further documents match. */
+  isLast: boolean;
+}
+
+/**
+ * Repeats `next` until it reports the last batch, the run has read 100,000 documents or `signal` is aborted. After each
+ * batch it pauses for as long as the batch took, so that requests have at least half of the store's capacity.
+ */
+export async function purgeInBatches(signal: AbortSignal, next: () => Promise<Batch>): Promise<RunReport> {
+  let removed = 0;
+  for (let seen = 0; seen < MAX_PER_RUN && !signal.aborted; seen += PURGE_BATCH_SIZE) {
+    const startedAt = performance.now();
+    const batch = await next();
+    removed += batch.removed;
+    if (batch.isLast) return { removed, isComplete: true };
+    const pauseMs = Math.min(MAX_PAUSE_MS, performance.now() - startedAt);
+    // An abort ends the pause by a rejection, and the loop by its condition.
+    await setTimeout(pauseMs, undefined, { signal }).catch(() => undefined);
+  }
+  return { removed, isComplete: false };
+}
+
+/**
+ * Deletes the documents that match, in batches in the order of `sort`. The conditions are checked again when a document
+ * is deleted, because it may have changed since it was read.
+ */
+export function purgeMatching<T extends { id: string }>(
+  documents: Pick<Collection<T>, 'page' | 'deleteMany'>,
+  { where, sort, signal }: { where: Where<T>; sort: DeclaredField<T>; signal: AbortSignal },
+): Promise<RunReport> {
+  return purgeInBatches(signal, async () => {
+    const { items, next } = await documents.page({ where, sort, limit: PURGE_BATCH_SIZE });
+    if (items.length === 0) return { removed: 0, isLast: true };
+    const removed = await documents.deleteMany({ ...where, id: { in: items.map(({ id }) => id) } });
+    return { removed, isLast: next === null };
+  });
+}
+
+/** Deletes documents that expired more than five minutes ago. */
+export function purgeExpired(
   documents: Expiring,
   { now, signal }: { now: number; signal: AbortSignal },
-): Promise<number> {
-  const expiresAt = { lte: now - PURGE_MARGIN_MS };
-  let removed = 0;
-  while (removed < MAX_PER_RUN && !signal.aborted) {
-    const { items } = await documents.page({ where: { expiresAt }, sort: 'expiresAt', limit: BATCH_SIZE });
-    if (items.length === 0) break;
-    // The expiry is checked again, because a document may have been renewed since it was read.
-    removed += await documents.deleteMany({ id: { in: items.map(({ id }) => id) }, expiresAt });
-  }
-  return removed;
+): Promise<RunReport> {
+  const where = { expiresAt: { lte: now - PURGE_MARGIN_MS } };
+  return purgeMatching(documents, { where, sort: 'expiresAt', signal });
 }
 
 /** Documents whose identifier was created by `newId` and contains the creation time. */
 export type Timestamped = Pick<Collection<{ id: string }>, 'page' | 'deleteMany'>;
 
 /**
- * Deletes documents created up to `time`, in batches, until none is left or `signal` is aborted. It needs no index,
- * because identifiers sort by creation time.
+ * Deletes documents created up to `time`. It needs no index, because identifiers sort by creation time.
  */
-export async function purgeCreatedBefore(
+export function purgeCreatedBefore(
   documents: Timestamped,
   prefix: string,
   { time, signal }: { time: number; signal: AbortSignal },
-): Promise<number> {
-  const where = { id: { lt: idsUntil(prefix, time) } };
-  let removed = 0;
-  while (removed < MAX_PER_RUN && !signal.aborted) {
-    const { items } = await documents.page({ where, sort: 'id', limit: BATCH_SIZE });
-    if (items.length === 0) break;
-    removed += await documents.deleteMany({ id: { in: items.map(({ id }) => id) } });
+): Promise<RunReport> {
+  const until = idsUntil(prefix, time);
+  return purgeInBatches(signal, async () => {
+    const { items, next } = await documents.page({
+      where: { id: { lt: until } },
+      sort: 'id',
+      limit: PURGE_BATCH_SIZE,
+    });
+    if (items.length === 0) return { removed: 0, isLast: true };
+    const removed = await documents.deleteMany({ id: { in: items.map(({ id }) => id) } });
+    return { removed, isLast: next === null };
+  });
+}
+
+/** Runs purges one after another and adds up their reports. */
+export async function purgeEach(purges: readonly (() => Promise<RunReport>)[]): Promise<RunReport> {
+  const total = { removed: 0, isComplete: true };
+  for (const purge of purges) {
+    const { removed, isComplete } = await purge();
+    total.removed += removed;
+    total.isComplete &&= isComplete;
   }
-  return removed;
+  return total;
 }

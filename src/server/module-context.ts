@@ -81,11 +81,11 @@ export function followLifecycle(
 ): void {
   jobs.add('throttle-purge', {
     everySeconds: HOUR / SECOND,
-    run: async ({ signal }) => void (await throttle.purge(signal)),
+    run: ({ signal }) => throttle.purge(signal),
   });
   jobs.add('audit-purge', {
     everySeconds: HOUR / SECOND,
-    run: async ({ signal }) => void (await audit.purge(auditRetentionDays, signal)),
+    run: ({ signal }) => audit.purge(auditRetentionDays, signal),
   });
   fastify.addHook('onReady', async () => jobs.start());
   fastify.addHook('onListen', async () => passwords.prepare());

@@ -2,7 +2,8 @@ import { addressBlock, isLoopbackAddress } from '../kernel/addresses.js';
 import { type Clock, MINUTE } from '../kernel/clock.js';
 import type { AppError } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
-import { purgeExpired } from '../ops/purge.js';
+import type { RunReport } from '../ops/jobs.js';
+import { purgeEach, purgeExpired } from '../ops/purge.js';
 import { KeyedSemaphore } from '../ops/semaphore.js';
 import type { Store } from '../storage/collection.js';
 import { createCounters } from './counters.js';
@@ -38,8 +39,8 @@ export interface Throttle {
   trust(account: string, ip: string): Promise<void>;
   /** The same after a change of the owner or the password, which revokes the trust in all other blocks. */
   trustOnly(account: string, ip: string): Promise<void>;
-  /** Deletes expired counters. Returns the number of documents. */
-  purge(signal: AbortSignal): Promise<number>;
+  /** Deletes expired counters. */
+  purge(signal: AbortSignal): Promise<RunReport>;
 }
 
 export interface ThrottleOptions {
@@ -62,9 +63,12 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
   const guesses = createGuesses(store, { counters, clock, secret });
   const countRequest = createRequestCount(REQUESTS, clock);
   const operators = new KeyedSemaphore(1, 1024);
-  const purge = async (signal: AbortSignal) => {
+  const purge = (signal: AbortSignal) => {
     const until = { now: clock.now(), signal };
-    return (await purgeExpired(counters.documents, until)) + (await purgeExpired(guesses.sources, until));
+    return purgeEach([
+      () => purgeExpired(counters.documents, until),
+      () => purgeExpired(guesses.sources, until),
+    ]);
   };
   if (limits === false) return { ...UNLIMITED, purge };
 

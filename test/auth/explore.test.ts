@@ -476,7 +476,8 @@ t.test(
         (store) => refresh(store),
       ],
       crash: true,
-      recover: (store) => service(store).deletionJob.run({ term: 1, signal: new AbortController().signal }),
+      recover: async (store) =>
+        void (await service(store).deletionJob.run({ term: 1, signal: new AbortController().signal })),
       async check(store, results) {
         const user = await userCollection(store).findOne({ id: ADA });
         insist(user !== null || (await cancelled(store).count()) === 1, 'gone, but charged');

@@ -27,7 +27,7 @@ async function insertBuyer(store: Store, id: string, customerId: string | null):
 }
 
 const send = async ({ sendUsage }: TestBilling): Promise<void> =>
-  sendUsage?.run({ term: 1, signal: new AbortController().signal });
+  void (await sendUsage?.run({ term: 1, signal: new AbortController().signal }));
 
 /** Billing on a store with the customer `usr_1`, and its provider, both with one clock. */
 async function usageFixture(t: Test, databaseUri = 'sqlite::memory:') {

@@ -13,7 +13,7 @@ import { countedRandom } from './random.js';
 /** Billing without HTTP, with its jobs, which run only on request. */
 export interface TestBilling extends BillingModule {
   /** `profiles` is absent without an API key. */
-  jobs: { reconcile: Job; retryUnmatched: Job; profiles?: Job };
+  jobs: { reconcile: Job; retryUnmatched: Job; purge: Job; profiles?: Job };
   /** Absent without an API key. */
   sendUsage: Job | undefined;
 }
@@ -44,11 +44,12 @@ export function billingOn(
     },
   );
   const [reconcile, retryUnmatched] = [jobs.get('billing-settle'), jobs.get('billing-recheck')];
-  if (!reconcile || !retryUnmatched) throw new Error('The jobs of billing have other names.');
+  const purge = jobs.get('webhook-event-purge');
+  if (!reconcile || !retryUnmatched || !purge) throw new Error('The jobs of billing have other names.');
   const profiles = jobs.get('customer-profiles');
   return {
     ...billing,
-    jobs: { reconcile, retryUnmatched, ...(profiles && { profiles }) },
+    jobs: { reconcile, retryUnmatched, purge, ...(profiles && { profiles }) },
     sendUsage: jobs.get('billing-usage'),
   };
 }
@@ -58,4 +59,5 @@ export async function runJobs({ jobs }: Pick<TestBilling, 'jobs'>): Promise<void
   const lease = { term: 1, signal: new AbortController().signal };
   await jobs.reconcile.run(lease);
   await jobs.retryUnmatched.run(lease);
+  await jobs.purge.run(lease);
 }

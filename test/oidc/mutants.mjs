@@ -21,23 +21,22 @@ const mutants = [
   {
     name: 'a family that was refreshed meanwhile is removed',
     file: 'purge.js',
-    text: 'deleteOne({ id, revision: revision ?? null })',
-    replacement: 'deleteOne({ id })',
+    text: 'deleteMany({ id: { in: ids }, revision })',
+    replacement: 'deleteMany({ id: { in: ids } })',
     tests: [['purge', 'a family that is refreshed']],
   },
   {
     name: 'what was prolonged meanwhile is removed',
     file: '../ops/purge.js',
-    text: 'items.map(({ id }) => id) }, expiresAt }',
-    replacement: 'items.map(({ id }) => id) } }',
+    text: 'deleteMany({ ...where, id:',
+    replacement: 'deleteMany({ id:',
     tests: [['purge', 'a session extended during its removal stays']],
   },
   {
     name: 'a purge goes on when it is to stop',
-    file: 'purge.js',
-    text: 'seen < MAX_PER_RUN && !signal.aborted; seen += BATCH_SIZE) {\n            const { items, next } = await grants',
-    replacement:
-      'seen < MAX_PER_RUN; seen += BATCH_SIZE) {\n            const { items, next } = await grants',
+    file: '../ops/purge.js',
+    text: 'seen < MAX_PER_RUN && !signal.aborted;',
+    replacement: 'seen < MAX_PER_RUN;',
     tests: [['purge', 'the program serves during a purge, and SIGTERM ends both']],
   },
   {

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import type { Clock } from '../../src/kernel/clock.js';
+import { type Clock, systemClock } from '../../src/kernel/clock.js';
 import { createConsentService } from '../../src/oidc/consents.js';
 import { createPurges } from '../../src/oidc/purge.js';
 import {
@@ -311,6 +311,29 @@ t.test('a session extended during its removal stays', async (t) => {
   });
   t.equal(failure, undefined, failure?.calls.join(', ') ?? 'in every order');
   t.ok(orders > 10);
+});
+
+t.test('expired grants are removed in batches, with one write per revision', async (t) => {
+  const store = await openStore('sqlite::memory:');
+  t.teardown(() => store.close());
+  const grants = grantCollection(store);
+  await fill(grants, { dead: 400, alive: 3 });
+  const writes: number[] = [];
+  const counting: Grants = {
+    ...grants,
+    deleteOne: async () => t.fail('one write per document') as never,
+    async deleteMany(where) {
+      const removed = await grants.deleteMany(where);
+      writes.push(removed);
+      return removed;
+    },
+  };
+  const directory = { findClient: async () => null, isDeleted: async () => true };
+  const jobs = createPurges({ ...collectionsOf(store), grants: counting, directory, clock: systemClock });
+  const report = await jobs['grant-purge']?.run({ term: 1, signal: NEVER });
+  t.same(report, { removed: 400, isComplete: true });
+  t.same(writes, [200, 200]);
+  t.equal(await grants.count(), 3);
 });
 
 t.test('a family that is refreshed while it is being removed stays', async (t) => {

@@ -240,3 +240,99 @@ t.test('four processes never run a job twice, and the lease of a killed one pass
   );
   t.match(await counters.findOne({ id: 'one' }), { count: 120 });
 });
+
+t.test('an incomplete run is followed at once by the next, and the backlog is logged', async (t) => {
+  const { clock, lines, newJobs } = await laboratory(t);
+  const jobs = newJobs();
+  const done = gate();
+  const terms: number[] = [];
+  jobs.add('purge', {
+    everySeconds: 3600,
+    async run({ term }) {
+      terms.push(term);
+      if (term === 3) done.open();
+      return { removed: 10, isComplete: term >= 3 };
+    },
+  });
+  jobs.start();
+  await done.opened;
+  await jobs.runNow('purge');
+  t.same(terms, [1, 2, 3, 4]);
+  const behind = { level: 'info', words: 'purge continues: expired documents remain' };
+  t.same(lines, [behind, behind, { level: 'info', words: 'purge has caught up' }]);
+
+  const other = newJobs();
+  other.add('purge', { everySeconds: 3600, run: async () => void t.fail('a complete run is not due again') });
+  clock.advance(3_500_000);
+  other.start();
+  await other.stop();
+});
+
+t.test('an incomplete run that is stopped leaves the job to other processes', async (t) => {
+  const { clock, newJobs } = await laboratory(t);
+  const [one, two] = [newJobs(), newJobs()];
+  let runs = 0;
+  one.add('purge', {
+    everySeconds: 3600,
+    async run() {
+      runs++;
+      void one.stop();
+      return { removed: 1, isComplete: false };
+    },
+  });
+  await one.runNow('purge');
+  t.equal(runs, 1, 'a stopped process begins nothing');
+  two.add('purge', { everySeconds: 3600, run: async () => void runs++ });
+  clock.advance(1);
+  two.start();
+  await two.stop();
+  t.equal(runs, 2);
+});
+
+t.test('processes check every minute whether an hourly job has failed', async (t) => {
+  const store = await openStore('sqlite::memory:');
+  t.teardown(() => store.close());
+  const timers: { period: number; run: () => void }[] = [];
+  let time = Date.UTC(2040, 0, 1);
+  const clock = {
+    now: () => time,
+    every: (period: number, run: () => void) => {
+      timers.push({ period, run });
+      return () => {};
+    },
+  };
+  const log = { info() {}, warn() {}, error() {} } as never;
+  const jobs = createJobs(store, { clock, random: countedRandom('process'), log });
+  t.teardown(() => jobs.stop());
+  const runs = [gate(), gate()];
+  let count = 0;
+  jobs.add('purge', {
+    everySeconds: 3600,
+    async run() {
+      runs[count]?.open();
+      if (++count === 1) throw new Error('the store does not respond');
+    },
+  });
+  jobs.start();
+  await runs[0]?.opened;
+  t.same(
+    timers.map(({ period }) => period),
+    [60_000],
+  );
+  const leases = store.collection<{ id: string; until: number; term: number; owner: string; dueAt: number }>(
+    'leases',
+    { fields: ['owner', 'until', 'term', 'dueAt'] },
+  );
+  const check = async () => {
+    // The failed run ends with its lease.
+    while ((await leases.findOne({ id: 'purge', until: { lte: time } })) === null) await setImmediate();
+    await setImmediate();
+    time += 60_000;
+    timers[0]?.run();
+  };
+  await check();
+  await runs[1]?.opened;
+  await check();
+  await jobs.stop();
+  t.equal(count, 2, 'after a success the job is due in an hour');
+});

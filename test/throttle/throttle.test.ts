@@ -426,7 +426,7 @@ t.test('a refusal has Retry-After, is audited, and no clock change prolongs it',
 
   clock.advance(5 * DAY);
   const purged = await throttle.purge(new AbortController().signal);
-  t.ok(purged > 0);
+  t.ok(purged.removed > 0);
   t.equal(await store.collection('throttles', COUNTERS).count(), 0);
 });
 

@@ -153,5 +153,5 @@ export const createCheckoutPurge = ({
   clock,
 }: Pick<OpenCheckoutDependencies, 'checkouts' | 'clock'>): Job => ({
   everySeconds: HOUR / SECOND,
-  run: async ({ signal }) => void (await purgeExpired(checkouts, { now: clock.now(), signal })),
+  run: ({ signal }) => purgeExpired(checkouts, { now: clock.now(), signal }),
 });

@@ -1,6 +1,7 @@
 import { toTimestamp } from '../../http/schemas.js';
 import { CLOCK_SKEW_MS, type Clock, DAY, HOUR, MINUTE, SECOND } from '../../kernel/clock.js';
 import type { Job, JobLog } from '../../ops/jobs.js';
+import { purgeMatching } from '../../ops/purge.js';
 import type { Emit } from '../notifications.js';
 import type { Gateway } from '../provider/gateway.js';
 import type { Customers } from '../store.js';
@@ -171,7 +172,10 @@ export function createUsageJobs(deps: UsageSenderDependencies): UsageJobs {
     },
     purge: {
       everySeconds: HOUR / SECOND,
-      run: async () => void (await reports.deleteMany({ endedAt: { lt: clock.now() - RETENTION_MS } })),
+      run: ({ signal }) => {
+        const where = { endedAt: { lt: clock.now() - RETENTION_MS } };
+        return purgeMatching(reports, { where, sort: 'endedAt', signal });
+      },
     },
   };
 }

@@ -105,12 +105,20 @@ export async function createIndexes(collection: MongoCollection, { unique, index
   if (wanted.length > 0) await collection.createIndexes(wanted);
 }
 
+/** The ids of a filter that names few of them, as a purge does. */
+function idsIn(filter: Bson): string[] | undefined {
+  const ids = (filter['_id'] as { $in?: string[] } | undefined)?.$in;
+  return ids && ids.length <= STEP_SIZE ? ids : undefined;
+}
+
 /** Collects the ids first, because a changed document may match again. Each step is a separate call with its own timeout. */
 async function forEachStep(
   filter: Bson,
   call: Call,
   step: (collection: MongoCollection, some: Bson) => Promise<number>,
 ): Promise<number> {
+  const known = idsIn(filter);
+  if (known) return known.length === 0 ? 0 : call((collection) => step(collection, filter));
   const found = await call((collection) => collection.find(filter, { projection: { _id: 1 } }).toArray());
   let handled = 0;
   for (let from = 0; from < found.length; from += STEP_SIZE) {
