@@ -1,6 +1,7 @@
-// What `npm test` prints, on a terminal and in a file: a line for each test file, failures with their reason, and
+// What `npm test` prints, on a terminal and in a file: a line for each test process, failures with their reason, and
 // the number of passed tests.
 import { readdirSync, readFileSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
 import { Transform } from 'node:stream';
 import { inspect, stripVTControlCharacters, styleText } from 'node:util';
 import { Parser } from 'tap-parser';
@@ -17,8 +18,13 @@ const indented = (text) => printable(text).trimEnd().replace(/^/gm, '    ');
 /** Longest text of one failure: some tests compare documents of megabytes. */
 const MOST_SHOWN = 5000;
 
-/** The source of a test file; tap knows only the compiled file. */
-const sourceOf = (name) => name.replaceAll('\\', '/').replace(/^dist\/(.*)\.js$/, '$1.ts');
+/** The sources of a process's test files, whose compiled files are its name (`test/run.mjs`): "test/oidc: login, tokens". */
+function sourcesOf(name) {
+  const [first = '', ...others] = name.split(' ').map((file) => file.replace(/^dist\/(.*)\.js$/, '$1.ts'));
+  if (others.length === 0) return first;
+  const names = [first, ...others].map((file) => basename(file, '.test.ts'));
+  return `${dirname(first)}: ${names.join(', ')}`;
+}
 
 function explanationOf({ diag = {} }) {
   const { message, diff, found, wanted, at, stack, reason, exitCode, signal } = diag;
@@ -93,13 +99,13 @@ export default class Reporter extends Transform {
   #file({ ok, name, time }) {
     const mark = ok ? paint('green', 'ok    ') : paint('red', 'FAILED');
     const seconds = `${((time ?? 0) / 1000).toFixed(1)} s`;
-    this.push(`${mark} ${seconds.padStart(8)}  ${sourceOf(printable(name))}\n`);
+    this.push(`${mark} ${seconds.padStart(8)}  ${sourcesOf(printable(name))}\n`);
   }
 
   #fail(names, result) {
     this.#counts.failed++;
     const [file = '', ...tests] = names.map(printable);
-    const title = [sourceOf(file), ...tests].join(' > ');
+    const title = [sourcesOf(file), ...tests].join(' > ');
     this.#failures.push(title);
     this.push(`${paint('red', `not ok ${title}`)}\n${indented(explanationOf(result))}\n`);
   }

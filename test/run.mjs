@@ -1,13 +1,14 @@
 /**
- * Runs test files, each in its own process, and reports. Without arguments it runs all of them.
+ * Runs test files and reports. Without arguments it runs all of them.
  *
- *   node test/run.mjs [--timeout=<seconds for each file>] [dist/test/<folder>/<file>.test.js ...]
+ *   node test/run.mjs [--timeout=<seconds for each process>] [dist/test/<folder>/<file>.test.js ...]
  *
  * A test file is an ordinary program. The `tap` command starts it with a module loader that records every import for
  * coverage and for `tap --changed`, and hands that loader on to all programs that the test starts. This project uses
  * neither, and the loader doubles the time that a test file takes to start.
  */
 import { readdirSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { parseArgs } from 'node:util';
 import { MongoMemoryReplSet } from 'mongodb-memory-server-core';
 import t from 'tap';
@@ -16,8 +17,14 @@ import Reporter from './reporter.mjs';
 /** One more than there are processors: many tests wait for time limits and starting programs. */
 const JOBS = 3;
 
-/** Three times the duration of the slowest file while four such runs share two processors. */
-const TIMEOUT_SECONDS = '300';
+/** Three times the duration of the slowest process while two such runs share two processors. */
+const TIMEOUT_SECONDS = '600';
+
+/**
+ * Files of a folder that share a process (`test/files.mjs`): loading the product and compiling it at run time takes longer
+ * than most files. Few enough that the processes take about equally long.
+ */
+const FILES_PER_PROCESS = 8;
 
 const { values, positionals } = parseArgs({
   options: { timeout: { type: 'string', default: TIMEOUT_SECONDS } },
@@ -32,6 +39,16 @@ const allTestFiles = () =>
     .sort();
 
 const files = positionals.length > 0 ? positionals : allTestFiles();
+
+/** The files of each process. */
+function groupsOf(files) {
+  const folders = new Map();
+  for (const file of files) folders.set(dirname(file), [...(folders.get(dirname(file)) ?? []), file]);
+  return [...folders.values()].flatMap((folder) => {
+    const count = Math.ceil(folder.length / FILES_PER_PROCESS);
+    return Array.from({ length: count }, (_, group) => folder.filter((_, index) => index % count === group));
+  });
+}
 
 /** Started once for all files; see `test/storage/mongod.ts`. */
 async function startMongod() {
@@ -53,8 +70,9 @@ t.register();
 // Each file has a time limit, all of them together have none.
 t.setTimeout(0);
 t.jobs = JOBS;
-t.plan(files.length);
-for (const file of files) {
+const groups = groupsOf(files);
+t.plan(groups.length);
+for (const group of groups) {
   // `t.spawn` adds the loader to NODE_OPTIONS; `env` removes it again.
   t.spawn(
     'env',
@@ -64,12 +82,12 @@ for (const file of files) {
       process.execPath,
       '--enable-source-maps',
       '--disable-warning=ExperimentalWarning',
-      file,
+      'test/files.mjs',
     ],
     {
-      name: file,
+      name: group.join(' '),
       buffered: true,
-      env,
+      env: { ...env, TEST_FILES: JSON.stringify(group) },
       timeout: Number(values.timeout) * 1000,
     },
   );

@@ -4,7 +4,7 @@ import { MongoMemoryReplSet } from 'mongodb-memory-server-core';
 import t, { type Test } from 'tap';
 import { withOrSkip } from '../kit/skip.js';
 import { waitUntil } from '../kit/wait.js';
-import { INSTANCE } from './mongod.js';
+import { INSTANCE, serverPort } from './mongod.js';
 
 const { MongoClient } = mongodbPlugin.mongodb;
 
@@ -50,9 +50,10 @@ async function start(): Promise<ReplicaSet> {
   // The library prints each error that it throws, twice; skipped and failed tests already report it.
   const warn = console.warn;
   console.warn = () => {};
+  const ports = await Promise.all(Array.from({ length: 3 }, serverPort));
   const set = await MongoMemoryReplSet.create({
     replSet: { storageEngine, count: 3, configSettings },
-    instanceOpts: Array.from({ length: 3 }, () => ({ launchTimeout, args: ARGUMENTS })),
+    instanceOpts: ports.map((port) => ({ launchTimeout, port, args: ARGUMENTS })),
   }).finally(() => {
     console.warn = warn;
   });
