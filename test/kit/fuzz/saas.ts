@@ -89,25 +89,25 @@ const RECIPES: Record<string, Recipe> = {
   }),
   'POST /api/billing/sync': (self) => ({
     ...json(self.dice.happens(0.5) ? {} : { sessionId: self.one('checkout') }),
-    headers: [self.bearer()],
+    headers: [self.customer()],
   }),
   'POST /api/billing/subscription/change': (self) => ({
-    ...json({ priceId: self.dice.one(Object.keys(PRICES)), quantity: 2 }),
-    headers: [self.bearer()],
+    ...json({ priceId: self.dice.one(Object.keys(PRICES)), quantity: 1 + self.dice.whole(5) }),
+    headers: [self.customer()],
   }),
   'GET /api/billing/subscription/change/preview': (self) => ({
     query: [
       ['priceId', self.dice.one(Object.keys(PRICES))],
-      ['quantity', '2'],
+      ['quantity', String(1 + self.dice.whole(5))],
     ],
-    headers: [self.bearer()],
+    headers: [self.customer()],
   }),
   'POST /api/billing/subscription/cancel': (self) => ({
-    ...json({ when: self.dice.one(['period_end', 'now']) }),
-    headers: [self.bearer()],
+    ...json({ when: self.dice.happens(0.1) ? 'now' : 'period_end' }),
+    headers: [self.customer()],
   }),
-  'POST /api/billing/subscription/resume': (self) => ({ ...json({}), headers: [self.bearer()] }),
-  'POST /api/billing/subscription/pause': (self) => ({ ...json({}), headers: [self.bearer()] }),
+  'POST /api/billing/subscription/resume': (self) => ({ ...json({}), headers: [self.customer()] }),
+  'POST /api/billing/subscription/pause': (self) => ({ ...json({}), headers: [self.customer()] }),
   'POST /api/billing/webhook': (self) => self.event(),
   'GET /admin': () => ({ headers: asAdmin() }),
   'GET /admin/': () => ({ headers: asAdmin() }),
@@ -130,15 +130,19 @@ const RECIPES: Record<string, Recipe> = {
   }),
 };
 
-/** Routes that need a subscription. */
-const CHANGES = Object.keys(RECIPES).filter((route) => route.includes('/billing/subscription/'));
-
 const resourceOf = (path: string): string => {
   const plain = path.replace(/\/?(\?.*)?$/, '');
   return PAGES[plain] ?? plain;
 };
 
 let names = 0;
+
+interface Surroundings {
+  now: () => number;
+  mails: Mails;
+  /** Pays on the checkout page of the provider. */
+  pay(sessionId: string): void;
+}
 
 class SaasVisitor implements Visitor {
   readonly dice: Dice;
@@ -147,11 +151,14 @@ class SaasVisitor implements Visitor {
   readonly #versions = new Map<string, string>();
   readonly #now: () => number;
   readonly #mails: Mails;
+  readonly #pay: (sessionId: string) => void;
+  #customer: Pair | undefined;
 
-  constructor(dice: Dice, { now, mails }: { now: () => number; mails: Mails }) {
+  constructor(dice: Dice, { now, mails, pay }: Surroundings) {
     this.dice = dice;
     this.#now = now;
     this.#mails = mails;
+    this.#pay = pay;
   }
 
   draft({ method, url }: Route): FuzzRequest {
@@ -159,11 +166,15 @@ class SaasVisitor implements Visitor {
     return { method, path: url, query: [], headers: [], ...recipe };
   }
 
-  async learn({ path, body }: FuzzRequest, answer: FuzzAnswer): Promise<void> {
+  async learn({ path, body, headers }: FuzzRequest, answer: FuzzAnswer): Promise<void> {
     this.#collected.learn(answer);
     const [, version] = VERSION.exec(answer.body) ?? [];
     if (version !== undefined) this.#versions.set(resourceOf(path), version);
     if (MAILING.test(path)) await this.#readMails();
+    if (path === '/api/billing/create-checkout-session') {
+      this.#pay(JSON.parse(answer.body).data.sessionId);
+      this.#customer = headers.find(([name]) => name === 'authorization');
+    }
     if (path !== '/api/auth/register' || answer.status !== 201 || !body || !('json' in body)) return;
     const { email } = JSON.parse(answer.body).data.user;
     this.#emails.push(email);
@@ -191,6 +202,9 @@ class SaasVisitor implements Visitor {
   email = (): string => this.dice.one(this.#emails);
   newcomer = (): string => `f${names++}@example.test`;
   bearer = (): Pair => ['authorization', `Bearer ${this.one('access')}`];
+
+  /** The user who bought last. */
+  customer = (): Pair => (this.#customer ? [...this.#customer] : this.bearer());
 
   /** Mostly from an e-mail. */
   link(kind: 'reset' | 'verify'): string {
@@ -236,7 +250,16 @@ class SaasVisitor implements Visitor {
 /** @param folder of the store */
 export async function saasTarget(folder: string): Promise<FuzzTarget> {
   const clock = fakeClock();
-  const provider = await stripeApi(new World(1, clock.now() / 1000));
+  const world = new World(1, clock.now() / 1000);
+  const provider = await stripeApi(world);
+  const pay = (sessionId: string) => {
+    const session = provider.sessions.get(sessionId);
+    const { customer, client_reference_id: userId } = session ?? {};
+    if (!session || !customer || !userId) return;
+    session['status'] = 'complete';
+    const terms = { status: 'active', price: 'price_basic', quantity: 1, trialEnd: null };
+    Object.assign(world.subscribe(String(customer), String(userId), true), terms);
+  };
   const options = testOptions(folder);
   const server = createServer({
     ...options,
@@ -244,6 +267,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     limits: false,
     paymentSecretKey: 'sk_test_51Qm7vLd0mXw4RkT9cYb2NfHs6',
     paymentApiUrl: provider.url,
+    billingAllowPause: true,
   } as never);
   const routes = collectRoutes(server.fastify);
   const { url } = await server.start();
@@ -262,10 +286,9 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     routes,
     busiest: routes.filter(({ url: path }) => /^\/api\/auth\/(login|refresh|register)/.test(path)),
     clock,
-    visitor: (dice) => new SaasVisitor(dice, { now: clock.now, mails }),
+    visitor: (dice) => new SaasVisitor(dice, { now: clock.now, mails, pay }),
     unattainable: {
       'POST /api/auth/unlock': 'without limits no account is locked, and no mail has such a link',
-      ...Object.fromEntries(CHANGES.map((route) => [route, 'no user of the fuzz has a subscription'])),
     },
     // The provider of the fuzz is up, and what nobody configured says so.
     unavailable: ['NOT_READY', 'OVERLOADED', 'MAINTENANCE'],
