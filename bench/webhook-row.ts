@@ -10,8 +10,8 @@ import { type Bench, below, compareAnew, quantile, result } from './rounds.js';
 import { type Account, jwtFloor, LONG_TURN, register } from './saas-rows.js';
 
 const SENDERS = 128;
-/** 5,000 per second on the machine that the goals were set on, where `jwt` reaches 29,000. */
-const GOAL = 0.17;
+/** 5,800 per second on the machine that the goals were set on, where `jwt` reaches 29,000. */
+const GOAL = 0.2;
 const CALM = 200;
 
 /** Distinct signed events, each acknowledged once its subscription and its user's record are on disk. */
@@ -30,8 +30,8 @@ export async function webhook(bench: Bench): Promise<Result[]> {
   const { url, senders } = await receiver(bench);
   const latencies = await calmly(url, senders, seconds);
   return [
-    result('events applied', 'jwt', compared, GOAL, ' (5,000 of 29,000)'),
-    below(`p99 at ${CALM} events a second`, 'ms', quantile(latencies, 0.99), 500),
+    result('events applied', 'jwt', compared, GOAL, ' (5,800 of 29,000)'),
+    below(`p99 at ${CALM} events a second`, 'ms', quantile(latencies, 0.99), 20),
   ];
 }
 
