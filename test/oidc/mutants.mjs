@@ -73,7 +73,7 @@ const mutants = [
     text: `await backgroundTasks.settled();
         await jobs.stop();`,
     replacement: 'await backgroundTasks.settled();',
-    tests: [['purge', 'the program serves during a purge, and SIGTERM ends both']],
+    tests: [['../server/module-context', 'a server that closes stops its jobs and waits for them']],
   },
   {
     name: 'a code is redeemed whoever was first',
