@@ -20,12 +20,6 @@ const JOBS = 3;
 /** Three times the duration of the slowest process while two such runs share two processors. */
 const TIMEOUT_SECONDS = '600';
 
-/**
- * Files of a folder that share a process (`test/files.mjs`): loading the product and compiling it at run time takes longer
- * than most files. Few enough that the processes take about equally long.
- */
-const FILES_PER_PROCESS = 8;
-
 const { values, positionals } = parseArgs({
   options: { timeout: { type: 'string', default: TIMEOUT_SECONDS } },
   allowPositionals: true,
@@ -38,7 +32,15 @@ const allTestFiles = () =>
     .map((name) => `dist/test/${name.replaceAll('\\', '/')}`)
     .sort();
 
-const files = positionals.length > 0 ? positionals : allTestFiles();
+const isWholeSuite = positionals.length === 0;
+const files = isWholeSuite ? allTestFiles() : positionals;
+
+/**
+ * Files of a folder that share a process (`test/files.mjs`): loading the product and compiling it at run time takes longer
+ * than most files. Few enough that the processes take about equally long. Files that are named have a process each: a
+ * campaign at full size needs its own file descriptors, memory and time limit.
+ */
+const FILES_PER_PROCESS = isWholeSuite ? 8 : 1;
 
 /** The files of each process. */
 function groupsOf(files) {
