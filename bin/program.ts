@@ -15,6 +15,8 @@ export interface ServeOptions {
   port?: number;
   host?: string;
   logLevel?: ServerConfiguration['logLevel'];
+  /** Number of processes. Default 1. */
+  workers?: number;
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: commands do not depend on the values

@@ -9,17 +9,25 @@ import { parseInteger } from '../options.js';
 import type { Program, ServeOptions } from '../program.js';
 import { fail, say, sentences, style } from '../terminal.js';
 
+const MAX_WORKERS = 256;
+
 export function define(command: Command, program: Program): void {
   command
     .description('Start the server. SIGINT or SIGTERM stops it after current requests are finished.')
     .option('-p, --port <number>', 'Port to listen on; 0 takes a free one', parseInteger(0, 65_535, 8000))
     .option('--host <address>', 'Address to listen on (default: 127.0.0.1, in production 0.0.0.0)')
     .addOption(new Option('--log-level <level>', 'Lowest level to log').choices(LEVELS))
+    .option(
+      '--workers <number>',
+      'Processes that share the port, for example one for each processor (default: 1)',
+      parseInteger(1, MAX_WORKERS, 4),
+    )
     .addHelpText(
       'after',
       examples(
         `${program.name} serve --port 8000`,
         `${program.name} serve --port 0 --host 127.0.0.1 --log-level debug`,
+        `${program.name} serve --workers 4`,
       ),
     )
     .action((options: ServeOptions & CommonOptions) => serve(program, options));
@@ -27,24 +35,31 @@ export function define(command: Command, program: Program): void {
 
 async function serve(
   program: Program,
-  { json, port, host, logLevel }: ServeOptions & CommonOptions,
+  { json, port, host, logLevel, workers: count = 1 }: ServeOptions & CommonOptions,
 ): Promise<void> {
+  const workers = count > 1 ? await import('../workers.js') : undefined;
+  if (workers?.isPrimary) return workers.supervise(program, count);
   const server = await createServer(program, {
     ...(port !== undefined && { port }),
     ...(host !== undefined && { host }),
     ...(logLevel !== undefined && { logLevel }),
   });
   const { log } = server.fastify;
-  // A second signal ends the process at once.
-  const closing = closeWithGrace({ logger: log }, async ({ err, signal }) => {
+  // A second signal ends the process at once; those of workers are handled by the primary.
+  const skip: ('SIGINT' | 'SIGTERM')[] = workers ? ['SIGINT', 'SIGTERM'] : [];
+  const closing = closeWithGrace({ logger: log, skip }, async ({ err, signal }) => {
     if (err) log.fatal({ err }, 'stopping after an uncaught error');
     else log.info({ signal }, 'stopping');
     await server.stop();
   });
+  workers?.followPrimary(closing.close);
   try {
     const { url, port: listening } = await server.start();
-    if (json) say(JSON.stringify({ program: program.name, url, port: listening, pid: process.pid }));
-    else if (!server.configuration.production) say(banner(program, server, url));
+    const pid = workers ? process.ppid : process.pid;
+    const ready = JSON.stringify({ program: program.name, url, port: listening, pid });
+    const text = json ? ready : server.configuration.production ? null : banner(program, server, url);
+    if (workers) workers.announce({ logLevel: log.level, text });
+    else if (text !== null) say(text);
   } catch (error) {
     closing.uninstall();
     log.debug({ err: error }, 'start failed');

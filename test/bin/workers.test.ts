@@ -1,0 +1,170 @@
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import t, { type Test } from 'tap';
+import { restartDelay } from '../../bin/workers.js';
+import { compiled, type Program, startProgram } from '../kit/process.js';
+import { temporaryFolder } from '../kit/tmp.js';
+import { waitUntil } from '../kit/wait.js';
+
+const SAAS = compiled('package/bin/saas-backend.js');
+const IDP = compiled('package/bin/idp.js');
+
+interface Line {
+  pid: number;
+  msg: string;
+  worker?: number;
+}
+
+function logOf({ lines }: Program): Line[] {
+  return lines.filter((line) => line.startsWith('{"level"')).map((line) => JSON.parse(line));
+}
+
+/** The processes that have begun to listen. */
+function listening(program: Program): number[] {
+  return logOf(program)
+    .filter(({ msg }) => msg.startsWith('Server listening'))
+    .map(({ pid }) => pid);
+}
+
+async function startWorkers(t: Test, script: string, args: string[] = []) {
+  const cwd = temporaryFolder(t);
+  const program = startProgram(t, script, { args: ['serve', '-p', '0', '--workers', '2', ...args], cwd });
+  const [line] = await program.printed(/^\{"program".*|^ {2}Health.*/);
+  const url = /http:\/\/[^\s"/]+/.exec(line)?.[0] ?? '';
+  return { program, url };
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Sends the head of a request and waits until a server asks for its body. */
+async function openRequest(t: Test, url: string): Promise<Socket> {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  t.teardown(() => socket.destroy());
+  const head =
+    'content-type: application/json\r\ncontent-length: 2\r\nexpect: 100-continue\r\nconnection: close';
+  socket.write(`POST /api/auth/login HTTP/1.1\r\nhost: x\r\n${head}\r\n\r\n`);
+  await once(socket, 'data');
+  return socket;
+}
+
+for (const [name, script] of [
+  ['saas-backend', SAAS],
+  ['idp', IDP],
+] as const) {
+  t.test(`${name}: workers share a port, and one that is killed is replaced`, async (t) => {
+    const { program, url } = await startWorkers(t, script, ['--json']);
+    const ready = program.lines.filter((line) => line.startsWith('{"program"'));
+    t.match(
+      ready.map((line) => JSON.parse(line)),
+      [{ program: name, url, pid: program.pid }],
+    );
+    const [first = 0, second = 0, ...others] = listening(program);
+    t.ok(others.length === 0 && first !== second && ![first, second].includes(program.pid));
+
+    const request = async () =>
+      t.equal((await fetch(`${url}/health`, { headers: { connection: 'close' } })).status, 200);
+    const hasServed = (worker: number) =>
+      logOf(program).some(({ pid, msg }) => pid === worker && msg === 'request completed');
+    const bothServe = async (workers: number[]) => {
+      await request();
+      return workers.every(hasServed);
+    };
+    await waitUntil('both workers serve', () => bothServe([first, second]));
+
+    process.kill(second, 'SIGKILL');
+    await program.printed(/"msg":"a worker ended unexpectedly and will be replaced"/);
+    t.match(
+      logOf(program).find(({ worker }) => worker !== undefined),
+      { pid: program.pid, worker: second, signal: 'SIGKILL', code: null, restartMs: 250 },
+    );
+    await request();
+    await waitUntil('a third worker', () => listening(program).length === 3);
+    const third = listening(program)[2] ?? 0;
+    await waitUntil('the third worker serves', () => bothServe([first, third]));
+
+    t.equal(await program.terminate(), 0);
+    t.notOk([first, third].some(isRunning), 'no worker outlives the program');
+  });
+}
+
+t.test('a stop waits for the requests of every worker, whoever else receives the signal', async (t) => {
+  const { program, url } = await startWorkers(t, SAAS);
+  const workers = listening(program);
+  // Connections are distributed in turn.
+  const requests = await Promise.all([openRequest(t, url), openRequest(t, url)]);
+  // A terminal sends SIGINT to every process, and a service manager SIGTERM.
+  process.kill(program.pid, 'SIGTERM');
+  await waitUntil(
+    'both are stopping',
+    () => logOf(program).filter(({ msg }) => msg === 'stopping').length === 2,
+  );
+  for (const pid of workers) {
+    process.kill(pid, 'SIGINT');
+    process.kill(pid, 'SIGTERM');
+  }
+  const answers = requests.map(async (socket) => {
+    const [answer] = (socket.write('{}'), await once(socket, 'data'));
+    return String(answer).slice(0, 12);
+  });
+  t.same(await Promise.all(answers), ['HTTP/1.1 400', 'HTTP/1.1 400']);
+  t.equal(await program.ended(), 0);
+  t.notOk(workers.some(isRunning));
+});
+
+t.test('a second signal ends all workers at once', async (t) => {
+  const { program, url } = await startWorkers(t, SAAS);
+  const workers = listening(program);
+  await openRequest(t, url);
+  program.signal('SIGTERM');
+  await program.printed(/"msg":"stopping the workers"/);
+  program.signal('SIGTERM');
+  t.equal(await program.ended(), 1);
+  await waitUntil('the workers have ended', () => !workers.some(isRunning));
+});
+
+t.test('workers end with a primary that is killed', async (t) => {
+  const { program } = await startWorkers(t, SAAS);
+  const workers = listening(program);
+  await program.kill();
+  await waitUntil('the workers have ended', () => !workers.some(isRunning));
+});
+
+t.test('a worker that is stopped alone is replaced', async (t) => {
+  const { program } = await startWorkers(t, SAAS);
+  const [first = 0] = listening(program);
+  process.kill(first, 'SIGTERM');
+  await program.printed(/"worker":\d+,"code":0.*"msg":"a worker was stopped and will be replaced"/);
+  await waitUntil('a third worker', () => listening(program).length === 3);
+  t.equal(await program.terminate(), 0);
+});
+
+t.test('a start that fails is reported once, with the exit code of a server without workers', async (t) => {
+  const run = async (env: Record<string, string>) => {
+    const args = ['--workers', '3', '-p', '0'];
+    const program = startProgram(t, SAAS, { args, cwd: temporaryFolder(t), env });
+    return { code: await program.ended(), text: program.lines.join('\n') };
+  };
+  const unsafe = await run({ NODE_ENV: 'production' });
+  t.equal(unsafe.code, 1);
+  t.equal(unsafe.text.match(/JWT_ACCESS_SECRET is not set/g)?.length, 1, unsafe.text);
+  const memory = await run({ DATABASE_URI: 'sqlite::memory:' });
+  t.same(memory, {
+    code: 1,
+    text: 'saas-backend cannot start: workers do not share sqlite::memory:. Choose a file, or one worker.',
+  });
+});
+
+t.test('workers that end at their start are replaced at growing intervals of up to 30 seconds', async (t) => {
+  t.same(
+    [1, 2, 3, 4, 7, 8, 9, 2000].map(restartDelay),
+    [250, 500, 1000, 2000, 16_000, 30_000, 30_000, 30_000],
+  );
+});
