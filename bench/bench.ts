@@ -12,6 +12,7 @@ import type { Bench } from './rounds.js';
 import { flood, login, me, refresh } from './saas-rows.js';
 import { size } from './size-row.js';
 import { webhook } from './webhook-row.js';
+import { workers } from './workers-row.js';
 
 const ROWS: Record<string, (bench: Bench) => Promise<Result[]>> = {
   start,
@@ -22,6 +23,7 @@ const ROWS: Record<string, (bench: Bench) => Promise<Result[]>> = {
   code,
   login,
   webhook,
+  workers,
   flood,
   port,
   growth,

@@ -30,6 +30,15 @@ export const WEBHOOK_SECRET = secret();
 
 const DIST = new URL('../', import.meta.url);
 
+export interface UnboundOptions {
+  /** An existing SQLite file. */
+  file?: string;
+  /** Additional environment variables. */
+  more?: Record<string, string>;
+  /** Number of processes that share the port. */
+  workers?: number;
+}
+
 export class Lab {
   readonly #children = new Set<ChildProcess>();
   readonly #profiles: string | undefined;
@@ -54,16 +63,15 @@ export class Lab {
   /**
    * The same server without limits on the number of requests, on a new SQLite file unless one is
    * given.
-   * @param more additional environment variables
    */
   async unbound(
     name: Program,
     row: string,
-    file = this.#newFile(name),
-    more: Record<string, string> = {},
+    { file = this.#newFile(name), more, workers = 1 }: UnboundOptions = {},
   ): Promise<Served> {
     const port = await freePort();
-    return this.#product('bench/unbound-server.js', [name, String(port)], port, row, file, more);
+    const args = [name, String(port), String(workers)];
+    return this.#product('bench/unbound-server.js', args, port, row, file, more);
   }
 
   #newFile(name: Program): string {
@@ -240,5 +248,22 @@ export function residentMemory(pid: number): number | undefined {
     return Number(kibibytes) / 1024;
   } catch {
     return undefined;
+  }
+}
+
+/** Clock ticks per second in /proc, on every Linux. */
+const TICKS = 100;
+
+/** Processor time that a process and its children have taken; NaN without /proc. */
+export function cpuSeconds(pid: number): number {
+  try {
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
+      .replace(/^.*\) /s, '')
+      .split(' ');
+    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ');
+    const own = (Number(fields[11]) + Number(fields[12])) / TICKS;
+    return own + children.filter(Boolean).reduce((sum, child) => sum + cpuSeconds(Number(child)), 0);
+  } catch {
+    return Number.NaN;
   }
 }

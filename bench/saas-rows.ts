@@ -125,7 +125,7 @@ async function probe(url: string, client: Client, seconds: number): Promise<numb
   return latencies;
 }
 
-function refreshing(first: string): Client {
+export function refreshing(first: string): Client {
   let refreshToken = first;
   return {
     next: () => request('POST', '/api/auth/refresh', JSON_BODY, JSON.stringify({ refreshToken })),

@@ -54,7 +54,7 @@ async function loginAt(lab: Lab, name: string, foreign: Record<string, string>):
     Array.from({ length: ACCOUNTS }, (_, number) => `${label.replace(' ', '-')}-${number}@example.com`),
   ]) as [string, string[]][];
   for (const [label, emails] of imported) await importAccounts(file, emails, foreign[label] as string);
-  const { url } = await lab.unbound('saas-backend', 'login', file);
+  const { url } = await lab.unbound('saas-backend', 'login', { file });
   const known = await times(ACCOUNTS, async (number) => {
     const email = `known-${number}@example.com`;
     await post(`${url}/api/auth/register`, { email, password: PASSWORD });
@@ -99,7 +99,7 @@ async function silentMailServer(): Promise<string> {
 }
 
 async function forgotAt(lab: Lab, name: string, environment: Record<string, string>): Promise<TimingRow> {
-  const { url } = await lab.unbound('saas-backend', 'forgot', undefined, environment);
+  const { url } = await lab.unbound('saas-backend', 'forgot', { more: environment });
   const known = await times(ACCOUNTS, async (number) => {
     const email = `known-${number}@example.com`;
     await post(`${url}/api/auth/register`, { email, password: PASSWORD });
@@ -118,8 +118,8 @@ async function forgotAt(lab: Lab, name: string, environment: Record<string, stri
 
 /** With required confirmation. A request makes its address known, so each request uses a new one. */
 async function register(lab: Lab): Promise<TimingRow[]> {
-  const { url } = await lab.unbound('saas-backend', 'register', undefined, {
-    REQUIRE_EMAIL_VERIFICATION: 'true',
+  const { url } = await lab.unbound('saas-backend', 'register', {
+    more: { REQUIRE_EMAIL_VERIFICATION: 'true' },
   });
   const apply = (email: string) =>
     request('POST', '/api/auth/register', JSON_BODY, JSON.stringify({ email, password: PASSWORD }));
@@ -172,7 +172,7 @@ async function basicLogin(lab: Lab): Promise<TimingRow[]> {
  */
 async function links(lab: Lab): Promise<TimingRow[]> {
   const file = join(lab.folder(), 'idp.db');
-  const { url } = await lab.unbound('idp', 'links', file);
+  const { url } = await lab.unbound('idp', 'links', { file });
   const invite = async (number: number): Promise<string> => {
     const { invite_url: link = '' } = await create(url, 'invites', {
       handle: `invited-${number}@example.com`,
