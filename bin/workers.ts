@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
 import closeWithGrace from 'close-with-grace';
 import { type Logger, pino } from 'pino';
+import { completeEnvironment } from '../src/config/options.js';
 import { MINUTE, SECOND } from '../src/kernel/clock.js';
 import { createLogStream } from '../src/server/log.js';
 import type { Program } from './program.js';
@@ -43,35 +44,27 @@ export function restartDelay(failures: number): number {
 export const isPrimary = cluster.isPrimary;
 
 /** Starts the workers and keeps their number until a signal ends the program. */
-export async function supervise(program: Program, count: number): Promise<void> {
-  if (process.env[program.storeVariable] === 'sqlite::memory:')
-    fail(
-      1,
-      `${program.name} cannot start: workers do not share sqlite::memory:. Choose a file, or one worker.`,
-    );
+export async function supervise(count: number): Promise<void> {
+  // Hashing uses libuv's threads: together, the workers get as many for it as there are processors.
+  const threads = OTHER_THREADS + Math.max(1, Math.floor(availableParallelism() / count));
+  completeEnvironment({ UV_THREADPOOL_SIZE: String(threads) });
   // The first worker alone checks the configuration, prepares the store and takes the port.
-  const first = fork(count);
+  const first = cluster.fork();
   const announcement = await announced(first);
   if (typeof announcement === 'number') process.exit(announcement);
   const { logLevel, text } = announcement;
   const log = pino({ level: logLevel }, createLogStream());
-  const { add, stop } = keepRunning(log, () => fork(count));
+  const { add, stop } = keepRunning(log);
   closeWithGrace({ logger: log, delay: STOP_TIMEOUT_MS }, async ({ err, signal }) => {
     if (err) log.fatal({ err }, 'stopping the workers after an uncaught error');
     else log.info({ signal }, 'stopping the workers');
     await stop();
   });
   add(first);
-  const others = Array.from({ length: count - 1 }, () => fork(count));
+  const others = Array.from({ length: count - 1 }, () => cluster.fork());
   for (const worker of others) add(worker);
   await Promise.all(others.map(announced));
   if (text !== null) say(text);
-}
-
-/** Password hashing uses libuv's threads: together, the workers get as many for it as there are processors. */
-function fork(count: number): Worker {
-  const threads = OTHER_THREADS + Math.max(1, Math.floor(availableParallelism() / count));
-  return cluster.fork({ UV_THREADPOOL_SIZE: process.env['UV_THREADPOOL_SIZE'] ?? String(threads) });
 }
 
 /** Resolves when a worker listens; with its exit code if it ends before. */
@@ -84,7 +77,7 @@ function announced(worker: Worker): Promise<Announcement | number> {
 }
 
 /** Replaces the workers that end. */
-function keepRunning(log: Logger, forkWorker: () => Worker) {
+function keepRunning(log: Logger) {
   const running = new Set<Worker>();
   const timers = new Set<NodeJS.Timeout>();
   let isStopping = false;
@@ -110,7 +103,7 @@ function keepRunning(log: Logger, forkWorker: () => Worker) {
     else log.error(details, 'a worker ended unexpectedly and will be replaced');
     const timer = setTimeout(() => {
       timers.delete(timer);
-      add(forkWorker(), failures);
+      add(cluster.fork(), failures);
     }, restartMs);
     timers.add(timer);
   };
@@ -131,6 +124,13 @@ function keepRunning(log: Logger, forkWorker: () => Worker) {
   };
 
   return { add, stop };
+}
+
+/** In a worker: ends the program if the store exists in one process only. */
+export function requireSharedStore(program: Program, { databaseUri }: { databaseUri?: string }): void {
+  if (databaseUri !== 'sqlite::memory:') return;
+  const remedy = 'Choose a file, or start one process without --workers.';
+  fail(1, `${program.name} cannot start: workers cannot share sqlite::memory:. ${remedy}`);
 }
 
 /** In a worker: reports to the primary that this worker listens. */

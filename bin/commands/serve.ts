@@ -38,12 +38,13 @@ async function serve(
   { json, port, host, logLevel, workers: count = 1 }: ServeOptions & CommonOptions,
 ): Promise<void> {
   const workers = count > 1 ? await import('../workers.js') : undefined;
-  if (workers?.isPrimary) return workers.supervise(program, count);
+  if (workers?.isPrimary) return workers.supervise(count);
   const server = await createServer(program, {
     ...(port !== undefined && { port }),
     ...(host !== undefined && { host }),
     ...(logLevel !== undefined && { logLevel }),
   });
+  workers?.requireSharedStore(program, server.configuration.values);
   const { log } = server.fastify;
   // A second signal ends the process at once; those of workers are handled by the primary.
   const skip: ('SIGINT' | 'SIGTERM')[] = workers ? ['SIGINT', 'SIGTERM'] : [];

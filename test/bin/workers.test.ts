@@ -111,12 +111,14 @@ t.test('a stop waits for the requests of every worker, whoever else receives the
     process.kill(pid, 'SIGTERM');
   }
   const answers = requests.map(async (socket) => {
-    const [answer] = (socket.write('{}'), await once(socket, 'data'));
+    socket.write('{}');
+    const [answer] = await once(socket, 'data');
     return String(answer).slice(0, 12);
   });
   t.same(await Promise.all(answers), ['HTTP/1.1 400', 'HTTP/1.1 400']);
   t.equal(await program.ended(), 0);
   t.notOk(workers.some(isRunning));
+  t.notMatch(program.lines.join('\n'), /will be replaced/);
 });
 
 t.test('a second signal ends all workers at once', async (t) => {
@@ -156,9 +158,10 @@ t.test('a start that fails is reported once, with the exit code of a server with
   t.equal(unsafe.code, 1);
   t.equal(unsafe.text.match(/JWT_ACCESS_SECRET is not set/g)?.length, 1, unsafe.text);
   const memory = await run({ DATABASE_URI: 'sqlite::memory:' });
+  t.equal(memory.code, 1);
   t.same(memory, {
     code: 1,
-    text: 'saas-backend cannot start: workers do not share sqlite::memory:. Choose a file, or one worker.',
+    text: 'saas-backend cannot start: workers cannot share sqlite::memory:. Choose a file, or start one process without --workers.',
   });
 });
 
