@@ -8,6 +8,7 @@ await run({
   commands: {
     serve: { summary: 'Start the server', load: () => import('./commands/serve.js') },
     backup: { summary: 'Copy the store into a new file', load: () => import('./commands/backup.js') },
+    store: { summary: 'Move to another database: copy', load: () => import('./commands/store.js') },
     client: {
       summary: 'Manage applications: create, list, update, rotate, delete',
       load: () => import('./commands/client.js'),
@@ -43,6 +44,7 @@ await run({
   ),
   storeVariable: 'IDP_DATABASE_URI',
   examine: async () => (await import('../src/idp/doctor.js')).examineIdp(),
+  loadCollections: async () => (await import('../src/idp/collections.js')).declareIdpCollections,
   createServer: async (options) => (await import('../src/idp/server.js')).createIdentityServer(options),
   introduce({ fastify, configuration: { values, generated } }, url) {
     const isGenerated = generated.names.includes('IDP_ADMIN_TOKEN');

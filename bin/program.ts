@@ -6,6 +6,7 @@ import { ConfigurationError } from '../src/config/configuration-error.js';
 import type { Server } from '../src/server/assembly.js';
 import type { Finding } from '../src/server/doctor.js';
 import type { ServerConfiguration } from '../src/server/options.js';
+import type { Store } from '../src/storage/collection.js';
 import { CommandLine } from './command.js';
 import { fail, handleBrokenPipe, style } from './terminal.js';
 
@@ -31,6 +32,8 @@ export interface Program<Values = any> {
   /** The variable that names the store, for error messages. */
   storeVariable: string;
   examine(): Promise<Finding[]>;
+  /** Imports the function that declares all collections of the product. */
+  loadCollections(): Promise<(store: Store) => void>;
   /** Imports the server, which no other command needs. */
   createServer(options: ServeOptions): Promise<Server<Values>>;
   /** The banner that a developer sees once the server listens. */

@@ -8,6 +8,7 @@ await run({
   commands: {
     serve: { summary: 'Start the server (default)', load: () => import('./commands/serve.js') },
     backup: { summary: 'Copy the store into a new file', load: () => import('./commands/backup.js') },
+    store: { summary: 'Move to another database: copy', load: () => import('./commands/store.js') },
     doctor: {
       summary: 'Check the configuration, the store and the port',
       load: () => import('./commands/doctor.js'),
@@ -32,6 +33,7 @@ await run({
   ),
   storeVariable: 'DATABASE_URI',
   examine: async () => (await import('../src/saas/doctor.js')).examineSaas(),
+  loadCollections: async () => (await import('../src/saas/collections.js')).declareSaasCollections,
   createServer: async (options) => (await import('../src/saas/server.js')).createServer(options),
   introduce({ configuration: { values, generated } }, url) {
     const { adminUsername, adminPassword } = values;

@@ -10,6 +10,7 @@ import { createAudit } from '../ops/audit.js';
 import { healthPlugin } from '../ops/health.js';
 import { createProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
+import { rejectUnfinishedCopy } from '../server/copy.js';
 import { createModuleContext, followLifecycle } from '../server/module-context.js';
 import type { Store } from '../storage/collection.js';
 import { openStore } from '../storage/open.js';
@@ -72,6 +73,7 @@ export async function mountIdp(
     runtime.mongo ? { mongo: runtime.mongo, prefix: 'idp_' } : values.databaseUri,
   );
   fastify.addHook('onClose', () => store.close());
+  await rejectUnfinishedCopy(store);
   if (!config.production) {
     const { remember } = createLastKnownAddress(store);
     fastify.addHook('onListen', () => remember(issuer()));

@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks';
 import type { FastifyBaseLogger } from 'fastify';
 import { type Clock, every, isDue, MINUTE, SECOND } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
-import { nullIfTaken, type Store } from '../storage/collection.js';
+import { type Declaration, nullIfTaken, type Store } from '../storage/collection.js';
 import { withoutBudget } from '../storage/request-budget.js';
 
 /**
@@ -11,17 +11,25 @@ import { withoutBudget } from '../storage/request-budget.js';
  */
 
 /** The lease of one job and the time of its next run. */
-interface LeaseDocument {
+export interface LeaseDocument {
   /** Name of the job. */
   id: string;
   owner: string;
-  /** End of the lease. */
+  /** End of the lease: a time in the past after a run, 0 after a graceful stop of the owner. */
   until: number;
   /** Incremented with each acquisition. */
   term: number;
   /** Time of the next scheduled run. */
   dueAt: number;
 }
+
+/** The name of the collection of leases. */
+export const LEASE_COLLECTION = 'leases';
+
+/** Its declaration. */
+export const LEASE_FIELDS = {
+  fields: ['owner', 'until', 'term', 'dueAt'],
+} satisfies Declaration<LeaseDocument>;
 
 /** The lease under which a job runs. */
 export interface Lease {
@@ -94,12 +102,14 @@ export function createJobs(
   store: Store,
   { clock, random, log, leaseMs = LEASE_MS }: { clock: Clock; random: Random; log: JobLog; leaseMs?: number },
 ): Jobs {
-  const leases = store.collection<LeaseDocument>('leases', { fields: ['owner', 'until', 'term', 'dueAt'] });
+  const leases = store.collection<LeaseDocument>(LEASE_COLLECTION, LEASE_FIELDS);
   const owner = newId('own_', clock, random);
   const entries = new Map<string, Entry>();
   const controllers = new Set<AbortController>();
   let isStarted = false;
   let isStopping = false;
+  let stopped: Promise<void> | undefined;
+  let hasAcquired = false;
 
   /** Acquires the lease; null if another process holds it or the job is not due. */
   const acquire = async ({ name, job }: Entry, isForced: boolean): Promise<LeaseDocument | null> => {
@@ -147,6 +157,7 @@ export function createJobs(
     const { name, job } = entry;
     const acquired = await acquire(entry, isForced);
     if (!acquired) return false;
+    hasAcquired = true;
     let dueAt = clock.now();
     try {
       const startedAt = performance.now();
@@ -202,6 +213,20 @@ export function createJobs(
     entry.stop = every(clock, checkIntervalOf(entry.job), () => tick(entry));
   };
 
+  const finish = async () => {
+    isStopping = true;
+    for (const controller of controllers) controller.abort();
+    for (const entry of entries.values()) entry.stop?.();
+    await Promise.all([...entries.values()].map(({ running, next }) => next ?? running));
+    if (!hasAcquired) return;
+    try {
+      // Shows the copy of a store that this process has stopped.
+      await leases.updateMany({ owner }, { set: { until: 0 } });
+    } catch (err) {
+      log.warn({ err }, 'the stop of the background jobs could not be recorded');
+    }
+  };
+
   return {
     add(name, job) {
       if (entries.has(name)) throw new Error(`There is a job '${name}' already.`);
@@ -227,11 +252,9 @@ export function createJobs(
       return entry.next;
     },
 
-    async stop() {
-      isStopping = true;
-      for (const controller of controllers) controller.abort();
-      for (const entry of entries.values()) entry.stop?.();
-      await Promise.all([...entries.values()].map(({ running, next }) => next ?? running));
+    stop() {
+      stopped ??= finish();
+      return stopped;
     },
   };
 }

@@ -18,6 +18,7 @@ import { createListedAudit } from '../ops/audit.js';
 import { createEvents, type Emit } from '../ops/events.js';
 import { healthPlugin } from '../ops/health.js';
 import { createProfileModule } from '../profile/module.js';
+import { rejectUnfinishedCopy } from '../server/copy.js';
 import { createModuleContext, followLifecycle } from '../server/module-context.js';
 import { createSettingsModule } from '../settings/module.js';
 import type { Store } from '../storage/collection.js';
@@ -48,6 +49,7 @@ export async function mountSaas(
     runtime.mongo ? { mongo: runtime.mongo, prefix: 'saas_' } : values.databaseUri,
   );
   fastify.addHook('onClose', () => store.close());
+  await rejectUnfinishedCopy(store);
 
   const context = createModuleContext(store, {
     ...runtime,

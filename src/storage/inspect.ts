@@ -5,7 +5,7 @@ import { shapeOf } from './checks.js';
 import type { Collection, Declaration } from './collection.js';
 import { missingFile } from './existing.js';
 import { tryDatabaseFile } from './sqlite/file.js';
-import { readSqliteCollection, tryDatabase } from './sqlite/store.js';
+import { readSqliteCollection, sqliteCollectionNames, tryDatabase } from './sqlite/store.js';
 
 /**
  * Describes the state of a store.
@@ -36,6 +36,15 @@ export async function readCollection<T extends { id: string }, R>(
   const shape = shapeOf(name, declaration);
   if (uri.startsWith('sqlite:')) return readSqliteCollection(uri.slice('sqlite:'.length), shape, read);
   return (await import('./mongodb/store.js')).readMongodbCollection(uri, shape, read);
+}
+
+/** The names of the collections of an existing store, sorted. Changes nothing. */
+export async function collectionNames(uri: string): Promise<string[]> {
+  const names = uri.startsWith('sqlite:')
+    ? await sqliteCollectionNames(uri.slice('sqlite:'.length))
+    : await (await import('./mongodb/store.js')).mongodbCollectionNames(uri);
+  // Other names belong to the engines.
+  return names.filter((name) => /^[a-z]\w*$/i.test(name) && !name.startsWith('sqlite_')).sort();
 }
 
 async function inspectSqlite(file: string): Promise<string> {

@@ -121,6 +121,19 @@ export async function readMongodbCollection<T extends { id: string }, R>(
   }
 }
 
+/** The names of the collections of a database. */
+export async function mongodbCollectionNames(uri: string): Promise<string[]> {
+  const { db, release } = await connect(uri);
+  const connection = new Connection(release);
+  try {
+    const options = { nameOnly: true, readPreference: 'primary' } as const;
+    const found = await connection.call(() => db.listCollections({}, options).toArray());
+    return found.map(({ name }) => name);
+  } finally {
+    await connection.close();
+  }
+}
+
 /**
  * @fastify/mongodb decorates its instance, and the host may have registered it, too: a separate instance avoids the
  * collision.

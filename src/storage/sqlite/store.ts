@@ -78,6 +78,20 @@ export async function readSqliteCollection<T extends { id: string }, R>(
   }
 }
 
+/** The names of the tables of an existing file. */
+export async function sqliteCollectionNames(path: string): Promise<string[]> {
+  const DatabaseSync = await loadDriver();
+  const db = await retryWhileBusy(() => new DatabaseSync(resolve(path)), LOCK_TIMEOUT_MS);
+  const connection = new Connection(db, LOCK_TIMEOUT_MS, () => performance.now());
+  try {
+    const tables = "SELECT name FROM sqlite_schema WHERE type = 'table'";
+    const rows = await connection.read(() => connection.sql<{ name: string }>(tables).all());
+    return rows.map(({ name }) => name);
+  } finally {
+    await connection.close();
+  }
+}
+
 /**
  * Creates the store on an open database and takes ownership of it.
  *

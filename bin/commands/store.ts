@@ -1,0 +1,83 @@
+import { performance } from 'node:perf_hooks';
+import type { Command } from 'commander';
+import { copyStore } from '../../src/server/copy.js';
+import { storeUriProblem } from '../../src/storage/open.js';
+import { type CommonOptions, examples } from '../command.js';
+import type { Program } from '../program.js';
+import { createProgress } from '../progress.js';
+import { complain, fail, say, sentences } from '../terminal.js';
+
+const COPY = `Copy the store into an empty one of any engine and verify the copy. Stop all programs that use \
+the source first. Repeat the command after an interruption: it continues.`;
+
+const ARGUMENT = 'URI, or name of the environment variable that contains it';
+
+type CopyOptions = CommonOptions & { stopped?: true };
+
+export function define(group: Command, program: Program): void {
+  const { name, storeVariable } = program;
+  const copies = [
+    `${name} store copy ${storeVariable} NEW_DATABASE_URI`,
+    `${name} store copy sqlite:data/old.db 'mongodb://localhost/new?replicaSet=rs0'`,
+    `${name} store copy ${storeVariable} sqlite:data/new.db --json`,
+  ] as const;
+  group.addHelpText('after', examples(...copies));
+  group
+    .command('copy')
+    .summary('Copy the store into an empty one of any engine')
+    .description(COPY)
+    .argument('<from>', `Source: ${ARGUMENT}`)
+    .argument('<to>', `Target: ${ARGUMENT}, so that no password is visible in the list of processes`)
+    .option(
+      '--stopped',
+      'Copy although the source was in use in the last 90 seconds: a backup, or after a kill',
+    )
+    .addHelpText('after', examples(...copies))
+    .action((from: string, to: string, options: CopyOptions) => copy(program, from, to, options));
+}
+
+async function copy(
+  { name, loadCollections }: Program,
+  from: string,
+  to: string,
+  { json, stopped }: CopyOptions,
+): Promise<void> {
+  const since = performance.now();
+  const uris = { from: uriOf('from', from), to: uriOf('to', to) };
+  const progress = {
+    copied: createProgress({ name: 'documents copied', write: rounded }),
+    verified: createProgress({ name: 'documents verified', write: rounded }),
+  };
+  try {
+    const { collections, resumed, ignored } = await copyStore({
+      ...uris,
+      stopped,
+      declareCollections: await loadCollections(),
+      onProgress: (phase, done, total) => progress[phase].show(done, total),
+    });
+    progress.verified.end();
+    const milliseconds = Math.round(performance.now() - since);
+    const documents = collections.reduce((sum, one) => sum + one.documents, 0);
+    if (json) return say(JSON.stringify({ documents, milliseconds, resumed, ignored, collections }));
+    if (ignored.length > 0) complain(`Not copied, because ${name} does not use them: ${ignored.join(', ')}.`);
+    say(`${rounded(documents)} documents copied and verified in ${(milliseconds / 1000).toFixed(1)} s`);
+  } catch (error) {
+    progress.verified.end();
+    if ((error as Error).name !== 'StoreUnavailable' && !(error instanceof TypeError)) throw error;
+    fail(1, `${name} cannot copy the store: ${sentences(error as Error)}`);
+  }
+}
+
+/** Messages contain the name of the argument only, because its value may be a password. */
+function uriOf(argument: string, given: string): string {
+  const isVariable = /^[A-Z][A-Z0-9_]*$/.test(given);
+  const uri = isVariable ? process.env[given] : given;
+  if (!uri) fail(2, `error: argument '${argument}': the environment variable ${given} is not set.`);
+  const problem = storeUriProblem(uri);
+  if (problem !== null) fail(2, `error: argument '${argument}' is not a valid store URI: ${problem}.`);
+  return uri;
+}
+
+function rounded(count: number): string {
+  return Math.round(count).toLocaleString('en-US');
+}

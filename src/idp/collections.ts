@@ -1,0 +1,19 @@
+import { consentCollection, grantCollection, sessionCollection } from '../oidc/store.js';
+import { createAudit } from '../ops/audit.js';
+import { clientCollection, createLastKnownAddress, principalCollection } from '../provisioning/store.js';
+import { createCommandContext } from '../server/module-context.js';
+import type { Store } from '../storage/collection.js';
+
+/** Declares every collection of the identity provider, whatever is configured. */
+export function declareIdpCollections(store: Store): void {
+  createCommandContext(store, { production: false, warn: () => {}, createAudit });
+  const collections = [
+    principalCollection,
+    clientCollection,
+    createLastKnownAddress,
+    grantCollection,
+    sessionCollection,
+    consentCollection,
+  ];
+  for (const declare of collections) declare(store);
+}

@@ -1,0 +1,42 @@
+import { foreignHashCollection } from '../auth/foreign-hashes.js';
+import { sessionCollection, userCollection } from '../auth/store.js';
+import { trialCollections } from '../billing/checkout/trials.js';
+import { purchaseCollection } from '../billing/purchases.js';
+import {
+  checkoutCollection,
+  customerCollection,
+  linkedCustomerCollection,
+  paymentCollection,
+  subscriptionCollection,
+  webhookEventCollection,
+} from '../billing/store.js';
+import { duplicateCollection } from '../billing/subscription/duplicates.js';
+import { usageCollection } from '../billing/usage/reports.js';
+import { mailCollection } from '../email/store.js';
+import { createListedAudit } from '../ops/audit.js';
+import { createCommandContext } from '../server/module-context.js';
+import { settingsCollection } from '../settings/store.js';
+import type { Store } from '../storage/collection.js';
+
+/** Declares every collection of the SaaS backend, whatever is configured. */
+export function declareSaasCollections(store: Store): void {
+  createCommandContext(store, { production: false, warn: () => {}, createAudit: createListedAudit });
+  const collections = [
+    userCollection,
+    sessionCollection,
+    foreignHashCollection,
+    settingsCollection,
+    mailCollection,
+    customerCollection,
+    linkedCustomerCollection,
+    subscriptionCollection,
+    duplicateCollection,
+    checkoutCollection,
+    trialCollections,
+    purchaseCollection,
+    paymentCollection,
+    usageCollection,
+    webhookEventCollection,
+  ];
+  for (const declare of collections) declare(store);
+}

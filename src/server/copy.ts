@@ -1,0 +1,329 @@
+/** Copies a store to an empty one of any engine. */
+import { createHash } from 'node:crypto';
+import { realpathSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { systemClock } from '../kernel/clock.js';
+import { LEASE_COLLECTION, LEASE_FIELDS, type LeaseDocument } from '../ops/jobs.js';
+import { type Collection, type Store, StoreUnavailable, UniqueViolation } from '../storage/collection.js';
+import { existingFile } from '../storage/existing.js';
+import { collectionNames, inspectStore, readCollection } from '../storage/inspect.js';
+import { openStore } from '../storage/open.js';
+import { pagesOf } from '../storage/pages.js';
+
+type Document = { id: string };
+
+/** The state of an unfinished copy, a document in the leases of the target, which are not copied. */
+interface CopyMarker extends LeaseDocument {
+  /** The collection that is being copied. Absent before the first one. */
+  collection?: string;
+  /** The id of its last document that is in the target, as are all documents before it. */
+  position?: string;
+}
+
+/** Number and SHA-256 of the documents of a collection, in the order of their ids. */
+export interface CopiedCollection {
+  name: string;
+  documents: number;
+  sha256: string;
+}
+
+export interface CopyReport {
+  collections: CopiedCollection[];
+  /** Whether an earlier call had copied a part. */
+  resumed: boolean;
+  /** Collections of the source that the product does not know. */
+  ignored: string[];
+}
+
+export interface CopyOptions {
+  /** URI of the source. Every program that uses it must have stopped. */
+  from: string;
+  /** URI of the target: without a document of the product, or an unfinished copy of the same source. */
+  to: string;
+  /** Declares the collections of the product. */
+  declareCollections: (store: Store) => void;
+  /** The total is absent when counting takes too long. */
+  onProgress?: (phase: 'copied' | 'verified', documents: number, total?: number) => void;
+  /** Whether the source is unused although a program used it in the last 90 seconds: after a kill, or for a backup. */
+  stopped?: boolean | undefined;
+  now?: () => number;
+}
+
+const MARKER_ID = 'store-copy';
+
+/** A running program takes a lease at least once a minute. */
+const IN_USE_MS = 90_000;
+
+const STOP =
+  'Stop all programs that use it and repeat the command; after a crash or a kill, wait 90 seconds first';
+
+/**
+ * Copies all documents, then reads both stores again and compares them. Can be repeated after an interruption: it goes on
+ * after the last batch.
+ *
+ * @throws StoreUnavailable if the source is in use, the target is not empty, or the copy differs from its source
+ */
+export async function copyStore({
+  from,
+  to,
+  declareCollections,
+  onProgress = () => {},
+  stopped = false,
+  now = systemClock.now,
+}: CopyOptions): Promise<CopyReport> {
+  const owner = await inspectStores(from, to);
+  const lastUse = await readLastUse(from);
+  if (!stopped && lastUse > now() - IN_USE_MS) throw inUse();
+  const store = await openStore(to);
+  try {
+    const known = declared(store, declareCollections);
+    const marker = store.collection<CopyMarker>(LEASE_COLLECTION, LEASE_FIELDS);
+    await store.ready();
+    const ignored = await ignoredCollections(from, known);
+    const previous = await beginCopy(marker, owner, known);
+    const total = await countDocuments(from, [...known.keys()]);
+    const report = createCounter((count) => onProgress('copied', count, total));
+    for (const [name, target] of known) {
+      if (name < (previous?.collection ?? '')) continue;
+      const after = name === previous?.collection ? previous.position : undefined;
+      await copyCollection({ from, name, target, marker, after, report });
+    }
+    const collections = await verify(
+      from,
+      known,
+      createCounter((count) => onProgress('verified', count, total)),
+    );
+    if ((await readLastUse(from)) > lastUse) throw inUse();
+    await marker.deleteOne({ id: MARKER_ID });
+    return { collections, resumed: previous !== null, ignored };
+  } finally {
+    await store.close();
+  }
+}
+
+/** Prevents the start of a server on the target of an unfinished copy. @throws StoreUnavailable */
+export async function rejectUnfinishedCopy(store: Store): Promise<void> {
+  const leases = store.collection<LeaseDocument>(LEASE_COLLECTION, LEASE_FIELDS);
+  if ((await leases.findOne({ id: MARKER_ID })) === null) return;
+  throw new StoreUnavailable('the store is an unfinished copy of another one', {
+    remedy: 'Repeat `store copy` until it succeeds, or use the source.',
+  });
+}
+
+/** Checks that both stores can take part. Returns what identifies the source. */
+async function inspectStores(from: string, to: string): Promise<string> {
+  if (from.startsWith('sqlite:')) existingFile(from);
+  await inspectStore(from);
+  if (to === 'sqlite::memory:') {
+    throw new StoreUnavailable('an in-memory store is lost when the command ends', {
+      remedy: 'Choose a file or a MongoDB database as the target.',
+    });
+  }
+  const owner = identityOf(from);
+  if (owner === identityOf(to)) {
+    throw new StoreUnavailable('the source and the target are the same store', {
+      remedy: 'Choose another target.',
+    });
+  }
+  return owner;
+}
+
+/** A hash of the file, or of the hosts and the database: the same for another user, password or option. */
+function identityOf(uri: string): string {
+  const path = resolve(uri.slice('sqlite:'.length));
+  const place = uri.startsWith('sqlite:') ? `sqlite:${realPath(path)}` : mongodbPlace(uri);
+  return createHash('sha256').update(place).digest('hex');
+}
+
+function mongodbPlace(uri: string): string {
+  const [, scheme = '', hosts = '', database = ''] =
+    /^(mongodb[^:]*):\/\/(?:[^/]*@)?([^/]*)\/([^?]*)/.exec(uri) ?? [];
+  return `${scheme}://${hosts.toLowerCase().split(',').sort().join(',')}/${database}`;
+}
+
+/** The path without symbolic links, also of a file that does not exist yet. */
+function realPath(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    return path;
+  }
+}
+
+/** When a program last held a lease of the store. Programs that stop gracefully set the ends of their leases to 0. */
+async function readLastUse(uri: string): Promise<number> {
+  const lastUse = await readCollection<LeaseDocument, number>(
+    uri,
+    LEASE_COLLECTION,
+    async (leases) => {
+      let latest = 0;
+      for await (const some of pagesOf(leases, { sort: 'id' })) {
+        latest = Math.max(latest, ...some.map(({ until }) => until));
+      }
+      return latest;
+    },
+    LEASE_FIELDS,
+  );
+  return lastUse ?? 0;
+}
+
+function inUse(): StoreUnavailable {
+  return new StoreUnavailable('a program uses the source', { remedy: `${STOP}, or pass --stopped.` });
+}
+
+/** The collections of the product in the target by name, sorted, without the leases. */
+function declared(
+  store: Store,
+  declareCollections: CopyOptions['declareCollections'],
+): Map<string, Collection<Document>> {
+  const found: [string, Collection<Document>][] = [];
+  declareCollections({
+    ...store,
+    collection<T extends Document>(name: string, declaration: Parameters<typeof store.collection<T>>[1]) {
+      const collection = store.collection<T>(name, declaration);
+      found.push([name, collection as unknown as Collection<Document>]);
+      return collection;
+    },
+  });
+  return new Map(found.filter(([name]) => name !== LEASE_COLLECTION).sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+async function ignoredCollections(from: string, known: Map<string, unknown>): Promise<string[]> {
+  const names = await collectionNames(from);
+  return names.filter((name) => name !== LEASE_COLLECTION && !known.has(name));
+}
+
+/** Returns the marker of an unfinished copy of the same source; otherwise creates it in the empty target. */
+async function beginCopy(
+  marker: Collection<CopyMarker>,
+  owner: string,
+  known: Map<string, Collection<Document>>,
+): Promise<CopyMarker | null> {
+  const previous = await marker.findOne({ id: MARKER_ID });
+  if (previous?.owner === owner) return previous;
+  if (previous) {
+    throw new StoreUnavailable('the target is an unfinished copy of another source', {
+      remedy: 'Repeat that copy, or choose an empty target.',
+    });
+  }
+  for (const collection of [marker, ...known.values()]) {
+    const { items } = await collection.page({ sort: 'id', limit: 1 });
+    if (items.length === 0) continue;
+    throw new StoreUnavailable('the target is in use: it contains documents', {
+      remedy: 'Choose a new file or an empty database.',
+    });
+  }
+  await marker.insert({ id: MARKER_ID, owner, until: 0, term: 0, dueAt: 0 });
+  return null;
+}
+
+/** The number of documents of the source, for the progress; undefined if counting takes too long. */
+async function countDocuments(uri: string, names: string[]): Promise<number | undefined> {
+  let total = 0;
+  for (const name of names) {
+    try {
+      total += (await readCollection(uri, name, (documents) => documents.count())) ?? 0;
+    } catch (error) {
+      if (error instanceof StoreUnavailable) return undefined;
+      throw error;
+    }
+  }
+  return total;
+}
+
+function createCounter(show: (count: number) => void): (more: number) => void {
+  let count = 0;
+  return (more) => {
+    count += more;
+    show(count);
+  };
+}
+
+interface CollectionCopy {
+  from: string;
+  name: string;
+  target: Collection<Document>;
+  marker: Collection<CopyMarker>;
+  after: string | undefined;
+  report: (more: number) => void;
+}
+
+/** Copies in batches, and records the position after each. */
+async function copyCollection({ from, name, target, marker, after, report }: CollectionCopy): Promise<void> {
+  await marker.updateOne(
+    { id: MARKER_ID },
+    { set: { collection: name }, ...(after === undefined && { unset: ['position'] }) },
+  );
+  await readCollection<Document, void>(from, name, async (source) => {
+    const where = after === undefined ? {} : { id: { gt: after } };
+    for await (const batch of pagesOf(source, { where, sort: 'id' })) {
+      await Promise.all(batch.map((document) => insertOnce(name, target, document)));
+      const last = batch.at(-1);
+      if (last) await marker.updateOne({ id: MARKER_ID }, { set: { position: last.id } });
+      report(batch.length);
+    }
+  });
+}
+
+/** Inserts a document that an interrupted copy may have inserted. */
+async function insertOnce(name: string, target: Collection<Document>, document: Document): Promise<void> {
+  try {
+    await target.insert(document);
+  } catch (error) {
+    if (!(error instanceof UniqueViolation)) throw error;
+    const present = await target.findOne({ id: document.id });
+    if (present && canonical(present) === canonical(document)) return;
+    throw differs([name]);
+  }
+}
+
+/** Compares all documents of both stores. */
+async function verify(
+  from: string,
+  known: Map<string, Collection<Document>>,
+  report: (more: number) => void,
+): Promise<CopiedCollection[]> {
+  const verified: CopiedCollection[] = [];
+  const different: string[] = [];
+  for (const [name, target] of known) {
+    const [source, copy] = await Promise.all([
+      readCollection<Document, CopiedCollection>(from, name, (documents) => checksum(name, documents)),
+      checksum(name, target, report),
+    ]);
+    const { documents, sha256 } = source ?? { documents: 0, sha256: EMPTY_SHA256 };
+    if (copy.documents !== documents || copy.sha256 !== sha256) different.push(name);
+    verified.push(copy);
+  }
+  if (different.length > 0) throw differs(different);
+  return verified;
+}
+
+const EMPTY_SHA256 = createHash('sha256').digest('hex');
+
+async function checksum(
+  name: string,
+  collection: Pick<Collection<Document>, 'page'>,
+  report: (more: number) => void = () => {},
+): Promise<CopiedCollection> {
+  const hash = createHash('sha256');
+  let documents = 0;
+  for await (const batch of pagesOf(collection, { sort: 'id' })) {
+    hash.update(batch.map(canonical).join(''));
+    documents += batch.length;
+    report(batch.length);
+  }
+  return { name, documents, sha256: hash.digest('hex') };
+}
+
+/** The engines order the fields differently, and both keep nested values as they are. */
+function canonical(document: Document): string {
+  return `${JSON.stringify(Object.entries(document).sort(([a], [b]) => (a < b ? -1 : 1)))}\n`;
+}
+
+function differs(names: string[]): StoreUnavailable {
+  return new StoreUnavailable(`the target differs from the source in ${names.join(', ')}`, {
+    remedy:
+      'One of them was changed since the copy began. Stop all programs, delete the target and copy again.',
+  });
+}
