@@ -1,0 +1,255 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import t, { type Test } from 'tap';
+import { userCollection } from '../../src/auth/store.js';
+import { declareIdpCollections } from '../../src/idp/collections.js';
+import { declareSaasCollections } from '../../src/saas/collections.js';
+import { readCollection } from '../../src/storage/inspect.js';
+import { openStore } from '../../src/storage/open.js';
+import { openDatabase } from '../../src/storage/sqlite/store.js';
+import { compiled, startProgram } from '../kit/process.js';
+import { temporaryFolder } from '../kit/tmp.js';
+import { waitUntil } from '../kit/wait.js';
+import { onMongod } from '../storage/mongod.js';
+
+/** Copies stores between engines and starts programs on the copies. */
+
+const SAAS = compiled('package/bin/saas-backend.js');
+const IDP = compiled('package/bin/idp.js');
+const ACCOUNT = { email: 'ada@example.test', password: 'correct horse battery staple' };
+
+interface Run {
+  code: number | null;
+  out: string;
+  err: string;
+}
+
+function startCopy(cwd: string, args: string[], env: Record<string, string> = {}) {
+  const options = { cwd, env: { PATH: process.env['PATH'], ...env } };
+  const child = spawn(process.execPath, [SAAS, 'store', 'copy', ...args], options);
+  const ended = Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')]).then(
+    ([out, err, [code]]): Run => ({ code, out, err }),
+  );
+  return { child, ended };
+}
+
+const copy = (cwd: string, args: string[], env?: Record<string, string>): Promise<Run> =>
+  startCopy(cwd, args, env).ended;
+
+async function post(url: string, path: string, body: object) {
+  const answer = await fetch(`${url}/api${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+  return { status: answer.status, body: (await answer.json()) as { data: { refreshToken: string } } };
+}
+
+function startSaas(t: Test, cwd: string, uri: string) {
+  return startProgram(t, SAAS, { args: ['-p', '0'], cwd, env: { DATABASE_URI: uri } });
+}
+
+/** Writes users to a store. */
+async function fill(uri: string, count: number): Promise<void> {
+  const store = await openStore(uri);
+  const users = userCollection(store);
+  const ids = Array.from({ length: count }, (_, index) => `usr_${String(index).padStart(6, '0')}`);
+  await Promise.all(
+    ids.map((id) =>
+      users.insert({
+        id,
+        email: `${id}@example.test`,
+        name: 'Ada',
+        passwordHash: 'x',
+        createdAt: 1,
+        passwordVersion: 1,
+        emailVerified: true,
+        subscriptionStatus: 'none',
+        subscriptionPlan: 'none',
+      }),
+    ),
+  );
+  await store.close();
+}
+
+const countUsers = async (uri: string): Promise<number> =>
+  (await readCollection(uri, 'users', (users) => users.count())) ?? 0;
+
+/** Copies a store in use, and the same store after a graceful stop; signs in on the copy. */
+async function moves(t: Test, from: string, to: string): Promise<void> {
+  const cwd = temporaryFolder(t);
+  const before = startSaas(t, cwd, from);
+  const url = await before.url();
+  const registered = await post(url, '/auth/register', ACCOUNT);
+  t.equal(registered.status, 201);
+  const { refreshToken } = (await post(url, '/auth/login', ACCOUNT)).body.data;
+
+  const early = await copy(cwd, ['OLD_URI', 'NEW_URI'], { OLD_URI: from, NEW_URI: to });
+  t.equal(early.code, 1);
+  t.match(early.err, /^saas-backend cannot copy the store: a program uses the source\. Stop all programs/);
+  t.equal(await before.terminate(), 0);
+
+  const copied = await copy(cwd, ['OLD_URI', 'NEW_URI', '--json'], { OLD_URI: from, NEW_URI: to });
+  t.equal(copied.code, 0, copied.err);
+  const report = JSON.parse(copied.out);
+  t.match(report, { resumed: false, ignored: [], milliseconds: Number });
+  const users = report.collections.find(({ name }: { name: string }) => name === 'users');
+  t.match(users, { documents: 1, sha256: /^[0-9a-f]{64}$/ });
+  t.notOk(report.collections.some(({ name }: { name: string }) => name === 'leases'));
+
+  const after = startSaas(t, cwd, to);
+  const moved = await after.url();
+  t.equal((await post(moved, '/auth/refresh', { refreshToken })).status, 200, 'the session continues');
+  t.equal((await post(moved, '/auth/login', ACCOUNT)).status, 200);
+  t.equal((await post(moved, '/auth/register', ACCOUNT)).status, 409);
+  t.equal(await after.terminate(), 0);
+}
+
+t.test('a copy on another SQLite file continues sessions and accepts passwords', async (t) => {
+  const folder = temporaryFolder(t);
+  await moves(t, `sqlite:${join(folder, 'from.db')}`, `sqlite:${join(folder, 'to.db')}`);
+});
+
+await onMongod((server) => {
+  t.test('a copy from SQLite to MongoDB continues sessions and accepts passwords', async (t) => {
+    await moves(t, `sqlite:${join(temporaryFolder(t), 'from.db')}`, server.fresh(t));
+  });
+
+  t.test('a copy from MongoDB to SQLite continues sessions and accepts passwords', async (t) => {
+    await moves(t, server.fresh(t), `sqlite:${join(temporaryFolder(t), 'to.db')}`);
+  });
+
+  t.test('a killed copy to MongoDB continues where it was killed', async (t) => {
+    await resumes(t, server.fresh(t));
+  });
+});
+
+t.test('a killed copy to SQLite continues where it was killed', async (t) => {
+  await resumes(t, `sqlite:${join(temporaryFolder(t), 'to.db')}`);
+});
+
+async function killHalfWay(t: Test, cwd: string, to: string, count: number): Promise<void> {
+  const killed = startCopy(cwd, ['sqlite:from.db', 'NEW_URI'], { NEW_URI: to });
+  t.teardown(() => killed.child.kill('SIGKILL'));
+  const isUnderWay = async () => {
+    if (to.startsWith('sqlite:') && !existsSync(to.slice('sqlite:'.length))) return false;
+    return (await countUsers(to)) >= 600;
+  };
+  await waitUntil('the copy is under way', isUnderWay);
+  killed.child.kill('SIGKILL');
+  t.equal((await killed.ended).code, null);
+  const part = await countUsers(to);
+  t.ok(part < count, `${part} documents are copied`);
+}
+
+async function resumes(t: Test, to: string): Promise<void> {
+  const cwd = temporaryFolder(t);
+  const count = 30_000;
+  await fill(`sqlite:${join(cwd, 'from.db')}`, count);
+  await fill(`sqlite:${join(cwd, 'other.db')}`, 1);
+  await killHalfWay(t, cwd, to, count);
+
+  const server = startSaas(t, cwd, to);
+  t.equal(await server.ended(), 1);
+  t.match(server.lines.join('\n'), /the store is an unfinished copy of another one\. Repeat `store copy`/);
+  const other = await copy(cwd, ['sqlite:other.db', 'NEW_URI'], { NEW_URI: to });
+  t.match(other, { code: 1, err: /the target is an unfinished copy of another source\. Repeat that copy/ });
+
+  const resumed = await copy(cwd, ['sqlite:from.db', 'NEW_URI', '--json'], { NEW_URI: to });
+  t.equal(resumed.code, 0, resumed.err);
+  t.match(JSON.parse(resumed.out), { resumed: true, documents: count });
+  t.equal(await countUsers(to), count);
+  const again = await copy(cwd, ['sqlite:from.db', 'NEW_URI'], { NEW_URI: to });
+  t.match(again, { code: 1, err: /the target is in use: it contains documents\. Choose a new file/ });
+  t.equal(await countUsers(to), count);
+}
+
+t.test('a document that changed in the target or was added to it is detected', async (t) => {
+  const cwd = temporaryFolder(t);
+  const count = 30_000;
+  await fill(`sqlite:${join(cwd, 'from.db')}`, count);
+  for (const [change, file] of [
+    [`UPDATE users SET doc = replace(doc, '"Ada"', '"Eve"') WHERE id = 'usr_000007'`, 'changed.db'],
+    [`DELETE FROM users WHERE id = 'usr_000007'`, 'deleted.db'],
+    [`INSERT INTO settings (id, doc) VALUES ('a', '{"id":"a"}')`, 'added.db'],
+  ] as const) {
+    const to = join(cwd, file);
+    await killHalfWay(t, cwd, `sqlite:${to}`, count);
+    const db = await openDatabase(to);
+    db.exec(change);
+    db.close();
+    const { code, err } = await copy(cwd, ['sqlite:from.db', `sqlite:${to}`]);
+    t.equal(code, 1, file);
+    t.match(
+      err,
+      /the target differs from the source in (users|settings)\. .* delete the target and copy again/,
+    );
+    t.equal(await startSaas(t, cwd, `sqlite:${to}`).ended(), 1, 'no server starts on it');
+  }
+});
+
+t.test('a store that cannot be copied is rejected with one sentence and without its password', async (t) => {
+  const cwd = temporaryFolder(t);
+  await fill(`sqlite:${join(cwd, 'from.db')}`, 1);
+  await fill(`sqlite:${join(cwd, 'used.db')}`, 1);
+  const cases: [from: string, to: string, code: number, says: RegExp][] = [
+    ['sqlite:from.db', 'sqlite:used.db', 1, /the target is in use/],
+    ['sqlite:from.db', 'sqlite:./from.db', 1, /are the same store\. Choose another target/],
+    ['sqlite:none.db', 'sqlite:new.db', 1, /there is no file .*none\.db/],
+    ['sqlite:from.db', 'sqlite::memory:', 1, /an in-memory store is lost when the command ends/],
+    ['sqlite:from.db', 'postgres://u:secret@db', 2, /argument 'to' is not a valid store URI/],
+    ['UNSET_URI', 'sqlite:new.db', 2, /argument 'from': the environment variable UNSET_URI is not set/],
+    ['sqlite:from.db', '', 2, /argument 'to'/],
+  ];
+  for (const [from, to, code, says] of cases) {
+    const result = await copy(cwd, [from, to]);
+    t.equal(result.code, code, `${from} ${to}`);
+    t.match(result.err, says);
+    t.notMatch(result.err.trimEnd(), /\n|secret/);
+  }
+  t.notOk(existsSync(join(cwd, 'new.db')));
+  t.equal(await countUsers(`sqlite:${join(cwd, 'used.db')}`), 1);
+});
+
+t.test('collections that the product does not know are reported and not copied', async (t) => {
+  const cwd = temporaryFolder(t);
+  const store = await openStore(`sqlite:${join(cwd, 'from.db')}`);
+  await store.collection('notes').insert({ id: 'a' });
+  await store.close();
+  const { code, out, err } = await copy(cwd, ['sqlite:from.db', 'sqlite:to.db']);
+  t.equal(code, 0);
+  t.match(out, /^0 documents copied and verified in /);
+  t.match(err, /^Not copied, because saas-backend does not use them: notes\.$/m);
+});
+
+t.test('the target gets the tables and indexes that the servers create', async (t) => {
+  const cwd = temporaryFolder(t);
+  const schemaOf = async (file: string) => {
+    const db = await openDatabase(join(cwd, file));
+    const rows = db.prepare('SELECT name, sql FROM sqlite_schema ORDER BY name').all();
+    db.close();
+    return rows.map((row) => ({ ...(row as object) }));
+  };
+  const products = [
+    [SAAS, 'DATABASE_URI', declareSaasCollections],
+    [IDP, 'IDP_DATABASE_URI', declareIdpCollections],
+  ] as const;
+  for (const [index, [script, variable, declare]] of products.entries()) {
+    const env = {
+      [variable]: `sqlite:server${index}.db`,
+      PAYMENT_SECRET_KEY: 'sk_test_123456789',
+      PAYMENT_WEBHOOK_SECRET: 'whsec_123456789012345678901234567890',
+    };
+    const program = startProgram(t, script, { args: ['serve', '-p', '0'], cwd, env });
+    await program.url();
+    t.equal(await program.terminate(), 0);
+    const store = await openStore(`sqlite:${join(cwd, `declared${index}.db`)}`);
+    declare(store);
+    await store.ready();
+    await store.close();
+    t.strictSame(await schemaOf(`declared${index}.db`), await schemaOf(`server${index}.db`));
+  }
+});
