@@ -66,6 +66,7 @@ async function fill(uri: string, count: number): Promise<void> {
         passwordHash: 'x',
         createdAt: 1,
         passwordVersion: 1,
+        sessionEpoch: 0,
         emailVerified: true,
         subscriptionStatus: 'none',
         subscriptionPlan: 'none',
