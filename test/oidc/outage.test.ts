@@ -5,6 +5,7 @@ import { grantCollection } from '../../src/oidc/store.js';
 import { createTokenService } from '../../src/oidc/tokens/service.js';
 import { createUnknownWrites, type UnknownWritesRegistry } from '../../src/ops/unknown-writes.js';
 import { type Store, StoreUnavailable } from '../../src/storage/collection.js';
+import { openStore } from '../../src/storage/open.js';
 import { fakeClock } from '../kit/clock.js';
 import { explore } from '../kit/explore.js';
 import { SEED } from '../kit/idp.js';
@@ -140,3 +141,31 @@ t.test('a thief who presents the older token each time is noticed, even in outag
   t.equal(failure, undefined);
   t.ok(orders > 3, `${orders} orders`);
 });
+
+t.test(
+  'a rotation that was lost does not open the window of the same rotation by another process',
+  async (t) => {
+    const { clock, processOn, setup, isRevoked } = familyInOutage();
+    const store = await openStore('sqlite::memory:');
+    t.teardown(() => store.close());
+    await setup(store);
+    let isLost = true;
+    const collection = ((...args: Parameters<Store['collection']>) => {
+      const actual = store.collection(...args);
+      const updateOne: typeof actual.updateOne = async (...change) => {
+        if (isLost) throw new StoreUnavailable('no response', { mayHaveTakenEffect: true });
+        return actual.updateOne(...change);
+      };
+      return { ...actual, updateOne };
+    }) as Store['collection'];
+    const isolated = processOn({ ...store, collection });
+    await t.rejects(isolated.present(), StoreUnavailable);
+    isLost = false;
+    clock.advance(1000);
+    await processOn(store).present();
+    clock.advance(31_000);
+    await isolated.unknownWrites.settleAll();
+    await t.rejects(isolated.present(), { code: 'invalid_grant' });
+    t.ok(await isRevoked(store), 'the older token is a replay');
+  },
+);
