@@ -1,8 +1,9 @@
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
+import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
 import { userCollection } from '../../src/auth/store.js';
 import { declareIdpCollections } from '../../src/idp/collections.js';
@@ -79,6 +80,45 @@ async function fill(uri: string, count: number): Promise<void> {
 const countUsers = async (uri: string): Promise<number> =>
   (await readCollection(uri, 'users', (users) => users.count())) ?? 0;
 
+/** The command blocks of the plan in docs/storage.md. */
+function plannedCommands(): string[] {
+  const page = readFileSync(join(compiled('.'), '../docs/storage.md'), 'utf8');
+  const section = page.split('## Move to another database\n')[1]?.split('\n## ')[0] ?? '';
+  return [...section.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block = '']) => block);
+}
+
+/** Moves a running service as docs/storage.md describes it. */
+async function followsPlan(t: Test, from: string, to: string, rehearsal: string): Promise<void> {
+  const cwd = temporaryFolder(t);
+  const env = { DATABASE_URI: from, NEW_DATABASE_URI: to, REHEARSAL_DATABASE_URI: rehearsal };
+  const paste = (commands: string) =>
+    promisify(execFile)(
+      'sh',
+      ['-ec', commands.replaceAll('npx saas-backend', `${process.execPath} ${SAAS}`)],
+      { cwd, env: { PATH: process.env['PATH'], PORT: '0', ...env } },
+    );
+  const [rehearse = '', move = '', ...others] = plannedCommands();
+  t.same(others, []);
+
+  const service = startSaas(t, cwd, from);
+  const url = await service.url();
+  t.equal((await post(url, '/auth/register', ACCOUNT)).status, 201);
+  await paste(rehearse);
+  t.equal(await countUsers(rehearsal), 1);
+  const late = { ...ACCOUNT, email: 'late@example.test' };
+  t.equal((await post(url, '/auth/register', late)).status, 201, 'the service runs during the rehearsal');
+  t.equal(await service.terminate(), 0);
+
+  const { stdout } = await paste(move);
+  t.match(stdout, /documents copied and verified in/);
+  const moved = startSaas(t, cwd, to);
+  const movedUrl = await moved.url();
+  for (const account of [ACCOUNT, late]) {
+    t.equal((await post(movedUrl, '/auth/login', account)).status, 200, account.email);
+  }
+  t.equal(await moved.terminate(), 0);
+}
+
 /** Copies a store in use, and the same store after a graceful stop; signs in on the copy. */
 async function moves(t: Test, from: string, to: string): Promise<void> {
   const cwd = temporaryFolder(t);
@@ -117,6 +157,11 @@ t.test('a copy on another SQLite file continues sessions and accepts passwords',
 await onMongod((server) => {
   t.test('a copy from SQLite to MongoDB continues sessions and accepts passwords', async (t) => {
     await moves(t, `sqlite:${join(temporaryFolder(t), 'from.db')}`, server.fresh(t));
+  });
+
+  t.test('the plan of docs/storage.md moves a running service from SQLite to MongoDB', async (t) => {
+    const from = `sqlite:${join(temporaryFolder(t), 'from.db')}`;
+    await followsPlan(t, from, server.fresh(t), server.fresh(t));
   });
 
   t.test('a copy from MongoDB to SQLite continues sessions and accepts passwords', async (t) => {
