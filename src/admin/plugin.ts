@@ -4,18 +4,19 @@ import { After, type User } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
 import type { Operator } from '../ops/audit.js';
+import type { Estimate } from '../storage/collection.js';
 import { type FormTokens, registerForms } from './forms.js';
 import { SettingsForm } from './schemas.js';
 
 export interface AdminPluginOptions {
   users: {
-    count(): Promise<number>;
+    estimate(): Promise<Estimate>;
     listNewest(limit: number): Promise<User[]>;
-    /** Counts the registrations of each of the last `days` days, oldest first. */
-    countRegistrations(days: number): Promise<{ date: string; count: number }[]>;
+    /** Counts the registrations of each of the last `days` days, oldest first, each day up to `limit`. */
+    countRegistrations(days: number, limit: number): Promise<{ date: string; count: number }[]>;
   };
-  sessions: { count(): Promise<number> };
-  webhookEvents: { count(): Promise<number> };
+  sessions: { estimate(): Promise<Estimate> };
+  webhookEvents: { estimate(): Promise<Estimate> };
   duplicates: {
     /** Users who pay for more than one subscription; pages may be empty. @throws VALIDATION_ERROR for an invalid `after` */
     list(after: string | undefined): Promise<{ items: DuplicateSubscriptions[]; next: string | null }>;
@@ -47,6 +48,9 @@ interface Settings {
 
 const LISTED_USERS = 10;
 const CHART_DAYS = 30;
+
+/** Registrations counted per day, which bounds the index entries that the page reads. */
+const MAX_COUNTED_PER_DAY = 10_000;
 
 /** The pages of the admin area. */
 export async function adminPlugin(scope: Scope, deps: AdminPluginOptions): Promise<void> {
@@ -103,11 +107,11 @@ async function createOverview(
   duplicatesAfter?: string,
 ): Promise<View> {
   const [users, sessions, events, newest, registrations, settings, duplicates] = await Promise.all([
-    deps.users.count(),
-    deps.sessions.count(),
-    deps.webhookEvents.count(),
+    deps.users.estimate(),
+    deps.sessions.estimate(),
+    deps.webhookEvents.estimate(),
     deps.users.listNewest(LISTED_USERS),
-    deps.users.countRegistrations(CHART_DAYS),
+    deps.users.countRegistrations(CHART_DAYS, MAX_COUNTED_PER_DAY),
     deps.settings.current(),
     readDuplicates(deps.duplicates, duplicatesAfter),
   ]);
@@ -115,9 +119,9 @@ async function createOverview(
     title: `${settings.siteName} administration`,
     siteName: settings.siteName,
     counts: [
-      { label: 'Users', value: users },
-      { label: 'Sessions', value: sessions },
-      { label: 'Payment events', value: events },
+      { label: 'Users', value: writeEstimate(users) },
+      { label: 'Sessions', value: writeEstimate(sessions) },
+      { label: 'Payment events', value: writeEstimate(events) },
     ],
     ...createChart(registrations),
     users: newest.map((user) => ({ ...user, registered: toMinute(user.createdAt) })),
@@ -130,6 +134,14 @@ async function createOverview(
     })),
   };
 }
+
+const writeEstimate = ({ count, isExact }: Estimate) =>
+  isExact ? String(count) : `about ${withSeparators(roundEstimate(count))}`;
+
+/** To three digits, because an estimate is not more precise. */
+const roundEstimate = (count: number) => Number(count.toPrecision(3));
+
+const withSeparators = (count: number) => count.toLocaleString('en-US');
 
 const toMinute = (timestamp: string) => timestamp.slice(0, 16).replace('T', ' ');
 
@@ -157,14 +169,19 @@ const SWITCH_LABELS = {
   emailNotifications: 'Send notification e-mails (security e-mails are always sent)',
 };
 
+const writeBounded = (count: number) =>
+  count >= MAX_COUNTED_PER_DAY ? `${withSeparators(MAX_COUNTED_PER_DAY)}+` : String(count);
+
 /** Bars in a view box of 300 × 100, and a summary for screen readers. */
 function createChart(days: { date: string; count: number }[]) {
   const most = Math.max(1, ...days.map((day) => day.count));
   const total = days.reduce((sum, day) => sum + day.count, 0);
   const bars = days.map(({ date, count }, index) => {
     const height = Math.round((count / most) * 96);
-    return { date, count, x: (index * 300) / days.length + 1, y: 99 - height, height };
+    return { date, count: writeBounded(count), x: (index * 300) / days.length + 1, y: 99 - height, height };
   });
-  const plotSummary = `${total} in total; peak ${total === 0 ? 0 : most} per day`;
+  const isBounded = most >= MAX_COUNTED_PER_DAY;
+  const inTotal = isBounded ? `${withSeparators(total)}+` : total;
+  const plotSummary = `${inTotal} in total; peak ${total === 0 ? 0 : writeBounded(most)} per day`;
   return { days: bars, plotSummary, firstDay: days[0]?.date, lastDay: days.at(-1)?.date };
 }

@@ -6,7 +6,7 @@ import type { Random } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import type { PasswordPolicy } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
-import { UniqueViolation } from '../storage/collection.js';
+import { type Estimate, UniqueViolation } from '../storage/collection.js';
 import { authErrors } from './errors.js';
 import type { ForeignHashes } from './foreign-hashes.js';
 import {
@@ -47,11 +47,11 @@ export interface UserDirectory {
   create(user: NewUser): Promise<ManagedUser>;
   /** Changes the display name; an empty one removes it. @throws UNAUTHENTICATED when the user has been deleted */
   rename(userId: string, name: string): Promise<User>;
-  count(): Promise<number>;
+  estimate(): Promise<Estimate>;
   toManagedUser(user: UserDocument): Promise<ManagedUser>;
   listNewest(limit: number): Promise<User[]>;
-  /** Counts the registrations of each of the last `days` days (UTC), oldest first. */
-  countRegistrations(days: number): Promise<{ date: string; count: number }[]>;
+  /** Counts the registrations of each of the last `days` days (UTC), oldest first, each day up to `limit`. */
+  countRegistrations(days: number, limit: number): Promise<{ date: string; count: number }[]>;
 }
 
 export function createUserDirectory(
@@ -95,16 +95,16 @@ export function createUserDirectory(
       if (!user) throw httpErrors.UNAUTHENTICATED();
       return presentUser(user);
     },
-    count: () => users.count(),
+    estimate: () => users.estimate(),
     async listNewest(limit) {
       const { items } = await users.page({ sort: 'createdAt', desc: true, limit });
       return Promise.all(items.map(presentUser));
     },
-    async countRegistrations(days) {
+    async countRegistrations(days, limit) {
       const today = Math.floor(clock.now() / DAY);
       const starts = Array.from({ length: days }, (_, index) => (today - days + 1 + index) * DAY);
       const counts = await Promise.all(
-        starts.map((start) => users.count({ createdAt: { gte: start, lt: start + DAY } })),
+        starts.map((start) => users.count({ createdAt: { gte: start, lt: start + DAY } }, limit)),
       );
       return starts.map((start, index) => ({
         date: toTimestamp(start).slice(0, 10),

@@ -3,6 +3,7 @@ import {
   checkChange,
   checkConditions,
   checkDocument,
+  checkLimit,
   checkPage,
   checkWhere,
   type Shape,
@@ -74,9 +75,13 @@ function checkedCollection<T extends { id: string }>(shape: Shape, inner: Collec
       checkPage(shape, query);
       return await inner.page(query);
     },
-    async count(where = {}) {
+    async count(where = {}, limit) {
       checkConditions(shape, where);
-      return await inner.count(where);
+      if (limit !== undefined) checkLimit(limit);
+      return await inner.count(where, limit);
+    },
+    async estimate() {
+      return await inner.estimate();
     },
   };
 }

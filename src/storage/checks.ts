@@ -63,6 +63,13 @@ function conditionProblem(condition: unknown, required: boolean): string | null 
   return firstProblem(Object.values(condition), valueProblem);
 }
 
+/** Validates the bound of a count. */
+export function checkLimit(limit: number): void {
+  if (!Number.isSafeInteger(limit) || limit < 1) {
+    throw new RefusedSelector('The limit of a count must be an integer from 1.');
+  }
+}
+
 /** Validates sort, direction and limit of a page; `positionOf` validates the cursor. */
 export function checkPage(shape: Shape, query: { where?: unknown; sort: string; limit: number }): void {
   // `in`, not `!== undefined`: a filter that is accidentally undefined must not list everything.

@@ -79,8 +79,21 @@ export interface Collection<T extends { id: string }> {
   /** Deletes all matching documents. Returns their number. */
   deleteMany(where: Where<T>): Promise<number>;
   page(query: PageQuery<T>): Promise<Page<T>>;
-  count(where?: Where<T>): Promise<number>;
+  /** Reads every matching document or index entry. With `limit`, it stops there. */
+  count(where?: Where<T>, limit?: number): Promise<number>;
+  /** The number of all documents, at a cost that does not grow with it. */
+  estimate(): Promise<Estimate>;
 }
+
+/** A number of documents. */
+export interface Estimate {
+  count: number;
+  /** False above {@link EXACT_COUNT_LIMIT}. */
+  isExact: boolean;
+}
+
+/** Up to this number of documents, an estimate is exact. */
+export const EXACT_COUNT_LIMIT = 10_000;
 
 /** The fields of a collection that filters and sorting may use. */
 export interface Declaration<T> {

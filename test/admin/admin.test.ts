@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import t from 'tap';
+import { userCollection } from '../../src/auth/store.js';
 import { auditOf, basic, SECRETS, saasApp, storeOf } from '../kit/app.js';
 
 const ADMIN = { authorization: basic() };
@@ -33,6 +34,33 @@ t.test('the overview page forbids caching, framing and scripts', async (t) => {
   t.notMatch(policy, /script-src|unsafe/);
   t.notMatch(page.text, /<script|\son\w+=|\sstyle=|src="http/i);
   t.match(page.text, 'person1@example.test');
+});
+
+t.test('the overview estimates large numbers and says so', async (t) => {
+  const app = await saasApp(t);
+  await app.signUp();
+  const users = userCollection(await storeOf(t, app));
+  const first = await users.findOne({ email: 'person1@example.test' });
+  if (!first) throw new Error('There is no user.');
+  const { text: small } = await app.request('GET', '/admin', { headers: ADMIN });
+  t.match(small, '<dt>Users</dt><dd>1</dd>');
+  t.match(small, '1 in total; peak 1 per day');
+
+  for (let from = 0; from < 12_000; from += 1000) {
+    const copies = Array.from({ length: 1000 }, (_, index) => `${from + index}`);
+    await Promise.all(
+      copies.map((name) =>
+        users.insert({ ...first, id: `${first.id}_${name}`, email: `${name}@example.test` }),
+      ),
+    );
+  }
+  const { text: large } = await app.request('GET', '/admin', { headers: ADMIN });
+  t.match(large, /<dt>Users<\/dt><dd>about 1[12],\d00<\/dd>/);
+  t.match(
+    large,
+    '10,000+ in total; peak 10,000+ per day',
+    'no more than 10,000 index entries are read per day',
+  );
 });
 
 t.test('text that users entered is escaped', async (t) => {

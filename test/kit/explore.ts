@@ -298,6 +298,7 @@ function memoryStore(
           return { items: structuredClone(found.slice(0, limit)), next: null };
         },
         count: (where: never = {} as never) => all().filter((doc) => matches(doc, where)).length,
+        estimate: () => ({ count: docs.size, isExact: true }),
       };
       const scheduled = Object.entries(steps).map(([verb, step]) => [
         verb,

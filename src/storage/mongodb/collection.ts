@@ -1,6 +1,6 @@
 /** A collection of the storage port on MongoDB. */
 import type { Shape } from '../checks.js';
-import type { Collection } from '../collection.js';
+import { type Collection, EXACT_COUNT_LIMIT } from '../collection.js';
 import { applyChange, cursorAfter, positionOf } from '../semantics.js';
 import type { Call, MongoCollection } from './connection.js';
 import { createLookups } from './lookups.js';
@@ -89,8 +89,20 @@ export function mongodbCollection<T extends { id: string }>(shape: Shape, call: 
       return { items, next: last && stored.length > limit ? cursorAfter(sort, desc, last) : null };
     },
 
-    count(where = {}) {
-      return call((collection) => collection.countDocuments(toFilter(where)));
+    count(where = {}, limit) {
+      return call((collection) =>
+        collection.countDocuments(toFilter(where), limit === undefined ? {} : { limit }),
+      );
+    },
+
+    async estimate() {
+      const some = await call((collection) =>
+        collection.countDocuments({}, { limit: EXACT_COUNT_LIMIT + 1 }),
+      );
+      if (some <= EXACT_COUNT_LIMIT) return { count: some, isExact: true };
+      // From the metadata of the collection, which can be wrong after a crash of the server.
+      const estimated = await call((collection) => collection.estimatedDocumentCount());
+      return { count: Math.max(some, estimated), isExact: false };
     },
   };
 }

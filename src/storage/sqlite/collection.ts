@@ -3,9 +3,10 @@
  * columns: with generated columns, SQLite rewrites every index on each change of the document.
  */
 import type { Shape } from '../checks.js';
-import { type Collection, UniqueViolation, type Value } from '../collection.js';
+import { type Collection, EXACT_COUNT_LIMIT, UniqueViolation, type Value } from '../collection.js';
 import { applyChange, cursorAfter, positionOf } from '../semantics.js';
 import type { Connection } from './connection.js';
+import { estimateRows } from './estimate.js';
 import {
   ALL,
   and,
@@ -78,6 +79,13 @@ export function sqliteCollection<T extends { id: string }>(
       .all(...values, limit);
     return rows.map((row) => row.id);
   };
+
+  const countAll = ({ text, values }: Clause): number =>
+    connection.sql<{ n: number }>(`SELECT count(*) AS n FROM ${table} WHERE ${text}`).get(...values)?.n ?? 0;
+  const countUpTo = ({ text, values }: Clause, limit: number): number =>
+    connection
+      .sql<{ n: number }>(`SELECT count(*) AS n FROM (SELECT 1 FROM ${table} WHERE ${text} LIMIT ?)`)
+      .get(...values, limit)?.n ?? 0;
 
   return {
     insert(doc) {
@@ -168,13 +176,16 @@ export function sqliteCollection<T extends { id: string }>(
       return { items, next: last && docs.length > limit ? cursorAfter(sort, desc, last) : null };
     },
 
-    count(where = {}) {
-      const { text, values } = clauseOf(where);
+    count(where = {}, limit) {
+      const clause = clauseOf(where);
+      return read(() => (limit === undefined ? countAll(clause) : countUpTo(clause, limit)));
+    },
+
+    estimate() {
       return read(() => {
-        const row = connection
-          .sql<{ n: number }>(`SELECT count(*) AS n FROM ${table} WHERE ${text}`)
-          .get(...values);
-        return row?.n ?? 0;
+        const some = countUpTo(ALL, EXACT_COUNT_LIMIT + 1);
+        if (some <= EXACT_COUNT_LIMIT) return { count: some, isExact: true };
+        return { count: Math.max(some, estimateRows(connection, table)), isExact: false };
       });
     },
   };

@@ -98,6 +98,24 @@ export function documents(t: Test, fresh: Fresh): void {
     t.equal(await all.deleteMany({ group: 'x' }), 600);
     t.equal(await all.deleteMany({ group: 'x' }), 0);
     t.equal(await all.count(), 100);
+    t.equal(await all.count({}, 30), 30, 'up to the limit');
+    t.equal(await all.count({ group: 'y' }, 101), 100);
+    await t.rejects(all.count({}, 0), RefusedSelector);
+    t.strictSame(await all.estimate(), { count: 100, isExact: true });
+  });
+
+  t.test('an estimate of more than 10,000 documents is approximate and close', async (t) => {
+    const { all } = await begin(t, fresh);
+    t.strictSame(await all.estimate(), { count: 0, isExact: true });
+    for (let from = 0; from < 12_000; from += 1000) {
+      await Promise.all(
+        Array.from({ length: 1000 }, (_, i) => all.insert(thing(`m${from + i}`, { at: from + i }))),
+      );
+    }
+    t.equal(await all.deleteMany({ at: { gte: 300, lt: 800 } }), 500, 'gaps are not counted');
+    const { count, isExact } = await all.estimate();
+    t.equal(isExact, false);
+    t.ok(Math.abs(count - 11_500) < 1000, `${count}`);
   });
 
   t.test('written documents are present when the store is opened again', async (t) => {
