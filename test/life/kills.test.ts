@@ -4,6 +4,7 @@
  */
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
+import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { userCollection } from '../../src/auth/store.js';
 import { webhookEventCollection } from '../../src/billing/store.js';
@@ -22,6 +23,7 @@ import { compiled, type Program, startProgram } from '../kit/process.js';
 import { countedRandom } from '../kit/random.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { temporaryFolder } from '../kit/tmp.js';
+import { waitUntil } from '../kit/wait.js';
 import { onMongod } from '../storage/mongod.js';
 
 /** `npm run test:kills` sets more. */
@@ -62,19 +64,68 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** Runs `lane` several times concurrently until the program was killed that often and is running again. */
-async function underKills(
-  t: Test,
-  script: string,
-  options: object,
-  lane: (killable: KillableProgram, number: number) => Promise<void>,
-) {
+/** What a campaign kills. */
+interface Victim {
+  url: string;
+  /** Settles when a request can be sent. */
+  isUp(): Promise<unknown>;
+  /** Resolves when what was killed has been replaced. */
+  kill(): Promise<void>;
+}
+
+/** A server of one process, which is started again after each kill. */
+async function oneProcess(t: Test, script: string, options: object): Promise<Victim> {
   const port = await freePort();
-  const random = countedRandom('kills');
   const start = () =>
     startProgram(t, compiled(script), { args: [JSON.stringify({ ...options, port, logLevel: 'info' })] });
   let program: Program = start();
   let isUp: Promise<unknown> = program.url();
+  await isUp;
+  return {
+    url: `http://127.0.0.1:${port}`,
+    isUp: () => isUp,
+    async kill() {
+      const dying = program.kill();
+      isUp = dying.then(() => {
+        program = start();
+        return program.url();
+      });
+      await isUp;
+    },
+  };
+}
+
+/** `saas-backend --workers 2`, of which one worker at a time is killed. */
+async function workers(t: Test, databaseUri: string): Promise<Victim> {
+  const program = startProgram(t, compiled('package/bin/saas-backend.js'), {
+    args: ['-p', '0', '--workers', '2', '--json'],
+    cwd: temporaryFolder(t),
+    env: { DATABASE_URI: databaseUri, PAYMENT_WEBHOOK_SECRET: SECRETS.paymentWebhookSecret },
+  });
+  const url = JSON.parse((await program.printed(/^\{"program".*/))[0]).url;
+  const pids = () =>
+    program.lines
+      .flatMap((line) => /"pid":(\d+),.*"msg":"Server listening/.exec(line)?.[1] ?? [])
+      .map(Number);
+  let killed = 0;
+  return {
+    url,
+    isUp: () => Promise.resolve(),
+    async kill() {
+      // The oldest one.
+      process.kill(pids()[killed++] as number, 'SIGKILL');
+      await waitUntil('a new worker', () => pids().length === killed + 2);
+    },
+  };
+}
+
+/** Runs `lane` several times concurrently until the victim was killed that often and is running again. */
+async function underKills(
+  t: Test,
+  victim: Victim,
+  lane: (killable: KillableProgram, number: number) => Promise<void>,
+) {
+  const random = countedRandom('kills');
   let acknowledged = 0;
   let killed = 0;
   let killAt = nextKill();
@@ -85,21 +136,16 @@ async function underKills(
   const die = async () => {
     killed++;
     killAt = Number.POSITIVE_INFINITY;
-    const dying = program.kill();
-    isUp = dying.then(() => {
-      program = start();
-      return program.url();
-    });
-    await isUp;
+    await victim.kill();
     if (killed < ROUNDS) killAt = nextKill();
     else endAt = nextKill();
   };
   const killable: KillableProgram = {
     async ask({ method, path, headers = {}, body }) {
       for (let sent = 1; ; sent++) {
-        await isUp;
+        await victim.isUp();
         try {
-          const answer = await fetch(`http://127.0.0.1:${port}${path}`, {
+          const answer = await fetch(victim.url + path, {
             method,
             headers,
             redirect: 'manual',
@@ -118,7 +164,6 @@ async function underKills(
     },
     isOver: () => acknowledged >= endAt,
   };
-  await isUp;
   await Promise.all(Array.from({ length: LANES }, (_, number) => lane(killable, number)));
   t.ok(killed >= ROUNDS, `${killed} kills, ${acknowledged} acknowledged`);
   return killable;
@@ -131,12 +176,16 @@ const json = (path: string, body: unknown, headers: Record<string, string> = {})
   body: JSON.stringify(body),
 });
 
-function saas(t: Test, databaseUri?: string) {
-  return t.test('saas-backend loses no acknowledged change to kill -9', async (t) => {
-    const options = { ...testOptions(temporaryFolder(t)), ...(databaseUri && { databaseUri }) };
+function saas(t: Test, databaseUri = `sqlite:${join(temporaryFolder(t), 'saas.db')}`, withWorkers = false) {
+  const what = withWorkers ? 'a server with workers' : 'saas-backend';
+  return t.test(`${what} loses no acknowledged change to kill -9`, async (t) => {
+    const options = { ...testOptions(temporaryFolder(t)), databaseUri };
+    const victim = withWorkers
+      ? await workers(t, databaseUri)
+      : await oneProcess(t, 'test/kit/saas-server.js', options);
     const people = new Map<string, string>();
     const events = new Set<string>();
-    await underKills(t, 'test/kit/saas-server.js', options, async (killable, lane) => {
+    await underKills(t, victim, async (killable, lane) => {
       let number = 0;
       while (!killable.isOver()) {
         const email = `p${lane}-${number++}@example.test`;
@@ -205,7 +254,8 @@ function idp(t: Test, databaseUri?: string) {
     const operator = { authorization: `Bearer ${ADMIN_TOKEN}` };
     const form = { 'content-type': 'application/x-www-form-urlencoded' };
     const redeemed: { body: string }[] = [];
-    const killable = await underKills(t, 'test/kit/idp-server.js', options, async (killable, lane) => {
+    const victim = await oneProcess(t, 'test/kit/idp-server.js', options);
+    const killable = await underKills(t, victim, async (killable, lane) => {
       const made = await killable.ask(
         json('/v1/clients', { name: 'App', redirect_uris: [CALLBACK] }, operator),
       );
@@ -256,10 +306,12 @@ function idp(t: Test, databaseUri?: string) {
 }
 
 saas(t);
+saas(t, undefined, true);
 idp(t);
 await onMongod((server) => {
   t.test('on MongoDB, both programs lose no acknowledged change to kill -9', async (t) => {
     await saas(t, server.fresh(t));
+    await saas(t, server.fresh(t), true);
     await idp(t, server.fresh(t));
   });
 });
