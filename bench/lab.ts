@@ -250,20 +250,3 @@ export function residentMemory(pid: number): number | undefined {
     return undefined;
   }
 }
-
-/** Clock ticks per second in /proc, on every Linux. */
-const TICKS = 100;
-
-/** Processor time that a process and its children have taken; NaN without /proc. */
-export function cpuSeconds(pid: number): number {
-  try {
-    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
-      .replace(/^.*\) /s, '')
-      .split(' ');
-    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ');
-    const own = (Number(fields[11]) + Number(fields[12])) / TICKS;
-    return own + children.filter(Boolean).reduce((sum, child) => sum + cpuSeconds(Number(child)), 0);
-  } catch {
-    return Number.NaN;
-  }
-}
