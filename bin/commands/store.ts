@@ -1,5 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import type { Command } from 'commander';
+import { readVariable } from '../../src/config/options.js';
 import { copyStore } from '../../src/server/copy.js';
 import { storeUriProblem } from '../../src/storage/open.js';
 import { type CommonOptions, examples } from '../command.js';
@@ -18,7 +19,7 @@ export function define(group: Command, program: Program): void {
   const { name, storeVariable } = program;
   const copies = [
     `${name} store copy ${storeVariable} NEW_DATABASE_URI`,
-    `${name} store copy sqlite:data/old.db 'mongodb://localhost/new?replicaSet=rs0'`,
+    `${name} store copy sqlite:backup.db NEW_DATABASE_URI --stopped`,
     `${name} store copy ${storeVariable} sqlite:data/new.db --json`,
   ] as const;
   group.addHelpText('after', examples(...copies));
@@ -71,7 +72,7 @@ async function copy(
 /** Messages contain the name of the argument only, because its value may be a password. */
 function uriOf(argument: string, given: string): string {
   const isVariable = /^[A-Z][A-Z0-9_]*$/.test(given);
-  const uri = isVariable ? process.env[given] : given;
+  const uri = isVariable ? readVariable(given) : given;
   if (!uri) fail(2, `error: argument '${argument}': the environment variable ${given} is not set.`);
   const problem = storeUriProblem(uri);
   if (problem !== null) fail(2, `error: argument '${argument}' is not a valid store URI: ${problem}.`);

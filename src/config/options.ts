@@ -265,6 +265,11 @@ export function completeEnvironment(variables: Record<string, string | undefined
   for (const [name, value] of Object.entries(variables)) process.env[name] ??= value;
 }
 
+/** The value of a variable that an argument of a command names. For programs only. */
+export function readVariable(name: string): string | undefined {
+  return process.env[name];
+}
+
 /** The size of libuv's thread pool, which password hashing shares with the file system and DNS. */
 export function threadPoolSize(): number {
   return Number(process.env['UV_THREADPOOL_SIZE']) || 4;

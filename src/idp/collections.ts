@@ -4,7 +4,10 @@ import { clientCollection, createLastKnownAddress, principalCollection } from '.
 import { createCommandContext } from '../server/module-context.js';
 import type { Store } from '../storage/collection.js';
 
-/** Declares every collection of the identity provider, whatever is configured. */
+/**
+ * Declares every collection of the identity provider, whatever is configured: a copy of a store has the indexes of all
+ * of them.
+ */
 export function declareIdpCollections(store: Store): void {
   createCommandContext(store, { production: false, warn: () => {}, createAudit });
   const collections = [

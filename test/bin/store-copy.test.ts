@@ -50,7 +50,9 @@ async function post(url: string, path: string, body: object) {
 }
 
 function startSaas(t: Test, cwd: string, uri: string) {
-  return startProgram(t, SAAS, { args: ['-p', '0'], cwd, env: { DATABASE_URI: uri } });
+  // Tokens name the public address as their issuer.
+  const env = { DATABASE_URI: uri, PUBLIC_URL: 'http://app.example.test' };
+  return startProgram(t, SAAS, { args: ['-p', '0'], cwd, env });
 }
 
 /** Writes users to a store. */
