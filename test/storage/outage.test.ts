@@ -8,8 +8,9 @@ import { StoreUnavailable } from '../../src/storage/collection.js';
 import { Connection } from '../../src/storage/mongodb/connection.js';
 import { openStore } from '../../src/storage/open.js';
 import { RequestBudget } from '../../src/storage/request-budget.js';
-import { type SaasApp, saasApp } from '../kit/app.js';
+import { PASSWORD, type SaasApp, SECRETS, saasApp } from '../kit/app.js';
 import { idpApp } from '../kit/idp.js';
+import { signWebhook } from '../kit/sign-webhook.js';
 import { waitUntil } from '../kit/wait.js';
 import { thing, things } from './kit.js';
 import { onReplicaSet, type ReplicaSet } from './replica-set.js';
@@ -93,10 +94,65 @@ await onReplicaSet((set) => {
   t.test('while the primary is frozen, calls succeed on the next one and take effect once', (t) =>
     frozenPrimary(t, set),
   );
+  t.test(
+    'while the primary is frozen, requests get a regular response or a 503, and recover without it',
+    (t) => answersWhileFrozen(t, set),
+  );
   t.test('what took effect unnoticed while the majority was frozen is repeated without penalty', (t) =>
     frozenMajority(t, set),
   );
 });
+
+/** Requests of every kind, repeated until one that was sent after the freeze has succeeded. */
+async function answersWhileFrozen(t: Test, set: ReplicaSet): Promise<void> {
+  const app = await saasApp(t, { databaseUri: set.fresh() });
+  const idp = await idpApp(t, { databaseUri: set.fresh(), clock: app.clock });
+  const { accessToken, email } = await app.signUp();
+  const agent = await idp.mintAgent();
+  const client = await idp.createClient();
+  // Every event and every agent is a new one: what was answered 503 may have been written.
+  let sent = 0;
+  const deliver = () => {
+    const object = { id: 'sub_1', object: 'subscription', customer: 'cus_1', status: 'active' };
+    const created = Math.floor(app.clock.now() / 1000);
+    const type = 'customer.subscription.updated';
+    const body = JSON.stringify({ id: `evt_${sent++}`, object: 'event', type, created, data: { object } });
+    const signature = signWebhook(body, SECRETS.paymentWebhookSecret, app.clock.now());
+    const headers = { 'payment-signature': signature, 'content-type': 'application/json' };
+    return app.request('POST', '/api/billing/webhook', { headers, body });
+  };
+  const headers = { authorization: `Bearer ${accessToken}` };
+  const requests: Record<string, () => Promise<{ status: number }>> = {
+    'saas-backend: ready': () => app.request('GET', '/ready'),
+    'saas-backend: me': () => app.request('GET', '/api/auth/me', { headers }),
+    'saas-backend: a write': () =>
+      app.request('PATCH', '/api/user/profile', { headers, body: { name: 'Ada' } }),
+    'saas-backend: login': () =>
+      app.request('POST', '/api/auth/login', { body: { email, password: PASSWORD } }),
+    'saas-backend: webhook': deliver,
+    'saas-backend: admin': () => app.admin('GET', '/admin'),
+    'idp: ready': () => idp.request('GET', '/ready'),
+    'idp: authorize': () => idp.authorize(client, agent),
+    'idp: mint': () => idp.admin('POST', '/v1/agents', { handle: `a${sent++}@agents.example.test` }),
+  };
+  const old = await set.primary();
+  let isFrozen = false;
+  const others: string[] = [];
+  const lanes = Object.entries(requests).map(async ([what, send]) => {
+    for (;;) {
+      const wasFrozen = isFrozen;
+      const { status } = await send();
+      if (status < 400 && wasFrozen) return;
+      if (status >= 400 && status !== 503) others.push(`${what}: ${status}`);
+    }
+  });
+  const thaw = set.freeze(t, (address) => address === old);
+  isFrozen = true;
+  await Promise.all(lanes);
+  t.not(await set.primary(), old, 'before the frozen one continues');
+  t.same([...new Set(others)], []);
+  thaw();
+}
 
 /** Both products: a refresh, a refresh of the provider and a code, answered 503 by one process, repeated at another one. */
 async function frozenMajority(t: Test, set: ReplicaSet): Promise<void> {
