@@ -1,6 +1,7 @@
 import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify';
 import { plainAddress } from '../kernel/addresses.js';
 import { type AppError, type Rendered, toAppError } from '../kernel/errors.js';
+import { isStoreFailure, type OutageLog } from './outage-log.js';
 
 /** Headers and errors that all responses share. */
 
@@ -10,6 +11,8 @@ export interface AnswerRules {
   requestId(request: FastifyRequest): string;
   /** Whether the server is stopping, so that new requests are rejected. */
   isDraining(): boolean;
+  /** Shared by all responses of a server or plugin. */
+  outages: OutageLog;
   /** Whether the public URL is https; then Strict-Transport-Security is sent. */
   https(): boolean;
 }
@@ -54,7 +57,7 @@ export function sendError(
   const error = toAppError(thrown);
   setCommonHeaders(rules, request, reply);
   const requestId = String(reply.getHeader('x-request-id'));
-  logFailure(request.log, error, { req: request, requestId });
+  logFailure(request.log, error, { req: request, requestId, outages: rules.outages });
   const { type, body, headers } = rules.renderError(error, request, requestId);
   // A host that sheds load may have set it.
   const retryAfter = reply.getHeader('retry-after');
@@ -69,12 +72,14 @@ export function sendError(
 export function logFailure(
   log: FastifyBaseLogger,
   error: AppError,
-  { req, requestId }: { req?: FastifyRequest; requestId: string },
+  { req, requestId, outages }: { req?: FastifyRequest; requestId: string; outages: OutageLog },
 ): void {
   const isUnavailable = error.statusCode === 503;
   const err = error.cause ?? error;
   // A 503 without a cause is intended load shedding, which the request log already shows.
-  if (error.statusCode >= 500 && !(isUnavailable && err === error)) {
+  if (isUnavailable && isStoreFailure(err)) {
+    outages.record(req?.server.log ?? log, { err, requestId }, error.message);
+  } else if (error.statusCode >= 500 && !(isUnavailable && err === error)) {
     log[isUnavailable ? 'warn' : 'error']({ err, ...(req && { req }), requestId }, error.message);
   } else if (error.statusCode < 500 && error.cause !== undefined) {
     log.info({ err, requestId }, 'request rejected; the reason is not sent to the client');

@@ -4,6 +4,7 @@ import type { Resolved } from '../config/options.js';
 import { createPublicUrl, type PublicUrl } from '../config/public-url.js';
 import type { Random } from '../kernel/secrets.js';
 import type { AnswerRules } from './answers.js';
+import { createOutageLog, type OutageLog } from './outage-log.js';
 
 export interface Lifecycle {
   /** Set when the server starts to stop. */
@@ -14,6 +15,7 @@ export interface Lifecycle {
 export interface HostContext {
   lifecycle: Lifecycle;
   publicUrl: PublicUrl;
+  outages: OutageLog;
   /** The path of the API, if a host's middleware chain may have changed it. */
   mountedAt?(): string;
   /** The value of `X-Request-Id`. The client never chooses it. */
@@ -28,7 +30,12 @@ export function pluginContext(
 ): HostContext {
   const publicUrl = createPublicUrl(configured, port, path);
   assumePortOf(host, publicUrl);
-  return { lifecycle: { draining: false }, publicUrl, requestId: createRequestIdGenerator(random) };
+  return {
+    lifecycle: { draining: false },
+    publicUrl,
+    outages: createOutageLog(),
+    requestId: createRequestIdGenerator(random),
+  };
 }
 
 /** Sets the port of a public URL that is not configured when the server listens. */
@@ -56,10 +63,12 @@ export function logConfiguration(
 export function answerRules({
   lifecycle,
   publicUrl,
+  outages,
   requestId,
 }: HostContext): Omit<AnswerRules, 'renderError'> {
   return {
     requestId,
+    outages,
     isDraining: () => lifecycle.draining,
     https: () => publicUrl.get().startsWith('https:'),
   };
@@ -70,6 +79,7 @@ export function serverContext(publicUrl: string | undefined, port: number, path 
   return {
     lifecycle: { draining: false },
     publicUrl: createPublicUrl(publicUrl, port, path),
+    outages: createOutageLog(),
     requestId: (request) => request.id,
   };
 }

@@ -85,7 +85,7 @@ export function createConnectGuards(deps: ConnectGuardDependencies): ConnectGuar
     const error = toAppError(thrown);
     nextId ??= createRequestIdGenerator(random);
     const requestId = nextId();
-    logFailure(app.log, error, { requestId });
+    logFailure(app.log, error, { requestId, outages: hostContext.outages });
     // The application may have responded in the meantime, for instance after a timeout.
     if (response.headersSent) return;
     const { type, body } = renderEnvelope(error, requestId);

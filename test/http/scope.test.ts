@@ -4,6 +4,7 @@ import { connect } from 'node:net';
 import fastify from 'fastify';
 import t, { type Test } from 'tap';
 import { userCollection } from '../../src/auth/store.js';
+import { createOutageLog } from '../../src/http/outage-log.js';
 import { createPages } from '../../src/http/pages.js';
 import { access, openScope, routeRules, type ScopeRules } from '../../src/http/scope.js';
 import { AppError, renderEnvelope, renderOAuth, toAppError } from '../../src/kernel/errors.js';
@@ -632,6 +633,7 @@ const rules = (more: Partial<ScopeRules> = {}): ScopeRules => ({
   requestId: () => 'req_1',
   https: () => false,
   isDraining: () => false,
+  outages: createOutageLog(),
   bodyLimit: 1024,
   isPlugin: true,
   handlesNotFound: true,

@@ -2,6 +2,7 @@
 
 import fastify from 'fastify';
 import t, { type Test } from 'tap';
+import { createOutageLog } from '../../src/http/outage-log.js';
 import { access, openScope } from '../../src/http/scope.js';
 import { createBackgroundTasks } from '../../src/ops/background-tasks.js';
 import { StoreUnavailable } from '../../src/storage/collection.js';
@@ -35,6 +36,7 @@ t.test('the calls of one request share one time limit, also after its body was r
     isPlugin: false,
     requestId: () => 'req_1',
     isDraining: () => false,
+    outages: createOutageLog(),
     https: () => false,
     renderError: () => ({ type: 'text/plain', body: '', headers: {} }),
     storeTimeoutMs: 20,
