@@ -146,7 +146,7 @@ async function newerVersion(t: Test, server: Mongod): Promise<void> {
   t.equal((await layouts.updateOne({ version: 1 }, { $set: { version: 2 } })).modifiedCount, 1);
   await t.rejects(
     openStore(uri),
-    new RegExp(`${name} was written by a newer version .layout 2, this one reads 1.: install`),
+    new RegExp(`${name} was written by a newer version .layout 2, this one reads 1.$`),
   );
 }
 

@@ -1,12 +1,13 @@
 /** Both products on failing stores, as their clients see it: SQLite files first, then MongoDB. */
 import { closeSync, openSync, statSync, writeSync } from 'node:fs';
+import { setImmediate } from 'node:timers/promises';
 import mongodbPlugin from '@fastify/mongodb';
 import fastify, { type FastifyInstance } from 'fastify';
 import t, { type Test } from 'tap';
 import { identityProvider, saasBackend } from '../../src/index.js';
 import { Connection, type Statement } from '../../src/storage/sqlite/connection.js';
 import { openDatabase } from '../../src/storage/sqlite/store.js';
-import { type Answer, basic, PASSWORD, saasApp, testOptions } from '../kit/app.js';
+import { type Answer, basic, PASSWORD, type SaasApp, saasApp, testOptions } from '../kit/app.js';
 import { ADMIN_TOKEN, authorizePath, CALLBACK, codeIn, idpApp, idpOptions, redemption } from '../kit/idp.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
@@ -117,10 +118,49 @@ t.test('a database file damaged under a running program is answered 503', async 
   t.equal((await app.request('GET', '/health')).status, 200, 'the program lives');
 });
 
+/** A server is ready until `upgrade` writes a newer layout; until then and afterwards, other requests are answered. */
+async function noticesNewerLayout(
+  t: Test,
+  { server, request }: Pick<SaasApp, 'server' | 'request'>,
+  setLayout: (version: number) => unknown,
+): Promise<void> {
+  const causes: string[] = [];
+  const { log } = server.fastify;
+  log.warn = (({ err }: { err?: Error }) => void causes.push(String(err?.message))) as typeof log.warn;
+  const ready = () => request('GET', '/ready');
+  t.equal((await ready()).status, 200);
+  await setLayout(2);
+  // Reads of one turn of the event loop share a snapshot.
+  await setImmediate();
+  refused(t, await ready(), 'a newer version has changed the layout');
+  t.match(causes, [/written by a newer version \(layout 2, this one reads 1\)$/]);
+  t.equal((await request('GET', '/health')).status, 200);
+  await setLayout(1);
+  await setImmediate();
+  t.equal((await ready()).status, 200);
+}
+
+t.test('a running server is not ready once a newer version has changed the layout of the file', async (t) => {
+  for (const app of [await saasApp(t), await idpApp(t)]) {
+    const file = await openDatabase(app.file);
+    await noticesNewerLayout(t, app, (version) => file.exec(`PRAGMA user_version = ${version}`));
+    file.close();
+  }
+});
+
 /** Both products end to end on MongoDB: as servers, and as plugins on the host's connection. */
 const fifty = <R>(call: () => Promise<R>): Promise<R[]> => Promise.all(Array.from({ length: 50 }, call));
 
 await onOwnMongod((server) => {
+  t.test('a running server is not ready once a newer version has changed the database', async (t) => {
+    const uri = server.fresh(t);
+    const layouts = server.client(t).db(new URL(uri).pathname.slice(1)).collection('_layout');
+    const app = await saasApp(t, { databaseUri: uri });
+    await noticesNewerLayout(t, app, (version) =>
+      layouts.updateOne({}, { $set: { version } }, { writeConcern: { w: 'majority' } }),
+    );
+  });
+
   t.test('saas-backend: fifty concurrent refreshes of one token have one successor', async (t) => {
     const app = await saasApp(t, { databaseUri: server.fresh(t) });
     const { email, password } = await app.signUp();

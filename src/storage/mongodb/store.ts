@@ -82,7 +82,7 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
     async ready() {
       // One timeout per collection: creating them in a new database is slow on a slow disk.
       for (const indexed of declared) await connection.call(indexed);
-      await connection.call(() => db.command({ ping: 1 }, { readPreference: 'primary' }));
+      await connection.call(() => readSchemaVersion(db, prefix));
     },
     close: () => connection.close(),
   });
@@ -192,6 +192,12 @@ async function writeSchemaVersion(
   checkSchemaVersion(db, stored?.version ?? SCHEMA_VERSION);
 }
 
+/** Throws if a newer version has changed the layout since this process started. */
+async function readSchemaVersion(db: mongodb.Db, prefix: string): Promise<void> {
+  const stored = await schemaVersions(db, prefix).findOne({ _id: 'layout' });
+  checkSchemaVersion(db, stored?.version ?? SCHEMA_VERSION);
+}
+
 function schemaVersions(db: mongodb.Db, prefix: string) {
   // Declared collection names cannot begin with an underscore.
   return db.collection<{ _id: string; version: number }>(`${prefix}_layout`, COLLECTION_OPTIONS);
@@ -199,9 +205,9 @@ function schemaVersions(db: mongodb.Db, prefix: string) {
 
 function checkSchemaVersion(db: mongodb.Db, version: number): void {
   if (version <= SCHEMA_VERSION) return;
-  throw new Error(
-    `${db.databaseName} was written by a newer version (layout ${version}, this one reads ${SCHEMA_VERSION}): ` +
-      'install that version again, or restore the backup made before it',
+  throw new StoreUnavailable(
+    `${db.databaseName} was written by a newer version (layout ${version}, this one reads ${SCHEMA_VERSION})`,
+    { remedy: 'Install that version again, or restore the backup made before it.' },
   );
 }
 

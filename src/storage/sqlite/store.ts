@@ -115,7 +115,7 @@ export function createSqliteStore(
     async ready() {
       await Promise.all(tables.map((exists) => exists()));
       await writable();
-      await connection.read(() => connection.sql('PRAGMA user_version').get());
+      await connection.read(() => readSchemaVersion(db, 'the database file'));
     },
     close: () => connection.close(),
   });
