@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { StoreUnavailable, UniqueViolation } from '../../src/storage/collection.js';
+import { readCollection } from '../../src/storage/inspect.js';
 import { openStore, storeUriProblem } from '../../src/storage/open.js';
 import type { Database } from '../../src/storage/sqlite/connection.js';
 import { createSqliteStore, openDatabase } from '../../src/storage/sqlite/store.js';
@@ -93,6 +94,23 @@ t.test('the file is intact after a kill, and commits are synced', async (t) => {
   t.strictSame({ ...(db.prepare('PRAGMA integrity_check').get() as object) }, { integrity_check: 'ok' });
   db.close();
 });
+
+t.test(
+  'a read from outside waits while another process has the file for itself, as after a kill',
+  async (t) => {
+    const file = fresh(t);
+    const store = await openStore(`sqlite:${file}`);
+    await things(store).insert(thing('1'));
+    await store.close();
+    const other = await openDatabase(file);
+    other.exec('PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; COMMIT');
+    const count = readCollection(`sqlite:${file}`, 'things', (documents) => documents.count());
+    // The first attempt is over after this time, because it waits for the lock itself.
+    await turn();
+    other.close();
+    t.equal(await count, 1);
+  },
+);
 
 t.test('a full disk rejects writes, keeps acknowledged ones, and recovers', async (t) => {
   const db = await openDatabase(fresh(t));

@@ -70,7 +70,7 @@ export async function readSqliteCollection<T extends { id: string }, R>(
   const db = await retryWhileBusy(() => new DatabaseSync(resolve(path)), LOCK_TIMEOUT_MS);
   const connection = new Connection(db, LOCK_TIMEOUT_MS, () => performance.now());
   try {
-    db.exec(PRAGMAS);
+    await retryWhileBusy(() => db.exec(PRAGMAS), LOCK_TIMEOUT_MS);
     const isPresent = await connection.read(() => hasColumns(connection, shape));
     return isPresent ? await read(sqliteCollection<T>(shape, connection, () => undefined)) : null;
   } finally {
