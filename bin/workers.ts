@@ -85,6 +85,7 @@ function keepRunning(log: Logger) {
   const add = (worker: Worker, failures = 0): void => {
     const startedAt = performance.now();
     running.add(worker);
+    closeUnconfirmedConnections(worker);
     worker.once('exit', (code: number | null, signal: string | null) => {
       running.delete(worker);
       if (isStopping) return;
@@ -124,6 +125,33 @@ function keepRunning(log: Logger) {
   };
 
   return { add, stop };
+}
+
+/** A message of Node's cluster module that hands a connection to a worker. */
+interface Handover {
+  act?: string;
+  seq?: number;
+}
+
+/**
+ * Closes the connections that a worker was handed and had not confirmed when it ended. Node keeps them open in the primary
+ * (its `round_robin_handle.js` closes a connection when it is confirmed), where their clients would wait forever.
+ */
+function closeUnconfirmedConnections({ process: child }: Worker): void {
+  const unconfirmed = new Map<number, { close?(): void }>();
+  const send = child.send.bind(child) as (...parameters: unknown[]) => boolean;
+  child.send = (message: Handover, handle?: unknown, ...rest: unknown[]) => {
+    if (message.act === 'newconn' && message.seq !== undefined && handle)
+      unconfirmed.set(message.seq, handle as { close?(): void });
+    return send(message, handle, ...rest);
+  };
+  child.on('internalMessage', ({ ack }: { ack?: number }) => {
+    if (ack !== undefined) unconfirmed.delete(ack);
+  });
+  child.once('exit', () => {
+    for (const connection of unconfirmed.values()) connection.close?.();
+    unconfirmed.clear();
+  });
 }
 
 /** In a worker: ends the program if the store exists in one process only. */

@@ -149,6 +149,8 @@ async function underKills(
             method,
             headers,
             redirect: 'manual',
+            // Nothing that is killed may leave a client without an answer and without an error.
+            signal: AbortSignal.timeout(60_000),
             ...(body !== undefined && { body }),
           });
           const text = await answer.text();
