@@ -6,24 +6,26 @@ import { growth } from './growth-rows.js';
 import { code, discovery, jwks } from './idp-rows.js';
 import { install } from './install-row.js';
 import { Lab } from './lab.js';
+import { mongodbRows } from './mongodb-rows.js';
 import { port, start } from './process-rows.js';
 import { machineReadable, type Result, table } from './report.js';
-import type { Bench } from './rounds.js';
+import type { Row } from './rounds.js';
 import { flood, login, me, refresh } from './saas-rows.js';
 import { size } from './size-row.js';
 import { webhook } from './webhook-row.js';
 import { workers } from './workers-row.js';
 
-const ROWS: Record<string, (bench: Bench) => Promise<Result[]>> = {
+const ROWS: Record<string, Row> = {
   start,
   jwks,
   discovery,
-  me,
-  refresh,
-  code,
+  me: me(),
+  refresh: refresh(),
+  code: code(),
   login,
   webhook,
-  workers,
+  workers: workers(2, 1.7),
+  ...mongodbRows,
   flood,
   port,
   growth,
@@ -37,7 +39,7 @@ Usage
   npm run bench -- [options]
 
 Options
-  --only <rows>       some of ${Object.keys(ROWS).join(', ')}; separated by commas
+  --only <rows>       some of ${Object.keys(ROWS).join(', ')}; separated by commas; mongodb means all of these
   --seconds <number>  total measuring time of each figure (9)
   --quick             small stores and few starts: only checks that the benchmark runs
   --json <file>       also writes the results as JSON
@@ -61,7 +63,7 @@ const OPTIONS = {
 } as const;
 
 const { values, usageError } = readArguments('bench', help, OPTIONS);
-const rows = values.only?.split(',') ?? Object.keys(ROWS);
+const rows = values.only?.split(',').flatMap(rowsNamed) ?? Object.keys(ROWS);
 const seconds = Number(values.seconds);
 const unknown = rows.find((row) => !Object.hasOwn(ROWS, row));
 if (unknown !== undefined) usageError(`there is no row '${unknown}'.`);
@@ -73,13 +75,19 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => 
 const results: Result[] = [];
 for (const row of rows) {
   const bench = { lab, row, seconds, quick: values.quick, progress };
-  results.push(...(await (ROWS[row] as (typeof ROWS)[string])(bench)));
+  results.push(...(await (ROWS[row] as Row)(bench)));
   await lab.clear();
 }
 progress('');
 process.stdout.write(`${table(results)}\n`);
 if (values.json) writeFileSync(values.json, machineReadable(results, { seconds }));
 process.exit();
+
+/** A row, or the block of rows whose names begin with it. */
+function rowsNamed(name: string): string[] {
+  const block = Object.keys(ROWS).filter((row) => row.startsWith(`${name}-`));
+  return block.length > 0 && !Object.hasOwn(ROWS, name) ? block : [name];
+}
 
 function progress(text: string): void {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);

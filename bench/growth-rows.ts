@@ -57,7 +57,7 @@ async function onBothSizes(
   const start = async (size: number): Promise<Measures> => {
     const file = join(bench.lab.folder(), `${program}.db`);
     await fill(bench, file, size, inserting);
-    return measuresOf((await bench.lab.unbound(program, bench.row, { file })).url, size);
+    return measuresOf((await bench.lab.unbound(program, bench.row, { uri: `sqlite:${file}` })).url, size);
   };
   const [atLarge, atSmall] = [await start(large), await start(SMALL)];
   const [many, few] = [large, SMALL].map((count) => count.toLocaleString('en'));

@@ -31,8 +31,8 @@ export const WEBHOOK_SECRET = secret();
 const DIST = new URL('../', import.meta.url);
 
 export interface UnboundOptions {
-  /** An existing SQLite file. */
-  file?: string;
+  /** The database: otherwise a new SQLite file. */
+  uri?: string;
   /** Additional environment variables. */
   more?: Record<string, string>;
   /** Number of processes that share the port. */
@@ -60,22 +60,19 @@ export class Lab {
     return this.#product(`package/bin/${name}.js`, args, port, row, this.#newFile(name));
   }
 
-  /**
-   * The same server without limits on the number of requests, on a new SQLite file unless one is
-   * given.
-   */
+  /** The same server without limits on the number of requests. */
   async unbound(
     name: Program,
     row: string,
-    { file = this.#newFile(name), more, workers = 1 }: UnboundOptions = {},
+    { uri = this.#newFile(name), more, workers = 1 }: UnboundOptions = {},
   ): Promise<Served> {
     const port = await freePort();
     const args = [name, String(port), String(workers)];
-    return this.#product('bench/unbound-server.js', args, port, row, file, more);
+    return this.#product('bench/unbound-server.js', args, port, row, uri, more);
   }
 
   #newFile(name: Program): string {
-    return join(this.folder(), `${name}.db`);
+    return `sqlite:${join(this.folder(), `${name}.db`)}`;
   }
 
   #product(
@@ -83,19 +80,19 @@ export class Lab {
     args: string[],
     port: number,
     row: string,
-    file: string,
+    uri: string,
     more: Record<string, string> = {},
   ): Promise<Served> {
     const profiling = ['--cpu-prof', `--cpu-prof-dir=${this.#profiles}`, `--cpu-prof-name=${row}.cpuprofile`];
     return this.#serve(script, args, port, this.#profiles === undefined ? [] : profiling, {
       NODE_ENV: 'production',
       LOG_LEVEL: 'warn',
-      DATABASE_URI: `sqlite:${file}`,
+      DATABASE_URI: uri,
       PUBLIC_URL: 'https://app.example',
       JWT_ACCESS_SECRET: secret(),
       JWT_REFRESH_SECRET: secret(),
       PAYMENT_WEBHOOK_SECRET: WEBHOOK_SECRET,
-      IDP_DATABASE_URI: `sqlite:${file}`,
+      IDP_DATABASE_URI: uri,
       IDP_PUBLIC_URL: 'https://id.example',
       IDP_ED25519_SEED: secret(),
       IDP_ADMIN_TOKEN: ADMIN_TOKEN,

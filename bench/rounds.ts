@@ -1,5 +1,6 @@
 /** A row and its baseline are measured in turns, so that changes of the machine's speed affect both. */
-import type { Lab } from './lab.js';
+import type { Lab, Program, Served, UnboundOptions } from './lab.js';
+import type { Mongod } from './mongod.js';
 import type { Result } from './report.js';
 
 /** The environment of a row. */
@@ -10,8 +11,22 @@ export interface Bench {
   /** The total measuring time of each figure. */
   seconds: number;
   quick: boolean;
+  /** Where the programs keep their data, instead of a SQLite file. */
+  mongod?: Mongod;
   /** Reports progress to the user. */
   progress(text: string): void;
+}
+
+/** Measures one or several lines of the table. */
+export type Row = (bench: Bench) => Promise<Result[]>;
+
+/** A server without limits on the number of requests, on a new database of the row's engine. */
+export function serve(
+  { lab, row, mongod }: Bench,
+  name: Program,
+  options: Omit<UnboundOptions, 'uri'> = {},
+): Promise<Served> {
+  return lab.unbound(name, row, { ...options, ...(mongod && { uri: mongod.newDatabase() }) });
 }
 
 export type Measure = (seconds: number) => Promise<number>;

@@ -54,7 +54,7 @@ async function loginAt(lab: Lab, name: string, foreign: Record<string, string>):
     Array.from({ length: ACCOUNTS }, (_, number) => `${label.replace(' ', '-')}-${number}@example.com`),
   ]) as [string, string[]][];
   for (const [label, emails] of imported) await importAccounts(file, emails, foreign[label] as string);
-  const { url } = await lab.unbound('saas-backend', 'login', { file });
+  const { url } = await lab.unbound('saas-backend', 'login', { uri: `sqlite:${file}` });
   const known = await times(ACCOUNTS, async (number) => {
     const email = `known-${number}@example.com`;
     await post(`${url}/api/auth/register`, { email, password: PASSWORD });
@@ -172,7 +172,7 @@ async function basicLogin(lab: Lab): Promise<TimingRow[]> {
  */
 async function links(lab: Lab): Promise<TimingRow[]> {
   const file = join(lab.folder(), 'idp.db');
-  const { url } = await lab.unbound('idp', 'links', { file });
+  const { url } = await lab.unbound('idp', 'links', { uri: `sqlite:${file}` });
   const invite = async (number: number): Promise<string> => {
     const { invite_url: link = '' } = await create(url, 'invites', {
       handle: `invited-${number}@example.com`,

@@ -1,28 +1,32 @@
-/** Rows of several workers on one port and one SQLite file. */
+/** Rows of several workers on one port and one database. */
 import type { Served } from './lab.js';
 import { drive, hammer } from './load.js';
-import type { Result } from './report.js';
-import { type Bench, compareAnew, type Measure, result } from './rounds.js';
+import { compareAnew, type Measure, type Row, result, serve } from './rounds.js';
 import { bearer, ME, refreshing, register } from './saas-rows.js';
 
-const WORKERS = 2;
 const CLIENTS = 64;
 
-/** Two workers compared with one process. Writes to a SQLite file take turns, so refreshes gain less. */
-export async function workers(bench: Bench): Promise<Result[]> {
-  const results: Result[] = [];
-  for (const [what, load, least] of [
-    [`GET ${ME}`, reading, 1.7],
-    ['POST /api/auth/refresh', rotating, undefined],
-  ] as const) {
-    const compared = await compareAnew({ ...bench, row: `${bench.row}, ${what}` }, async () => {
-      const measureOf = async (count: number): Promise<Measure> =>
-        load(await bench.lab.unbound('saas-backend', bench.row, { workers: count }));
-      return { measure: await measureOf(WORKERS), floor: await measureOf(1) };
-    });
-    results.push(result(`${what}, ${WORKERS} workers`, 'one process', compared, least));
-  }
-  return results;
+/**
+ * Workers compared with one process. Writes to a SQLite file take turns, so refreshes gain less.
+ *
+ * @param least the goal of `me`
+ */
+export function workers(count: number, least?: number): Row {
+  return async (bench) => {
+    const results = [];
+    for (const [what, load, goal] of [
+      [`GET ${ME}`, reading, least],
+      ['POST /api/auth/refresh', rotating, undefined],
+    ] as const) {
+      const compared = await compareAnew({ ...bench, row: `${bench.row}, ${what}` }, async () => {
+        const measureOf = async (workers: number): Promise<Measure> =>
+          load(await serve(bench, 'saas-backend', { workers }));
+        return { measure: await measureOf(count), floor: await measureOf(1) };
+      });
+      results.push(result(`${what}, ${count} workers`, 'one process', compared, goal));
+    }
+    return results;
+  };
 }
 
 async function reading({ url }: Served): Promise<Measure> {

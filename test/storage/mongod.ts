@@ -2,18 +2,13 @@
  * A real mongod for the tests: the one named by TEST_MONGODB_URI, or a local one on loopback. `test/run.mjs` starts one for
  * all files and names it in SHARED_MONGODB_URI; files that stop or kill their server start their own.
  */
-import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
-import { createServer } from 'node:net';
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
-import { MongoMemoryReplSet } from 'mongodb-memory-server-core';
 import t, { type Test } from 'tap';
+import { databaseUri, serverPort, startReplicaSet } from '../kit/mongod.js';
 import { withOrSkip } from '../kit/skip.js';
 
 const { MongoClient } = mongodbPlugin.mongodb;
-
-/** How a local mongod is started. Its first write can take longer than ten seconds on a busy disk. */
-export const INSTANCE = { storageEngine: 'wiredTiger', launchTimeout: 120_000 } as const;
 
 /** A running replica set of one. */
 export interface Mongod {
@@ -50,35 +45,8 @@ async function onServer(uri: string | undefined, tests: (server: Mongod) => void
   await withOrSkip(missing, start, tests);
 }
 
-/**
- * A port for a server. The system gives the ports from 32768 on to connections, also between the search for a free one and
- * the start of the server, or while it is restarted.
- */
-export async function serverPort(): Promise<number> {
-  const probe = createServer().unref();
-  const port = randomInt(20_000, 32_768);
-  try {
-    await once(probe.listen(port, '127.0.0.1'), 'listening');
-  } catch {
-    return serverPort();
-  }
-  await new Promise((done) => probe.close(done));
-  return port;
-}
-
 async function startOwn(): Promise<Mongod> {
-  // Accepts any version of mongod.
-  process.env['MONGOMS_SYSTEM_BINARY_VERSION_CHECK'] ??= 'false';
-  const { storageEngine, launchTimeout } = INSTANCE;
-  // The library prints each error that it throws, twice; skipped and failed tests already report it.
-  const warn = console.warn;
-  console.warn = () => {};
-  const set = await MongoMemoryReplSet.create({
-    replSet: { storageEngine },
-    instanceOpts: [{ launchTimeout, port: await serverPort() }],
-  }).finally(() => {
-    console.warn = warn;
-  });
+  const set = await startReplicaSet({ ports: [await serverPort()] });
   t.teardown(() => set.stop());
   const [server] = set.servers;
   const child = server?.instanceInfo?.instance.mongodProcess;
@@ -113,7 +81,7 @@ function serverAt(uri: string, process: Mongod['process']): Mongod {
       const name = `saas_backend_test_${globalThis.process.pid}_${++databases}`;
       const ours = client(t);
       t.teardown(() => ours.db(name).dropDatabase());
-      return uri.replace(/^(mongodb(?:\+srv)?:\/\/[^/?]+)(?:\/[^?]*)?/, `$1/${name}`);
+      return databaseUri(uri, name);
     },
   };
 }

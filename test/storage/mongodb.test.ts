@@ -9,9 +9,10 @@ import { type Collection, StoreUnavailable } from '../../src/storage/collection.
 import { inspectStore, readCollection } from '../../src/storage/inspect.js';
 import { Connection } from '../../src/storage/mongodb/connection.js';
 import { openStore } from '../../src/storage/open.js';
+import { INSTANCE } from '../kit/mongod.js';
 import { contract } from './contract.js';
 import { begin, type Thing, thing, things } from './kit.js';
-import { INSTANCE, type Mongod, onOwnMongod } from './mongod.js';
+import { type Mongod, onOwnMongod } from './mongod.js';
 
 /** Started here, because it takes until the connection timeout. */
 const away = openStore('mongodb://user:hidden@127.0.0.1:1/x').catch((error: unknown) => error);

@@ -1,10 +1,9 @@
 /** A real replica set of three members, whose members can be frozen, for the tests of outages. */
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
-import { MongoMemoryReplSet } from 'mongodb-memory-server-core';
 import t, { type Test } from 'tap';
+import { serverPort, startReplicaSet } from '../kit/mongod.js';
 import { withOrSkip } from '../kit/skip.js';
 import { waitUntil } from '../kit/wait.js';
-import { INSTANCE, serverPort } from './mongod.js';
 
 const { MongoClient } = mongodbPlugin.mongodb;
 
@@ -44,19 +43,9 @@ export async function onReplicaSet(tests: (set: ReplicaSet) => void): Promise<vo
 }
 
 async function start(): Promise<ReplicaSet> {
-  process.env['MONGOMS_SYSTEM_BINARY_VERSION_CHECK'] ??= 'false';
-  const { storageEngine, launchTimeout } = INSTANCE;
   const configSettings = { electionTimeoutMillis: ELECTION_TIMEOUT_MS, heartbeatIntervalMillis: 200 };
-  // The library prints each error that it throws, twice; skipped and failed tests already report it.
-  const warn = console.warn;
-  console.warn = () => {};
   const ports = await Promise.all(Array.from({ length: 3 }, serverPort));
-  const set = await MongoMemoryReplSet.create({
-    replSet: { storageEngine, count: 3, configSettings },
-    instanceOpts: ports.map((port) => ({ launchTimeout, port, args: ARGUMENTS })),
-  }).finally(() => {
-    console.warn = warn;
-  });
+  const set = await startReplicaSet({ ports, configSettings, args: ARGUMENTS });
   const members = set.servers.map(({ instanceInfo }) => {
     const child = instanceInfo?.instance.mongodProcess;
     if (!instanceInfo || !child) throw new Error('mongod did not start');
