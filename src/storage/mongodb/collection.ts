@@ -3,6 +3,7 @@ import type { Shape } from '../checks.js';
 import { type Collection, EXACT_COUNT_LIMIT } from '../collection.js';
 import { applyChange, cursorAfter, positionOf } from '../semantics.js';
 import type { Call, MongoCollection } from './connection.js';
+import { createInserts } from './inserts.js';
 import { createLookups } from './lookups.js';
 import {
   type Bson,
@@ -21,15 +22,17 @@ const STEP_SIZE = 256;
 
 /** Implements the port on one collection. */
 export function mongodbCollection<T extends { id: string }>(shape: Shape, call: Call): Collection<T> {
-  const lookUp = createLookups(call);
+  const lookUps = new Map(['id', ...shape.unique].map((field) => [field, createLookups(call, field)]));
+  const insert = createInserts(call);
   return {
     insert(doc) {
-      return call(async (collection) => void (await collection.insertOne(toStored(doc))));
+      return insert(toStored(doc));
     },
 
     async findOne(where) {
-      const id = soleId(where);
-      if (id !== undefined) return toDocumentOrNull<T>(await lookUp(id));
+      const [[field = '', value] = [], second] = Object.entries(where);
+      const lookUp = typeof value === 'string' && !second && lookUps.get(field);
+      if (lookUp) return toDocumentOrNull<T>(await lookUp(value));
       return call(async (collection) => toDocumentOrNull<T>(await collection.findOne(toFilter(where))));
     },
 
@@ -138,12 +141,6 @@ async function forEachStep(
     handled += await call((collection) => step(collection, and({ _id: { $in: ids } }, filter)));
   }
   return handled;
-}
-
-/** The id of a filter that has no other condition. */
-function soleId(where: Bson): string | undefined {
-  const [[field, value] = [], second] = Object.entries(where);
-  return field === 'id' && typeof value === 'string' && !second ? value : undefined;
 }
 
 /** A single condition stays unwrapped, because MongoDB has a fast path for filters by `_id`. */
