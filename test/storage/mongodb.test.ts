@@ -21,7 +21,6 @@ await onOwnMongod((server) => {
   contract(t, 'mongodb', server.fresh);
 
   t.test("a host's client is used and left open", (t) => hostsClient(t, server));
-  t.test('look-ups by id of one turn share a query', (t) => sharedLookUps(t, server));
   t.test('the database of a newer version is refused', (t) => newerVersion(t, server));
   t.test('a connection check stores nothing, and fails where opening fails', (t) => trials(t, server));
   t.test('an unusable server is reported in one sentence without secrets', (t) => refusedServers(t, server));
@@ -102,42 +101,6 @@ async function hostsClient(t: Test, server: Mongod): Promise<void> {
   await store.close();
   await t.rejects(all.count(), StoreUnavailable);
   t.match(await db.command({ ping: 1 }), { ok: 1 }, 'the client is open');
-}
-
-async function sharedLookUps(t: Test, server: Mongod): Promise<void> {
-  const uri = server.fresh(t);
-  const client = server.client(t, { monitorCommands: true });
-  const store = await openStore({
-    mongo: { client, db: client.db(new URL(uri).pathname.slice(1)) },
-    prefix: 'ours_',
-  });
-  t.teardown(() => store.close());
-  const all = things(store);
-  const ids = Array.from({ length: 50 }, (_, index) => String(index));
-  await Promise.all(ids.map((id) => all.insert(thing(id))));
-
-  const queries: string[] = [];
-  client.on('commandStarted', ({ commandName }) => queries.push(commandName));
-  const wanted = [...ids, ...ids, 'missing'];
-  const found = await Promise.all(wanted.map((id) => all.findOne({ id })));
-  t.strictSame(
-    found.map((one) => one?.id ?? null),
-    [...ids, ...ids, null],
-  );
-  t.strictSame(queries, ['find']);
-  t.not(found[0], found[50], 'each caller gets an object of its own');
-
-  await Promise.all(Array.from({ length: 100 }, (_, index) => all.findOne({ id: String(index) })));
-  t.strictSame(queries, ['find', 'find', 'find'], 'at most 64 ids each');
-
-  const early = all.findOne({ id: '1' });
-  await once(client, 'commandStarted');
-  t.equal((await all.findOne({ id: '2' }))?.id, '2', 'a call after the query was sent gets one of its own');
-  await early;
-
-  await store.close();
-  await t.rejects(all.findOne({ id: '1' }), StoreUnavailable);
-  await t.rejects(all.findOne({ id: '1' }), StoreUnavailable, 'each time');
 }
 
 async function newerVersion(t: Test, server: Mongod): Promise<void> {

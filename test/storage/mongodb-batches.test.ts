@@ -1,0 +1,121 @@
+/** Calls of one turn of the event loop that share a command to MongoDB. */
+import { once } from 'node:events';
+import type { mongodb } from '@fastify/mongodb';
+import t, { type Test } from 'tap';
+import { type Collection, StoreUnavailable, UniqueViolation } from '../../src/storage/collection.js';
+import type { MongoCollection } from '../../src/storage/mongodb/connection.js';
+import { createInserts } from '../../src/storage/mongodb/inserts.js';
+import { openStore } from '../../src/storage/open.js';
+import { type Thing, thing, things } from './kit.js';
+import { type Mongod, onMongod } from './mongod.js';
+
+await onMongod((server) => {
+  t.test('look-ups by ID of one turn share a query', async (t) => {
+    const { all, store, client, commands } = await observed(t, server);
+    const ids = Array.from({ length: 50 }, (_, index) => String(index));
+    await Promise.all(ids.map((id) => all.insert(thing(id))));
+
+    commands.length = 0;
+    const wanted = [...ids, ...ids, 'missing'];
+    const found = await Promise.all(wanted.map((id) => all.findOne({ id })));
+    t.strictSame(
+      found.map((one) => one?.id ?? null),
+      [...ids, ...ids, null],
+    );
+    t.strictSame(commands, ['find']);
+    t.not(found[0], found[50], 'each caller gets an object of its own');
+
+    await Promise.all(Array.from({ length: 100 }, (_, index) => all.findOne({ id: String(index) })));
+    t.strictSame(commands, ['find', 'find', 'find'], 'at most 64 ids each');
+
+    const early = all.findOne({ id: '1' });
+    await once(client, 'commandStarted');
+    t.equal((await all.findOne({ id: '2' }))?.id, '2', 'a call after the query was sent gets one of its own');
+    await early;
+
+    await store.close();
+    await t.rejects(all.findOne({ id: '1' }), StoreUnavailable);
+    await t.rejects(all.findOne({ id: '1' }), StoreUnavailable, 'each time');
+  });
+
+  t.test('look-ups by a unique field of one turn share a query', async (t) => {
+    const { all, commands } = await observed(t, server);
+    await Promise.all(['a', 'b', 'c'].map((id) => all.insert(thing(id))));
+
+    commands.length = 0;
+    const emails = ['c', 'a', 'missing', 'a'].map((name) => `${name}@example.com`);
+    const found = await Promise.all(emails.map((email) => all.findOne({ email })));
+    t.strictSame(
+      found.map((one) => one?.id ?? null),
+      ['c', 'a', null, 'a'],
+    );
+    t.strictSame(commands, ['find']);
+  });
+
+  t.test('inserts of one turn share a command', async (t) => {
+    const { all, commands } = await observed(t, server);
+    const ids = Array.from({ length: 100 }, (_, index) => String(index));
+    await Promise.all(ids.map((id) => all.insert(thing(id, { free: { id } }))));
+    t.strictSame(commands, ['insert', 'insert'], 'at most 64 documents each');
+    t.equal(await all.count(), 100);
+    t.strictSame((await all.findOne({ id: '70' }))?.free, { id: '70' });
+  });
+
+  t.test('a rejected insert does not affect those that share its command', async (t) => {
+    const { all } = await observed(t, server);
+    await all.insert(thing('old'));
+    const inserts = [
+      thing('first'),
+      thing('old', { email: 'new@example.com' }),
+      thing('second', { email: 'old@example.com' }),
+      thing('twin'),
+      thing('twin', { email: 'other@example.com' }),
+      thing('last'),
+    ];
+    const results = await Promise.allSettled(inserts.map((one) => all.insert(one)));
+    const fields = results.map((result) =>
+      result.status === 'rejected' ? violatedField(result.reason) : '',
+    );
+    t.strictSame(fields, ['', 'id', 'email', '', 'id', '']);
+    const { items } = await all.page({ sort: 'id', limit: 10 });
+    t.strictSame(
+      items.map(({ id }) => id),
+      ['first', 'last', 'old', 'twin'],
+    );
+    t.equal((await all.findOne({ id: 'old' }))?.email, 'old@example.com');
+  });
+});
+
+t.test('without the write concern, no insert of a command is acknowledged', async (t) => {
+  const error = Object.assign(new Error('waiting for replication timed out'), {
+    writeErrors: [{ index: 1 }],
+    result: { getWriteConcernError: () => ({ code: 64 }) },
+  });
+  const collection = { insertMany: () => Promise.reject(error) };
+  const insert = createInserts((step) => step(collection as unknown as MongoCollection));
+  const results = await Promise.allSettled([insert({ _id: 'a' }), insert({ _id: 'b' })]);
+  t.strictSame(
+    results.map(({ status }) => status),
+    ['rejected', 'rejected'],
+  );
+});
+
+/** An empty store, whose commands from now on are recorded. */
+async function observed(t: Test, server: Mongod) {
+  const uri = server.fresh(t);
+  const client: mongodb.MongoClient = server.client(t, { monitorCommands: true });
+  const store = await openStore({
+    mongo: { client, db: client.db(new URL(uri).pathname.slice(1)) },
+    prefix: 'ours_',
+  });
+  t.teardown(() => store.close());
+  const all: Collection<Thing> = things(store);
+  await store.ready();
+  const commands: string[] = [];
+  client.on('commandStarted', ({ commandName }) => commands.push(commandName));
+  return { all, store, client, commands };
+}
+
+function violatedField(error: unknown): string {
+  return error instanceof UniqueViolation ? error.field : String(error);
+}
