@@ -6,7 +6,7 @@ import { growth } from './growth-rows.js';
 import { code, discovery, jwks } from './idp-rows.js';
 import { install } from './install-row.js';
 import { Lab } from './lab.js';
-import { mongodbRows } from './mongodb-rows.js';
+import { mongodbRows, stopMongod } from './mongodb-rows.js';
 import { port, start } from './process-rows.js';
 import { machineReadable, type Result, table } from './report.js';
 import type { Row } from './rounds.js';
@@ -71,17 +71,27 @@ if (!(seconds > 0 && seconds <= 600))
   usageError(`--seconds takes a number up to 600, not '${values.seconds}'.`);
 
 const lab = new Lab(values.profile && resolve(values.profile));
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void end(1));
 const results: Result[] = [];
-for (const row of rows) {
-  const bench = { lab, row, seconds, quick: values.quick, progress };
-  results.push(...(await (ROWS[row] as Row)(bench)));
-  await lab.clear();
+try {
+  for (const row of rows) {
+    const bench = { lab, row, seconds, quick: values.quick, progress };
+    results.push(...(await (ROWS[row] as Row)(bench)));
+    await lab.clear();
+  }
+} catch (error) {
+  console.error(error);
+  await end(1);
 }
 progress('');
 process.stdout.write(`${table(results)}\n`);
 if (values.json) writeFileSync(values.json, machineReadable(results, { seconds }));
-process.exit();
+await end(0);
+
+async function end(code: number): Promise<never> {
+  await stopMongod();
+  process.exit(code);
+}
 
 /** A row, or the block of rows whose names begin with it. */
 function rowsNamed(name: string): string[] {
