@@ -42,5 +42,5 @@ export const mongodbRows: Record<string, Row> = {
   'mongodb-code': onMongodb(code(2)),
   'mongodb-login': onMongodb(login),
   'mongodb-webhook': onMongodb(webhook),
-  'mongodb-workers': onMongodb(workers(4)),
+  'mongodb-workers': onMongodb((bench) => workers(bench.quick ? 2 : 4)(bench)),
 };
