@@ -61,7 +61,7 @@ export function createAccountService(deps: AccountServiceDependencies): AccountS
         { id, passwordVersion: user.passwordVersion, sessionEpoch: user.sessionEpoch, suspendedAt: null },
         {
           set: { passwordHash, keptSession: session.id },
-          unset: PASSWORD_BOUND_LINK_FIELDS,
+          unset: [...PASSWORD_BOUND_LINK_FIELDS, 'usedLink'],
           inc: { passwordVersion: 1, sessionEpoch: 1 },
         },
       );

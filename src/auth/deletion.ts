@@ -57,7 +57,7 @@ export function createAccountDeletion(deps: AccountDeletionDependencies): Accoun
         { id, passwordVersion: user.passwordVersion, suspendedAt: null },
         {
           set: { suspendedAt: now, deletingAt: now },
-          unset: [...ALL_LINK_FIELDS, 'keptSession'],
+          unset: [...ALL_LINK_FIELDS, 'usedLink', 'keptSession'],
           inc: { sessionEpoch: 1 },
         },
       );

@@ -73,7 +73,7 @@ export function createDirectory(
         { id: sub, state: { in: ['active', 'invited'] } },
         {
           set: { state: 'disabled', updatedAt: clock.now() },
-          unset: ['linkHash', 'linkExpiresAt'],
+          unset: ['linkHash', 'linkExpiresAt', 'usedLink'],
           inc: { epoch: 1 },
         },
       );

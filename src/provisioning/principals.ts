@@ -191,7 +191,7 @@ export function createPrincipals(
         {
           set: { passwordHash, updatedAt: clock.now() },
           // A reset link is no longer needed.
-          unset: ['linkHash', 'linkExpiresAt'],
+          unset: ['linkHash', 'linkExpiresAt', 'usedLink'],
           inc: { epoch: 1 },
         },
       );

@@ -82,6 +82,7 @@ function serviceOn(
     foreignHashes: { decoys: async () => [], remove: async () => undefined },
     throttle: {
       count: async () => undefined,
+      countKey: async () => undefined,
       tryCountKey: async () => true,
       attempt: (_guess, evaluate) => evaluate(),
       trust: async () => undefined,
