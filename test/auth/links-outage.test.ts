@@ -257,9 +257,6 @@ for (const [name, flow] of Object.entries(FLOWS)) {
       const late = await attempt(other(processOn(store), THIEF));
       insist(late === 'INVALID_TOKEN', `late: ${late}`);
     };
-    holds(
-      t,
-      await explore({ begin, setup, actors: [repeating(use), repeating(other)], losses: 1, check }),
-    );
+    holds(t, await explore({ begin, setup, actors: [repeating(use), repeating(other)], losses: 1, check }));
   });
 }
