@@ -27,6 +27,8 @@ interface Hosts {
   clock: FakeClock;
   lossy: LossyMongo;
   store: Store;
+  /** The first host. */
+  host: FastifyInstance;
   /** Events of both hosts. */
   events: string[];
   /** To one of two hosts that share a database. */
@@ -66,6 +68,7 @@ async function hosts(
     lossy,
     store,
     events,
+    host: both[0] as FastifyInstance,
     post: (url, payload, { at = 0, from = '192.0.2.1', token } = {}) =>
       answer(at, {
         method: 'POST',
@@ -177,13 +180,19 @@ await onMongod((server) => {
 
   t.test('an unanswered reset is not repeated after its time, a suspension or a new password', async (t) => {
     const account = await accountWithLinks(t, server);
-    const { post, link, unanswered, clock, login } = account;
+    const { post, link, unanswered, clock, login, host, id } = account;
     const path = '/api/auth/reset-password';
     const repeat = async (token: string) => code(await post(path, { token, password: NEW }));
     const late = await link('reset');
     await unanswered(t, path, { token: late, password: NEW });
     clock.advance(3_600_000);
     t.equal(await repeat(late), 'INVALID_TOKEN');
+
+    const suspended = await link('reset');
+    await unanswered(t, path, { token: suspended, password: NEW });
+    await host.saas.users.suspend({ id });
+    await host.saas.users.unsuspend({ id });
+    t.equal(await repeat(suspended), 'INVALID_TOKEN');
 
     const token = await link('reset');
     await unanswered(t, path, { token, password: NEW });
