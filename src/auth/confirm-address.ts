@@ -1,7 +1,7 @@
 import type { Origin } from '../http/scope.js';
 import { httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
-import type { UsedLinks } from '../ops/used-links.js';
+import type { LinkUse, UsedLinks } from '../ops/used-links.js';
 import type { Where } from '../storage/collection.js';
 import type { Throttle } from '../throttle/throttle.js';
 import type { PasswordRules } from './credentials.js';
@@ -34,16 +34,11 @@ export interface AddressConfirmation {
     origin: Origin,
   ): Promise<ConfirmedUser | null>;
   /**
-   * The user whose address an unanswered request with this link has confirmed, if the proof is valid for it; `null`
+   * The user whose address a failed request with this link has confirmed, if the proof is valid for it; `null`
    * otherwise.
    * @throws VALIDATION_ERROR without any proof, UNAUTHENTICATED, TOKEN_EXPIRED, RATE_LIMITED, OVERLOADED
    */
-  findConfirmed(
-    user: UserDocument,
-    hash: string,
-    proof: AccountProof,
-    origin: Origin,
-  ): Promise<ConfirmedUser | null>;
+  findConfirmed(use: LinkUse, proof: AccountProof, origin: Origin): Promise<ConfirmedUser | null>;
   /** Completes a confirmation that has replaced the password; does nothing after others. */
   finishPasswordChange(user: ConfirmedUser, origin: Origin): Promise<void>;
 }
@@ -52,7 +47,7 @@ export interface Confirmation {
   kind: 'verify' | 'change';
   /** Selects the user by the hash of the link, so that a link works once. */
   link: Where<UserDocument>;
-  hash: string;
+  use: LinkUse;
   expiresAt: number;
   email: string;
   /** The links that end with a confirmation by the holder of the account. */
@@ -107,7 +102,7 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
 
   return {
     async confirmAddress(user, proof, confirmation, origin) {
-      const { kind, link, hash, expiresAt, email, unset, inc, enqueueNotices } = confirmation;
+      const { kind, link, use, expiresAt, email, unset, inc, enqueueNotices } = confirmation;
       const verified = await verifyProof(user, proof, email, origin);
       const passwordChanged = 'passwordHash' in verified;
       const where = { ...link, id: user.id, suspendedAt: null };
@@ -116,8 +111,9 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
       const set = {
         email,
         emailVerified: true,
-        usedLinkHash: hash,
+        usedLinkHash: use.usedLinkHash,
         usedLink,
+        unansweredSince: use.unansweredSince,
         ...(isChange && deps.profileMark()),
       };
       // The mails are enqueued before the change and sent only after it, so a crash in between loses nothing.
@@ -140,15 +136,15 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
       return { ...confirmed, usedLink };
     },
 
-    async findConfirmed({ id }, hash, proof, { ip, isDisconnected }) {
-      const user = await usedLinks.findUnanswered(id, hash);
+    async findConfirmed(use, proof, { ip, isDisconnected }) {
+      const user = await usedLinks.findUnanswered(use);
       const usedLink = user?.usedLink;
       if (usedLink?.kind !== 'verify' && usedLink?.kind !== 'change') return null;
       const { password } = proof;
       if (password === undefined) {
         await requireSession(user as UserDocument, proof);
       } else {
-        await throttle.countKey(authLimits.repetition, hash, ip);
+        await throttle.countKey(authLimits.repetition, use.usedLinkHash, ip);
         const { ok } = await passwords.verify(user?.passwordHash ?? null, password, isDisconnected);
         if (!ok) return null;
       }

@@ -73,14 +73,14 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
       });
     },
 
-    async confirmEmailChange(user, hash, proof, origin) {
+    async confirmEmailChange(user, use, proof, origin) {
       const { newEmail, changeHash, changeExpiresAt: expiresAt = 0 } = user;
       const isValid = isUnexpired(expiresAt, { now: clock.now(), life: VERIFICATION_LINK_TTL_MS });
-      if (newEmail === undefined || changeHash !== hash || !isValid) return null;
+      if (newEmail === undefined || changeHash !== use.usedLinkHash || !isValid) return null;
       const change = {
         kind: 'change',
-        link: { changeHash: hash },
-        hash,
+        link: { changeHash },
+        use,
         expiresAt,
         email: newEmail,
         unset: ALL_LINK_FIELDS,

@@ -1,7 +1,7 @@
 import type { Origin } from '../http/scope.js';
 import { isUnexpired } from '../kernel/clock.js';
 import type { Audit } from '../ops/audit.js';
-import type { UsedLinks } from '../ops/used-links.js';
+import type { LinkUse, UsedLinks } from '../ops/used-links.js';
 import type { Throttle } from '../throttle/throttle.js';
 import type { PasswordRules } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
@@ -20,7 +20,7 @@ export interface PasswordReset {
   forgotPassword(email: string, origin: Origin): Promise<void>;
   /**
    * Redeems the link, sets the new password, verifies the address and ends every session, in one write. A repetition of
-   * a request that was not answered succeeds with the same password only.
+   * a request that has failed after that succeeds with the same password only.
    * @throws INVALID_TOKEN, WEAK_PASSWORD, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
    */
   resetPassword(given: { token: string; password: string }, origin: Origin): Promise<void>;
@@ -60,28 +60,25 @@ export function createPasswordReset(
   /** Sets the password and marks the link as used. `null` if the link is not valid. */
   const useLink = async (
     user: UserDocument,
-    { hash, password }: { hash: string; password: string },
+    use: LinkUse,
+    password: string,
     { isDisconnected }: Origin,
   ): Promise<UserDocument | null> => {
-    const { id, email, resetHash, resetExpiresAt = 0 } = user;
+    const { id, email, resetHash, resetExpiresAt: expiresAt = 0 } = user;
+    const { usedLinkHash, unansweredSince } = use;
     // Checked before hashing, which is expensive and reserved for valid links.
-    if (resetHash !== hash || !isUnexpired(resetExpiresAt, { now: clock.now(), life: RESET_LINK_TTL_MS }))
-      return null;
+    const isValid = isUnexpired(expiresAt, { now: clock.now(), life: RESET_LINK_TTL_MS });
+    if (resetHash !== usedLinkHash || !isValid) return null;
     await passwordRules.validateStrength(password, email);
     const passwordHash = await passwords.hash(password, isDisconnected);
     // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
     await mails.passwordChanged(user, user.passwordVersion + 1);
     const addressVerified = !user.emailVerified;
-    const usedLink = {
-      kind: 'reset',
-      expiresAt: resetExpiresAt,
-      passwordChanged: true,
-      addressVerified,
-    } as const;
+    const usedLink = { kind: 'reset', expiresAt, passwordChanged: true, addressVerified } as const;
     const changed = await users.updateOne(
-      { id, email, resetHash: hash, suspendedAt: null },
+      { id, email, resetHash, suspendedAt: null },
       {
-        set: { passwordHash, emailVerified: true, usedLinkHash: hash, usedLink },
+        set: { passwordHash, emailVerified: true, usedLinkHash, usedLink, unansweredSince },
         unset: [...ALL_LINK_FIELDS, 'keptSession'],
         inc: { passwordVersion: 1, sessionEpoch: 1 },
       },
@@ -90,15 +87,15 @@ export function createPasswordReset(
     return changed;
   };
 
-  /** The user whose password an unanswered request with this link has changed to `password`; `null` otherwise. */
+  /** The user whose password a failed request with this link has changed to `password`; `null` otherwise. */
   const findChanged = async (
-    { id }: UserDocument,
-    { hash, password }: { hash: string; password: string },
+    use: LinkUse,
+    password: string,
     { ip, isDisconnected }: Origin,
   ): Promise<UserDocument | null> => {
-    const user = await usedLinks.findUnanswered(id, hash);
+    const user = await usedLinks.findUnanswered(use);
     if (user?.usedLink?.kind !== 'reset') return null;
-    await throttle.countKey(authLimits.repetition, hash, ip);
+    await throttle.countKey(authLimits.repetition, use.usedLinkHash, ip);
     const { ok } = await passwords.verify(user.passwordHash ?? null, password, isDisconnected);
     return ok ? user : null;
   };
@@ -123,16 +120,18 @@ export function createPasswordReset(
       const parsed = parseLinkToken(token);
       const user = parsed && (await users.findOne({ id: parsed.userId }));
       if (!parsed || !user) throw authErrors.INVALID_TOKEN();
-      const given = { hash: parsed.hash, password };
-      const changed = (await useLink(user, given, origin)) ?? (await findChanged(user, given, origin));
-      if (!changed) throw authErrors.INVALID_TOKEN();
-      await Promise.all([
-        audit.record({ event: 'password.reset', subject: user.id, ip: origin.ip }),
-        throttle.trustOnly(changed.email, origin.ip),
-        changed.usedLink?.addressVerified && deps.finishVerification(changed, origin),
-      ]);
-      deps.emit('session.revoked', { userId: user.id, scope: 'global' });
-      await usedLinks.close(user.id, parsed.hash);
+      const use = usedLinks.begin(user.id, parsed.hash);
+      await usedLinks.complete(use, async () => {
+        const changed =
+          (await useLink(user, use, password, origin)) ?? (await findChanged(use, password, origin));
+        if (!changed) throw authErrors.INVALID_TOKEN();
+        await Promise.all([
+          audit.record({ event: 'password.reset', subject: user.id, ip: origin.ip }),
+          throttle.trustOnly(changed.email, origin.ip),
+          changed.usedLink?.addressVerified && deps.finishVerification(changed, origin),
+        ]);
+        deps.emit('session.revoked', { userId: user.id, scope: 'global' });
+      });
     },
   };
 }

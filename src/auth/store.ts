@@ -40,6 +40,8 @@ export interface UserDocument {
   usedLinkHash?: string;
   /** Present until a request with this token has been answered with success. */
   usedLink?: UsedLink;
+  /** When the request began that has used it; 0 if that has failed. */
+  unansweredSince?: number;
   /** Start of the deletion of the account, which is irrevocable. */
   deletingAt?: number;
   /** Status of the best subscription as of the last billing sync. */
@@ -111,6 +113,7 @@ export function userCollection(store: Store): Users {
       'changeHash',
       'unlockHash',
       'usedLinkHash',
+      'unansweredSince',
     ],
   });
 }

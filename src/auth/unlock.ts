@@ -2,7 +2,7 @@ import type { Origin } from '../http/scope.js';
 import { addressBlock } from '../kernel/addresses.js';
 import { isUnexpired } from '../kernel/clock.js';
 import { sha256 } from '../kernel/secrets.js';
-import type { UsedLinks } from '../ops/used-links.js';
+import type { LinkUse, UsedLinks } from '../ops/used-links.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
@@ -13,7 +13,7 @@ import { isDisabled, type UserDocument } from './store.js';
 export interface Unlock {
   /**
    * Redeems a mailed link: the owner can then sign in from the address of this request. A repetition of a request that
-   * was not answered succeeds from the same address only.
+   * has failed after that succeeds from the same address only.
    * @throws INVALID_TOKEN, RATE_LIMITED
    */
   unlock(token: string, origin: Origin): Promise<void>;
@@ -41,19 +41,16 @@ export function createUnlock(deps: UnlockDependencies): Unlock {
   /** Marks the link as used by an address block. `null` if the link is not valid. */
   const useLink = async (
     { id, unlockHash, unlockExpiresAt: expiresAt = 0 }: UserDocument,
-    { hash, usedLinkHash }: { hash: string; usedLinkHash: string },
+    hash: string,
+    { usedLinkHash, unansweredSince }: LinkUse,
   ): Promise<UserDocument | null> => {
     const isValid = isUnexpired(expiresAt, { now: clock.now(), life: UNLOCK_LINK_TTL_MS });
     if (unlockHash !== hash || !isValid) return null;
-    const usedLink = {
-      kind: 'unlock',
-      expiresAt,
-      passwordChanged: false,
-      addressVerified: false,
-    } as const;
+    const unchanged = { passwordChanged: false, addressVerified: false };
+    const usedLink = { kind: 'unlock', expiresAt, ...unchanged } as const;
     return users.updateOne(
       { id, unlockHash: hash, suspendedAt: null },
-      { set: { usedLinkHash, usedLink }, unset: ['unlockHash', 'unlockExpiresAt'] },
+      { set: { usedLinkHash, usedLink, unansweredSince }, unset: ['unlockHash', 'unlockExpiresAt'] },
     );
   };
 
@@ -65,16 +62,15 @@ export function createUnlock(deps: UnlockDependencies): Unlock {
       if (!parsed || !user) throw authErrors.INVALID_TOKEN();
       const { hash } = parsed;
       // Trusting another address block would be another outcome.
-      const usedLinkHash = sha256(`${hash} ${addressBlock(ip)}`);
-      const redeemed =
-        (await useLink(user, { hash, usedLinkHash })) ??
-        (await usedLinks.findUnanswered(user.id, usedLinkHash));
-      if (redeemed?.usedLink?.kind !== 'unlock') throw authErrors.INVALID_TOKEN();
-      await Promise.all([
-        throttle.trust(redeemed.email, ip),
-        audit.record({ event: 'login.unlocked', subject: redeemed.id, ip }),
-      ]);
-      await usedLinks.close(user.id, usedLinkHash);
+      const use = usedLinks.begin(user.id, sha256(`${hash} ${addressBlock(ip)}`));
+      await usedLinks.complete(use, async () => {
+        const redeemed = (await useLink(user, hash, use)) ?? (await usedLinks.findUnanswered(use));
+        if (redeemed?.usedLink?.kind !== 'unlock') throw authErrors.INVALID_TOKEN();
+        await Promise.all([
+          throttle.trust(redeemed.email, ip),
+          audit.record({ event: 'login.unlocked', subject: redeemed.id, ip }),
+        ]);
+      });
     },
 
     offerUnlock(email, { ip }) {

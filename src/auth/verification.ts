@@ -1,7 +1,7 @@
 import type { Origin } from '../http/scope.js';
 import { isUnexpired } from '../kernel/clock.js';
 import type { Audit } from '../ops/audit.js';
-import type { UsedLinks } from '../ops/used-links.js';
+import type { LinkUse, UsedLinks } from '../ops/used-links.js';
 import type { Throttle } from '../throttle/throttle.js';
 import type { AccountProof, AddressConfirmation, ConfirmedUser } from './confirm-address.js';
 import type { AuthDependencies } from './dependencies.js';
@@ -14,8 +14,8 @@ import { isDisabled, type UserDocument } from './store.js';
 export interface Verification {
   /**
    * Redeems a link: it verifies the address or, for the link of an address change, sets the new address.
-   * A password that is not the current one replaces it and ends every session. A repetition of a request that was not
-   * answered succeeds with a proof that is valid now.
+   * A password that is not the current one replaces it and ends every session. A repetition of a request that has
+   * failed after that succeeds with a proof that is valid now.
    * @throws INVALID_TOKEN, EMAIL_TAKEN, RATE_LIMITED, and what `confirmAddress` throws
    */
   verifyEmail(given: { token: string } & AccountProof, origin: Origin): Promise<{ passwordChanged: boolean }>;
@@ -32,7 +32,7 @@ export interface EmailChangeLinks {
   /** Redeems the link; `null` if it is not valid. @throws EMAIL_TAKEN, and what `confirmAddress` throws */
   confirmEmailChange(
     user: UserDocument,
-    hash: string,
+    use: LinkUse,
     proof: AccountProof,
     origin: Origin,
   ): Promise<ConfirmedUser | null>;
@@ -84,15 +84,15 @@ export function createVerification(deps: VerificationDependencies): Verification
   /** Redeems a link; `null` if it is not valid. */
   const useLink = async (
     user: UserDocument,
-    hash: string,
+    use: LinkUse,
     proof: AccountProof,
     origin: Origin,
   ): Promise<ConfirmedUser | null> => {
     const { email, verifyHash, verifyExpiresAt: expiresAt = 0 } = user;
-    if (verifyHash !== hash) return emailChange.confirmEmailChange(user, hash, proof, origin);
+    if (verifyHash !== use.usedLinkHash) return emailChange.confirmEmailChange(user, use, proof, origin);
     if (!isUnexpired(expiresAt, { now: clock.now(), life: VERIFICATION_LINK_TTL_MS })) return null;
-    const link = { verifyHash: hash, emailVerified: false };
-    const given = { kind: 'verify', link, hash, expiresAt, email, unset: VERIFICATION_LINK_FIELDS } as const;
+    const link = { verifyHash, emailVerified: false };
+    const given = { kind: 'verify', link, use, expiresAt, email, unset: VERIFICATION_LINK_FIELDS } as const;
     return confirmation.confirmAddress(user, proof, given, origin);
   };
 
@@ -105,17 +105,17 @@ export function createVerification(deps: VerificationDependencies): Verification
       const parsed = parseLinkToken(token);
       const user = parsed && (await users.findOne({ id: parsed.userId }));
       if (!parsed || !user) throw authErrors.INVALID_TOKEN();
-      const { hash } = parsed;
-      const confirmed =
-        (await useLink(user, hash, proof, origin)) ??
-        (await confirmation.findConfirmed(user, hash, proof, origin));
-      if (!confirmed) throw authErrors.INVALID_TOKEN();
-      await confirmation.finishPasswordChange(confirmed, origin);
-      const { kind, passwordChanged } = confirmed.usedLink;
-      if (kind === 'change') await emailChange.finishEmailChange(confirmed, origin);
-      else await finishVerification(confirmed, origin);
-      await usedLinks.close(user.id, hash);
-      return { passwordChanged };
+      const use = usedLinks.begin(user.id, parsed.hash);
+      return usedLinks.complete(use, async () => {
+        const confirmed =
+          (await useLink(user, use, proof, origin)) ?? (await confirmation.findConfirmed(use, proof, origin));
+        if (!confirmed) throw authErrors.INVALID_TOKEN();
+        await confirmation.finishPasswordChange(confirmed, origin);
+        const { kind, passwordChanged } = confirmed.usedLink;
+        if (kind === 'change') await emailChange.finishEmailChange(confirmed, origin);
+        else await finishVerification(confirmed, origin);
+        return { passwordChanged };
+      });
     },
 
     async resendVerification(email, { ip }) {

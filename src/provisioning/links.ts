@@ -3,7 +3,7 @@ import { DAY } from '../kernel/clock.js';
 import { invalidFields } from '../kernel/errors.js';
 import { isSecretOf, newId, newToken, type Random, sha256, UNUSED_HASH } from '../kernel/secrets.js';
 import type { UnknownWritesRegistry } from '../ops/unknown-writes.js';
-import { createUsedLinks } from '../ops/used-links.js';
+import { createUsedLinks, type LinkUse } from '../ops/used-links.js';
 import { type PasswordPolicy, passwordErrors } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
 import { nullIfTaken } from '../storage/collection.js';
@@ -42,8 +42,8 @@ export interface Links {
   /** The owner of a link, and whether it is an invitation. Does not use the link. @throws link_unknown, link_spent */
   look(token: string): Promise<{ principal: PrincipalDocument; isInvitation: boolean }>;
   /**
-   * Sets the password, once. The link remains valid when the password is rejected. A repetition of a request that was
-   * not answered succeeds with the same password only.
+   * Sets the password, once. The link remains valid when the password is rejected. A repetition of a request that has
+   * failed after that succeeds with the same password only.
    * @throws link_unknown, link_spent, passwords_differ, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED
    */
   accept(
@@ -126,10 +126,12 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
   /** Sets the password and marks the link as used. `null` if the link is not valid any more. */
   const useLink = async (
     { principal, isInvitation }: Awaited<ReturnType<typeof look>>,
-    { linkHash, password, isDisconnected }: { linkHash: string; password: string } & Origin,
+    { usedLinkHash, unansweredSince }: LinkUse,
+    password: string,
+    { isDisconnected }: Origin,
   ): Promise<PrincipalDocument | null> => {
-    const { id, handle, linkExpiresAt: expiresAt = 0 } = principal;
-    if (principal.linkHash !== linkHash) return null;
+    const { id, handle, linkHash, linkExpiresAt: expiresAt = 0 } = principal;
+    if (linkHash !== usedLinkHash) return null;
     await passwordPolicy.validate(password, [handle]);
     const passwordHash = await passwords.hash(password, isDisconnected);
     const now = clock.now();
@@ -139,8 +141,9 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
         set: {
           state: 'active',
           passwordHash,
-          usedLinkHash: linkHash,
+          usedLinkHash,
           usedLink: { expiresAt, isInvitation },
+          unansweredSince,
           updatedAt: now,
         },
         unset: ['linkHash', 'linkExpiresAt'],
@@ -149,14 +152,15 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     );
   };
 
-  /** The principal whose password an unanswered request with this link has set to `password`; `null` otherwise. */
+  /** The principal whose password a failed request with this link has set to `password`; `null` otherwise. */
   const findAccepted = async (
-    { id }: PrincipalDocument,
-    { linkHash, password, ip, isDisconnected }: { linkHash: string; password: string } & Origin,
+    use: LinkUse,
+    password: string,
+    { ip, isDisconnected }: Origin,
   ): Promise<PrincipalDocument | null> => {
-    const principal = await usedLinks.findUnanswered(id, linkHash);
+    const principal = await usedLinks.findUnanswered(use);
     if (principal?.state !== 'active') return null;
-    await throttle.countKey(REPETITIONS, linkHash, ip);
+    await throttle.countKey(REPETITIONS, use.usedLinkHash, ip);
     const { ok } = await passwords.verify(principal.passwordHash ?? null, password, isDisconnected);
     return ok ? principal : null;
   };
@@ -200,16 +204,17 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
       if (problem) {
         throw passwordErrors.WEAK_PASSWORD({ details: [{ path: 'password', message: problem }] });
       }
-      const linkHash = sha256(token);
-      const given = { linkHash, password, ...from };
-      const principal = (await useLink(found, given)) ?? (await findAccepted(found.principal, given));
-      if (!principal) throw provisioningErrors.link_spent();
-      const { id, handle, usedLink } = principal;
-      await throttle.trustOnly(handle, from.ip);
-      const event = usedLink?.isInvitation ? 'invitation.accepted' : 'password.reset';
-      await audit.record({ event, subject: id, ip: from.ip });
-      await usedLinks.close(id, linkHash);
-      return principal;
+      const use = usedLinks.begin(found.principal.id, sha256(token));
+      return usedLinks.complete(use, async () => {
+        const principal =
+          (await useLink(found, use, password, from)) ?? (await findAccepted(use, password, from));
+        if (!principal) throw provisioningErrors.link_spent();
+        const { id, handle, usedLink } = principal;
+        await throttle.trustOnly(handle, from.ip);
+        const event = usedLink?.isInvitation ? 'invitation.accepted' : 'password.reset';
+        await audit.record({ event, subject: id, ip: from.ip });
+        return principal;
+      });
     },
   };
 }

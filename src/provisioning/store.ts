@@ -31,6 +31,8 @@ export interface PrincipalDocument {
   usedLinkHash?: string;
   /** Present until a request with this link has been answered with success. */
   usedLink?: { expiresAt: number; isInvitation: boolean };
+  /** When the request began that has used it; 0 if that has failed. */
+  unansweredSince?: number;
   /** Present when the principal was invited, so that the operator chose the handle. */
   invitedAt?: number;
   createdAt: number;
@@ -62,7 +64,7 @@ export function principalCollection(store: Store): PrincipalCollection {
   return store.collection<PrincipalDocument>('principals', {
     unique: ['handle'],
     indexes: [['createdAt']],
-    fields: ['state', 'kind', 'epoch', 'linkHash', 'linkExpiresAt', 'usedLinkHash'],
+    fields: ['state', 'kind', 'epoch', 'linkHash', 'linkExpiresAt', 'usedLinkHash', 'unansweredSince'],
   });
 }
 

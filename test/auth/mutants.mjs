@@ -108,7 +108,7 @@ const mutants = [
   {
     name: 'a link that was used with an answer can be repeated',
     file: '../ops/used-links.js',
-    text: "unset: ['usedLink']",
+    text: 'unset: UNANSWERED_LINK_FIELDS',
     replacement: 'set: { usedLinkHash }',
     tests: [
       ['links-outage', 'a reset without an answer is repeated with success, and everything is completed'],

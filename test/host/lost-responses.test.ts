@@ -11,6 +11,7 @@ import { type FakeClock, fakeClock } from '../kit/clock.js';
 import { idpPluginOptions, saasPluginOptions } from '../kit/host.js';
 import { ADMIN_TOKEN } from '../kit/idp.js';
 import { type LossyMongo, lossyMongo } from '../kit/lossy-mongo.js';
+import { waitUntil } from '../kit/wait.js';
 import { type Mongod, onMongod } from '../storage/mongod.js';
 
 /** Links whose use takes effect in MongoDB, while the response is lost and the client gets a 503. */
@@ -97,6 +98,9 @@ async function accountWithLinks(t: Test, server: Mongod) {
     user: { id: string };
     accessToken: string;
   };
+  // Written in the background, after the answer.
+  const sources = all.store.collection('knownSources');
+  await waitUntil('the registration is complete', async () => (await sources.count()) === 1);
   const tokenOf = (kind: string) => `${user.id}.${kind.padEnd(43, 'x')}`;
   const link = async (kind: 'reset' | 'verify' | 'change' | 'unlock', more: Partial<UserDocument> = {}) => {
     const token = tokenOf(kind);
@@ -112,9 +116,13 @@ async function accountWithLinks(t: Test, server: Mongod) {
     id: user.id,
     accessToken,
     link,
+    /** A request that takes effect and gets a 503. */
     async unanswered(t: Test, path: string, body: object, collection = 'saas_users') {
       all.lossy.lose(collection);
       t.equal((await all.post(path, body)).status, 503);
+      await waitUntil('the outcome is settled', async () => {
+        return (await users.findOne({ id: user.id, unansweredSince: 0 })) !== null;
+      });
     },
     login: async (password: string, address = email) =>
       (await all.post('/api/auth/login', { email: address, password })).status,
@@ -260,6 +268,9 @@ await onMongod((server) => {
       const password = `${PASSWORD} ${round}`;
       lossy.lose('idp_principals');
       t.equal((await post(path, { password })).status, 503);
+      await waitUntil('the outcome is settled', async () => {
+        return (await principals.findOne({ handle, unansweredSince: 0 })) !== null;
+      });
       const { id = '', epoch, state } = (await principals.findOne({ handle })) ?? {};
       t.same([state, epoch], ['active', round + 1], 'it took effect');
       const page = await get(path);
