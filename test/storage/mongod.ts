@@ -2,12 +2,11 @@
  * A real mongod for the tests: the one named by TEST_MONGODB_URI, or a local one on loopback. `test/run.mjs` starts one for
  * all files and names it in SHARED_MONGODB_URI; files that stop or kill their server start their own.
  */
-import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
-import { createServer } from 'node:net';
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import { MongoMemoryReplSet } from 'mongodb-memory-server-core';
 import t, { type Test } from 'tap';
+import { serverPort } from '../kit/port.js';
 import { withOrSkip } from '../kit/skip.js';
 
 const { MongoClient } = mongodbPlugin.mongodb;
@@ -48,22 +47,6 @@ async function onServer(uri: string | undefined, tests: (server: Mongod) => void
     return own;
   };
   await withOrSkip(missing, start, tests);
-}
-
-/**
- * A port for a server. The system gives the ports from 32768 on to connections, also between the search for a free one and
- * the start of the server, or while it is restarted.
- */
-export async function serverPort(): Promise<number> {
-  const probe = createServer().unref();
-  const port = randomInt(20_000, 32_768);
-  try {
-    await once(probe.listen(port, '127.0.0.1'), 'listening');
-  } catch {
-    return serverPort();
-  }
-  await new Promise((done) => probe.close(done));
-  return port;
 }
 
 async function startOwn(): Promise<Mongod> {

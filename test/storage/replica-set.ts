@@ -2,9 +2,10 @@
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import { MongoMemoryReplSet } from 'mongodb-memory-server-core';
 import t, { type Test } from 'tap';
+import { serverPort } from '../kit/port.js';
 import { withOrSkip } from '../kit/skip.js';
 import { waitUntil } from '../kit/wait.js';
-import { INSTANCE, serverPort } from './mongod.js';
+import { INSTANCE } from './mongod.js';
 
 const { MongoClient } = mongodbPlugin.mongodb;
 
