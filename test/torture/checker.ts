@@ -22,13 +22,17 @@ const CHECKS: Record<Rule, Check> = {
   /** Reads and writes of one value take effect one after the other, each between its request and its response. */
   register(operations) {
     const stuck = linearize(operations);
-    return stuck && { problem: 'the reads and writes have no order that explains all of them', operations: stuck };
+    return (
+      stuck && { problem: 'the reads and writes have no order that explains all of them', operations: stuck }
+    );
   },
 
   /** A thing is accepted once. */
   once(operations) {
     const accepted = operations.filter(({ outcome }) => outcome === 'ok');
-    return accepted.length > 1 ? { problem: `accepted ${accepted.length} times`, operations: accepted } : null;
+    return accepted.length > 1
+      ? { problem: `accepted ${accepted.length} times`, operations: accepted }
+      : null;
   },
 
   /** A refresh token has one successor. */
@@ -41,7 +45,9 @@ const CHECKS: Record<Rule, Check> = {
   /** A token that was replaced long ago is not accepted, nor what belongs to it afterwards. */
   'stale-token'(operations) {
     const accepted = operations.filter(({ outcome }) => outcome === 'ok');
-    return accepted.length > 0 ? { problem: 'a used or revoked token was accepted', operations: accepted } : null;
+    return accepted.length > 0
+      ? { problem: 'a used or revoked token was accepted', operations: accepted }
+      : null;
   },
 
   /** What was acknowledged is found by every later request. */
@@ -53,6 +59,14 @@ const CHECKS: Record<Rule, Check> = {
     );
     return missed.length > 0
       ? { problem: 'an acknowledged write was lost', operations: [...created, ...missed] }
+      : null;
+  },
+
+  /** An event of the payment provider is processed once; its other deliveries are duplicates. */
+  delivery(operations) {
+    const processed = operations.filter(({ outcome, value }) => outcome === 'ok' && value === 'processed');
+    return processed.length > 1
+      ? { problem: `an event was processed ${processed.length} times`, operations: processed }
       : null;
   },
 
@@ -92,7 +106,8 @@ export function check(operations: readonly Operation[]): Violation[] {
     const found = CHECKS[rule](group);
     if (found) violations.push({ rule, key, ...found });
     const internal = group.filter(({ detail }) => detail.startsWith('500'));
-    if (internal.length > 0) violations.push({ rule, key, problem: 'an internal error', operations: internal });
+    if (internal.length > 0)
+      violations.push({ rule, key, problem: 'an internal error', operations: internal });
   }
   return violations;
 }

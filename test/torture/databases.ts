@@ -3,7 +3,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { closeSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
-import { MongoBinary } from 'mongodb-memory-server-core/lib/util/MongoBinary.js';
+import { MongoBinary } from 'mongodb-memory-server-core';
 import { serverPort } from '../kit/port.js';
 import { type Program, startCommand } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';

@@ -13,6 +13,7 @@ export type Rule =
   | 'successor'
   | 'stale-token'
   | 'durable'
+  | 'delivery'
   | 'honest'
   | 'final'
   | 'probe';

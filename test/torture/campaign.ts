@@ -1,0 +1,175 @@
+/** One round of a campaign: a configuration, every event that concerns it, and the judgement of the history. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { mailSink } from '../kit/mail.js';
+import { diceOf } from '../kit/stripe-simulator.js';
+import { waitUntil } from '../kit/wait.js';
+import { check, type Violation } from './checker.js';
+import { type Database, ReplicaSet, SqliteFolder } from './databases.js';
+import { eventsFor, type Setting, type TortureEvent } from './events.js';
+import { type EventFigures, figuresOf } from './figures.js';
+import { History } from './history.js';
+import { codeLane, familyLane, mintLane, stateLanes } from './idp-clients.js';
+import { Fleet, type Owner } from './processes.js';
+import {
+  type Account,
+  profileLanes,
+  refreshLane,
+  registrationLane,
+  resetLane,
+  signIn,
+  webhookLane,
+} from './saas-clients.js';
+import { World } from './world.js';
+
+export interface Configuration {
+  engine: Database['engine'];
+  processes: number;
+  isCluster: boolean;
+}
+
+/** The configurations of the rounds of a campaign, in this order. */
+export const CONFIGURATIONS: readonly Configuration[] = [
+  { engine: 'sqlite', processes: 2, isCluster: false },
+  { engine: 'mongodb', processes: 2, isCluster: false },
+  { engine: 'sqlite', processes: 4, isCluster: false },
+  { engine: 'mongodb', processes: 2, isCluster: true },
+  { engine: 'sqlite', processes: 2, isCluster: true },
+  { engine: 'mongodb', processes: 4, isCluster: false },
+  { engine: 'sqlite', processes: 1, isCluster: false },
+  { engine: 'mongodb', processes: 1, isCluster: false },
+];
+
+export const nameOf = ({ engine, processes, isCluster }: Configuration): string =>
+  `${engine} ${processes} ${isCluster ? 'workers' : processes === 1 ? 'process' : 'processes'}`;
+
+export interface RoundOptions {
+  configuration: Configuration;
+  seed: number;
+  /** Only events whose name contains this text. */
+  only: string;
+  isUnbundled: boolean;
+  /** Called when an event begins, and with its figures when everything works again. */
+  onEvent(name: string, figures?: EventFigures): void;
+}
+
+export interface RoundResult {
+  configuration: string;
+  seed: number;
+  operations: number;
+  acknowledged: number;
+  seconds: number;
+  figures: EventFigures[];
+  /** The events that could not happen, with the reason. */
+  missing: string[];
+  violations: Violation[];
+}
+
+/** Between two events, clients are undisturbed for that long. */
+const PAUSE_MS = 500;
+
+export async function runRound(options: RoundOptions): Promise<RoundResult> {
+  const teardowns: (() => unknown)[] = [];
+  const owner: Owner = { teardown: (handler) => void teardowns.push(handler as () => unknown) };
+  try {
+    return await runOwned(owner, options);
+  } finally {
+    for (const teardown of teardowns.reverse()) await teardown();
+  }
+}
+
+async function runOwned(owner: Owner, options: RoundOptions): Promise<RoundResult> {
+  const { configuration, seed, onEvent } = options;
+  const dice = diceOf(seed);
+  const database =
+    configuration.engine === 'sqlite' ? new SqliteFolder(owner) : await ReplicaSet.start(owner);
+  const mails = await mailSink(owner);
+  const common = { ...configuration, mailUrl: mails.url, isUnbundled: options.isUnbundled };
+  const [saas, idp] = await Promise.all([
+    Fleet.start(owner, { ...common, product: 'saas-backend', databaseUri: database.uri('saas') }),
+    Fleet.start(owner, { ...common, product: 'idp', databaseUri: database.uri('idp') }),
+  ]);
+  const history = new History(() => performance.now());
+  // Clients have their own dice, because the order in which they roll them depends on the time.
+  const world = new World({ history, dice: diceOf(seed + 1), mails, fleets: { 'saas-backend': saas, idp } });
+  owner.teardown(() => world.close());
+  const setting: Setting = { fleets: [saas, idp], database, dice, world };
+  const clients = await startClients(world);
+  const figures: EventFigures[] = [];
+  const missing: string[] = [];
+  for (const event of dice.shuffled(eventsFor(configuration.engine))) {
+    if (!event.name.includes(options.only)) continue;
+    const reason = event.missing?.(setting);
+    if (reason !== undefined) {
+      missing.push(`${event.name}: ${reason}`);
+      continue;
+    }
+    onEvent(event.name);
+    const window = await happen(event, setting);
+    const one = {
+      event: event.name,
+      configuration: nameOf(configuration),
+      ...figuresOf(history.operations, window),
+    };
+    figures.push(one);
+    onEvent(event.name, one);
+  }
+  await clients.end();
+  return {
+    configuration: nameOf(configuration),
+    seed,
+    operations: history.operations.length,
+    acknowledged: history.operations.filter(({ outcome }) => outcome === 'ok').length,
+    seconds: history.now() / 1000,
+    figures,
+    missing,
+    violations: check(history.operations),
+  };
+}
+
+/** Returns when the event began, and when every process was ready again. */
+async function happen(event: TortureEvent, setting: Setting): Promise<{ start: number; end: number }> {
+  const { world, fleets } = setting;
+  await sleep(PAUSE_MS);
+  const start = world.history.now();
+  if (!event.isQuiet) world.isDisturbed = true;
+  await event.run(setting);
+  await Promise.all(
+    fleets.flatMap(({ urls }) => urls.map((url) => waitUntil(`${url} is ready`, () => isReady(url)))),
+  );
+  world.isDisturbed = false;
+  return { start, end: world.history.now() };
+}
+
+async function isReady(url: string): Promise<boolean> {
+  try {
+    const { status } = await fetch(`${url}/ready`, { signal: AbortSignal.timeout(5000) });
+    return status === 200;
+  } catch {
+    return false;
+  }
+}
+
+async function startClients(world: World): Promise<{ end(): Promise<void> }> {
+  const accounts: Account[] = [];
+  const webhooks = await webhookLane(world);
+  const lanes = [
+    ...(await profileLanes(world, 2, 2)),
+    ...(await stateLanes(world, 2)),
+    ...(await Promise.all([refreshLane(world), refreshLane(world), familyLane(world), familyLane(world)])),
+    await codeLane(world),
+    mintLane(world),
+    registrationLane(world, accounts),
+    resetLane(world),
+    webhooks.running,
+  ];
+  return {
+    async end() {
+      world.isDisturbed = false;
+      await sleep(PAUSE_MS);
+      world.isOver = true;
+      await Promise.all(lanes);
+      await webhooks.final();
+      for (const account of accounts) await signIn(world, account);
+    },
+  };
+}
