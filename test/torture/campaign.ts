@@ -152,15 +152,16 @@ async function isReady(url: string): Promise<boolean> {
 async function startClients(world: World): Promise<{ end(): Promise<void> }> {
   const accounts: Account[] = [];
   const webhooks = await webhookLane(world);
+  const others = await Promise.all(
+    [refreshLane, refreshLane, familyLane, familyLane, codeLane].map((prepare) => prepare(world)),
+  );
   const lanes = [
     ...(await profileLanes(world, 2, 2)),
     ...(await stateLanes(world, 2)),
-    ...(await Promise.all([refreshLane(world), refreshLane(world), familyLane(world), familyLane(world)])),
-    await codeLane(world),
+    ...[webhooks, ...others].map(({ running }) => running),
     mintLane(world),
     registrationLane(world, accounts),
     resetLane(world),
-    webhooks.running,
   ];
   return {
     async end() {

@@ -9,7 +9,7 @@ import {
   redemption,
   refreshing,
 } from '../kit/idp.js';
-import { form, json, type Reply, type World } from './world.js';
+import { type Client, form, json, type Reply, type World } from './world.js';
 
 const PRODUCT = 'idp';
 
@@ -73,10 +73,10 @@ async function authorize(world: World, client: RegisteredClient, agent: Agent): 
 }
 
 /** Codes, each redeemed at two processes at the same time, and once more afterwards. */
-export async function codeLane(world: World): Promise<Promise<void>> {
+export async function codeLane(world: World): Promise<Client> {
   const client = await createClient(world);
   const agent = await mintOne(world);
-  return world.lane(async () => {
+  const running = world.lane(async () => {
     const code = await authorize(world, client, agent);
     if (code === null) return;
     const about = { rule: 'once', key: `code ${code}`, kind: 'write', what: 'redeem' } as const;
@@ -85,6 +85,7 @@ export async function codeLane(world: World): Promise<Promise<void>> {
     await Promise.all([redeem(0), redeem(1)]);
     await redeem(world.dice.whole(4));
   });
+  return { running };
 }
 
 interface Tokens {
@@ -93,14 +94,14 @@ interface Tokens {
 }
 
 /** An application that refreshes its tokens, sometimes twice at the same time, and a thief who uses an old token. */
-export async function familyLane(world: World): Promise<Promise<void>> {
+export async function familyLane(world: World): Promise<Client> {
   const client = await createClient(world);
   const agent = await mintOne(world);
   let tokens: Tokens | null = null;
   let clockJumps = 0;
   let old: string[] = [];
   const refresh = (token: string) => form('/token', refreshing(client, token));
-  return world.lane(async () => {
+  const running = world.lane(async () => {
     if (!tokens || clockJumps !== world.clockJumps) {
       clockJumps = world.clockJumps;
       tokens = await begin();
@@ -128,6 +129,7 @@ export async function familyLane(world: World): Promise<Promise<void>> {
     }
     tokens = null;
   });
+  return { running };
 
   /** A code whose answer was lost counts as used, so that the application begins again. */
   async function begin(): Promise<Tokens | null> {

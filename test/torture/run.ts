@@ -88,14 +88,8 @@ function tell({ event, duration, writeGap, readGap, refused, unanswered }: Event
   );
 }
 
-function report({
-  configuration,
-  operations,
-  acknowledged,
-  missing,
-  violations,
-  seconds,
-}: RoundResult): void {
+function report(result: RoundResult): void {
+  const { configuration, operations, acknowledged, missing, violations } = result;
   for (const reason of missing) say(`  not tried: ${reason}`);
   say(
     `  ${operations} requests, ${acknowledged} acknowledged, in ${result.seconds.toFixed(0)} s: ${violations.length} problems`,

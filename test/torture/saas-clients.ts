@@ -3,7 +3,7 @@ import { PASSWORD, SECRETS } from '../kit/app.js';
 import { claimsOf } from '../kit/idp.js';
 import { readMail } from '../kit/mail.js';
 import { signWebhook } from '../kit/sign-webhook.js';
-import { json, type Reply, type World } from './world.js';
+import { type Client, json, type Reply, type World } from './world.js';
 
 const PRODUCT = 'saas-backend';
 
@@ -111,12 +111,12 @@ function recordLoss(world: World, session: Session, key: string, { body }: Reply
 }
 
 /** A client that refreshes its session, sometimes twice at the same time, and a thief who uses an old token. */
-export async function refreshLane(world: World): Promise<Promise<void>> {
+export async function refreshLane(world: World): Promise<Client> {
   const account = await register(world);
   if (!account) throw new Error('no user could be registered');
   let session: Session | null = null;
   let old: string[] = [];
-  return world.lane(async () => {
+  const running = world.lane(async () => {
     if (session?.clockJumps !== world.clockJumps || !session) {
       session = await signIn(world, account);
       old = [];
@@ -150,6 +150,7 @@ export async function refreshLane(world: World): Promise<Promise<void>> {
     }
     session = null;
   });
+  return { running };
 }
 
 const jtiOf = (token: string): string => claimsOf(token).jti;
@@ -257,7 +258,7 @@ async function linkFor(world: World, email: string): Promise<string | null> {
 }
 
 /** The provider delivers the events of one subscription, each at least twice at the same time, until it is acknowledged. */
-export async function webhookLane(world: World): Promise<{ running: Promise<void>; final(): Promise<void> }> {
+export async function webhookLane(world: World): Promise<Client & { final(): Promise<void> }> {
   const account = await register(world);
   if (!account) throw new Error('no user could be registered');
   const subscription = `sub_${account.id}`;

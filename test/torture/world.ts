@@ -30,6 +30,12 @@ export type About = Pick<Operation, 'rule' | 'key' | 'kind' | 'what'> &
     process?: number;
   };
 
+/** A client of a campaign, once it is prepared. */
+export interface Client {
+  /** Settles when the campaign is over. */
+  running: Promise<void>;
+}
+
 /** A client gives up on a request after that time. */
 const CLIENT_TIMEOUT_MS = 8000;
 
