@@ -115,7 +115,7 @@ const sqliteEvents: TortureEvent[] = [
       (database as SqliteFolder).canBeFull ? undefined : 'mounting a small file system requires root',
     async run({ database, world }) {
       const free = (database as SqliteFolder).fill();
-      // Until writes are refused: the log of SQLite still has space of its own.
+      // Until both programs refuse writes: the logs of SQLite still have space of their own.
       const isRefused = refusals(world);
       for (let waited = 0; waited < 10_000 && !isRefused(); waited += 100) await sleep(100);
       await sleep(1500);
@@ -216,11 +216,14 @@ function canTrace(): boolean {
   return traces;
 }
 
-/** Whether a write was refused since this call. */
+/** Whether both programs have refused a write since this call. */
 function refusals({ history }: World): () => boolean {
   const before = history.operations.length;
-  return () =>
-    history.operations.slice(before).some(({ kind, detail }) => kind === 'write' && detail.startsWith('503'));
+  return () => {
+    const since = history.operations.slice(before);
+    const refused = since.filter(({ kind, detail }) => kind === 'write' && detail.startsWith('503'));
+    return new Set(refused.map(({ target }) => target.split('#')[0])).size === 2;
+  };
 }
 
 /** The events that concern an engine. */
