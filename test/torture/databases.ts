@@ -81,6 +81,7 @@ export class ReplicaSet {
   static async start(owner: Owner): Promise<ReplicaSet> {
     process.env['MONGOMS_SYSTEM_BINARY_VERSION_CHECK'] ??= 'false';
     const set = new ReplicaSet(owner, await MongoBinary.getPath());
+    owner.teardown(() => set.#operator?.close());
     set.#members = await Promise.all(Array.from({ length: 3 }, () => set.#open()));
     await set.#initiate();
     return set;
@@ -136,21 +137,24 @@ export class ReplicaSet {
   }
 
   get #admin(): mongodb.Db {
-    if (!this.#operator) {
-      this.#operator = new MongoClient(this.uri('admin'), {
-        serverSelectionTimeoutMS: 1000,
-        connectTimeoutMS: 1000,
-        heartbeatFrequencyMS: 500,
-        appName: OPERATOR,
-      });
-      const operator = this.#operator;
-      this.#owner.teardown(() => operator.close());
-    }
+    this.#operator ??= new MongoClient(this.uri('admin'), {
+      serverSelectionTimeoutMS: 1000,
+      connectTimeoutMS: 1000,
+      heartbeatFrequencyMS: 500,
+      appName: OPERATOR,
+    });
     return this.#operator.db('admin');
   }
 
-  #hello(): Promise<mongodb.Document | null> {
-    return this.#admin.command({ hello: 1 }, { readPreference: 'primary' }).catch(() => null);
+  async #hello(): Promise<mongodb.Document | null> {
+    try {
+      return await this.#admin.command({ hello: 1 }, { readPreference: 'primary' });
+    } catch {
+      // A client that cannot connect at first stays closed.
+      await this.#operator?.close();
+      this.#operator = undefined;
+      return null;
+    }
   }
 
   async #open(): Promise<Member> {
