@@ -108,7 +108,7 @@ async function runOwned(owner: Owner, options: RoundOptions): Promise<RoundResul
     const one = {
       event: event.name,
       configuration: nameOf(configuration),
-      ...figuresOf(history.operations, window),
+      ...figuresOf(history.operations, { ...window, isQuiet: event.isQuiet === true }),
     };
     figures.push(one);
     onEvent(event.name, one);

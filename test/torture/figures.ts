@@ -6,7 +6,10 @@ export interface EventFigures {
   configuration: string;
   /** From the beginning of the event until all processes were ready again, in milliseconds. */
   duration: number;
-  /** The longest time in which no client had a write, or a read, acknowledged; in milliseconds. */
+  /**
+   * The longest time in which no client had a write, or a read, acknowledged; in milliseconds. 0 if the clients pause during
+   * the event.
+   */
   writeGap: number;
   readGap: number;
   acknowledged: number;
@@ -45,12 +48,12 @@ export function longestGap(
 /** The figures of one event, of the product that was affected more. */
 export function figuresOf(
   operations: readonly Operation[],
-  window: { start: number; end: number },
+  window: { start: number; end: number; isQuiet: boolean },
 ): Omit<EventFigures, 'event' | 'configuration'> {
   const concerned = operations.filter(({ start, end }) => end >= window.start && start <= window.end);
   const products = ['saas', 'idp'].map((name) => operations.filter(({ target }) => target.startsWith(name)));
   const gap = (kind: Operation['kind']) =>
-    Math.round(Math.max(...products.map((one) => longestGap(one, kind, window))));
+    window.isQuiet ? 0 : Math.round(Math.max(...products.map((one) => longestGap(one, kind, window))));
   const count = (test: (one: Operation) => boolean) => concerned.filter(test).length;
   return {
     duration: Math.round(window.end - window.start),

@@ -9,6 +9,7 @@ import {
   redemption,
   refreshing,
 } from '../kit/idp.js';
+import { refreshHonestly } from './refresh.js';
 import { type Client, form, json, type Reply, type World } from './world.js';
 
 const PRODUCT = 'idp';
@@ -108,14 +109,16 @@ export async function familyLane(world: World): Promise<Client> {
       old = [];
       if (!tokens) return;
     }
-    const next = await refreshHonestly(world, tokens.refresh_token, refresh(tokens.refresh_token));
-    if (!next) {
+    const { refresh_token: key } = tokens;
+    const read = ({ body }: Reply) => body.refresh_token;
+    const refreshed = await refreshHonestly(world, { product: PRODUCT, key, request: refresh(key), read });
+    if (!refreshed) {
       tokens = null;
       return;
     }
-    old.push(tokens.refresh_token);
-    tokens = next;
-    await useAccessToken(world, next.access_token);
+    old.push(key);
+    tokens = refreshed.body as Tokens;
+    await useAccessToken(world, tokens.access_token);
     if (old.length < 6) return;
     await world.calm();
     for (const stolen of [old[0] as string, tokens.refresh_token]) {
@@ -153,46 +156,6 @@ async function useAccessToken(world: World, token: string): Promise<void> {
     since,
   } as const;
   await world.ask(PRODUCT, { method: 'GET', path: '/userinfo', headers }, about);
-}
-
-/** Repeats until there is an answer. Null: refused, or the campaign is over. */
-async function refreshHonestly(
-  world: World,
-  token: string,
-  request: ReturnType<typeof form>,
-): Promise<Tokens | null> {
-  const since = world.history.now();
-  const read = ({ body }: Reply) => body.refresh_token;
-  const attempt = () =>
-    world.ask(PRODUCT, request, { rule: 'successor', key: token, kind: 'write', what: 'refresh', read });
-  for (let tries = 0; ; tries++) {
-    const replies = await Promise.all(world.dice.happens(0.2) ? [attempt(), attempt()] : [attempt()]);
-    const accepted = replies.find((reply) => reply?.status === 200);
-    if (accepted) {
-      // A request that is still under way must not arrive after the successor was used.
-      if (tries > 0 || replies.some((reply) => reply?.status !== 200)) await world.calm();
-      return accepted.body;
-    }
-    const refused = replies.find((reply) => reply && reply.status < 500);
-    if (refused) {
-      const end = world.history.now();
-      world.history.add({
-        ...{
-          rule: 'honest',
-          key: token,
-          kind: 'write',
-          what: 'refresh',
-          target: 'idp',
-          start: since,
-          end,
-          since,
-        },
-        ...{ outcome: 'refused', detail: `${refused.status} ${refused.body?.error}` },
-      });
-      return null;
-    }
-    if (world.isOver && tries > 20) return null;
-  }
 }
 
 /** New agents: two requests for each handle, of which one succeeds; then the agent is found. */

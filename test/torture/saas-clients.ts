@@ -3,6 +3,7 @@ import { PASSWORD, SECRETS } from '../kit/app.js';
 import { claimsOf } from '../kit/idp.js';
 import { readMail } from '../kit/mail.js';
 import { signWebhook } from '../kit/sign-webhook.js';
+import { refreshHonestly } from './refresh.js';
 import { type Client, json, type Reply, type World } from './world.js';
 
 const PRODUCT = 'saas-backend';
@@ -123,13 +124,18 @@ export async function refreshLane(world: World): Promise<Client> {
       if (!session) return;
     }
     const { refreshToken } = session;
-    const next = await refreshHonestly(world, refreshToken);
-    if (!next) {
+    const refreshed = await refreshHonestly(world, {
+      product: PRODUCT,
+      key: jtiOf(refreshToken),
+      request: json('POST', '/api/auth/refresh', { refreshToken }),
+      read: ({ body }) => jtiOf(body.data.refreshToken),
+    });
+    if (!refreshed) {
       session = null;
       return;
     }
     old.push(refreshToken);
-    session = { ...next, clockJumps: session.clockJumps };
+    session = { ...refreshed.body.data, clockJumps: session.clockJumps } as Session;
     if (old.length < 6) return;
     await world.calm();
     if (session.clockJumps !== world.clockJumps) return;
@@ -154,38 +160,6 @@ export async function refreshLane(world: World): Promise<Client> {
 }
 
 const jtiOf = (token: string): string => claimsOf(token).jti;
-
-/** Repeats until there is an answer. Null: refused, or the campaign is over. */
-async function refreshHonestly(
-  world: World,
-  refreshToken: string,
-): Promise<Pick<Session, 'accessToken' | 'refreshToken'> | null> {
-  const key = jtiOf(refreshToken);
-  const since = world.history.now();
-  const request = json('POST', '/api/auth/refresh', { refreshToken });
-  const read = ({ body }: Reply) => jtiOf(body.data.refreshToken);
-  const attempt = () =>
-    world.ask(PRODUCT, request, { rule: 'successor', key, kind: 'write', what: 'refresh', read });
-  for (let tries = 0; ; tries++) {
-    const replies = await Promise.all(world.dice.happens(0.2) ? [attempt(), attempt()] : [attempt()]);
-    const accepted = replies.find((reply) => reply?.status === 200);
-    if (accepted) {
-      // A request that is still under way must not arrive after the successor was used.
-      if (tries > 0 || replies.some((reply) => reply?.status !== 200)) await world.calm();
-      return accepted.body.data;
-    }
-    const refused = replies.find((reply) => reply && reply.status < 500);
-    if (refused) {
-      const end = world.history.now();
-      world.history.add({
-        ...{ rule: 'honest', key, kind: 'write', what: 'refresh', target: 'saas', start: since, end, since },
-        ...{ outcome: 'refused', detail: `${refused.status} ${refused.body?.error?.code}` },
-      });
-      return null;
-    }
-    if (world.isOver && tries > 20) return null;
-  }
-}
 
 /** New users, one after the other. */
 export function registrationLane(world: World, accounts: Account[]): Promise<void> {

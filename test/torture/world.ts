@@ -137,9 +137,14 @@ export class World {
     for (let tries = 0; ; tries++) {
       const reply = await this.ask(product, request(), about());
       if (reply && reply.status < 500) return reply;
-      if (this.isOver && tries > 20) return null;
+      if (this.isGivenUp(tries)) return null;
       await sleep(RETRY_MS);
     }
+  }
+
+  /** Whether a client stops repeating a request: the campaign is over, and the programs had time to recover. */
+  isGivenUp(tries: number): boolean {
+    return this.isOver && tries > 20;
   }
 
   close(): void {
