@@ -48,8 +48,10 @@ export interface RoundOptions {
   /** Only events whose name contains this text. */
   only: string;
   isUnbundled: boolean;
-  /** Called when an event begins, and with its figures when everything works again. */
-  onEvent(name: string, figures?: EventFigures): void;
+  /** Called when an event begins, with its number. */
+  onBegin(name: string, number: number, total: number): void;
+  /** Called when everything works again. */
+  onEnd(figures: EventFigures): void;
 }
 
 export interface RoundResult {
@@ -67,18 +69,27 @@ export interface RoundResult {
 /** Between two events, clients are undisturbed for that long. */
 const PAUSE_MS = 500;
 
+/** What ends the current round. */
+let teardowns: (() => unknown)[] = [];
+
 export async function runRound(options: RoundOptions): Promise<RoundResult> {
-  const teardowns: (() => unknown)[] = [];
   const owner: Owner = { teardown: (handler) => void teardowns.push(handler as () => unknown) };
   try {
     return await runOwned(owner, options);
   } finally {
-    for (const teardown of teardowns.reverse()) await teardown();
+    await endRound();
   }
 }
 
+/** Ends all processes of the current round and removes its files, in the middle of it if necessary. */
+export async function endRound(): Promise<void> {
+  const handlers = teardowns.reverse();
+  teardowns = [];
+  for (const handler of handlers) await handler();
+}
+
 async function runOwned(owner: Owner, options: RoundOptions): Promise<RoundResult> {
-  const { configuration, seed, onEvent } = options;
+  const { configuration, seed } = options;
   const dice = diceOf(seed);
   const database =
     configuration.engine === 'sqlite' ? new SqliteFolder(owner) : await ReplicaSet.start(owner);
@@ -96,14 +107,16 @@ async function runOwned(owner: Owner, options: RoundOptions): Promise<RoundResul
   const clients = await startClients(world);
   const figures: EventFigures[] = [];
   const missing: string[] = [];
-  for (const event of dice.shuffled(eventsFor(configuration.engine))) {
-    if (!event.name.includes(options.only)) continue;
+  const events = dice
+    .shuffled(eventsFor(configuration.engine))
+    .filter(({ name }) => name.includes(options.only));
+  for (const [index, event] of events.entries()) {
     const reason = event.missing?.(setting);
     if (reason !== undefined) {
       missing.push(`${event.name}: ${reason}`);
       continue;
     }
-    onEvent(event.name);
+    options.onBegin(event.name, index + 1, events.length);
     const window = await happen(event, setting);
     const one = {
       event: event.name,
@@ -111,7 +124,7 @@ async function runOwned(owner: Owner, options: RoundOptions): Promise<RoundResul
       ...figuresOf(history.operations, { ...window, isQuiet: event.isQuiet === true }),
     };
     figures.push(one);
-    onEvent(event.name, one);
+    options.onEnd(one);
   }
   await clients.end();
   return {

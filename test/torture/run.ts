@@ -1,7 +1,7 @@
 /** `npm run torture`: failures of every kind under both programs. Exits with 1 if a client was told something untrue. */
 import { writeFileSync } from 'node:fs';
 import { readArguments } from '../../bench/arguments.js';
-import { CONFIGURATIONS, nameOf, type RoundResult, runRound } from './campaign.js';
+import { CONFIGURATIONS, endRound, nameOf, type RoundResult, runRound } from './campaign.js';
 import { EVENT_NAMES } from './events.js';
 import { type EventFigures, worstOf } from './figures.js';
 import { describe } from './history.js';
@@ -49,7 +49,13 @@ const configurations = CONFIGURATIONS.filter((one) => nameOf(one).includes(value
 if (configurations.length === 0) usageError(`there is no configuration '${values.configuration}'.`);
 if (!EVENT_NAMES.some((name) => name.includes(values.event)))
   usageError(`there is no event '${values.event}'.`);
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
+// Otherwise, programs and databases would continue to run.
+for (const event of ['SIGINT', 'SIGTERM', 'uncaughtException', 'unhandledRejection'])
+  process.once(event, async (reason: unknown) => {
+    process.stderr.write(`torture: ${reason instanceof Error ? reason.stack : reason}\n`);
+    await endRound();
+    process.exit(1);
+  });
 
 const results: RoundResult[] = [];
 for (let round = 0; round < rounds; round++) {
@@ -62,7 +68,8 @@ for (let round = 0; round < rounds; round++) {
     seed: roundSeed,
     only: values.event,
     isUnbundled: values.unbundled,
-    onEvent: (name, figures) => (figures ? tell(figures) : begin(name)),
+    onBegin: begin,
+    onEnd: tell,
   });
   results.push(result);
   report(result);
@@ -76,8 +83,9 @@ const problems = results.flatMap(({ violations }) => violations).length;
 summarize();
 process.exit(problems > 0 ? 1 : 0);
 
-function begin(name: string): void {
-  if (process.stdout.isTTY) process.stdout.write(`  ${name} …`);
+/** Progress, for people only. */
+function begin(name: string, number: number, total: number): void {
+  if (process.stdout.isTTY) process.stdout.write(`  ${number} of ${total}: ${name} …`);
 }
 
 function tell({ event, duration, writeGap, readGap, refused, unanswered }: EventFigures): void {
