@@ -17,8 +17,8 @@ import {
   registrationLane,
   resetLane,
   signIn,
-  webhookLane,
 } from './saas-clients.js';
+import { webhookLane } from './webhook-client.js';
 import { World } from './world.js';
 
 export interface Configuration {
@@ -164,14 +164,14 @@ async function isReady(url: string): Promise<boolean> {
 
 async function startClients(world: World): Promise<{ end(): Promise<void> }> {
   const accounts: Account[] = [];
-  const webhooks = await webhookLane(world);
+  const webhooks = await Promise.all([webhookLane(world), webhookLane(world)]);
   const others = await Promise.all(
     [refreshLane, refreshLane, familyLane, familyLane, codeLane].map((prepare) => prepare(world)),
   );
   const lanes = [
     ...(await profileLanes(world, 2, 2)),
     ...(await stateLanes(world, 2)),
-    ...[webhooks, ...others].map(({ running }) => running),
+    ...[...webhooks, ...others].map(({ running }) => running),
     mintLane(world),
     registrationLane(world, accounts),
     resetLane(world),
@@ -182,7 +182,7 @@ async function startClients(world: World): Promise<{ end(): Promise<void> }> {
       await sleep(PAUSE_MS);
       world.isOver = true;
       await Promise.all(lanes);
-      await webhooks.final();
+      for (const { final } of webhooks) await final();
       for (const account of accounts) await signIn(world, account);
     },
   };

@@ -1,8 +1,7 @@
 /** The clients of saas-backend in a campaign. */
-import { PASSWORD, SECRETS } from '../kit/app.js';
+import { PASSWORD } from '../kit/app.js';
 import { claimsOf } from '../kit/idp.js';
 import { readMail } from '../kit/mail.js';
-import { signWebhook } from '../kit/sign-webhook.js';
 import { refreshHonestly } from './refresh.js';
 import { type Client, json, type Reply, type World } from './world.js';
 
@@ -24,7 +23,7 @@ interface Session {
   clockJumps: number;
 }
 
-const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
+export const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
 
 let names = 0;
 
@@ -229,60 +228,4 @@ async function linkFor(world: World, email: string): Promise<string | null> {
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
   return null;
-}
-
-/** The provider delivers the events of one subscription, each twice at the same time, again until it is acknowledged. */
-export async function webhookLane(world: World): Promise<Client & { final(): Promise<void> }> {
-  const account = await register(world);
-  if (!account) throw new Error('no user could be registered');
-  const subscription = `sub_${account.id}`;
-  const created = Math.floor(Date.now() / 1000) - 50_000;
-  let quantity = 1;
-  let isAcknowledged = false;
-  const running = world.lane(async () => {
-    if (isAcknowledged) quantity++;
-    const id = `evt_${subscription}_${quantity}`;
-    const object = {
-      id: subscription,
-      object: 'subscription',
-      customer: `cus_${account.id}`,
-      status: 'active',
-      metadata: { userId: account.id },
-      items: { data: [{ id: 'si_1', price: { id: 'price_1' }, quantity }] },
-    };
-    const type = `customer.subscription.${quantity === 1 ? 'created' : 'updated'}`;
-    const payload = JSON.stringify({
-      ...{ id, object: 'event', type, created: created + quantity, data: { object } },
-    });
-    const deliver = () => {
-      const signature = signWebhook(payload, SECRETS.paymentWebhookSecret, Date.now());
-      const headers = { 'payment-signature': signature, 'content-type': 'application/json' };
-      const request = { method: 'POST', path: '/api/billing/webhook', headers, body: payload };
-      return world.ask(PRODUCT, request, {
-        ...{ rule: 'delivery', key: id, kind: 'write', what: `webhook ${id}` },
-        read: ({ body }) => body.data.outcome,
-      });
-    };
-    const replies = await Promise.all([deliver(), deliver()]);
-    isAcknowledged = replies.some((reply) => reply?.status === 200);
-  });
-  return {
-    running,
-    async final() {
-      // The last one may have been applied without an acknowledgement.
-      const acknowledged = isAcknowledged ? quantity : quantity - 1;
-      const session = await signIn(world, account);
-      if (!session) return;
-      await world.insist(
-        PRODUCT,
-        () => ({ method: 'GET', path: '/api/billing/subscription', headers: bearer(session.accessToken) }),
-        () => ({
-          ...{ rule: 'final', key: subscription, kind: 'read', what: 'GET subscription' },
-          expected: 'the last event',
-          read: ({ body }) =>
-            body.data.quantity >= acknowledged ? 'the last event' : String(body.data.quantity),
-        }),
-      );
-    },
-  };
 }
