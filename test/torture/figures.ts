@@ -7,11 +7,11 @@ export interface EventFigures {
   /** From the beginning of the event until all processes were ready again, in milliseconds. */
   duration: number;
   /**
-   * The longest time in which no client had a write, or a read, acknowledged; in milliseconds. 0 if the clients pause during
-   * the event.
+   * The longest time in which no client had a write, or a read, acknowledged; in milliseconds. Null if the clients pause
+   * during the event.
    */
-  writeGap: number;
-  readGap: number;
+  writeGap: number | null;
+  readGap: number | null;
   acknowledged: number;
   /** Requests with a 5xx. */
   refused: number;
@@ -53,7 +53,7 @@ export function figuresOf(
   const concerned = operations.filter(({ start, end }) => end >= window.start && start <= window.end);
   const products = ['saas', 'idp'].map((name) => operations.filter(({ target }) => target.startsWith(name)));
   const gap = (kind: Operation['kind']) =>
-    window.isQuiet ? 0 : Math.round(Math.max(...products.map((one) => longestGap(one, kind, window))));
+    window.isQuiet ? null : Math.round(Math.max(...products.map((one) => longestGap(one, kind, window))));
   const count = (test: (one: Operation) => boolean) => concerned.filter(test).length;
   return {
     duration: Math.round(window.end - window.start),
@@ -76,8 +76,8 @@ export function worstOf(figures: readonly EventFigures[]): EventFigures[] {
       event: one.event,
       configuration: engine,
       duration: Math.max(one.duration, known?.duration ?? 0),
-      writeGap: Math.max(one.writeGap, known?.writeGap ?? 0),
-      readGap: Math.max(one.readGap, known?.readGap ?? 0),
+      writeGap: longer(one.writeGap, known?.writeGap),
+      readGap: longer(one.readGap, known?.readGap),
       acknowledged: one.acknowledged + (known?.acknowledged ?? 0),
       refused: one.refused + (known?.refused ?? 0),
       unanswered: one.unanswered + (known?.unanswered ?? 0),
@@ -85,3 +85,6 @@ export function worstOf(figures: readonly EventFigures[]): EventFigures[] {
   }
   return [...worst.values()];
 }
+
+const longer = (one: number | null, other: number | null | undefined): number | null =>
+  one === null ? null : Math.max(one, other ?? 0);

@@ -127,8 +127,8 @@ function summarize(): void {
   );
 }
 
-function seconds(milliseconds: number): string {
-  return `${(milliseconds / 1000).toFixed(1)} s`;
+function seconds(milliseconds: number | null): string {
+  return milliseconds === null ? '–' : `${(milliseconds / 1000).toFixed(1)} s`;
 }
 
 function say(line: string): void {
