@@ -44,7 +44,7 @@ const RETRY_MS = 50;
 const TURN_MS = 10;
 
 /** How long after an event a request of before can still arrive at a process. */
-const CALM_MS = 1500;
+const CALM_MS = 2500;
 
 export class World {
   readonly history: History;
