@@ -66,6 +66,9 @@ export interface RoundResult {
   violations: Violation[];
 }
 
+/** Longer than an e-mail is postponed after two failed attempts. */
+const MAIL_RETRY_MS = 300_000;
+
 /** Between two events, clients are undisturbed for that long. */
 const PAUSE_MS = 500;
 
@@ -182,8 +185,13 @@ async function startClients(world: World): Promise<{ end(): Promise<void> }> {
       await sleep(PAUSE_MS);
       world.isOver = true;
       await Promise.all(lanes);
-      for (const { final } of webhooks) await final();
+      for (const { checkSubscription } of webhooks) await checkSubscription();
       for (const account of accounts) await signIn(world, account);
+      // An e-mail whose sender was killed is due again after a minute, and programs look for e-mails when they start.
+      const { 'saas-backend': saas } = world.fleets;
+      saas.shiftClock(MAIL_RETRY_MS);
+      await saas.killAll();
+      for (const { checkMails } of webhooks) await checkMails();
     },
   };
 }
