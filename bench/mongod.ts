@@ -2,7 +2,8 @@
 import { readFileSync } from 'node:fs';
 import mongodbPlugin from '@fastify/mongodb';
 import type { MongoMemoryReplSet } from 'mongodb-memory-server-core';
-import { databaseUri, serverPort, startReplicaSet } from '../test/kit/mongod.js';
+import { databaseUri, startReplicaSet } from '../test/kit/mongod.js';
+import { serverPort } from '../test/kit/port.js';
 
 /** A running replica set of one. */
 export interface Mongod {

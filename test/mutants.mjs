@@ -20,13 +20,7 @@ import { fileURLToPath } from 'node:url';
 export function runMutants(room, mutants) {
   const rounds = Number(process.env.MUTANT_ROUNDS ?? 1);
   const tried = mutants.filter(({ name }) => name.includes(process.env.MUTANT ?? ''));
-  const root = fileURLToPath(new URL('..', import.meta.url));
-  const copy = mkdtempSync(join(tmpdir(), 'saas-backend-mutants-'));
-  process.once('exit', () => rmSync(copy, { recursive: true, force: true }));
-  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(1));
-  for (const name of ['dist', 'lists', 'templates', 'package.json'])
-    cpSync(join(root, name), join(copy, name), { recursive: true });
-  symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
+  const copy = copyBuild();
   /** The failure of each round, null if there was none. */
   const run = (test) => Array.from({ length: rounds }, () => firstFailure(copy, room, test));
 
@@ -42,12 +36,7 @@ export function runMutants(room, mutants) {
     console.log(mutant.name);
     const module = join(copy, 'dist/src', room, mutant.file);
     const original = readFileSync(module, 'utf8');
-    if (original.split(mutant.text).length !== 2)
-      fail(`The text to replace does not stand once in ${mutant.file}:\n${mutant.text}`);
-    writeFileSync(
-      module,
-      original.replace(mutant.text, () => mutant.replacement),
-    );
+    writeFileSync(module, replaceOnce(original, mutant));
     for (const test of mutant.tests) {
       if (!hasMongod && test[0] === 'mongodb') {
         console.log('  not tried on MongoDB: there is no mongod (docs/storage.md)');
@@ -63,6 +52,29 @@ export function runMutants(room, mutants) {
     writeFileSync(module, original);
   }
   if (survivors > 0) fail(`${survivors} survived`);
+}
+
+/** A copy of the build that can be changed, until this process ends. */
+export function copyBuild() {
+  const root = fileURLToPath(new URL('..', import.meta.url));
+  const copy = mkdtempSync(join(tmpdir(), 'saas-backend-mutants-'));
+  process.once('exit', () => rmSync(copy, { recursive: true, force: true }));
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(1));
+  for (const name of ['dist', 'lists', 'templates', 'package.json'])
+    cpSync(join(root, name), join(copy, name), { recursive: true });
+  symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
+  return copy;
+}
+
+/**
+ * A module with the defect. Exits with 1 unless the text to replace stands in it once.
+ *
+ * @param {string} original
+ * @param {Pick<Mutant, 'file' | 'text' | 'replacement'>} mutant
+ */
+export function replaceOnce(original, { file, text, replacement }) {
+  if (original.split(text).length !== 2) fail(`The text to replace does not stand once in ${file}:\n${text}`);
+  return original.replace(text, () => replacement);
 }
 
 /** The first failing assertion of one test; null if all pass. */
@@ -97,7 +109,7 @@ function firstFailure(copy, room, [file, name]) {
 }
 
 /** A test that ends at its first failure leaves its programs running. */
-function endGroup(pid) {
+export function endGroup(pid) {
   try {
     process.kill(-pid, 'SIGKILL');
   } catch (error) {

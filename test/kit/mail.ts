@@ -35,7 +35,10 @@ export function smtpAnswer(code: number, words: string): Error {
 }
 
 /** An SMTP server that accepts every message unless configured otherwise, and delivers none. */
-export async function mailSink(t: Test, { recipient, message }: MailSinkOptions = {}): Promise<MailSink> {
+export async function mailSink(
+  t: Pick<Test, 'teardown'>,
+  { recipient, message }: MailSinkOptions = {},
+): Promise<MailSink> {
   const mails: Mail[] = [];
   const offered: Mail[] = [];
   const waiting: ((mail: Mail) => void)[] = [];

@@ -1,7 +1,4 @@
 /** Starts a mongod as a replica set of one, on loopback: for the tests and the benchmark. */
-import { randomInt } from 'node:crypto';
-import { once } from 'node:events';
-import { createServer } from 'node:net';
 import { MongoMemoryReplSet } from 'mongodb-memory-server-core';
 
 /** How a local mongod is started. Its first write can take longer than ten seconds on a busy disk. */
@@ -33,22 +30,6 @@ export async function startReplicaSet({
   }).finally(() => {
     console.warn = warn;
   });
-}
-
-/**
- * A port for a server. The system gives the ports from 32768 on to connections, also between the search for a free one and
- * the start of the server, or while it is restarted.
- */
-export async function serverPort(): Promise<number> {
-  const probe = createServer().unref();
-  const port = randomInt(20_000, 32_768);
-  try {
-    await once(probe.listen(port, '127.0.0.1'), 'listening');
-  } catch {
-    return serverPort();
-  }
-  await new Promise((done) => probe.close(done));
-  return port;
 }
 
 /** The URI of a database on the server of a URI. */

@@ -38,12 +38,20 @@ export function compiled(path: string): string {
 }
 
 /** Starts `node <script>`; the process ends with the test. */
-export function startProgram(t: Test, script: string, options: ProgramOptions = {}): Program {
+export function startProgram(
+  t: Pick<Test, 'teardown'>,
+  script: string,
+  options: ProgramOptions = {},
+): Program {
   return startCommand(t, process.execPath, { ...options, args: [script, ...(options.args ?? [])] });
 }
 
 /** Starts any program; the process ends with the test. */
-export function startCommand(t: Test, command: string, options: ProgramOptions = {}): Program {
+export function startCommand(
+  t: Pick<Test, 'teardown'>,
+  command: string,
+  options: ProgramOptions = {},
+): Program {
   const child = spawn(command, [...(options.args ?? [])], {
     cwd: options.cwd,
     env: { PATH: process.env['PATH'], ...options.env },

@@ -5,7 +5,8 @@
 import { once } from 'node:events';
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import t, { type Test } from 'tap';
-import { databaseUri, serverPort, startReplicaSet } from '../kit/mongod.js';
+import { databaseUri, startReplicaSet } from '../kit/mongod.js';
+import { serverPort } from '../kit/port.js';
 import { withOrSkip } from '../kit/skip.js';
 
 const { MongoClient } = mongodbPlugin.mongodb;

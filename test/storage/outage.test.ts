@@ -1,5 +1,6 @@
 /** Outages of a replica set of three members, as the calls and the clients of both products see them. */
 
+import { EventEmitter } from 'node:events';
 import fastify from 'fastify';
 import t, { type Test } from 'tap';
 import { createOutageLog } from '../../src/http/outage-log.js';
@@ -8,6 +9,7 @@ import { sha256 } from '../../src/kernel/secrets.js';
 import { createBackgroundTasks } from '../../src/ops/background-tasks.js';
 import { StoreUnavailable } from '../../src/storage/collection.js';
 import { Connection } from '../../src/storage/mongodb/connection.js';
+import { CurrentReads } from '../../src/storage/mongodb/current-reads.js';
 import { openStore } from '../../src/storage/open.js';
 import { RequestBudget } from '../../src/storage/request-budget.js';
 import { PASSWORD, type SaasApp, SECRETS, saasApp } from '../kit/app.js';
@@ -91,6 +93,37 @@ t.test('calls of one request that wait at the same time count once', async (t) =
   }
   now = 9000;
   t.equal(budget.leftMs(), 4000, 'the time between two calls does not count');
+});
+
+t.test('reads wait until the majority has confirmed a write of a new primary', async (t) => {
+  const client = new EventEmitter();
+  const elect = (electionId: string) => {
+    const servers = new Map([['a', { type: 'RSPrimary', address: 'a', electionId }]]);
+    client.emit('topologyDescriptionChanged', { newDescription: { servers } });
+  };
+  let confirmations = 0;
+  let isReachable = true;
+  const reads = new CurrentReads(client, async () => {
+    if (!isReachable) throw new Error('unreachable');
+    confirmations++;
+  });
+  const read = () => reads.read(async () => confirmations);
+  t.equal(await read(), 0, 'opening the store has confirmed the first one');
+  elect('1');
+  t.same(await Promise.all([read(), read()]), [1, 1], 'once for all reads');
+  elect('1');
+  t.equal(await read(), 1, 'an event without an election');
+  isReachable = false;
+  elect('2');
+  await t.rejects(read(), /unreachable/);
+  isReachable = true;
+  let tries = 0;
+  const result = await reads.read(async () => {
+    // The driver repeats it at the next primary, which has less to show.
+    if (++tries === 1) elect('3');
+    return confirmations;
+  });
+  t.same([tries, result], [2, 3], 'a read during an election is repeated');
 });
 
 await onReplicaSet((set) => {

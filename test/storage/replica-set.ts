@@ -1,7 +1,8 @@
 /** A real replica set of three members, whose members can be frozen, for the tests of outages. */
 import mongodbPlugin, { type mongodb } from '@fastify/mongodb';
 import t, { type Test } from 'tap';
-import { serverPort, startReplicaSet } from '../kit/mongod.js';
+import { startReplicaSet } from '../kit/mongod.js';
+import { serverPort } from '../kit/port.js';
 import { withOrSkip } from '../kit/skip.js';
 import { waitUntil } from '../kit/wait.js';
 

@@ -20,9 +20,16 @@ import {
 /** Documents per step of `updateMany` and `deleteMany`. */
 const STEP_SIZE = 256;
 
-/** Implements the port on one collection. */
-export function mongodbCollection<T extends { id: string }>(shape: Shape, call: Call): Collection<T> {
-  const lookUps = new Map(['id', ...shape.unique].map((field) => [field, createLookups(call, field)]));
+/**
+ * Implements the port on one collection.
+ * @param read a call that only reads, by default like any other
+ */
+export function mongodbCollection<T extends { id: string }>(
+  shape: Shape,
+  call: Call,
+  read: Call = call,
+): Collection<T> {
+  const lookUps = new Map(['id', ...shape.unique].map((field) => [field, createLookups(read, field)]));
   const insert = createInserts(call);
   return {
     insert(doc) {
@@ -45,7 +52,7 @@ export function mongodbCollection<T extends { id: string }>(shape: Shape, call: 
       const [[field = '', value] = [], second] = Object.entries(where);
       const lookUp = typeof value === 'string' && !second && lookUps.get(field);
       if (lookUp) return toDocumentOrNull<T>(await lookUp(value));
-      return call(async (collection) => toDocumentOrNull<T>(await collection.findOne(toFilter(where))));
+      return read(async (collection) => toDocumentOrNull<T>(await collection.findOne(toFilter(where))));
     },
 
     updateOne(where, change) {
@@ -73,7 +80,7 @@ export function mongodbCollection<T extends { id: string }>(shape: Shape, call: 
 
     updateMany(where, change) {
       const guards = countableConditions(change);
-      return forEachStep(toFilter(where), call, async (collection, some) => {
+      return forEachStep(toFilter(where), { call, read }, async (collection, some) => {
         if (guards.length > 0) {
           const uncounted = await collection.findOne(and(some, { $nor: [{ $and: guards }] }));
           if (uncounted) applyChange(toDocument<T>(uncounted), change);
@@ -85,7 +92,7 @@ export function mongodbCollection<T extends { id: string }>(shape: Shape, call: 
     deleteMany(where) {
       return forEachStep(
         toFilter(where),
-        call,
+        { call, read },
         async (collection, some) => (await collection.deleteMany(some)).deletedCount,
       );
     },
@@ -98,20 +105,20 @@ export function mongodbCollection<T extends { id: string }>(shape: Shape, call: 
       const order = shape.required.has(sort) ? [sort] : [sort, 'id'];
       // One more document than requested shows whether there is a next page.
       const options = { sort: keys(order, desc ? -1 : 1), limit: limit + 1, batchSize: limit + 1 };
-      const stored = await call((collection) => collection.find(and(filter, ...spans), options).toArray());
+      const stored = await read((collection) => collection.find(and(filter, ...spans), options).toArray());
       const items = stored.slice(0, limit).map((one) => toDocument<T>(one));
       const last = items.at(-1);
       return { items, next: last && stored.length > limit ? cursorAfter(sort, desc, last) : null };
     },
 
     count(where = {}, limit) {
-      return call((collection) =>
+      return read((collection) =>
         collection.countDocuments(toFilter(where), limit === undefined ? {} : { limit }),
       );
     },
 
     async estimate() {
-      const some = await call((collection) =>
+      const some = await read((collection) =>
         collection.countDocuments({}, { limit: EXACT_COUNT_LIMIT + 1 }),
       );
       if (some <= EXACT_COUNT_LIMIT) return { count: some, isExact: true };
@@ -141,12 +148,12 @@ function idsIn(filter: Bson): string[] | undefined {
 /** Collects the ids first, because a changed document may match again. Each step is a separate call with its own timeout. */
 async function forEachStep(
   filter: Bson,
-  call: Call,
+  { call, read }: { call: Call; read: Call },
   step: (collection: MongoCollection, some: Bson) => Promise<number>,
 ): Promise<number> {
   const known = idsIn(filter);
   if (known) return known.length === 0 ? 0 : call((collection) => step(collection, filter));
-  const found = await call((collection) => collection.find(filter, { projection: { _id: 1 } }).toArray());
+  const found = await read((collection) => collection.find(filter, { projection: { _id: 1 } }).toArray());
   let handled = 0;
   for (let from = 0; from < found.length; from += STEP_SIZE) {
     const ids = found.slice(from, from + STEP_SIZE).map(({ _id }) => _id);

@@ -6,7 +6,14 @@ import type { Shape } from '../checks.js';
 import { type Collection, type Store, StoreUnavailable } from '../collection.js';
 import type { HostDatabase } from '../host-database.js';
 import { createIndexes, mongodbCollection } from './collection.js';
-import { CALL_TIMEOUT_MS, Connection, type MongoCollection, translateUniqueViolation } from './connection.js';
+import {
+  CALL_TIMEOUT_MS,
+  type Call,
+  Connection,
+  type MongoCollection,
+  translateUniqueViolation,
+} from './connection.js';
+import { CurrentReads } from './current-reads.js';
 import type { Stored } from './query.js';
 
 /** Version of the document layout. Increment it when older versions can no longer read the documents. */
@@ -58,6 +65,7 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
   const { db, release } = ownsClient ? await connect(source) : useHostDatabase(source);
   const prefix = ownsClient ? '' : source.prefix;
   const connection = new Connection(release);
+  const reads = new CurrentReads(db.client, () => writeNothing(db, prefix));
   try {
     await connection.call(() => checkDeployment(db));
     await connection.call(() => writeSchemaVersion(db, prefix));
@@ -71,11 +79,13 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
       const collection = db.collection<Stored>(prefix + shape.name, COLLECTION_OPTIONS);
       const indexed = indexBuilder(collection, shape);
       declared.push(indexed);
-      return mongodbCollection(shape, (step) =>
+      const call: Call = (step) =>
         connection.call(async () => {
           await indexed();
           return translateUniqueViolation(shape.name, step(collection));
-        }),
+        });
+      return mongodbCollection(shape, call, (step) =>
+        call((collection) => reads.read(() => step(collection))),
       );
     },
     requestTimeoutMs: CALL_TIMEOUT_MS,
@@ -190,6 +200,11 @@ async function writeSchemaVersion(
     { upsert: true, returnDocument: 'after', ...(session && { session }) },
   );
   checkSchemaVersion(db, stored?.version ?? SCHEMA_VERSION);
+}
+
+/** A write that changes nothing. The majority confirms it after all writes before it. */
+function writeNothing(db: mongodb.Db, prefix: string): Promise<unknown> {
+  return schemaVersions(db, prefix).updateOne({ _id: 'layout' }, { $max: { version: 0 } });
 }
 
 /** Throws if a newer version has changed the layout since this process started. */

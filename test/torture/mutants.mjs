@@ -1,0 +1,106 @@
+/**
+ * Breaks the compiled product, one defect at a time and in a copy, and runs a short campaign that must notice. Exits with 1
+ * when one survives or when a text to replace is not found. `MUTANT=text` tries only the defects with that text in their
+ * names.
+ */
+import { spawnSync } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { copyBuild, endGroup, replaceOnce } from '../mutants.mjs';
+
+/** Ten times the duration of a campaign with one event. */
+const TIMEOUT_MS = 200_000;
+
+const mutants = [
+  {
+    name: 'SQLite: writes are acknowledged before their commit',
+    file: 'storage/sqlite/connection.js',
+    text: `this.sql('COMMIT').run();
+            commits++;
+            for (const resolveWrite of settle)
+                resolveWrite();`,
+    replacement: `for (const resolveWrite of settle)
+                resolveWrite();
+            this.sql('COMMIT').run();`,
+    campaign: ['sqlite 2 processes', 'disk full'],
+  },
+  {
+    name: 'MongoDB: writes are acknowledged before a majority has journalled them',
+    file: 'storage/mongodb/store.js',
+    text: "w: 'majority', j: true,",
+    replacement: 'w: 1, j: false,',
+    campaign: ['mongodb 2 processes', 'primary alone, then killed'],
+  },
+  {
+    name: 'MongoDB: reads use any member',
+    file: 'storage/mongodb/store.js',
+    text: "readConcern: { level: 'majority' },\n    readPreference: 'primary',",
+    replacement: "readConcern: { level: 'majority' },\n    readPreference: 'nearest',",
+    campaign: ['mongodb 2 processes', 'primary steps down'],
+  },
+  {
+    name: 'saas-backend: a refresh rotates the session whichever token it presents',
+    file: 'auth/sessions.js',
+    text: 'currentId: presented, revokedAt: null,',
+    replacement: 'revokedAt: null,',
+    campaign: ['sqlite 2 processes', 'kill -9 of one process'],
+  },
+  {
+    name: 'saas-backend: a repeated refresh counts as reuse',
+    file: 'auth/sessions.js',
+    text: 'if (inWindow && session.currentId === next)',
+    replacement: 'if (false)',
+    campaign: ['sqlite 2 processes', 'client network: resets'],
+  },
+  {
+    name: 'saas-backend: a reset link is checked before the hashing only',
+    file: 'auth/password-reset.js',
+    text: '{ id: user.id, resetHash: parsed.hash, suspendedAt: null }',
+    replacement: '{ id: user.id, suspendedAt: null }',
+    campaign: ['sqlite 2 processes', 'kill -9 of one process'],
+  },
+  {
+    name: 'saas-backend: a lease on an event is taken from its owner',
+    file: 'billing/events/leases.js',
+    text: '{ id, outcome: null, leaseUntil }',
+    replacement: '{ id }',
+    campaign: ['sqlite 2 processes', 'kill -9 of one process'],
+  },
+  {
+    name: 'idp: a code is redeemed whoever was first',
+    file: 'oidc/tokens/redeem.js',
+    text: 'consumedAt: null,',
+    replacement: '',
+    campaign: ['sqlite 2 processes', 'kill -9 of one process'],
+  },
+].filter(({ name }) => name.includes(process.env.MUTANT ?? ''));
+
+const copy = copyBuild();
+let survivors = 0;
+for (const { name, file, text, replacement, campaign } of mutants) {
+  console.log(name);
+  const module = join(copy, 'dist/src', file);
+  const original = readFileSync(module, 'utf8');
+  writeFileSync(module, replaceOnce(original, { file, text, replacement }));
+  const [configuration, event] = campaign;
+  const args = ['--unbundled', '--rounds', '1', '--configuration', configuration, '--event', event];
+  const { pid, status, stdout, stderr } = spawnSync(process.execPath, ['dist/test/torture/run.js', ...args], {
+    cwd: copy,
+    encoding: 'utf8',
+    detached: true,
+    timeout: TIMEOUT_MS,
+  });
+  endGroup(pid);
+  writeFileSync(module, original);
+  const problem = stdout
+    .split('\n')
+    .find((line) => line.includes('again: npm run torture'))
+    ?.trim();
+  if (status === 1 && problem) console.log(`  caught by: ${problem}`);
+  else console.log(`  SURVIVED\n${stderr}`);
+  if (status !== 1 || !problem) survivors++;
+}
+if (survivors > 0) {
+  console.error(`${survivors} survived`);
+  process.exit(1);
+}
