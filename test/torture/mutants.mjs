@@ -55,8 +55,8 @@ const mutants = [
   {
     name: 'saas-backend: a reset link is checked before the hashing only',
     file: 'auth/password-reset.js',
-    text: '{ id: user.id, resetHash: parsed.hash, suspendedAt: null }',
-    replacement: '{ id: user.id, suspendedAt: null }',
+    text: '{ id, email, resetHash, suspendedAt: null }',
+    replacement: '{ id, email, suspendedAt: null }',
     campaign: ['sqlite 2 processes', 'kill -9 of one process'],
   },
   {
