@@ -4,6 +4,7 @@ import { type Random, systemRandom } from '../kernel/secrets.js';
 import type { AuditDependencies, AuditLog } from '../ops/audit.js';
 import { type BackgroundTasks, createBackgroundTasks } from '../ops/background-tasks.js';
 import { createJobs, type JobLog, type Jobs } from '../ops/jobs.js';
+import type { Metrics } from '../ops/metrics.js';
 import { createUnknownWrites, type UnknownWritesRegistry } from '../ops/unknown-writes.js';
 import type { HashingCost } from '../passwords/argon2.js';
 import { createPasswordPolicy, type PasswordPolicy } from '../passwords/common.js';
@@ -26,6 +27,8 @@ export interface ModuleContext<A extends AuditLog = AuditLog> {
   backgroundTasks: BackgroundTasks;
   /** Writes that failed without a known outcome. */
   unknownWrites: UnknownWritesRegistry;
+  /** Absent if metrics are disabled. */
+  metrics?: Metrics | undefined;
 }
 
 export interface ModuleContextOptions<A extends AuditLog> {
@@ -40,6 +43,7 @@ export interface ModuleContextOptions<A extends AuditLog> {
   /** Whether audit records that could not be written are written later. Default: true. */
   retryAudit?: boolean;
   hashing?: HashingCost | undefined;
+  metrics?: Metrics | undefined;
 }
 
 export function createModuleContext<A extends AuditLog>(
@@ -54,6 +58,7 @@ export function createModuleContext<A extends AuditLog>(
     limits,
     hashing,
     retryAudit = true,
+    metrics,
   }: ModuleContextOptions<A>,
 ): ModuleContext<A> {
   const unknownWrites = createUnknownWrites({ clock, log });
@@ -67,9 +72,10 @@ export function createModuleContext<A extends AuditLog>(
     throttle: createThrottle(store, { clock, audit, secret: throttleSecret, production, limits }),
     passwords: createPasswords(random, hashing),
     passwordPolicy: createPasswordPolicy(production, (message) => log.warn(message)),
-    jobs: createJobs(store, { clock, random, log }),
+    jobs: createJobs(store, { clock, random, log, metrics }),
     backgroundTasks: createBackgroundTasks(log),
     unknownWrites,
+    metrics,
   };
 }
 
@@ -82,10 +88,12 @@ export function followLifecycle(
   jobs.add('throttle-purge', {
     everySeconds: HOUR / SECOND,
     run: ({ signal }) => throttle.purge(signal),
+    countBacklog: throttle.countExpired,
   });
   jobs.add('audit-purge', {
     everySeconds: HOUR / SECOND,
     run: ({ signal }) => audit.purge(auditRetentionDays, signal),
+    countBacklog: (limit) => audit.countOutdated(auditRetentionDays, limit),
   });
   fastify.addHook('onReady', async () => jobs.start());
   fastify.addHook('onListen', async () => passwords.prepare());

@@ -227,6 +227,16 @@ export function saasCases(folder: string): Record<string, Cases> {
     REFRESH_TOKEN_TTL: seconds(604_800, 31_536_000),
     SESSION_MAX_AGE: seconds(2_592_000, 157_680_000),
     AUDIT_RETENTION_DAYS: seconds(365, 36_500),
+    METRICS: {
+      default: false,
+      valid: [
+        ['true', true],
+        ['1', true],
+        ['false', false],
+        ['0', false],
+      ],
+      invalid: ['yes', 'TRUE', '2'],
+    },
     REQUIRE_EMAIL_VERIFICATION: {
       default: false,
       valid: [
@@ -395,6 +405,16 @@ export function idpCases(folder: string): Record<string, Cases> {
     IDP_ED25519_SEED_NEXT: nextSeed,
     IDP_ED25519_SEED_PREVIOUS: nextSeed,
     IDP_AUDIT_RETENTION_DAYS: seconds(365, 36_500),
+    IDP_METRICS: {
+      default: false,
+      valid: [
+        ['true', true],
+        ['1', true],
+        ['false', false],
+        ['0', false],
+      ],
+      invalid: ['yes', 'TRUE', '2'],
+    },
     IDP_BASIC_LOGIN: {
       default: 'all',
       valid: [
