@@ -118,7 +118,8 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
       );
     }
     refuseEqualSecrets(values, report);
-    if (values.metrics && values.adminToken === undefined) {
+    // Outside production, it is generated.
+    if (report.production && values.metrics && values.adminToken === undefined) {
       report.refuse('IDP_METRICS requires IDP_ADMIN_TOKEN.', 'Set IDP_ADMIN_TOKEN, or unset IDP_METRICS.');
     }
   };

@@ -2,7 +2,10 @@ import { type Clock, SECOND } from '../kernel/clock.js';
 import type { Collection } from '../storage/collection.js';
 import type { Metrics } from './metrics.js';
 
-/** Metrics of the background jobs: the runs of this process, and the state that all processes share. */
+/**
+ * Metrics of the background jobs: the runs of this process, and the state that all processes share. Their label is `task`,
+ * because Prometheus sets the label `job` itself.
+ */
 
 /** Documents counted for each purge at a scrape. */
 export const MAX_COUNTED_BACKLOG = 10_000;
@@ -34,35 +37,35 @@ export function measureJobs(metrics: Metrics, { leases, entries, clock }: JobMea
   const countRun = metrics.counter({
     name: 'job_runs_total',
     help: 'Runs of background jobs by outcome: success or failure.',
-    labels: ['job', 'outcome'],
+    labels: ['task', 'outcome'],
   });
   const countRemoved = metrics.counter({
     name: 'purge_removed_documents_total',
     help: 'Expired documents that background jobs have deleted.',
-    labels: ['job'],
+    labels: ['task'],
   });
   const lastSuccess = new Map<string, number>();
   metrics.gauge(
     {
       name: 'job_last_success_timestamp_seconds',
       help: 'Unix time of the last successful run in these processes.',
-      labels: ['job'],
+      labels: ['task'],
       combine: 'max',
     },
-    () => [...lastSuccess].map(([job, time]) => ({ labels: { job }, value: time / SECOND })),
+    () => [...lastSuccess].map(([job, time]) => ({ labels: { task: job }, value: time / SECOND })),
   );
   metrics.storeGauge(
     {
       name: 'job_lag_seconds',
       help: 'Time for which a background job has been due, in any process.',
-      labels: ['job'],
+      labels: ['task'],
     },
     async () => {
       const { items } = await leases.page({ sort: 'id', limit: MAX_LEASES });
       return items
         .filter(({ id }) => entries.has(id))
         .map(({ id, dueAt }) => ({
-          labels: { job: id },
+          labels: { task: id },
           value: Math.max(0, clock.now() - dueAt) / SECOND,
         }));
     },
@@ -71,7 +74,7 @@ export function measureJobs(metrics: Metrics, { leases, entries, clock }: JobMea
     {
       name: 'purge_backlog_documents',
       help: `Documents that a purge has to delete, counted up to ${MAX_COUNTED_BACKLOG}.`,
-      labels: ['job'],
+      labels: ['task'],
     },
     async () => {
       const counts = [...entries].map(
@@ -80,17 +83,18 @@ export function measureJobs(metrics: Metrics, { leases, entries, clock }: JobMea
           {
             job: { countBacklog },
           },
-        ]) => (countBacklog ? [{ labels: { job }, value: await countBacklog(MAX_COUNTED_BACKLOG) }] : []),
+        ]) =>
+          countBacklog ? [{ labels: { task: job }, value: await countBacklog(MAX_COUNTED_BACKLOG) }] : [],
       );
       return (await Promise.all(counts)).flat();
     },
   );
   return {
     succeeded(job, report) {
-      countRun({ job, outcome: 'success' });
-      if (report) countRemoved({ job }, report.removed);
+      countRun({ task: job, outcome: 'success' });
+      if (report) countRemoved({ task: job }, report.removed);
       lastSuccess.set(job, clock.now());
     },
-    failed: (job) => countRun({ job, outcome: 'failure' }),
+    failed: (job) => countRun({ task: job, outcome: 'failure' }),
   };
 }

@@ -127,7 +127,8 @@ function validateCombinations(values: SaasConfiguration, report: Report): void {
       isRotation ? `Set ${twin} to the previous secret, or unset it.` : 'Use a different secret for each.',
     );
   }
-  if (values.metrics && values.adminPassword === undefined) {
+  // Outside production, it is generated.
+  if (report.production && values.metrics && values.adminPassword === undefined) {
     report.refuse('METRICS requires ADMIN_PASSWORD.', 'Set ADMIN_PASSWORD, or unset METRICS.');
   }
   const problem = apiUrlProblem(values.paymentApiUrl, values.paymentSecretKey);

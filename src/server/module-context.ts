@@ -8,7 +8,7 @@ import type { Metrics } from '../ops/metrics.js';
 import { createUnknownWrites, type UnknownWritesRegistry } from '../ops/unknown-writes.js';
 import type { HashingCost } from '../passwords/argon2.js';
 import { createPasswordPolicy, type PasswordPolicy } from '../passwords/common.js';
-import { createPasswords, type Passwords } from '../passwords/hasher.js';
+import { createPasswords, hashingLoad, type Passwords } from '../passwords/hasher.js';
 import type { Store } from '../storage/collection.js';
 import { createThrottle, type Throttle } from '../throttle/throttle.js';
 
@@ -62,6 +62,7 @@ export function createModuleContext<A extends AuditLog>(
   }: ModuleContextOptions<A>,
 ): ModuleContext<A> {
   const unknownWrites = createUnknownWrites({ clock, log });
+  if (metrics) measureHashing(metrics);
   const audit = createAudit(store, { clock, random, log, ...(retryAudit && { unknownWrites }) });
   return {
     store,
@@ -69,7 +70,7 @@ export function createModuleContext<A extends AuditLog>(
     random,
     log,
     audit,
-    throttle: createThrottle(store, { clock, audit, secret: throttleSecret, production, limits }),
+    throttle: createThrottle(store, { clock, audit, secret: throttleSecret, production, limits, metrics }),
     passwords: createPasswords(random, hashing),
     passwordPolicy: createPasswordPolicy(production, (message) => log.warn(message)),
     jobs: createJobs(store, { clock, random, log, metrics }),
@@ -77,6 +78,16 @@ export function createModuleContext<A extends AuditLog>(
     unknownWrites,
     metrics,
   };
+}
+
+function measureHashing(metrics: Metrics): void {
+  metrics.gauge({ name: 'password_hashes_running', help: 'Password hashes that are being computed.' }, () => [
+    { labels: {}, value: hashingLoad().running },
+  ]);
+  metrics.gauge(
+    { name: 'password_hashes_waiting', help: 'Password hashes that wait for a processor.' },
+    () => [{ labels: {}, value: hashingLoad().waiting }],
+  );
 }
 
 /** Starts the jobs when the server is ready and stops them when it closes. The store is closed by the product. */

@@ -3,6 +3,7 @@ import { type Clock, MINUTE } from '../kernel/clock.js';
 import type { AppError } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import type { RunReport } from '../ops/jobs.js';
+import type { Metrics } from '../ops/metrics.js';
 import { countExpired, purgeEach, purgeExpired } from '../ops/purge.js';
 import { KeyedSemaphore } from '../ops/semaphore.js';
 import { type Store, StoreUnavailable } from '../storage/collection.js';
@@ -57,6 +58,7 @@ export interface ThrottleOptions {
   production: boolean;
   /** `true` also limits loopback addresses outside production; `false` turns every limit off. */
   limits: boolean | undefined;
+  metrics?: Metrics | undefined;
 }
 
 const OPERATOR = atMost('operator', 10, MINUTE);
@@ -68,7 +70,13 @@ const REQUESTS = { most: 300, window: MINUTE, blocks: 50_000 };
 
 export function createThrottle(store: Store, options: ThrottleOptions): Throttle {
   const { clock, audit, secret, production, limits } = options;
-  const counters = createCounters(store, { clock, audit });
+  const countRefusal = options.metrics?.counter({
+    name: 'throttle_refusals_total',
+    help: 'Requests and attempts that a rate limit has rejected.',
+    labels: ['limit'],
+  });
+  const onRefusal = countRefusal && ((limit: string) => countRefusal({ limit }));
+  const counters = createCounters(store, { clock, audit, onRefusal });
   const guesses = createGuesses(store, { counters, clock, secret });
   const countRequest = createRequestCount(REQUESTS, clock);
   const countInOutage = createRequestCount(OPERATOR_IN_OUTAGE, clock);
@@ -102,7 +110,11 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
   };
 
   return {
-    countRequest: (ip) => (isLimited(ip) ? countRequest(ip) : undefined),
+    countRequest(ip) {
+      const rejection = isLimited(ip) ? countRequest(ip) : undefined;
+      if (rejection) onRefusal?.('requests');
+      return rejection;
+    },
 
     async count(limit, ip) {
       if (isLimited(ip)) await counters.count(byBlock(limit, ip));
@@ -137,7 +149,10 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
         if (!(error instanceof StoreUnavailable)) throw error;
       }
       const rejection = countInOutage(ip);
-      if (rejection) throw rejection;
+      if (rejection) {
+        onRefusal?.(OPERATOR.name);
+        throw rejection;
+      }
       return evaluate();
     },
 

@@ -9,6 +9,8 @@ export interface Cases {
   default?: unknown;
   /** Production does not start without it. */
   required?: true;
+  /** Variables without which production refuses its valid values. */
+  requires?: Record<string, string>;
   /** Text → value; accepted everywhere, without a warning. */
   valid: [text: string, value: unknown][];
   /** Refused everywhere. */
@@ -229,6 +231,7 @@ export function saasCases(folder: string): Record<string, Cases> {
     AUDIT_RETENTION_DAYS: seconds(365, 36_500),
     METRICS: {
       default: false,
+      requires: { ADMIN_PASSWORD: 'metrics-Ht4wXcRq1zLmKd' },
       valid: [
         ['true', true],
         ['1', true],
@@ -407,6 +410,7 @@ export function idpCases(folder: string): Record<string, Cases> {
     IDP_AUDIT_RETENTION_DAYS: seconds(365, 36_500),
     IDP_METRICS: {
       default: false,
+      requires: { IDP_ADMIN_TOKEN: 'metrics-Vh3kTz9pLw6QyD1nXc8RbMs5uW' },
       valid: [
         ['true', true],
         ['1', true],

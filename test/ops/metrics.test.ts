@@ -1,5 +1,7 @@
 import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { DatabaseSync } from '@photostructure/sqlite';
 import Fastify from 'fastify';
 import t from 'tap';
 import { createIdentityServer } from '../../src/idp/server.js';
@@ -9,6 +11,7 @@ import { basic, type SaasApp, SECRETS, saasApp, testOptions } from '../kit/app.j
 import { fakeClock } from '../kit/clock.js';
 import { ADMIN_TOKEN, type IdpApp, idpApp, idpOptions } from '../kit/idp.js';
 import { type Exposition, parseMetrics } from '../kit/metrics.js';
+import { signWebhook } from '../kit/sign-webhook.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
 
@@ -167,12 +170,12 @@ t.test('idp: requests, calls of the store, jobs and purges', async (t) => {
   const labels = { method: 'GET', route: '/.well-known/openid-configuration', status: '200' };
   t.equal(metrics.value('idp_http_requests_total', labels), 1);
   t.ok(metrics.sum('idp_store_call_duration_seconds_count', { collection: 'clients', operation: 'insert' }));
-  const job = 'session-purge';
-  t.equal(metrics.value('idp_job_runs_total', { job, outcome: 'success' }), 1);
-  t.equal(metrics.value('idp_job_last_success_timestamp_seconds', { job }), clock.now() / 1000);
-  t.equal(metrics.value('idp_job_lag_seconds', { job }), 0);
-  t.equal(metrics.value('idp_purge_backlog_documents', { job }), 0);
-  t.equal(metrics.value('idp_purge_removed_documents_total', { job }), 0);
+  const task = 'session-purge';
+  t.equal(metrics.value('idp_job_runs_total', { task, outcome: 'success' }), 1);
+  t.equal(metrics.value('idp_job_last_success_timestamp_seconds', { task }), clock.now() / 1000);
+  t.equal(metrics.value('idp_job_lag_seconds', { task }), 0);
+  t.equal(metrics.value('idp_purge_backlog_documents', { task }), 0);
+  t.equal(metrics.value('idp_purge_removed_documents_total', { task }), 0);
 });
 
 t.test('the lag of a job and the backlog of a purge show that it does not run', async (t) => {
@@ -183,15 +186,15 @@ t.test('the lag of a job and the backlog of a purge show that it does not run', 
   await app.listen();
   const succeeded = async () => {
     const metrics = await scrape(app);
-    return metrics.value('saas_backend_job_runs_total', { job: 'session-purge', outcome: 'success' }) === 1;
+    return metrics.value('saas_backend_job_runs_total', { task: 'session-purge', outcome: 'success' }) === 1;
   };
   await waitUntil('the purge has run', succeeded);
   const YEAR = 365 * 24 * 3600 * 1000;
   // The timers of this clock run when it is advanced step by step only.
   clock.set(clock.now() + YEAR);
   const metrics = await scrape(app);
-  t.ok((metrics.value('saas_backend_job_lag_seconds', { job: 'session-purge' }) ?? 0) > 3600);
-  t.equal(metrics.value('saas_backend_purge_backlog_documents', { job: 'session-purge' }), 2);
+  t.ok((metrics.value('saas_backend_job_lag_seconds', { task: 'session-purge' }) ?? 0) > 3600);
+  t.equal(metrics.value('saas_backend_purge_backlog_documents', { task: 'session-purge' }), 2);
 });
 
 t.test('a plugin serves its metrics below its prefix and counts no request of the host', async (t) => {
@@ -218,4 +221,127 @@ t.test('a plugin serves its metrics below its prefix and counts no request of th
   const identity = parseMetrics((await host.inject({ url: '/id/metrics', headers })).body);
   t.equal(identity.sum('idp_http_requests_total'), 1);
   t.equal(identity.sum('idp_http_requests_total', { route: '/id/health' }), 1);
+});
+
+t.test('webhook events are counted by outcome', async (t) => {
+  const app = await saasApp(t, { metrics: true });
+  const deliver = (event: object, secret: string = SECRETS.paymentWebhookSecret) => {
+    const body = JSON.stringify(event);
+    const headers = { 'stripe-signature': signWebhook(body, secret, app.clock.now()) };
+    return app.request('POST', '/api/billing/webhook', { body, headers });
+  };
+  const event = (id: string, type: string) => ({
+    id,
+    type,
+    created: Math.floor(app.clock.now() / 1000),
+    data: { object: { id: 'in_1', object: 'invoice', customer: 'cus_unknown' } },
+  });
+  const unmatched = event('evt_1', 'invoice.payment_failed');
+  t.match(await deliver(unmatched), { status: 200, body: { data: { outcome: 'unmatched' } } });
+  t.match(await deliver(unmatched), { status: 200, body: { data: { outcome: 'duplicate' } } });
+  t.match(await deliver(event('evt_2', 'a.type')), { status: 200, body: { data: { outcome: 'ignored' } } });
+  t.equal((await deliver(unmatched, 'another secret')).status, 400);
+  const metrics = await scrape(app);
+  const outcomes = metrics.series
+    .filter(({ name }) => name === 'saas_backend_webhook_events_total')
+    .map(({ labels, value }) => [labels['outcome'], value]);
+  t.same(Object.fromEntries(outcomes), { unmatched: 1, duplicate: 1, ignored: 1, rejected: 1 });
+});
+
+t.test('refusals of the throttle are counted by limit', async (t) => {
+  const app = await saasApp(t, { metrics: true, limits: true });
+  const guess = () =>
+    app.request('GET', '/admin', { headers: { authorization: basic('x', 'y') }, from: '192.0.2.1' });
+  for (let count = 0; count < 13; count++) await guess();
+  t.equal((await guess()).status, 429);
+  for (let count = 0; count < 302; count++) await app.request('GET', '/api/nothing', { from: '192.0.2.2' });
+  const metrics = await scrape(app);
+  t.equal(metrics.value('saas_backend_throttle_refusals_total', { limit: 'operator' }), 4);
+  t.equal(metrics.value('saas_backend_throttle_refusals_total', { limit: 'requests' }), 2);
+  t.equal(
+    metrics.value('saas_backend_http_requests_total', { method: 'GET', route: 'unknown', status: '429' }),
+    2,
+  );
+});
+
+t.test('the outbox: its length and the age of the oldest mail', async (t) => {
+  const app = await saasApp(t, { metrics: true });
+  const empty = await scrape(app);
+  t.equal(empty.value('saas_backend_mail_outbox_mails'), 0);
+  t.equal(empty.value('saas_backend_mail_outbox_oldest_age_seconds'), 0);
+  const enqueued = (count: number) =>
+    waitUntil(
+      `${count} mails`,
+      async () => (await scrape(app)).value('saas_backend_mail_outbox_mails') === count,
+    );
+  await app.signUp();
+  await enqueued(1);
+  app.clock.advance(90_000);
+  await app.signUp();
+  await enqueued(2);
+  t.equal((await scrape(app)).value('saas_backend_mail_outbox_oldest_age_seconds'), 90);
+});
+
+t.test('password hashing: what runs and what waits', async (t) => {
+  const app = await saasApp(t, {
+    metrics: true,
+    hashing: { memoryCost: 65_536, timeCost: 3, parallelism: 1 },
+  });
+  const idle = await scrape(app);
+  t.equal(idle.value('saas_backend_password_hashes_running'), 0);
+  t.equal(idle.value('saas_backend_password_hashes_waiting'), 0);
+  const body = { email: 'nobody@example.test', password: 'a wrong password' };
+  const logins = Array.from({ length: 20 }, () => app.request('POST', '/api/auth/login', { body }));
+  await waitUntil('hashes run and wait', async () => {
+    const busy = await scrape(app);
+    return (
+      (busy.value('saas_backend_password_hashes_running') ?? 0) > 0 &&
+      (busy.value('saas_backend_password_hashes_waiting') ?? 0) > 0
+    );
+  });
+  await Promise.all(logins);
+});
+
+t.test('a scrape succeeds while the store fails, and guesses are still limited', async (t) => {
+  const app = await saasApp(t, { metrics: true, limits: true });
+  const healthy = await scrape(app);
+  t.ok(healthy.types.has('saas_backend_mail_outbox_mails'));
+  const other = new DatabaseSync(app.file, { defensive: false });
+  t.teardown(() => other.close());
+  other.exec(`PRAGMA writable_schema = ON; BEGIN; CREATE TABLE changed (version);
+    UPDATE sqlite_schema SET sql = 'damaged' WHERE name = 'mails'; COMMIT;`);
+  const fails = async () => (await app.request('GET', '/admin', OPERATOR)).status === 503;
+  await waitUntil('the store fails', fails);
+  const failing = await scrape(app);
+  t.notOk(failing.types.has('saas_backend_mail_outbox_mails'));
+  t.notOk(failing.types.has('saas_backend_job_lag_seconds'));
+  t.equal(failing.value('saas_backend_scrape_errors_total', { metric: 'saas_backend_mail_outbox_mails' }), 1);
+  t.equal(failing.value('saas_backend_scrape_errors_total', { metric: 'saas_backend_job_lag_seconds' }), 1);
+  const guess = () =>
+    app.request('GET', '/metrics', { headers: { authorization: basic('x', 'y') }, from: '192.0.2.1' });
+  for (let count = 0; count < 60; count++) t.equal((await guess()).status, 401);
+  t.equal((await guess()).status, 429);
+  t.equal((await app.request('GET', '/metrics', { ...OPERATOR, from: '192.0.2.1' })).status, 429);
+  t.equal((await app.request('GET', '/metrics', OPERATOR)).status, 200, 'from elsewhere');
+});
+
+t.test('docs/metrics.md and the dashboard name exactly the metrics that exist', async (t) => {
+  const read = (name: string) => readFileSync(new URL(`../../../${name}`, import.meta.url), 'utf8');
+  const saas = await saasApp(t, { metrics: true });
+  const idp = await idpApp(t, { metrics: true });
+  const exposed = [await scrape(saas), await scrapeIdp(idp)].flatMap(({ types }) => [...types.keys()]);
+  const own = exposed
+    .map((name) => /^(?:saas_backend|idp)_(.*)/.exec(name)?.[1])
+    .filter((name) => name !== undefined);
+  const documented = [...read('docs/metrics.md').matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name);
+  t.same(documented.sort(), [...new Set(own)].sort());
+  const dashboard = read('examples/grafana-dashboard.json');
+  const used = [...dashboard.matchAll(/\$\{product\}_(\w+)/g)].map(([, name = '']) =>
+    name.replace(/_bucket$/, ''),
+  );
+  t.ok(used.length > 10);
+  t.same(
+    used.filter((name) => !own.includes(name)),
+    [],
+  );
 });
