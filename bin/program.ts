@@ -3,6 +3,7 @@ import { createRequire } from 'node:module';
 import { parseEnv } from 'node:util';
 import { type Argument, type Command, CommanderError } from 'commander';
 import { ConfigurationError } from '../src/config/configuration-error.js';
+import type { MetricsPeers } from '../src/ops/metrics.js';
 import type { Server } from '../src/server/assembly.js';
 import type { Finding } from '../src/server/doctor.js';
 import type { ServerConfiguration } from '../src/server/options.js';
@@ -18,6 +19,7 @@ export interface ServeOptions {
   logLevel?: ServerConfiguration['logLevel'];
   /** Number of processes. Default 1. */
   workers?: number;
+  metricsPeers?: MetricsPeers;
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: commands do not depend on the values

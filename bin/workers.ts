@@ -8,6 +8,9 @@ import { MINUTE, SECOND } from '../src/kernel/clock.js';
 import { createLogStream } from '../src/server/log.js';
 import type { Program } from './program.js';
 import { fail, say } from './terminal.js';
+import { relayMetrics } from './worker-metrics.js';
+
+export { createMetricsPeers } from './worker-metrics.js';
 
 /**
  * `serve --workers N`: a primary process that serves nothing itself, and workers that share its port. Each worker is a
@@ -48,20 +51,26 @@ export async function supervise(count: number): Promise<void> {
   // Hashing uses libuv's threads: together, the workers get as many for it as there are processors.
   const threads = OTHER_THREADS + Math.max(1, Math.floor(availableParallelism() / count));
   completeEnvironment({ UV_THREADPOOL_SIZE: String(threads) });
+  const relay = relayMetrics();
+  const fork = () => {
+    const worker = cluster.fork();
+    relay(worker);
+    return worker;
+  };
   // The first worker alone checks the configuration, prepares the store and takes the port.
-  const first = cluster.fork();
+  const first = fork();
   const announcement = await announced(first);
   if (typeof announcement === 'number') process.exit(announcement);
   const { logLevel, text } = announcement;
   const log = pino({ level: logLevel }, createLogStream());
-  const { add, stop } = keepRunning(log);
+  const { add, stop } = keepRunning(fork, log);
   closeWithGrace({ logger: log, delay: STOP_TIMEOUT_MS }, async ({ err, signal }) => {
     if (err) log.fatal({ err }, 'stopping the workers after an uncaught error');
     else log.info({ signal }, 'stopping the workers');
     await stop();
   });
   add(first);
-  const others = Array.from({ length: count - 1 }, () => cluster.fork());
+  const others = Array.from({ length: count - 1 }, fork);
   for (const worker of others) add(worker);
   await Promise.all(others.map(announced));
   if (text !== null) say(text);
@@ -70,14 +79,16 @@ export async function supervise(count: number): Promise<void> {
 /** Resolves when a worker listens; with its exit code if it ends before. */
 function announced(worker: Worker): Promise<Announcement | number> {
   return new Promise((resolve) => {
-    worker.once('message', resolve);
+    worker.on('message', (message: Announcement) => {
+      if ('logLevel' in message) resolve(message);
+    });
     // A worker that a signal ended has no exit code.
     worker.once('exit', (code: number | null) => resolve(code ?? 1));
   });
 }
 
 /** Replaces the workers that end. */
-function keepRunning(log: Logger) {
+function keepRunning(fork: () => Worker, log: Logger) {
   const running = new Set<Worker>();
   const timers = new Set<NodeJS.Timeout>();
   let isStopping = false;
@@ -104,7 +115,7 @@ function keepRunning(log: Logger) {
     else log.error(details, 'a worker ended unexpectedly and will be replaced');
     const timer = setTimeout(() => {
       timers.delete(timer);
-      add(cluster.fork(), failures);
+      add(fork(), failures);
     }, restartMs);
     timers.add(timer);
   };

@@ -110,7 +110,7 @@ ${sections.join('\n')}`;
 }
 
 async function routesPage() {
-  const shared = { env: false, databaseUri: 'sqlite::memory:', logLevel: 'silent' };
+  const shared = { env: false, metrics: true, databaseUri: 'sqlite::memory:', logLevel: 'silent' };
   // Given, so that no secrets are generated and saved.
   const secret = 'x'.repeat(64);
   const saas = { jwtAccessSecret: secret, jwtRefreshSecret: secret, adminPassword: secret };
@@ -118,11 +118,12 @@ async function routesPage() {
   return `${NOTE}
 # Routes
 
-All routes of both servers and who can call them. Nothing else is exposed.
+All routes of both servers and who can call them. Nothing else is exposed. \`/metrics\` exists if metrics are enabled
+([Metrics](metrics.md)).
 
 ## saas-backend
 
-\`user\` requires an access token in \`Authorization: Bearer\`, \`admin\` requires HTTP Basic
+\`user\` requires an access token in \`Authorization: Bearer\`, \`admin\` and \`metrics\` require HTTP Basic
 authentication and, except for GET, the header \`X-Requested-With\`.
 
 ${await routeTable(createServer({ ...shared, ...saas }))}
@@ -130,7 +131,7 @@ ${await routeTable(createServer({ ...shared, ...saas }))}
 
 | Access | Requires |
 | --- | --- |
-| \`admin\` | \`IDP_ADMIN_TOKEN\` in \`Authorization: Bearer\` |
+| \`admin\`, \`metrics\` | \`IDP_ADMIN_TOKEN\` in \`Authorization: Bearer\` |
 | \`inviter\` | \`IDP_INVITE_TOKEN\` if set, otherwise \`IDP_ADMIN_TOKEN\`, in \`Authorization: Bearer\` |
 | \`signup\` | sign-up is enabled |
 | \`client\` | the credentials of a registered client |

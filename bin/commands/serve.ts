@@ -43,6 +43,7 @@ async function serve(
     ...(port !== undefined && { port }),
     ...(host !== undefined && { host }),
     ...(logLevel !== undefined && { logLevel }),
+    ...(workers && { metricsPeers: workers.createMetricsPeers() }),
   });
   workers?.requireSharedStore(program, server.configuration.values);
   const { log } = server.fastify;

@@ -10,6 +10,8 @@ import type { AdminConfiguration } from './schemas.js';
 export interface AdminModule {
   /** Registers @fastify/basic-auth in an encapsulated scope of `parent`. */
   createGuard(parent: Parameters<typeof createAdminGuard>[0]): Promise<Guard>;
+  /** The same for a route that has to respond while the store fails. */
+  createGuardForOutages(parent: Parameters<typeof createAdminGuard>[0]): Promise<Guard>;
   plugin(scope: Scope): Promise<void>;
 }
 
@@ -24,7 +26,10 @@ export function createAdminModule(
   { config: { adminUsername: username, adminPassword: password }, ...pluginOptions }: AdminModuleOptions,
 ): AdminModule {
   const formTokens = createFormTokens({ secret: `${username}:${password ?? ''}`, clock });
+  const inOutage = { attemptAsOperator: throttle.attemptAsOperatorInOutage };
   return {
+    createGuardForOutages: (parent) =>
+      createAdminGuard(parent, { username, password, audit, throttle: inOutage }),
     createGuard: (parent) => createAdminGuard(parent, { username, password, audit, throttle }),
     plugin: (scope) => adminPlugin(scope, { ...pluginOptions, operator: username, formTokens }),
   };

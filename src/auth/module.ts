@@ -2,10 +2,9 @@ import { type PublicUrl, withLeadingSlash } from '../config/public-url.js';
 import type { Pages } from '../http/pages.js';
 import type { SubscriptionSummary } from '../http/schemas.js';
 import type { Scope } from '../http/scope.js';
-import { HOUR, SECOND } from '../kernel/clock.js';
 import type { ListedAudit } from '../ops/audit.js';
 import type { Emit } from '../ops/events.js';
-import { purgeExpired } from '../ops/purge.js';
+import { createExpiryPurge } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
 import type { AccountDeletionHooks } from './dependencies.js';
 import type { AuthEvents } from './events.js';
@@ -152,10 +151,7 @@ export function createAuthModule(
   });
 
   jobs.add('account-deletion', service.deletionJob);
-  jobs.add('session-purge', {
-    everySeconds: HOUR / SECOND,
-    run: ({ signal }) => purgeExpired(sessions, { now: clock.now(), signal }),
-  });
+  jobs.add('session-purge', createExpiryPurge(sessions, clock));
 
   return {
     service,

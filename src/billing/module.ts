@@ -72,10 +72,10 @@ export interface BillingModuleOptions {
 }
 
 export function createBillingModule(
-  context: Pick<ModuleContext, 'store' | 'clock' | 'random' | 'log' | 'audit' | 'jobs'>,
+  context: Pick<ModuleContext, 'store' | 'clock' | 'random' | 'log' | 'audit' | 'jobs' | 'metrics'>,
   { config, users, outbox, emit, publicUrl, replayEvents = true, wait = sleep }: BillingModuleOptions,
 ): BillingModule {
-  const { store, clock, random, log, audit, jobs } = context;
+  const { store, clock, random, log, audit, jobs, metrics } = context;
   const { paymentSecretKey: key, billingReturnUrlRelative: returnPath, pastDue } = config;
   const gateway = key === undefined ? undefined : createGateway(key, config.paymentApiUrl);
   const plans = createPlans(config, (priceId) =>
@@ -101,6 +101,7 @@ export function createBillingModule(
     ignoresTestEvents: mayBeLiveKey(key),
     enqueueMail: createEnqueueMail({ ...base, outbox, billingUrl }),
     wait,
+    metrics,
   });
   const { processor } = events;
   const sync = gateway && createSubscriptionSync({ ...writes, gateway });

@@ -163,6 +163,13 @@ export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
     }
   };
 
+  // By outcome, because the only index that orders all events by time begins with it.
+  const outdated = () =>
+    [...EVENT_OUTCOMES, null].map((outcome) => ({
+      outcome,
+      receivedAt: { lt: clock.now() - EVENT_RETENTION_MS },
+    }));
+
   return {
     reconcile: {
       everySeconds: RECONCILE_INTERVAL_SECONDS,
@@ -183,14 +190,13 @@ export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
     },
     purge: {
       everySeconds: RETRY_INTERVAL_SECONDS,
-      run({ signal }) {
-        const receivedAt = { lt: clock.now() - EVENT_RETENTION_MS };
-        // By outcome, because the only index that orders all events by time begins with it.
-        const purges = [...EVENT_OUTCOMES, null].map(
-          (outcome) => () =>
-            purgeMatching(events, { where: { outcome, receivedAt }, sort: 'receivedAt', signal }),
-        );
-        return purgeEach(purges);
+      run: ({ signal }) =>
+        purgeEach(
+          outdated().map((where) => () => purgeMatching(events, { where, sort: 'receivedAt', signal })),
+        ),
+      async countBacklog(limit) {
+        const counts = await Promise.all(outdated().map((where) => events.count(where, limit)));
+        return counts.reduce((sum, count) => sum + count, 0);
       },
     },
   };

@@ -1,6 +1,7 @@
 import type { Resolved } from '../config/options.js';
 import type { Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
+import { measureOutbox } from './metrics.js';
 import { emailPlugin } from './plugin.js';
 import type { EmailConfiguration } from './schemas.js';
 import { createEmailService, type EmailService, type EmailServiceOptions } from './service.js';
@@ -20,12 +21,21 @@ export interface EmailModuleOptions
 }
 
 export function createEmailModule(
-  { store, jobs, clock, random, log }: Pick<ModuleContext, 'store' | 'jobs' | 'clock' | 'random' | 'log'>,
+  {
+    store,
+    jobs,
+    clock,
+    random,
+    log,
+    metrics,
+  }: Pick<ModuleContext, 'store' | 'jobs' | 'clock' | 'random' | 'log' | 'metrics'>,
   { config, publicUrl, settings, readUserVersion }: EmailModuleOptions,
 ): EmailModule {
   const { emailTemplateDir, fromEmail, fromName } = config.values;
+  const mails = mailCollection(store);
+  if (metrics) measureOutbox(metrics, { mails, clock });
   const service = createEmailService({
-    mails: mailCollection(store),
+    mails,
     templates: loadTemplates(emailTemplateDir),
     transport: openTransport(config, { publicUrl: publicUrl(), clock, log }),
     from: { email: fromEmail, name: fromName },

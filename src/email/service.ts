@@ -109,6 +109,9 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
     return { ...composed, to: mail.to, messageId: `<${sha256(mail.key)}@${host}>` };
   };
 
+  /** The mails that have been stored long enough. */
+  const ended = () => ({ endedAt: { lt: clock.now() - RETENTION_MS } });
+
   return {
     async put({ key, userId, to, template, values, security, sendCondition, expiresAt }) {
       validateValues(template, values);
@@ -172,10 +175,8 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
       relay: { everySeconds: 5, run: createRelay({ ...options, composeMessage }) },
       purge: {
         everySeconds: 3600,
-        run: ({ signal }) => {
-          const where = { endedAt: { lt: clock.now() - RETENTION_MS } };
-          return purgeMatching(mails, { where, sort: 'endedAt', signal });
-        },
+        run: ({ signal }) => purgeMatching(mails, { where: ended(), sort: 'endedAt', signal }),
+        countBacklog: (limit) => mails.count(ended(), limit),
       },
     },
 

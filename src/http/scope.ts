@@ -53,6 +53,8 @@ export interface ScopeRules extends AnswerRules {
   storeTimeoutMs?: number | undefined;
   /** Advice for the host's developer about a conflicting route, as a sentence. */
   conflictRemedy: string;
+  /** Called after each response of the scope. */
+  onResponse?: ((request: FastifyRequest, reply: FastifyReply) => void) | undefined;
   /** Whether the instance belongs to a host, whose log and API description must not include the plugin's URLs. */
   isPlugin: boolean;
 }
@@ -139,6 +141,7 @@ export async function openScope(
       setCompilers(scope);
       setBodyParser(scope);
       if (rules.isPlugin) nameRoutesInLog(scope);
+      observeResponses(scope, rules);
       scope.setErrorHandler((thrown, request, reply) => sendError(rules, thrown, request, reply));
       await scope.register(async (routes: Scope) => {
         guardRoutes(routes, rules, conflicts);
@@ -149,6 +152,14 @@ export async function openScope(
     },
     { prefix },
   );
+}
+
+function observeResponses(scope: Scope, { onResponse }: ScopeRules): void {
+  if (!onResponse) return;
+  scope.addHook('onResponse', (request, reply, done) => {
+    if (!wasPassedToHost(request)) onResponse(request, reply);
+    done();
+  });
 }
 
 /** Handles unknown paths below the prefix. */

@@ -7,6 +7,7 @@ import { systemClock } from '../kernel/clock.js';
 import { equalSecrets, systemRandom } from '../kernel/secrets.js';
 import { oidcOptions } from '../oidc/schemas.js';
 import { auditRetentionOption } from '../ops/audit.js';
+import { metricsOption } from '../ops/metrics.js';
 import { provisioningOptions } from '../provisioning/schemas.js';
 import { storeOptions } from '../server/options.js';
 import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.js';
@@ -24,6 +25,7 @@ export const idpSchema = defineOptions({
   ...provisioningOptions,
   ...brandOptions,
   auditRetentionDays: auditRetentionOption('IDP_AUDIT_RETENTION_DAYS'),
+  metrics: metricsOption('IDP_METRICS', '`IDP_ADMIN_TOKEN` as the bearer token'),
 });
 export type IdpConfiguration = Static<typeof idpSchema>;
 
@@ -100,6 +102,7 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
     hashing,
     limits,
     mongo,
+    metricsPeers,
     ...given
   } = options;
   const rules = (values: IdpConfiguration, report: Report) => {
@@ -115,6 +118,10 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
       );
     }
     refuseEqualSecrets(values, report);
+    // Outside production, it is generated.
+    if (report.production && values.metrics && values.adminToken === undefined) {
+      report.refuse('IDP_METRICS requires IDP_ADMIN_TOKEN.', 'Set IDP_ADMIN_TOKEN, or unset IDP_METRICS.');
+    }
   };
   const asked = mongo ? { ...given, databaseUri: given.databaseUri ?? HOST_DATABASE_URI } : given;
   const config = resolveOptions(idpSchema, { program: 'idp', given: asked, env, random, generate }, rules);
@@ -122,6 +129,7 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
     ...(hashing && { hashing }),
     ...(limits !== undefined && { limits }),
     ...(mongo && { mongo }),
+    ...(metricsPeers && { metricsPeers }),
   };
   return { config, runtime: { prefix, clock, random, ...optional } };
 }

@@ -8,12 +8,13 @@ import { renderOAuth } from '../kernel/errors.js';
 import { createOidcModule } from '../oidc/module.js';
 import { createAudit } from '../ops/audit.js';
 import { healthPlugin } from '../ops/health.js';
+import { metricsPlugin, openMetrics } from '../ops/metrics.js';
 import { createProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
+import type { Mounted } from '../server/assembly.js';
+import { openMeasuredStore } from '../server/measured-store.js';
 import { createModuleContext, followLifecycle } from '../server/module-context.js';
 import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
-import type { Store } from '../storage/collection.js';
-import { openStore } from '../storage/open.js';
 import {
   adviseIdp,
   type IdentityProviderOptions,
@@ -46,12 +47,12 @@ export const createErrorRenderer =
       ? pages.renderError(error, requestId)
       : renderOAuth(error);
 
-/** Creates the modules, mounts them on `fastify` and returns the store they share. */
+/** Creates the modules, mounts them on `fastify` and returns what they share. */
 export async function mountIdp(
   fastify: FastifyInstance,
   { config, runtime }: ResolvedIdp,
   server?: { hostContext: HostContext; pages: Pages },
-): Promise<Store> {
+): Promise<Mounted> {
   if (fastify.hasDecorator('idp')) {
     throw new Error(
       "identityProvider is already registered on this instance, or another decorator is named 'idp'. Each registration serves one issuer.",
@@ -69,8 +70,10 @@ export async function mountIdp(
     );
   const issuer = host.publicUrl.get;
   const pages = server?.pages ?? createIdpPages(values, issuer);
-  const store = await openStore(
+  const metrics = values.metrics ? await openMetrics('idp', runtime.metricsPeers) : undefined;
+  const store = await openMeasuredStore(
     runtime.mongo ? { mongo: runtime.mongo, prefix: 'idp_' } : values.databaseUri,
+    metrics,
   );
   fastify.addHook('onClose', () => store.close());
   await rejectUnfinishedCopy(store);
@@ -84,6 +87,7 @@ export async function mountIdp(
     log: fastify.log,
     createAudit,
     throttleSecret: values.ed25519Seed,
+    metrics,
   });
   followLifecycle(fastify, context, values);
 
@@ -115,6 +119,7 @@ export async function mountIdp(
     prefix,
     conflictRemedy: 'Mount the identity provider at another path with the prefix option.',
     guards: { ...provisioning.guards, ...oidc.guards },
+    onResponse: metrics?.observeResponse,
     renderError: createErrorRenderer(pages),
     meter: context.throttle.countRequest,
     storeTimeoutMs: store.requestTimeoutMs,
@@ -127,6 +132,8 @@ export async function mountIdp(
     await scope.register(provisioning.plugin, { pages });
     await scope.register(oidc.plugin, { pages });
     if (prefix !== '') await scope.register(healthPlugin, { store, wrap: (state) => state });
+    // At the root, the server has the route.
+    if (metrics && (prefix !== '' || !server)) await scope.register(metricsPlugin, { metrics });
   });
   // RFC 8414 §3.1 inserts the well-known part before the path of the issuer, which only the root of a host can serve.
   if (new URL(issuer()).pathname !== '/' && fastify.prefix === '') {
@@ -136,7 +143,7 @@ export async function mountIdp(
   }
   // All collections are declared here, so a faulty store prevents the start.
   await store.ready();
-  return store;
+  return { store, metrics: metrics && { metrics, guard: provisioning.guards.metrics } };
 }
 
 /**

@@ -1,13 +1,7 @@
 import { type Clock, DAY, HOUR, MINUTE, SECOND } from '../kernel/clock.js';
 import { idsUntil } from '../kernel/secrets.js';
 import type { Job, Lease, RunReport } from '../ops/jobs.js';
-import {
-  type Expiring,
-  PURGE_BATCH_SIZE,
-  PURGE_MARGIN_MS,
-  purgeExpired,
-  purgeInBatches,
-} from '../ops/purge.js';
+import { createExpiryPurge, PURGE_BATCH_SIZE, PURGE_MARGIN_MS, purgeInBatches } from '../ops/purge.js';
 import { partiesOf } from './consents.js';
 import type { Directory } from './directory.js';
 import { grantExpiry, MAX_LIFETIME_WITHOUT_REFRESH_MS } from './grant-tokens.js';
@@ -28,14 +22,10 @@ type Run = (lease: Pick<Lease, 'signal'>) => Promise<RunReport>;
 /** The jobs by their names. */
 export function createPurges(deps: PurgeDependencies): Record<string, Job> {
   const { grants, sessions, consents, directory, clock } = deps;
-  const expired = (documents: Expiring): Job => ({
-    everySeconds: HOUR / SECOND,
-    run: ({ signal }) => purgeExpired(documents, { now: clock.now(), signal }),
-  });
   return {
     // Every sign-in creates a grant, so they are removed continuously.
     'grant-purge': { everySeconds: MINUTE / SECOND, run: createGrantPurge(grants, clock) },
-    'session-purge': expired(sessions),
+    'session-purge': createExpiryPurge(sessions, clock),
     'consent-purge': { everySeconds: HOUR / SECOND, run: createConsentPurge(consents, directory) },
   };
 }

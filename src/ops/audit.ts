@@ -2,7 +2,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import { Type } from 'typebox';
 import { option } from '../config/options.js';
 import { type Clock, DAY, every, MINUTE } from '../kernel/clock.js';
-import { newId, type Random } from '../kernel/secrets.js';
+import { idsUntil, newId, type Random } from '../kernel/secrets.js';
 import { type Collection, nullIfTaken, type Store, StoreUnavailable } from '../storage/collection.js';
 import { firstPagesOf } from '../storage/pages.js';
 import { type FailedAttempt, FailureLog } from './failure-log.js';
@@ -54,6 +54,8 @@ export interface AuditLog extends Audit {
   close(): Promise<void>;
   /** Deletes records older than the retention. */
   purge(retentionDays: number, signal: AbortSignal): Promise<RunReport>;
+  /** Counts the records that `purge` would delete, up to `limit`. */
+  countOutdated(retentionDays: number, limit: number): Promise<number>;
 }
 
 /** An audit whose records can be listed by subject. */
@@ -145,5 +147,8 @@ function recordingIn(
 
     purge: (retentionDays, signal) =>
       purgeCreatedBefore(records, ID_PREFIX, { time: clock.now() - retentionDays * DAY, signal }),
+
+    countOutdated: (retentionDays, limit) =>
+      records.count({ id: { lt: idsUntil(ID_PREFIX, clock.now() - retentionDays * DAY) } }, limit),
   };
 }

@@ -4,6 +4,8 @@ import { type Clock, every, isDue, MINUTE, SECOND } from '../kernel/clock.js';
 import { newId, type Random } from '../kernel/secrets.js';
 import { type Declaration, nullIfTaken, type Store } from '../storage/collection.js';
 import { withoutBudget } from '../storage/request-budget.js';
+import { measureJobs } from './job-metrics.js';
+import type { Metrics } from './metrics.js';
 
 /**
  * Periodic jobs under a lease in the store, so that one of any number of processes runs them. A delayed process may
@@ -51,6 +53,8 @@ export interface Job {
   everySeconds: number;
   /** A purge reports its progress. */
   run(lease: Lease): Promise<void> | Promise<RunReport>;
+  /** Counts the documents that a purge has to delete, up to `limit`. */
+  countBacklog?(limit: number): Promise<number>;
 }
 
 export interface Jobs {
@@ -100,11 +104,18 @@ const TIMER_TOLERANCE = 0.1;
 /** @param leaseMs time after which another process takes over from a crashed one */
 export function createJobs(
   store: Store,
-  { clock, random, log, leaseMs = LEASE_MS }: { clock: Clock; random: Random; log: JobLog; leaseMs?: number },
+  {
+    clock,
+    random,
+    log,
+    metrics,
+    leaseMs = LEASE_MS,
+  }: { clock: Clock; random: Random; log: JobLog; metrics?: Metrics | undefined; leaseMs?: number },
 ): Jobs {
   const leases = store.collection<LeaseDocument>(LEASE_COLLECTION, LEASE_FIELDS);
   const owner = newId('own_', clock, random);
   const entries = new Map<string, Entry>();
+  const record = metrics && measureJobs(metrics, { leases, entries, clock });
   const controllers = new Set<AbortController>();
   let isStarted = false;
   let isStopping = false;
@@ -162,6 +173,7 @@ export function createJobs(
     try {
       const startedAt = performance.now();
       const report = await withLease(acquired, job.run);
+      record?.succeeded(name, report);
       if (report) logProgress(entry, report, (performance.now() - startedAt) / SECOND);
       if (report && !report.isComplete) return true;
       dueAt += job.everySeconds * SECOND - checkIntervalOf(job) * TIMER_TOLERANCE;
@@ -192,6 +204,7 @@ export function createJobs(
       if (entry.isFailing) log.info({ job: entry.name }, 'background job succeeds again');
       entry.isFailing = false;
     } catch (err) {
+      record?.failed(entry.name);
       if (!entry.isFailing) log.error({ err, job: entry.name }, 'background job failed and will be retried');
       entry.isFailing = true;
     }

@@ -1,12 +1,12 @@
 import { performance } from 'node:perf_hooks';
 import { setTimeout } from 'node:timers/promises';
-import { CLOCK_SKEW_MS } from '../kernel/clock.js';
+import { CLOCK_SKEW_MS, type Clock, HOUR, SECOND } from '../kernel/clock.js';
 import { idsUntil } from '../kernel/secrets.js';
 import type { Collection, DeclaredField, Where } from '../storage/collection.js';
-import type { RunReport } from './jobs.js';
+import type { Job, RunReport } from './jobs.js';
 
 /** Documents with an expiry. */
-export type Expiring = Pick<Collection<{ id: string; expiresAt: number }>, 'page' | 'deleteMany'>;
+export type Expiring = Pick<Collection<{ id: string; expiresAt: number }>, 'page' | 'deleteMany' | 'count'>;
 
 /** Keeps documents that are still valid for a process whose clock is slow. */
 export const PURGE_MARGIN_MS = CLOCK_SKEW_MS;
@@ -67,8 +67,27 @@ export function purgeExpired(
   documents: Expiring,
   { now, signal }: { now: number; signal: AbortSignal },
 ): Promise<RunReport> {
-  const where = { expiresAt: { lte: now - PURGE_MARGIN_MS } };
-  return purgeMatching(documents, { where, sort: 'expiresAt', signal });
+  return purgeMatching(documents, { where: expiredAt(now), sort: 'expiresAt', signal });
+}
+
+/** Counts the documents that `purgeExpired` would delete, up to `limit`. */
+export function countExpired(
+  documents: Pick<Expiring, 'count'>,
+  now: number,
+  limit: number,
+): Promise<number> {
+  return documents.count(expiredAt(now), limit);
+}
+
+const expiredAt = (now: number) => ({ expiresAt: { lte: now - PURGE_MARGIN_MS } });
+
+/** The job that deletes expired documents every hour. */
+export function createExpiryPurge(documents: Expiring, clock: Clock): Job {
+  return {
+    everySeconds: HOUR / SECOND,
+    run: ({ signal }) => purgeExpired(documents, { now: clock.now(), signal }),
+    countBacklog: (limit) => countExpired(documents, clock.now(), limit),
+  };
 }
 
 /** Documents whose identifier was created by `newId` and contains the creation time. */

@@ -29,6 +29,11 @@ export class Semaphore {
     this.#wait = wait;
   }
 
+  /** Number of running and of waiting tasks. */
+  get load(): { running: number; waiting: number } {
+    return { running: this.#running, waiting: this.#waiting.length };
+  }
+
   get isIdle(): boolean {
     return this.#running === 0;
   }

@@ -55,6 +55,9 @@ const processSemaphore = new Semaphore(
   128,
 );
 
+/** The hashes that this process computes, and those that wait. */
+export const hashingLoad = (): { running: number; waiting: number } => processSemaphore.load;
+
 /** Password hashing at `cost`. Both plugins of a process share the semaphore. */
 export function createPasswords(random: Random, cost: HashingCost = STANDARD_COST): Passwords {
   const digest = async (password: string) => hashArgon2(password.normalize('NFC'), random.bytes(16), cost);

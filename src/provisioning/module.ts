@@ -16,7 +16,7 @@ export interface ProvisioningModule {
   clients: Clients;
   directory: PrincipalDirectory;
   /** The access levels of the routes below. */
-  guards: Record<'admin' | 'inviter' | 'signup' | 'agent', Guard>;
+  guards: Record<'admin' | 'metrics' | 'inviter' | 'signup' | 'agent', Guard>;
   plugin(scope: Scope, options: { pages: Pages }): Promise<void>;
 }
 
@@ -51,6 +51,8 @@ export function createProvisioningModule(
   const links = createLinks(collection, { ...context, issuer });
   const clients = createClients(clientCollection(context.store), { ...context, allowHttp });
   const directory = createDirectory(collection, context);
+  const { audit, throttle } = context;
+  const inOutage = { attemptAsOperator: throttle.attemptAsOperatorInOutage };
   return {
     principals,
     links,
@@ -58,6 +60,7 @@ export function createProvisioningModule(
     directory,
     guards: {
       admin: adminGuard(adminToken, context),
+      metrics: adminGuard(adminToken, { audit, throttle: inOutage }),
       inviter: adminGuard(inviteToken, context),
       signup: signupGuard(isSignupOpen),
       agent: authenticatedByRoute,

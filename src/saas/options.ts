@@ -10,6 +10,7 @@ import { emailOptions } from '../email/schemas.js';
 import { systemClock } from '../kernel/clock.js';
 import { equalSecrets, systemRandom } from '../kernel/secrets.js';
 import { auditRetentionOption } from '../ops/audit.js';
+import { metricsOption } from '../ops/metrics.js';
 import { storeOptions } from '../server/options.js';
 import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.js';
 import { HOST_DATABASE_URI, hostDatabaseProblem } from '../storage/host-database.js';
@@ -31,6 +32,7 @@ export const saasSchema = defineOptions({
   ...adminOptions,
   ...emailOptions,
   auditRetentionDays: auditRetentionOption('AUDIT_RETENTION_DAYS'),
+  metrics: metricsOption('METRICS', 'the credentials of the admin area'),
 });
 export type SaasConfiguration = Static<typeof saasSchema>;
 
@@ -68,7 +70,7 @@ export function adviseSaas({ values }: Pick<Resolved<SaasConfiguration>, 'values
  * @throws ConfigurationError naming every problem
  */
 export function resolveSaas(options: SaasBackendOptions, generate = true): ResolvedSaas {
-  const { prefix, adminPath, env, clock, random, hashing, limits, mongo, ...given } = options;
+  const { prefix, adminPath, env, clock, random, hashing, limits, mongo, metricsPeers, ...given } = options;
   const runtime = {
     prefix: prefix ?? '/api',
     adminPath: adminPath ?? ('/admin' as const),
@@ -77,6 +79,7 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
     ...(hashing && { hashing }),
     ...(limits !== undefined && { limits }),
     ...(mongo && { mongo }),
+    ...(metricsPeers && { metricsPeers }),
   };
   const config = resolveOptions(
     saasSchema,
@@ -123,6 +126,10 @@ function validateCombinations(values: SaasConfiguration, report: Report): void {
       `${twin} is the same as ${name}.`,
       isRotation ? `Set ${twin} to the previous secret, or unset it.` : 'Use a different secret for each.',
     );
+  }
+  // Outside production, it is generated.
+  if (report.production && values.metrics && values.adminPassword === undefined) {
+    report.refuse('METRICS requires ADMIN_PASSWORD.', 'Set ADMIN_PASSWORD, or unset METRICS.');
   }
   const problem = apiUrlProblem(values.paymentApiUrl, values.paymentSecretKey);
   if (problem) report.unsafe(`PAYMENT_API_URL ${problem}`);

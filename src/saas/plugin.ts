@@ -17,24 +17,25 @@ import { openScope } from '../http/scope.js';
 import { createListedAudit } from '../ops/audit.js';
 import { createEvents, type Emit } from '../ops/events.js';
 import { healthPlugin } from '../ops/health.js';
+import { metricsPlugin, openMetrics } from '../ops/metrics.js';
 import { createProfileModule } from '../profile/module.js';
+import type { Mounted } from '../server/assembly.js';
+import { openMeasuredStore } from '../server/measured-store.js';
 import { createModuleContext, followLifecycle } from '../server/module-context.js';
 import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
 import { createSettingsModule } from '../settings/module.js';
-import type { Store } from '../storage/collection.js';
-import { openStore } from '../storage/open.js';
 import { billingUsers } from './billing-users.js';
 import { createEntitlementGuards, type SaasEvents, type UserRequest } from './decorator.js';
 import { createErrorRenderers } from './error-rendering.js';
 import { adviseSaas, type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './options.js';
 import { createUserApi } from './user-api.js';
 
-/** Creates the modules, registers them on `fastify` and returns the store they share. */
+/** Creates the modules, registers them on `fastify` and returns what they share. */
 export async function mountSaas(
   fastify: FastifyInstance,
   { config, runtime }: ResolvedSaas,
   hostContext?: HostContext,
-): Promise<Store> {
+): Promise<Mounted> {
   if (fastify.hasDecorator('saas')) {
     throw new Error(
       "saasBackend is already registered on this instance, or another decorator is named 'saas'. Each registration serves one prefix.",
@@ -45,8 +46,10 @@ export async function mountSaas(
   const { clock, random, prefix, adminPath } = runtime;
   const host = hostContext ?? pluginContext(fastify, { configured: values.publicUrl, port: 3000 }, random);
   const { publicUrl, mountedAt = () => fastify.prefix + prefix } = host;
-  const store = await openStore(
+  const metrics = values.metrics ? await openMetrics('saas_backend', runtime.metricsPeers) : undefined;
+  const store = await openMeasuredStore(
     runtime.mongo ? { mongo: runtime.mongo, prefix: 'saas_' } : values.databaseUri,
+    metrics,
   );
   fastify.addHook('onClose', () => store.close());
   await rejectUnfinishedCopy(store);
@@ -57,6 +60,7 @@ export async function mountSaas(
     log: fastify.log,
     createAudit: createListedAudit,
     throttleSecret: values.jwtRefreshSecret,
+    metrics,
   });
   followLifecycle(fastify, context, values);
   const { emit: emitAny, events } = createEvents<SaasEvents>({
@@ -135,6 +139,7 @@ export async function mountSaas(
     request.saas = await auth.service.authenticate(request.headers.authorization);
   };
   const requireAdmin = await admin.createGuard(fastify);
+  const metricsEndpoint = metrics && { metrics, guard: await admin.createGuardForOutages(fastify) };
   fastify.decorate(
     'saas',
     Object.freeze({
@@ -154,7 +159,12 @@ export async function mountSaas(
 
   const rules = {
     ...answerRules(host),
-    guards: { user: requireUser, admin: requireAdmin },
+    guards: {
+      user: requireUser,
+      admin: requireAdmin,
+      ...(metricsEndpoint && { metrics: metricsEndpoint.guard }),
+    },
+    onResponse: metrics?.observeResponse,
     storeTimeoutMs: store.requestTimeoutMs,
     bodyLimit: 100 * 1024,
     handlesNotFound: true,
@@ -178,6 +188,7 @@ export async function mountSaas(
       await open.register(billing.plugin);
       await open.register(email.plugin);
       await open.register(healthPlugin, { store, wrap: ok });
+      if (metrics) await open.register(metricsPlugin, { metrics });
     });
     await api.register(billing.webhookPlugin);
   });
@@ -197,7 +208,7 @@ export async function mountSaas(
   }
   // All collections are declared here, so a faulty store prevents the start.
   await store.ready();
-  return store;
+  return { store, metrics: metricsEndpoint };
 }
 
 /**

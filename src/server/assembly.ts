@@ -5,9 +5,10 @@ import fp from 'fastify-plugin';
 import type { Resolved } from '../config/options.js';
 import type { AnswerRules } from '../http/answers.js';
 import { answerRules, assumePortOf, type HostContext } from '../http/host-context.js';
-import { hostNext, openScope } from '../http/scope.js';
+import { type Guard, hostNext, openScope } from '../http/scope.js';
 import { SECOND } from '../kernel/clock.js';
 import { type Health, healthPlugin, type Product } from '../ops/health.js';
+import { type Metrics, metricsPlugin } from '../ops/metrics.js';
 import type { Store } from '../storage/collection.js';
 import { trackConnections } from './connections.js';
 import { connectionLimit } from './descriptors.js';
@@ -42,6 +43,13 @@ export interface MiddlewareServer<Values = unknown> extends Server<Values> {
   readonly middleware: Middleware;
 }
 
+/** What a mounted product hands to its server. */
+export interface Mounted {
+  store: Store;
+  /** Absent if metrics are disabled. */
+  metrics: { metrics: Metrics; guard: Guard } | undefined;
+}
+
 export interface Assembly<Values> extends Hardening {
   configuration: Resolved<Values>;
   /** The name of the program in `/health`, for requests from this machine. */
@@ -49,8 +57,8 @@ export interface Assembly<Values> extends Hardening {
   /** The variable that lists the trusted proxies. */
   proxyVariable: string;
   hostContext: HostContext;
-  /** Registers the plugin and returns the store that it opened. */
-  mount(app: FastifyInstance): Promise<Store>;
+  /** Registers the plugin. */
+  mount(app: FastifyInstance): Promise<Mounted>;
   renderError: AnswerRules['renderError'];
   /** Converts the state of `/health` and `/ready` at the root to the response format. */
   wrapHealth(state: Health): object;
@@ -76,14 +84,15 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
   const unlistedProxy = detectUnlistedProxy(app, assembly.proxyVariable, server.values.trustProxy);
   // Not encapsulated, so that routes that are added to `app` have the plugin's decorator.
   const plugin = fp(async (root: FastifyInstance) => {
-    const store = await assembly.mount(root);
+    const { store, metrics } = await assembly.mount(root);
     await openScope(
       root,
       {
         ...rules,
         prefix: '',
         conflictRemedy: 'Choose another path.',
-        guards: {},
+        guards: metrics ? { metrics: metrics.guard } : {},
+        onResponse: metrics?.metrics.observeResponse,
         storeTimeoutMs: store.requestTimeoutMs,
         handlesNotFound: true,
         bodyLimit: BODY_LIMIT,
@@ -93,6 +102,7 @@ export function assemble<Values>(assembly: Assembly<Values>): Server<Values> | M
         const details = (request: FastifyRequest) =>
           isLocalRequest(request) ? { product: assembly.product, ...unlistedProxy() } : {};
         await scope.register(healthPlugin, { store, wrap: assembly.wrapHealth, details });
+        if (metrics) await scope.register(metricsPlugin, metrics);
       },
     );
   });

@@ -4,10 +4,11 @@ import { type Random, systemRandom } from '../kernel/secrets.js';
 import type { AuditDependencies, AuditLog } from '../ops/audit.js';
 import { type BackgroundTasks, createBackgroundTasks } from '../ops/background-tasks.js';
 import { createJobs, type JobLog, type Jobs } from '../ops/jobs.js';
+import type { Metrics } from '../ops/metrics.js';
 import { createUnknownWrites, type UnknownWritesRegistry } from '../ops/unknown-writes.js';
 import type { HashingCost } from '../passwords/argon2.js';
 import { createPasswordPolicy, type PasswordPolicy } from '../passwords/common.js';
-import { createPasswords, type Passwords } from '../passwords/hasher.js';
+import { createPasswords, hashingLoad, type Passwords } from '../passwords/hasher.js';
 import type { Store } from '../storage/collection.js';
 import { createThrottle, type Throttle } from '../throttle/throttle.js';
 
@@ -26,6 +27,8 @@ export interface ModuleContext<A extends AuditLog = AuditLog> {
   backgroundTasks: BackgroundTasks;
   /** Writes that failed without a known outcome. */
   unknownWrites: UnknownWritesRegistry;
+  /** Absent if metrics are disabled. */
+  metrics?: Metrics | undefined;
 }
 
 export interface ModuleContextOptions<A extends AuditLog> {
@@ -40,6 +43,7 @@ export interface ModuleContextOptions<A extends AuditLog> {
   /** Whether audit records that could not be written are written later. Default: true. */
   retryAudit?: boolean;
   hashing?: HashingCost | undefined;
+  metrics?: Metrics | undefined;
 }
 
 export function createModuleContext<A extends AuditLog>(
@@ -54,9 +58,11 @@ export function createModuleContext<A extends AuditLog>(
     limits,
     hashing,
     retryAudit = true,
+    metrics,
   }: ModuleContextOptions<A>,
 ): ModuleContext<A> {
   const unknownWrites = createUnknownWrites({ clock, log });
+  if (metrics) measureHashing(metrics);
   const audit = createAudit(store, { clock, random, log, ...(retryAudit && { unknownWrites }) });
   return {
     store,
@@ -64,13 +70,24 @@ export function createModuleContext<A extends AuditLog>(
     random,
     log,
     audit,
-    throttle: createThrottle(store, { clock, audit, secret: throttleSecret, production, limits }),
+    throttle: createThrottle(store, { clock, audit, secret: throttleSecret, production, limits, metrics }),
     passwords: createPasswords(random, hashing),
     passwordPolicy: createPasswordPolicy(production, (message) => log.warn(message)),
-    jobs: createJobs(store, { clock, random, log }),
+    jobs: createJobs(store, { clock, random, log, metrics }),
     backgroundTasks: createBackgroundTasks(log),
     unknownWrites,
+    metrics,
   };
+}
+
+function measureHashing(metrics: Metrics): void {
+  metrics.gauge({ name: 'password_hashes_running', help: 'Password hashes that are being computed.' }, () => [
+    { labels: {}, value: hashingLoad().running },
+  ]);
+  metrics.gauge(
+    { name: 'password_hashes_waiting', help: 'Password hashes that wait for a processor.' },
+    () => [{ labels: {}, value: hashingLoad().waiting }],
+  );
 }
 
 /** Starts the jobs when the server is ready and stops them when it closes. The store is closed by the product. */
@@ -82,10 +99,12 @@ export function followLifecycle(
   jobs.add('throttle-purge', {
     everySeconds: HOUR / SECOND,
     run: ({ signal }) => throttle.purge(signal),
+    countBacklog: throttle.countExpired,
   });
   jobs.add('audit-purge', {
     everySeconds: HOUR / SECOND,
     run: ({ signal }) => audit.purge(auditRetentionDays, signal),
+    countBacklog: (limit) => audit.countOutdated(auditRetentionDays, limit),
   });
   fastify.addHook('onReady', async () => jobs.start());
   fastify.addHook('onListen', async () => passwords.prepare());

@@ -1,5 +1,6 @@
 import type { Clock } from '../kernel/clock.js';
 import type { Random } from '../kernel/secrets.js';
+import type { MetricsPeers } from '../ops/metrics.js';
 import type { HashingCost } from '../passwords/argon2.js';
 import type { HostMongo } from '../storage/host-database.js';
 
@@ -21,7 +22,9 @@ export interface RuntimeOptions {
    * `idp_`.
    */
   mongo?: HostMongo;
+  /** The other processes that serve the same port, if `/metrics` responds with the sums over all of them. */
+  metricsPeers?: MetricsPeers;
 }
 
 /** The runtime options that have no default. */
-export type OptionalRuntime = Pick<RuntimeOptions, 'hashing' | 'limits' | 'mongo'>;
+export type OptionalRuntime = Pick<RuntimeOptions, 'hashing' | 'limits' | 'mongo' | 'metricsPeers'>;

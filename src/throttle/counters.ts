@@ -65,11 +65,16 @@ const POLL_INTERVAL_MS = 20;
 export interface CounterDependencies {
   clock: Clock;
   audit: Pick<Audit, 'recordFailure'>;
+  /** Called with the name of the limit for each rejection. */
+  onRefusal?: ((limit: string) => void) | undefined;
   /** Waits between polls. */
   pause?: (milliseconds: number) => Promise<unknown>;
 }
 
-export function createCounters(store: Store, { clock, audit, pause = sleep }: CounterDependencies): Counters {
+export function createCounters(
+  store: Store,
+  { clock, audit, onRefusal, pause = sleep }: CounterDependencies,
+): Counters {
   const documents = store.collection<CounterDocument>('throttles', {
     fields: ['count', 'until', 'pending'],
     indexes: [['expiresAt']],
@@ -85,6 +90,7 @@ export function createCounters(store: Store, { clock, audit, pause = sleep }: Co
   };
 
   const createError = async ({ limit, ip }: Counted, until: number): Promise<AppError> => {
+    onRefusal?.(limit.name);
     await audit.recordFailure({ event: 'throttle.hit', ip, detail: limit.name });
     const seconds = Math.ceil((until - clock.now()) / SECOND);
     return httpErrors.RATE_LIMITED({ headers: { 'retry-after': String(Math.max(1, seconds)) } });

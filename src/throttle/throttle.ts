@@ -3,9 +3,10 @@ import { type Clock, MINUTE } from '../kernel/clock.js';
 import type { AppError } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import type { RunReport } from '../ops/jobs.js';
-import { purgeEach, purgeExpired } from '../ops/purge.js';
+import type { Metrics } from '../ops/metrics.js';
+import { countExpired, purgeEach, purgeExpired } from '../ops/purge.js';
 import { KeyedSemaphore } from '../ops/semaphore.js';
-import type { Store } from '../storage/collection.js';
+import { type Store, StoreUnavailable } from '../storage/collection.js';
 import { createCounters } from './counters.js';
 import { createGuesses, type Guess } from './guesses.js';
 import { atMost, type Limit } from './limits.js';
@@ -35,12 +36,18 @@ export interface Throttle {
   ): Promise<T | null>;
   /** The same for the operator's secret, limited by address only, so that attackers cannot lock the operator out. */
   attemptAsOperator<T>(ip: string, evaluate: () => Promise<T | null>): Promise<T | null>;
+  /**
+   * The same for a route that has to respond while the store fails: attempts are then limited in this process.
+   */
+  attemptAsOperatorInOutage<T>(ip: string, evaluate: () => Promise<T | null>): Promise<T | null>;
   /** Trusts the address block of the owner, proven by registration or an e-mailed link. */
   trust(account: string, ip: string): Promise<void>;
   /** The same after a change of the owner or the password, which revokes the trust in all other blocks. */
   trustOnly(account: string, ip: string): Promise<void>;
   /** Deletes expired counters. */
   purge(signal: AbortSignal): Promise<RunReport>;
+  /** Counts them, up to `limit` of each kind. */
+  countExpired(limit: number): Promise<number>;
 }
 
 export interface ThrottleOptions {
@@ -51,17 +58,28 @@ export interface ThrottleOptions {
   production: boolean;
   /** `true` also limits loopback addresses outside production; `false` turns every limit off. */
   limits: boolean | undefined;
+  metrics?: Metrics | undefined;
 }
 
 const OPERATOR = atMost('operator', 10, MINUTE);
+
+/** Attempts during an outage of the store. Successful ones count as well, so it exceeds the needs of Prometheus. */
+const OPERATOR_IN_OUTAGE = { most: 60, window: MINUTE, blocks: 50_000 };
 
 const REQUESTS = { most: 300, window: MINUTE, blocks: 50_000 };
 
 export function createThrottle(store: Store, options: ThrottleOptions): Throttle {
   const { clock, audit, secret, production, limits } = options;
-  const counters = createCounters(store, { clock, audit });
+  const countRefusal = options.metrics?.counter({
+    name: 'throttle_refusals_total',
+    help: 'Requests and attempts that a rate limit has rejected.',
+    labels: ['limit'],
+  });
+  const onRefusal = countRefusal && ((limit: string) => countRefusal({ limit }));
+  const counters = createCounters(store, { clock, audit, onRefusal });
   const guesses = createGuesses(store, { counters, clock, secret });
   const countRequest = createRequestCount(REQUESTS, clock);
+  const countInOutage = createRequestCount(OPERATOR_IN_OUTAGE, clock);
   const operators = new KeyedSemaphore(1, 1024);
   const purge = (signal: AbortSignal) => {
     const until = { now: clock.now(), signal };
@@ -70,14 +88,33 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
       () => purgeExpired(guesses.sources, until),
     ]);
   };
-  if (limits === false) return { ...UNLIMITED, purge };
+  const countAll = async (limit: number) => {
+    const kinds = [counters.documents, guesses.sources];
+    const counts = await Promise.all(kinds.map((documents) => countExpired(documents, clock.now(), limit)));
+    return counts.reduce((sum, count) => sum + count, 0);
+  };
+  if (limits === false) return { ...UNLIMITED, purge, countExpired: countAll };
 
   /** Loopback addresses are exempt during development. */
   const isLimited = (ip: string): boolean => limits === true || production || !isLoopbackAddress(ip);
   const byBlock = (limit: Limit, ip: string) => ({ limit, key: addressBlock(ip), ip });
 
+  const attemptAsOperator: Throttle['attemptAsOperator'] = (ip, evaluate) => {
+    const counted = byBlock(OPERATOR, ip);
+    return operators.run(counted.key, async () => {
+      await counters.check([counted]);
+      const found = await evaluate();
+      if (found === null) await counters.count(counted);
+      return found;
+    });
+  };
+
   return {
-    countRequest: (ip) => (isLimited(ip) ? countRequest(ip) : undefined),
+    countRequest(ip) {
+      const rejection = isLimited(ip) ? countRequest(ip) : undefined;
+      if (rejection) onRefusal?.('requests');
+      return rejection;
+    },
 
     async count(limit, ip) {
       if (isLimited(ip)) await counters.count(byBlock(limit, ip));
@@ -103,29 +140,37 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
       return guesses.attempt({ perAddress: bound, ...guess }, evaluate);
     },
 
-    attemptAsOperator(ip, evaluate) {
-      const counted = byBlock(OPERATOR, ip);
-      return operators.run(counted.key, async () => {
-        await counters.check([counted]);
-        const found = await evaluate();
-        if (found === null) await counters.count(counted);
-        return found;
-      });
+    attemptAsOperator,
+
+    async attemptAsOperatorInOutage(ip, evaluate) {
+      try {
+        return await attemptAsOperator(ip, evaluate);
+      } catch (error) {
+        if (!(error instanceof StoreUnavailable)) throw error;
+      }
+      const rejection = countInOutage(ip);
+      if (rejection) {
+        onRefusal?.(OPERATOR.name);
+        throw rejection;
+      }
+      return evaluate();
     },
 
     trust: guesses.trust,
     trustOnly: guesses.trustOnly,
     purge,
+    countExpired: countAll,
   };
 }
 
-const UNLIMITED: Omit<Throttle, 'purge'> = {
+const UNLIMITED: Omit<Throttle, 'purge' | 'countExpired'> = {
   countRequest: () => undefined,
   count: async () => undefined,
   countKey: async () => undefined,
   tryCountKey: async () => true,
   attempt: (_guess, evaluate) => evaluate(),
   attemptAsOperator: (_ip, evaluate) => evaluate(),
+  attemptAsOperatorInOutage: (_ip, evaluate) => evaluate(),
   trust: async () => undefined,
   trustOnly: async () => undefined,
 };

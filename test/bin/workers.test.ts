@@ -2,6 +2,9 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { restartDelay } from '../../bin/workers.js';
+import { basic } from '../kit/app.js';
+import { ADMIN_TOKEN } from '../kit/idp.js';
+import { parseMetrics } from '../kit/metrics.js';
 import { compiled, type Program, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
@@ -26,9 +29,10 @@ function listening(program: Program): number[] {
     .map(({ pid }) => pid);
 }
 
-async function startWorkers(t: Test, script: string, args: string[] = []) {
+async function startWorkers(t: Test, script: string, args: string[] = [], env: Record<string, string> = {}) {
   const cwd = temporaryFolder(t);
-  const program = startProgram(t, script, { args: ['serve', '-p', '0', '--workers', '2', ...args], cwd });
+  const given = ['serve', '-p', '0', '--workers', '2', ...args];
+  const program = startProgram(t, script, { args: given, cwd, env });
   const [line] = await program.printed(/^\{"program".*|^ {2}Health.*/);
   const url = /http:\/\/[^\s"/]+/.exec(line)?.[0] ?? '';
   return { program, url };
@@ -171,3 +175,70 @@ t.test('workers that end at their start are replaced at growing intervals of up 
     [250, 500, 1000, 2000, 16_000, 30_000, 30_000, 30_000],
   );
 });
+
+for (const { name, script, authorization, env } of [
+  {
+    name: 'saas-backend',
+    script: SAAS,
+    authorization: basic('admin', 'a password of the operator'),
+    env: { METRICS: 'true', ADMIN_PASSWORD: 'a password of the operator' },
+  },
+  {
+    name: 'idp',
+    script: IDP,
+    authorization: `Bearer ${ADMIN_TOKEN}`,
+    env: { IDP_METRICS: 'true', IDP_ADMIN_TOKEN: ADMIN_TOKEN },
+  },
+]) {
+  t.test(`${name}: every worker responds with the metrics of all workers`, async (t) => {
+    const { program, url } = await startWorkers(t, script, ['--json'], env);
+    const prefix = name.replace('-', '_');
+    const headers = { authorization, connection: 'close' };
+    const scrape = async () => {
+      const response = await fetch(`${url}/metrics`, { headers });
+      t.equal(response.status, 200);
+      return parseMetrics(await response.text());
+    };
+    const health = async () => {
+      const metrics = await scrape();
+      return metrics.sum(`${prefix}_http_requests_total`, { route: '/health', status: '200' });
+    };
+    const [first = 0, second = 0] = listening(program);
+    const served = (worker: number, route: string) =>
+      program.lines.filter((line) => line.includes(`"pid":${worker}`) && line.includes(`"${route}"`)).length;
+    const REQUESTS = 40;
+    for (let count = 0; count < REQUESTS; count++) {
+      await fetch(`${url}/health`, { headers: { connection: 'close' } });
+    }
+    t.ok(served(first, '/health') > 0 && served(second, '/health') > 0, 'both workers have served');
+    while (served(first, '/metrics') === 0 || served(second, '/metrics') === 0)
+      t.equal(await health(), REQUESTS);
+    const metrics = await scrape();
+    t.ok(metrics.sum('process_resident_memory_bytes') > 0);
+    t.ok(metrics.sum(`${prefix}_job_lag_seconds`) >= 0);
+
+    // A worker that does not respond: the latest values count.
+    process.kill(second, 'SIGSTOP');
+    await waitUntil('the other worker responds', async () => {
+      const response = await fetch(`${url}/metrics`, { headers, signal: AbortSignal.timeout(5000) }).catch(
+        () => null,
+      );
+      if (!response) return false;
+      const text = await response.text();
+      t.equal(
+        parseMetrics(text).sum(`${prefix}_http_requests_total`, { route: '/health', status: '200' }),
+        REQUESTS,
+      );
+      return true;
+    });
+    // A worker that ends, also while the others wait for it.
+    const pending = fetch(`${url}/metrics`, { headers }).then((response) => response.text());
+    process.kill(second, 'SIGKILL');
+    const texts = await Promise.all([pending.catch(() => null), program.printed(/"msg":"a worker ended/)]);
+    if (texts[0] !== null) parseMetrics(texts[0]);
+    t.equal(await health(), REQUESTS, 'the sum does not decrease');
+    await waitUntil('a third worker', () => listening(program).length === 3);
+    t.equal(await health(), REQUESTS);
+    t.equal(await program.terminate(), 0);
+  });
+}

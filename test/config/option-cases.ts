@@ -9,6 +9,8 @@ export interface Cases {
   default?: unknown;
   /** Production does not start without it. */
   required?: true;
+  /** Variables without which production refuses its valid values. */
+  requires?: Record<string, string>;
   /** Text → value; accepted everywhere, without a warning. */
   valid: [text: string, value: unknown][];
   /** Refused everywhere. */
@@ -227,6 +229,17 @@ export function saasCases(folder: string): Record<string, Cases> {
     REFRESH_TOKEN_TTL: seconds(604_800, 31_536_000),
     SESSION_MAX_AGE: seconds(2_592_000, 157_680_000),
     AUDIT_RETENTION_DAYS: seconds(365, 36_500),
+    METRICS: {
+      default: false,
+      requires: { ADMIN_PASSWORD: 'metrics-Ht4wXcRq1zLmKd' },
+      valid: [
+        ['true', true],
+        ['1', true],
+        ['false', false],
+        ['0', false],
+      ],
+      invalid: ['yes', 'TRUE', '2'],
+    },
     REQUIRE_EMAIL_VERIFICATION: {
       default: false,
       valid: [
@@ -395,6 +408,17 @@ export function idpCases(folder: string): Record<string, Cases> {
     IDP_ED25519_SEED_NEXT: nextSeed,
     IDP_ED25519_SEED_PREVIOUS: nextSeed,
     IDP_AUDIT_RETENTION_DAYS: seconds(365, 36_500),
+    IDP_METRICS: {
+      default: false,
+      requires: { IDP_ADMIN_TOKEN: 'metrics-Vh3kTz9pLw6QyD1nXc8RbMs5uW' },
+      valid: [
+        ['true', true],
+        ['1', true],
+        ['false', false],
+        ['0', false],
+      ],
+      invalid: ['yes', 'TRUE', '2'],
+    },
     IDP_BASIC_LOGIN: {
       default: 'all',
       valid: [

@@ -130,9 +130,10 @@ for (const [program, product] of Object.entries(products)) {
   t.test(`${program}: each variable accepts its valid values, by environment and by code`, async (t) => {
     const cases = product.cases(temporaryFolder(t));
     for (const { name, env } of rows) {
-      const { valid, invalid } = cases[env] as Cases;
+      const { valid, invalid, requires = {} } = cases[env] as Cases;
       for (const [text, value] of valid) {
-        for (const base of environments(product)) {
+        for (const environment of environments(product)) {
+          const base = { ...environment, ...requires };
           const { values, problems, warnings } = resolve({ ...base, [env]: text });
           t.same([problems, warnings, values[name]], [[], [], value], `${env}=${text}`);
           const passed = resolve({ ...base, [env]: invalid[0] ?? text }, { [name]: value });

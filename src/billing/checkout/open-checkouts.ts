@@ -1,8 +1,8 @@
-import { type Clock, HOUR, SECOND } from '../../kernel/clock.js';
+import { type Clock, HOUR } from '../../kernel/clock.js';
 import { httpErrors } from '../../kernel/errors.js';
 import { newId, type Random, sha256 } from '../../kernel/secrets.js';
 import type { Job } from '../../ops/jobs.js';
-import { purgeExpired } from '../../ops/purge.js';
+import { createExpiryPurge } from '../../ops/purge.js';
 import { nullIfTaken } from '../../storage/collection.js';
 import { billingErrors, isPriceNotAllowed } from '../errors.js';
 import type { Checkout, CheckoutSessions, OpenSession } from '../provider/checkout-sessions.js';
@@ -151,7 +151,4 @@ async function createSession(
 export const createCheckoutPurge = ({
   checkouts,
   clock,
-}: Pick<OpenCheckoutDependencies, 'checkouts' | 'clock'>): Job => ({
-  everySeconds: HOUR / SECOND,
-  run: ({ signal }) => purgeExpired(checkouts, { now: clock.now(), signal }),
-});
+}: Pick<OpenCheckoutDependencies, 'checkouts' | 'clock'>): Job => createExpiryPurge(checkouts, clock);

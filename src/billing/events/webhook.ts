@@ -3,7 +3,9 @@ import type { IncomingMessage } from 'node:http';
 import { ok } from '../../http/schemas.js';
 import { access, originOf, type Scope } from '../../http/scope.js';
 import { type Clock, toSeconds } from '../../kernel/clock.js';
+import { AppError } from '../../kernel/errors.js';
 import type { Audit } from '../../ops/audit.js';
+import type { Metrics } from '../../ops/metrics.js';
 import { billingErrors } from '../errors.js';
 import { WebhookAnswer } from '../schemas.js';
 import type { EventOutcome } from '../store.js';
@@ -31,13 +33,14 @@ export interface WebhookDependencies {
   ignoresTestEvents: boolean;
   audit: Audit;
   clock: Clock;
+  metrics?: Metrics | undefined;
 }
 
 export function createWebhook(deps: WebhookDependencies): Webhook {
-  const { secrets, leases, processor, ignoresTestEvents, audit, clock } = deps;
+  const { secrets, leases, processor, ignoresTestEvents, audit, clock, metrics } = deps;
   const verifier = createSignatureVerifier(secrets);
 
-  return {
+  const webhook: Webhook = {
     async receive({ signature, body, ip }) {
       if (secrets.length === 0) throw billingErrors.BILLING_NOT_CONFIGURED();
       const matched = verifier.verify(signature, body, clock.now());
@@ -54,6 +57,28 @@ export function createWebhook(deps: WebhookDependencies): Webhook {
       if (lease === 'unmatched') return (await processor.retryUnmatched(event)) ?? 'duplicate';
       if (typeof lease === 'string') return 'duplicate';
       return processor.process(lease, event);
+    },
+  };
+  return metrics ? countDeliveries(webhook, metrics) : webhook;
+}
+
+function countDeliveries(webhook: Webhook, metrics: Metrics): Webhook {
+  const count = metrics.counter({
+    name: 'webhook_events_total',
+    help: 'Deliveries of payment events by outcome.',
+    labels: ['outcome'],
+  });
+  return {
+    async receive(delivery) {
+      try {
+        const outcome = await webhook.receive(delivery);
+        count({ outcome });
+        return outcome;
+      } catch (error) {
+        const isRejected = error instanceof AppError && error.statusCode === 400;
+        count({ outcome: isRejected ? 'rejected' : 'failed' });
+        throw error;
+      }
     },
   };
 }

@@ -161,6 +161,9 @@ export function createUsageJobs(deps: UsageSenderDependencies): UsageJobs {
     return true;
   };
 
+  /** The reports that have been stored long enough. */
+  const ended = () => ({ endedAt: { lt: clock.now() - RETENTION_MS } });
+
   return {
     send: {
       everySeconds: SEND_INTERVAL_SECONDS,
@@ -172,10 +175,8 @@ export function createUsageJobs(deps: UsageSenderDependencies): UsageJobs {
     },
     purge: {
       everySeconds: HOUR / SECOND,
-      run: ({ signal }) => {
-        const where = { endedAt: { lt: clock.now() - RETENTION_MS } };
-        return purgeMatching(reports, { where, sort: 'endedAt', signal });
-      },
+      run: ({ signal }) => purgeMatching(reports, { where: ended(), sort: 'endedAt', signal }),
+      countBacklog: (limit) => reports.count(ended(), limit),
     },
   };
 }

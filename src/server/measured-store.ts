@@ -1,0 +1,26 @@
+import { SECOND } from '../kernel/clock.js';
+import type { Metrics } from '../ops/metrics.js';
+import type { Store } from '../storage/collection.js';
+import type { HostDatabase } from '../storage/host-database.js';
+import { observeStore } from '../storage/observed-store.js';
+import { openStore } from '../storage/open.js';
+
+const BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
+
+/** Opens the store of a product. Its calls are measured if metrics are enabled. */
+export async function openMeasuredStore(
+  source: string | HostDatabase,
+  metrics: Metrics | undefined,
+): Promise<Store> {
+  const store = await openStore(source);
+  if (!metrics) return store;
+  const record = metrics.histogram({
+    name: 'store_call_duration_seconds',
+    help: 'Duration of the calls of the store.',
+    labels: ['collection', 'operation'],
+    buckets: BUCKETS,
+  });
+  return observeStore(store, (collection, operation, milliseconds) =>
+    record({ collection, operation }, milliseconds / SECOND),
+  );
+}

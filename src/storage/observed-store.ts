@@ -1,0 +1,47 @@
+import { performance } from 'node:perf_hooks';
+import type { Collection, Store } from './collection.js';
+
+/** Receives the name of a collection, the name of the method and the duration of the call, whether or not it failed. */
+export type ObserveCall = (collection: string, operation: string, milliseconds: number) => void;
+
+const OPERATIONS = [
+  'insert',
+  'insertMany',
+  'findOne',
+  'updateOne',
+  'deleteOne',
+  'updateMany',
+  'deleteMany',
+  'page',
+  'count',
+  'estimate',
+] as const satisfies readonly (keyof Collection<{ id: string }>)[];
+
+/** A store whose calls are measured. Callers get the promise of the inner store, so that calls take no longer. */
+export function observeStore(inner: Store, observe: ObserveCall): Store {
+  return {
+    collection: (name, declaration) => observeCollection(name, inner.collection(name, declaration), observe),
+    ...(inner.requestTimeoutMs !== undefined && { requestTimeoutMs: inner.requestTimeoutMs }),
+    ready: () => inner.ready(),
+    close: () => inner.close(),
+  };
+}
+
+function observeCollection<T extends { id: string }>(
+  name: string,
+  inner: Collection<T>,
+  observe: ObserveCall,
+): Collection<T> {
+  const measured = (operation: (typeof OPERATIONS)[number]) => {
+    const call = inner[operation] as (...parameters: unknown[]) => Promise<unknown>;
+    return (...parameters: unknown[]): Promise<unknown> => {
+      const startedAt = performance.now();
+      const result = call(...parameters);
+      const end = () => observe(name, operation, performance.now() - startedAt);
+      result.then(end, end);
+      return result;
+    };
+  };
+  const entries = OPERATIONS.map((operation) => [operation, measured(operation)]);
+  return Object.fromEntries(entries) as Collection<T>;
+}
