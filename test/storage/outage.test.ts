@@ -97,9 +97,14 @@ t.test('calls of one request that wait at the same time count once', async (t) =
 
 t.test('reads wait until the majority has confirmed a write of a new primary', async (t) => {
   const client = new EventEmitter();
+  const topology = (electionId: string) => ({
+    servers: new Map([['a', { type: 'RSPrimary', address: 'a', electionId }]]),
+  });
+  let current = topology('0');
   const elect = (electionId: string) => {
-    const servers = new Map([['a', { type: 'RSPrimary', address: 'a', electionId }]]);
-    client.emit('topologyDescriptionChanged', { newDescription: { servers } });
+    const newDescription = topology(electionId);
+    client.emit('topologyDescriptionChanged', { previousDescription: current, newDescription });
+    current = newDescription;
   };
   let confirmations = 0;
   let isReachable = true;
@@ -108,6 +113,7 @@ t.test('reads wait until the majority has confirmed a write of a new primary', a
     confirmations++;
   });
   const read = () => reads.read(async () => confirmations);
+  elect('0');
   t.equal(await read(), 0, 'opening the store has confirmed the first one');
   elect('1');
   t.same(await Promise.all([read(), read()]), [1, 1], 'once for all reads');
@@ -124,6 +130,8 @@ t.test('reads wait until the majority has confirmed a write of a new primary', a
     return confirmations;
   });
   t.same([tries, result], [2, 3], 'a read during an election is repeated');
+  reads.stop();
+  t.equal(client.listenerCount('topologyDescriptionChanged'), 0);
 });
 
 await onReplicaSet((set) => {

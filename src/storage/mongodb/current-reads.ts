@@ -15,17 +15,23 @@ export class CurrentReads {
   #elections = 0;
   #confirmed = 0;
   #confirming: Promise<void> | undefined;
+  /** Ends the observation of elections. */
+  readonly stop: () => void;
 
   /** @param confirm a write that the majority acknowledges; it need not change anything */
-  constructor(client: Pick<EventEmitter, 'on'>, confirm: () => Promise<unknown>) {
+  constructor(client: Pick<EventEmitter, 'on' | 'off'>, confirm: () => Promise<unknown>) {
     this.#confirm = confirm;
-    client.on('topologyDescriptionChanged', ({ newDescription }: mongodb.TopologyDescriptionChangedEvent) => {
-      const primary = [...newDescription.servers.values()].find(({ type }) => type === 'RSPrimary');
-      if (!primary) return;
-      const name = `${primary.address} ${primary.electionId}`;
-      if (name !== this.#primary) this.#elections++;
-      this.#primary = name;
-    });
+    const observe = (change: mongodb.TopologyDescriptionChangedEvent) => {
+      // The first one is known by the first change: opening the store has written there.
+      this.#primary ??= primaryOf(change.previousDescription);
+      const primary = primaryOf(change.newDescription);
+      if (primary === undefined) return;
+      if (primary !== this.#primary) this.#elections++;
+      this.#primary = primary;
+    };
+    client.on('topologyDescriptionChanged', observe);
+    // A host's client lives on.
+    this.stop = () => void client.off('topologyDescriptionChanged', observe);
   }
 
   async read<R>(step: () => Promise<R>): Promise<R> {
@@ -50,4 +56,10 @@ export class CurrentReads {
       });
     return this.#confirming;
   }
+}
+
+/** Identifies a primary and its election. */
+function primaryOf({ servers }: mongodb.TopologyDescription): string | undefined {
+  const primary = [...servers.values()].find(({ type }) => type === 'RSPrimary');
+  return primary && `${primary.address} ${primary.electionId}`;
 }

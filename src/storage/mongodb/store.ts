@@ -69,7 +69,10 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
   try {
     await connection.call(() => checkDeployment(db));
     await connection.call(() => writeSchemaVersion(db, prefix));
+    // So that the first request does not wait for it.
+    await connection.call(() => reads.read(async () => undefined));
   } catch (error) {
+    reads.stop();
     await connection.close();
     throw error;
   }
@@ -94,7 +97,10 @@ export async function openMongodb(source: string | HostDatabase): Promise<Store>
       for (const indexed of declared) await connection.call(indexed);
       await connection.call(() => readSchemaVersion(db, prefix));
     },
-    close: () => connection.close(),
+    async close() {
+      reads.stop();
+      await connection.close();
+    },
   });
 }
 
