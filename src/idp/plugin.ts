@@ -10,8 +10,8 @@ import { createAudit } from '../ops/audit.js';
 import { healthPlugin } from '../ops/health.js';
 import { createProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
-import { rejectUnfinishedCopy } from '../server/copy.js';
 import { createModuleContext, followLifecycle } from '../server/module-context.js';
+import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
 import type { Store } from '../storage/collection.js';
 import { openStore } from '../storage/open.js';
 import {

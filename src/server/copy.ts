@@ -9,16 +9,9 @@ import { existingFile } from '../storage/existing.js';
 import { collectionNames, inspectStore, readCollection } from '../storage/inspect.js';
 import { openStore } from '../storage/open.js';
 import { pagesOf } from '../storage/pages.js';
+import { beginCopy, rejectUnfinishedSource, type UnfinishedCopy } from './unfinished-copy.js';
 
 type Document = { id: string };
-
-/** The state of an unfinished copy, a document in the leases of the target, which are not copied. */
-interface CopyMarker extends LeaseDocument {
-  /** The collection that is being copied. Absent before the first one. */
-  collection?: string;
-  /** The id of its last document that is in the target, as are all documents before it. */
-  position?: string;
-}
 
 /** Number and SHA-256 of the documents of a collection, in the order of their ids. */
 export interface CopiedCollection {
@@ -49,8 +42,6 @@ export interface CopyOptions {
   now?: () => number;
 }
 
-const MARKER_ID = 'store-copy';
-
 /** A running program takes a lease at least once a minute. */
 const IN_USE_MS = 90_000;
 
@@ -77,43 +68,34 @@ export async function copyStore({
   const store = await openStore(to);
   try {
     const known = declared(store, declareCollections);
-    const marker = store.collection<CopyMarker>(LEASE_COLLECTION, LEASE_FIELDS);
     await store.ready();
     const ignored = await ignoredCollections(from, known);
-    const previous = await beginCopy(marker, owner, known);
     const total = await countDocuments(from, [...known.keys()]);
+    const copy = await beginCopy(store, owner, { collections: known.values(), now });
+    const { previous } = copy;
     const report = createCounter((count) => onProgress('copied', count, total));
     for (const [name, target] of known) {
       if (name < (previous?.collection ?? '')) continue;
       const after = name === previous?.collection ? previous.position : undefined;
-      await copyCollection({ from, name, target, marker, after, report });
+      await copyCollection({ from, name, target, copy, after, report });
     }
-    const collections = await verify(
-      from,
-      known,
-      createCounter((count) => onProgress('verified', count, total)),
-    );
+    const collections = await verify(from, known, {
+      copy,
+      report: createCounter((count) => onProgress('verified', count, total)),
+    });
     if ((await readLastUse(from)) > lastUse) throw inUse();
-    await marker.deleteOne({ id: MARKER_ID });
+    await copy.finish();
     return { collections, resumed: previous !== null, ignored };
   } finally {
     await store.close();
   }
 }
 
-/** Prevents the start of a server on the target of an unfinished copy. @throws StoreUnavailable */
-export async function rejectUnfinishedCopy(store: Store): Promise<void> {
-  const leases = store.collection<LeaseDocument>(LEASE_COLLECTION, LEASE_FIELDS);
-  if ((await leases.findOne({ id: MARKER_ID })) === null) return;
-  throw new StoreUnavailable('the store is an unfinished copy of another one', {
-    remedy: 'Repeat `store copy` until it succeeds, or use the source.',
-  });
-}
-
 /** Checks that both stores can take part. Returns what identifies the source. */
 async function inspectStores(from: string, to: string): Promise<string> {
   if (from.startsWith('sqlite:')) existingFile(from);
   await inspectStore(from);
+  await rejectUnfinishedSource(from);
   if (to === 'sqlite::memory:') {
     throw new StoreUnavailable('an in-memory store is lost when the command ends', {
       remedy: 'Choose a file or a MongoDB database as the target.',
@@ -194,30 +176,6 @@ async function ignoredCollections(from: string, known: Map<string, unknown>): Pr
   return names.filter((name) => name !== LEASE_COLLECTION && !known.has(name));
 }
 
-/** Returns the marker of an unfinished copy of the same source; otherwise creates it in the empty target. */
-async function beginCopy(
-  marker: Collection<CopyMarker>,
-  owner: string,
-  known: Map<string, Collection<Document>>,
-): Promise<CopyMarker | null> {
-  const previous = await marker.findOne({ id: MARKER_ID });
-  if (previous?.owner === owner) return previous;
-  if (previous) {
-    throw new StoreUnavailable('the target is an unfinished copy of another source', {
-      remedy: 'Repeat that copy, or choose an empty target.',
-    });
-  }
-  for (const collection of [marker, ...known.values()]) {
-    const { items } = await collection.page({ sort: 'id', limit: 1 });
-    if (items.length === 0) continue;
-    throw new StoreUnavailable('the target is in use: it contains documents', {
-      remedy: 'Choose a new file or an empty database.',
-    });
-  }
-  await marker.insert({ id: MARKER_ID, owner, until: 0, term: 0, dueAt: 0 });
-  return null;
-}
-
 /** The number of documents of the source, for the progress; undefined if counting takes too long. */
 async function countDocuments(uri: string, names: string[]): Promise<number | undefined> {
   let total = 0;
@@ -244,23 +202,25 @@ interface CollectionCopy {
   from: string;
   name: string;
   target: Collection<Document>;
-  marker: Collection<CopyMarker>;
+  copy: UnfinishedCopy;
   after: string | undefined;
   report: (more: number) => void;
 }
 
 /** Copies in batches, and records the position after each. */
-async function copyCollection({ from, name, target, marker, after, report }: CollectionCopy): Promise<void> {
-  await marker.updateOne(
-    { id: MARKER_ID },
-    { set: { collection: name }, ...(after === undefined && { unset: ['position'] }) },
-  );
+async function copyCollection({ from, name, target, copy, after, report }: CollectionCopy): Promise<void> {
+  if (after === undefined) await copy.record({ collection: name });
   await readCollection<Document, void>(from, name, async (source) => {
     const where = after === undefined ? {} : { id: { gt: after } };
     for await (const batch of pagesOf(source, { where, sort: 'id' })) {
-      await Promise.all(batch.map((document) => insertOnce(name, target, document)));
+      await copy.mayWrite();
+      const isNew = await target.insertMany(batch);
+      for (const document of isNew ? [] : batch) {
+        await copy.mayWrite();
+        await insertOnce(name, target, document);
+      }
       const last = batch.at(-1);
-      if (last) await marker.updateOne({ id: MARKER_ID }, { set: { position: last.id } });
+      if (last) await copy.record({ collection: name, position: last.id });
       report(batch.length);
     }
   });
@@ -282,18 +242,24 @@ async function insertOnce(name: string, target: Collection<Document>, document: 
 async function verify(
   from: string,
   known: Map<string, Collection<Document>>,
-  report: (more: number) => void,
+  { copy, report }: Pick<CollectionCopy, 'copy' | 'report'>,
 ): Promise<CopiedCollection[]> {
   const verified: CopiedCollection[] = [];
   const different: string[] = [];
   for (const [name, target] of known) {
-    const [source, copy] = await Promise.all([
-      readCollection<Document, CopiedCollection>(from, name, (documents) => checksum(name, documents)),
-      checksum(name, target, report),
+    const progress = async (more: number): Promise<void> => {
+      report(more);
+      await copy.mayWrite();
+    };
+    const [source, copied] = await Promise.all([
+      readCollection<Document, CopiedCollection>(from, name, (documents) =>
+        checksum(name, documents, copy.mayWrite),
+      ),
+      checksum(name, target, progress),
     ]);
     const { documents, sha256 } = source ?? { documents: 0, sha256: EMPTY_SHA256 };
-    if (copy.documents !== documents || copy.sha256 !== sha256) different.push(name);
-    verified.push(copy);
+    if (copied.documents !== documents || copied.sha256 !== sha256) different.push(name);
+    verified.push(copied);
   }
   if (different.length > 0) throw differs(different);
   return verified;
@@ -304,14 +270,14 @@ const EMPTY_SHA256 = createHash('sha256').digest('hex');
 async function checksum(
   name: string,
   collection: Pick<Collection<Document>, 'page'>,
-  report: (more: number) => void = () => {},
+  progress: (more: number) => Promise<void> = async () => {},
 ): Promise<CopiedCollection> {
   const hash = createHash('sha256');
   let documents = 0;
   for await (const batch of pagesOf(collection, { sort: 'id' })) {
     hash.update(batch.map(canonical).join(''));
     documents += batch.length;
-    report(batch.length);
+    await progress(batch.length);
   }
   return { name, documents, sha256: hash.digest('hex') };
 }

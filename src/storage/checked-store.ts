@@ -49,6 +49,10 @@ function checkedCollection<T extends { id: string }>(shape: Shape, inner: Collec
       checkDocument(shape, doc);
       return await inner.insert(doc);
     },
+    async insertMany(docs) {
+      for (const doc of docs) checkDocument(shape, doc);
+      return docs.length === 0 || (await inner.insertMany(docs));
+    },
     async findOne(where) {
       checkWhere(shape, where);
       return await inner.findOne(where);

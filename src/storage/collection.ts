@@ -1,6 +1,6 @@
 /**
  * The storage port, which every engine implements. Each call is one atomic operation on one document, except
- * `updateMany` and `deleteMany`, which are series of them. `checks.ts` validates arguments before they reach an engine,
+ * `insertMany`, `updateMany` and `deleteMany`, which are series of them. `checks.ts` validates arguments before they reach an engine,
  * so that a missing value never matches every document.
  */
 
@@ -68,6 +68,8 @@ export interface Page<T> {
 export interface Collection<T extends { id: string }> {
   /** @throws UniqueViolation if the id or the value of a unique field exists */
   insert(doc: T): Promise<void>;
+  /** Returns false if the id or the value of a unique field exists in one of them; some of the others are then inserted. */
+  insertMany(docs: readonly T[]): Promise<boolean>;
   /** Returns any matching document. */
   findOne(where: Where<T>): Promise<T | null>;
   /** Changes any matching document and returns it after the change; null if none matches. */

@@ -7,10 +7,11 @@ import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
 import { userCollection } from '../../src/auth/store.js';
 import { declareIdpCollections } from '../../src/idp/collections.js';
+import { LEASE_COLLECTION, LEASE_FIELDS, type LeaseDocument } from '../../src/ops/jobs.js';
 import { declareSaasCollections } from '../../src/saas/collections.js';
 import { readCollection } from '../../src/storage/inspect.js';
 import { openStore } from '../../src/storage/open.js';
-import { openDatabase } from '../../src/storage/sqlite/store.js';
+import { loadDriver, openDatabase } from '../../src/storage/sqlite/store.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
@@ -179,15 +180,45 @@ t.test('a killed copy to SQLite continues where it was killed', async (t) => {
   await resumes(t, `sqlite:${join(temporaryFolder(t), 'to.db')}`, 30_000);
 });
 
-async function killHalfWay(t: Test, cwd: string, to: string, count: number): Promise<void> {
-  const killed = startCopy(cwd, ['sqlite:from.db', 'NEW_URI'], { NEW_URI: to });
-  t.teardown(() => killed.child.kill('SIGKILL'));
+/** Starts to copy `from.db` and interrupts the command when a part is copied. */
+async function interruptHalfWay(t: Test, cwd: string, to: string, signal: 'SIGKILL' | 'SIGSTOP') {
+  const started = startCopy(cwd, ['sqlite:from.db', 'NEW_URI'], { NEW_URI: to });
+  t.teardown(() => started.child.kill('SIGKILL'));
   const isUnderWay = async () => {
     if (to.startsWith('sqlite:') && !existsSync(to.slice('sqlite:'.length))) return false;
     return (await countUsers(to)) >= 600;
   };
   await waitUntil('the copy is under way', isUnderWay);
-  killed.child.kill('SIGKILL');
+  started.child.kill(signal);
+  if (signal === 'SIGSTOP') {
+    // Not in a transaction, which would keep every other process from writing.
+    await waitUntil('the command is stopped between two batches', async () => {
+      if (await canWrite(to)) return true;
+      started.child.kill('SIGCONT');
+      started.child.kill('SIGSTOP');
+      return false;
+    });
+  }
+  return started;
+}
+
+/** Whether no process holds the write lock of a SQLite file. */
+async function canWrite(uri: string): Promise<boolean> {
+  if (!uri.startsWith('sqlite:')) return true;
+  const DatabaseSync = await loadDriver();
+  const db = new DatabaseSync(uri.slice('sqlite:'.length));
+  try {
+    db.exec('BEGIN IMMEDIATE; ROLLBACK');
+    return true;
+  } catch {
+    return false;
+  } finally {
+    db.close();
+  }
+}
+
+async function killHalfWay(t: Test, cwd: string, to: string, count: number): Promise<void> {
+  const killed = await interruptHalfWay(t, cwd, to, 'SIGKILL');
   t.equal((await killed.ended).code, null);
   const part = await countUsers(to);
   t.ok(part < count, `${part} documents are copied`);
@@ -205,6 +236,9 @@ async function resumes(t: Test, to: string, count: number): Promise<void> {
   t.match(server.lines.join('\n'), /the store is an unfinished copy of another one\. Repeat `store copy`/);
   const other = await copy(cwd, ['sqlite:other.db', 'NEW_URI'], { NEW_URI: to });
   t.match(other, { code: 1, err: /the target is an unfinished copy of another source\. Repeat that copy/ });
+  const further = await copy(cwd, ['NEW_URI', 'sqlite:further.db'], { NEW_URI: to });
+  t.match(further, { code: 1, err: /the source is an unfinished copy of another one\. Repeat `store copy`/ });
+  t.notOk(existsSync(join(cwd, 'further.db')));
 
   const resumed = await copy(cwd, ['sqlite:from.db', 'NEW_URI', '--json'], { NEW_URI: to });
   t.equal(resumed.code, 0, resumed.err);
@@ -214,6 +248,81 @@ async function resumes(t: Test, to: string, count: number): Promise<void> {
   t.match(again, { code: 1, err: /the target is in use: it contains documents\. Choose a new file/ });
   t.equal(await countUsers(to), count);
 }
+
+/**
+ * Pauses a copy and repeats the command, on the same machine and as if the first one ran on another machine.
+ *
+ * @param count enough documents to pause the command before the last one
+ */
+async function isTakenOver(t: Test, to: string, count: number): Promise<void> {
+  const cwd = temporaryFolder(t);
+  await fill(`sqlite:${join(cwd, 'from.db')}`, count);
+  const paused = await interruptHalfWay(t, cwd, to, 'SIGSTOP');
+  const repeat = () => copy(cwd, ['sqlite:from.db', 'NEW_URI', '--json'], { NEW_URI: to });
+  const { pid } = paused.child;
+  t.match(await repeat(), {
+    code: 1,
+    err: `another command is copying into the target. Wait until process ${pid} has ended, or end it.`,
+  });
+
+  const store = await openStore(to);
+  const leases = store.collection<LeaseDocument & { host: string }>(LEASE_COLLECTION, LEASE_FIELDS);
+  t.ok(await leases.updateOne({ id: 'store-copy' }, { set: { host: 'another' } }));
+  const second = await repeat();
+  t.equal(second.code, 0, second.err);
+  t.match(JSON.parse(second.out), { resumed: true, documents: count });
+
+  const users = userCollection(store);
+  await users.deleteMany({ id: { gt: 'usr_000500' } });
+  const left = await users.count();
+  await store.close();
+  paused.child.kill('SIGCONT');
+  const { code, err } = await paused.ended;
+  t.equal(code, 1);
+  // A call during which the command was paused can exceed its time limit.
+  t.match(err, /another command has continued this copy\. Wait until that one has ended|no response within/);
+  const returned = (await countUsers(to)) - left;
+  t.ok(returned <= 500, `at most the batch that was being sent returns, not ${returned} documents`);
+}
+
+t.test('a paused copy to SQLite is not taken over, and stops once another machine took over', async (t) => {
+  await isTakenOver(t, `sqlite:${join(temporaryFolder(t), 'to.db')}`, 30_000);
+});
+
+await onMongod((server) => {
+  t.test(
+    'a paused copy to MongoDB is not taken over, and stops once another machine took over',
+    async (t) => {
+      await isTakenOver(t, server.fresh(t), 5000);
+    },
+  );
+});
+
+t.test('of two commands with one target, one copies', async (t) => {
+  const cwd = temporaryFolder(t);
+  await fill(`sqlite:${join(cwd, 'from.db')}`, 5000);
+  const both = await Promise.all([1, 2].map(() => copy(cwd, ['sqlite:from.db', 'sqlite:to.db'])));
+  t.strictSame(both.map(({ code }) => code).sort(), [0, 1]);
+  const refused = both.find(({ code }) => code === 1);
+  t.match(refused?.err, /another command is copying into the target\. Wait|the target is in use/);
+  t.equal(await countUsers(`sqlite:${join(cwd, 'to.db')}`), 5000);
+});
+
+t.test('a copy whose target a program has used is not opened', async (t) => {
+  const cwd = temporaryFolder(t);
+  await fill(`sqlite:${join(cwd, 'from.db')}`, 30_000);
+  const to = `sqlite:${join(cwd, 'to.db')}`;
+  const paused = await interruptHalfWay(t, cwd, to, 'SIGSTOP');
+  const store = await openStore(to);
+  const lease = { id: 'purge-sessions', owner: 'own_1', until: 0, term: 1, dueAt: 0 };
+  await store.collection<LeaseDocument>(LEASE_COLLECTION, LEASE_FIELDS).insert(lease);
+  await store.close();
+  paused.child.kill('SIGCONT');
+  const { code, err } = await paused.ended;
+  t.equal(code, 1);
+  t.match(err, /a program has used the target during the copy\. Stop all programs, delete the target/);
+  t.equal(await startSaas(t, cwd, to).ended(), 1, 'no server starts on it');
+});
 
 t.test('a document that changed in the target or was added to it is detected', async (t) => {
   const cwd = temporaryFolder(t);

@@ -264,10 +264,19 @@ function memoryStore(
         }
         docs.set(doc.id, structuredClone(doc));
       };
+      const insert = (doc: T): void => {
+        if (docs.has(doc.id)) throw new UniqueViolation(name, 'id');
+        put(doc);
+      };
       const steps: Record<keyof Collection<T>, (...args: never[]) => unknown> = {
-        insert(doc: T) {
-          if (docs.has(doc.id)) throw new UniqueViolation(name, 'id');
-          put(doc);
+        insert,
+        insertMany(many: readonly T[]) {
+          try {
+            many.forEach(insert);
+            return true;
+          } catch {
+            return false;
+          }
         },
         findOne: (where: never) => structuredClone(all().find((doc) => matches(doc, where)) ?? null),
         updateOne(where: never, change: never) {

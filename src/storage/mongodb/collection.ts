@@ -2,7 +2,7 @@
 import type { Shape } from '../checks.js';
 import { type Collection, EXACT_COUNT_LIMIT } from '../collection.js';
 import { applyChange, cursorAfter, positionOf } from '../semantics.js';
-import type { Call, MongoCollection } from './connection.js';
+import { type Call, DUPLICATE_KEY, type MongoCollection } from './connection.js';
 import { createInserts } from './inserts.js';
 import { createLookups } from './lookups.js';
 import {
@@ -27,6 +27,18 @@ export function mongodbCollection<T extends { id: string }>(shape: Shape, call: 
   return {
     insert(doc) {
       return insert(toStored(doc));
+    },
+
+    insertMany(docs) {
+      return call(async (collection) => {
+        try {
+          await collection.insertMany(docs.map(toStored));
+          return true;
+        } catch (error) {
+          if ((error as { code?: unknown }).code !== DUPLICATE_KEY) throw error;
+          return false;
+        }
+      });
     },
 
     async findOne(where) {

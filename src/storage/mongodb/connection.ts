@@ -99,6 +99,9 @@ function isDriverError(error: object): boolean {
   return base.constructor.name === 'MongoError' || isDriverError(base);
 }
 
+/** The server's code of an error. */
+export const DUPLICATE_KEY = 11000;
+
 /** Converts duplicate key errors. Without the cause, because its message contains the value. */
 export async function translateUniqueViolation<R>(collection: string, result: Promise<R>): Promise<R> {
   try {
@@ -106,7 +109,7 @@ export async function translateUniqueViolation<R>(collection: string, result: Pr
   } catch (error) {
     const { code, keyPattern = {} } = error as { code?: unknown; keyPattern?: object };
     const [key] = Object.keys(keyPattern);
-    if (code !== 11000 || key === undefined) throw error;
+    if (code !== DUPLICATE_KEY || key === undefined) throw error;
     throw new UniqueViolation(collection, key === '_id' ? 'id' : key);
   }
 }

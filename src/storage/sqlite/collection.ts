@@ -3,7 +3,13 @@
  * columns: with generated columns, SQLite rewrites every index on each change of the document.
  */
 import type { Shape } from '../checks.js';
-import { type Collection, EXACT_COUNT_LIMIT, UniqueViolation, type Value } from '../collection.js';
+import {
+  type Collection,
+  EXACT_COUNT_LIMIT,
+  nullIfTaken,
+  UniqueViolation,
+  type Value,
+} from '../collection.js';
 import { applyChange, cursorAfter, positionOf } from '../semantics.js';
 import type { Connection } from './connection.js';
 import { estimateRows } from './estimate.js';
@@ -38,6 +44,7 @@ export function sqliteCollection<T extends { id: string }>(
   const copyOf = (doc: T, field: string): string | number | null =>
     toSqlValue((doc as Record<string, Value | null>)[field] ?? null);
   const columns = ['id', 'doc', ...copied].map(quoteIdentifier);
+  const rowOf = (doc: T) => [doc.id, JSON.stringify(doc), ...copied.map((field) => copyOf(doc, field))];
   const insert = `INSERT INTO ${table} (${columns}) VALUES (${columns.map(() => '?')})`;
   const remove = `DELETE FROM ${table} WHERE id = ?`;
 
@@ -89,10 +96,17 @@ export function sqliteCollection<T extends { id: string }>(
 
   return {
     insert(doc) {
-      const json = JSON.stringify(doc);
-      return write(
-        () => void connection.sql(insert).run(doc.id, json, ...copied.map((field) => copyOf(doc, field))),
-      );
+      const row = rowOf(doc);
+      return write(() => void connection.sql(insert).run(...row));
+    },
+
+    async insertMany(docs) {
+      const rows = docs.map(rowOf);
+      const inserted = await write(() => {
+        for (const row of rows) connection.sql(insert).run(...row);
+        return true;
+      }).catch(nullIfTaken);
+      return inserted ?? false;
     },
 
     findOne(where) {

@@ -84,6 +84,24 @@ export function documents(t: Test, fresh: Fresh): void {
     );
   });
 
+  t.test(
+    'insertMany reports a taken id or unique value and leaves existing documents as they are',
+    async (t) => {
+      const { all } = await begin(t, fresh);
+      const docs = Array.from({ length: 700 }, (_, i) => thing(`m${i}`, { at: i }));
+      t.equal(await all.insertMany(docs), true);
+      t.equal(await all.count(), 700);
+      t.strictSame(await all.findOne({ id: 'm699' }), docs[699]);
+      t.equal(await all.insertMany([]), true);
+      t.equal(await all.insertMany([thing('n1'), thing('m7', { at: 0 })]), false, 'the id');
+      t.equal(await all.insertMany([thing('n2', { email: 'm7@example.com' })]), false, 'a unique field');
+      t.strictSame(await all.findOne({ id: 'm7' }), docs[7]);
+      t.equal(await all.findOne({ id: 'n2' }), null);
+      await t.rejects(all.insertMany([thing('n3'), thing('n4', { at: 1.5 })]), RefusedDocument);
+      t.equal(await all.findOne({ id: 'n3' }), null);
+    },
+  );
+
   t.test('updateMany, deleteMany and count affect exactly the matching documents', async (t) => {
     const { all } = await begin(t, fresh);
     await Promise.all(
