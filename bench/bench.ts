@@ -6,7 +6,7 @@ import { growth } from './growth-rows.js';
 import { code, discovery, jwks } from './idp-rows.js';
 import { install } from './install-row.js';
 import { Lab } from './lab.js';
-import { mongodbRows } from './mongodb-rows.js';
+import { mongodbRows, stopMongod } from './mongodb-rows.js';
 import { port, start } from './process-rows.js';
 import { machineReadable, type Result, table } from './report.js';
 import type { Row } from './rounds.js';
@@ -39,7 +39,7 @@ Usage
   npm run bench -- [options]
 
 Options
-  --only <rows>       some of ${Object.keys(ROWS).join(', ')}; separated by commas; mongodb means all of these
+  --only <rows>       some of ${Object.keys(ROWS).join(', ')}; separated by commas. mongodb: its six rows
   --seconds <number>  total measuring time of each figure (9)
   --quick             small stores and few starts: only checks that the benchmark runs
   --json <file>       also writes the results as JSON
@@ -52,7 +52,8 @@ Examples
 
 hello is bare Fastify, jwt is Fastify with @fastify/jwt, hash is argon2.verify, sign is Ed25519 of node:crypto,
 oidc-provider is that library with its memory adapter. POCKETBASE is the path of PocketBase 0.38, which is then
-measured as well (go install github.com/pocketbase/pocketbase/examples/base@v0.38.0); otherwise 0.35 of jwt replaces it.`;
+measured as well (go install github.com/pocketbase/pocketbase/examples/base@v0.38.0); otherwise 0.35 of jwt replaces it.
+The rows on MongoDB use the mongod of the tests (docs/storage.md) and are skipped without one.`;
 
 const OPTIONS = {
   only: { type: 'string' },
@@ -71,17 +72,27 @@ if (!(seconds > 0 && seconds <= 600))
   usageError(`--seconds takes a number up to 600, not '${values.seconds}'.`);
 
 const lab = new Lab(values.profile && resolve(values.profile));
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void end(1));
 const results: Result[] = [];
-for (const row of rows) {
-  const bench = { lab, row, seconds, quick: values.quick, progress };
-  results.push(...(await (ROWS[row] as Row)(bench)));
-  await lab.clear();
+try {
+  for (const row of rows) {
+    const bench = { lab, row, seconds, quick: values.quick, progress };
+    results.push(...(await (ROWS[row] as Row)(bench)));
+    await lab.clear();
+  }
+} catch (error) {
+  console.error(error);
+  await end(1);
 }
 progress('');
 process.stdout.write(`${table(results)}\n`);
 if (values.json) writeFileSync(values.json, machineReadable(results, { seconds }));
-process.exit();
+await end(0);
+
+async function end(code: number): Promise<never> {
+  await stopMongod();
+  process.exit(code);
+}
 
 /** A row, or the block of rows whose names begin with it. */
 function rowsNamed(name: string): string[] {

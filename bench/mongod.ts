@@ -1,8 +1,7 @@
 /** The mongod of the MongoDB rows: TEST_MONGODB_URI, or one that is started as for the tests (docs/storage.md). */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
 import mongodbPlugin from '@fastify/mongodb';
+import type { MongoMemoryReplSet } from 'mongodb-memory-server-core';
 import { databaseUri, serverPort, startReplicaSet } from '../test/kit/mongod.js';
 
 /** A running replica set of one. */
@@ -13,37 +12,38 @@ export interface Mongod {
   clear(): Promise<void>;
   /** Seconds of processor time so far; undefined if the server is not ours or without /proc. */
   processorTime(): number | undefined;
+  /** Stops it and removes its data. */
+  stop(): Promise<void>;
 }
 
-/** Starts it. It ends with this process. @throws if there is none */
+/** Starts it. @throws if there is none */
 export async function startMongod(): Promise<Mongod> {
   const given = process.env['TEST_MONGODB_URI'];
   if (given) return serverAt(given);
-  const dbPath = mkdtempSync(join(tmpdir(), 'saas-backend-mongod-'));
-  process.once('exit', () => rmSync(dbPath, { recursive: true, force: true }));
-  const set = await startReplicaSet({ ports: [await serverPort()], dbPath });
-  const child = set.servers[0]?.instanceInfo?.instance.mongodProcess;
-  if (!child) throw new Error('mongod did not start');
-  process.prependOnceListener('exit', () => child.kill('SIGKILL'));
-  return serverAt(set.getUri(), child.pid);
+  const set = await startReplicaSet({ ports: [await serverPort()] });
+  return serverAt(set.getUri(), set);
 }
 
-function serverAt(uri: string, pid?: number): Mongod {
+/** @param set the server, if it is ours */
+function serverAt(uri: string, set?: MongoMemoryReplSet): Mongod {
+  const pid = set?.servers[0]?.instanceInfo?.instance.mongodProcess?.pid;
   let names: string[] = [];
   let count = 0;
+  const clear = async () => {
+    const client = await new mongodbPlugin.mongodb.MongoClient(uri).connect();
+    for (const name of names) await client.db(name).dropDatabase();
+    names = [];
+    await client.close();
+  };
   return {
     newDatabase() {
       const name = `saas_backend_test_bench_${process.pid}_${++count}`;
       names.push(name);
       return databaseUri(uri, name);
     },
-    async clear() {
-      const client = await new mongodbPlugin.mongodb.MongoClient(uri).connect();
-      for (const name of names) await client.db(name).dropDatabase();
-      names = [];
-      await client.close();
-    },
+    clear,
     processorTime: () => (pid === undefined ? undefined : processorTime(pid)),
+    stop: async () => void (await (set ? set.stop() : clear())),
   };
 }
 

@@ -10,7 +10,14 @@ import { login, me, refresh } from './saas-rows.js';
 import { webhook } from './webhook-row.js';
 import { workers } from './workers-row.js';
 
+/** Started by the first row. */
 let server: Promise<Mongod> | undefined;
+
+/** Stops the mongod of the rows, if it was started. */
+export async function stopMongod(): Promise<void> {
+  const mongod = await server?.catch(() => undefined);
+  await mongod?.stop();
+}
 
 /** Runs a row on MongoDB. Without a mongod it is skipped, which the results say. */
 function onMongodb(row: Row): Row {
@@ -35,5 +42,5 @@ export const mongodbRows: Record<string, Row> = {
   'mongodb-code': onMongodb(code(2)),
   'mongodb-login': onMongodb(login),
   'mongodb-webhook': onMongodb(webhook),
-  'mongodb-workers': onMongodb(workers(4)),
+  'mongodb-workers': onMongodb((bench) => workers(bench.quick ? 2 : 4)(bench)),
 };

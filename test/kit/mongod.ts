@@ -13,8 +13,6 @@ interface ReplicaSetOptions {
   configSettings?: Record<string, number>;
   /** Additional arguments of mongod. */
   args?: string[];
-  /** The folder of the data, if there is one member: otherwise a temporary one, removed when the set is stopped. */
-  dbPath?: string;
 }
 
 /** Starts a replica set. */
@@ -22,7 +20,6 @@ export async function startReplicaSet({
   ports,
   configSettings = {},
   args = [],
-  dbPath,
 }: ReplicaSetOptions): Promise<MongoMemoryReplSet> {
   // Accepts any version of mongod.
   process.env['MONGOMS_SYSTEM_BINARY_VERSION_CHECK'] ??= 'false';
@@ -32,7 +29,7 @@ export async function startReplicaSet({
   console.warn = () => {};
   return MongoMemoryReplSet.create({
     replSet: { storageEngine, count: ports.length, configSettings },
-    instanceOpts: ports.map((port) => ({ launchTimeout, port, args, ...(dbPath && { dbPath }) })),
+    instanceOpts: ports.map((port) => ({ launchTimeout, port, args })),
   }).finally(() => {
     console.warn = warn;
   });
