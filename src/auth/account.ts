@@ -2,6 +2,7 @@ import { toTimestamp } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
 import { httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
+import { UNANSWERED_LINK_FIELDS } from '../ops/used-links.js';
 import type { Credentials, PasswordRules } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
@@ -61,7 +62,7 @@ export function createAccountService(deps: AccountServiceDependencies): AccountS
         { id, passwordVersion: user.passwordVersion, sessionEpoch: user.sessionEpoch, suspendedAt: null },
         {
           set: { passwordHash, keptSession: session.id },
-          unset: PASSWORD_BOUND_LINK_FIELDS,
+          unset: [...PASSWORD_BOUND_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS],
           inc: { passwordVersion: 1, sessionEpoch: 1 },
         },
       );

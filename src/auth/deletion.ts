@@ -1,6 +1,7 @@
 import type { Origin } from '../http/scope.js';
 import type { Audit } from '../ops/audit.js';
 import type { Job } from '../ops/jobs.js';
+import { UNANSWERED_LINK_FIELDS } from '../ops/used-links.js';
 import type { Credentials } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
@@ -57,7 +58,7 @@ export function createAccountDeletion(deps: AccountDeletionDependencies): Accoun
         { id, passwordVersion: user.passwordVersion, suspendedAt: null },
         {
           set: { suspendedAt: now, deletingAt: now },
-          unset: [...ALL_LINK_FIELDS, 'keptSession'],
+          unset: [...ALL_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS, 'keptSession'],
           inc: { sessionEpoch: 1 },
         },
       );

@@ -22,7 +22,7 @@ export interface AuthDependencies extends SessionDependencies {
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
   foreignHashes: Pick<ForeignHashes, 'decoys' | 'remove'>;
-  throttle: Pick<Throttle, 'count' | 'tryCountKey' | 'attempt' | 'trust' | 'trustOnly'>;
+  throttle: Pick<Throttle, 'count' | 'countKey' | 'tryCountKey' | 'attempt' | 'trust' | 'trustOnly'>;
   mails: AccountMails;
   backgroundTasks: Pick<BackgroundTasks, 'run'>;
   deletionHooks: AccountDeletionHooks;

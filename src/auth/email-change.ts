@@ -4,6 +4,7 @@ import { httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import { UniqueViolation } from '../storage/collection.js';
 import type { Throttle } from '../throttle/throttle.js';
+import type { AddressConfirmation } from './confirm-address.js';
 import type { Credentials } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
@@ -11,17 +12,12 @@ import { authLimits } from './limits.js';
 import { newLinkToken, VERIFICATION_LINK_TTL_MS } from './link-tokens.js';
 import type { Identity } from './sessions.js';
 import { ALL_LINK_FIELDS } from './store.js';
-import type { ConfirmAddress, ConfirmEmailChange } from './verification.js';
+import type { EmailChangeLinks } from './verification.js';
 
 /** Changes the address of an account once a link sent to the new address is followed. */
-export interface EmailChange {
+export interface EmailChange extends EmailChangeLinks {
   /** Sends the link to the new address. @throws INVALID_CREDENTIALS, EMAIL_TAKEN, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED */
   changeEmail(identity: Identity, given: { email: string; password: string }, origin: Origin): Promise<void>;
-  /**
-   * Redeems the link of a change. The unique index decides when two accounts want the same address.
-   * @throws INVALID_TOKEN, EMAIL_TAKEN, and what `ConfirmAddress` throws
-   */
-  confirmEmailChange: ConfirmEmailChange;
 }
 
 export interface EmailChangeDependencies
@@ -40,7 +36,7 @@ export interface EmailChangeDependencies
   credentials: Credentials;
   throttle: Pick<Throttle, 'count' | 'tryCountKey' | 'trustOnly'>;
   audit: Audit;
-  confirmAddress: ConfirmAddress;
+  confirmAddress: AddressConfirmation['confirmAddress'];
 }
 
 export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
@@ -77,31 +73,34 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
       });
     },
 
-    async confirmEmailChange(user, hash, proof, origin) {
-      const { id: userId, newEmail, changeHash, changeExpiresAt = 0 } = user;
-      const isValid = isUnexpired(changeExpiresAt, { now: clock.now(), life: VERIFICATION_LINK_TTL_MS });
-      if (newEmail === undefined || changeHash !== hash || !isValid) {
-        throw authErrors.INVALID_TOKEN();
-      }
+    async confirmEmailChange(user, use, proof, origin) {
+      const { newEmail, changeHash, changeExpiresAt: expiresAt = 0 } = user;
+      const isValid = isUnexpired(expiresAt, { now: clock.now(), life: VERIFICATION_LINK_TTL_MS });
+      if (newEmail === undefined || changeHash !== use.usedLinkHash || !isValid) return null;
       const change = {
-        link: { changeHash: hash },
+        kind: 'change',
+        link: { changeHash },
+        use,
+        expiresAt,
         email: newEmail,
         unset: ALL_LINK_FIELDS,
         inc: { emailVersion: 1 },
         enqueueNotices: () => mails.emailChanged(user, newEmail, (user.emailVersion ?? 0) + 1),
-      };
-      const confirmed = await deps.confirmAddress(user, proof, change, origin).catch((error: unknown) => {
+      } as const;
+      // The unique index decides when two accounts want the same address.
+      return deps.confirmAddress(user, proof, change, origin).catch((error: unknown) => {
         throw error instanceof UniqueViolation ? authErrors.EMAIL_TAKEN() : error;
       });
-      if (!confirmed) throw authErrors.INVALID_TOKEN();
+    },
+
+    async finishEmailChange(user, { ip }) {
       deps.profileChanged();
       await Promise.all([
-        audit.record({ event: 'email.changed', subject: userId, ip: origin.ip }),
-        throttle.trustOnly(newEmail, origin.ip),
+        audit.record({ event: 'email.changed', subject: user.id, ip }),
+        throttle.trustOnly(user.email, ip),
       ]);
-      if (!user.emailVerified)
-        deps.emit('user.verified', { userId, user: await deps.presentUser(confirmed.user) });
-      return { passwordChanged: confirmed.passwordChanged };
+      if (user.usedLink.addressVerified)
+        deps.emit('user.verified', { userId: user.id, user: await deps.presentUser(user) });
     },
   };
 }

@@ -1,6 +1,6 @@
 import { HOUR, MINUTE } from '../kernel/clock.js';
 import { atMost } from '../throttle/throttle.js';
-import { UNLOCK_LINK_TTL_MS } from './link-tokens.js';
+import { UNLOCK_LINK_TTL_MS, VERIFICATION_LINK_TTL_MS } from './link-tokens.js';
 
 /** Mails with one kind of link to one address. The key is the address in lower case, not the client. */
 const mailTo = (kind: string) => atMost(`mail.${kind}`, 3, 15 * MINUTE);
@@ -23,4 +23,6 @@ export const authLimits = {
   export: atMost('export', 10, HOUR),
   /** Redeemed links. */
   link: atMost('link', 30, MINUTE),
+  /** Passwords that are compared with the one that a link has set; the key is the link. */
+  repetition: atMost('link.repetition', 10, VERIFICATION_LINK_TTL_MS),
 };

@@ -1,13 +1,14 @@
 import type { Origin } from '../http/scope.js';
 import { isUnexpired } from '../kernel/clock.js';
 import type { Audit } from '../ops/audit.js';
+import type { LinkUse, UsedLinks } from '../ops/used-links.js';
 import type { Throttle } from '../throttle/throttle.js';
 import type { PasswordRules } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
 import { newLinkToken, parseLinkToken, RESET_LINK_TTL_MS } from './link-tokens.js';
-import { isDisabled, PASSWORD_BOUND_LINK_FIELDS, type UserDocument } from './store.js';
+import { ALL_LINK_FIELDS, isDisabled, type UserDocument } from './store.js';
 import type { Verification } from './verification.js';
 
 /** Resets forgotten passwords by a mailed link. */
@@ -18,7 +19,8 @@ export interface PasswordReset {
    */
   forgotPassword(email: string, origin: Origin): Promise<void>;
   /**
-   * Redeems the link, sets the new password and ends every session, in one write.
+   * Redeems the link, sets the new password, verifies the address and ends every session, in one write. A repetition of
+   * a request that has failed after that succeeds with the same password only.
    * @throws INVALID_TOKEN, WEAK_PASSWORD, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
    */
   resetPassword(given: { token: string; password: string }, origin: Origin): Promise<void>;
@@ -30,15 +32,16 @@ export interface PasswordResetDependencies
     'users' | 'passwords' | 'foreignHashes' | 'mails' | 'emit' | 'backgroundTasks' | 'clock' | 'random'
   > {
   passwordRules: PasswordRules;
-  throttle: Pick<Throttle, 'count' | 'tryCountKey' | 'trustOnly'>;
+  throttle: Pick<Throttle, 'count' | 'countKey' | 'tryCountKey' | 'trustOnly'>;
   audit: Audit;
-  markVerified: Verification['markVerified'];
+  usedLinks: UsedLinks<UserDocument>;
+  finishVerification: Verification['finishVerification'];
 }
 
 export function createPasswordReset(
   deps: PasswordResetDependencies,
 ): PasswordReset & { sendReset(user: UserDocument): Promise<void> } {
-  const { users, mails, passwordRules, throttle, audit, clock } = deps;
+  const { users, mails, passwords, passwordRules, throttle, audit, usedLinks, clock } = deps;
 
   /** The link replaces previous ones, including verification links, which would confirm the current password. */
   const sendReset = async ({ id, email }: UserDocument): Promise<void> => {
@@ -52,6 +55,49 @@ export function createPasswordReset(
       },
     );
     if (owner) await mails.passwordReset(owner, link);
+  };
+
+  /** Sets the password and marks the link as used. `null` if the link is not valid. */
+  const useLink = async (
+    user: UserDocument,
+    use: LinkUse,
+    password: string,
+    { isDisconnected }: Origin,
+  ): Promise<UserDocument | null> => {
+    const { id, email, resetHash, resetExpiresAt: expiresAt = 0 } = user;
+    const { usedLinkHash, unansweredSince } = use;
+    // Checked before hashing, which is expensive and reserved for valid links.
+    const isValid = isUnexpired(expiresAt, { now: clock.now(), life: RESET_LINK_TTL_MS });
+    if (resetHash !== usedLinkHash || !isValid) return null;
+    await passwordRules.validateStrength(password, email);
+    const passwordHash = await passwords.hash(password, isDisconnected);
+    // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
+    await mails.passwordChanged(user, user.passwordVersion + 1);
+    const addressVerified = !user.emailVerified;
+    const usedLink = { kind: 'reset', expiresAt, passwordChanged: true, addressVerified } as const;
+    const changed = await users.updateOne(
+      { id, email, resetHash, suspendedAt: null },
+      {
+        set: { passwordHash, emailVerified: true, usedLinkHash, usedLink, unansweredSince },
+        unset: [...ALL_LINK_FIELDS, 'keptSession'],
+        inc: { passwordVersion: 1, sessionEpoch: 1 },
+      },
+    );
+    if (changed) await deps.foreignHashes.remove(user);
+    return changed;
+  };
+
+  /** The user whose password a failed request with this link has changed to `password`; `null` otherwise. */
+  const findChanged = async (
+    use: LinkUse,
+    password: string,
+    { ip, isDisconnected }: Origin,
+  ): Promise<UserDocument | null> => {
+    const user = await usedLinks.findUnanswered(use);
+    if (user?.usedLink?.kind !== 'reset') return null;
+    await throttle.countKey(authLimits.repetition, use.usedLinkHash, ip);
+    const { ok } = await passwords.verify(user.passwordHash ?? null, password, isDisconnected);
+    return ok ? user : null;
   };
 
   return {
@@ -73,31 +119,19 @@ export function createPasswordReset(
       passwordRules.validateFormat(password);
       const parsed = parseLinkToken(token);
       const user = parsed && (await users.findOne({ id: parsed.userId }));
-      const isCurrent = user?.resetHash === parsed?.hash;
-      const isValid =
-        isCurrent && isUnexpired(user?.resetExpiresAt ?? 0, { now: clock.now(), life: RESET_LINK_TTL_MS });
-      // Checked before hashing, which is expensive and reserved for valid links.
-      if (!parsed || !user || !isValid) throw authErrors.INVALID_TOKEN();
-      await passwordRules.validateStrength(password, user.email);
-      const passwordHash = await deps.passwords.hash(password, origin.isDisconnected);
-      // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
-      await mails.passwordChanged(user, user.passwordVersion + 1);
-      const changed = await users.updateOne(
-        { id: user.id, resetHash: parsed.hash, suspendedAt: null },
-        {
-          set: { passwordHash },
-          unset: [...PASSWORD_BOUND_LINK_FIELDS, 'keptSession'],
-          inc: { passwordVersion: 1, sessionEpoch: 1 },
-        },
-      );
-      if (!changed) throw authErrors.INVALID_TOKEN();
-      await Promise.all([
-        deps.foreignHashes.remove(user),
-        audit.record({ event: 'password.reset', subject: user.id, ip: origin.ip }),
-        throttle.trustOnly(changed.email, origin.ip),
-        deps.markVerified(changed, origin),
-      ]);
-      deps.emit('session.revoked', { userId: user.id, scope: 'global' });
+      if (!parsed || !user) throw authErrors.INVALID_TOKEN();
+      const use = usedLinks.begin(user.id, parsed.hash);
+      await usedLinks.complete(use, async () => {
+        const changed =
+          (await useLink(user, use, password, origin)) ?? (await findChanged(use, password, origin));
+        if (!changed) throw authErrors.INVALID_TOKEN();
+        await Promise.all([
+          audit.record({ event: 'password.reset', subject: user.id, ip: origin.ip }),
+          throttle.trustOnly(changed.email, origin.ip),
+          changed.usedLink?.addressVerified && deps.finishVerification(changed, origin),
+        ]);
+        deps.emit('session.revoked', { userId: user.id, scope: 'global' });
+      });
     },
   };
 }

@@ -1,6 +1,8 @@
 import type { User } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
+import { createUsedLinks } from '../ops/used-links.js';
 import { type AccountService, createAccountService } from './account.js';
+import { createAddressConfirmation } from './confirm-address.js';
 import { createCredentials, createPasswordRules } from './credentials.js';
 import { type AccountDeletion, createAccountDeletion } from './deletion.js';
 import type { AuthDependencies } from './dependencies.js';
@@ -11,7 +13,7 @@ import { createRegistration, type Registration } from './registration.js';
 import { createSessionService, type IssuedTokens, type SessionService } from './sessions.js';
 import { isDisabled } from './store.js';
 import { createUnlock, type Unlock } from './unlock.js';
-import { createConfirmAddress, createVerification, type Verification } from './verification.js';
+import { createVerification, type Verification } from './verification.js';
 
 /** All account flows; each is implemented in a file of its own. */
 export interface AuthService
@@ -29,19 +31,26 @@ export interface AuthService
 
 export function createAuthService(deps: AuthDependencies): AuthService {
   const { users, passwords, audit } = deps;
+  const usedLinks = createUsedLinks(users, deps);
   const { startSession, ...sessions } = createSessionService(deps);
-  const { unlock, offerUnlock } = createUnlock(deps);
+  const { unlock, offerUnlock } = createUnlock({ ...deps, usedLinks });
   const credentials = createCredentials({ ...deps, offerUnlock });
   const passwordRules = createPasswordRules(deps);
   const { authenticate } = sessions;
-  const confirmAddress = createConfirmAddress({ ...deps, passwordRules, authenticate });
-  const { changeEmail, confirmEmailChange } = createEmailChange({ ...deps, credentials, confirmAddress });
-  const verification = createVerification({ ...deps, confirmAddress, confirmEmailChange });
-  const { sendVerification, markVerified, verifyEmail, resendVerification } = verification;
+  const confirmation = createAddressConfirmation({ ...deps, passwordRules, authenticate, usedLinks });
+  const { confirmAddress } = confirmation;
+  const emailChange = createEmailChange({ ...deps, credentials, confirmAddress });
+  const { sendVerification, finishVerification, verifyEmail, resendVerification } = createVerification({
+    ...deps,
+    confirmation,
+    emailChange,
+    usedLinks,
+  });
   const { sendReset, forgotPassword, resetPassword } = createPasswordReset({
     ...deps,
     passwordRules,
-    markVerified,
+    usedLinks,
+    finishVerification,
   });
 
   return {
@@ -53,7 +62,7 @@ export function createAuthService(deps: AuthDependencies): AuthService {
     resetPassword,
     verifyEmail,
     resendVerification,
-    changeEmail,
+    changeEmail: emailChange.changeEmail,
     unlock,
 
     async login(input, origin) {

@@ -36,6 +36,12 @@ export interface UserDocument {
   /** SHA-256 of the newest token that allows signing in from a new address while the account is throttled. */
   unlockHash?: string;
   unlockExpiresAt?: number;
+  /** SHA-256 of the last used token, which `usedLink` is about. */
+  usedLinkHash?: string;
+  /** Present until a request with this token has been answered with success. */
+  usedLink?: UsedLink;
+  /** When the request began that has used it; 0 if that has failed. */
+  unansweredSince?: number;
   /** Start of the deletion of the account, which is irrevocable. */
   deletingAt?: number;
   /** Status of the best subscription as of the last billing sync. */
@@ -58,6 +64,16 @@ export interface UserDocument {
   /** Incremented by every billing sync; absent before the first. */
   subscriptionRev?: number;
   createdAt: number;
+}
+
+/** What a link has changed: a repeated request has the same outcome and completes what is missing. */
+export interface UsedLink {
+  kind: 'reset' | 'verify' | 'change' | 'unlock';
+  /** Expiration of the link. */
+  expiresAt: number;
+  passwordChanged: boolean;
+  /** Whether the address was unverified before. */
+  addressVerified: boolean;
 }
 
 export interface SessionDocument {
@@ -96,6 +112,8 @@ export function userCollection(store: Store): Users {
       'verifyHash',
       'changeHash',
       'unlockHash',
+      'usedLinkHash',
+      'unansweredSince',
     ],
   });
 }

@@ -1,6 +1,7 @@
 import type { Clock } from '../kernel/clock.js';
 import type { Audit } from '../ops/audit.js';
 import type { Emit } from '../ops/events.js';
+import { UNANSWERED_LINK_FIELDS } from '../ops/used-links.js';
 import type { Change } from '../storage/collection.js';
 import type { AuthEvents } from './events.js';
 import { ALL_LINK_FIELDS, type UserDocument, type Users } from './store.js';
@@ -61,7 +62,7 @@ export function createSuspension(deps: SuspensionDependencies): Suspension {
         set: { suspendedAt: clock.now() },
         // The new epoch also ends sessions that a concurrent login starts with the user it read before this write.
         inc: { sessionEpoch: 1 },
-        unset: [...ALL_LINK_FIELDS, 'keptSession'],
+        unset: [...ALL_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS, 'keptSession'],
       });
       return toManagedUser(changed ?? (await findCurrent(user)));
     },

@@ -1,15 +1,19 @@
 import type { Origin } from '../http/scope.js';
+import { addressBlock } from '../kernel/addresses.js';
 import { isUnexpired } from '../kernel/clock.js';
+import { sha256 } from '../kernel/secrets.js';
+import type { LinkUse, UsedLinks } from '../ops/used-links.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import { authLimits } from './limits.js';
 import { newLinkToken, parseLinkToken, UNLOCK_LINK_TTL_MS } from './link-tokens.js';
-import { isDisabled } from './store.js';
+import { isDisabled, type UserDocument } from './store.js';
 
 /** Allows owners to sign in while wrong passwords from many addresses exhaust the limit of their account. */
 export interface Unlock {
   /**
-   * Redeems a mailed link: the owner can then sign in from the address of this request.
+   * Redeems a mailed link: the owner can then sign in from the address of this request. A repetition of a request that
+   * has failed after that succeeds from the same address only.
    * @throws INVALID_TOKEN, RATE_LIMITED
    */
   unlock(token: string, origin: Origin): Promise<void>;
@@ -20,37 +24,53 @@ export interface Unlock {
   offerUnlock(email: string, origin: Origin): string;
 }
 
-export type UnlockDependencies = Pick<
-  AuthDependencies,
-  'users' | 'mails' | 'throttle' | 'audit' | 'backgroundTasks' | 'clock' | 'random'
->;
+export interface UnlockDependencies
+  extends Pick<
+    AuthDependencies,
+    'users' | 'mails' | 'throttle' | 'audit' | 'backgroundTasks' | 'clock' | 'random'
+  > {
+  usedLinks: UsedLinks<UserDocument>;
+}
 
 const UNLOCK_MESSAGE =
   'There were too many failed sign-in attempts for this account. If the account exists, a link was sent to its e-mail address within the last hour: open it on this device, then sign in. You can still sign in from locations where you have signed in before.';
 
 export function createUnlock(deps: UnlockDependencies): Unlock {
-  const { users, mails, throttle, audit, backgroundTasks, clock } = deps;
+  const { users, mails, throttle, audit, usedLinks, backgroundTasks, clock } = deps;
+
+  /** Marks the link as used by an address block. `null` if the link is not valid. */
+  const useLink = async (
+    { id, unlockHash, unlockExpiresAt: expiresAt = 0 }: UserDocument,
+    hash: string,
+    { usedLinkHash, unansweredSince }: LinkUse,
+  ): Promise<UserDocument | null> => {
+    const isValid = isUnexpired(expiresAt, { now: clock.now(), life: UNLOCK_LINK_TTL_MS });
+    if (unlockHash !== hash || !isValid) return null;
+    const unchanged = { passwordChanged: false, addressVerified: false };
+    const usedLink = { kind: 'unlock', expiresAt, ...unchanged } as const;
+    return users.updateOne(
+      { id, unlockHash: hash, suspendedAt: null },
+      { set: { usedLinkHash, usedLink, unansweredSince }, unset: ['unlockHash', 'unlockExpiresAt'] },
+    );
+  };
+
   return {
     async unlock(token, { ip }) {
       await throttle.count(authLimits.link, ip);
       const parsed = parseLinkToken(token);
       const user = parsed && (await users.findOne({ id: parsed.userId }));
-      const isValid =
-        user?.unlockHash === parsed?.hash &&
-        isUnexpired(user?.unlockExpiresAt ?? 0, { now: clock.now(), life: UNLOCK_LINK_TTL_MS });
-      const redeemed =
-        parsed &&
-        user &&
-        isValid &&
-        (await users.updateOne(
-          { id: user.id, unlockHash: parsed.hash, suspendedAt: null },
-          { unset: ['unlockHash', 'unlockExpiresAt'] },
-        ));
-      if (!redeemed) throw authErrors.INVALID_TOKEN();
-      await Promise.all([
-        throttle.trust(redeemed.email, ip),
-        audit.record({ event: 'login.unlocked', subject: redeemed.id, ip }),
-      ]);
+      if (!parsed || !user) throw authErrors.INVALID_TOKEN();
+      const { hash } = parsed;
+      // Trusting another address block would be another outcome.
+      const use = usedLinks.begin(user.id, sha256(`${hash} ${addressBlock(ip)}`));
+      await usedLinks.complete(use, async () => {
+        const redeemed = (await useLink(user, hash, use)) ?? (await usedLinks.findUnanswered(use));
+        if (redeemed?.usedLink?.kind !== 'unlock') throw authErrors.INVALID_TOKEN();
+        await Promise.all([
+          throttle.trust(redeemed.email, ip),
+          audit.record({ event: 'login.unlocked', subject: redeemed.id, ip }),
+        ]);
+      });
     },
 
     offerUnlock(email, { ip }) {

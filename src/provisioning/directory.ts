@@ -1,4 +1,5 @@
 import type { Origin } from '../http/scope.js';
+import { UNANSWERED_LINK_FIELDS } from '../ops/used-links.js';
 import type { Page } from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
 import { provisioningErrors } from './errors.js';
@@ -73,7 +74,7 @@ export function createDirectory(
         { id: sub, state: { in: ['active', 'invited'] } },
         {
           set: { state: 'disabled', updatedAt: clock.now() },
-          unset: ['linkHash', 'linkExpiresAt'],
+          unset: ['linkHash', 'linkExpiresAt', ...UNANSWERED_LINK_FIELDS],
           inc: { epoch: 1 },
         },
       );

@@ -6,7 +6,6 @@ import { AppError } from '../kernel/errors.js';
 import { provisioningErrors } from './errors.js';
 import type { Links } from './links.js';
 import { LinkBody, LinkParameters, principalView } from './schemas.js';
-import type { PrincipalDocument } from './store.js';
 
 export interface LinkPageOptions {
   links: Pick<Links, 'look' | 'accept'>;
@@ -23,12 +22,12 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
   const mount = () => new URL(issuer()).pathname.replace(/\/$/, '');
   const config = access('public', { page: true });
 
-  const showForm = (reply: FastifyReply, token: string, person: PrincipalDocument, problems: string[]) => {
-    const isInvitation = person.state === 'invited';
+  const showForm = async (reply: FastifyReply, token: string, problems: string[]) => {
+    const { principal, isInvitation } = await links.look(token);
     return pages.send(reply, 'invite', {
       title: isInvitation ? 'Accept your invitation' : 'Choose a new password',
       isInvitation,
-      handle: person.handle,
+      handle: principal.handle,
       issuer: issuer(),
       action: `${mount()}/invite/${token}`,
       problems,
@@ -42,7 +41,7 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
   scope.get('/invite/:token', { config, schema: { params: LinkParameters } }, async (request, reply) => {
     const { token } = request.params;
     try {
-      return showForm(reply, token, await links.look(token), []);
+      return await showForm(reply, token, []);
     } catch (error) {
       return showInvalidLink(pages, reply, error);
     }
@@ -63,7 +62,7 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
       } catch (error) {
         if (!isForm(request) || !(error instanceof AppError)) throw error;
         if (error.statusCode !== 422) return showInvalidLink(pages, reply, error);
-        return showForm(reply.code(422), token, await links.look(token), problemsOf(error));
+        return showForm(reply.code(422), token, problemsOf(error));
       }
     },
   );

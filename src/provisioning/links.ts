@@ -2,10 +2,12 @@ import type { Origin } from '../http/scope.js';
 import { DAY } from '../kernel/clock.js';
 import { invalidFields } from '../kernel/errors.js';
 import { isSecretOf, newId, newToken, type Random, sha256, UNUSED_HASH } from '../kernel/secrets.js';
+import type { UnknownWritesRegistry } from '../ops/unknown-writes.js';
+import { createUsedLinks, type LinkUse } from '../ops/used-links.js';
 import { type PasswordPolicy, passwordErrors } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
 import { nullIfTaken } from '../storage/collection.js';
-import type { Throttle } from '../throttle/throttle.js';
+import { atMost, type Throttle } from '../throttle/throttle.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalHandle } from './handles.js';
 import { CREATIONS, chosenPasswordProblem, type Dependencies } from './principals.js';
@@ -37,11 +39,12 @@ export interface Links {
    * human and active.
    */
   reset(person: PrincipalDocument, from: Origin): Promise<{ url: string; expiresAt: number } | null>;
-  /** The owner of a link. Does not use the link. @throws link_unknown, link_spent */
-  look(token: string): Promise<PrincipalDocument>;
+  /** The owner of a link, and whether it is an invitation. Does not use the link. @throws link_unknown, link_spent */
+  look(token: string): Promise<{ principal: PrincipalDocument; isInvitation: boolean }>;
   /**
-   * Sets the password, once. The link remains valid when the password is rejected.
-   * @throws link_unknown, link_spent, passwords_differ, WEAK_PASSWORD, OVERLOADED
+   * Sets the password, once. The link remains valid when the password is rejected. A repetition of a request that has
+   * failed after that succeeds with the same password only.
+   * @throws link_unknown, link_spent, passwords_differ, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED
    */
   accept(
     token: string,
@@ -51,9 +54,10 @@ export interface Links {
 }
 
 export interface LinkDependencies extends Dependencies {
-  passwords: Pick<Passwords, 'problem' | 'hash'>;
+  passwords: Pick<Passwords, 'problem' | 'hash' | 'verify'>;
   passwordPolicy: PasswordPolicy;
-  throttle: Pick<Throttle, 'count' | 'trustOnly'>;
+  throttle: Pick<Throttle, 'count' | 'countKey' | 'trustOnly'>;
+  unknownWrites: Pick<UnknownWritesRegistry, 'track'>;
   issuer(): string;
 }
 
@@ -61,8 +65,13 @@ const DEFAULT_INVITE_DAYS = 7;
 const MAX_INVITE_DAYS = 30;
 const RESET_DAYS = 1;
 
+/** Passwords that are compared with the one that a link has set; the key is the link. */
+const REPETITIONS = atMost('link.repetition', 10, DAY);
+
 export function createLinks(principals: PrincipalCollection, deps: LinkDependencies): Links {
   const { passwords, passwordPolicy, throttle, issuer, audit, clock, random } = deps;
+
+  const usedLinks = createUsedLinks(principals, deps);
 
   /** A new link of a principal, and the fields to store. */
   const newLink = (id: string, days: number) => {
@@ -101,15 +110,59 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     return principal && { principal, url };
   };
 
-  const look = async (token: string): Promise<PrincipalDocument> => {
+  const look: Links['look'] = async (token) => {
     const id = principalIdOf(token);
     const principal = id === undefined ? null : await principals.findOne({ id });
     // Compares both hashes in every case, so that the duration reveals no more than the status.
     const isCurrent = isSecretOf(token, principal?.linkHash ?? UNUSED_HASH);
     const isUsed = isSecretOf(token, principal?.usedLinkHash ?? UNUSED_HASH);
     if (!principal || !(isCurrent || isUsed)) throw provisioningErrors.link_unknown();
-    if (!isCurrent || (principal.linkExpiresAt ?? 0) <= clock.now()) throw provisioningErrors.link_spent();
-    return principal;
+    const { linkExpiresAt, usedLink, state } = principal;
+    const expiresAt = (isCurrent ? linkExpiresAt : usedLink?.expiresAt) ?? 0;
+    if (expiresAt <= clock.now()) throw provisioningErrors.link_spent();
+    return { principal, isInvitation: isCurrent ? state === 'invited' : usedLink?.isInvitation === true };
+  };
+
+  /** Sets the password and marks the link as used. `null` if the link is not valid any more. */
+  const useLink = async (
+    { principal, isInvitation }: Awaited<ReturnType<typeof look>>,
+    { usedLinkHash, unansweredSince }: LinkUse,
+    password: string,
+    { isDisconnected }: Origin,
+  ): Promise<PrincipalDocument | null> => {
+    const { id, handle, linkHash, linkExpiresAt: expiresAt = 0 } = principal;
+    if (linkHash !== usedLinkHash) return null;
+    await passwordPolicy.validate(password, [handle]);
+    const passwordHash = await passwords.hash(password, isDisconnected);
+    const now = clock.now();
+    return principals.updateOne(
+      { id, state: { in: ['invited', 'active'] }, linkHash, linkExpiresAt: { gt: now } },
+      {
+        set: {
+          state: 'active',
+          passwordHash,
+          usedLinkHash,
+          usedLink: { expiresAt, isInvitation },
+          unansweredSince,
+          updatedAt: now,
+        },
+        unset: ['linkHash', 'linkExpiresAt'],
+        inc: { epoch: 1 },
+      },
+    );
+  };
+
+  /** The principal whose password a failed request with this link has set to `password`; `null` otherwise. */
+  const findAccepted = async (
+    use: LinkUse,
+    password: string,
+    { ip, isDisconnected }: Origin,
+  ): Promise<PrincipalDocument | null> => {
+    const principal = await usedLinks.findUnanswered(use);
+    if (principal?.state !== 'active') return null;
+    await throttle.countKey(REPETITIONS, use.usedLinkHash, ip);
+    const { ok } = await passwords.verify(principal.passwordHash ?? null, password, isDisconnected);
+    return ok ? principal : null;
   };
 
   return {
@@ -140,8 +193,8 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
 
     look,
 
-    async accept(token, { password, confirmation }, { ip, isDisconnected }) {
-      const { id, handle, state } = await look(token);
+    async accept(token, { password, confirmation }, from) {
+      const found = await look(token);
       if (confirmation !== undefined && confirmation !== password) {
         throw provisioningErrors.passwords_differ({
           details: [{ path: 'password_confirm', message: 'does not match password' }],
@@ -151,23 +204,17 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
       if (problem) {
         throw passwordErrors.WEAK_PASSWORD({ details: [{ path: 'password', message: problem }] });
       }
-      await passwordPolicy.validate(password, [handle]);
-      const passwordHash = await passwords.hash(password, isDisconnected);
-      const linkHash = sha256(token);
-      const now = clock.now();
-      const principal = await principals.updateOne(
-        { id, state: { in: ['invited', 'active'] }, linkHash, linkExpiresAt: { gt: now } },
-        {
-          set: { state: 'active', passwordHash, usedLinkHash: linkHash, updatedAt: now },
-          unset: ['linkHash', 'linkExpiresAt'],
-          inc: { epoch: 1 },
-        },
-      );
-      if (!principal) throw provisioningErrors.link_spent();
-      await throttle.trustOnly(handle, ip);
-      const event = state === 'invited' ? 'invitation.accepted' : 'password.reset';
-      await audit.record({ event, subject: id, ip });
-      return principal;
+      const use = usedLinks.begin(found.principal.id, sha256(token));
+      return usedLinks.complete(use, async () => {
+        const principal =
+          (await useLink(found, use, password, from)) ?? (await findAccepted(use, password, from));
+        if (!principal) throw provisioningErrors.link_spent();
+        const { id, handle, usedLink } = principal;
+        await throttle.trustOnly(handle, from.ip);
+        const event = usedLink?.isInvitation ? 'invitation.accepted' : 'password.reset';
+        await audit.record({ event, subject: id, ip: from.ip });
+        return principal;
+      });
     },
   };
 }

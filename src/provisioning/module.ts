@@ -34,7 +34,15 @@ export interface ProvisioningModuleOptions {
 export function createProvisioningModule(
   context: Pick<
     ModuleContext,
-    'store' | 'audit' | 'clock' | 'random' | 'log' | 'throttle' | 'passwords' | 'passwordPolicy'
+    | 'store'
+    | 'audit'
+    | 'clock'
+    | 'random'
+    | 'log'
+    | 'throttle'
+    | 'passwords'
+    | 'passwordPolicy'
+    | 'unknownWrites'
   >,
   { issuer, allowHttp, isSignupOpen, adminToken, inviteToken = adminToken }: ProvisioningModuleOptions,
 ): ProvisioningModule {

@@ -3,6 +3,7 @@ import { type Clock, HOUR, MINUTE } from '../kernel/clock.js';
 import { invalidFields } from '../kernel/errors.js';
 import { isSecretOf, newId, newToken, type Random, sha256, UNUSED_HASH } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
+import { UNANSWERED_LINK_FIELDS } from '../ops/used-links.js';
 import { type PasswordPolicy, passwordErrors } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
 import { UniqueViolation } from '../storage/collection.js';
@@ -191,7 +192,7 @@ export function createPrincipals(
         {
           set: { passwordHash, updatedAt: clock.now() },
           // A reset link is no longer needed.
-          unset: ['linkHash', 'linkExpiresAt'],
+          unset: ['linkHash', 'linkExpiresAt', ...UNANSWERED_LINK_FIELDS],
           inc: { epoch: 1 },
         },
       );

@@ -29,6 +29,10 @@ export interface PrincipalDocument {
   linkExpiresAt?: number;
   /** SHA-256 of the last used link. */
   usedLinkHash?: string;
+  /** Present until a request with this link has been answered with success. */
+  usedLink?: { expiresAt: number; isInvitation: boolean };
+  /** When the request began that has used it; 0 if that has failed. */
+  unansweredSince?: number;
   /** Present when the principal was invited, so that the operator chose the handle. */
   invitedAt?: number;
   createdAt: number;
@@ -60,7 +64,7 @@ export function principalCollection(store: Store): PrincipalCollection {
   return store.collection<PrincipalDocument>('principals', {
     unique: ['handle'],
     indexes: [['createdAt']],
-    fields: ['state', 'kind', 'epoch', 'linkHash', 'linkExpiresAt'],
+    fields: ['state', 'kind', 'epoch', 'linkHash', 'linkExpiresAt', 'usedLinkHash', 'unansweredSince'],
   });
 }
 

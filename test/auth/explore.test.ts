@@ -1,167 +1,35 @@
-import t, { type Test } from 'tap';
-import { createAccountMails } from '../../src/auth/mails.js';
-import { type AuthService, createAuthService } from '../../src/auth/service.js';
-import { isSessionValid } from '../../src/auth/sessions.js';
+import t from 'tap';
+import type { AuthService } from '../../src/auth/service.js';
 import { sessionCollection, type UserDocument, userCollection } from '../../src/auth/store.js';
 import { createSuspension } from '../../src/auth/suspension.js';
-import type { SessionTokens } from '../../src/auth/tokens.js';
 import { customerCollection, paymentCollection, subscriptionCollection } from '../../src/billing/store.js';
-import type { Clock } from '../../src/kernel/clock.js';
-import { sha256 } from '../../src/kernel/secrets.js';
-import { createUnknownWrites, type UnknownWritesRegistry } from '../../src/ops/unknown-writes.js';
+import type { UnknownWritesRegistry } from '../../src/ops/unknown-writes.js';
 import { nullIfTaken, type Store, StoreUnavailable } from '../../src/storage/collection.js';
 import { fakeClock } from '../kit/clock.js';
-import { type Exploration, explore, type Scenario } from '../kit/explore.js';
-import { countedRandom } from '../kit/random.js';
+import { explore, type Scenario } from '../kit/explore.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { STORM_SECRET } from '../kit/stripe-fixture.js';
 import { boot } from '../kit/stripe-storm.js';
 import { viewUnsubscribed } from '../kit/users.js';
+import {
+  ADA,
+  aliveSessions,
+  codes,
+  EVE,
+  holds,
+  insist,
+  linkOf,
+  mailsOf,
+  NOW,
+  ORIGIN,
+  serviceOn,
+  setup,
+  storedMails,
+  TOKENS,
+  unknownWritesOn,
+} from './explored-service.js';
 
 /** The real services in every order of their storage calls; passwords, tokens and counters are stubs. */
-
-const NOW = fakeClock().now();
-const ORIGIN = { ip: '127.0.0.1', isDisconnected: () => false };
-const SECRET = 'x'.repeat(43);
-const [ADA, EVE] = ['usr_ada', 'usr_eve'];
-
-const linkOf = (userId: string) => `${userId}.${SECRET}`;
-
-/** Tokens with readable content, without signatures. */
-const TOKENS: SessionTokens = {
-  accessTtl: 900,
-  newRefreshId: () => 'first',
-  nextRefreshId: (_sid, id) => `${id}+`,
-  signAccess: () => 'access',
-  signRefresh: ({ userId, id }, jti) => [userId, id, jti].join(' '),
-  verifyBearer: (text) => readClaims(text.replace('Bearer ', '')),
-  verifyRefresh: (text) => readClaims(text),
-};
-
-function readClaims(text: string) {
-  const [sub = '', sid = '', jti = ''] = text.split(' ');
-  return { claims: { sub, sid, jti }, isExpired: false, sessionCreatedAt: NOW };
-}
-
-interface Mail {
-  id: string;
-  reaches: number;
-}
-
-const mailsOf = (store: Store) => store.collection<Mail>('mails');
-
-/** What a process remembers of writes without a known outcome; settled by the tests themselves. */
-const unknownWritesOn = (clock: Clock): UnknownWritesRegistry =>
-  createUnknownWrites({
-    clock: { now: clock.now, every: () => () => undefined },
-    log: { error: () => undefined },
-  });
-
-/** The service of one process on its view of the store. */
-function serviceOn(
-  store: Store,
-  seed: string,
-  more: Partial<Parameters<typeof createAuthService>[0]> = {},
-): AuthService {
-  const clock = fakeClock();
-  return createAuthService({
-    users: userCollection(store),
-    sessions: sessionCollection(store),
-    tokens: TOKENS,
-    profileMark: () => ({}),
-    passwords: {
-      prepare: () => undefined,
-      problem: () => null,
-      ensureCapacity: async () => undefined,
-      accepts: () => true,
-      foreignWork: () => null,
-      hash: async (password) => `hash of ${password}`,
-      verify: async (stored, password) => ({ ok: stored === `hash of ${password}`, outdated: false }),
-    },
-    passwordPolicy: { validate: async () => undefined },
-    foreignHashes: { decoys: async () => [], remove: async () => undefined },
-    throttle: {
-      count: async () => undefined,
-      tryCountKey: async () => true,
-      attempt: (_guess, evaluate) => evaluate(),
-      trust: async () => undefined,
-      trustOnly: async () => undefined,
-    },
-    audit: { record: async () => undefined, recordFailure: async () => undefined },
-    presentUser: viewUnsubscribed,
-    mails: silentMails,
-    backgroundTasks: { run: () => undefined },
-    deletionHooks: {
-      cancelSubscriptions: async () => undefined,
-      deleteData: async () => undefined,
-      deleteLateData: async () => undefined,
-    },
-    emit: () => undefined,
-    unknownWrites: unknownWritesOn(clock),
-    clock,
-    random: countedRandom(seed),
-    registrationAllowed: async () => true,
-    verificationRequired: false,
-    siteName: async () => 'SaaS',
-    profileChanged: () => undefined,
-    refreshTtl: 604_800,
-    sessionMaxAge: 2_592_000,
-    ...more,
-  });
-}
-
-const pages = {
-  reset: () => 'http://app.example.test/r',
-  verify: () => 'http://app.example.test/v',
-  unlock: () => 'http://app.example.test/u',
-};
-const silentMails = createAccountMails({ outbox: { put: async () => undefined }, pages, clock: fakeClock() });
-
-/** Notifications of changes are stored with their send condition, as in the outbox. */
-const storedMails = (store: Store) =>
-  createAccountMails({
-    outbox: {
-      async put({ key, sendCondition }) {
-        if (!sendCondition) return;
-        const reaches = sendCondition.minVersion;
-        await mailsOf(store).insert({ id: key, reaches }).catch(nullIfTaken);
-      },
-    },
-    pages,
-    clock: fakeClock(),
-  });
-
-/** Two accounts, each with a session, a reset link, and a pending change to `new@example.test`. */
-async function setup(store: Store): Promise<void> {
-  for (const id of [ADA, EVE]) {
-    await userCollection(store).insert({
-      id,
-      email: `${id}@example.test`,
-      passwordHash: 'hash of old',
-      passwordVersion: 1,
-      emailVerified: true,
-      sessionEpoch: 0,
-      resetHash: sha256(linkOf(id)),
-      resetExpiresAt: NOW + 1000,
-      newEmail: 'new@example.test',
-      changeHash: sha256(linkOf(id)),
-      changeExpiresAt: NOW + 1000,
-      subscriptionStatus: 'none',
-      subscriptionPlan: 'free',
-      createdAt: NOW,
-    });
-    await sessionCollection(store).insert({
-      id: `ses_${id}`,
-      userId: id,
-      epoch: 0,
-      currentId: sha256('first'),
-      rotatedAt: NOW,
-      createdAt: NOW,
-      expiresAt: NOW + 1_000_000,
-    });
-  }
-  mailsOf(store);
-}
 
 const sessionOf = (id: string) => ({
   user: { id, email: `${id}@example.test` },
@@ -178,21 +46,6 @@ const reset = (store: Store) =>
 const register = (store: Store) =>
   serviceOn(store, 'register').register({ email: 'new@example.test', password: 'old' }, ORIGIN);
 
-const codes = (results: Parameters<Scenario['check']>[1]) =>
-  results.map((result) =>
-    result?.status === 'rejected' ? String(result.reason.code ?? result.reason) : 'done',
-  );
-
-function insist(isRight: boolean, words: string): asserts isRight {
-  if (!isRight) throw new Error(words);
-}
-
-async function aliveSessions(store: Store): Promise<string[]> {
-  const user = await userCollection(store).findOne({ id: ADA });
-  const { items } = await sessionCollection(store).page({ where: { userId: ADA }, sort: 'id', limit: 100 });
-  return items.filter((session) => user && isSessionValid(user, session, NOW)).map(({ id }) => id);
-}
-
 /** After the new password is set, no session started with the old one is valid. */
 async function checkOldSessionsEnded(store: Store): Promise<void> {
   const user = await userCollection(store).findOne({ id: ADA });
@@ -200,11 +53,6 @@ async function checkOldSessionsEnded(store: Store): Promise<void> {
   const alive = await aliveSessions(store);
   insist(alive.length === 0, `alive after the reset: ${alive}`);
 }
-
-const holds = (t: Test, { failure, orders }: Exploration) => {
-  t.equal(failure, undefined);
-  t.ok(orders > 3, `${orders} orders`);
-};
 
 t.test(
   'in every interleaving of refreshes a token has one successor, even when a process crashes',

@@ -7,7 +7,7 @@ const mutants = [
   {
     name: 'a reset keeps a pending change of the address',
     file: 'password-reset.js',
-    text: "unset: [...PASSWORD_BOUND_LINK_FIELDS, 'keptSession']",
+    text: "unset: [...ALL_LINK_FIELDS, 'keptSession']",
     replacement: "unset: ['resetHash', 'resetExpiresAt', 'keptSession']",
     tests: [['confirmation', 'a password reset by e-mail cancels a pending change of address']],
   },
@@ -20,7 +20,7 @@ const mutants = [
   },
   {
     name: 'any password counts as the current one',
-    file: 'verification.js',
+    file: 'confirm-address.js',
     text: 'if (ok)',
     replacement: 'if (true)',
     tests: [
@@ -32,14 +32,14 @@ const mutants = [
   },
   {
     name: 'the session of any account proves that a link is used by its holder',
-    file: 'verification.js',
-    text: 'identity?.user.id === user.id',
+    file: 'confirm-address.js',
+    text: 'identity?.user.id === id',
     replacement: 'identity',
     tests: [['confirmation', 'a session proves only its own account, and only until it ends']],
   },
   {
     name: 'a confirmation from elsewhere keeps sessions',
-    file: 'verification.js',
+    file: 'confirm-address.js',
     text: 'passwordVersion: 1, sessionEpoch: 1',
     replacement: 'passwordVersion: 1',
     tests: [
@@ -51,7 +51,7 @@ const mutants = [
   },
   {
     name: 'a confirmation from elsewhere keeps a pending change of the address',
-    file: 'verification.js',
+    file: 'confirm-address.js',
     text: "unset: [...ALL_LINK_FIELDS, 'keptSession']",
     replacement: "unset: ['verifyHash', 'verifyExpiresAt', 'keptSession']",
     tests: [
@@ -81,6 +81,38 @@ const mutants = [
     text: '!user && isRecent(',
     replacement: 'false && isRecent(',
     tests: [['foreign-hashes', 'a recount finds imported hashes of earlier versions']],
+  },
+  {
+    name: 'an unanswered reset is repeated with any password',
+    file: 'password-reset.js',
+    text: 'ok ? user : null',
+    replacement: 'user',
+    tests: [['links-outage', 'a reset has one outcome, even if a thief has the link']],
+  },
+  {
+    name: 'an unanswered confirmation is repeated with any password',
+    file: 'confirm-address.js',
+    text: 'if (!ok)',
+    replacement: 'if (false)',
+    tests: [
+      ['links-outage', 'a confirmation with a new password has one outcome, even if a thief has the link'],
+    ],
+  },
+  {
+    name: 'an unanswered unlock is repeated from any address',
+    file: 'unlock.js',
+    text: 'addressBlock(ip)',
+    replacement: "''",
+    tests: [['links-outage', 'an unlock has one outcome, even if a thief has the link']],
+  },
+  {
+    name: 'a link that was used with an answer can be repeated',
+    file: '../ops/used-links.js',
+    text: 'unset: UNANSWERED_LINK_FIELDS',
+    replacement: 'set: { usedLinkHash }',
+    tests: [
+      ['links-outage', 'a reset without an answer is repeated with success, and everything is completed'],
+    ],
   },
 ];
 

@@ -197,7 +197,11 @@ async function begin(scenario: Scenario, initial: Documents) {
     const note = () => {
       losses++;
       seen[call.actor] = hash('sha1', `${seen[call.actor]} ${call.name} lost`);
-      if (takesEffect) call.perform();
+      try {
+        if (takesEffect) call.perform();
+      } catch {
+        // A rejection is lost as well.
+      }
     };
     return {
       label: `${call.actor}: ${call.name} ${takesEffect ? 'unanswered' : 'lost'}`,

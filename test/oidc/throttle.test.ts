@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap';
+import { createUnknownWrites } from '../../src/ops/unknown-writes.js';
 import { createPasswordPolicy } from '../../src/passwords/common.js';
 import { createPasswords } from '../../src/passwords/hasher.js';
 import { createLinks } from '../../src/provisioning/links.js';
@@ -50,7 +51,8 @@ async function resetLink(t: Test, idp: IdpApp, sub: string): Promise<string> {
     random: idp.random,
     passwords: createPasswords(idp.random, CHEAP),
     passwordPolicy: createPasswordPolicy(false, () => undefined),
-    throttle: { count: nothing, trustOnly: nothing },
+    throttle: { count: nothing, countKey: nothing, trustOnly: nothing },
+    unknownWrites: createUnknownWrites({ clock: idp.clock, log: { error: () => undefined } }),
     issuer: () => ISSUER,
   });
   const person = await people.findOne({ id: sub });

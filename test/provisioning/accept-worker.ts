@@ -2,6 +2,7 @@
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/secrets.js';
 import { createAudit } from '../../src/ops/audit.js';
+import { createUnknownWrites } from '../../src/ops/unknown-writes.js';
 import { createPasswordPolicy } from '../../src/passwords/common.js';
 import { createPasswords } from '../../src/passwords/hasher.js';
 import { createLinks } from '../../src/provisioning/links.js';
@@ -47,6 +48,7 @@ const wrapped: Store = {
 };
 const [clock, random] = [systemClock, systemRandom];
 const audit = createAudit(wrapped, { clock, random, log: { error: () => undefined } });
+const unknownWrites = createUnknownWrites({ clock, log: { error: () => undefined } });
 const links = createLinks(principalCollection(wrapped), {
   audit,
   clock,
@@ -54,6 +56,7 @@ const links = createLinks(principalCollection(wrapped), {
   passwords: createPasswords(random, CHEAP),
   passwordPolicy: createPasswordPolicy(false, () => undefined),
   throttle: createThrottle(wrapped, { clock, audit, secret: 'x', production: true, limits: true }),
+  unknownWrites,
   issuer: () => 'http://localhost',
 });
 await store.ready();

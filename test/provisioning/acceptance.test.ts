@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { systemRandom } from '../../src/kernel/secrets.js';
+import { createUnknownWrites } from '../../src/ops/unknown-writes.js';
 import { createLinks } from '../../src/provisioning/links.js';
 import { principalCollection } from '../../src/provisioning/store.js';
 import { openStore } from '../../src/storage/open.js';
@@ -124,9 +125,14 @@ t.test('a change while the password is hashed decides the acceptance', async (t)
     audit: { record: async () => undefined },
     clock,
     random: systemRandom,
-    passwords: { problem: () => null, hash },
+    passwords: { problem: () => null, hash, verify: async () => ({ ok: false, outdated: false }) },
     passwordPolicy: { validate: async () => undefined },
-    throttle: { count: async () => undefined, trustOnly: async () => undefined },
+    throttle: {
+      count: async () => undefined,
+      countKey: async () => undefined,
+      trustOnly: async () => undefined,
+    },
+    unknownWrites: createUnknownWrites({ clock: idp.clock, log: { error: () => undefined } }),
     issuer: () => ISSUER,
   });
   const invite = (handle: string) => idp.admin('POST', '/v1/invites', { handle, days: 1 });
@@ -170,9 +176,18 @@ t.test('an acceptance during a new invitation keeps the account', async (t) => {
     audit: { record: async () => undefined },
     clock: idp.clock,
     random: systemRandom,
-    passwords: { problem: () => null, hash: async () => 'a hash' },
+    passwords: {
+      problem: () => null,
+      hash: async () => 'a hash',
+      verify: async () => ({ ok: false, outdated: false }),
+    },
     passwordPolicy: { validate: async () => undefined },
-    throttle: { count: async () => undefined, trustOnly: async () => undefined },
+    throttle: {
+      count: async () => undefined,
+      countKey: async () => undefined,
+      trustOnly: async () => undefined,
+    },
+    unknownWrites: createUnknownWrites({ clock: idp.clock, log: { error: () => undefined } }),
     issuer: () => ISSUER,
   });
   const from = { ip: '192.0.2.1', isDisconnected: () => false };

@@ -4,13 +4,14 @@ import fastify from 'fastify';
 import t, { type Test } from 'tap';
 import { createOutageLog } from '../../src/http/outage-log.js';
 import { access, openScope } from '../../src/http/scope.js';
+import { sha256 } from '../../src/kernel/secrets.js';
 import { createBackgroundTasks } from '../../src/ops/background-tasks.js';
 import { StoreUnavailable } from '../../src/storage/collection.js';
 import { Connection } from '../../src/storage/mongodb/connection.js';
 import { openStore } from '../../src/storage/open.js';
 import { RequestBudget } from '../../src/storage/request-budget.js';
 import { PASSWORD, type SaasApp, SECRETS, saasApp } from '../kit/app.js';
-import { idpApp } from '../kit/idp.js';
+import { type IdpApp, idpApp } from '../kit/idp.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { waitUntil } from '../kit/wait.js';
 import { thing, things } from './kit.js';
@@ -156,14 +157,22 @@ async function answersWhileFrozen(t: Test, set: ReplicaSet): Promise<void> {
   thaw();
 }
 
-/** Both products: a refresh, a refresh of the provider and a code, answered 503 by one process, repeated at another one. */
+/** Both products: refreshes, a code and links, answered 503 by one process, repeated at another one. */
 async function frozenMajority(t: Test, set: ReplicaSet): Promise<void> {
   const [saasUri, idpUri] = [set.fresh(), set.fresh()];
   const app = await saasApp(t, { databaseUri: saasUri });
   const other = await saasApp(t, { databaseUri: saasUri, clock: app.clock });
   const idp = await idpApp(t, { databaseUri: idpUri, clock: app.clock });
   const otherIdp = await idpApp(t, { databaseUri: idpUri, clock: app.clock });
-  const { refreshToken } = await app.signUp();
+  const { refreshToken, id } = await app.signUp();
+  const users = set.client(t, saasUri).db().collection<{ _id: string }>('users');
+  const token = `${id}.${'x'.repeat(43)}`;
+  const link = { unlockHash: sha256(token), unlockExpiresAt: app.clock.now() + 3_600_000 };
+  await users.updateOne({ _id: id }, { $set: link });
+  const unlock = (at: SaasApp) => at.request('POST', '/api/auth/unlock', { body: { token } });
+  const invited = await idp.admin('POST', '/v1/invites', { handle: 'ada@example.test' });
+  const invitation = new URL(invited.body.invite_url).pathname;
+  const accept = (at: IdpApp) => at.request('POST', invitation, { body: { password: PASSWORD } });
   const agent = await idp.mintAgent();
   const client = await idp.createClient({ token_endpoint_auth_method: 'none' });
   const offline = await idp.codeFor(client, agent, { scope: 'openid offline_access', prompt: 'consent' });
@@ -175,28 +184,41 @@ async function frozenMajority(t: Test, set: ReplicaSet): Promise<void> {
   // Otherwise, the members that lack the writes could elect one of them and revert the writes.
   await set.prefer(primary);
   const thaw = set.freeze(t, (address) => address !== primary);
-  const failed = await Promise.all([refresh(app), idp.refresh(client, family), idp.redeem(client, code)]);
+  const failed = await Promise.all([
+    refresh(app),
+    idp.refresh(client, family),
+    idp.redeem(client, code),
+    unlock(app),
+    accept(idp),
+  ]);
   t.same(
     failed.map(({ status }) => status),
-    [503, 503, 503],
+    [503, 503, 503, 503, 503],
   );
   app.clock.advance(45_000);
   thaw();
   await set.primary();
   const sessions = set.client(t, saasUri).db().collection('sessions');
+  const principals = set.client(t, idpUri).db().collection('principals');
   const grants = set.client(t, idpUri).db().collection('grants');
-  await waitUntil('the rotations are settled', async () => {
+  await waitUntil('the writes are settled', async () => {
     const now = app.clock.now();
     const settled = await Promise.all([
       sessions.countDocuments({ rotatedAt: now }),
       grants.countDocuments({ rotatedAt: now }),
       grants.countDocuments({ consumedAt: { $exists: false } }),
+      users.countDocuments({ unansweredSince: 0 }),
+      principals.countDocuments({ unansweredSince: 0 }),
     ]);
-    return settled.join() === '1,1,1';
+    return settled.join() === '1,1,1,1,1';
   });
   t.equal((await refresh(other)).status, 200);
   t.equal((await otherIdp.refresh(client, family)).status, 200);
   t.equal((await otherIdp.redeem(client, code)).status, 200);
+  t.equal((await unlock(other)).status, 200);
+  t.equal((await unlock(other)).body.error.code, 'INVALID_TOKEN', 'the link is used');
+  t.equal((await accept(otherIdp)).status, 201);
+  t.equal((await accept(otherIdp)).status, 410);
   app.clock.advance(45_000);
   t.equal((await refresh(other)).body.error.code, 'REFRESH_TOKEN_REUSED', 'the window closes again');
 }
