@@ -122,7 +122,7 @@ export async function flood(bench: Bench): Promise<Result[]> {
 }
 
 /** Milliseconds per request of one client, at most 100 requests per second. */
-async function probe(url: string, client: Client, seconds: number): Promise<number[]> {
+export async function probe(url: string, client: Client, seconds: number): Promise<number[]> {
   const latencies: number[] = [];
   const end = performance.now() + seconds * 1000;
   while (performance.now() < end) {

@@ -78,7 +78,7 @@ export function user(passwordHash: string): UserDocument {
 }
 
 /** A session that was refreshed. */
-function session(): SessionDocument {
+export function session(): SessionDocument {
   const now = Date.now();
   return {
     id: id('ses_'),
