@@ -14,13 +14,13 @@ export async function openMeasuredStore(
 ): Promise<Store> {
   const store = await openStore(source);
   if (!metrics) return store;
-  const record = metrics.histogram({
+  const durationOf = metrics.histogram<'collection' | 'operation'>({
     name: 'store_call_duration_seconds',
     help: 'Duration of the calls of the store.',
-    labels: ['collection', 'operation'],
     buckets: BUCKETS,
   });
-  return observeStore(store, (collection, operation, milliseconds) =>
-    record({ collection, operation }, milliseconds / SECOND),
-  );
+  return observeStore(store, (collection, operation) => {
+    const record = durationOf({ collection, operation });
+    return (milliseconds) => record(milliseconds / SECOND);
+  });
 }

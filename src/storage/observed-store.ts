@@ -1,8 +1,8 @@
 import { performance } from 'node:perf_hooks';
 import type { Collection, Store } from './collection.js';
 
-/** Receives the name of a collection, the name of the method and the duration of the call, whether or not it failed. */
-export type ObserveCall = (collection: string, operation: string, milliseconds: number) => void;
+/** Returns what receives the duration of each call of a method, whether or not it failed. */
+export type ObserveCalls = (collection: string, operation: string) => (milliseconds: number) => void;
 
 const OPERATIONS = [
   'insert',
@@ -18,9 +18,10 @@ const OPERATIONS = [
 ] as const satisfies readonly (keyof Collection<{ id: string }>)[];
 
 /** A store whose calls are measured. Callers get the promise of the inner store, so that calls take no longer. */
-export function observeStore(inner: Store, observe: ObserveCall): Store {
+export function observeStore(inner: Store, observeCalls: ObserveCalls): Store {
   return {
-    collection: (name, declaration) => observeCollection(name, inner.collection(name, declaration), observe),
+    collection: (name, declaration) =>
+      observeCollection(name, inner.collection(name, declaration), observeCalls),
     ...(inner.requestTimeoutMs !== undefined && { requestTimeoutMs: inner.requestTimeoutMs }),
     ready: () => inner.ready(),
     close: () => inner.close(),
@@ -30,14 +31,15 @@ export function observeStore(inner: Store, observe: ObserveCall): Store {
 function observeCollection<T extends { id: string }>(
   name: string,
   inner: Collection<T>,
-  observe: ObserveCall,
+  observeCalls: ObserveCalls,
 ): Collection<T> {
   const measured = (operation: (typeof OPERATIONS)[number]) => {
+    const observe = observeCalls(name, operation);
     const call = inner[operation] as (...parameters: unknown[]) => Promise<unknown>;
     return (...parameters: unknown[]): Promise<unknown> => {
       const startedAt = performance.now();
       const result = call(...parameters);
-      const end = () => observe(name, operation, performance.now() - startedAt);
+      const end = () => observe(performance.now() - startedAt);
       result.then(end, end);
       return result;
     };
