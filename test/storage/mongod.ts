@@ -21,8 +21,8 @@ export interface Mongod {
   process: { signal(name: NodeJS.Signals): void; killAndRestart(): Promise<() => Promise<void>> } | null;
 }
 
-/** The server of this process, shared by all tests of a file. */
-let own: Promise<Mongod> | undefined;
+/** The servers of this process, which its files share: by address, and one that is started here. */
+const servers = new Map<string, Promise<Mongod>>();
 
 /** Runs tests on a server. Without one they are skipped, which is reported; with CI=true they fail. */
 export const onMongod = (tests: (server: Mongod) => void): Promise<void> =>
@@ -39,9 +39,10 @@ async function onServer(uri: string | undefined, tests: (server: Mongod) => void
     want: 'a mongod',
     remedy: 'Set TEST_MONGODB_URI to a replica set, or MONGOMS_SYSTEM_BINARY to a mongod (docs/storage.md).',
   };
-  const start = async () => {
-    own ??= uri ? Promise.resolve(serverAt(uri, null)) : startOwn();
-    return own;
+  const start = () => {
+    const server = servers.get(uri ?? '') ?? (uri ? Promise.resolve(serverAt(uri, null)) : startOwn());
+    servers.set(uri ?? '', server);
+    return server;
   };
   await withOrSkip(missing, start, tests);
 }
