@@ -1,6 +1,6 @@
 import { type Clock, DAY, MINUTE, SECOND } from '../kernel/clock.js';
 import type { Job, JobLog } from '../ops/jobs.js';
-import { purgeEach, purgeMatching } from '../ops/purge.js';
+import { countEach, purgeEach, purgeMatching } from '../ops/purge.js';
 import { pagesOf } from '../storage/pages.js';
 import { billingErrors, isSubscriptionMissing } from './errors.js';
 import type { ChargeRecorder } from './events/charges.js';
@@ -194,10 +194,7 @@ export function createBillingJobs(deps: BillingJobDependencies): BillingJobs {
         purgeEach(
           outdated().map((where) => () => purgeMatching(events, { where, sort: 'receivedAt', signal })),
         ),
-      async countBacklog(limit) {
-        const counts = await Promise.all(outdated().map((where) => events.count(where, limit)));
-        return counts.reduce((sum, count) => sum + count, 0);
-      },
+      countBacklog: (limit) => countEach(outdated().map((where) => events.count(where, limit))),
     },
   };
 }

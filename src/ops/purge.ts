@@ -114,6 +114,11 @@ export function purgeCreatedBefore(
   });
 }
 
+/** Counts several kinds of documents and adds up the results. */
+export async function countEach(counts: readonly Promise<number>[]): Promise<number> {
+  return (await Promise.all(counts)).reduce((sum, count) => sum + count, 0);
+}
+
 /** Runs purges one after another and adds up their reports. */
 export async function purgeEach(purges: readonly (() => Promise<RunReport>)[]): Promise<RunReport> {
   const total = { removed: 0, isComplete: true };

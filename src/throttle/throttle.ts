@@ -4,7 +4,7 @@ import type { AppError } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import type { RunReport } from '../ops/jobs.js';
 import type { Metrics } from '../ops/metrics.js';
-import { countExpired, purgeEach, purgeExpired } from '../ops/purge.js';
+import { countEach, countExpired, purgeEach, purgeExpired } from '../ops/purge.js';
 import { KeyedSemaphore } from '../ops/semaphore.js';
 import { type Store, StoreUnavailable } from '../storage/collection.js';
 import { createCounters } from './counters.js';
@@ -88,11 +88,10 @@ export function createThrottle(store: Store, options: ThrottleOptions): Throttle
       () => purgeExpired(guesses.sources, until),
     ]);
   };
-  const countAll = async (limit: number) => {
-    const kinds = [counters.documents, guesses.sources];
-    const counts = await Promise.all(kinds.map((documents) => countExpired(documents, clock.now(), limit)));
-    return counts.reduce((sum, count) => sum + count, 0);
-  };
+  const countAll = (limit: number) =>
+    countEach(
+      [counters.documents, guesses.sources].map((documents) => countExpired(documents, clock.now(), limit)),
+    );
   if (limits === false) return { ...UNLIMITED, purge, countExpired: countAll };
 
   /** Loopback addresses are exempt during development. */

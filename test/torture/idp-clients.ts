@@ -26,7 +26,7 @@ interface Agent {
 
 let names = 0;
 
-/** A new agent. Null if its password was in a lost answer, or when the campaign is over before. */
+/** Creates an agent. `null` if the response with its password was lost, or if the campaign ends first. */
 async function mint(world: World): Promise<Agent | null> {
   const handle = `a${++names}@agents.example.test`;
   const reply = await world.insist(
@@ -56,7 +56,7 @@ async function createClient(world: World): Promise<RegisteredClient> {
   return { id: reply.body.client_id, secret: reply.body.client_secret, redirectUri: CALLBACK };
 }
 
-/** A code for an agent. Null when the campaign is over before. */
+/** Requests an authorization code for an agent. `null` if the campaign ends first. */
 async function authorize(world: World, client: RegisteredClient, agent: Agent): Promise<string | null> {
   const path = authorizePath(client, { scope: 'openid offline_access', prompt: 'consent' });
   const headers = { authorization: basic(agent.handle, agent.password) };

@@ -5,7 +5,7 @@ import { type AddressInfo, connect, createServer, type Server, type Socket } fro
 export type Fault =
   /** Every packet arrives later. */
   | { kind: 'delay'; ms: number }
-  /** Nothing arrives any more, and neither end learns of it until the fault is over. */
+  /** Drops all data in both directions without closing the connection, until the fault ends. */
   | { kind: 'half-open' }
   /** Every nth response is cut in its middle by a reset. */
   | { kind: 'reset'; every: number };

@@ -14,7 +14,7 @@ export interface Refresh {
 /** How often a client sends the same refresh twice at the same time, as two tabs of a browser do. */
 const PAIRS = 0.2;
 
-/** Repeats until there is an answer. Null: refused, which no client deserves, or the campaign is over. */
+/** Repeats the refresh until there is a response. `null` if it was refused, which is a failure, or if the campaign has ended. */
 export async function refreshHonestly(world: World, refresh: Refresh): Promise<Reply | null> {
   const { product, key, request, read } = refresh;
   const since = world.history.now();

@@ -27,7 +27,7 @@ export const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
 
 let names = 0;
 
-/** Registers a user with a new address. Null when the campaign is over before. */
+/** Registers a user with a new address. `null` if the campaign ends first. */
 export async function register(world: World): Promise<Account | null> {
   const email = `p${++names}@example.test`;
   const reply = await world.insist(

@@ -32,7 +32,7 @@ export type About = Pick<Operation, 'rule' | 'key' | 'kind' | 'what'> &
 
 /** A client of a campaign, once it is prepared. */
 export interface Client {
-  /** Settles when the campaign is over. */
+  /** Resolves when the campaign ends. */
   running: Promise<void>;
 }
 
@@ -68,7 +68,7 @@ export class World {
     this.fleets = parts.fleets;
   }
 
-  /** Runs a client until the campaign is over. Every turn of it ends in bounded time. */
+  /** Runs a client until the campaign ends. Each iteration takes a bounded time. */
   async lane(turn: () => Promise<void>): Promise<void> {
     this.#lanes++;
     while (!this.isOver) {
@@ -132,7 +132,7 @@ export class World {
     }
   }
 
-  /** Repeats a request until it has a definite answer. Null when the campaign is over before. */
+  /** Repeats a request until its outcome is known. `null` if the campaign ends first. */
   async insist(product: Product, request: () => Request, about: () => About): Promise<Reply | null> {
     for (let tries = 0; ; tries++) {
       const reply = await this.ask(product, request(), about());
@@ -142,7 +142,7 @@ export class World {
     }
   }
 
-  /** Whether a client stops repeating a request: the campaign is over, and the programs had time to recover. */
+  /** Whether a client stops repeating a request: the campaign has ended and the programs have had time to recover. */
   isGivenUp(tries: number): boolean {
     return this.isOver && tries > 20;
   }
