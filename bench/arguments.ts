@@ -9,15 +9,25 @@ type Values<T extends Options> = {
   [Name in keyof T]: T[Name] extends { default: unknown } ? Value<T[Name]> : Value<T[Name]> | undefined;
 };
 
-/** Returns the options, and a function that reports a usage error. `--help` ends the process. */
+/**
+ * Returns the options, a function that reports a usage error, and one that reads a positive integer. `--help` ends the process.
+ */
 export function readArguments<const T extends Options>(
   name: string,
   help: string,
   options: T,
-): { values: Values<T>; usageError: (message: string) => never } {
+): {
+  values: Values<T>;
+  usageError: (message: string) => never;
+  countOf: (text: string) => number;
+} {
   const usageError = (message: string): never => {
     process.stderr.write(`${name}: ${message}\n\n${help}\n`);
     process.exit(2);
+  };
+  const countOf = (text: string): number => {
+    const count = Number(text);
+    return Number.isSafeInteger(count) && count > 0 ? count : usageError(`'${text}' is no count.`);
   };
   try {
     const { values } = parseArgs({ options: { ...(options as Options), help: { type: 'boolean' } } });
@@ -25,7 +35,7 @@ export function readArguments<const T extends Options>(
       process.stdout.write(`${help}\n`);
       process.exit();
     }
-    return { values: values as Values<T>, usageError };
+    return { values: values as Values<T>, usageError, countOf };
   } catch (error) {
     return usageError((error as Error).message);
   }

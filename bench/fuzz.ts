@@ -30,7 +30,7 @@ const OPTIONS = {
   json: { type: 'string' },
 } as const;
 
-const { values, usageError } = readArguments('fuzz', help, OPTIONS);
+const { values, usageError, countOf } = readArguments('fuzz', help, OPTIONS);
 const [requests, seed, clients] = [values.requests, values.seed, values.clients].map(countOf) as [
   number,
   number,
@@ -81,10 +81,4 @@ function tell(product: string, result: FuzzResult): void {
 
 function rate(count: number, seconds: number): string {
   return Math.round(count / seconds).toLocaleString('en');
-}
-
-function countOf(text: string): number {
-  const count = Number(text);
-  if (!(Number.isSafeInteger(count) && count > 0)) usageError(`'${text}' is no count.`);
-  return count;
 }

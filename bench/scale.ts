@@ -47,18 +47,13 @@ const OPTIONS = {
   json: { type: 'string' },
 } as const;
 
-const { values, usageError } = readArguments('bench:scale', help, OPTIONS);
+const { values, usageError, countOf } = readArguments('bench:scale', help, OPTIONS);
 const [users, sessions, expired, seconds] = [
   values.users,
   values.sessions,
   values.expired,
   values.seconds,
-].map((text) => {
-  const count = Number(text);
-  return Number.isSafeInteger(count) && count > 0
-    ? count
-    : usageError(`'${text}' is not a positive integer.`);
-}) as [number, number, number, number];
+].map(countOf) as [number, number, number, number];
 if (values.engine !== 'sqlite' && values.engine !== 'mongodb')
   usageError(`there is no engine '${values.engine}'.`);
 

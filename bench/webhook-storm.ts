@@ -28,7 +28,7 @@ const OPTIONS = {
   events: { type: 'string', default: '10000' },
 } as const;
 
-const { values, usageError } = readArguments('bench:webhooks', help, OPTIONS);
+const { values, countOf } = readArguments('bench:webhooks', help, OPTIONS);
 const [seeds, from, subscriptions, events] = [
   values.seeds,
   values.from,
@@ -58,9 +58,4 @@ function tell(seed: number, { problems }: StormResult): void {
   wrong++;
   progress.end();
   process.stdout.write(`seed ${seed}: ${problems.length} problems\n  ${problems.slice(0, 5).join('\n  ')}\n`);
-}
-
-function countOf(text: string): number {
-  const count = Number(text);
-  return Number.isSafeInteger(count) && count > 0 ? count : usageError(`'${text}' is no count.`);
 }

@@ -42,7 +42,7 @@ const OPTIONS = {
   json: { type: 'string' },
 } as const;
 
-const { values, usageError } = readArguments('torture', help, OPTIONS);
+const { values, usageError, countOf } = readArguments('torture', help, OPTIONS);
 const rounds = countOf(values.rounds);
 const seed = countOf(values.seed);
 const configurations = CONFIGURATIONS.filter((one) => nameOf(one).includes(values.configuration));
@@ -133,9 +133,4 @@ function seconds(milliseconds: number | null): string {
 
 function say(line: string): void {
   process.stdout.write(`${line}\n`);
-}
-
-function countOf(text: string): number {
-  const count = Number(text);
-  return Number.isSafeInteger(count) && count > 0 ? count : usageError(`'${text}' is no count.`);
 }
