@@ -127,10 +127,14 @@ export async function mountSaas(
   });
   const admin = createAdminModule(context, {
     config: values,
+    overview: {
+      users: users.directory,
+      sessions: auth.sessions,
+      webhookEvents: billing.webhookEvents,
+      duplicates: billing.duplicates,
+      settings: settings.service,
+    },
     users: users.directory,
-    sessions: auth.sessions,
-    webhookEvents: billing.webhookEvents,
-    duplicates: billing.duplicates,
     settings: settings.service,
     pages,
   });
