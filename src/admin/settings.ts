@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import type { Console } from '../console/console.js';
+import { type Console, Done } from '../console/console.js';
 import { registerForms } from '../console/forms.js';
 import type { Scope } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
@@ -48,7 +48,7 @@ export async function settingsPagePlugin(
     };
   };
   const page = { template: 'admin-settings', section: 'settings' };
-  const querystring = Type.Object({ done: Type.Optional(Type.String({ maxLength: 64 })) });
+  const querystring = Type.Object({ done: Done });
 
   scope.get('/settings', { config: console.config, schema: { querystring } }, async (request, reply) => {
     const view = await viewOf(console.tokensOf(request).issue());

@@ -50,9 +50,16 @@ export interface Input {
   options?: readonly { value: string; label: string }[];
 }
 
-const TEXT = { maxLength: 4096, pattern: '^[^\\u0000\\p{Cs}]*$' };
+const TEXT = {
+  accepts: 'a text of at most 4096 characters without control characters',
+  maxLength: 4096,
+  pattern: '^[^\\p{Cc}\\p{Cs}]*$',
+};
 
-const Parameters = Type.Record(Type.String(), Type.String({ maxLength: 256, pattern: '^[^\\p{C}]+$' }));
+const Parameters = Type.Record(
+  Type.String(),
+  Type.String({ accepts: 'an ID', maxLength: 256, pattern: '^[^\\p{C}]+$' }),
+);
 
 export async function registerAction<Target, Fields extends TObject>(
   scope: Scope,

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
 import type { Pages, View } from '../http/pages.js';
 import { access, originOf } from '../http/scope.js';
 import type { Operator } from '../ops/audit.js';
@@ -8,6 +9,11 @@ import type { FormTokens } from './forms.js';
  * Pages for operators: a frame with navigation, lists, and actions with confirmation. Each product has one console. All
  * links are relative, because a host may mount the console at any path.
  */
+
+/** In the query of a page: the notice that confirms what the previous page did. */
+export const Done = Type.Optional(
+  Type.String({ accepts: 'the name of a notice', maxLength: 64, pattern: '^[a-z-]*$' }),
+);
 
 /** An entry of the navigation. */
 export interface Section {

@@ -3,7 +3,7 @@ import { type TSchema, Type } from 'typebox';
 import { After, Envelope, Next, ok } from '../http/schemas.js';
 import { access, type Scope } from '../http/scope.js';
 import type { Page } from '../storage/collection.js';
-import { type Console, rootOf } from './console.js';
+import { type Console, Done, rootOf } from './console.js';
 import { csvStream } from './csv.js';
 
 /** A list of the console: as a page, as CSV and, if the console has an API, as JSON. */
@@ -125,8 +125,7 @@ function querySchema<Item>({ search, filters = [] }: List<Item>) {
     }),
     ...Object.fromEntries(filters.map((filter) => [filter.name, choice(filter)])),
     after: After,
-    // The notice of an action that returns to the list.
-    done: Type.Optional(Type.String({ maxLength: 64 })),
+    done: Done,
   });
 }
 

@@ -124,6 +124,8 @@ async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
     stop('unlock', 200, open(`${origin}/api/auth/unlock?token=${token}`)),
     stop('unlock-dead', 400, send()),
     stop('admin', 200, open(`${operator}/admin/`)),
+    stop('admin-users', 200, open(`${operator}/admin/users`)),
+    stop('admin-settings', 200, open(`${operator}/admin/settings`)),
     stop('admin-saved', 200, send()),
   ];
 }
