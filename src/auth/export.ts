@@ -92,10 +92,11 @@ export function createAccountExport(
           ...(session.revokedAt !== undefined && { revokedAt: toTimestamp(session.revokedAt) }),
         })),
         ...Object.fromEntries(await Promise.all(ofOtherDomains)),
-        audit: mapPages(audit.listOf(userId), ({ at, event, ip, detail }) => ({
+        audit: mapPages(audit.listOf(userId), ({ at, event, by, ip, detail }) => ({
           at: toTimestamp(at),
           event,
-          ip,
+          // The address of an operator is personal data of another person.
+          ip: by === undefined ? ip : 'operator',
           ...(detail && { detail }),
         })),
       };
