@@ -46,9 +46,7 @@ export function linksTo({ id, state, emailVerified, granted }: OperatedUser, { r
     ['unsuspend', 'Lift the suspension', state === 'suspended'],
     ['delete', 'Delete', true],
   ];
-  return links
-    .filter(([, , applies]) => applies)
-    .map(([verb, label]) => ({ href: `${id}/${verb}`, label, isDestructive: verb === 'delete' }));
+  return links.filter(([, , applies]) => applies).map(([verb, label]) => ({ href: `${id}/${verb}`, label }));
 }
 
 export async function userActionsPlugin(
@@ -158,7 +156,8 @@ export async function userActionsPlugin(
   if (resync) {
     await register('resync', {
       title: 'Sync with the payment provider:',
-      consequences: 'The subscriptions of the user are read from the payment provider and replace the stored ones.',
+      consequences:
+        'The subscriptions of the user are read from the payment provider and replace the stored ones.',
       button: 'Sync',
       timeoutMs: PROVIDER_TIMEOUT_MS,
       run: ({ id }, _, by) => resync(id, by),

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { type TSchema, Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import { type Console, Done, Parameters, rootOf } from '../console/console.js';
 import { registerForms } from '../console/forms.js';
 import { type Column, registerList, tableOf, toMinute } from '../console/lists.js';
@@ -9,6 +9,13 @@ import { access, type Scope } from '../http/scope.js';
 import type { Operator } from '../ops/audit.js';
 import type { Page } from '../storage/collection.js';
 import { linksTo, type UserChanges, userActionsPlugin } from './user-actions.js';
+import {
+  createUserSections,
+  type Purchase,
+  purchaseColumns,
+  type UserSection,
+  type UserSectionSources,
+} from './user-sections.js';
 import { OperatedUser } from './users.js';
 
 export interface UserPageSource extends UserChanges {
@@ -18,24 +25,14 @@ export interface UserPageSource extends UserChanges {
   ): Promise<Page<OperatedSession>>;
   /** Everything stored about a user, as in the user's own export; long lists are async iterables. @throws NOT_FOUND */
   export(userId: string, by: Operator): Promise<Record<string, unknown>>;
-}
-
-/** A list on the page of a user. */
-export interface UserSection<Item = never> {
-  title: string;
-  columns: readonly Column<Item>[];
-  /** The first items. */
-  read(userId: string, limit: number): Promise<readonly Item[]>;
-  empty: string;
-  /** The complete list, relative to the root. */
-  path(userId: string): string;
+  /** The user's own customer at the payment provider; null before the first purchase. */
+  findCustomer(userId: string): Promise<Customer | null>;
 }
 
 export interface UserPageOptions {
   console: Console;
   users: UserPageSource;
-  /** The lists after the sessions. */
-  sections: readonly UserSection[];
+  sources: UserSectionSources;
 }
 
 const OperatedSession = Type.Object({
@@ -46,13 +43,19 @@ const OperatedSession = Type.Object({
   state: Type.Enum(['active', 'ended', 'expired']),
 });
 
-interface OperatedSession {
-  id: string;
-  createdAt: string;
-  refreshedAt: string;
-  expiresAt: string;
-  state: 'active' | 'ended' | 'expired';
-}
+type OperatedSession = Static<typeof OperatedSession>;
+
+const Customer = Type.Object({
+  id: Type.String(),
+  dashboardUrl: Type.Union([Type.String(), Type.Null()]),
+});
+type Customer = Static<typeof Customer>;
+
+const UserDetails = Type.Object({
+  ...OperatedUser.properties,
+  customer: Type.Union([Customer, Type.Null()]),
+});
+type UserDetails = Static<typeof UserDetails>;
 
 /** Rows of each list on the page, which stays small for a user with many sessions. */
 const LISTED = 10;
@@ -60,10 +63,16 @@ const LISTED = 10;
 /** The page of a user, and what the operator can change there. */
 export async function userPagePlugin(
   scope: Scope,
-  { console, users, sections }: UserPageOptions,
+  { console, users, sources }: UserPageOptions,
 ): Promise<void> {
   const params = Parameters;
+  const sections = createUserSections(sources);
   const idOf = (request: FastifyRequest) => (request.params as { id: string }).id;
+
+  const read = async (id: string): Promise<UserDetails> => {
+    const [user, customer] = await Promise.all([users.findOperated(id), users.findCustomer(id)]);
+    return { ...user, customer };
+  };
 
   const sessions = (userId: string): UserSection<OperatedSession> => ({
     title: 'Sessions',
@@ -87,12 +96,13 @@ export async function userPagePlugin(
       const id = idOf(request);
       const root = rootOf(request);
       const [user, ...lists] = await Promise.all([
-        users.findOperated(id),
-        ...[sessions(id) as UserSection, ...sections].map((section) => sectionView(section, id, root)),
+        read(id),
+        ...[sessions(id) as UserSection<never>, ...sections].map((section) => sectionView(section, id, root)),
       ]);
       const view = {
         title: user.email,
         facts: factsOf(user),
+        customer: user.customer,
         actions: linksTo(user, users),
         exportAction: `${id}/export`,
         token: console.tokensOf(request).issue(),
@@ -104,8 +114,8 @@ export async function userPagePlugin(
 
   scope.get(
     `${console.api}/users/:id`,
-    { config: access(console.access), schema: { params, response: { 200: Envelope(OperatedUser) } } },
-    async (request) => ok(await users.findOperated(idOf(request))),
+    { config: access(console.access), schema: { params, response: { 200: Envelope(UserDetails) } } },
+    async (request) => ok(await read(idOf(request))),
   );
 
   registerList<OperatedSession>(scope, console, {
@@ -117,6 +127,18 @@ export async function userPagePlugin(
     item: OperatedSession,
     read: ({ parameters: { id = '' }, after, limit }) => users.listSessions(id, { after, limit }),
     empty: 'No sessions are stored.',
+  });
+
+  const { purchases } = sources;
+  registerList<Purchase>(scope, console, {
+    path: 'users/:id/purchases',
+    section: 'users',
+    title: 'Purchases',
+    links: [{ path: 'users/:id', label: 'Back to the user' }],
+    columns: purchaseColumns,
+    item: purchases.schema,
+    read: ({ parameters: { id = '' }, after, limit }) => purchases.page(id, after, limit),
+    empty: 'The user has purchased nothing once.',
   });
 
   // A POST, because the audit records it.
@@ -147,7 +169,7 @@ const sessionColumns: readonly Column<OperatedSession>[] = [
   { label: 'ID', text: ({ id }) => id, kind: 'code' },
 ];
 
-async function sectionView(section: UserSection, userId: string, root: string) {
+async function sectionView(section: UserSection<never>, userId: string, root: string) {
   const { title, columns, empty, path } = section;
   const items = await section.read(userId, LISTED);
   return {

@@ -33,7 +33,16 @@ export interface UsersSource {
     after: string | undefined;
     limit: number;
   }): Promise<Page<OperatedUser>>;
+  find(by: { id: string } | { email: string }): Promise<{ id: string } | null>;
 }
+
+/** The ID of the user that an operator means by an ID or an e-mail address; `undefined` if there is none. */
+export type ResolveUser = (text: string) => Promise<string | undefined>;
+
+export const createResolveUser =
+  ({ find }: Pick<UsersSource, 'find'>): ResolveUser =>
+  async (text) =>
+    (await find(text.includes('@') ? { email: text } : { id: text }))?.id;
 
 /** The list of users. */
 export async function usersPlugin(

@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, type TObject, Type } from 'typebox';
+import { problemsOf } from '../config/options.js';
 import { Envelope, ok } from '../http/schemas.js';
 import { access, type Scope } from '../http/scope.js';
 import { AppError, invalidFields } from '../kernel/errors.js';
@@ -25,7 +26,7 @@ export interface Action<Target, Fields extends TObject = TObject> {
   isDestructive?: boolean;
   /** The text that the operator has to type, in the page and as `confirm` in the API. */
   typed?(target: Target): string;
-  /** The schema of the fields in the API; the form has one input for each of them. */
+  /** The schema of the fields; the form has one input for each of them. */
   fields?: Fields;
   inputs?: readonly Input[];
   /** @throws NOT_FOUND */
@@ -93,8 +94,10 @@ export async function registerAction<Target, Fields extends TObject>(
     forms.post(`/${path}`, { config, ...timeout, schema }, async (request, reply) => {
       const { token: _, ...body } = request.body as Record<string, string>;
       const given = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== ''));
+      const problems = action.fields ? problemsOf(action.fields, given) : [];
       const target = await find(request.params as Record<string, string>);
       try {
+        if (problems.length > 0) throw invalidFields(...problems);
         await execute(request, target, given);
       } catch (error) {
         if (!(error instanceof AppError) || error.statusCode >= 500) throw error;

@@ -5,8 +5,10 @@ import { AUTH_EVENTS, type AuthEvents } from '../auth/events.js';
 import { registerSessionTokenKinds } from '../auth/jwt.js';
 import { createAuthModule, createUsersModule } from '../auth/module.js';
 import { readUserVersion, userCollection } from '../auth/store.js';
+import { EventRecord } from '../billing/events/log.js';
 import { createBillingModule } from '../billing/module.js';
 import { BILLING_NOTIFICATIONS, type BillingNotifications } from '../billing/notifications.js';
+import { billingRecordSchemas } from '../billing/records.js';
 import { createEmailModule } from '../email/module.js';
 import { authorizationIn, type RequestHeaders } from '../http/authorization.js';
 import { registerCors } from '../http/cors.js';
@@ -28,6 +30,7 @@ import { billingUsers } from './billing-users.js';
 import { createEntitlementGuards, type SaasEvents, type UserRequest } from './decorator.js';
 import { createErrorRenderers } from './error-rendering.js';
 import { adviseSaas, type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './options.js';
+import { createUserAdministration } from './user-administration.js';
 import { createUserApi } from './user-api.js';
 
 /** Creates the modules, registers them on `fastify` and returns what they share. */
@@ -134,7 +137,16 @@ export async function mountSaas(
       duplicates: billing.duplicates,
       settings: settings.service,
     },
-    users: users.directory,
+    ...createUserAdministration({
+      ...context,
+      users,
+      auth,
+      billing,
+      hasPaymentKey: values.paymentSecretKey !== undefined,
+      mails: email.service,
+    }),
+    billing: { ...billing.records, schemas: billingRecordSchemas },
+    webhooks: { ...billing.eventLog, schema: EventRecord },
     settings: settings.service,
     pages,
   });
