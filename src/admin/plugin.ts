@@ -1,6 +1,7 @@
 import type { Console } from '../console/console.js';
 import type { Scope } from '../http/scope.js';
 import { type BillingSource, billingPagesPlugin } from './billing.js';
+import type { CustomSettingsSource } from './custom-settings.js';
 import { type OverviewSources, overviewPlugin } from './overview.js';
 import { type SettingsSource, settingsPagePlugin } from './settings.js';
 import { type UserPageSource, userPagePlugin } from './user-page.js';
@@ -16,6 +17,7 @@ export interface AdminPluginOptions {
   billing: BillingSource;
   webhooks: EventsSource;
   settings: SettingsSource;
+  customSettings: CustomSettingsSource | undefined;
 }
 
 /** The navigation of the admin area, in this order. */
@@ -38,5 +40,9 @@ export async function adminPlugin(scope: Scope, deps: AdminPluginOptions): Promi
   await scope.register(userPagePlugin, { console, users: deps.users, sources });
   await scope.register(billingPagesPlugin, { console, billing: deps.billing, resolveUser });
   await scope.register(webhooksPlugin, { console, events: deps.webhooks, resolveUser });
-  await scope.register(settingsPagePlugin, { console, settings: deps.settings });
+  await scope.register(settingsPagePlugin, {
+    console,
+    settings: deps.settings,
+    custom: deps.customSettings,
+  });
 }
