@@ -103,12 +103,16 @@ export const USER_ID_PREFIX = 'usr_';
 export function userCollection(store: Store): Users {
   return store.collection<UserDocument>('users', {
     unique: ['email'],
-    indexes: [['createdAt'], ['deletingAt'], ['profileChangedAt']],
+    indexes: [
+      ['createdAt'],
+      ['deletingAt'],
+      ['profileChangedAt'],
+      ['suspendedAt'],
+      ['emailVerified', 'createdAt'],
+    ],
     fields: [
       'passwordVersion',
       'sessionEpoch',
-      'suspendedAt',
-      'emailVerified',
       'subscriptionRev',
       'resetHash',
       'verifyHash',

@@ -1,10 +1,11 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, type TObject, Type } from 'typebox';
+import { problemsOf } from '../config/options.js';
 import { Envelope, ok } from '../http/schemas.js';
 import { access, type Scope } from '../http/scope.js';
 import { AppError, invalidFields } from '../kernel/errors.js';
 import type { Operator } from '../ops/audit.js';
-import { type Console, rootOf } from './console.js';
+import { type Console, ownPath, Parameters, rootOf } from './console.js';
 import { registerForms } from './forms.js';
 
 /**
@@ -25,7 +26,7 @@ export interface Action<Target, Fields extends TObject = TObject> {
   isDestructive?: boolean;
   /** The text that the operator has to type, in the page and as `confirm` in the API. */
   typed?(target: Target): string;
-  /** The schema of the fields in the API; the form has one input for each of them. */
+  /** The schema of the fields; the form has one input for each of them. */
   fields?: Fields;
   inputs?: readonly Input[];
   /** @throws NOT_FOUND */
@@ -34,6 +35,8 @@ export interface Action<Target, Fields extends TObject = TObject> {
   run(target: Target, fields: Static<Fields>, by: Operator): Promise<unknown>;
   /** Confirms the change, as a sentence. */
   done: string;
+  /** How long the change may take, if it calls another system. */
+  timeoutMs?: number;
   /** The page to return to, relative to the root. */
   returnTo(target: Target): string;
 }
@@ -56,11 +59,6 @@ const TEXT = {
   pattern: '^[^\\p{Cc}\\p{Cs}]*$',
 };
 
-const Parameters = Type.Record(
-  Type.String(),
-  Type.String({ accepts: 'an ID', maxLength: 256, pattern: '^[^\\p{C}]+$' }),
-);
-
 export async function registerAction<Target, Fields extends TObject>(
   scope: Scope,
   console: Console,
@@ -80,6 +78,7 @@ export async function registerAction<Target, Fields extends TObject>(
   };
 
   const config = console.config;
+  const timeout = action.timeoutMs === undefined ? {} : { handlerTimeout: action.timeoutMs };
   scope.get(`/${path}`, { config, schema: { params: Parameters } }, async (request, reply) => {
     const target = await find(request.params as Record<string, string>);
     return sendForm(console, action, { request, reply, target });
@@ -91,11 +90,14 @@ export async function registerAction<Target, Fields extends TObject>(
     ...Object.fromEntries(inputs.map(({ name }) => [name, Type.Optional(Type.String(TEXT))])),
   });
   await registerForms(scope, console.tokensOf, (forms) => {
-    forms.post(`/${path}`, { config, schema: { params: Parameters, body: Form } }, async (request, reply) => {
+    const schema = { params: Parameters, body: Form };
+    forms.post(`/${path}`, { config, ...timeout, schema }, async (request, reply) => {
       const { token: _, ...body } = request.body as Record<string, string>;
       const given = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== ''));
+      const problems = action.fields ? problemsOf(action.fields, given) : [];
       const target = await find(request.params as Record<string, string>);
       try {
+        if (problems.length > 0) throw invalidFields(...problems);
         await execute(request, target, given);
       } catch (error) {
         if (!(error instanceof AppError) || error.statusCode >= 500) throw error;
@@ -120,6 +122,7 @@ export async function registerAction<Target, Fields extends TObject>(
     `${console.api}/${path}`,
     {
       config: access(console.access),
+      ...timeout,
       schema: { params: Parameters, body: Body, response: { 200: Envelope(Type.Object({})) } },
     },
     async (request) => {
@@ -148,7 +151,6 @@ function sendForm<Target, Fields extends TObject>(
   const typed = action.typed?.(target);
   const all: readonly Input[] = typed === undefined ? inputs : [...inputs, confirmation(typed)];
   const details = new Map((error?.details ?? []).map(({ path, message }) => [path, message]));
-  const [path = ''] = request.url.split('?');
   const root = rootOf(request);
   return console.send(request, reply, {
     template: 'console-action',
@@ -158,8 +160,7 @@ function sendForm<Target, Fields extends TObject>(
       consequences,
       button,
       isDestructive,
-      // Relative to the page itself.
-      action: path.slice(path.lastIndexOf('/') + 1),
+      action: ownPath(request),
       token: console.tokensOf(request).issue(),
       problems: error && details.size === 0 ? [error.message] : [],
       hasErrors: error !== undefined,

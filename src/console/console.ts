@@ -15,6 +15,12 @@ export const Done = Type.Optional(
   Type.String({ accepts: 'the name of a notice', maxLength: 64, pattern: '^[a-z-]*$' }),
 );
 
+/** The parameters of a path: IDs. */
+export const Parameters = Type.Record(
+  Type.String(),
+  Type.String({ accepts: 'an ID', maxLength: 256, pattern: '^[^\\p{C}]+$' }),
+);
+
 /** An entry of the navigation. */
 export interface Section {
   /** Relative to the root of the console: `users`; `''` is the start page. */
@@ -86,13 +92,19 @@ export function createConsole(options: ConsoleOptions): Console {
   };
 }
 
+/** The last segment of the path of a request: a link from the page to itself. */
+export function ownPath(request: FastifyRequest): string {
+  const [path = ''] = request.url.split('?');
+  return path.slice(path.lastIndexOf('/') + 1);
+}
+
 /** The root of the console as seen from the page of a request: `../`, `./`, or `admin/` without a trailing slash. */
 export function rootOf(request: FastifyRequest): string {
-  const [path = ''] = request.url.split('?');
+  const own = ownPath(request);
   const { url: route = '' } = request.routeOptions;
   const { prefix } = request.server;
   const depth = route.slice(prefix.length).split('/').length - 2;
   if (depth > 0) return '../'.repeat(depth);
   const isRoot = depth < 0 || route.slice(prefix.length) === '/';
-  return isRoot && !path.endsWith('/') ? `${path.slice(path.lastIndexOf('/') + 1)}/` : './';
+  return isRoot && own !== '' ? `${own}/` : './';
 }

@@ -3,13 +3,15 @@ import { type TSchema, Type } from 'typebox';
 import { After, Envelope, Next, ok } from '../http/schemas.js';
 import { access, type Scope } from '../http/scope.js';
 import type { Page } from '../storage/collection.js';
-import { type Console, Done, rootOf } from './console.js';
+import { type Console, Done, ownPath, Parameters, rootOf } from './console.js';
 import { csvStream } from './csv.js';
 
 /** A list of the console: as a page, as CSV and, if the console has an API, as JSON. */
 export interface List<Item> {
-  /** Relative to the root, without a leading slash: `users`. Also the name of the CSV file. */
+  /** Relative to the root, without a leading slash: `users` or `users/:id/sessions`. Also the name of the CSV file. */
   path: string;
+  /** The entry of the navigation. Default: `path`. */
+  section?: string;
   title: string;
   /** A sentence about what the list contains. */
   intro?: string;
@@ -22,7 +24,7 @@ export interface List<Item> {
   read(query: ListQuery): Promise<Page<Item>>;
   /** What the operator can do when there is nothing yet, as a sentence. */
   empty: string;
-  /** Links above the list, relative to the root. */
+  /** Links above the list, relative to the root; they may contain the parameters of `path`. */
   links?: readonly { path: string; label: string }[];
 }
 
@@ -55,6 +57,8 @@ export interface ListQuery {
   search: string | undefined;
   /** The chosen value of each filter. */
   filters: Record<string, string | undefined>;
+  /** The parameters of the path. */
+  parameters: Record<string, string>;
   after: string | undefined;
   limit: number;
 }
@@ -65,24 +69,25 @@ const BATCH_SIZE = 500;
 
 export function registerList<Item>(scope: Scope, console: Console, list: List<Item>): void {
   const { path, item, columns } = list;
-  const querystring = querySchema(list);
+  const schema = { params: Parameters, querystring: querySchema(list) };
   type Query = { q?: string; after?: string } & Record<string, string | undefined>;
   const queryOf = (request: FastifyRequest, limit: number): ListQuery => {
     const { q, after, ...rest } = request.query as Query;
     const filters = Object.fromEntries(
       (list.filters ?? []).map(({ name }) => [name, rest[name] || undefined]),
     );
-    return { search: q?.trim() || undefined, filters, after: after || undefined, limit };
+    const parameters = request.params as Record<string, string>;
+    return { search: q?.trim() || undefined, filters, parameters, after: after || undefined, limit };
   };
 
-  scope.get(`/${path}`, { config: console.config, schema: { querystring } }, async (request, reply) => {
+  scope.get(`/${path}`, { config: console.config, schema }, async (request, reply) => {
     const query = queryOf(request, PAGE_SIZE);
     return sendPage(console, list, { request, reply, query, page: await list.read(query) });
   });
 
-  scope.get(`/${path}.csv`, { config: console.config, schema: { querystring } }, async (request, reply) => {
+  scope.get(`/${path}.csv`, { config: console.config, schema }, async (request, reply) => {
     const pages = rowsOf(list, queryOf(request, BATCH_SIZE));
-    const name = path.replaceAll('/', '-');
+    const name = path.replace(/\/:\w+/g, '').replaceAll('/', '-');
     return reply
       .header('content-disposition', `attachment; filename="${name}.csv"`)
       .type('text/csv; charset=utf-8')
@@ -98,7 +103,7 @@ export function registerList<Item>(scope: Scope, console: Console, list: List<It
   const Answer = Envelope(Type.Object({ items: Type.Array(item), next: Next }));
   scope.get(
     `${console.api}/${path}`,
-    { config: access(console.access), schema: { querystring, response: { 200: Answer } } },
+    { config: access(console.access), schema: { ...schema, response: { 200: Answer } } },
     // The compiler cannot relate an item to its schema here; the serializer only writes what the schema names.
     async (request) =>
       ok((await list.read(queryOf(request, PAGE_SIZE))) as { items: never[]; next: string | null }),
@@ -149,24 +154,25 @@ function sendPage<Item>(
   list: List<Item>,
   { request, reply, query, page }: RenderedList<Item>,
 ): FastifyReply {
-  const { path, title, intro, columns, search, filters = [], empty, links = [] } = list;
+  const { path, section = path, title, intro, columns, search, filters = [], empty, links = [] } = list;
   const root = rootOf(request);
+  const own = ownPath(request);
   const chosen = new URLSearchParams();
   if (query.search !== undefined) chosen.set('q', query.search);
   for (const [name, value] of Object.entries(query.filters)) if (value !== undefined) chosen.set(name, value);
   const isNarrowed = chosen.size > 0;
   const href = (extension: string, more: Record<string, string> = {}) => {
     const parameters = new URLSearchParams([...chosen, ...Object.entries(more)]).toString();
-    return `${root}${path}${extension}${parameters && `?${parameters}`}`;
+    return `${own}${extension}${parameters && `?${parameters}`}`;
   };
   return console.send(request, reply, {
     template: 'console-list',
-    section: path,
+    section,
     view: {
       title,
       intro,
-      links: links.map(({ path, label }) => ({ href: root + path, label })),
-      action: root + path,
+      links: links.map(({ path, label }) => ({ href: root + withParameters(path, query.parameters), label })),
+      action: own,
       hasForm: search !== undefined || filters.length > 0,
       search: search && { ...search, value: query.search },
       filters: filters.map(({ name, label, options }) => ({
@@ -174,7 +180,7 @@ function sendPage<Item>(
         label,
         options: options.map((option) => ({ ...option, isChosen: query.filters[name] === option.value })),
       })),
-      clearHref: isNarrowed ? root + path : undefined,
+      clearHref: isNarrowed ? own : undefined,
       ...tableOf(columns, page.items, root),
       empty: isNarrowed ? 'Nothing matches. Check the spelling or clear the search.' : empty,
       firstHref: query.after === undefined ? undefined : href(''),
@@ -183,6 +189,9 @@ function sendPage<Item>(
     },
   });
 }
+
+const withParameters = (path: string, parameters: Record<string, string>) =>
+  path.replace(/:(\w+)/g, (_, name) => encodeURIComponent(parameters[name] ?? ''));
 
 /** The view of the partial `_console-table`. */
 export function tableOf<Item>(columns: readonly Column<Item>[], items: readonly Item[], root: string) {

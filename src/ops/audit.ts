@@ -22,6 +22,8 @@ export interface AuditRecord {
    * `detail`. Absent if unknown.
    */
   subject?: string;
+  /** The name of the operator who made a change of `subject`. */
+  by?: string;
   ip: string;
   /** Additional information, chosen by the program or the operator and never by a client. */
   detail?: string;
@@ -33,6 +35,19 @@ export interface AuditRecord {
 export interface Operator {
   name: string;
   ip: string;
+}
+
+/** The part of a record that says who made a change of a user, and from where: by default the host or the command line. */
+export const madeBy = (operator?: Operator): Pick<AuditRecord, 'by' | 'ip'> =>
+  operator ? { by: operator.name, ip: operator.ip } : { ip: 'local' };
+
+type Values = Readonly<Record<string, unknown>>;
+
+/** The detail of a record of a change: what differs, as JSON. `null` stands for a value that is not set. */
+export function changeDetail(before: Values, after: Values): string {
+  const names = Object.keys({ ...before, ...after }).filter((name) => before[name] !== after[name]);
+  const pick = (values: Values) => Object.fromEntries(names.map((name) => [name, values[name] ?? null]));
+  return JSON.stringify({ before: pick(before), after: pick(after) });
 }
 
 export interface Audit {
