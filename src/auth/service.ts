@@ -58,7 +58,7 @@ export function createAuthService(deps: AuthDependencies): AuthService {
   return {
     ...sessions,
     ...createRegistration({ ...deps, passwordRules, startSession, sendVerification, sendReset }),
-    ...createAccountService({ ...deps, credentials, passwordRules }),
+    ...createAccountService({ ...deps, credentials, passwordRules, usedLinks }),
     ...createAccountDeletion({ ...deps, credentials }),
     forgotPassword,
     resetPassword,

@@ -57,14 +57,31 @@ const OTHER_BODIES: Record<string, string> = {
   'POST /api/billing/subscription/resume': 'every field is optional: test/billing/changes.test.ts',
   'POST /api/billing/subscription/pause': 'every field is optional: test/billing/changes.test.ts',
   'POST /admin/settings': 'a form: test/admin/forms.test.ts',
+  'POST /admin/api/webhooks/:id/assign': 'test/admin/billing.test.ts',
+  'POST /admin/api/webhooks/:id/replay': 'every field is optional: test/admin/billing.test.ts',
+  'POST /admin/webhooks/:id/assign': 'a form: test/admin/billing.test.ts',
+  'POST /admin/webhooks/:id/replay': 'a form: test/admin/billing.test.ts',
 };
 
 /** Routes with a guard, of which every spelling is tried. */
 const GUARDED: [method: string, path: string][] = [
   ['GET', '/admin'],
   ['GET', '/admin/api/billing/duplicate-subscriptions'],
+  ['GET', '/admin/api/payments'],
   ['GET', '/admin/api/settings'],
   ['PATCH', '/admin/api/settings'],
+  ['GET', '/admin/api/subscriptions'],
+  ['GET', '/admin/api/users'],
+  ['GET', '/admin/api/webhooks'],
+  ['GET', '/admin/payments'],
+  ['GET', '/admin/payments.csv'],
+  ['GET', '/admin/settings'],
+  ['GET', '/admin/subscriptions'],
+  ['GET', '/admin/subscriptions.csv'],
+  ['GET', '/admin/users'],
+  ['GET', '/admin/users.csv'],
+  ['GET', '/admin/webhooks'],
+  ['GET', '/admin/webhooks.csv'],
   ['GET', '/api/auth/me'],
   ['GET', '/api/auth/sessions'],
   ['GET', '/api/user/profile'],
@@ -91,6 +108,14 @@ const GUARDED: [method: string, path: string][] = [
 const OTHER_GUARDED: Record<string, string> = {
   'DELETE /api/auth/sessions/:id': 'any spelling is an id: test/auth/sessions.test.ts',
   'POST /admin/settings': 'takes forms only: test/admin/forms.test.ts',
+  'GET /admin/api/webhooks/:id': 'any spelling is an ID: test/admin/billing.test.ts',
+  'GET /admin/webhooks/:id': 'any spelling is an ID: test/admin/billing.test.ts',
+  'GET /admin/webhooks/:id/assign': 'requires an event: test/admin/billing.test.ts',
+  'GET /admin/webhooks/:id/replay': 'requires an event: test/admin/billing.test.ts',
+  'POST /admin/api/webhooks/:id/assign': 'requires an event: test/admin/billing.test.ts',
+  'POST /admin/api/webhooks/:id/replay': 'requires an event: test/admin/billing.test.ts',
+  'POST /admin/webhooks/:id/assign': 'takes forms only: test/admin/billing.test.ts',
+  'POST /admin/webhooks/:id/replay': 'takes forms only: test/admin/billing.test.ts',
 };
 
 /** Fields without which a body is refused. */
