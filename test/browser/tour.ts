@@ -125,6 +125,14 @@ async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
     stop('unlock-dead', 400, send()),
     stop('admin', 200, open(`${operator}/admin/`)),
     stop('admin-users', 200, open(`${operator}/admin/users`)),
+    stop('admin-user', 200, open(`${operator}/admin/users/${id}`)),
+    stop('admin-user-sessions', 200, open(`${operator}/admin/users/${id}/sessions`)),
+    stop('admin-user-grant', 200, open(`${operator}/admin/users/${id}/grant`)),
+    stop('admin-user-rename-wrong', 400, async (page) => {
+      await page.goto(`${operator}/admin/users/${id}/rename`);
+      return send({ 'New name': '   ' })(page);
+    }),
+    stop('admin-user-delete', 200, open(`${operator}/admin/users/${id}/delete`)),
     stop('admin-subscriptions', 200, open(`${operator}/admin/subscriptions`)),
     stop('admin-payments', 200, open(`${operator}/admin/payments`)),
     stop('admin-events', 200, open(`${operator}/admin/webhooks`)),
