@@ -26,6 +26,10 @@ await run({
       summary: 'Manage people and agents: list, disable, enable, reset',
       load: () => import('./commands/principal.js'),
     },
+    operator: {
+      summary: 'Manage the operators of the console: grant, revoke, invite, list',
+      load: () => import('./commands/operator.js'),
+    },
     login: {
       summary: 'Sign an agent in without a browser and print its id_token',
       load: () => import('./commands/login.js'),
@@ -41,6 +45,7 @@ await run({
     'idp agent mint scout@agents.example --name Scout',
     'idp invite ada@example.com',
     'idp principal disable scout@agents.example',
+    'idp operator grant ada@example.com',
     'idp backup "/backups/$(date +%F).db"',
   ),
   storeVariable: 'IDP_DATABASE_URI',

@@ -27,6 +27,11 @@ import {
 export interface IdpDecorator {
   /** The issuer, exactly as in every id_token. */
   issuer(): string;
+  /**
+   * A link with which the first operator of the console chooses a user name and a password, once, within an hour; `null` if
+   * the store contains a principal or an earlier link is valid. Nothing calls it but `idp serve`.
+   */
+  createFirstOperatorLink(): Promise<{ url: string; expiresAt: number } | null>;
 }
 
 declare module 'fastify' {
@@ -113,7 +118,8 @@ export async function mountIdp(
     humansUseBasic: values.basicLogin === 'all',
   });
 
-  fastify.decorate('idp', Object.freeze({ issuer }));
+  const createFirstOperatorLink = provisioning.firstOperator.offer;
+  fastify.decorate('idp', Object.freeze({ issuer, createFirstOperatorLink }));
   const rules: ScopeRules = {
     ...answerRules(host),
     prefix,

@@ -23,6 +23,8 @@ export interface AuditRecord {
    */
   subject?: string;
   ip: string;
+  /** ID of the operator who changed the subject in the console. */
+  by?: string;
   /** Additional information, chosen by the program or the operator and never by a client. */
   detail?: string;
   /** Number of failed attempts in a summary, whose `ip` is an address block or `several`. */
@@ -33,6 +35,11 @@ export interface AuditRecord {
 export interface Operator {
   name: string;
   ip: string;
+}
+
+/** Who made a change, for its record. */
+export function actorOf({ ip, by }: { ip: string; by?: string | undefined }): Pick<AuditRecord, 'ip' | 'by'> {
+  return { ip, ...(by !== undefined && { by }) };
 }
 
 export interface Audit {

@@ -3,6 +3,7 @@ import type { Origin } from '../http/scope.js';
 import { DAY } from '../kernel/clock.js';
 import { type ErrorDetail, invalidFields } from '../kernel/errors.js';
 import { newId, newToken, sha256 } from '../kernel/secrets.js';
+import { actorOf } from '../ops/audit.js';
 import type { JobLog } from '../ops/jobs.js';
 import type { Page } from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
@@ -36,7 +37,7 @@ export interface Clients {
   /** Includes the previous secret only while that is valid. */
   find(clientId: string): Promise<ClientDocument | null>;
   /** @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */
-  list(after?: string): Promise<Page<ClientDocument>>;
+  list(after?: string, limit?: number): Promise<Page<ClientDocument>>;
 }
 
 export interface ClientDependencies extends Dependencies {
@@ -68,7 +69,7 @@ export function createClients(
   };
 
   return {
-    async create({ isPublic, trusted, ...input }, { ip }) {
+    async create({ isPublic, trusted, ...input }, from) {
       validateUris(input);
       const secret = isPublic ? null : newToken(random, 'csec_');
       const client: ClientDocument = {
@@ -80,14 +81,15 @@ export function createClients(
       };
       await Promise.all([
         clients.insert(client),
-        audit.record({ event: 'client.created', subject: client.id, ip }),
+        audit.record({ event: 'client.created', subject: client.id, ...actorOf(from) }),
       ]);
       return { client, secret };
     },
 
-    async update(clientId, { trusted, ...change }, { ip }) {
+    async update(clientId, { trusted, ...change }, from) {
       validateUris(change);
-      if (!isClientId(clientId)) return null;
+      const before = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
+      if (!before) return null;
       const updated = await clients.updateOne(
         { id: clientId },
         {
@@ -95,11 +97,19 @@ export function createClients(
           ...(trusted === false && { unset: ['trusted'] }),
         },
       );
-      if (updated) await audit.record({ event: 'client.updated', subject: clientId, ip });
+      if (updated) {
+        const detail = describeChange(before, updated);
+        await audit.record({
+          event: 'client.updated',
+          subject: clientId,
+          ...actorOf(from),
+          ...(detail && { detail }),
+        });
+      }
       return updated;
     },
 
-    async rotate(clientId, { atOnce }, { ip }) {
+    async rotate(clientId, { atOnce }, from) {
       const client = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
       const { secretHash: previousSecretHash } = client ?? {};
       if (previousSecretHash === undefined) return null;
@@ -112,13 +122,13 @@ export function createClients(
           : { set: { secretHash, previousSecretHash, previousSecretUntil: clock.now() + DAY } },
       );
       if (!rotated) return null;
-      await audit.record({ event: 'client.rotated', subject: clientId, ip });
+      await audit.record({ event: 'client.rotated', subject: clientId, ...actorOf(from) });
       return secret;
     },
 
-    async delete(clientId, { ip }) {
+    async delete(clientId, from) {
       const deleted = isClientId(clientId) ? await clients.deleteOne({ id: clientId }) : null;
-      if (deleted) await audit.record({ event: 'client.deleted', subject: clientId, ip });
+      if (deleted) await audit.record({ event: 'client.deleted', subject: clientId, ...actorOf(from) });
       return deleted;
     },
 
@@ -130,8 +140,19 @@ export function createClients(
       return current;
     },
 
-    list: (after) => readPage(clients, { sort: 'createdAt', after }),
+    list: (after, limit) =>
+      readPage(clients, { sort: 'createdAt', after, ...(limit !== undefined && { limit }) }),
   };
+}
+
+const AUDITED = ['name', 'redirectUris', 'postLogoutRedirectUris', 'principalKinds', 'trusted'] as const;
+
+/** The changed fields, before and after. */
+function describeChange(before: ClientDocument, after: ClientDocument): string {
+  const written = (value: unknown) => JSON.stringify(value ?? null);
+  return AUDITED.filter((field) => written(before[field]) !== written(after[field]))
+    .map((field) => `${field}: ${written(before[field])} → ${written(after[field])}`)
+    .join('; ');
 }
 
 /** Other text is never looked up, because a store may be unable to represent it. */

@@ -30,6 +30,8 @@ const PROCESSES = 4;
 const ROUNDS = 2;
 const PASSWORDS = Array.from({ length: 50 }, (_, index) => `${PASSWORD} ${index}`);
 
+const NO_FIRST_OPERATOR = { look: async () => null, create: async () => null };
+
 /** @param moments of each call of the store at which a process is killed */
 function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly string[]): void {
   for (const processes of [1, PROCESSES]) {
@@ -122,6 +124,7 @@ t.test('a change while the password is hashed decides the acceptance', async (t)
     return 'a hash';
   };
   const links = createLinks(principals, {
+    firstOperator: NO_FIRST_OPERATOR,
     audit: { record: async () => undefined },
     clock,
     random: systemRandom,
@@ -173,6 +176,7 @@ t.test('an acceptance during a new invitation keeps the account', async (t) => {
         : target[name].bind(target),
   });
   const links = createLinks(slow, {
+    firstOperator: NO_FIRST_OPERATOR,
     audit: { record: async () => undefined },
     clock: idp.clock,
     random: systemRandom,
