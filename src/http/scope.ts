@@ -100,7 +100,7 @@ export function prependHook(route: RouteOptions, hook: onRequestHookHandler | Gu
 /** The client of a request, for services. */
 export interface Origin {
   ip: string;
-  /** ID of the operator who acts on something else than the own account. */
+  /** The name of the operator, for a change in the console. */
   by?: string;
   /** Whether the client has disconnected, so that work for it can be skipped. */
   isDisconnected(): boolean;

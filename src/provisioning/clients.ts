@@ -3,9 +3,9 @@ import type { Origin } from '../http/scope.js';
 import { DAY } from '../kernel/clock.js';
 import { type ErrorDetail, invalidFields } from '../kernel/errors.js';
 import { newId, newToken, sha256 } from '../kernel/secrets.js';
-import { actorOf } from '../ops/audit.js';
+import { actorOf, changeDetail } from '../ops/audit.js';
 import type { JobLog } from '../ops/jobs.js';
-import type { Page } from '../storage/collection.js';
+import type { Estimate, Page } from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
 import type { Dependencies } from './principals.js';
 import type { ClientCollection, ClientDocument, Kind } from './store.js';
@@ -37,6 +37,7 @@ export interface Clients {
   /** Includes the previous secret only while that is valid. */
   find(clientId: string): Promise<ClientDocument | null>;
   /** @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */
+  estimate(): Promise<Estimate>;
   list(after?: string, limit?: number): Promise<Page<ClientDocument>>;
 }
 
@@ -98,12 +99,12 @@ export function createClients(
         },
       );
       if (updated) {
-        const detail = describeChange(before, updated);
+        const detail = changeDetail(auditedFields(before), auditedFields(updated));
         await audit.record({
           event: 'client.updated',
           subject: clientId,
           ...actorOf(from),
-          ...(detail && { detail }),
+          detail,
         });
       }
       return updated;
@@ -140,19 +141,28 @@ export function createClients(
       return current;
     },
 
+    estimate: () => clients.estimate(),
+
     list: (after, limit) =>
       readPage(clients, { sort: 'createdAt', after, ...(limit !== undefined && { limit }) }),
   };
 }
 
-const AUDITED = ['name', 'redirectUris', 'postLogoutRedirectUris', 'principalKinds', 'trusted'] as const;
-
-/** The changed fields, before and after. */
-function describeChange(before: ClientDocument, after: ClientDocument): string {
-  const written = (value: unknown) => JSON.stringify(value ?? null);
-  return AUDITED.filter((field) => written(before[field]) !== written(after[field]))
-    .map((field) => `${field}: ${written(before[field])} → ${written(after[field])}`)
-    .join('; ');
+/** The fields that `update` changes, as compared by the audit. */
+function auditedFields({
+  name,
+  redirectUris,
+  postLogoutRedirectUris,
+  principalKinds,
+  trusted,
+}: ClientDocument) {
+  return {
+    name,
+    redirectUris: redirectUris.join(' '),
+    postLogoutRedirectUris: postLogoutRedirectUris.join(' '),
+    principalKinds: principalKinds.join(' '),
+    trusted: trusted === true,
+  };
 }
 
 /** Other text is never looked up, because a store may be unable to represent it. */

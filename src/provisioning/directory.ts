@@ -1,7 +1,7 @@
 import type { Origin } from '../http/scope.js';
-import { actorOf } from '../ops/audit.js';
+import { actorOf, changeDetail } from '../ops/audit.js';
 import { UNANSWERED_LINK_FIELDS } from '../ops/used-links.js';
-import type { Page } from '../storage/collection.js';
+import type { Estimate, Page } from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
@@ -31,6 +31,7 @@ export interface PrincipalDirectory {
    * @throws VALIDATION_ERROR when `after` is invalid
    */
   list(query: PrincipalQuery): Promise<Page<PrincipalDocument>>;
+  estimate(): Promise<Estimate>;
   get(sub: string): Promise<PrincipalDocument | null>;
   /** Whether the principal is permanently deleted or never existed. */
   isDeleted(sub: string): Promise<boolean>;
@@ -91,6 +92,8 @@ export function createDirectory(
       return readPage(principals, { sort: 'handle', after, where, ...(limit !== undefined && { limit }) });
     },
 
+    estimate: () => principals.estimate(),
+
     get,
 
     async isDeleted(sub) {
@@ -119,7 +122,7 @@ export function createDirectory(
         event: 'principal.disabled',
         subject: sub,
         ...actorOf(from),
-        detail: `${found.state} → disabled`,
+        detail: changeDetail({ state: found.state }, { state: 'disabled' }),
       });
       return disabled;
     },
@@ -138,7 +141,7 @@ export function createDirectory(
         event: 'principal.enabled',
         subject: sub,
         ...actorOf(from),
-        detail: `disabled → ${enabled.state}`,
+        detail: changeDetail({ state: 'disabled' }, { state: enabled.state }),
       });
       return enabled;
     },
