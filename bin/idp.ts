@@ -52,6 +52,15 @@ await run({
   examine: async () => (await import('../src/idp/doctor.js')).examineIdp(),
   loadCollections: async () => (await import('../src/idp/collections.js')).declareIdpCollections,
   createServer: async (options) => (await import('../src/idp/server.js')).createIdentityServer(options),
+  async createSetupLink({ fastify }) {
+    const link = await fastify.idp.createFirstOperatorLink();
+    return (
+      link && {
+        purpose: 'Create the first operator of the console with this link, once, within an hour:',
+        url: link.url,
+      }
+    );
+  },
   introduce({ fastify, configuration: { values, generated } }, url) {
     const isGenerated = generated.names.includes('IDP_ADMIN_TOKEN');
     const post = `-H 'authorization: Bearer ${isGenerated ? values.adminToken : '<IDP_ADMIN_TOKEN>'}' -H 'content-type: application/json' -d`;

@@ -37,8 +37,17 @@ export interface ConsoleBrowser {
 export async function browse(idp: IdpApp, prefix = ''): Promise<ConsoleBrowser> {
   const origin = await idp.listen();
   const browser = new Agent({ origin });
-  const get = (path: string) => browser.open(`${origin}${prefix}/admin${path}`);
-  return { browser, origin, get, act: async (path, fields) => browser.submit(await get(path), fields) };
+  const get = async (path: string) => readable(await browser.open(`${origin}${prefix}/admin${path}`));
+  const act: ConsoleBrowser['act'] = async (path, fields) =>
+    readable(await browser.submit(await get(path), fields));
+  return { browser, origin, get, act };
+}
+
+const ENTITIES: Record<string, string> = { amp: '&', quot: '"', '#39': "'", '#x2F': '/', '#x3D': '=' };
+
+/** The page with its texts and links as a person sees them. */
+function readable(page: Page): Page {
+  return { ...page, body: page.body.replace(/&([#\w]+);/g, (entity, name) => ENTITIES[name] ?? entity) };
 }
 
 /** The console of a person who has signed in. */

@@ -159,12 +159,11 @@ t.test('a sign-in form of the console signs in to no application, and the revers
 t.test('the console works below a path, and a host can leave it out', async (t) => {
   const below = await idpApp(t, { prefix: '/idp', publicUrl: 'http://127.0.0.1/idp' });
   const operator = await makeOperator(t, below);
-  const origin = await below.listen();
-  const { browser } = await browse(below, '/idp');
-  const form = await browser.open(`${origin}/idp/admin/clients`);
+  const { browser, get } = await browse(below, '/idp');
+  const form = await get('/clients');
   const entered = await browser.send(form, { handle: operator.handle, password: PASSWORD });
   t.match(new URL(entered.location ?? '').pathname, '/idp/admin/clients');
-  t.match((await browser.open(`${origin}/idp/admin`)).body, 'href="admin/clients"');
+  t.match((await get('')).body, 'href="admin/clients"');
   t.equal((await below.request('GET', '/admin/nothing')).status, 404);
 
   const without = await idpApp(t, { console: false, publicUrl: ISSUER });

@@ -9,10 +9,7 @@ const HERE = { publicUrl: undefined, limits: false } as const;
 
 /** The readonly fields of a page that shows secrets. */
 const secretsOf = (body: string) =>
-  [...body.matchAll(/class="secret" value="([^"]*)" readonly/g)].map(([, value = '']) => unescaped(value));
-
-const unescaped = (text: string) =>
-  text.replaceAll('&#x2F;', '/').replaceAll('&#x3D;', '=').replaceAll('&amp;', '&').replaceAll('&quot;', '"');
+  [...body.matchAll(/class="secret" value="([^"]*)" readonly/g)].map(([, value = '']) => value);
 
 t.test('principals are searched by user name, ID, kind and state', async (t) => {
   const idp = await idpApp(t, HERE);
@@ -49,10 +46,10 @@ t.test('a principal has a page with sessions, applications and audit records', a
   t.match(shown.body, 'openid email');
   t.match(shown.body, 'login.succeeded');
   const [, end = ''] = /href="\.\.\/(principals\/[^"]*\/end)"/.exec(shown.body) ?? [];
-  const ended = await act(`/${unescaped(end)}`);
+  const ended = await act(`/${end}`);
   t.match(ended.body, 'The session has ended.');
   t.match(ended.body, 'Not signed in.');
-  t.equal((await act(`/${unescaped(end)}`).catch(() => null)) ?? 404, 404, 'it is gone');
+  t.equal((await get(`/${end}`)).status, 404, 'it is gone');
 });
 
 t.test(
@@ -69,7 +66,7 @@ t.test(
       t.match((await act(`${page}/enable`)).body, 'Enabled.');
       t.equal((await idp.authorize(client, who)).status, 302);
       const refused = await act(`${page}/delete`, { confirm: 'yes' });
-      t.match([refused.status, unescaped(refused.body)], [400, `must be ${who.handle}`]);
+      t.match([refused.status, refused.body], [400, `must be ${who.handle}`]);
       t.match((await act(`${page}/delete`, { confirm: who.handle })).body, 'Deleted.');
       t.equal((await idp.authorize(client, who)).status, 401);
       const taken = await act('/agents/create', { handle: who.handle });
@@ -86,8 +83,8 @@ t.test(
       );
       t.match(JSON.stringify(records), /before.*active.*after.*disabled/);
       const listed = await get(`/audit?q=${who.handle}&event=principal.`);
-      t.match(listed.body, 'principal.disabled');
-      t.notMatch(listed.body, 'login.');
+      t.match(listed.body, '<td>principal.disabled</td>');
+      t.notMatch(listed.body, /<td>(login|agent|human)\./);
     }
   },
 );
@@ -126,8 +123,8 @@ t.test('applications are created, changed, rotated and deleted', async (t) => {
   const agent = await idp.mintAgent();
   const wrong = await act('/clients/create', { redirect_uris: `${CALLBACK}\nhttp://x.test/*` });
   t.equal(wrong.status, 400);
-  t.match(unescaped(wrong.body), 'in line 2 must not contain');
-  t.match(unescaped(wrong.body), CALLBACK, 'the form keeps its values');
+  t.match(wrong.body, 'in line 2 must not contain');
+  t.match(wrong.body, CALLBACK, 'the form keeps its values');
   t.equal((await act('/clients/create', { redirect_uris: '' })).status, 400);
   const created = await act('/clients/create', {
     name: 'Shop',
@@ -179,7 +176,7 @@ t.test('the audit is searched by event, subject and day, page by page, and expor
   const first = await get(`/audit?event=login.succeeded&q=${agent.handle}`);
   t.equal(rows(first.body), 50);
   const [, next = ''] = /href="([^"]*)" rel="next"/.exec(first.body) ?? [];
-  t.equal(rows((await get(`/${unescaped(next)}`)).body), 10);
+  t.equal(rows((await get(`/${next}`)).body), 10);
   t.equal(rows((await get('/audit?event=login.&from=2040-01-02')).body), 1);
   t.equal(rows((await get('/audit?event=login.&until=2040-01-01')).body), 50);
   t.equal(rows((await get('/audit?event=nothing')).body), 0);
@@ -191,16 +188,15 @@ t.test('the audit is searched by event, subject and day, page by page, and expor
 });
 
 t.test('the overview counts sign-ins by day, and the keys page says what a rotation does next', async (t) => {
-  const idp = await idpApp(t, { ...HERE, ed25519SeedNext: 'ab'.repeat(31) + 'cd' });
+  const idp = await idpApp(t, { ...HERE, ed25519SeedNext: `${'ab'.repeat(31)}cd` });
   const operator = await makeOperator(t, idp);
-  const { page, get, browser } = await enterConsole(idp, operator);
+  const { page, get } = await enterConsole(idp, operator);
   t.match(page.body, /<td>2040-01-01<\/td><td class="number">1<\/td><td class="number">0<\/td>/);
   await idp.authorize(await idp.createClient(), { ...operator, password: 'wrong' });
   t.match((await get('/')).body, /<td>2040-01-01<\/td><td class="number">1<\/td><td class="number">1<\/td>/);
   const keys = (await get('/keys')).body;
-  const { jwks } = { jwks: (await idp.request('GET', '/.well-known/jwks.json')).body.keys };
-  for (const { kid } of jwks) t.match(keys, kid);
+  const { body } = await idp.request('GET', '/.well-known/jwks.json');
+  for (const { kid } of body.keys) t.match(keys, kid);
   t.match(keys, 'Once every process has published the next key for ten minutes');
   t.notMatch(keys, /abab/);
-  t.ok(browser);
 });
