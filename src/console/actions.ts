@@ -12,7 +12,7 @@ import { registerForms } from './forms.js';
  * A change that the operator makes: `GET` shows what it does and asks for confirmation, `POST` makes it. If the console
  * has an API, it accepts the same fields as JSON.
  */
-export interface Action<Target, Fields extends TObject = TObject> {
+export interface Action<Target, Fields extends TObject = TObject, Result = unknown> {
   /** The route, relative to the root, without a leading slash: `users/:id/suspend`. Parameters are IDs. */
   path: string;
   /** The entry of the navigation: `users`. */
@@ -32,7 +32,11 @@ export interface Action<Target, Fields extends TObject = TObject> {
   /** @throws NOT_FOUND */
   find(parameters: Record<string, string>): Promise<Target>;
   /** @throws AppError; errors of the client are shown beside the form */
-  run(target: Target, fields: Static<Fields>, by: Operator): Promise<unknown>;
+  run(target: Target, fields: Static<Fields>, by: Operator): Promise<Result>;
+  /** The values in the form before the operator changes them. */
+  values?(target: Target): Record<string, string>;
+  /** Shows secrets of the result once, instead of returning to `returnTo`. */
+  reveal?(result: Result, target: Target): Revelation;
   /** Confirms the change, as a sentence. */
   done: string;
   /** How long the change may take, if it calls another system. */
@@ -41,12 +45,21 @@ export interface Action<Target, Fields extends TObject = TObject> {
   returnTo(target: Target): string;
 }
 
+/** Secrets that are shown once. */
+export interface Revelation {
+  title: string;
+  /** What the operator does with them, as sentences. */
+  note: string;
+  secrets: readonly { label: string; value: string }[];
+}
+
 /** An input of a form. Values are text; an empty one counts as absent. */
 export interface Input {
   name: string;
   label: string;
   hint?: string;
-  type?: 'text' | 'email' | 'date' | 'number';
+  /** `lines`: several lines of text. */
+  type?: 'text' | 'email' | 'date' | 'number' | 'lines';
   isRequired?: boolean;
   maxLength?: number;
   /** Choices of a select element. */
@@ -59,10 +72,12 @@ const TEXT = {
   pattern: '^[^\\p{Cc}\\p{Cs}]*$',
 };
 
-export async function registerAction<Target, Fields extends TObject>(
+const LINES = { ...TEXT, accepts: 'lines of text', pattern: '^(?:[^\\p{Cc}\\p{Cs}]|[\\r\\n])*$' };
+
+export async function registerAction<Target, Fields extends TObject, Result = unknown>(
   scope: Scope,
   console: Console,
-  action: Action<Target, Fields>,
+  action: Action<Target, Fields, Result>,
 ): Promise<void> {
   const { path, inputs = [], find, run } = action;
   const notice = path.replace(/\/?:\w+/g, '').replaceAll('/', '-');
@@ -87,7 +102,9 @@ export async function registerAction<Target, Fields extends TObject>(
   const Form = Type.Object({
     token: Type.String(TEXT),
     confirm: Type.Optional(Type.String(TEXT)),
-    ...Object.fromEntries(inputs.map(({ name }) => [name, Type.Optional(Type.String(TEXT))])),
+    ...Object.fromEntries(
+      inputs.map(({ name, type }) => [name, Type.Optional(Type.String(type === 'lines' ? LINES : TEXT))]),
+    ),
   });
   await registerForms(scope, console.tokensOf, (forms) => {
     const schema = { params: Parameters, body: Form };
@@ -98,7 +115,9 @@ export async function registerAction<Target, Fields extends TObject>(
       const target = await find(request.params as Record<string, string>);
       try {
         if (problems.length > 0) throw invalidFields(...problems);
-        await execute(request, target, given);
+        const result = await execute(request, target, given);
+        if (action.reveal)
+          return sendSecrets(console, action, request, reply, target, action.reveal(result, target));
       } catch (error) {
         if (!(error instanceof AppError) || error.statusCode >= 500) throw error;
         return sendForm(console, action, {
@@ -133,6 +152,19 @@ export async function registerAction<Target, Fields extends TObject>(
   );
 }
 
+function sendSecrets<Target, Fields extends TObject, Result>(
+  console: Console,
+  { section, returnTo }: Action<Target, Fields, Result>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  target: Target,
+  { title, note, secrets }: Revelation,
+): FastifyReply {
+  const values = secrets.map((secret, index) => ({ ...secret, id: `secret-${index}` }));
+  const view = { title, note, secrets: values, backHref: rootOf(request) + returnTo(target) };
+  return console.send(request, reply, { template: 'console-secrets', section, view });
+}
+
 interface RenderedForm<Target> {
   request: FastifyRequest;
   reply: FastifyReply;
@@ -142,10 +174,10 @@ interface RenderedForm<Target> {
   error?: AppError;
 }
 
-function sendForm<Target, Fields extends TObject>(
+function sendForm<Target, Fields extends TObject, Result>(
   console: Console,
-  action: Action<Target, Fields>,
-  { request, reply, target, given = {}, error }: RenderedForm<Target>,
+  action: Action<Target, Fields, Result>,
+  { request, reply, target, given = action.values?.(target) ?? {}, error }: RenderedForm<Target>,
 ): FastifyReply {
   const { section, inputs = [], button, consequences, isDestructive } = action;
   const typed = action.typed?.(target);
@@ -171,6 +203,7 @@ function sendForm<Target, Fields extends TObject>(
         problem: details.get(input.name),
         choices: options?.map((option) => ({ ...option, isChosen: given[input.name] === option.value })),
         isSelect: options !== undefined,
+        isLines: type === 'lines',
       })),
       backHref: root + action.returnTo(target),
     },

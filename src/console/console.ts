@@ -41,9 +41,12 @@ export interface ConsoleOptions {
   tokensOf(request: FastifyRequest): FormTokens;
   /** The name of the operator of a request, for the audit. */
   nameOf(request: FastifyRequest): string;
+  /** Where operators sign out, relative to the root; absent if they cannot. */
+  signOutPath?: string;
 }
 
-export interface Console extends Omit<ConsoleOptions, 'pages' | 'sections' | 'title' | 'nameOf'> {
+export interface Console
+  extends Omit<ConsoleOptions, 'pages' | 'sections' | 'title' | 'nameOf' | 'signOutPath'> {
   /** The `config` of a route that renders a page. */
   config: ReturnType<typeof access>;
   /** Sends the page `<template>.html` in the frame. `notice` confirms what the previous page did. */
@@ -61,7 +64,7 @@ export interface Console extends Omit<ConsoleOptions, 'pages' | 'sections' | 'ti
 }
 
 export function createConsole(options: ConsoleOptions): Console {
-  const { title, sections, pages, tokensOf, nameOf, access: level, api } = options;
+  const { title, sections, pages, tokensOf, nameOf, signOutPath, access: level, api } = options;
   const notices = new Map<string, string>();
   return {
     access: level,
@@ -78,7 +81,8 @@ export function createConsole(options: ConsoleOptions): Console {
       }));
       const { done } = request.query as { done?: unknown };
       const notice = notices.get(String(done));
-      return pages.send(reply, template, { ...view, consoleTitle: title, navigation, root, notice });
+      const account = signOutPath !== undefined && { name: nameOf(request), signOutHref: root + signOutPath };
+      return pages.send(reply, template, { ...view, consoleTitle: title, navigation, root, notice, account });
     },
 
     addNotice(key, sentence) {

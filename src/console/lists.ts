@@ -18,10 +18,10 @@ export interface List<Item> {
   search?: Search;
   filters?: readonly Filter[];
   columns: readonly Column<Item>[];
-  /** The schema of an item in JSON. */
-  item: TSchema;
+  /** The schema of an item in JSON; absent: the list has no JSON. */
+  item?: TSchema;
   /** @throws VALIDATION_ERROR for an invalid `after` */
-  read(query: ListQuery): Promise<Page<Item>>;
+  read(query: ListQuery): Promise<ListPage<Item>>;
   /** What the operator can do when there is nothing yet, as a sentence. */
   empty: string;
   /** Links above the list, relative to the root; they may contain the parameters of `path`. */
@@ -36,12 +36,27 @@ export interface Search {
   maxLength: number;
 }
 
-/** A filter with fixed choices; without one, everything is listed. */
+/** A page that may not be full although another one follows, because the search for it is limited. */
+export interface ListPage<Item> extends Page<Item> {
+  /** What was searched, as a sentence. */
+  note?: string | undefined;
+}
+
+/** A filter with fixed choices, a day (UTC) or a word; without a value, everything is listed. */
 export interface Filter {
   name: string;
   label: string;
-  options: readonly { value: string; label: string }[];
+  hint?: string;
+  options?: readonly { value: string; label: string }[];
+  /** Without `options`. */
+  type?: 'date' | 'text';
 }
+
+/** The texts that a filter without choices accepts. */
+const TYPED = {
+  date: { accepts: 'a day like 2026-01-31', pattern: '^(\\d{4}-\\d{2}-\\d{2})?$' },
+  text: { accepts: 'at most 64 letters, dots and underscores', maxLength: 64, pattern: '^[\\w.]*$' },
+};
 
 export interface Column<Item> {
   label: string;
@@ -99,7 +114,7 @@ export function registerList<Item>(scope: Scope, console: Console, list: List<It
       );
   });
 
-  if (console.api === undefined) return;
+  if (console.api === undefined || item === undefined) return;
   const Answer = Envelope(Type.Object({ items: Type.Array(item), next: Next }));
   scope.get(
     `${console.api}/${path}`,
@@ -111,12 +126,16 @@ export function registerList<Item>(scope: Scope, console: Console, list: List<It
 }
 
 function querySchema<Item>({ search, filters = [] }: List<Item>) {
-  const choice = ({ options }: Filter) =>
+  const choice = ({ options, type = 'text' }: Filter) =>
     Type.Optional(
-      Type.String({
-        accepts: `one of ${options.map(({ value }) => value).join(', ')}`,
-        pattern: `^(${['', ...options.map(({ value }) => value.replace(/[^\w]/g, '\\$&'))].join('|')})$`,
-      }),
+      Type.String(
+        options
+          ? {
+              accepts: `one of ${options.map(({ value }) => value).join(', ')}`,
+              pattern: `^(${['', ...options.map(({ value }) => value.replace(/[^\w]/g, '\\$&'))].join('|')})$`,
+            }
+          : TYPED[type],
+      ),
     );
   return Type.Object({
     ...(search && {
@@ -146,7 +165,7 @@ interface RenderedList<Item> {
   request: FastifyRequest;
   reply: FastifyReply;
   query: ListQuery;
-  page: Page<Item>;
+  page: ListPage<Item>;
 }
 
 function sendPage<Item>(
@@ -175,13 +194,18 @@ function sendPage<Item>(
       action: own,
       hasForm: search !== undefined || filters.length > 0,
       search: search && { ...search, value: query.search },
-      filters: filters.map(({ name, label, options }) => ({
+      filters: filters.map(({ name, label, hint, type = 'text', options }) => ({
         name,
         label,
-        options: options.map((option) => ({ ...option, isChosen: query.filters[name] === option.value })),
+        hint,
+        type,
+        value: query.filters[name],
+        isSelect: options !== undefined,
+        options: options?.map((option) => ({ ...option, isChosen: query.filters[name] === option.value })),
       })),
       clearHref: isNarrowed ? own : undefined,
       ...tableOf(columns, page.items, root),
+      note: page.note,
       empty: isNarrowed ? 'Nothing matches. Check the spelling or clear the search.' : empty,
       firstHref: query.after === undefined ? undefined : href(''),
       nextHref: page.next === null ? undefined : href('', { after: page.next }),

@@ -50,6 +50,11 @@ export function changeDetail(before: Values, after: Values): string {
   return JSON.stringify({ before: pick(before), after: pick(after) });
 }
 
+/** Who made a change, for its record. */
+export function actorOf({ ip, by }: { ip: string; by?: string | undefined }): Pick<AuditRecord, 'ip' | 'by'> {
+  return { ip, ...(by !== undefined && { by }) };
+}
+
 export interface Audit {
   /**
    * Resolves once the record is stored. Never rejects, because the event has happened: while the store does not respond, it
@@ -89,7 +94,8 @@ export function auditRetentionOption(env: string) {
 
 const MAX_LISTED = 10_000;
 
-const ID_PREFIX = 'aud_';
+/** Of the IDs of audit records. */
+export const AUDIT_ID_PREFIX = 'aud_';
 
 export interface AuditDependencies {
   clock: Clock;
@@ -133,7 +139,7 @@ function recordingIn(
   );
 
   const record: Audit['record'] = async (entry) => {
-    const record = { id: newId(ID_PREFIX, clock, random), at: clock.now(), ...entry };
+    const record = { id: newId(AUDIT_ID_PREFIX, clock, random), at: clock.now(), ...entry };
     await insert(record).catch((err: unknown) => {
       if (unwritten && err instanceof StoreUnavailable) unwritten.retry(record.id, record);
       else log.error({ err, count: 1, lost: [record] }, LOSS_MESSAGE);
@@ -161,9 +167,9 @@ function recordingIn(
     },
 
     purge: (retentionDays, signal) =>
-      purgeCreatedBefore(records, ID_PREFIX, { time: clock.now() - retentionDays * DAY, signal }),
+      purgeCreatedBefore(records, AUDIT_ID_PREFIX, { time: clock.now() - retentionDays * DAY, signal }),
 
     countOutdated: (retentionDays, limit) =>
-      records.count({ id: { lt: idsUntil(ID_PREFIX, clock.now() - retentionDays * DAY) } }, limit),
+      records.count({ id: { lt: idsUntil(AUDIT_ID_PREFIX, clock.now() - retentionDays * DAY) } }, limit),
   };
 }

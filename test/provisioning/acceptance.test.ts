@@ -31,6 +31,8 @@ const PROCESSES = 4;
 const ROUNDS = 2;
 const PASSWORDS = Array.from({ length: 50 }, (_, index) => `${PASSWORD} ${index}`);
 
+const NO_FIRST_OPERATOR = { look: async () => null, create: async () => null };
+
 /** @param moments of each call of the store at which a process is killed */
 function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly string[]): void {
   for (const processes of [1, PROCESSES]) {
@@ -116,6 +118,7 @@ function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly
 /** The links of another process; passwords are not hashed. */
 const linksOn = (principals: PrincipalCollection, { clock }: IdpApp, hash = async () => 'a hash') =>
   createLinks(principals, {
+    firstOperator: NO_FIRST_OPERATOR,
     audit: { record: async () => undefined },
     clock,
     random: systemRandom,
