@@ -31,8 +31,9 @@ export function createOwnPages(options: OwnPagesOptions): OwnPages {
     },
 
     sendSignIn(request, reply, page, handle = '') {
-      const { token, cookie } = authorization.beginOwnSignIn(page, cookies.form.read(request));
-      cookies.form.set(reply, cookie);
+      const present = cookies.form.read(request);
+      const { token, cookie } = authorization.beginOwnSignIn(page, present);
+      if (cookie !== present) cookies.form.set(reply, cookie);
       // The page needs a sign-in that no header can give, so there is no challenge.
       return sendOwnSignInPage(pages, reply.code(401), page, issuer(), { token, handle });
     },

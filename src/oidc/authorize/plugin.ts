@@ -179,8 +179,9 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     reply: FastifyReply,
   ): Promise<FastifyReply> {
     const sid = kind === 'consent' ? user?.session.id : undefined;
-    const { token, cookie } = authorization.beginInteraction(authRequest, cookies.form.read(request), sid);
-    cookies.form.set(reply, cookie);
+    const present = cookies.form.read(request);
+    const { token, cookie } = authorization.beginInteraction(authRequest, present, sid);
+    if (cookie !== present) cookies.form.set(reply, cookie);
     if (token.length > MAX_TOKEN_LENGTH) throw oidcErrors.uri_too_long();
     if (kind === 'consent' && user)
       return sendConsentPage(pages, reply, authRequest, issuer(), { token, user });
