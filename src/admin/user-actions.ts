@@ -135,8 +135,8 @@ export async function userActionsPlugin(
       {
         name: 'until',
         label: 'Last day',
-        hint: 'In UTC. Empty: until you withdraw the plan.',
-        type: 'date',
+        hint: 'In UTC, like 2027-01-31. Empty: until you withdraw the plan.',
+        maxLength: 10,
       },
     ],
     run: ({ id }, given, by) => users.grant(id, given, by),

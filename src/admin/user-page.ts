@@ -133,12 +133,12 @@ export async function userPagePlugin(
   registerList<Purchase>(scope, console, {
     path: 'users/:id/purchases',
     section: 'users',
-    title: 'Purchases',
+    title: 'One-time purchases',
     links: [{ path: 'users/:id', label: 'Back to the user' }],
     columns: purchaseColumns,
     item: purchases.schema,
     read: ({ parameters: { id = '' }, after, limit }) => purchases.page(id, after, limit),
-    empty: 'The user has purchased nothing once.',
+    empty: 'The user has made no one-time purchase.',
   });
 
   // A POST, because the audit records it.

@@ -98,10 +98,10 @@ export function createUserSections(sources: UserSectionSources): readonly UserSe
       path: (id) => `payments?q=${id}`,
     }),
     section({
-      title: 'Purchases',
+      title: 'One-time purchases',
       columns: purchaseColumns,
       read: async (id, limit) => (await purchases.page(id, undefined, limit)).items,
-      empty: 'The user has purchased nothing once.',
+      empty: 'The user has made no one-time purchase.',
       path: (id) => `users/${id}/purchases`,
     }),
     section({

@@ -81,7 +81,7 @@ t.test('the page of a user shows the account and everything stored about it', as
   t.equal(status, 200);
   t.match(text, ada.email);
   t.match(text, 'Ada &lt;b&gt;');
-  for (const heading of ['Sessions', 'Subscriptions', 'Payments', 'Purchases', 'E-mails', 'Audit'])
+  for (const heading of ['Sessions', 'Subscriptions', 'Payments', 'One-time purchases', 'E-mails', 'Audit'])
     t.match(text, `>${heading}</h2>`);
   t.match(text, 'user.registered');
   t.match(text, 'welcome');
