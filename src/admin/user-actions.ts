@@ -119,7 +119,7 @@ export async function userActionsPlugin(
       'The user has access to the plan in addition to purchased ones. The payment provider is not involved. An earlier grant is replaced.',
     button: 'Grant plan',
     fields: Type.Object({
-      plan: Type.String({ accepts: 'the name of a plan', maxLength: 100 }),
+      plan: Type.String({ accepts: 'the name of a plan', maxLength: 100, pattern: '^[\\w .-]+$' }),
       until: Type.Optional(
         Type.String({ accepts: 'a date, like 2027-01-31', pattern: '^\\d{4}-\\d{2}-\\d{2}$' }),
       ),
