@@ -196,11 +196,12 @@ function sendPage<Item>(
       action: own,
       hasForm: search !== undefined || filters.length > 0,
       search: search && { ...search, value: query.search },
-      filters: filters.map(({ name, label, hint, type = 'text', options }) => ({
+      filters: filters.map(({ name, label, hint, options }) => ({
         name,
         label,
         hint,
-        type,
+        // A date field of a browser has three stops for the Tab key and shows the order of its language.
+        type: 'text',
         value: query.filters[name],
         isSelect: options !== undefined,
         options: options?.map((option) => ({ ...option, isChosen: query.filters[name] === option.value })),

@@ -43,8 +43,8 @@ export async function auditPlugin(
     },
     filters: [
       { name: 'event', label: 'Event', type: 'text', hint: 'Its beginning, like login.failed or client.' },
-      { name: 'from', label: 'From', type: 'date' },
-      { name: 'until', label: 'Until', type: 'date' },
+      { name: 'from', label: 'From', type: 'date', hint: 'A day like 2026-01-31.' },
+      { name: 'until', label: 'Until', type: 'date', hint: 'A day; it is included.' },
     ],
     columns: AUDIT_COLUMNS,
     async read({ search, filters, after, limit }) {

@@ -82,7 +82,7 @@ async function checkFields(t: Test, page: Page): Promise<void> {
   t.match(await page.title(), /^Error: /);
 }
 
-const REACHABLE = 'a[href], button, input:not([type=hidden], [hidden]), [tabindex="0"]';
+const REACHABLE = 'a[href], button, input:not([type=hidden], [hidden]), select, textarea, [tabindex="0"]';
 const MOVING = `[...document.querySelectorAll('*')].filter((element) => {
   const { transitionDuration, animationName } = getComputedStyle(element);
   return transitionDuration !== '0s' || animationName !== 'none';
