@@ -1,5 +1,7 @@
 import type { Console } from '../console/console.js';
 import type { Scope } from '../http/scope.js';
+import type { Clock } from '../kernel/clock.js';
+import type { BackgroundTasks } from '../ops/background-tasks.js';
 import { type BillingSource, billingPagesPlugin } from './billing.js';
 import { type OverviewSources, overviewPlugin } from './overview.js';
 import { type SettingsSource, settingsPagePlugin } from './settings.js';
@@ -8,6 +10,8 @@ import { type EventsSource, webhooksPlugin } from './webhooks.js';
 
 export interface AdminPluginOptions {
   console: Console;
+  clock: Clock;
+  backgroundTasks: BackgroundTasks;
   overview: OverviewSources;
   users: UsersSource;
   billing: BillingSource;
@@ -29,7 +33,12 @@ export const SECTIONS = [
 export async function adminPlugin(scope: Scope, deps: AdminPluginOptions): Promise<void> {
   const { console } = deps;
   const resolveUser = createResolveUser(deps.users);
-  await scope.register(overviewPlugin, { console, sources: deps.overview });
+  await scope.register(overviewPlugin, {
+    console,
+    sources: deps.overview,
+    clock: deps.clock,
+    backgroundTasks: deps.backgroundTasks,
+  });
   await scope.register(usersPlugin, { console, users: deps.users });
   await scope.register(billingPagesPlugin, { console, billing: deps.billing, resolveUser });
   await scope.register(webhooksPlugin, { console, events: deps.webhooks, resolveUser });

@@ -6,6 +6,7 @@ import type { ListedAudit } from '../ops/audit.js';
 import type { Emit } from '../ops/events.js';
 import { createExpiryPurge } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
+import { type Activity, activityCollection, createActivity } from './activity.js';
 import type { AccountDeletionHooks } from './dependencies.js';
 import type { AuthEvents } from './events.js';
 import { type AccountExportDependencies, createAccountExport } from './export.js';
@@ -76,6 +77,8 @@ export function createUsersModule(
 export interface AuthModule {
   service: AuthService;
   sessions: Sessions;
+  /** For the operator; its job is not scheduled. */
+  activity: Activity;
   plugin(scope: Scope): Promise<void>;
 }
 
@@ -156,6 +159,7 @@ export function createAuthModule(
   return {
     service,
     sessions,
+    activity: createActivity({ activity: activityCollection(store), sessions, clock }),
     plugin: (scope) =>
       authPlugin(scope, { auth: service, exportAccount, throttle, pages, home: publicUrl.get }),
   };
