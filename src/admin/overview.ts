@@ -148,12 +148,12 @@ async function createOverview(
       text,
       href: path.startsWith('#') ? path : root + path,
     })),
-    plots: trends.trends.map(({ id, label, definition, path, plot }) => ({
+    plots: trends.trends.map(({ id, label, definition, path, markup }) => ({
       id,
       heading: label,
       definition,
       href: path && root + path,
-      ...plot,
+      markup,
     })),
     countedAt: toTimestamp(trends.at),
     counted: toTimestamp(trends.at).slice(11, 16),

@@ -1,5 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
-import type { RenderedPlot, TimeSeries } from '../console/plots.js';
+import type { Console } from '../console/console.js';
+import type { TimeSeries } from '../console/plots.js';
 import { type Clock, lastDays, MINUTE, SECOND } from '../kernel/clock.js';
 import type { BackgroundTasks } from '../ops/background-tasks.js';
 import { decimalsOf } from './billing.js';
@@ -49,7 +50,8 @@ export interface Trend extends TimeSeries {
 export interface Trends {
   /** When the data was read. */
   at: number;
-  trends: (Trend & { plot: RenderedPlot })[];
+  /** `markup`: the plot with its summary and table. */
+  trends: (Trend & { markup: string })[];
   /** The newest figures about subscriptions. */
   figures: DailyFigures | null;
 }
@@ -71,12 +73,16 @@ const MAX_AGE_MS = 10 * MINUTE;
 /** Returns the plots; while they are at most ten minutes old, new ones are made after the response. */
 export function createTrends(
   sources: TrendSources,
-  { clock, backgroundTasks }: { clock: Clock; backgroundTasks: BackgroundTasks },
+  {
+    clock,
+    backgroundTasks,
+    console,
+  }: { clock: Clock; backgroundTasks: BackgroundTasks; console: Pick<Console, 'renderPart'> },
 ): () => Promise<Trends> {
   let made: Trends | undefined;
   let pending: Promise<Trends> | undefined;
   const update = () => {
-    pending ??= makeTrends(sources, clock)
+    pending ??= makeTrends(sources, clock, console)
       .then((trends) => {
         made = trends;
         return trends;
@@ -96,14 +102,19 @@ export function createTrends(
   };
 }
 
-async function makeTrends(sources: TrendSources, clock: Clock): Promise<Trends> {
+async function makeTrends(
+  sources: TrendSources,
+  clock: Clock,
+  console: Pick<Console, 'renderPart'>,
+): Promise<Trends> {
   const at = clock.now();
   const days = lastDays(clock, DAYS);
   const [general, billing] = await Promise.all([generalTrends(sources, days), billingTrends(sources, days)]);
   const { renderPlot } = await import('../console/plots.js');
   const trends: Trends['trends'] = [];
   for (const trend of [...general, ...billing.trends]) {
-    trends.push({ ...trend, plot: renderPlot(trend) });
+    const markup = console.renderPart('_console-plot', { ...renderPlot(trend) });
+    trends.push({ ...trend, markup });
     await setImmediate();
   }
   return { at, trends, figures: billing.figures };

@@ -46,6 +46,8 @@ export interface Console extends Omit<ConsoleOptions, 'pages' | 'sections' | 'ti
     reply: FastifyReply,
     page: { template: string; section: string; view: View },
   ): FastifyReply;
+  /** Renders a partial; see `Pages`. */
+  renderPart: Pages['renderPart'];
   /** Makes a confirmation available to `redirect`. */
   addNotice(key: string, sentence: string): void;
   /** Ends a form submission: shows `path` with the notice. */
@@ -74,6 +76,8 @@ export function createConsole(options: ConsoleOptions): Console {
       const notice = notices.get(String(done));
       return pages.send(reply, template, { ...view, consoleTitle: title, navigation, root, notice });
     },
+
+    renderPart: pages.renderPart,
 
     addNotice(key, sentence) {
       notices.set(key, sentence);
