@@ -159,6 +159,18 @@ export interface SubscriptionTerms {
 export interface SubscriptionItem {
   priceId: string;
   quantity?: number;
+  /** What it costs. Absent in pending updates and in documents of earlier versions. */
+  price?: ItemPrice;
+}
+
+export interface ItemPrice {
+  /** Per unit, in the currency's smallest unit. Absent if it depends on the quantity. */
+  unitAmount?: number;
+  currency?: string;
+  /** `day`, `week`, `month` or `year` */
+  interval: string;
+  intervalCount: number;
+  isMetered?: true;
 }
 
 export interface SubscriptionDocument extends SubscriptionTerms {

@@ -133,8 +133,10 @@ function withoutDetails(subscription: SubscriptionDocument): SubscriptionDocumen
 /** The terms of a subscription at the provider, without the fields for internal use. */
 function termsOf(subscription: SubscriptionDocument): Partial<Record<string, unknown>> {
   const { at, statusAt, lastEvent, heardAt, recheckAt, rev, updatedAt, createdAt, ...rest } = subscription;
-  const { livemode, isPlanFromMetadata, ...terms } = rest;
-  return terms;
+  const { livemode, isPlanFromMetadata, items, ...terms } = rest;
+  if (!items) return terms;
+  // A price never changes, and earlier versions did not store it.
+  return { ...terms, items: items.map(({ price, ...item }) => item) };
 }
 
 /**
