@@ -41,8 +41,11 @@ export interface EventProcessor {
    * revision, and only one stores the event and notifies. After a crash in between, the next delivery finds the event applied.
    */
   processTerms(event: BillingEvent): Promise<EventOutcome | null>;
-  /** Processes a leased event. Releases the lease on failure. */
-  process(lease: EventLease, event: BillingEvent): Promise<EventOutcome>;
+  /**
+   * Processes a leased event. Releases the lease on failure.
+   * @param assignedTo the user to whom the operator assigns it, if no other is known
+   */
+  process(lease: EventLease, event: BillingEvent, assignedTo?: string): Promise<EventOutcome>;
   /** Processes an unmatched event if its owner is known now; null otherwise. */
   retryUnmatched(event: BillingEvent): Promise<EventOutcome | null>;
   /** Processes the unmatched events of a customer, or of a subscription if they contain no customer. */
@@ -99,13 +102,20 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     enqueueMail,
     emit,
     clock,
+    links,
   } = deps;
   const findOwner = createOwnerLookup(deps);
   const concernsLiveData = createLiveDataCheck(deps);
 
-  const handle = async (event: BillingEvent): Promise<HandledEvent> => {
+  const assignedOwner = async (event: BillingEvent, userId: string): Promise<EventOwner | null> => {
+    if (event.customerId !== undefined) await links.link(userId, event.customerId);
+    return isCharge(event) ? findOwner(event) : { userId };
+  };
+
+  const handle = async (event: BillingEvent, assignedTo?: string): Promise<HandledEvent> => {
     if (await concernsLiveData(event)) return { outcome: 'ignored', notifications: [] };
-    const owner = await findOwner(event);
+    const known = await findOwner(event);
+    const owner = known ?? (assignedTo === undefined ? null : await assignedOwner(event, assignedTo));
     // Most customers are unknown until they buy, and each change of one is an event.
     if (!owner) return { outcome: isCustomer(event) ? 'ignored' : 'unmatched', notifications: [] };
     const { userId } = owner;
@@ -174,8 +184,8 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     return applied.outcome;
   };
 
-  const process: EventProcessor['process'] = async (lease, event) => {
-    const { outcome, notifications } = await handle(event).catch(async (error: unknown) => {
+  const process: EventProcessor['process'] = async (lease, event, assignedTo) => {
+    const { outcome, notifications } = await handle(event, assignedTo).catch(async (error: unknown) => {
       await leases.release(lease);
       throw error;
     });
