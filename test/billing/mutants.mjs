@@ -387,6 +387,20 @@ const mutants = [
     tests: [['payments', 'refunds and disputes have the same result in any order, in every API version']],
   },
   {
+    name: 'a lost dispute leaves the access',
+    file: 'store.js',
+    text: "status === 'lost'",
+    replacement: 'false',
+    tests: [['links', 'a lost dispute ends the access of a one-time purchase, before and after its payment']],
+  },
+  {
+    name: 'a record that is assigned to its invoice leaves the access',
+    file: 'events/payments.js',
+    text: 'await projector.project(merged.userId);',
+    replacement: '',
+    tests: [['links', 'a lost dispute ends the access once it is assigned to the invoice of the purchase']],
+  },
+  {
     name: 'the older total of refunds wins',
     file: 'events/payments.js',
     text: 'const isNewer = refundedAt > time',

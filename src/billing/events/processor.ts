@@ -172,8 +172,8 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     if (isSession(event)) return deps.purchaseRecorder.recordSession(object, { userId, eventId, type, at });
     if (!charge) return recorder.recordInvoice(event, userId, at);
     const notification = await charges.record(event, userId, charge, at);
-    // A full refund ends the access that a purchase gives.
-    if (event.type === 'charge.refunded') await projector.project(userId);
+    // A full refund or a lost dispute ends the access that a purchase gives.
+    await projector.project(userId);
     return notification;
   };
 
