@@ -18,12 +18,17 @@ const indented = (text) => printable(text).trimEnd().replace(/^/gm, '    ');
 /** Longest text of one failure: some tests compare documents of megabytes. */
 const MOST_SHOWN = 5000;
 
-/** The sources of a process's test files, whose compiled files are its name (`test/run.mjs`): "test/oidc: login, tokens". */
+/**
+ * The sources of a process's test files, whose compiled files are its name (`test/run.mjs`): "test/oidc: login, tokens;
+ * test/ops: jobs".
+ */
 function sourcesOf(name) {
-  const [first = '', ...others] = name.split(' ').map((file) => file.replace(/^dist\/(.*)\.js$/, '$1.ts'));
-  if (others.length === 0) return first;
-  const names = [first, ...others].map((file) => basename(file, '.test.ts'));
-  return `${dirname(first)}: ${names.join(', ')}`;
+  const sources = name.split(' ').map((file) => file.replace(/^dist\/(.*)\.js$/, '$1.ts'));
+  if (sources.length === 1) return sources[0];
+  const folders = new Map();
+  for (const source of sources)
+    folders.set(dirname(source), [...(folders.get(dirname(source)) ?? []), basename(source, '.test.ts')]);
+  return [...folders].map(([folder, names]) => `${folder}: ${names.join(', ')}`).join('; ');
 }
 
 function explanationOf({ diag = {} }) {

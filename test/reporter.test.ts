@@ -9,7 +9,7 @@ const { default: Reporter } = (await import(new URL('../../test/reporter.mjs', i
 };
 
 const OUTPUT = `TAP version 14
-1..3
+1..4
 # Subtest: dist/test/auth/login.test.js
     # Subtest: a login
         ok 1 - is possible
@@ -39,6 +39,10 @@ not ok 2 - dist/test/auth/crash.test.js # time=80ms
     ok 1 - holds
     1..1
 ok 3 - dist/test/auth/fine.test.js # time=20ms
+# Subtest: dist/test/ops/audit.test.js dist/test/ops/jobs.test.js dist/test/settings/settings.test.js
+    ok 1 - holds
+    1..1
+ok 4 - dist/test/ops/audit.test.js dist/test/ops/jobs.test.js dist/test/settings/settings.test.js # time=2000ms
 `;
 
 t.test('each failure is printed once with its reason, and the last line has the totals', async (t) => {
@@ -47,6 +51,7 @@ t.test('each failure is printed once with its reason, and the last line has the 
   const report = await text(reporter);
   t.match(report, /^FAILED +1\.5 s {2}test\/auth\/login\.test\.ts$/m);
   t.match(report, /^ok +0\.0 s {2}test\/auth\/fine\.test\.ts$/m);
+  t.match(report, /^ok +2\.0 s {2}test\/ops: audit, jobs; test\/settings: settings$/m);
   t.match(
     report,
     /^not ok test\/auth\/login\.test\.ts > a login > is told\n {4}-"right"\n {4}\+"wro\ufffdng"\n\s+at test\/auth\/login\.test\.ts:7$/m,
@@ -54,5 +59,5 @@ t.test('each failure is printed once with its reason, and the last line has the 
   t.match(report, /^not ok test\/auth\/crash\.test\.ts\n {4}ended with exit code 3$/m);
   t.notMatch(report, 'is possible');
   t.notMatch(report, '\u0000');
-  t.match(report, /\n2 passed, 2 failed, 1 skipped \(\d+ s\)\n$/);
+  t.match(report, /\n3 passed, 2 failed, 1 skipped \(\d+ s\)\n$/);
 });
