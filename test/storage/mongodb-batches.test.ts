@@ -61,6 +61,25 @@ await onMongod((server) => {
     t.strictSame((await all.findOne({ id: '70' }))?.free, { id: '70' });
   });
 
+  t.test('changes by ID of one turn share a command', async (t) => {
+    const { all, commands } = await observed(t, server);
+    const ids = Array.from({ length: 100 }, (_, index) => String(index));
+    await Promise.all(ids.map((id) => all.insert(thing(id))));
+
+    commands.length = 0;
+    const change = { set: { group: 'a' }, inc: { count: 1 } };
+    const changed = await Promise.all(ids.map((id) => all.changeOne({ id, group: null }, change)));
+    t.ok(changed.every((isChanged) => isChanged));
+    t.strictSame(commands, ['update', 'update'], 'at most 64 each');
+
+    commands.length = 0;
+    const again = { set: { group: 'b' } };
+    const unmatched = await Promise.all(ids.map((id) => all.changeOne({ id, group: null }, again)));
+    t.notOk(unmatched.some((isChanged) => isChanged));
+    t.strictSame(commands, ['update', 'update'], 'also those that match nothing');
+    t.equal(await all.count({ group: 'a' }), 100);
+  });
+
   t.test('a rejected insert does not affect those that share its command', async (t) => {
     const { all } = await observed(t, server);
     await all.insert(thing('old'));
@@ -91,7 +110,7 @@ t.test('without the write concern, no insert of a command is acknowledged', asyn
     writeErrors: [{ index: 1 }],
     result: { getWriteConcernError: () => ({ code: 64 }) },
   });
-  const collection = { insertMany: () => Promise.reject(error) };
+  const collection = { bulkWrite: () => Promise.reject(error) };
   const insert = createInserts((step) => step(collection as unknown as MongoCollection));
   const results = await Promise.allSettled([insert({ _id: 'a' }), insert({ _id: 'b' })]);
   t.strictSame(

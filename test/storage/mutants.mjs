@@ -13,12 +13,15 @@ const mutants = [
     file: 'sqlite/collection.js',
     text: `updateOne(where, change) {
             const clause = clauseOf(where);
-            return write(() => {
-                const found = find(clause);`,
+            return write(() => changeFirst(clause, change));`,
     replacement: `async updateOne(where, change) {
             const clause = clauseOf(where);
             const found = await read(() => find(clause));
-            return write(() => {`,
+            const after = found && applyChange(found.doc, change);
+            return write(() => {
+                if (found) writeDocument(found, after);
+                return after;
+            });`,
     tests: [SQLITE.races],
   },
   {
