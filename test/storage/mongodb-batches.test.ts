@@ -3,8 +3,9 @@ import { once } from 'node:events';
 import type { mongodb } from '@fastify/mongodb';
 import t, { type Test } from 'tap';
 import { type Collection, StoreUnavailable, UniqueViolation } from '../../src/storage/collection.js';
-import type { MongoCollection } from '../../src/storage/mongodb/connection.js';
+import type { Call, MongoCollection } from '../../src/storage/mongodb/connection.js';
 import { createInserts } from '../../src/storage/mongodb/inserts.js';
+import { createUpdates } from '../../src/storage/mongodb/updates.js';
 import { openStore } from '../../src/storage/open.js';
 import { type Thing, thing, things } from './kit.js';
 import { type Mongod, onMongod } from './mongod.js';
@@ -105,18 +106,37 @@ await onMongod((server) => {
   });
 });
 
-t.test('without the write concern, no insert of a command is acknowledged', async (t) => {
+t.test('without the write concern, no write of a command is acknowledged', async (t) => {
   const error = Object.assign(new Error('waiting for replication timed out'), {
     writeErrors: [{ index: 1 }],
     result: { getWriteConcernError: () => ({ code: 64 }) },
   });
   const collection = { bulkWrite: () => Promise.reject(error) };
-  const insert = createInserts((step) => step(collection as unknown as MongoCollection));
-  const results = await Promise.allSettled([insert({ _id: 'a' }), insert({ _id: 'b' })]);
+  const call: Call = (step) => step(collection as unknown as MongoCollection);
+  const insert = createInserts(call);
+  const update = createUpdates(call);
+  const change = { $set: { group: 'a' } };
+  const results = await Promise.allSettled([
+    insert({ _id: 'a' }),
+    insert({ _id: 'b' }),
+    update({ filter: { _id: 'a' }, update: change }),
+    update({ filter: { _id: 'b' }, update: change }),
+  ]);
   t.strictSame(
-    results.map(({ status }) => status),
-    ['rejected', 'rejected'],
+    results.map((result) => (result.status === 'rejected' ? result.reason : undefined)),
+    [error, error, error, error],
   );
+});
+
+t.test('a server that counts updates otherwise leaves their outcome unknown', async (t) => {
+  const collection = { bulkWrite: async () => ({ matchedCount: 1, upsertedCount: 1 }) };
+  const update = createUpdates((step) => step(collection as unknown as MongoCollection));
+  const results = await Promise.allSettled(
+    ['a', 'b'].map((_id) => update({ filter: { _id }, update: { $set: { group: 'a' } } })),
+  );
+  for (const result of results) {
+    t.match(result, { reason: { name: 'StoreUnavailable', mayHaveTakenEffect: true } });
+  }
 });
 
 /** An empty store, whose commands from now on are recorded. */
