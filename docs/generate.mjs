@@ -26,10 +26,9 @@ const domainsOf = (product) =>
 const PROGRAM_OF = Object.fromEntries([
   ...['saas', ...domainsOf('saas')].map((folder) => [folder, 'saas-backend']),
   ...['idp', ...domainsOf('idp')].map((folder) => [folder, 'idp']),
-  ...['http', 'kernel', 'passwords', 'throttle', 'storage', 'ops', 'config', 'server'].map((folder) => [
-    folder,
-    'both',
-  ]),
+  ...['http', 'kernel', 'passwords', 'throttle', 'storage', 'ops', 'console', 'config', 'server'].map(
+    (folder) => [folder, 'both'],
+  ),
 ]);
 
 const programs = {

@@ -14,6 +14,7 @@ const FOUNDATIONS = [
   'src/config',
   'src/http',
   'src/ops',
+  'src/console',
   'src/passwords',
   'src/throttle',
   'src/server',

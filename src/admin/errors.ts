@@ -1,9 +1,5 @@
 import { defineErrors } from '../kernel/errors.js';
 
 export const adminErrors = defineErrors({
-  CSRF_REJECTED: [
-    403,
-    'The request did not come from the admin area, or the form is older than 12 hours: reload the page. API clients must send the X-Requested-With header.',
-  ],
   ADMIN_NOT_CONFIGURED: [503, 'The admin area is not configured. Set ADMIN_PASSWORD.'],
 });

@@ -1,5 +1,6 @@
 import basicAuth from '@fastify/basic-auth';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { consoleErrors } from '../console/errors.js';
 import { type Guard, originOf } from '../http/scope.js';
 import { httpErrors } from '../kernel/errors.js';
 import { secretsEqual } from '../kernel/secrets.js';
@@ -54,7 +55,7 @@ function rejectCrossSite({ headers }: FastifyRequest): void {
   // Only routes that verify a form token accept forms; all others respond with 415.
   const isForm = headers['content-type']?.startsWith('application/x-www-form-urlencoded') === true;
   if (isCrossSite || !(isForm || headers['x-requested-with'] !== undefined))
-    throw adminErrors.CSRF_REJECTED();
+    throw consoleErrors.CSRF_REJECTED();
 }
 
 type Authenticate = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;

@@ -1,9 +1,10 @@
+import { type Console, createConsole } from '../console/console.js';
+import { createFormTokens } from '../console/forms.js';
 import type { Pages } from '../http/pages.js';
 import type { Guard, Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
-import { createFormTokens } from './forms.js';
 import { createAdminGuard } from './guard.js';
-import { type AdminPluginOptions, adminPlugin } from './plugin.js';
+import { type AdminPluginOptions, adminPlugin, SECTIONS } from './plugin.js';
 import type { AdminConfiguration } from './schemas.js';
 
 /** The admin area: its pages, and the HTTP Basic guard of all admin routes. */
@@ -15,22 +16,30 @@ export interface AdminModule {
   plugin(scope: Scope): Promise<void>;
 }
 
-export interface AdminModuleOptions
-  extends Pick<AdminPluginOptions, 'users' | 'sessions' | 'webhookEvents' | 'duplicates' | 'settings'> {
+export interface AdminModuleOptions extends Omit<AdminPluginOptions, 'console'> {
   config: AdminConfiguration;
   pages: Pages;
 }
 
 export function createAdminModule(
   { audit, throttle, clock }: Pick<ModuleContext, 'audit' | 'throttle' | 'clock'>,
-  { config: { adminUsername: username, adminPassword: password }, ...pluginOptions }: AdminModuleOptions,
+  { config: { adminUsername: username, adminPassword: password }, pages, ...sources }: AdminModuleOptions,
 ): AdminModule {
   const formTokens = createFormTokens({ secret: `${username}:${password ?? ''}`, clock });
   const inOutage = { attemptAsOperator: throttle.attemptAsOperatorInOutage };
+  const console: Console = createConsole({
+    title: 'Administration',
+    sections: SECTIONS,
+    access: 'admin',
+    api: '/api',
+    pages,
+    tokensOf: () => formTokens,
+    nameOf: () => username,
+  });
   return {
     createGuardForOutages: (parent) =>
       createAdminGuard(parent, { username, password, audit, throttle: inOutage }),
     createGuard: (parent) => createAdminGuard(parent, { username, password, audit, throttle }),
-    plugin: (scope) => adminPlugin(scope, { ...pluginOptions, operator: username, formTokens }),
+    plugin: (scope) => adminPlugin(scope, { ...sources, console }),
   };
 }

@@ -98,6 +98,8 @@ export type ProfileMark = () => Pick<UserDocument, 'profileChangedAt'>;
 export type Users = Collection<UserDocument>;
 export type Sessions = Collection<SessionDocument>;
 
+export const USER_ID_PREFIX = 'usr_';
+
 export function userCollection(store: Store): Users {
   return store.collection<UserDocument>('users', {
     unique: ['email'],
@@ -131,7 +133,7 @@ export function newUserDocument(
 ): UserDocument {
   const { email, name, passwordHash, emailVerified } = given;
   return {
-    id: newId('usr_', clock, random),
+    id: newId(USER_ID_PREFIX, clock, random),
     email: email.toLowerCase(),
     ...(name ? { name } : {}),
     ...(passwordHash ? { passwordHash } : {}),

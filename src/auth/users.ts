@@ -6,13 +6,15 @@ import type { Random } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
 import type { PasswordPolicy } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
-import { type Estimate, UniqueViolation } from '../storage/collection.js';
+import { type Estimate, type Page, type PageQuery, UniqueViolation } from '../storage/collection.js';
+import { readPage } from '../storage/pages.js';
 import { authErrors } from './errors.js';
 import type { ForeignHashes } from './foreign-hashes.js';
 import {
   newUserDocument,
   type PresentUser,
   type ProfileMark,
+  USER_ID_PREFIX,
   type UserDocument,
   type Users,
 } from './store.js';
@@ -50,6 +52,11 @@ export interface UserDirectory {
   estimate(): Promise<Estimate>;
   toManagedUser(user: UserDocument): Promise<ManagedUser>;
   listNewest(limit: number): Promise<User[]>;
+  /**
+   * Lists users by the beginning of their address or by their ID; without `search` all, the newest first.
+   * @throws VALIDATION_ERROR for an invalid `after`
+   */
+  list(query: { search: string | undefined; after: string | undefined; limit: number }): Promise<Page<User>>;
   /** Counts the registrations of each of the last `days` days (UTC), oldest first, each day up to `limit`. */
   countRegistrations(days: number, limit: number): Promise<{ date: string; count: number }[]>;
 }
@@ -100,6 +107,10 @@ export function createUserDirectory(
       const { items } = await users.page({ sort: 'createdAt', desc: true, limit });
       return Promise.all(items.map(presentUser));
     },
+    async list({ search, after, limit }) {
+      const page = await readPage(users, { ...matching(search), after, limit });
+      return { ...page, items: await Promise.all(page.items.map(presentUser)) };
+    },
     async countRegistrations(days, limit) {
       const today = Math.floor(clock.now() / DAY);
       const starts = Array.from({ length: days }, (_, index) => (today - days + 1 + index) * DAY);
@@ -112,6 +123,14 @@ export function createUserDirectory(
       }));
     },
   };
+}
+
+/** What a search finds; every character of an address is below `~`, so that the range is a prefix. */
+function matching(search: string | undefined): Pick<PageQuery<UserDocument>, 'where' | 'sort' | 'desc'> {
+  if (search === undefined) return { sort: 'createdAt', desc: true };
+  if (search.startsWith(USER_ID_PREFIX)) return { where: { id: search }, sort: 'id' };
+  const prefix = search.toLowerCase();
+  return { where: { email: { gte: prefix, lt: `${prefix}\u007f` } }, sort: 'email' };
 }
 
 /** At most one of `password` and `passwordHash`; without either, the user sets a password by mail. */

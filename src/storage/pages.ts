@@ -52,15 +52,15 @@ export async function* mapPages<T, R>(
 /**
  * A page for a response of the API.
  *
- * @param query `after` is the `next` of the previous page, as the client sent it
+ * @param query `after` is the `next` of the previous page, as the client sent it; `limit` is 100 by default
  * @throws VALIDATION_ERROR for an invalid `after`
  */
 export async function readPage<T extends { id: string }>(
   collection: Pages<T>,
-  { after, ...query }: Query<T> & { after: string | undefined },
+  { after, limit = PAGE_SIZE, ...query }: Query<T> & { after: string | undefined; limit?: number },
 ): Promise<Page<T>> {
   try {
-    return await collection.page({ ...query, limit: PAGE_SIZE, ...(after !== undefined && { after }) });
+    return await collection.page({ ...query, limit, ...(after !== undefined && { after }) });
   } catch (error) {
     throw error instanceof RefusedSelector
       ? invalidFields({ path: 'after', message: 'must be the next value of the previous page' })

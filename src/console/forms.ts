@@ -1,14 +1,12 @@
 import { createHmac } from 'node:crypto';
 import formbody from '@fastify/formbody';
+import type { FastifyRequest } from 'fastify';
 import type { Scope } from '../http/scope.js';
 import { type Clock, HOUR, isUnexpired } from '../kernel/clock.js';
 import { secretsEqual } from '../kernel/secrets.js';
-import { adminErrors } from './errors.js';
+import { consoleErrors } from './errors.js';
 
-/**
- * CSRF tokens for the forms of the admin area, which cannot send the header that protects other requests from cross-site
- * use.
- */
+/** CSRF tokens for forms, which cannot send the header that protects other requests from cross-site use. */
 export interface FormTokens {
   issue(): string;
   isValid(token: unknown): boolean;
@@ -17,7 +15,10 @@ export interface FormTokens {
 /** How long a page may stay open before its form is submitted. */
 const FORM_TOKEN_TTL_MS = 12 * HOUR;
 
-/** Binds the tokens to the operator's credentials, so that new credentials invalidate them in every process. */
+/**
+ * @param secret binds the tokens to the credentials or the session of the operator, so that new ones invalidate them in every
+ * process
+ */
 export function createFormTokens({ secret, clock }: { secret: string; clock: Clock }): FormTokens {
   const sign = (expires: string) =>
     createHmac('sha256', `form of the admin area\0${secret}`).update(expires).digest('base64url');
@@ -39,7 +40,7 @@ const BODY_LIMIT = 16 * 1024;
 /** Registers routes that accept forms and reject those without a valid token. */
 export async function registerForms(
   scope: Scope,
-  tokens: FormTokens,
+  tokensOf: (request: FastifyRequest) => FormTokens,
   addRoutes: (forms: Scope) => void,
 ): Promise<void> {
   await scope.register(async (plain) => {
@@ -47,7 +48,7 @@ export async function registerForms(
     await forms.register(formbody, { bodyLimit: BODY_LIMIT });
     forms.addHook('preValidation', (request, _reply, done) => {
       const { token } = (request.body ?? {}) as { token?: unknown };
-      done(tokens.isValid(token) ? undefined : adminErrors.CSRF_REJECTED());
+      done(tokensOf(request).isValid(token) ? undefined : consoleErrors.CSRF_REJECTED());
     });
     addRoutes(forms);
   });
