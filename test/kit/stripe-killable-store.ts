@@ -18,6 +18,7 @@ const CALLS = new Set([
   'insert',
   'findOne',
   'updateOne',
+  'changeOne',
   'deleteOne',
   'updateMany',
   'deleteMany',
