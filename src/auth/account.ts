@@ -43,20 +43,17 @@ export function createAccountService(deps: AccountServiceDependencies): AccountS
   const { users, sessions, mails, credentials, passwordRules, audit, clock } = deps;
 
   return {
-    async changePassword(
-      { user: { id, email }, session },
-      { currentPassword, newPassword },
-      { ip, isDisconnected },
-    ) {
+    async changePassword({ user: { id, email }, session }, { currentPassword, newPassword }, origin) {
+      const { ip, isDisconnected } = origin;
       passwordRules.validateFormat(newPassword, 'newPassword');
       const given = { id, email, password: currentPassword };
-      const { user } = await credentials.verify(given, { ip, isDisconnected }, 'password.change-refused');
+      const { user } = await credentials.verify(given, origin, 'password.change-refused');
       const current = await sessions.findOne({ id: session.id });
       if (!current || !isSessionValid(user, current, clock.now())) throw httpErrors.UNAUTHENTICATED();
       await passwordRules.validateStrength(newPassword, email, 'newPassword');
       const passwordHash = await deps.passwords.hash(newPassword, isDisconnected);
       // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
-      await mails.passwordChanged(user, user.passwordVersion + 1);
+      await mails.passwordChanged(user, user.passwordVersion + 1, origin);
       const changed = await users.updateOne(
         // The condition on the epoch fails if this session was ended in the meantime: `keptSession` must not revive it.
         { id, passwordVersion: user.passwordVersion, sessionEpoch: user.sessionEpoch, suspendedAt: null },
