@@ -8,7 +8,16 @@ import type { Page } from '../storage/collection.js';
 export interface UsersSource {
   /** Users by the beginning of their address or by their ID; without `search` all, the newest first. */
   list(query: Pick<ListQuery, 'search' | 'after' | 'limit'>): Promise<Page<User>>;
+  find(by: { id: string } | { email: string }): Promise<{ id: string } | null>;
 }
+
+/** The ID of the user that an operator means by an ID or an e-mail address; `undefined` if there is none. */
+export type ResolveUser = (text: string) => Promise<string | undefined>;
+
+export const createResolveUser =
+  ({ find }: Pick<UsersSource, 'find'>): ResolveUser =>
+  async (text) =>
+    (await find(text.includes('@') ? { email: text } : { id: text }))?.id;
 
 /** The list of users. */
 export async function usersPlugin(

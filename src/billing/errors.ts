@@ -11,6 +11,11 @@ export const billingErrors = defineErrors({
     'You already have a subscription. Change it with POST /billing/subscription/change instead of buying another one.',
   ],
   EVENT_IN_PROGRESS: [409, 'The same event is being processed. Deliver it again later.'],
+  EVENT_ALREADY_MATCHED: [409, 'The event has a user already. Only unmatched events can be assigned.'],
+  EVENT_BODY_UNAVAILABLE: [
+    409,
+    'The body of the event is no longer available: the provider keeps events for 30 days, and reading them needs PAYMENT_SECRET_KEY. Resync the user instead.',
+  ],
   USAGE_KEY_REUSED: [409, 'Usage with this key was reported before, with another quantity. Use another key.'],
   SUBSCRIPTION_NOT_CHANGEABLE: [409, 'The subscription cannot be changed in this way.'],
   CURRENCY_MISMATCH: [

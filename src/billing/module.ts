@@ -11,6 +11,7 @@ import { createCustomerLinks, createEnsureCustomer } from './customers/customers
 import { createProfileSync } from './customers/profile-sync.js';
 import { createListHeld, createProjector, createSummaryOf, type SummaryOf } from './entitlement.js';
 import type { Wait } from './events/leases.js';
+import type { EventLog } from './events/log.js';
 import { createBillingEvents } from './events/module.js';
 import { type Webhook, webhookPlugin } from './events/webhook.js';
 import { createGrants, type Grants } from './grants.js';
@@ -19,9 +20,11 @@ import { type BillingConfiguration, mayBeLiveKey } from './options.js';
 import { createCatalog } from './plans/catalog.js';
 import { createPlans, type Plans } from './plans/plans.js';
 import { billingAdminPlugin, billingPlugin } from './plugin.js';
+import { createDashboardUrl } from './provider/dashboard.js';
 import { createGateway } from './provider/gateway.js';
 import { createPurchaseList } from './purchases.js';
 import { createBillingJobs, createResync, type Resync } from './reconcile.js';
+import { type BillingRecords, createRecords } from './records.js';
 import { type BillingService, createBillingService } from './service.js';
 import type { WebhookEvents } from './store.js';
 import { createSubscriptionChanges, type SubscriptionChanges } from './subscription/changes.js';
@@ -47,6 +50,9 @@ export interface BillingModule {
   deletion: BillingDeletion;
   webhook: Webhook;
   webhookEvents: WebhookEvents;
+  /** For the operator. */
+  eventLog: EventLog;
+  records: BillingRecords;
   duplicates: Pick<Duplicates, 'list'>;
   resync: Resync;
   /** Sends changed addresses and names to the provider soon. */
@@ -82,7 +88,20 @@ export function createBillingModule(
     log.warn({ priceId }, `purchased price ${priceId} has no configured plan; no access granted`),
   );
   const collections = billingCollections(store);
-  const base = { ...collections, gateway, plans, users, emit, pastDue, audit, clock, random, log };
+  const dashboardUrl = createDashboardUrl(key, config.paymentApiUrl);
+  const base = {
+    ...collections,
+    dashboardUrl,
+    gateway,
+    plans,
+    users,
+    emit,
+    pastDue,
+    audit,
+    clock,
+    random,
+    log,
+  };
 
   const links = createCustomerLinks(base);
   const trials = createTrials(base);
@@ -103,7 +122,7 @@ export function createBillingModule(
     wait,
     metrics,
   });
-  const { processor } = events;
+  const { processor, eventLog } = events;
   const sync = gateway && createSubscriptionSync({ ...writes, gateway });
   const shared = { ...writes, ...events, sync, publicUrl, returnPath };
 
@@ -150,6 +169,8 @@ export function createBillingModule(
     deletion,
     webhook: events.webhook,
     webhookEvents: collections.events,
+    eventLog,
+    records: createRecords(base),
     duplicates,
     resync: createResync({
       ...shared,

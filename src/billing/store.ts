@@ -194,7 +194,7 @@ export type Subscriptions = Collection<SubscriptionDocument>;
 
 export function subscriptionCollection(store: Store): Subscriptions {
   return store.collection<SubscriptionDocument>('subscriptions', {
-    indexes: [['userId', 'startedAt'], ['recheckAt']],
+    indexes: [['userId', 'startedAt'], ['status', 'startedAt'], ['startedAt'], ['recheckAt']],
     fields: ['rev'],
   });
 }
@@ -261,8 +261,8 @@ export type Payments = Collection<PaymentDocument>;
 
 export function paymentCollection(store: Store): Payments {
   return store.collection<PaymentDocument>('payments', {
-    indexes: [['userId', 'at'], ['paymentIntentId'], ['chargeId'], ['recheckAt']],
-    fields: ['status', 'rev'],
+    indexes: [['userId', 'at'], ['status', 'at'], ['at'], ['paymentIntentId'], ['chargeId'], ['recheckAt']],
+    fields: ['rev'],
   });
 }
 

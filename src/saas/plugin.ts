@@ -5,8 +5,10 @@ import { AUTH_EVENTS, type AuthEvents } from '../auth/events.js';
 import { registerSessionTokenKinds } from '../auth/jwt.js';
 import { createAuthModule, createUsersModule } from '../auth/module.js';
 import { readUserVersion, userCollection } from '../auth/store.js';
+import { EventRecord } from '../billing/events/log.js';
 import { createBillingModule } from '../billing/module.js';
 import { BILLING_NOTIFICATIONS, type BillingNotifications } from '../billing/notifications.js';
+import { billingRecordSchemas } from '../billing/records.js';
 import { createEmailModule } from '../email/module.js';
 import { authorizationIn, type RequestHeaders } from '../http/authorization.js';
 import { registerCors } from '../http/cors.js';
@@ -135,6 +137,8 @@ export async function mountSaas(
       settings: settings.service,
     },
     users: users.directory,
+    billing: { ...billing.records, schemas: billingRecordSchemas },
+    webhooks: { ...billing.eventLog, schema: EventRecord },
     settings: settings.service,
     pages,
   });

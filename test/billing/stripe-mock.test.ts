@@ -55,6 +55,7 @@ t.test(
       expandedSubscription: () => gateway.expandedSubscription('sub_1'),
       upcomingInvoice: () => gateway.upcomingInvoice('sub_1'),
       price: () => gateway.price('price_1'),
+      event: () => gateway.event('evt_1'),
       async changeSubscription() {
         const item = { itemId: 'si_1', priceId: 'price_1' };
         await gateway.changeSubscription('sub_1', { kind: 'item', item });

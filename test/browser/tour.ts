@@ -125,6 +125,11 @@ async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
     stop('unlock-dead', 400, send()),
     stop('admin', 200, open(`${operator}/admin/`)),
     stop('admin-users', 200, open(`${operator}/admin/users`)),
+    stop('admin-subscriptions', 200, open(`${operator}/admin/subscriptions`)),
+    stop('admin-payments', 200, open(`${operator}/admin/payments`)),
+    stop('admin-events', 200, open(`${operator}/admin/webhooks`)),
+    stop('admin-event', 200, open(`${operator}/admin/webhooks/evt_sub_1QabcdEfGhIjKlMnOpQrStUv`)),
+    stop('admin-action', 200, open(`${operator}/admin/webhooks/evt_sub_1QabcdEfGhIjKlMnOpQrStUv/assign`)),
     stop('admin-settings', 200, open(`${operator}/admin/settings`)),
     stop('admin-saved', 200, send()),
   ];

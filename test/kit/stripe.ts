@@ -198,6 +198,7 @@ export async function stripeApi(world: World): Promise<StripeApi> {
       const since = Number(call.query.get('created[gte]') ?? 0);
       return listOf(world.events.filter(({ created }) => Number(created) >= since).toReversed(), call);
     },
+    'GET /v1/events/:id': (_call, id) => world.events.find((event) => event['id'] === id) ?? null,
     'POST /v1/billing/meter_events': ({ form }) => {
       const event = {
         identifier: form.get('identifier') ?? '',
@@ -266,7 +267,7 @@ async function readCall(request: IncomingMessage): Promise<ProviderCall> {
 
 function rightAnswer(routes: Record<string, Handler>, call: ProviderCall): Exclude<Fault, string> {
   const [, version, ...words] = call.path.split('/');
-  const id = words.find((word) => /^(cs|cus|sub|ch|price)_/.test(word)) ?? '';
+  const id = words.find((word) => /^(cs|cus|sub|ch|price|evt)_/.test(word)) ?? '';
   const pattern = `${call.method} /${version}/${words.map((word) => (word === id ? ':id' : word)).join('/')}`;
   const found = routes[pattern]?.(call, id) ?? missing('id');
   return { status: statusOf(found), body: JSON.stringify(found) };

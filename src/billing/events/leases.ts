@@ -14,9 +14,14 @@ export interface EventLeases {
   /** The lease on a delivered event, or the outcome of its earlier delivery. @throws EVENT_IN_PROGRESS */
   acquire(event: BillingEvent, payload: string): Promise<EventLease | EventOutcome>;
   /**
-   * The lease on a stored event that is `unmatched` or whose lease has expired; null if another worker has the lease.
+   * The lease on a stored event that is completed with this outcome or whose lease has expired; null if another worker has the
+   * lease.
+   * @param payload stored with it if the event has lost its own, so that a crash does not lose the event
    */
-  reacquire(document: Pick<WebhookEventDocument, 'id' | 'outcome'>): Promise<EventLease | null>;
+  reacquire(
+    document: Pick<WebhookEventDocument, 'id' | 'outcome'>,
+    payload?: string,
+  ): Promise<EventLease | null>;
   /** Stores the outcome and removes the payload of events that are not retried. False if another worker has the lease. */
   complete(lease: EventLease, outcome: EventOutcome): Promise<boolean>;
   /** Ends the lease after a failure, so that the next delivery does not wait for its expiration. */
@@ -99,13 +104,17 @@ export function createEventLeases(
       }
     },
 
-    async reacquire({ id, outcome }) {
+    async reacquire({ id, outcome }, payload) {
       if (outcome === undefined) return takeOver(id);
       const lease = leaseOn(id);
       const taken = await events.updateOne(
-        { id, outcome: 'unmatched' },
+        { id, outcome },
         {
-          set: { owner: lease.owner, leaseUntil: clock.now() + EVENT_LEASE_MS },
+          set: {
+            owner: lease.owner,
+            leaseUntil: clock.now() + EVENT_LEASE_MS,
+            ...(payload !== undefined && { payload }),
+          },
           unset: ['outcome'],
           inc: { attempts: 1 },
         },

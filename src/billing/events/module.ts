@@ -2,6 +2,7 @@ import type { Random } from '../../kernel/secrets.js';
 import type { WebhookEvents } from '../store.js';
 import { type ChargeRecorder, type ChargeRecorderDependencies, createChargeRecorder } from './charges.js';
 import { createEventLeases, type Wait } from './leases.js';
+import { createEventLog, type EventLog, type EventLogDependencies } from './log.js';
 import { createPaymentRecorder } from './payments.js';
 import { createEventProcessor, type EventProcessor, type EventProcessorDependencies } from './processor.js';
 import {
@@ -18,6 +19,7 @@ export interface BillingEvents {
   processor: EventProcessor;
   charges: ChargeRecorder;
   purchaseRecorder: PurchaseRecorder;
+  eventLog: EventLog;
 }
 
 type Recorders = 'recorder' | 'charges' | 'purchaseRecorder' | 'applyEvent';
@@ -26,6 +28,7 @@ export type BillingEventsDependencies = Omit<EventProcessorDependencies, Recorde
   Omit<WebhookDependencies, 'processor' | 'leases'> &
   Omit<ChargeRecorderDependencies, 'recorder'> &
   Omit<PurchaseRecorderDependencies, 'recorder'> &
+  Omit<EventLogDependencies, 'processor' | 'leases'> &
   ApplyEventDependencies & { events: WebhookEvents; random: Random; wait: Wait };
 
 export function createBillingEvents(deps: BillingEventsDependencies): BillingEvents {
@@ -42,5 +45,11 @@ export function createBillingEvents(deps: BillingEventsDependencies): BillingEve
     purchaseRecorder,
     applyEvent,
   });
-  return { webhook: createWebhook({ ...deps, leases, processor }), processor, charges, purchaseRecorder };
+  return {
+    webhook: createWebhook({ ...deps, leases, processor }),
+    processor,
+    charges,
+    purchaseRecorder,
+    eventLog: createEventLog({ ...deps, leases, processor }),
+  };
 }

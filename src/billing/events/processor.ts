@@ -35,8 +35,11 @@ import type { AppliedEvent, ApplyEvent, SubscriptionOwner } from './subscription
  * repeated by the next delivery and is idempotent.
  */
 export interface EventProcessor {
-  /** Processes a leased event. Releases the lease on failure. */
-  process(lease: EventLease, event: BillingEvent): Promise<EventOutcome>;
+  /**
+   * Processes a leased event. Releases the lease on failure.
+   * @param assignedTo the user to whom the operator assigns it, if no other is known
+   */
+  process(lease: EventLease, event: BillingEvent, assignedTo?: string): Promise<EventOutcome>;
   /** Processes an unmatched event if its owner is known now; null otherwise. */
   retryUnmatched(event: BillingEvent): Promise<EventOutcome | null>;
   /** Processes the unmatched events of a customer, or of a subscription if they contain no customer. */
@@ -84,12 +87,19 @@ const OBSOLETE: AppliedEvent = { outcome: 'stale', isProjected: false };
 export function createEventProcessor(deps: EventProcessorDependencies): EventProcessor {
   const { leases, events, payments, recorder, charges, applyEvent, projector, enqueueMail, emit, clock } =
     deps;
+  const { links } = deps;
   const findOwner = createOwnerLookup(deps);
   const concernsLiveData = createLiveDataCheck(deps);
 
-  const handle = async (event: BillingEvent): Promise<HandledEvent> => {
+  const assignedOwner = async (event: BillingEvent, userId: string): Promise<EventOwner | null> => {
+    if (event.customerId !== undefined) await links.link(userId, event.customerId);
+    return isCharge(event) ? findOwner(event) : { userId };
+  };
+
+  const handle = async (event: BillingEvent, assignedTo?: string): Promise<HandledEvent> => {
     if (await concernsLiveData(event)) return { outcome: 'ignored', notifications: [] };
-    const owner = await findOwner(event);
+    const known = await findOwner(event);
+    const owner = known ?? (assignedTo === undefined ? null : await assignedOwner(event, assignedTo));
     // Most customers are unknown until they buy, and each change of one is an event.
     if (!owner) return { outcome: isCustomer(event) ? 'ignored' : 'unmatched', notifications: [] };
     const { userId } = owner;
@@ -147,8 +157,8 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     return notification;
   };
 
-  const process: EventProcessor['process'] = async (lease, event) => {
-    const { outcome, notifications } = await handle(event).catch(async (error: unknown) => {
+  const process: EventProcessor['process'] = async (lease, event, assignedTo) => {
+    const { outcome, notifications } = await handle(event, assignedTo).catch(async (error: unknown) => {
       await leases.release(lease);
       throw error;
     });

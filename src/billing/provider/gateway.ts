@@ -58,6 +58,8 @@ export interface Gateway extends CheckoutSessions, SubscriptionChangeCalls, Mete
   invoicesOf(customerId: string): Promise<Json[]>;
   /** The active prices, each with its product and its other currencies. */
   prices(): Promise<Json[]>;
+  /** Null if the provider has no such event, or no longer. */
+  event(id: string): Promise<Json | null>;
   /** The provider's events since a time, the newest first. It keeps them for 30 days. */
   eventsSince(milliseconds: number, types: readonly string[]): Promise<Json[]>;
 }
@@ -231,6 +233,11 @@ export function createGateway(
         ),
       );
       return pages.flatMap(({ data }) => data.map(asObject));
+    },
+
+    async event(id) {
+      const found = await call((stripe) => stripe.events.retrieve(id).catch(nullIfMissing));
+      return found && asObject(requireId(found, id));
     },
 
     async eventsSince(milliseconds, types) {

@@ -21,6 +21,7 @@ const KINDS = {
   session: /"id":"(\w+)","createdAt"/g,
   checkout: /"sessionId":"(\w+)"/g,
   form: /name="token" value="(\d+\.[\w-]{43})"/g,
+  event: /\bevt_\d+\b/g,
   // Found only in e-mails.
   reset: null,
   verify: null,
@@ -44,7 +45,7 @@ const asAdmin = (): Pair[] => [
 const SETTINGS = '/admin/api/settings';
 
 /** Where the pages of the admin area show and change what has a path of its own. */
-const PAGES: Record<string, string> = { '/admin': SETTINGS, '/admin/settings': SETTINGS };
+const PAGES: Record<string, string> = { '/admin/settings': SETTINGS };
 
 /** In JSON and in the form of the admin area. */
 const VERSION = /\bversion"(?::| value=")(\d+)/;
@@ -109,10 +110,6 @@ const RECIPES: Record<string, Recipe> = {
   'POST /api/billing/subscription/resume': (self) => ({ ...json({}), headers: [self.customer()] }),
   'POST /api/billing/subscription/pause': (self) => ({ ...json({}), headers: [self.customer()] }),
   'POST /api/billing/webhook': (self) => self.event(),
-  'GET /admin': () => ({ headers: asAdmin() }),
-  'GET /admin/': () => ({ headers: asAdmin() }),
-  'GET /admin/api/billing/duplicate-subscriptions': () => ({ headers: asAdmin() }),
-  'GET /admin/api/settings': () => ({ headers: asAdmin() }),
   'PATCH /admin/api/settings': (self) => ({
     ...json({ version: Number(self.version(SETTINGS)), siteName: 'A site' }),
     headers: asAdmin(),
@@ -129,6 +126,27 @@ const RECIPES: Record<string, Recipe> = {
     headers: [...asAdmin(), ['sec-fetch-site', 'same-origin']],
   }),
 };
+
+/** The kind of the ID in the path of a page of the admin area. */
+const ADMIN_IDS: Record<string, keyof typeof KINDS> = { users: 'user', webhooks: 'event' };
+
+/** What the actions of the admin area need, as JSON and in forms. */
+const ADMIN_FIELDS: Record<string, (self: SaasVisitor) => Record<string, string>> = {
+  'webhooks/:id/assign': (self) => ({ user: self.dice.happens(0.5) ? self.email() : self.one('user') }),
+};
+
+/** A request to a route of the admin area: lists and pages need credentials only, actions their fields and, in forms, a token. */
+function adminDraft(self: SaasVisitor, { method, url }: Pick<Route, 'method' | 'url'>): Partial<FuzzRequest> {
+  const [, section = ''] = /^\/admin(?:\/api)?\/(\w+)/.exec(url) ?? [];
+  const kind = ADMIN_IDS[section];
+  const path = kind ? url.replace(':id', self.one(kind)) : url;
+  if (method !== 'POST') return { path, headers: asAdmin() };
+  const isApi = url.startsWith('/admin/api/');
+  const fields = ADMIN_FIELDS[url.replace(/^\/admin\/(api\/)?/, '')]?.(self) ?? {};
+  if (isApi) return { path, headers: asAdmin(), ...json(fields) };
+  const form: Pair[] = [['token', self.one('form')], ...Object.entries(fields)];
+  return { path, headers: [...asAdmin(), ['sec-fetch-site', 'same-origin']], body: { form } };
+}
 
 const resourceOf = (path: string): string => {
   const plain = path.replace(/\/?(\?.*)?$/, '');
@@ -162,7 +180,9 @@ class SaasVisitor implements Visitor {
   }
 
   draft({ method, url }: Route): FuzzRequest {
-    const recipe = RECIPES[`${method} ${url}`]?.(this) ?? { headers: [this.bearer()] };
+    const recipe =
+      RECIPES[`${method} ${url}`]?.(this) ??
+      (/^\/admin\b/.test(url) ? adminDraft(this, { method, url }) : { headers: [this.bearer()] });
     return { method, path: url, query: [], headers: [], ...recipe };
   }
 
@@ -171,6 +191,10 @@ class SaasVisitor implements Visitor {
     const [, version] = VERSION.exec(answer.body) ?? [];
     if (version !== undefined) this.#versions.set(resourceOf(path), version);
     if (MAILING.test(path)) await this.#readMails();
+    if (path === '/api/billing/webhook' && body && 'raw' in body) {
+      const [id] = /\bevt_\d+\b/.exec(String(body.raw)) ?? [];
+      if (id !== undefined) this.#collected.add('event', id);
+    }
     if (path === '/api/billing/create-checkout-session') {
       this.#pay(JSON.parse(answer.body).data.sessionId);
       this.#customer = headers.find(([name]) => name === 'authorization');
