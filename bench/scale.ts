@@ -63,6 +63,11 @@ const BATCH = 500;
 const OPERATORS = 4;
 const ADMIN = { ADMIN_USERNAME: 'operator', ADMIN_PASSWORD: 'a long sentence of the operator' };
 const ADMIN_AREA = '/admin';
+const BASIC = `Basic ${Buffer.from(`${ADMIN.ADMIN_USERNAME}:${ADMIN.ADMIN_PASSWORD}`).toString('base64')}`;
+
+/** Sessions of the user whose page is measured. */
+const BUSY_SESSIONS = 10_000;
+const PAGE_VIEWS = 25;
 
 const lab = new Lab();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
@@ -72,10 +77,16 @@ const uri = mongod?.newDatabase() ?? `sqlite:${file}`;
 const results: Result[] = [];
 
 const userIds = Array.from({ length: users }, () => id('usr_'));
-await fill('users', users, (index) => ({ ...user('x'.repeat(97)), id: userIds[index] as string }));
+await fill('users', users, (index) => ({
+  ...user('x'.repeat(97)),
+  id: userIds[index] as string,
+  emailVerified: index % 10 !== 0,
+  ...(index % 1000 === 0 && { suspendedAt: Date.now() }),
+}));
 await fill('sessions', sessions, () => sessionUntil(Date.now() + 30 * DAY));
 results.push(...(await sizes()));
 results.push(...(await admin()));
+results.push(...(await firstPages()));
 await fill('sessions', expired, () => sessionUntil(Date.now() - DAY));
 results.push(...(await purge()));
 if (mongod) results.push(...(await ttl()));
@@ -156,8 +167,7 @@ async function start(): Promise<{ served: Served; p99: () => Promise<number> }> 
 async function admin(): Promise<Result[]> {
   const { served, p99 } = await start();
   const alone = await p99();
-  const credentials = Buffer.from(`${ADMIN.ADMIN_USERNAME}:${ADMIN.ADMIN_PASSWORD}`).toString('base64');
-  const page = request('GET', ADMIN_AREA, { authorization: `Basic ${credentials}` });
+  const page = request('GET', ADMIN_AREA, { authorization: BASIC });
   const operators = Array.from({ length: OPERATORS }, () => repeating(page, 200));
   const [value, pages] = await Promise.all([p99(), drive(served.url, operators, seconds)]);
   const connections = mongod ? [await connectionsOf()] : [];
@@ -173,6 +183,45 @@ async function admin(): Promise<Result[]> {
       ratio: value / alone,
     },
   ];
+}
+
+/** The median time of the first pages about users: lists, searches, and a user with many sessions. */
+async function firstPages(): Promise<Result[]> {
+  const store = await openStore(uri);
+  const [busy = ''] = userIds;
+  const own = Array.from({ length: BUSY_SESSIONS }, () => ({
+    ...sessionUntil(Date.now() + 30 * DAY),
+    userId: busy,
+  }));
+  const collection = sessionCollection(store);
+  for (let from = 0; from < own.length; from += BATCH)
+    await collection.insertMany(own.slice(from, from + BATCH));
+  const email = (await userCollection(store).findOne({ id: userIds[users >> 1] as string }))?.email ?? '';
+  await store.close();
+  const { served } = await start();
+  const pages = {
+    'users, the newest': 'users',
+    'users by a prefix of one character': `users?q=${email.slice(0, 1)}`,
+    'users by a whole address': `users?q=${encodeURIComponent(email)}`,
+    'a user by ID': `users?q=${busy}`,
+    'suspended users': 'users?show=suspended',
+    'unverified users': 'users?show=unverified',
+    [`a user with ${BUSY_SESSIONS.toLocaleString('en')} sessions`]: `users/${busy}`,
+  };
+  const found: Result[] = [];
+  for (const [what, path] of Object.entries(pages)) {
+    const times: number[] = [];
+    for (let count = 0; count < PAGE_VIEWS; count++) {
+      const since = performance.now();
+      const answer = await fetch(`${served.url}${ADMIN_AREA}/${path}`, { headers: { authorization: BASIC } });
+      await answer.text();
+      if (answer.status !== 200) throw new Error(`${path} answered ${answer.status}`);
+      times.push(performance.now() - since);
+    }
+    found.push({ what: `page: ${what}`, value: quantile(times, 0.5), unit: 'ms' });
+  }
+  await end(served);
+  return found;
 }
 
 /** A program that has not purged yet deletes the expired sessions from its start on. */

@@ -26,6 +26,10 @@ await run({
       summary: 'Manage people and agents: list, disable, enable, reset',
       load: () => import('./commands/principal.js'),
     },
+    operator: {
+      summary: 'Manage the operators of the console: grant, revoke, invite, list',
+      load: () => import('./commands/operator.js'),
+    },
     login: {
       summary: 'Sign an agent in without a browser and print its id_token',
       load: () => import('./commands/login.js'),
@@ -41,12 +45,22 @@ await run({
     'idp agent mint scout@agents.example --name Scout',
     'idp invite ada@example.com',
     'idp principal disable scout@agents.example',
+    'idp operator grant ada@example.com',
     'idp backup "/backups/$(date +%F).db"',
   ),
   storeVariable: 'IDP_DATABASE_URI',
   examine: async () => (await import('../src/idp/doctor.js')).examineIdp(),
   loadCollections: async () => (await import('../src/idp/collections.js')).declareIdpCollections,
   createServer: async (options) => (await import('../src/idp/server.js')).createIdentityServer(options),
+  async createSetupLink({ fastify }) {
+    const link = await fastify.idp.createFirstOperatorLink();
+    return (
+      link && {
+        purpose: 'Create the first operator of the console with this link, once, within an hour:',
+        url: link.url,
+      }
+    );
+  },
   introduce({ fastify, configuration: { values, generated } }, url) {
     const isGenerated = generated.names.includes('IDP_ADMIN_TOKEN');
     const post = `-H 'authorization: Bearer ${isGenerated ? values.adminToken : '<IDP_ADMIN_TOKEN>'}' -H 'content-type: application/json' -d`;

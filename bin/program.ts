@@ -38,8 +38,16 @@ export interface Program<Values = any> {
   loadCollections(): Promise<(store: Store) => void>;
   /** Imports the server, which no other command needs. */
   createServer(options: ServeOptions): Promise<Server<Values>>;
+  /** A link that has to be used before the program is useful, once the server listens; `null` if there is none. */
+  createSetupLink?(server: Server<Values>): Promise<SetupLink | null>;
   /** The banner that a developer sees once the server listens. */
   introduce(server: Server<Values>, url: string): Introduction;
+}
+
+export interface SetupLink {
+  /** What the link is for, as a sentence. */
+  purpose: string;
+  url: string;
 }
 
 export interface CommandEntry {

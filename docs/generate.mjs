@@ -131,6 +131,7 @@ ${await routeTable(createServer({ ...shared, ...saas }))}
 | Access | Requires |
 | --- | --- |
 | \`admin\`, \`metrics\` | \`IDP_ADMIN_TOKEN\` in \`Authorization: Bearer\` |
+| \`operator\` | a person with the role of an operator, who signed in within the last 15 minutes ([console.md](console.md)) |
 | \`inviter\` | \`IDP_INVITE_TOKEN\` if set, otherwise \`IDP_ADMIN_TOKEN\`, in \`Authorization: Bearer\` |
 | \`signup\` | sign-up is enabled |
 | \`client\` | the credentials of a registered client |

@@ -10,7 +10,7 @@ export { type Clock, systemClock } from './kernel/clock.js';
 export { AppError } from './kernel/errors.js';
 export type { Random } from './kernel/secrets.js';
 export type { ConnectGuard, ConnectGuards, SaasRequest } from './saas/connect-guards.js';
-export type { BillingApi, SaasDecorator, SaasEvents } from './saas/decorator.js';
+export type { BillingApi, SaasDecorator, SaasEvents, SettingsApi } from './saas/decorator.js';
 export type { SaasBackendOptions } from './saas/options.js';
 export { saasBackend } from './saas/plugin.js';
 export {
@@ -22,3 +22,4 @@ export {
 export type { UserApi } from './saas/user-api.js';
 export type { Middleware, MiddlewareServer, Server } from './server/assembly.js';
 export { backup } from './server/backup.js';
+export type { CustomSetting, CustomSettings, CustomSettingsValues } from './settings/definitions.js';

@@ -108,8 +108,11 @@ async function drive(url: string, routes: Route[], credentials: Record<string, s
         ...(body !== undefined && { body }),
       });
       const headers = [...response.headers].map((pair) => pair.join(': ')).join('\n');
-      // A page passes the token of its address on to its form.
-      const text = (await response.text()).replace(/<input type="hidden" name="token" value="[^"]*">/g, '');
+      // A page passes the token of its address, or the address to return to, on to its form.
+      const text = (await response.text()).replace(
+        /<input type="hidden" name="(token|interaction)" value="[^"]*">/g,
+        '',
+      );
       answers.push({ what: `${method} ${pattern} ${type}`, text: `${headers}\n${text}` });
     }
   }

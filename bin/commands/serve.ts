@@ -58,8 +58,14 @@ async function serve(
   try {
     const { url, port: listening } = await server.start();
     const pid = workers ? process.ppid : process.pid;
-    const ready = JSON.stringify({ program: program.name, url, port: listening, pid });
-    const text = json ? ready : server.configuration.production ? null : banner(program, server, url);
+    const setup = (await program.createSetupLink?.(server)) ?? null;
+    const more = setup && { setup_url: setup.url };
+    const ready = JSON.stringify({ program: program.name, url, port: listening, pid, ...more });
+    const lines = [
+      ...(server.configuration.production ? [] : [banner(program, server, url)]),
+      ...(setup ? [`${setup.purpose}\n  ${setup.url}\n`] : []),
+    ];
+    const text = json ? ready : lines.length > 0 ? lines.join('\n') : null;
     if (workers) workers.announce({ logLevel: log.level, text });
     else if (text !== null) say(text);
   } catch (error) {

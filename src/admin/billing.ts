@@ -87,15 +87,7 @@ export async function billingPagesPlugin(
         ['incomplete_expired', 'Incomplete, expired'],
       ]),
     ],
-    columns: [
-      userColumn,
-      { label: 'Status', text: ({ status }) => status, kind: 'status' },
-      { label: 'Plan', text: ({ plan }) => plan },
-      { label: 'Started', text: ({ startedAt }) => startedAt, kind: 'time' },
-      { label: 'Period ends', text: ({ currentPeriodEnd }) => currentPeriodEnd, kind: 'time' },
-      { label: 'Renews', text: renewalOf },
-      idColumn,
-    ],
+    columns: [userColumn, ...subscriptionColumns],
     item: billing.schemas.subscription,
     read: read(billing.subscriptions),
     empty:
@@ -114,15 +106,7 @@ export async function billingPagesPlugin(
         ['voided', 'Voided'],
       ]),
     ],
-    columns: [
-      userColumn,
-      { label: 'Status', text: ({ status }) => status, kind: 'status' },
-      { label: 'Amount', text: ({ amount, currency }) => writeAmount(amount, currency), kind: 'number' },
-      { label: 'Refunded', text: refundOf, kind: 'number' },
-      { label: 'Dispute', text: ({ dispute }) => dispute, kind: 'status' },
-      { label: 'Time', text: ({ at }) => at, kind: 'time' },
-      idColumn,
-    ],
+    columns: [userColumn, ...paymentColumns],
     item: billing.schemas.payment,
     read: read(billing.payments),
     empty:
@@ -154,8 +138,28 @@ const ENDED = new Set(['canceled', 'incomplete_expired']);
 const renewalOf = ({ status, cancelAtPeriodEnd }: SubscriptionRecord): string | null =>
   ENDED.has(status) ? null : cancelAtPeriodEnd ? 'no, canceled' : 'yes';
 
+/** The columns beside the user. */
+export const subscriptionColumns: readonly Column<SubscriptionRecord>[] = [
+  { label: 'Status', text: ({ status }) => status, kind: 'status' },
+  { label: 'Plan', text: ({ plan }) => plan },
+  { label: 'Started', text: ({ startedAt }) => startedAt, kind: 'time' },
+  { label: 'Period ends', text: ({ currentPeriodEnd }) => currentPeriodEnd, kind: 'time' },
+  { label: 'Renews', text: renewalOf },
+  idColumn,
+];
+
 const refundOf = ({ refundedAmount, currency }: PaymentRecord): string | null =>
   refundedAmount === 0 ? null : writeAmount(refundedAmount, currency);
+
+/** The columns beside the user. */
+export const paymentColumns: readonly Column<PaymentRecord>[] = [
+  { label: 'Status', text: ({ status }) => status, kind: 'status' },
+  { label: 'Amount', text: ({ amount, currency }) => writeAmount(amount, currency), kind: 'number' },
+  { label: 'Refunded', text: refundOf, kind: 'number' },
+  { label: 'Dispute', text: ({ dispute }) => dispute, kind: 'status' },
+  { label: 'Time', text: ({ at }) => at, kind: 'time' },
+  idColumn,
+];
 
 /** An amount in the currency's smallest unit, such as `29.00 EUR`: with as many decimals as the currency has. */
 export function writeAmount(amount: number | null, currency: string | null): string | null {

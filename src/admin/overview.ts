@@ -70,7 +70,7 @@ async function createOverview(sources: OverviewSources, duplicatesAfter?: string
       { label: 'Sessions', value: writeEstimate(sessions) },
       { label: 'Payment events', value: writeEstimate(events) },
     ],
-    ...createChart(registrations),
+    plots: await createPlots(registrations),
     users: newest.map((user) => ({ ...user, registered: toMinute(user.createdAt) })),
     duplicates,
   };
@@ -102,19 +102,16 @@ async function readDuplicates({ list }: OverviewSources['duplicates'], after: st
   };
 }
 
-const writeBounded = (count: number) =>
-  count >= MAX_COUNTED_PER_DAY ? `${withSeparators(MAX_COUNTED_PER_DAY)}+` : String(count);
-
-/** Bars in a view box of 300 × 100, and a summary for screen readers. */
-function createChart(days: { date: string; count: number }[]) {
-  const most = Math.max(1, ...days.map((day) => day.count));
-  const total = days.reduce((sum, day) => sum + day.count, 0);
-  const bars = days.map(({ date, count }, index) => {
-    const height = Math.round((count / most) * 96);
-    return { date, count: writeBounded(count), x: (index * 300) / days.length + 1, y: 99 - height, height };
+async function createPlots(registrations: { date: string; count: number }[]) {
+  const { renderPlot } = await import('../console/plots.js');
+  const signUps = renderPlot({
+    label: 'Sign-ups',
+    unit: 'users',
+    days: registrations.map(({ date }) => date),
+    series: [{ name: 'Sign-ups', values: registrations.map(({ count }) => count) }],
+    shape: 'stacked',
+    isSummable: true,
+    bound: MAX_COUNTED_PER_DAY,
   });
-  const isBounded = most >= MAX_COUNTED_PER_DAY;
-  const inTotal = isBounded ? `${withSeparators(total)}+` : total;
-  const plotSummary = `${inTotal} in total; peak ${total === 0 ? 0 : writeBounded(most)} per day`;
-  return { days: bars, plotSummary, firstDay: days[0]?.date, lastDay: days.at(-1)?.date };
+  return [{ id: 'sign-ups', heading: `Sign-ups in the last ${CHART_DAYS} days`, ...signUps }];
 }

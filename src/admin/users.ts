@@ -1,13 +1,38 @@
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import type { Console } from '../console/console.js';
-import { type List, type ListQuery, registerList } from '../console/lists.js';
-import { User } from '../http/schemas.js';
+import { type Column, type List, registerList } from '../console/lists.js';
+import { Timestamp, User } from '../http/schemas.js';
 import type { Scope } from '../http/scope.js';
 import type { Page } from '../storage/collection.js';
 
+const NullableTimestamp = Type.Union([Timestamp, Type.Null()]);
+
+/** A user as the operator sees it. */
+export const OperatedUser = Type.Object({
+  ...User.properties,
+  state: Type.Enum(['active', 'suspended', 'deleting']),
+  suspendedAt: NullableTimestamp,
+  granted: Type.Union([
+    Type.Object({ plan: Type.String(), since: Timestamp, until: NullableTimestamp }),
+    Type.Null(),
+  ]),
+  hasPassword: Type.Boolean(),
+});
+export type OperatedUser = Static<typeof OperatedUser>;
+
+type ListedState = 'suspended' | 'deleting' | 'unverified';
+
 export interface UsersSource {
-  /** Users by the beginning of their address or by their ID; without `search` all, the newest first. */
-  list(query: Pick<ListQuery, 'search' | 'after' | 'limit'>): Promise<Page<User>>;
+  /**
+   * Users by the beginning of their address or by their ID, or those in a state; without both all, the newest first.
+   * @throws VALIDATION_ERROR for an invalid `after`, or for a search with a state
+   */
+  list(query: {
+    search: string | undefined;
+    state: ListedState | undefined;
+    after: string | undefined;
+    limit: number;
+  }): Promise<Page<OperatedUser>>;
   find(by: { id: string } | { email: string }): Promise<{ id: string } | null>;
 }
 
@@ -24,7 +49,7 @@ export async function usersPlugin(
   scope: Scope,
   { console, users }: { console: Console; users: UsersSource },
 ): Promise<void> {
-  const list: List<User> = {
+  const list: List<OperatedUser> = {
     path: 'users',
     title: 'Users',
     search: {
@@ -32,18 +57,34 @@ export async function usersPlugin(
       hint: 'The beginning of an e-mail address, or a user ID.',
       maxLength: 254,
     },
-    item: Type.Object(User.properties),
-    columns: [
-      { label: 'E-mail address', text: ({ email }) => email },
-      { label: 'Name', text: ({ name }) => name },
-      { label: 'Subscription', text: ({ subscription: { status } }) => status, kind: 'status' },
-      { label: 'Plan', text: ({ subscription: { plan } }) => plan },
-      { label: 'Registered', text: ({ createdAt }) => createdAt, kind: 'time' },
-      { label: 'ID', text: ({ id }) => id, kind: 'code' },
+    filters: [
+      {
+        name: 'show',
+        label: 'Show',
+        options: [
+          { value: 'suspended', label: 'Suspended' },
+          { value: 'deleting', label: 'Being deleted' },
+          { value: 'unverified', label: 'Address not verified' },
+        ],
+      },
     ],
-    read: users.list,
+    item: OperatedUser,
+    columns,
+    read: ({ search, filters, after, limit }) =>
+      users.list({ search, state: filters['show'] as ListedState | undefined, after, limit }),
     empty:
       'There are no users yet. They register at POST /api/auth/register, or you create one with saas-backend user create.',
   };
   registerList(scope, console, list);
 }
+
+const columns: readonly Column<OperatedUser>[] = [
+  { label: 'E-mail address', text: ({ email }) => email, href: ({ id }) => `users/${id}` },
+  { label: 'Name', text: ({ name }) => name },
+  { label: 'Verified', text: ({ emailVerified }) => (emailVerified ? 'yes' : 'no') },
+  { label: 'State', text: ({ state }) => state, kind: 'status' },
+  { label: 'Subscription', text: ({ subscription: { status } }) => status, kind: 'status' },
+  { label: 'Plan', text: ({ subscription: { plan } }) => plan },
+  { label: 'Registered', text: ({ createdAt }) => createdAt, kind: 'time' },
+  { label: 'ID', text: ({ id }) => id, kind: 'code' },
+];

@@ -1,19 +1,23 @@
 import { toTimestamp } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
 import { httpErrors } from '../kernel/errors.js';
+import { sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
-import { UNANSWERED_LINK_FIELDS } from '../ops/used-links.js';
+import type { LinkUse, UsedLinks } from '../ops/used-links.js';
 import type { Credentials, PasswordRules } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
+import { authLimits } from './limits.js';
+import { RESET_LINK_TTL_MS } from './link-tokens.js';
 import type { ListedSession } from './schemas.js';
 import { type Identity, isSessionValid } from './sessions.js';
-import { PASSWORD_BOUND_LINK_FIELDS, toSessionView } from './store.js';
+import { PASSWORD_BOUND_LINK_FIELDS, toSessionView, type UserDocument } from './store.js';
 
 /** Account management by the signed-in user. */
 export interface AccountService {
   /**
-   * Sets the new password and ends all other sessions, in one write.
+   * Sets the new password and ends all other sessions, in one write. A repetition of a request that has failed after that
+   * succeeds in the same session and with the same new password only.
    * @throws INVALID_CREDENTIALS, WEAK_PASSWORD, VALIDATION_ERROR, RATE_LIMITED, OVERLOADED
    */
   changePassword(
@@ -35,41 +39,90 @@ export interface AccountServiceDependencies
   credentials: Credentials;
   passwordRules: PasswordRules;
   audit: Audit;
+  usedLinks: UsedLinks<UserDocument>;
 }
 
 const MAX_LISTED_SESSIONS = 100;
 
 export function createAccountService(deps: AccountServiceDependencies): AccountService {
-  const { users, sessions, mails, credentials, passwordRules, audit, clock } = deps;
+  const { users, sessions, mails, credentials, passwords, passwordRules, audit, usedLinks, clock } = deps;
+
+  /** A change is marked like the use of a link; each version of the password is changed once. */
+  const useOf = (userId: string, sessionId: string, passwordVersion: number): LinkUse =>
+    usedLinks.begin(userId, sha256(`${sessionId} ${passwordVersion}`));
+
+  /** Sets the password and ends all other sessions. `null` if the account has changed since `user` was read. */
+  const setPassword = async (
+    user: UserDocument,
+    { usedLinkHash, unansweredSince }: LinkUse,
+    { sessionId, password }: { sessionId: string; password: string },
+    origin: Origin,
+  ): Promise<UserDocument | null> => {
+    const { id, email, passwordVersion, sessionEpoch } = user;
+    await passwordRules.validateStrength(password, email, 'newPassword');
+    const passwordHash = await passwords.hash(password, origin.isDisconnected);
+    // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
+    await mails.passwordChanged(user, passwordVersion + 1, origin);
+    const expiresAt = clock.now() + RESET_LINK_TTL_MS;
+    const usedLink = { kind: 'password', expiresAt, passwordChanged: true, addressVerified: false } as const;
+    const changed = await users.updateOne(
+      // The condition on the epoch fails if this session was ended in the meantime: `keptSession` must not revive it.
+      { id, passwordVersion, sessionEpoch, suspendedAt: null },
+      {
+        set: { passwordHash, keptSession: sessionId, usedLinkHash, usedLink, unansweredSince },
+        unset: PASSWORD_BOUND_LINK_FIELDS,
+        inc: { passwordVersion: 1, sessionEpoch: 1 },
+      },
+    );
+    if (changed) await deps.foreignHashes.remove(user);
+    return changed;
+  };
+
+  /** Whether a failed request of the same session has changed the password to `password`. */
+  const hasSetPassword = async (
+    use: LinkUse,
+    password: string,
+    { ip, isDisconnected }: Origin,
+  ): Promise<boolean> => {
+    const user = await usedLinks.findUnanswered(use);
+    if (user?.usedLink?.kind !== 'password') return false;
+    // Does not throw: a guess at the current password counts even if this limit is exceeded.
+    if (!(await deps.throttle.tryCountKey(authLimits.repetition, use.usedLinkHash, ip))) return false;
+    const { ok } = await passwords.verify(user.passwordHash ?? null, password, isDisconnected);
+    return ok;
+  };
 
   return {
     async changePassword({ user: { id, email }, session }, { currentPassword, newPassword }, origin) {
-      const { ip, isDisconnected } = origin;
       passwordRules.validateFormat(newPassword, 'newPassword');
-      const given = { id, email, password: currentPassword };
-      const { user } = await credentials.verify(given, origin, 'password.change-refused');
+      const { user, isRepetition } = await credentials.verify(
+        {
+          id,
+          email,
+          password: currentPassword,
+          async isRepetition({ passwordVersion, usedLinkHash }) {
+            const use = useOf(id, session.id, passwordVersion - 1);
+            return usedLinkHash === use.usedLinkHash && hasSetPassword(use, newPassword, origin);
+          },
+        },
+        origin,
+        'password.change-refused',
+      );
       const current = await sessions.findOne({ id: session.id });
       if (!current || !isSessionValid(user, current, clock.now())) throw httpErrors.UNAUTHENTICATED();
-      await passwordRules.validateStrength(newPassword, email, 'newPassword');
-      const passwordHash = await deps.passwords.hash(newPassword, isDisconnected);
-      // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
-      await mails.passwordChanged(user, user.passwordVersion + 1, origin);
-      const changed = await users.updateOne(
-        // The condition on the epoch fails if this session was ended in the meantime: `keptSession` must not revive it.
-        { id, passwordVersion: user.passwordVersion, sessionEpoch: user.sessionEpoch, suspendedAt: null },
-        {
-          set: { passwordHash, keptSession: session.id },
-          unset: [...PASSWORD_BOUND_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS],
-          inc: { passwordVersion: 1, sessionEpoch: 1 },
-        },
-      );
-      if (!changed) throw authErrors.INVALID_CREDENTIALS();
-      await Promise.all([
-        deps.foreignHashes.remove(user),
-        deps.throttle.trustOnly(email, ip),
-        audit.record({ event: 'password.changed', subject: id, ip }),
-      ]);
-      deps.emit('session.revoked', { userId: id, scope: 'others', sessionId: session.id });
+      const use = useOf(id, session.id, isRepetition ? user.passwordVersion - 1 : user.passwordVersion);
+      await usedLinks.complete(use, async () => {
+        const isChanged =
+          isRepetition ||
+          (await setPassword(user, use, { sessionId: session.id, password: newPassword }, origin)) !== null ||
+          (await hasSetPassword(use, newPassword, origin));
+        if (!isChanged) throw authErrors.INVALID_CREDENTIALS();
+        await Promise.all([
+          deps.throttle.trustOnly(email, origin.ip),
+          audit.record({ event: 'password.changed', subject: id, ip: origin.ip }),
+        ]);
+        deps.emit('session.revoked', { userId: id, scope: 'others', sessionId: session.id });
+      });
     },
 
     async listSessions({ user: { id }, session: current }) {

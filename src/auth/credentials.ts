@@ -15,15 +15,25 @@ export interface Credentials {
   /**
    * Returns the account, and whether its hash is outdated. Verification takes as long for an unknown address as for a
    * known one.
-   * @param given with an `id`, the account must be the one with that `id`
+   * @param given with an `id`, the account must be the one with that `id`; `isRepetition` decides whether a request with a
+   * wrong password repeats one that has taken effect without an answer
    * @param failureEvent the audit event of a wrong password
    * @throws INVALID_CREDENTIALS, RATE_LIMITED, OVERLOADED
    */
-  verify(
-    given: { id?: string; email: string; password: string },
-    origin: Origin,
-    failureEvent: string,
-  ): Promise<{ user: UserDocument; outdated: boolean }>;
+  verify(given: GivenCredentials, origin: Origin, failureEvent: string): Promise<VerifiedCredentials>;
+}
+
+interface GivenCredentials {
+  id?: string;
+  email: string;
+  password: string;
+  isRepetition?(user: UserDocument): Promise<boolean>;
+}
+
+interface VerifiedCredentials {
+  user: UserDocument;
+  outdated: boolean;
+  isRepetition: boolean;
 }
 
 export interface CredentialDependencies {
@@ -44,7 +54,7 @@ export function createCredentials({
   offerUnlock,
 }: CredentialDependencies): Credentials {
   return {
-    async verify({ id, email, password }, origin, failureEvent) {
+    async verify({ id, email, password, isRepetition }, origin, failureEvent) {
       const { ip, isDisconnected } = origin;
       // Called first, so that a rejection under overload costs neither a read nor a write.
       await passwords.ensureCapacity();
@@ -57,7 +67,10 @@ export function createCredentials({
         const decoys = id === undefined ? await foreignHashes.decoys() : [];
         const stored = user?.passwordHash ?? null;
         const { ok, outdated } = await passwords.verify(stored, password, isDisconnected, decoys);
-        if (user && ok && (id ?? user.id) === user.id) return { user, outdated };
+        if (user && (id ?? user.id) === user.id) {
+          if (ok) return { user, outdated, isRepetition: false };
+          if (await isRepetition?.(user)) return { user, outdated, isRepetition: true };
+        }
         await audit.recordFailure({ event: failureEvent, ip, ...(user && { subject: user.id }) });
         return null;
       });

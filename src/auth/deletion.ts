@@ -1,12 +1,13 @@
 import type { Origin } from '../http/scope.js';
-import type { Audit } from '../ops/audit.js';
+import { type Audit, type AuditRecord, madeBy, type Operator } from '../ops/audit.js';
 import type { Job } from '../ops/jobs.js';
 import { UNANSWERED_LINK_FIELDS } from '../ops/used-links.js';
 import type { Credentials } from './credentials.js';
 import type { AuthDependencies } from './dependencies.js';
 import { authErrors } from './errors.js';
 import type { Identity } from './sessions.js';
-import { ALL_LINK_FIELDS, type UserDocument } from './store.js';
+import { ALL_LINK_FIELDS, type UserDocument, type Users } from './store.js';
+import { userNotFound } from './users.js';
 
 /**
  * Deletion of accounts. `deletingAt` disables the account at once and permanently. Every later step is idempotent, so
@@ -18,9 +19,17 @@ export interface AccountDeletion {
    *   be cancelled yet: the account is disabled, and the job deletes it after cancelling them
    */
   deleteAccount(identity: Identity, password: string, origin: Origin): Promise<void>;
+  /**
+   * The same on behalf of the operator, also for a suspended account.
+   * @throws NOT_FOUND; PAYMENT_PROVIDER_ERROR as above
+   */
+  deleteByOperator(userId: string, operator: Operator): Promise<void>;
   /** Resumes interrupted deletions. */
   deletionJob: Job;
 }
+
+/** Who deletes an account, for the audit. */
+type Actor = Pick<AuditRecord, 'by' | 'ip'>;
 
 export interface AccountDeletionDependencies
   extends Pick<
@@ -37,7 +46,7 @@ export function createAccountDeletion(deps: AccountDeletionDependencies): Accoun
   const { users, sessions, deletionHooks, credentials, audit, clock } = deps;
 
   /** The steps that follow `deletingAt`. */
-  const completeDeletion = async ({ id }: UserDocument, ip: string): Promise<void> => {
+  const completeDeletion = async ({ id }: UserDocument, actor: Actor): Promise<void> => {
     await deletionHooks.cancelSubscriptions(id);
     await deletionHooks.deleteData(id);
     const deleted = await users.deleteOne({ id, deletingAt: { gt: 0 } });
@@ -46,26 +55,40 @@ export function createAccountDeletion(deps: AccountDeletionDependencies): Accoun
     await sessions.deleteMany({ userId: id });
     if (!deleted) return;
     await deps.foreignHashes.remove(deleted);
-    await audit.record({ event: 'user.deleted', subject: id, ip });
+    await audit.record({ event: 'user.deleted', subject: id, ...actor });
     deps.emit('user.deleted', { userId: id });
+  };
+
+  /** Disables an account that matches. Returns `null` if there is none. */
+  const close = async (where: Parameters<Users['updateOne']>[0], actor: Actor) => {
+    const now = clock.now();
+    const disabled = await users.updateOne(where, {
+      set: { suspendedAt: now, deletingAt: now },
+      unset: [...ALL_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS, 'keptSession'],
+      inc: { sessionEpoch: 1 },
+    });
+    if (!disabled) return null;
+    await audit.record({ event: 'user.closed', subject: disabled.id, ...actor });
+    deps.emit('session.revoked', { userId: disabled.id, scope: 'global' });
+    return disabled;
   };
 
   return {
     async deleteAccount({ user: { id, email } }, password, origin) {
       const { user } = await credentials.verify({ id, email, password }, origin, 'user.deletion-refused');
-      const now = clock.now();
-      const disabled = await users.updateOne(
-        { id, passwordVersion: user.passwordVersion, suspendedAt: null },
-        {
-          set: { suspendedAt: now, deletingAt: now },
-          unset: [...ALL_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS, 'keptSession'],
-          inc: { sessionEpoch: 1 },
-        },
-      );
-      if (!disabled) throw authErrors.INVALID_CREDENTIALS();
-      await audit.record({ event: 'user.closed', subject: id, ip: origin.ip });
-      deps.emit('session.revoked', { userId: id, scope: 'global' });
-      await completeDeletion(disabled, origin.ip);
+      const actor = { ip: origin.ip };
+      const where = { id, passwordVersion: user.passwordVersion, suspendedAt: null };
+      const closed = await close(where, actor);
+      if (!closed) throw authErrors.INVALID_CREDENTIALS();
+      await completeDeletion(closed, actor);
+    },
+
+    async deleteByOperator(id, operator) {
+      const actor = madeBy(operator);
+      // Completes a deletion that has begun already.
+      const user = (await close({ id, deletingAt: null }, actor)) ?? (await users.findOne({ id }));
+      if (!user) throw userNotFound();
+      await completeDeletion(user, actor);
     },
 
     deletionJob: {
@@ -83,7 +106,9 @@ export function createAccountDeletion(deps: AccountDeletionDependencies): Accoun
           });
           for (const user of page.items) {
             if (signal.aborted) return;
-            await completeDeletion(user, 'background').catch((error: unknown) => failures.push(error));
+            await completeDeletion(user, { ip: 'background' }).catch((error: unknown) =>
+              failures.push(error),
+            );
           }
           after = page.next ?? undefined;
         } while (after !== undefined);

@@ -1,6 +1,4 @@
-import { finished, type Readable } from 'node:stream';
-import type { FastifyRequest } from 'fastify';
-import { jsonStream } from '../http/json-stream.js';
+import { streamJson } from '../http/json-stream.js';
 import { ok, toTimestamp } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import type { Clock } from '../kernel/clock.js';
@@ -35,22 +33,12 @@ export async function exportPlugin(
     running.add(id);
     try {
       await throttle.countKey(authLimits.export, id, originOf(request).ip);
-      const body = jsonStream(ok(await exportAccount(id)), () => running.delete(id));
-      destroyOnDisconnect(body, request);
-      return reply.type('application/json; charset=utf-8').send(body);
+      return streamJson(request, reply, ok(await exportAccount(id)), () => running.delete(id));
     } catch (error) {
       running.delete(id);
       throw error;
     }
   });
-}
-
-/** Destroys the body when the connection closes: Node does not close a pipelined response that is still queued. */
-function destroyOnDisconnect(body: Readable, { raw: { socket } }: FastifyRequest): void {
-  const destroy = () => body.destroy();
-  socket.once('close', destroy);
-  finished(body, () => socket.off('close', destroy));
-  if (socket.destroyed) destroy();
 }
 
 export interface AccountExportDependencies {
@@ -92,10 +80,11 @@ export function createAccountExport(
           ...(session.revokedAt !== undefined && { revokedAt: toTimestamp(session.revokedAt) }),
         })),
         ...Object.fromEntries(await Promise.all(ofOtherDomains)),
-        audit: mapPages(audit.listOf(userId), ({ at, event, ip, detail }) => ({
+        audit: mapPages(audit.listOf(userId), ({ at, event, by, ip, detail }) => ({
           at: toTimestamp(at),
           event,
-          ip,
+          // The address of an operator is personal data of another person.
+          ip: by === undefined ? ip : 'operator',
           ...(detail && { detail }),
         })),
       };

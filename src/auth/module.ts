@@ -8,7 +8,7 @@ import { createExpiryPurge } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
 import type { AccountDeletionHooks } from './dependencies.js';
 import type { AuthEvents } from './events.js';
-import { type AccountExportDependencies, createAccountExport } from './export.js';
+import { type AccountExportDependencies, createAccountExport, type ExportPluginOptions } from './export.js';
 import { createForeignHashes, type ForeignHashes, foreignHashCollection } from './foreign-hashes.js';
 import { type ImportOptions, type ImportReport, importUsers } from './import.js';
 import type { registerSessionTokenKinds } from './jwt.js';
@@ -76,6 +76,8 @@ export function createUsersModule(
 export interface AuthModule {
   service: AuthService;
   sessions: Sessions;
+  /** The export of an account, for the operator. */
+  exportAccount: ExportPluginOptions['exportAccount'];
   plugin(scope: Scope): Promise<void>;
 }
 
@@ -156,6 +158,7 @@ export function createAuthModule(
   return {
     service,
     sessions,
+    exportAccount,
     plugin: (scope) =>
       authPlugin(scope, { auth: service, exportAccount, throttle, pages, home: publicUrl.get }),
   };

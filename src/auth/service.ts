@@ -2,6 +2,7 @@ import type { User } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
 import { createUsedLinks } from '../ops/used-links.js';
 import { type AccountService, createAccountService } from './account.js';
+import { type AccountAdministration, createAccountAdministration } from './administration.js';
 import { createAddressConfirmation } from './confirm-address.js';
 import { createCredentials, createPasswordRules } from './credentials.js';
 import { type AccountDeletion, createAccountDeletion } from './deletion.js';
@@ -27,6 +28,7 @@ export interface AuthService
     AccountDeletion {
   /** @throws INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, RATE_LIMITED, OVERLOADED */
   login(input: { email: string; password: string }, origin: Origin): Promise<IssuedTokens & { user: User }>;
+  administration: AccountAdministration;
 }
 
 export function createAuthService(deps: AuthDependencies): AuthService {
@@ -56,7 +58,7 @@ export function createAuthService(deps: AuthDependencies): AuthService {
   return {
     ...sessions,
     ...createRegistration({ ...deps, passwordRules, startSession, sendVerification, sendReset }),
-    ...createAccountService({ ...deps, credentials, passwordRules }),
+    ...createAccountService({ ...deps, credentials, passwordRules, usedLinks }),
     ...createAccountDeletion({ ...deps, credentials }),
     forgotPassword,
     resetPassword,
@@ -64,6 +66,7 @@ export function createAuthService(deps: AuthDependencies): AuthService {
     resendVerification,
     changeEmail: emailChange.changeEmail,
     unlock,
+    administration: createAccountAdministration({ ...deps, sendReset, sendVerification }),
 
     async login(input, origin) {
       const { user, outdated } = await credentials.verify(input, origin, 'login.failed');

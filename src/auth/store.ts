@@ -36,11 +36,11 @@ export interface UserDocument {
   /** SHA-256 of the newest token that allows signing in from a new address while the account is throttled. */
   unlockHash?: string;
   unlockExpiresAt?: number;
-  /** SHA-256 of the last used token, which `usedLink` is about. */
+  /** SHA-256 of the last used token or of the last change of the password, which `usedLink` is about. */
   usedLinkHash?: string;
-  /** Present until a request with this token has been answered with success. */
+  /** Present until such a request has been answered with success. */
   usedLink?: UsedLink;
-  /** When the request began that has used it; 0 if that has failed. */
+  /** When the request began that has made the change; 0 if that has failed. */
   unansweredSince?: number;
   /** Start of the deletion of the account, which is irrevocable. */
   deletingAt?: number;
@@ -66,10 +66,12 @@ export interface UserDocument {
   createdAt: number;
 }
 
-/** What a link has changed: a repeated request has the same outcome and completes what is missing. */
+/**
+ * What a link or, as `password`, a session has changed: a repeated request has the same outcome and completes what is missing.
+ */
 export interface UsedLink {
-  kind: 'reset' | 'verify' | 'change' | 'unlock';
-  /** Expiration of the link. */
+  kind: 'reset' | 'verify' | 'change' | 'unlock' | 'password';
+  /** Expiration of the link, or the end of the repetitions. */
   expiresAt: number;
   passwordChanged: boolean;
   /** Whether the address was unverified before. */
@@ -103,12 +105,16 @@ export const USER_ID_PREFIX = 'usr_';
 export function userCollection(store: Store): Users {
   return store.collection<UserDocument>('users', {
     unique: ['email'],
-    indexes: [['createdAt'], ['deletingAt'], ['profileChangedAt']],
+    indexes: [
+      ['createdAt'],
+      ['deletingAt'],
+      ['profileChangedAt'],
+      ['suspendedAt'],
+      ['emailVerified', 'createdAt'],
+    ],
     fields: [
       'passwordVersion',
       'sessionEpoch',
-      'suspendedAt',
-      'emailVerified',
       'subscriptionRev',
       'resetHash',
       'verifyHash',

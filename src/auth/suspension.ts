@@ -1,5 +1,5 @@
 import type { Clock } from '../kernel/clock.js';
-import type { Audit } from '../ops/audit.js';
+import { type Audit, madeBy, type Operator } from '../ops/audit.js';
 import type { Emit } from '../ops/events.js';
 import { UNANSWERED_LINK_FIELDS } from '../ops/used-links.js';
 import type { Change } from '../storage/collection.js';
@@ -13,11 +13,12 @@ export interface Suspension {
    * Suspends an account. From the next request on, every process rejects its access and refresh tokens, and a login with
    * the correct password fails with ACCOUNT_SUSPENDED. Its sessions and mailed links stay invalid after `unsuspend`. A
    * repeated call changes nothing.
+   * @param operator who does it, for the audit; default: the host or the command line
    * @throws NOT_FOUND
    */
-  suspend(by: UserKey): Promise<ManagedUser>;
+  suspend(by: UserKey, operator?: Operator): Promise<ManagedUser>;
   /** Lifts a suspension; the password stays the same. @throws NOT_FOUND, also during a deletion */
-  unsuspend(by: UserKey): Promise<ManagedUser>;
+  unsuspend(by: UserKey, operator?: Operator): Promise<ManagedUser>;
 }
 
 export interface SuspensionDependencies {
@@ -36,13 +37,14 @@ export function createSuspension(deps: SuspensionDependencies): Suspension {
     user: UserDocument,
     wanted: 'suspended' | 'active',
     update: Change<UserDocument>,
+    operator: Operator | undefined,
   ): Promise<UserDocument | null> => {
     const { id } = user;
     const suspendedAt = wanted === 'suspended' ? null : { gt: 0 };
     const changed = await users.updateOne({ id, suspendedAt, deletingAt: null }, update);
     if (!changed) return null;
     const event = wanted === 'suspended' ? 'user.suspended' : 'user.unsuspended';
-    await audit.record({ event, subject: id, ip: 'local' });
+    await audit.record({ event, subject: id, ...madeBy(operator) });
     if (wanted === 'suspended') emit('session.revoked', { userId: id, scope: 'global' });
     emit(event, { userId: id });
     return changed;
@@ -55,22 +57,23 @@ export function createSuspension(deps: SuspensionDependencies): Suspension {
   };
 
   return {
-    async suspend(by) {
+    async suspend(by, operator) {
       const user = await findUser(users, by);
       if (!user) throw userNotFound();
-      const changed = await change(user, 'suspended', {
+      const update: Change<UserDocument> = {
         set: { suspendedAt: clock.now() },
         // The new epoch also ends sessions that a concurrent login starts with the user it read before this write.
         inc: { sessionEpoch: 1 },
         unset: [...ALL_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS, 'keptSession'],
-      });
+      };
+      const changed = await change(user, 'suspended', update, operator);
       return toManagedUser(changed ?? (await findCurrent(user)));
     },
 
-    async unsuspend(by) {
+    async unsuspend(by, operator) {
       const user = await findUser(users, by);
       if (!user) throw userNotFound();
-      const changed = await change(user, 'active', { unset: ['suspendedAt'] });
+      const changed = await change(user, 'active', { unset: ['suspendedAt'] }, operator);
       return toManagedUser(changed ?? (await findCurrent(user)));
     },
   };

@@ -1,9 +1,9 @@
 import { mustBe, shown } from '../config/validation-messages.js';
 import { Email, fits, OptionalName, toTimestamp, type User } from '../http/schemas.js';
 import { type Clock, DAY } from '../kernel/clock.js';
-import { type ErrorDetail, httpErrors } from '../kernel/errors.js';
+import { type ErrorDetail, httpErrors, invalidFields } from '../kernel/errors.js';
 import type { Random } from '../kernel/secrets.js';
-import type { Audit } from '../ops/audit.js';
+import { type Audit, changeDetail, madeBy, type Operator } from '../ops/audit.js';
 import type { PasswordPolicy } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
 import { type Estimate, type Page, type PageQuery, UniqueViolation } from '../storage/collection.js';
@@ -30,6 +30,19 @@ export interface ManagedUser extends User {
   granted: { plan: string; since: string; until: string | null } | null;
 }
 
+/** A user as seen by the operator in the admin area. */
+export interface OperatedUser extends ManagedUser {
+  state: 'active' | 'suspended' | 'deleting';
+  hasPassword: boolean;
+}
+
+export interface UserListQuery {
+  search: string | undefined;
+  state: 'suspended' | 'deleting' | 'unverified' | undefined;
+  after: string | undefined;
+  limit: number;
+}
+
 export const userNotFound = () => httpErrors.NOT_FOUND({ message: 'The user was not found.' });
 
 /** Returns `null` for an invalid address, too. */
@@ -47,16 +60,22 @@ export interface UserDirectory {
    * @throws VALIDATION_ERROR, WEAK_PASSWORD, EMAIL_TAKEN, OVERLOADED
    */
   create(user: NewUser): Promise<ManagedUser>;
-  /** Changes the display name; an empty one removes it. @throws UNAUTHENTICATED when the user has been deleted */
-  rename(userId: string, name: string): Promise<User>;
+  /**
+   * Changes the display name; an empty one removes it.
+   * @param operator who does it instead of the user, for the audit
+   * @throws UNAUTHENTICATED when the user has been deleted
+   */
+  rename(userId: string, name: string, operator?: Operator): Promise<User>;
   estimate(): Promise<Estimate>;
   toManagedUser(user: UserDocument): Promise<ManagedUser>;
   listNewest(limit: number): Promise<User[]>;
   /**
-   * Lists users by the beginning of their address or by their ID; without `search` all, the newest first.
-   * @throws VALIDATION_ERROR for an invalid `after`
+   * Lists users by the beginning of their address or by their ID, or those in a state; without both all, the newest first.
+   * @throws VALIDATION_ERROR for an invalid `after`, or for a search with a state, which no index serves
    */
-  list(query: { search: string | undefined; after: string | undefined; limit: number }): Promise<Page<User>>;
+  list(query: UserListQuery): Promise<Page<OperatedUser>>;
+  /** @throws NOT_FOUND */
+  findOperated(id: string): Promise<OperatedUser>;
   /** Counts the registrations of each of the last `days` days (UTC), oldest first, each day up to `limit`. */
   countRegistrations(days: number, limit: number): Promise<{ date: string; count: number }[]>;
 }
@@ -82,6 +101,12 @@ export function createUserDirectory(
         }
       : null,
   });
+  const toOperatedUser = async (user: UserDocument): Promise<OperatedUser> => ({
+    ...(await toManagedUser(user)),
+    state:
+      user.deletingAt !== undefined ? 'deleting' : user.suspendedAt !== undefined ? 'suspended' : 'active',
+    hasPassword: user.passwordHash !== undefined,
+  });
   return {
     toManagedUser,
     async find(by) {
@@ -93,13 +118,18 @@ export function createUserDirectory(
       await deps.audit.record({ event: 'user.created', subject: user.id, ip: 'local' });
       return toManagedUser(user);
     },
-    async rename(id, name) {
+    async rename(id, name, operator) {
       const mark = deps.profileMark();
+      const before = operator && (await users.findOne({ id }));
       const user = await users.updateOne(
         { id },
         name === '' ? { set: mark, unset: ['name'] } : { set: { ...mark, name } },
       );
       if (!user) throw httpErrors.UNAUTHENTICATED();
+      if (before && before.name !== user.name) {
+        const detail = changeDetail({ name: before.name }, { name: user.name });
+        await deps.audit.record({ event: 'user.renamed', subject: id, ...madeBy(operator), detail });
+      }
       return presentUser(user);
     },
     estimate: () => users.estimate(),
@@ -107,9 +137,14 @@ export function createUserDirectory(
       const { items } = await users.page({ sort: 'createdAt', desc: true, limit });
       return Promise.all(items.map(presentUser));
     },
-    async list({ search, after, limit }) {
-      const page = await readPage(users, { ...matching(search), after, limit });
-      return { ...page, items: await Promise.all(page.items.map(presentUser)) };
+    async list({ search, state, after, limit }) {
+      const page = await readPage(users, { ...matching(search, state), after, limit });
+      return { ...page, items: await Promise.all(page.items.map(toOperatedUser)) };
+    },
+    async findOperated(id) {
+      const user = await users.findOne({ id });
+      if (!user) throw userNotFound();
+      return toOperatedUser(user);
     },
     async countRegistrations(days, limit) {
       const today = Math.floor(clock.now() / DAY);
@@ -125,13 +160,25 @@ export function createUserDirectory(
   };
 }
 
-/** What a search finds; every character of an address is below `~`, so that the range is a prefix. */
-function matching(search: string | undefined): Pick<PageQuery<UserDocument>, 'where' | 'sort' | 'desc'> {
+type Matching = Pick<PageQuery<UserDocument>, 'where' | 'sort' | 'desc'>;
+
+/** What a list finds; every character of an address is below `~`, so that the range is a prefix. */
+function matching(search: string | undefined, state: UserListQuery['state']): Matching {
+  if (search !== undefined && state !== undefined)
+    throw invalidFields({ path: 'show', message: 'cannot be combined with a search: clear one of them' });
+  if (state !== undefined) return IN_STATE[state];
   if (search === undefined) return { sort: 'createdAt', desc: true };
   if (search.startsWith(USER_ID_PREFIX)) return { where: { id: search }, sort: 'id' };
   const prefix = search.toLowerCase();
   return { where: { email: { gte: prefix, lt: `${prefix}\u007f` } }, sort: 'email' };
 }
+
+/** Each by an index of its own; a deletion begins with a suspension. */
+const IN_STATE: Record<NonNullable<UserListQuery['state']>, Matching> = {
+  suspended: { where: { suspendedAt: { gt: 0 } }, sort: 'suspendedAt', desc: true },
+  deleting: { where: { deletingAt: { gt: 0 } }, sort: 'deletingAt', desc: true },
+  unverified: { where: { emailVerified: false }, sort: 'createdAt', desc: true },
+};
 
 /** At most one of `password` and `passwordHash`; without either, the user sets a password by mail. */
 export interface NewUser {

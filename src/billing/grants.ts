@@ -1,7 +1,7 @@
 import { toTimestamp } from '../http/schemas.js';
 import type { Clock } from '../kernel/clock.js';
 import { type ErrorDetail, httpErrors } from '../kernel/errors.js';
-import type { Audit } from '../ops/audit.js';
+import { type Audit, madeBy, type Operator } from '../ops/audit.js';
 import { NO_SUBSCRIPTION } from './entitlement.js';
 import { UNKNOWN_PLAN } from './plans/plans.js';
 import type { BillingUsers, Grant } from './users.js';
@@ -9,9 +9,9 @@ import type { BillingUsers, Grant } from './users.js';
 /** Plans that the operator gives to users, with or without a payment provider. */
 export interface Grants {
   /** Replaces an earlier grant. @throws VALIDATION_ERROR, NOT_FOUND */
-  grant(userId: string, given: GivenPlan): Promise<void>;
+  grant(userId: string, given: GivenPlan, operator?: Operator): Promise<void>;
   /** Does nothing without a grant. @throws NOT_FOUND */
-  revoke(userId: string): Promise<void>;
+  revoke(userId: string, operator?: Operator): Promise<void>;
 }
 
 export interface GivenPlan {
@@ -37,23 +37,28 @@ export function createGrants({ users, audit, clock }: GrantDependencies): Grants
   };
 
   return {
-    async grant(userId, given) {
+    async grant(userId, given, operator) {
       const now = clock.now();
       const details = problemsOf(given, now);
       if (details.length > 0) throw httpErrors.VALIDATION_ERROR({ details });
       const { plan, until } = given;
-      await write(userId, { plan, since: now, ...(until !== undefined && { until }) });
-      const detail = until === undefined ? plan : `${plan} until ${toTimestamp(until)}`;
-      await audit.record({ event: 'plan.granted', subject: userId, ip: 'local', detail });
+      const { before } = await write(userId, { plan, since: now, ...(until !== undefined && { until }) });
+      const previous = before === undefined ? '' : `, before: ${describe(before)}`;
+      const detail = describe(given) + previous;
+      await audit.record({ event: 'plan.granted', subject: userId, ...madeBy(operator), detail });
     },
 
-    async revoke(userId) {
+    async revoke(userId, operator) {
       const { before } = await write(userId, null);
       if (!before) return;
-      await audit.record({ event: 'plan.revoked', subject: userId, ip: 'local', detail: before.plan });
+      const detail = describe(before);
+      await audit.record({ event: 'plan.revoked', subject: userId, ...madeBy(operator), detail });
     },
   };
 }
+
+const describe = ({ plan, until }: GivenPlan) =>
+  until === undefined ? plan : `${plan} until ${toTimestamp(until)}`;
 
 /** Validates at run time, because callers may not use TypeScript. */
 function problemsOf({ plan, until }: { plan?: unknown; until?: unknown }, now: number): ErrorDetail[] {

@@ -22,7 +22,7 @@ import { createPlans, type Plans } from './plans/plans.js';
 import { billingAdminPlugin, billingPlugin } from './plugin.js';
 import { createDashboardUrl } from './provider/dashboard.js';
 import { createGateway } from './provider/gateway.js';
-import { createPurchaseList } from './purchases.js';
+import { createPurchaseList, type PurchaseList } from './purchases.js';
 import { createBillingJobs, createResync, type Resync } from './reconcile.js';
 import { type BillingRecords, createRecords } from './records.js';
 import { type BillingService, createBillingService } from './service.js';
@@ -53,6 +53,7 @@ export interface BillingModule {
   /** For the operator. */
   eventLog: EventLog;
   records: BillingRecords;
+  purchases: PurchaseList;
   duplicates: Pick<Duplicates, 'list'>;
   resync: Resync;
   /** Sends changed addresses and names to the provider soon. */
@@ -171,6 +172,7 @@ export function createBillingModule(
     webhookEvents: collections.events,
     eventLog,
     records: createRecords(base),
+    purchases,
     duplicates,
     resync: createResync({
       ...shared,

@@ -49,7 +49,7 @@ export function purchaseCollection(store: Store): Purchases {
 /** The purchases of users. */
 export interface PurchaseList {
   /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
-  page(userId: string, after: string | undefined): Promise<Page<Purchase>>;
+  page(userId: string, after: string | undefined, limit?: number): Promise<Page<Purchase>>;
   /** Every purchase, for export. */
   all(userId: string): AsyncIterable<Purchase[]>;
 }
@@ -72,8 +72,9 @@ export function createPurchaseList({
     purchaseView(purchase, await findPaymentOf(payments, purchase));
 
   return {
-    async page(userId, after) {
-      const { items, next } = await readPage(purchases, { where: { userId }, sort: 'at', desc: true, after });
+    async page(userId, after, limit) {
+      const query = { where: { userId }, sort: 'at', desc: true, after, ...(limit && { limit }) } as const;
+      const { items, next } = await readPage(purchases, query);
       return { items: await Promise.all(items.map(view)), next };
     },
 

@@ -3,7 +3,7 @@ import { Timestamp, toTimestamp } from '../http/schemas.js';
 import type { Collection, Page, Where } from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
 import type { DashboardUrl } from './provider/dashboard.js';
-import type { PaymentDocument, Payments, SubscriptionDocument, Subscriptions } from './store.js';
+import type { Customers, PaymentDocument, Payments, SubscriptionDocument, Subscriptions } from './store.js';
 import type { BillingUsers } from './users.js';
 
 /** Subscriptions and payments of all users, for the operator. */
@@ -12,6 +12,8 @@ export interface BillingRecords {
   subscriptions(query: RecordQuery): Promise<Page<SubscriptionRecord>>;
   /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
   payments(query: RecordQuery): Promise<Page<PaymentRecord>>;
+  /** The user's own customer at the provider; null before the first purchase. */
+  customer(userId: string): Promise<{ id: string; dashboardUrl: string | null } | null>;
 }
 
 /** At most one condition narrows a list; the first one counts. */
@@ -72,6 +74,7 @@ export const billingRecordSchemas = { subscription: SubscriptionRecord, payment:
 export interface RecordDependencies {
   subscriptions: Subscriptions;
   payments: Payments;
+  customers: Customers;
   users: Pick<BillingUsers, 'find'>;
   dashboardUrl: DashboardUrl;
 }
@@ -79,6 +82,7 @@ export interface RecordDependencies {
 export function createRecords({
   subscriptions,
   payments,
+  customers,
   users,
   dashboardUrl,
 }: RecordDependencies): BillingRecords {
@@ -107,6 +111,11 @@ export function createRecords({
         { where: whereOf<PaymentDocument>(narrowed), sort: 'at', desc: true, after, limit },
         (document, email) => paymentRecord(document, email, dashboardUrl),
       ),
+
+    async customer(userId) {
+      const customer = await customers.findOne({ id: userId });
+      return customer && { id: customer.customerId, dashboardUrl: dashboardUrl(customer.customerId) };
+    },
   };
 }
 

@@ -1,17 +1,18 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, type TObject, Type } from 'typebox';
+import { problemsOf } from '../config/options.js';
 import { Envelope, ok } from '../http/schemas.js';
 import { access, type Scope } from '../http/scope.js';
 import { AppError, invalidFields } from '../kernel/errors.js';
 import type { Operator } from '../ops/audit.js';
-import { type Console, rootOf } from './console.js';
+import { type Console, ownPath, Parameters, rootOf } from './console.js';
 import { registerForms } from './forms.js';
 
 /**
  * A change that the operator makes: `GET` shows what it does and asks for confirmation, `POST` makes it. If the console
  * has an API, it accepts the same fields as JSON.
  */
-export interface Action<Target, Fields extends TObject = TObject> {
+export interface Action<Target, Fields extends TObject = TObject, Result = unknown> {
   /** The route, relative to the root, without a leading slash: `users/:id/suspend`. Parameters are IDs. */
   path: string;
   /** The entry of the navigation: `users`. */
@@ -25,17 +26,31 @@ export interface Action<Target, Fields extends TObject = TObject> {
   isDestructive?: boolean;
   /** The text that the operator has to type, in the page and as `confirm` in the API. */
   typed?(target: Target): string;
-  /** The schema of the fields in the API; the form has one input for each of them. */
+  /** The schema of the fields; the form has one input for each of them. */
   fields?: Fields;
   inputs?: readonly Input[];
   /** @throws NOT_FOUND */
   find(parameters: Record<string, string>): Promise<Target>;
   /** @throws AppError; errors of the client are shown beside the form */
-  run(target: Target, fields: Static<Fields>, by: Operator): Promise<unknown>;
+  run(target: Target, fields: Static<Fields>, by: Operator): Promise<Result>;
+  /** The values in the form before the operator changes them. */
+  values?(target: Target): Record<string, string>;
+  /** Shows secrets of the result once, instead of returning to `returnTo`. */
+  reveal?(result: Result, target: Target): Revelation;
   /** Confirms the change, as a sentence. */
   done: string;
+  /** How long the change may take, if it calls another system. */
+  timeoutMs?: number;
   /** The page to return to, relative to the root. */
   returnTo(target: Target): string;
+}
+
+/** Secrets that are shown once. */
+export interface Revelation {
+  title: string;
+  /** What the operator does with them, as sentences. */
+  note: string;
+  secrets: readonly { label: string; value: string }[];
 }
 
 /** An input of a form. Values are text; an empty one counts as absent. */
@@ -43,7 +58,8 @@ export interface Input {
   name: string;
   label: string;
   hint?: string;
-  type?: 'text' | 'email' | 'date' | 'number';
+  /** `lines`: several lines of text. */
+  type?: 'text' | 'email' | 'date' | 'number' | 'lines';
   isRequired?: boolean;
   maxLength?: number;
   /** Choices of a select element. */
@@ -56,15 +72,12 @@ const TEXT = {
   pattern: '^[^\\p{Cc}\\p{Cs}]*$',
 };
 
-const Parameters = Type.Record(
-  Type.String(),
-  Type.String({ accepts: 'an ID', maxLength: 256, pattern: '^[^\\p{C}]+$' }),
-);
+const LINES = { ...TEXT, accepts: 'lines of text', pattern: '^(?:[^\\p{Cc}\\p{Cs}]|[\\r\\n])*$' };
 
-export async function registerAction<Target, Fields extends TObject>(
+export async function registerAction<Target, Fields extends TObject, Result = unknown>(
   scope: Scope,
   console: Console,
-  action: Action<Target, Fields>,
+  action: Action<Target, Fields, Result>,
 ): Promise<void> {
   const { path, inputs = [], find, run } = action;
   const notice = path.replace(/\/?:\w+/g, '').replaceAll('/', '-');
@@ -80,6 +93,7 @@ export async function registerAction<Target, Fields extends TObject>(
   };
 
   const config = console.config;
+  const timeout = action.timeoutMs === undefined ? {} : { handlerTimeout: action.timeoutMs };
   scope.get(`/${path}`, { config, schema: { params: Parameters } }, async (request, reply) => {
     const target = await find(request.params as Record<string, string>);
     return sendForm(console, action, { request, reply, target });
@@ -88,15 +102,22 @@ export async function registerAction<Target, Fields extends TObject>(
   const Form = Type.Object({
     token: Type.String(TEXT),
     confirm: Type.Optional(Type.String(TEXT)),
-    ...Object.fromEntries(inputs.map(({ name }) => [name, Type.Optional(Type.String(TEXT))])),
+    ...Object.fromEntries(
+      inputs.map(({ name, type }) => [name, Type.Optional(Type.String(type === 'lines' ? LINES : TEXT))]),
+    ),
   });
   await registerForms(scope, console.tokensOf, (forms) => {
-    forms.post(`/${path}`, { config, schema: { params: Parameters, body: Form } }, async (request, reply) => {
+    const schema = { params: Parameters, body: Form };
+    forms.post(`/${path}`, { config, ...timeout, schema }, async (request, reply) => {
       const { token: _, ...body } = request.body as Record<string, string>;
       const given = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== ''));
+      const problems = action.fields ? problemsOf(action.fields, given) : [];
       const target = await find(request.params as Record<string, string>);
       try {
-        await execute(request, target, given);
+        if (problems.length > 0) throw invalidFields(...problems);
+        const result = await execute(request, target, given);
+        if (action.reveal)
+          return sendSecrets(console, action, request, reply, target, action.reveal(result, target));
       } catch (error) {
         if (!(error instanceof AppError) || error.statusCode >= 500) throw error;
         return sendForm(console, action, {
@@ -120,6 +141,7 @@ export async function registerAction<Target, Fields extends TObject>(
     `${console.api}/${path}`,
     {
       config: access(console.access),
+      ...timeout,
       schema: { params: Parameters, body: Body, response: { 200: Envelope(Type.Object({})) } },
     },
     async (request) => {
@@ -128,6 +150,19 @@ export async function registerAction<Target, Fields extends TObject>(
       return ok({});
     },
   );
+}
+
+function sendSecrets<Target, Fields extends TObject, Result>(
+  console: Console,
+  { section, returnTo }: Action<Target, Fields, Result>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  target: Target,
+  { title, note, secrets }: Revelation,
+): FastifyReply {
+  const values = secrets.map((secret, index) => ({ ...secret, id: `secret-${index}` }));
+  const view = { title, note, secrets: values, backHref: rootOf(request) + returnTo(target) };
+  return console.send(request, reply, { template: 'console-secrets', section, view });
 }
 
 interface RenderedForm<Target> {
@@ -139,16 +174,15 @@ interface RenderedForm<Target> {
   error?: AppError;
 }
 
-function sendForm<Target, Fields extends TObject>(
+function sendForm<Target, Fields extends TObject, Result>(
   console: Console,
-  action: Action<Target, Fields>,
-  { request, reply, target, given = {}, error }: RenderedForm<Target>,
+  action: Action<Target, Fields, Result>,
+  { request, reply, target, given = action.values?.(target) ?? {}, error }: RenderedForm<Target>,
 ): FastifyReply {
   const { section, inputs = [], button, consequences, isDestructive } = action;
   const typed = action.typed?.(target);
   const all: readonly Input[] = typed === undefined ? inputs : [...inputs, confirmation(typed)];
   const details = new Map((error?.details ?? []).map(({ path, message }) => [path, message]));
-  const [path = ''] = request.url.split('?');
   const root = rootOf(request);
   return console.send(request, reply, {
     template: 'console-action',
@@ -158,8 +192,7 @@ function sendForm<Target, Fields extends TObject>(
       consequences,
       button,
       isDestructive,
-      // Relative to the page itself.
-      action: path.slice(path.lastIndexOf('/') + 1),
+      action: ownPath(request),
       token: console.tokensOf(request).issue(),
       problems: error && details.size === 0 ? [error.message] : [],
       hasErrors: error !== undefined,
@@ -170,6 +203,7 @@ function sendForm<Target, Fields extends TObject>(
         problem: details.get(input.name),
         choices: options?.map((option) => ({ ...option, isChosen: given[input.name] === option.value })),
         isSelect: options !== undefined,
+        isLines: type === 'lines',
       })),
       backHref: root + action.returnTo(target),
     },

@@ -15,6 +15,12 @@ export const Done = Type.Optional(
   Type.String({ accepts: 'the name of a notice', maxLength: 64, pattern: '^[a-z-]*$' }),
 );
 
+/** The parameters of a path: IDs. */
+export const Parameters = Type.Record(
+  Type.String(),
+  Type.String({ accepts: 'an ID', maxLength: 256, pattern: '^[^\\p{C}]+$' }),
+);
+
 /** An entry of the navigation. */
 export interface Section {
   /** Relative to the root of the console: `users`; `''` is the start page. */
@@ -35,9 +41,12 @@ export interface ConsoleOptions {
   tokensOf(request: FastifyRequest): FormTokens;
   /** The name of the operator of a request, for the audit. */
   nameOf(request: FastifyRequest): string;
+  /** Where operators sign out, relative to the root; absent if they cannot. */
+  signOutPath?: string;
 }
 
-export interface Console extends Omit<ConsoleOptions, 'pages' | 'sections' | 'title' | 'nameOf'> {
+export interface Console
+  extends Omit<ConsoleOptions, 'pages' | 'sections' | 'title' | 'nameOf' | 'signOutPath'> {
   /** The `config` of a route that renders a page. */
   config: ReturnType<typeof access>;
   /** Sends the page `<template>.html` in the frame. `notice` confirms what the previous page did. */
@@ -55,7 +64,7 @@ export interface Console extends Omit<ConsoleOptions, 'pages' | 'sections' | 'ti
 }
 
 export function createConsole(options: ConsoleOptions): Console {
-  const { title, sections, pages, tokensOf, nameOf, access: level, api } = options;
+  const { title, sections, pages, tokensOf, nameOf, signOutPath, access: level, api } = options;
   const notices = new Map<string, string>();
   return {
     access: level,
@@ -72,7 +81,8 @@ export function createConsole(options: ConsoleOptions): Console {
       }));
       const { done } = request.query as { done?: unknown };
       const notice = notices.get(String(done));
-      return pages.send(reply, template, { ...view, consoleTitle: title, navigation, root, notice });
+      const account = signOutPath !== undefined && { name: nameOf(request), signOutHref: root + signOutPath };
+      return pages.send(reply, template, { ...view, consoleTitle: title, navigation, root, notice, account });
     },
 
     addNotice(key, sentence) {
@@ -86,13 +96,19 @@ export function createConsole(options: ConsoleOptions): Console {
   };
 }
 
+/** The last segment of the path of a request: a link from the page to itself. */
+export function ownPath(request: FastifyRequest): string {
+  const [path = ''] = request.url.split('?');
+  return path.slice(path.lastIndexOf('/') + 1);
+}
+
 /** The root of the console as seen from the page of a request: `../`, `./`, or `admin/` without a trailing slash. */
 export function rootOf(request: FastifyRequest): string {
-  const [path = ''] = request.url.split('?');
+  const own = ownPath(request);
   const { url: route = '' } = request.routeOptions;
   const { prefix } = request.server;
   const depth = route.slice(prefix.length).split('/').length - 2;
   if (depth > 0) return '../'.repeat(depth);
   const isRoot = depth < 0 || route.slice(prefix.length) === '/';
-  return isRoot && !path.endsWith('/') ? `${path.slice(path.lastIndexOf('/') + 1)}/` : './';
+  return isRoot && own !== '' ? `${own}/` : './';
 }

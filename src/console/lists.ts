@@ -3,26 +3,28 @@ import { type TSchema, Type } from 'typebox';
 import { After, Envelope, Next, ok } from '../http/schemas.js';
 import { access, type Scope } from '../http/scope.js';
 import type { Page } from '../storage/collection.js';
-import { type Console, Done, rootOf } from './console.js';
+import { type Console, Done, ownPath, Parameters, rootOf } from './console.js';
 import { csvStream } from './csv.js';
 
 /** A list of the console: as a page, as CSV and, if the console has an API, as JSON. */
 export interface List<Item> {
-  /** Relative to the root, without a leading slash: `users`. Also the name of the CSV file. */
+  /** Relative to the root, without a leading slash: `users` or `users/:id/sessions`. Also the name of the CSV file. */
   path: string;
+  /** The entry of the navigation. Default: `path`. */
+  section?: string;
   title: string;
   /** A sentence about what the list contains. */
   intro?: string;
   search?: Search;
   filters?: readonly Filter[];
   columns: readonly Column<Item>[];
-  /** The schema of an item in JSON. */
-  item: TSchema;
+  /** The schema of an item in JSON; absent: the list has no JSON. */
+  item?: TSchema;
   /** @throws VALIDATION_ERROR for an invalid `after` */
-  read(query: ListQuery): Promise<Page<Item>>;
+  read(query: ListQuery): Promise<ListPage<Item>>;
   /** What the operator can do when there is nothing yet, as a sentence. */
   empty: string;
-  /** Links above the list, relative to the root. */
+  /** Links above the list, relative to the root; they may contain the parameters of `path`. */
   links?: readonly { path: string; label: string }[];
 }
 
@@ -34,12 +36,27 @@ export interface Search {
   maxLength: number;
 }
 
-/** A filter with fixed choices; without one, everything is listed. */
+/** A page that may not be full although another one follows, because the search for it is limited. */
+export interface ListPage<Item> extends Page<Item> {
+  /** What was searched, as a sentence. */
+  note?: string | undefined;
+}
+
+/** A filter with fixed choices, a day (UTC) or a word; without a value, everything is listed. */
 export interface Filter {
   name: string;
   label: string;
-  options: readonly { value: string; label: string }[];
+  hint?: string;
+  options?: readonly { value: string; label: string }[];
+  /** Without `options`. */
+  type?: 'date' | 'text';
 }
+
+/** The texts that a filter without choices accepts. */
+const TYPED = {
+  date: { accepts: 'a day like 2026-01-31', pattern: '^(\\d{4}-\\d{2}-\\d{2})?$' },
+  text: { accepts: 'at most 64 letters, dots and underscores', maxLength: 64, pattern: '^[\\w.]*$' },
+};
 
 export interface Column<Item> {
   label: string;
@@ -55,6 +72,8 @@ export interface ListQuery {
   search: string | undefined;
   /** The chosen value of each filter. */
   filters: Record<string, string | undefined>;
+  /** The parameters of the path. */
+  parameters: Record<string, string>;
   after: string | undefined;
   limit: number;
 }
@@ -65,24 +84,25 @@ const BATCH_SIZE = 500;
 
 export function registerList<Item>(scope: Scope, console: Console, list: List<Item>): void {
   const { path, item, columns } = list;
-  const querystring = querySchema(list);
+  const schema = { params: Parameters, querystring: querySchema(list) };
   type Query = { q?: string; after?: string } & Record<string, string | undefined>;
   const queryOf = (request: FastifyRequest, limit: number): ListQuery => {
     const { q, after, ...rest } = request.query as Query;
     const filters = Object.fromEntries(
       (list.filters ?? []).map(({ name }) => [name, rest[name] || undefined]),
     );
-    return { search: q?.trim() || undefined, filters, after: after || undefined, limit };
+    const parameters = request.params as Record<string, string>;
+    return { search: q?.trim() || undefined, filters, parameters, after: after || undefined, limit };
   };
 
-  scope.get(`/${path}`, { config: console.config, schema: { querystring } }, async (request, reply) => {
+  scope.get(`/${path}`, { config: console.config, schema }, async (request, reply) => {
     const query = queryOf(request, PAGE_SIZE);
     return sendPage(console, list, { request, reply, query, page: await list.read(query) });
   });
 
-  scope.get(`/${path}.csv`, { config: console.config, schema: { querystring } }, async (request, reply) => {
+  scope.get(`/${path}.csv`, { config: console.config, schema }, async (request, reply) => {
     const pages = rowsOf(list, queryOf(request, BATCH_SIZE));
-    const name = path.replaceAll('/', '-');
+    const name = path.replace(/\/:\w+/g, '').replaceAll('/', '-');
     return reply
       .header('content-disposition', `attachment; filename="${name}.csv"`)
       .type('text/csv; charset=utf-8')
@@ -94,11 +114,11 @@ export function registerList<Item>(scope: Scope, console: Console, list: List<It
       );
   });
 
-  if (console.api === undefined) return;
+  if (console.api === undefined || item === undefined) return;
   const Answer = Envelope(Type.Object({ items: Type.Array(item), next: Next }));
   scope.get(
     `${console.api}/${path}`,
-    { config: access(console.access), schema: { querystring, response: { 200: Answer } } },
+    { config: access(console.access), schema: { ...schema, response: { 200: Answer } } },
     // The compiler cannot relate an item to its schema here; the serializer only writes what the schema names.
     async (request) =>
       ok((await list.read(queryOf(request, PAGE_SIZE))) as { items: never[]; next: string | null }),
@@ -106,12 +126,16 @@ export function registerList<Item>(scope: Scope, console: Console, list: List<It
 }
 
 function querySchema<Item>({ search, filters = [] }: List<Item>) {
-  const choice = ({ options }: Filter) =>
+  const choice = ({ options, type = 'text' }: Filter) =>
     Type.Optional(
-      Type.String({
-        accepts: `one of ${options.map(({ value }) => value).join(', ')}`,
-        pattern: `^(${['', ...options.map(({ value }) => value.replace(/[^\w]/g, '\\$&'))].join('|')})$`,
-      }),
+      Type.String(
+        options
+          ? {
+              accepts: `one of ${options.map(({ value }) => value).join(', ')}`,
+              pattern: `^(${['', ...options.map(({ value }) => value.replace(/[^\w]/g, '\\$&'))].join('|')})$`,
+            }
+          : TYPED[type],
+      ),
     );
   return Type.Object({
     ...(search && {
@@ -141,7 +165,7 @@ interface RenderedList<Item> {
   request: FastifyRequest;
   reply: FastifyReply;
   query: ListQuery;
-  page: Page<Item>;
+  page: ListPage<Item>;
 }
 
 function sendPage<Item>(
@@ -149,33 +173,39 @@ function sendPage<Item>(
   list: List<Item>,
   { request, reply, query, page }: RenderedList<Item>,
 ): FastifyReply {
-  const { path, title, intro, columns, search, filters = [], empty, links = [] } = list;
+  const { path, section = path, title, intro, columns, search, filters = [], empty, links = [] } = list;
   const root = rootOf(request);
+  const own = ownPath(request);
   const chosen = new URLSearchParams();
   if (query.search !== undefined) chosen.set('q', query.search);
   for (const [name, value] of Object.entries(query.filters)) if (value !== undefined) chosen.set(name, value);
   const isNarrowed = chosen.size > 0;
   const href = (extension: string, more: Record<string, string> = {}) => {
     const parameters = new URLSearchParams([...chosen, ...Object.entries(more)]).toString();
-    return `${root}${path}${extension}${parameters && `?${parameters}`}`;
+    return `${own}${extension}${parameters && `?${parameters}`}`;
   };
   return console.send(request, reply, {
     template: 'console-list',
-    section: path,
+    section,
     view: {
       title,
       intro,
-      links: links.map(({ path, label }) => ({ href: root + path, label })),
-      action: root + path,
+      links: links.map(({ path, label }) => ({ href: root + withParameters(path, query.parameters), label })),
+      action: own,
       hasForm: search !== undefined || filters.length > 0,
       search: search && { ...search, value: query.search },
-      filters: filters.map(({ name, label, options }) => ({
+      filters: filters.map(({ name, label, hint, type = 'text', options }) => ({
         name,
         label,
-        options: options.map((option) => ({ ...option, isChosen: query.filters[name] === option.value })),
+        hint,
+        type,
+        value: query.filters[name],
+        isSelect: options !== undefined,
+        options: options?.map((option) => ({ ...option, isChosen: query.filters[name] === option.value })),
       })),
-      clearHref: isNarrowed ? root + path : undefined,
+      clearHref: isNarrowed ? own : undefined,
       ...tableOf(columns, page.items, root),
+      note: page.note,
       empty: isNarrowed ? 'Nothing matches. Check the spelling or clear the search.' : empty,
       firstHref: query.after === undefined ? undefined : href(''),
       nextHref: page.next === null ? undefined : href('', { after: page.next }),
@@ -183,6 +213,9 @@ function sendPage<Item>(
     },
   });
 }
+
+const withParameters = (path: string, parameters: Record<string, string>) =>
+  path.replace(/:(\w+)/g, (_, name) => encodeURIComponent(parameters[name] ?? ''));
 
 /** The view of the partial `_console-table`. */
 export function tableOf<Item>(columns: readonly Column<Item>[], items: readonly Item[], root: string) {

@@ -1,4 +1,5 @@
 import { finished, Readable } from 'node:stream';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 
 /**
  * Serializes JSON as a stream. An async iterable of pages becomes one array, and pages are read as the client
@@ -19,6 +20,22 @@ export function jsonStream(value: object, onEnd: () => void): Readable {
   const stream = Readable.from(text(), { objectMode: false });
   finished(stream, end);
   return stream;
+}
+
+/** Sends JSON as a stream, which also ends when the client disconnects. */
+export function streamJson(
+  { raw: { socket } }: FastifyRequest,
+  reply: FastifyReply,
+  value: object,
+  onEnd: () => void = () => undefined,
+): FastifyReply {
+  const body = jsonStream(value, onEnd);
+  // Node does not close a pipelined response that is still queued.
+  const destroy = () => body.destroy();
+  socket.once('close', destroy);
+  finished(body, () => socket.off('close', destroy));
+  if (socket.destroyed) destroy();
+  return reply.type('application/json; charset=utf-8').send(body);
 }
 
 async function* chunksOf(value: unknown): AsyncGenerator<string, void, undefined> {

@@ -101,6 +101,8 @@ export function prependHook(route: RouteOptions, hook: onRequestHookHandler | Gu
 /** The client of a request, for services. */
 export interface Origin {
   ip: string;
+  /** The name of the operator, for a change in the console. */
+  by?: string;
   /** Whether the client has disconnected, so that work for it can be skipped. */
   isDisconnected(): boolean;
   /** The family of the browser, such as `Firefox`; `undefined` for other programs. */

@@ -11,7 +11,7 @@ import { idpSchema } from './options.js';
 
 /** Principals and clients for the operator of the machine: the module of the server, without limits. */
 export interface ProvisioningAdministration
-  extends Pick<ProvisioningModule, 'principals' | 'links' | 'directory' | 'clients'> {
+  extends Pick<ProvisioningModule, 'principals' | 'links' | 'directory' | 'clients' | 'operators'> {
   close(): Promise<void>;
 }
 
@@ -37,10 +37,10 @@ export async function openProvisioning(
   const store = await (create ? openStore : openExistingStore)(values.databaseUri);
   const base = values.publicUrl ?? (await createLastKnownAddress(store).recall());
   const context = createCommandContext(store, { production, warn, createAudit });
-  const { principals, links, directory, clients } = createProvisioningModule(context, {
+  const { principals, links, directory, clients, operators } = createProvisioningModule(context, {
     issuer: createPublicUrl(base, values.port).get,
     allowHttp: !production,
     isSignupOpen: false,
   });
-  return { principals, links, directory, clients, close: () => store.close() };
+  return { principals, links, directory, clients, operators, close: () => store.close() };
 }

@@ -1,5 +1,6 @@
 import { consentCollection, grantCollection, sessionCollection } from '../oidc/store.js';
 import { createAudit } from '../ops/audit.js';
+import { setupCollection } from '../provisioning/first-operator.js';
 import { clientCollection, createLastKnownAddress, principalCollection } from '../provisioning/store.js';
 import { createCommandContext } from '../server/module-context.js';
 import type { Store } from '../storage/collection.js';
@@ -13,6 +14,7 @@ export function declareIdpCollections(store: Store): void {
   const collections = [
     principalCollection,
     clientCollection,
+    setupCollection,
     createLastKnownAddress,
     grantCollection,
     sessionCollection,

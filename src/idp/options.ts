@@ -33,13 +33,15 @@ export type IdpConfiguration = Static<typeof idpSchema>;
 export interface IdpRuntimeOptions extends RuntimeOptions {
   /** Where the provider is mounted. Default: the root. It is then the path of the issuer. */
   prefix?: string;
+  /** Whether operators have a console at `/admin` below the prefix. Default: true. */
+  console?: boolean;
 }
 
 export type IdentityProviderOptions = Partial<IdpConfiguration> & IdpRuntimeOptions;
 
 export interface ResolvedIdp {
   config: Resolved<IdpConfiguration>;
-  runtime: Required<Pick<IdpRuntimeOptions, 'prefix' | 'clock' | 'random'>> & OptionalRuntime;
+  runtime: Required<Pick<IdpRuntimeOptions, 'prefix' | 'console' | 'clock' | 'random'>> & OptionalRuntime;
 }
 
 /** Rejects equal secrets: one was copied, or a step of a rotation is missing. */
@@ -96,6 +98,7 @@ export function adviseIdp({
 export function resolveIdp(options: IdentityProviderOptions, generate = true): ResolvedIdp {
   const {
     prefix = '',
+    console = true,
     env,
     clock = systemClock,
     random = systemRandom,
@@ -131,5 +134,5 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
     ...(mongo && { mongo }),
     ...(metricsPeers && { metricsPeers }),
   };
-  return { config, runtime: { prefix, clock, random, ...optional } };
+  return { config, runtime: { prefix, console, clock, random, ...optional } };
 }

@@ -6,7 +6,10 @@ import { createPages, type Pages, wantsPage } from '../http/pages.js';
 import { openScope, routeRules, type ScopeRules } from '../http/scope.js';
 import { renderOAuth } from '../kernel/errors.js';
 import { createOidcModule } from '../oidc/module.js';
-import { createAudit } from '../ops/audit.js';
+import { CONSOLE_PATH } from '../operators/guard.js';
+import { createOperatorsModule } from '../operators/module.js';
+import { type AuditRecord, createAudit } from '../ops/audit.js';
+import { createAuditSearch } from '../ops/audit-search.js';
 import { healthPlugin } from '../ops/health.js';
 import { metricsPlugin, openMetrics } from '../ops/metrics.js';
 import { createProvisioningModule } from '../provisioning/module.js';
@@ -27,6 +30,11 @@ import {
 export interface IdpDecorator {
   /** The issuer, exactly as in every id_token. */
   issuer(): string;
+  /**
+   * A link with which the first operator of the console chooses a user name and a password, once, within an hour; `null` if
+   * the store contains a principal or an earlier link is valid. Nothing calls it but `idp serve`.
+   */
+  createFirstOperatorLink(): Promise<{ url: string; expiresAt: number } | null>;
 }
 
 declare module 'fastify' {
@@ -113,7 +121,24 @@ export async function mountIdp(
     humansUseBasic: values.basicLogin === 'all',
   });
 
-  fastify.decorate('idp', Object.freeze({ issuer }));
+  const { principals, links, directory, clients } = provisioning;
+  const operators = createOperatorsModule(context, {
+    issuer,
+    pages,
+    signIn: oidc.ownPages({ pages }),
+    sources: {
+      principals: { ...directory, mintAgent: principals.mintAgent, rotate: principals.rotate },
+      links,
+      clients,
+      sessions: oidc.sessions,
+      consents: oidc.consents,
+      audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), record: context.audit.record },
+      keys: publishedKeys(values, oidc.keyIds),
+    },
+  });
+
+  const createFirstOperatorLink = provisioning.firstOperator.offer;
+  fastify.decorate('idp', Object.freeze({ issuer, createFirstOperatorLink }));
   const rules: ScopeRules = {
     ...answerRules(host),
     prefix,
@@ -135,6 +160,17 @@ export async function mountIdp(
     // At the root, the server has the route.
     if (metrics && (prefix !== '' || !server)) await scope.register(metricsPlugin, { metrics });
   });
+  if (runtime.console) {
+    const consoleRules: ScopeRules = {
+      ...rules,
+      prefix: prefix + CONSOLE_PATH,
+      guards: operators.guards,
+      conflictRemedy:
+        'Mount the identity provider at another path with the prefix option, or leave out its console with console: false.',
+      handlesNotFound: false,
+    };
+    await openScope(fastify, consoleRules, operators.plugin);
+  }
   // RFC 8414 §3.1 inserts the well-known part before the path of the issuer, which only the root of a host can serve.
   if (new URL(issuer()).pathname !== '/' && fastify.prefix === '') {
     await openScope(fastify, { ...rules, prefix: '', handlesNotFound: false }, async (scope) => {
@@ -144,6 +180,16 @@ export async function mountIdp(
   // All collections are declared here, so a faulty store prevents the start.
   await store.ready();
   return { store, metrics: metrics && { metrics, guard: provisioning.guards.metrics } };
+}
+
+/** The keys in the order of their seeds. */
+function publishedKeys(values: IdpConfiguration, ids: readonly string[]) {
+  const uses = [
+    'current' as const,
+    ...(values.ed25519SeedNext === undefined ? [] : ['next' as const]),
+    ...(values.ed25519SeedPrevious === undefined ? [] : ['previous' as const]),
+  ];
+  return uses.map((use, index) => ({ use, id: ids[index] ?? '' }));
 }
 
 /**

@@ -7,13 +7,23 @@ export interface ConsentService {
   /** Whether the user granted all of these scopes to this client before. */
   covers(sub: string, clientId: string, scope: string): Promise<boolean>;
   remember(sub: string, clientId: string, scope: string): Promise<void>;
+  /** What a user granted, to whom and when, up to a hundred clients. */
+  list(sub: string): Promise<{ clientId: string; scopes: string[]; updatedAt: number }[]>;
 }
+
+const MAX_LISTED = 100;
 
 export function createConsentService(consents: Consents, clock: Clock): ConsentService {
   return {
     async covers(sub, clientId, scope) {
       const consent = await consents.findOne({ id: idOf(sub, clientId) });
       return consent !== null && namesIn(scope).every((name) => consent.scopes.includes(name));
+    },
+
+    async list(sub) {
+      const where = { id: { gte: idOf(sub, ''), lt: idOf(sub, '~') } };
+      const { items } = await consents.page({ where, sort: 'id', limit: MAX_LISTED });
+      return items.map(({ id, ...consent }) => ({ ...consent, clientId: partiesOf(id).clientId }));
     },
 
     async remember(sub, clientId, scope) {

@@ -6,13 +6,14 @@ import { createInteractionTokens } from './authorize/interaction-token.js';
 import { createAuthorization } from './authorize/service.js';
 import { createClaims } from './claims.js';
 import { rejectCrossSiteForms } from './client-auth.js';
-import { createConsentService } from './consents.js';
+import { type ConsentService, createConsentService } from './consents.js';
 import type { Directory } from './directory.js';
 import { pathMetadataPlugin } from './discovery.js';
 import { createHintReader, createKeys } from './keys.js';
+import { createOwnPages, type OwnPages } from './own-pages.js';
 import { oidcPlugin } from './plugin.js';
 import { createPurges } from './purge.js';
-import { createCookies, createSessionService } from './sessions.js';
+import { createCookies, createSessionService, type SessionService } from './sessions.js';
 import { consentCollection, grantCollection, sessionCollection } from './store.js';
 import { createTokenService } from './tokens/service.js';
 
@@ -21,6 +22,12 @@ export interface OidcModule {
   /** The access levels of the routes below. */
   guards: Record<'client' | 'bearer', Guard>;
   plugin(scope: Scope, options: { pages: Pages }): Promise<void>;
+  /** The sign-in for pages of the provider itself. */
+  ownPages(options: { pages: Pages }): OwnPages;
+  sessions: Pick<SessionService, 'list' | 'end'>;
+  consents: Pick<ConsentService, 'list'>;
+  /** The identifiers of the published keys; the first signs. */
+  keyIds: readonly string[];
   /** The metadata of an issuer with a path, which belongs to the root of the host. */
   pathMetadataPlugin(scope: Scope): Promise<void>;
 }
@@ -59,6 +66,7 @@ export function createOidcModule(
   const authorization = createAuthorization({ ...shared, interactionTokens, readHint });
   const sessions = createSessionService(shared);
   const consents = createConsentService(collections.consents, clock);
+  const cookies = createCookies(issuer);
 
   for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
 
@@ -77,12 +85,16 @@ export function createOidcModule(
         readHint,
         sessions,
         consents,
-        cookies: createCookies(issuer),
+        cookies,
         pages,
         changePassword,
         meter: throttle.countRequest,
         humansUseBasic,
       }),
+    ownPages: ({ pages }) => createOwnPages({ sessions, cookies, authorization, pages, issuer }),
+    sessions,
+    consents,
+    keyIds: keys.jwks.keys.map(({ kid = '' }) => kid),
     pathMetadataPlugin: (scope) => pathMetadataPlugin(scope, { issuer }),
   };
 }

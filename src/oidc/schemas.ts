@@ -1,4 +1,4 @@
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import { option } from '../config/options.js';
 import { Token } from '../http/schemas.js';
 import { MAX_TOKEN_LENGTH } from './authorize/interaction-token.js';
@@ -69,6 +69,8 @@ export const LoginBody = Type.Object(
   },
   { additionalProperties: false },
 );
+
+export type LoginForm = Static<typeof LoginBody>;
 
 export const ConsentBody = Type.Object(
   {

@@ -20,6 +20,8 @@ export interface SessionService {
     principal: Principal,
     previous: string | undefined,
   ): Promise<{ token: string; session: SessionDocument }>;
+  /** The valid sessions of a user, the newest first, up to a hundred. */
+  list(principal: Pick<Principal, 'id' | 'epoch'>): Promise<SessionDocument[]>;
   /** Extends a session by an hour when it is used. */
   extend(session: SessionDocument): Promise<void>;
   /** Ends the session with this `sid` of an id_token. Returns whether it existed. */
@@ -35,6 +37,7 @@ export interface SessionDependencies {
 
 const IDLE_LIFETIME_MS = HOUR;
 const MAX_LIFETIME_MS = 12 * HOUR;
+const MAX_LISTED = 100;
 
 export function createSessionService(deps: SessionDependencies): SessionService {
   const { sessions, directory, clock, random } = deps;
@@ -73,6 +76,15 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       const ended = await findSession(previous);
       await Promise.all([sessions.insert(session), ended && sessions.deleteOne({ id: ended.id })]);
       return { token, session };
+    },
+
+    async list({ id: sub, epoch }) {
+      const { items } = await sessions.page({ where: { sub }, sort: 'id', desc: true, limit: MAX_LISTED });
+      const now = clock.now();
+      return items.filter(
+        (session) =>
+          session.epoch === epoch && isUnexpired(session.expiresAt, { now, life: IDLE_LIFETIME_MS }),
+      );
     },
 
     async extend({ id, createdAt }) {

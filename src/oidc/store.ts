@@ -90,7 +90,9 @@ export function grantCollection(store: Store): Grants {
 }
 
 export function sessionCollection(store: Store): Sessions {
-  return store.collection<SessionDocument>('sessions', { indexes: [['expiresAt']] });
+  return store.collection<SessionDocument>('sessions', {
+    indexes: [['expiresAt'], ['sub']],
+  });
 }
 
 export function consentCollection(store: Store): Consents {

@@ -22,6 +22,8 @@ export interface AuditRecord {
    * `detail`. Absent if unknown.
    */
   subject?: string;
+  /** The name of the operator who made a change of `subject`. */
+  by?: string;
   ip: string;
   /** Additional information, chosen by the program or the operator and never by a client. */
   detail?: string;
@@ -33,6 +35,24 @@ export interface AuditRecord {
 export interface Operator {
   name: string;
   ip: string;
+}
+
+/** The part of a record that says who made a change of a user, and from where: by default the host or the command line. */
+export const madeBy = (operator?: Operator): Pick<AuditRecord, 'by' | 'ip'> =>
+  operator ? { by: operator.name, ip: operator.ip } : { ip: 'local' };
+
+type Values = Readonly<Record<string, unknown>>;
+
+/** The detail of a record of a change: what differs, as JSON. `null` stands for a value that is not set. */
+export function changeDetail(before: Values, after: Values): string {
+  const names = Object.keys({ ...before, ...after }).filter((name) => before[name] !== after[name]);
+  const pick = (values: Values) => Object.fromEntries(names.map((name) => [name, values[name] ?? null]));
+  return JSON.stringify({ before: pick(before), after: pick(after) });
+}
+
+/** Who made a change, for its record. */
+export function actorOf({ ip, by }: { ip: string; by?: string | undefined }): Pick<AuditRecord, 'ip' | 'by'> {
+  return { ip, ...(by !== undefined && { by }) };
 }
 
 export interface Audit {
@@ -74,7 +94,8 @@ export function auditRetentionOption(env: string) {
 
 const MAX_LISTED = 10_000;
 
-const ID_PREFIX = 'aud_';
+/** Of the IDs of audit records. */
+export const AUDIT_ID_PREFIX = 'aud_';
 
 export interface AuditDependencies {
   clock: Clock;
@@ -118,7 +139,7 @@ function recordingIn(
   );
 
   const record: Audit['record'] = async (entry) => {
-    const record = { id: newId(ID_PREFIX, clock, random), at: clock.now(), ...entry };
+    const record = { id: newId(AUDIT_ID_PREFIX, clock, random), at: clock.now(), ...entry };
     await insert(record).catch((err: unknown) => {
       if (unwritten && err instanceof StoreUnavailable) unwritten.retry(record.id, record);
       else log.error({ err, count: 1, lost: [record] }, LOSS_MESSAGE);
@@ -146,9 +167,9 @@ function recordingIn(
     },
 
     purge: (retentionDays, signal) =>
-      purgeCreatedBefore(records, ID_PREFIX, { time: clock.now() - retentionDays * DAY, signal }),
+      purgeCreatedBefore(records, AUDIT_ID_PREFIX, { time: clock.now() - retentionDays * DAY, signal }),
 
     countOutdated: (retentionDays, limit) =>
-      records.count({ id: { lt: idsUntil(ID_PREFIX, clock.now() - retentionDays * DAY) } }, limit),
+      records.count({ id: { lt: idsUntil(AUDIT_ID_PREFIX, clock.now() - retentionDays * DAY) } }, limit),
   };
 }

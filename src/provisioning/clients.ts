@@ -3,8 +3,9 @@ import type { Origin } from '../http/scope.js';
 import { DAY } from '../kernel/clock.js';
 import { type ErrorDetail, invalidFields } from '../kernel/errors.js';
 import { newId, newToken, sha256 } from '../kernel/secrets.js';
+import { actorOf, changeDetail } from '../ops/audit.js';
 import type { JobLog } from '../ops/jobs.js';
-import type { Page } from '../storage/collection.js';
+import type { Estimate, Page } from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
 import type { Dependencies } from './principals.js';
 import type { ClientCollection, ClientDocument, Kind } from './store.js';
@@ -36,7 +37,8 @@ export interface Clients {
   /** Includes the previous secret only while that is valid. */
   find(clientId: string): Promise<ClientDocument | null>;
   /** @param after the `next` of the previous page. @throws VALIDATION_ERROR when it is invalid */
-  list(after?: string): Promise<Page<ClientDocument>>;
+  estimate(): Promise<Estimate>;
+  list(after?: string, limit?: number): Promise<Page<ClientDocument>>;
 }
 
 export interface ClientDependencies extends Dependencies {
@@ -68,7 +70,7 @@ export function createClients(
   };
 
   return {
-    async create({ isPublic, trusted, ...input }, { ip }) {
+    async create({ isPublic, trusted, ...input }, from) {
       validateUris(input);
       const secret = isPublic ? null : newToken(random, 'csec_');
       const client: ClientDocument = {
@@ -80,14 +82,15 @@ export function createClients(
       };
       await Promise.all([
         clients.insert(client),
-        audit.record({ event: 'client.created', subject: client.id, ip }),
+        audit.record({ event: 'client.created', subject: client.id, ...actorOf(from) }),
       ]);
       return { client, secret };
     },
 
-    async update(clientId, { trusted, ...change }, { ip }) {
+    async update(clientId, { trusted, ...change }, from) {
       validateUris(change);
-      if (!isClientId(clientId)) return null;
+      const before = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
+      if (!before) return null;
       const updated = await clients.updateOne(
         { id: clientId },
         {
@@ -95,11 +98,19 @@ export function createClients(
           ...(trusted === false && { unset: ['trusted'] }),
         },
       );
-      if (updated) await audit.record({ event: 'client.updated', subject: clientId, ip });
+      if (updated) {
+        const detail = changeDetail(auditedFields(before), auditedFields(updated));
+        await audit.record({
+          event: 'client.updated',
+          subject: clientId,
+          ...actorOf(from),
+          detail,
+        });
+      }
       return updated;
     },
 
-    async rotate(clientId, { atOnce }, { ip }) {
+    async rotate(clientId, { atOnce }, from) {
       const client = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
       const { secretHash: previousSecretHash } = client ?? {};
       if (previousSecretHash === undefined) return null;
@@ -112,13 +123,13 @@ export function createClients(
           : { set: { secretHash, previousSecretHash, previousSecretUntil: clock.now() + DAY } },
       );
       if (!rotated) return null;
-      await audit.record({ event: 'client.rotated', subject: clientId, ip });
+      await audit.record({ event: 'client.rotated', subject: clientId, ...actorOf(from) });
       return secret;
     },
 
-    async delete(clientId, { ip }) {
+    async delete(clientId, from) {
       const deleted = isClientId(clientId) ? await clients.deleteOne({ id: clientId }) : null;
-      if (deleted) await audit.record({ event: 'client.deleted', subject: clientId, ip });
+      if (deleted) await audit.record({ event: 'client.deleted', subject: clientId, ...actorOf(from) });
       return deleted;
     },
 
@@ -130,7 +141,27 @@ export function createClients(
       return current;
     },
 
-    list: (after) => readPage(clients, { sort: 'createdAt', after }),
+    estimate: () => clients.estimate(),
+
+    list: (after, limit) =>
+      readPage(clients, { sort: 'createdAt', after, ...(limit !== undefined && { limit }) }),
+  };
+}
+
+/** The fields that `update` changes, as compared by the audit. */
+function auditedFields({
+  name,
+  redirectUris,
+  postLogoutRedirectUris,
+  principalKinds,
+  trusted,
+}: ClientDocument) {
+  return {
+    name,
+    redirectUris: redirectUris.join(' '),
+    postLogoutRedirectUris: postLogoutRedirectUris.join(' '),
+    principalKinds: principalKinds.join(' '),
+    trusted: trusted === true,
   };
 }
 

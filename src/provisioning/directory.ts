@@ -1,28 +1,44 @@
 import type { Origin } from '../http/scope.js';
+import { actorOf, changeDetail } from '../ops/audit.js';
 import { UNANSWERED_LINK_FIELDS } from '../ops/used-links.js';
-import type { Page } from '../storage/collection.js';
+import type { Estimate, Page } from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
 import type { Dependencies } from './principals.js';
-import type { PrincipalCollection, PrincipalDocument } from './store.js';
+import {
+  type Kind,
+  OPERATOR_FIELDS,
+  type PrincipalCollection,
+  type PrincipalDocument,
+  type PrincipalState,
+} from './store.js';
+
+export interface PrincipalQuery {
+  /** The beginning of their handles. */
+  prefix?: string | undefined;
+  kind?: Kind | undefined;
+  state?: PrincipalState | undefined;
+  /** The `next` of the previous page. */
+  after?: string | undefined;
+  limit?: number;
+}
 
 /** Management of principals by the operator, who cannot change passwords, kinds or handles. */
 export interface PrincipalDirectory {
   /**
    * Ordered by handle.
-   * @param prefix of their handles
-   * @param after the `next` of the previous page
    * @throws VALIDATION_ERROR when `after` is invalid
    */
-  list(query: { prefix?: string | undefined; after?: string | undefined }): Promise<Page<PrincipalDocument>>;
+  list(query: PrincipalQuery): Promise<Page<PrincipalDocument>>;
+  estimate(): Promise<Estimate>;
   get(sub: string): Promise<PrincipalDocument | null>;
   /** Whether the principal is permanently deleted or never existed. */
   isDeleted(sub: string): Promise<boolean>;
   findByHandle(handle: string): Promise<PrincipalDocument | null>;
   /**
-   * Treats the principal as unknown from now on, and revokes its link, codes, tokens and sessions permanently. `null`
-   * if unknown.
+   * Treats the principal as unknown from now on, and revokes its link, codes, tokens, sessions and its role as operator
+   * permanently. `null` if unknown.
    * @throws wrong_state
    */
   disable(sub: string, from: Origin): Promise<PrincipalDocument | null>;
@@ -33,6 +49,8 @@ export interface PrincipalDirectory {
   enable(sub: string, from: Origin): Promise<PrincipalDocument | null>;
   /** Removes an agent and keeps its handle reserved. `null` if there is no such agent. */
   deleteAgent(sub: string, from: Origin): Promise<PrincipalDocument | null>;
+  /** The same for a human, invited or not. */
+  deleteHuman(sub: string, from: Origin): Promise<PrincipalDocument | null>;
 }
 
 /** Sorts after every handle with the same prefix, and is not part of any. */
@@ -45,15 +63,36 @@ export function createDirectory(
   const get = async (sub: string): Promise<PrincipalDocument | null> =>
     /^u_[0-9a-f]{32}$/.test(sub) ? principals.findOne({ id: sub }) : null;
 
+  const remove = async (sub: string, kind: Kind, from: Origin): Promise<PrincipalDocument | null> => {
+    if (!(await get(sub))) return null;
+    const deleted = await principals.updateOne(
+      { id: sub, kind, state: { in: ['active', 'disabled', 'invited'] } },
+      {
+        set: { state: 'deleted', updatedAt: clock.now() },
+        unset: [
+          ...(['name', 'passwordHash', 'secretHash', 'linkHash', 'linkExpiresAt'] as const),
+          ...UNANSWERED_LINK_FIELDS,
+          ...OPERATOR_FIELDS,
+        ],
+        inc: { epoch: 1 },
+      },
+    );
+    if (deleted) await audit.record({ event: `${kind}.deleted`, subject: sub, ...actorOf(from) });
+    return deleted;
+  };
+
   return {
-    list({ prefix, after }) {
+    list({ prefix, kind, state, after, limit }) {
       const from = prefix === undefined ? undefined : canonicalForm(prefix);
-      return readPage(principals, {
-        sort: 'handle',
-        after,
-        ...(from !== undefined && { where: { handle: { gte: from, lt: from + LAST_CHARACTER } } }),
-      });
+      const where = {
+        ...(from !== undefined && { handle: { gte: from, lt: from + LAST_CHARACTER } }),
+        ...(kind !== undefined && { kind }),
+        ...(state !== undefined && { state }),
+      };
+      return readPage(principals, { sort: 'handle', after, where, ...(limit !== undefined && { limit }) });
     },
+
+    estimate: () => principals.estimate(),
 
     get,
 
@@ -67,23 +106,28 @@ export function createDirectory(
       return isPossibleHandle(handle) ? principals.findOne({ handle: canonicalForm(handle) }) : null;
     },
 
-    async disable(sub, { ip }) {
+    async disable(sub, from) {
       const found = await get(sub);
       if (!found || found.state === 'disabled') return found;
       const disabled = await principals.updateOne(
         { id: sub, state: { in: ['active', 'invited'] } },
         {
           set: { state: 'disabled', updatedAt: clock.now() },
-          unset: ['linkHash', 'linkExpiresAt', ...UNANSWERED_LINK_FIELDS],
+          unset: ['linkHash', 'linkExpiresAt', ...UNANSWERED_LINK_FIELDS, ...OPERATOR_FIELDS],
           inc: { epoch: 1 },
         },
       );
       if (!disabled) throw provisioningErrors.wrong_state();
-      await audit.record({ event: 'principal.disabled', subject: sub, ip });
+      await audit.record({
+        event: 'principal.disabled',
+        subject: sub,
+        ...actorOf(from),
+        detail: changeDetail({ state: found.state }, { state: 'disabled' }),
+      });
       return disabled;
     },
 
-    async enable(sub, { ip }) {
+    async enable(sub, from) {
       const found = await get(sub);
       if (!found || found.state === 'active') return found;
       // No operation gives a disabled principal a password, so the state read above is still current.
@@ -93,22 +137,16 @@ export function createDirectory(
         { set: { state: hasPassword ? 'active' : 'invited', updatedAt: clock.now() } },
       );
       if (!enabled) throw provisioningErrors.wrong_state();
-      await audit.record({ event: 'principal.enabled', subject: sub, ip });
+      await audit.record({
+        event: 'principal.enabled',
+        subject: sub,
+        ...actorOf(from),
+        detail: changeDetail({ state: 'disabled' }, { state: enabled.state }),
+      });
       return enabled;
     },
 
-    async deleteAgent(sub, { ip }) {
-      if (!(await get(sub))) return null;
-      const deleted = await principals.updateOne(
-        { id: sub, kind: 'agent', state: { in: ['active', 'disabled'] } },
-        {
-          set: { state: 'deleted', updatedAt: clock.now() },
-          unset: ['name', 'passwordHash', 'secretHash'],
-          inc: { epoch: 1 },
-        },
-      );
-      if (deleted) await audit.record({ event: 'agent.deleted', subject: sub, ip });
-      return deleted;
-    },
+    deleteAgent: (sub, from) => remove(sub, 'agent', from),
+    deleteHuman: (sub, from) => remove(sub, 'human', from),
   };
 }

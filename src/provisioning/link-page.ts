@@ -22,12 +22,19 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
   const mount = () => new URL(issuer()).pathname.replace(/\/$/, '');
   const config = access('public', { page: true });
 
-  const showForm = async (reply: FastifyReply, token: string, problems: string[]) => {
+  const showForm = async (reply: FastifyReply, token: string, problems: string[], typed = '') => {
     const { principal, isInvitation } = await links.look(token);
+    const isFirstOperator = principal === undefined;
     return pages.send(reply, 'invite', {
-      title: isInvitation ? 'Accept your invitation' : 'Choose a new password',
-      isInvitation,
-      handle: principal.handle,
+      title: isFirstOperator
+        ? 'Create the first operator'
+        : isInvitation
+          ? 'Accept your invitation'
+          : 'Choose a new password',
+      isFirstOperator,
+      isInvitation: isInvitation && !isFirstOperator,
+      isReset: !isInvitation,
+      handle: principal?.handle ?? typed,
       issuer: issuer(),
       action: `${mount()}/invite/${token}`,
       problems,
@@ -53,16 +60,22 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
     async (request, reply) => {
       if (isForeign(request, new URL(issuer()).origin)) throw provisioningErrors.foreign_form();
       const { token } = request.params;
-      const { password, password_confirm: confirmation } = request.body;
+      const { password, password_confirm: confirmation, handle: chosen } = request.body;
       try {
-        const principal = await links.accept(token, { password, confirmation }, originOf(request));
+        const principal = await links.accept(
+          token,
+          { password, confirmation, handle: chosen },
+          originOf(request),
+        );
         if (isForm(request)) return reply.redirect(`${mount()}/invite/done`, 303);
         const { sub, handle, kind } = principalView(principal);
         return reply.code(201).send({ sub, handle, kind });
       } catch (error) {
         if (!isForm(request) || !(error instanceof AppError)) throw error;
-        if (error.statusCode !== 422) return showInvalidLink(pages, reply, error);
-        return showForm(reply.code(422), token, problemsOf(error));
+        const { statusCode } = error;
+        // 400 and 409 are about the handle that the first operator chose.
+        if (![400, 409, 422].includes(statusCode)) return showInvalidLink(pages, reply, error);
+        return showForm(reply.code(statusCode), token, problemsOf(error), chosen);
       }
     },
   );
@@ -80,9 +93,12 @@ function isForeign({ headers }: FastifyRequest, own: string): boolean {
   return site === 'cross-site' || site === 'same-site' || (origin !== undefined && origin !== own);
 }
 
+const FIELDS: Record<string, string> = { password: 'The password', handle: 'The user name' };
+
 function problemsOf({ message, details = [] }: AppError): string[] {
-  const sentences = details
-    .filter(({ path }) => path === 'password')
-    .map((detail) => `The password ${detail.message}.`);
+  const sentences = details.flatMap(({ path, message: problem }) => {
+    const field = FIELDS[path];
+    return field === undefined ? [] : [`${field} ${problem}.`];
+  });
   return sentences.length > 0 ? sentences : [message];
 }

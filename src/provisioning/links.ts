@@ -1,7 +1,8 @@
 import type { Origin } from '../http/scope.js';
 import { DAY } from '../kernel/clock.js';
 import { invalidFields } from '../kernel/errors.js';
-import { isSecretOf, newId, newToken, type Random, sha256, UNUSED_HASH } from '../kernel/secrets.js';
+import { isSecretOf, newId, sha256, UNUSED_HASH } from '../kernel/secrets.js';
+import { actorOf } from '../ops/audit.js';
 import type { UnknownWritesRegistry } from '../ops/unknown-writes.js';
 import { createUsedLinks, type LinkUse } from '../ops/used-links.js';
 import { type PasswordPolicy, passwordErrors } from '../passwords/common.js';
@@ -9,9 +10,10 @@ import type { Passwords } from '../passwords/hasher.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { atMost, type Throttle } from '../throttle/throttle.js';
 import { provisioningErrors } from './errors.js';
+import { type FirstOperator, linkUrl, newLinkToken, OPERATOR_LINK_LIFETIME_MS } from './first-operator.js';
 import { canonicalHandle } from './handles.js';
 import { CREATIONS, chosenPasswordProblem, type Dependencies } from './principals.js';
-import type { PrincipalCollection, PrincipalDocument } from './store.js';
+import { OPERATOR_FIELDS, type PrincipalCollection, type PrincipalDocument } from './store.js';
 
 /**
  * Single-use links that set a password: an invitation activates an account, a reset changes its password. Link and
@@ -22,7 +24,15 @@ export interface Invitation {
   principal: PrincipalDocument;
   url: string;
   expiresAt: number;
-  days: number;
+}
+
+/** The page behind a link. */
+export interface LinkTarget {
+  /** Absent for the first operator, who is created when the link is used. */
+  principal?: PrincipalDocument;
+  /** Whether it is an invitation; else a reset. */
+  isInvitation: boolean;
+  expiresAt: number;
 }
 
 export interface Links {
@@ -33,22 +43,31 @@ export interface Links {
   invite(
     input: { handle: string; name?: string; days?: unknown; kind?: unknown; password?: unknown },
     from: Origin,
-  ): Promise<Invitation>;
+  ): Promise<Invitation & { days: number }>;
+  /**
+   * Invites a user who becomes an operator by using the link, within an hour. Any later invitation makes an ordinary
+   * user.
+   * @throws handle_taken, VALIDATION_ERROR, RATE_LIMITED
+   */
+  inviteOperator(input: { handle: string; name?: string }, from: Origin): Promise<Invitation>;
+  /** Ends an invitation that was not accepted; the user can be invited again. `null` if there is none. */
+  withdraw(sub: string, from: Origin): Promise<PrincipalDocument | null>;
   /**
    * Creates a link for a forgotten password, which remains valid until the link is used. `null` unless `person` is
    * human and active.
    */
   reset(person: PrincipalDocument, from: Origin): Promise<{ url: string; expiresAt: number } | null>;
-  /** The owner of a link, and whether it is an invitation. Does not use the link. @throws link_unknown, link_spent */
-  look(token: string): Promise<{ principal: PrincipalDocument; isInvitation: boolean }>;
+  /** What the page behind a link is about. Does not use the link. @throws link_unknown, link_spent */
+  look(token: string): Promise<LinkTarget>;
   /**
-   * Sets the password, once. The link remains valid when the password is rejected. A repetition of a request that has
+   * Sets the password, once. The first operator chooses the handle, too. The link remains valid when the password is rejected. A repetition of a request that has
    * failed after that succeeds with the same password only.
-   * @throws link_unknown, link_spent, passwords_differ, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED
+   * @throws link_unknown, link_spent, passwords_differ, WEAK_PASSWORD, VALIDATION_ERROR, handle_taken, RATE_LIMITED,
+   * OVERLOADED
    */
   accept(
     token: string,
-    input: { password: string; confirmation: string | undefined },
+    input: { password: string; confirmation: string | undefined; handle?: string | undefined },
     from: Origin,
   ): Promise<PrincipalDocument>;
 }
@@ -58,32 +77,45 @@ export interface LinkDependencies extends Dependencies {
   passwordPolicy: PasswordPolicy;
   throttle: Pick<Throttle, 'count' | 'countKey' | 'trustOnly'>;
   unknownWrites: Pick<UnknownWritesRegistry, 'track'>;
+  firstOperator: Pick<FirstOperator, 'look' | 'create'>;
   issuer(): string;
 }
 
 const DEFAULT_INVITE_DAYS = 7;
 const MAX_INVITE_DAYS = 30;
-const RESET_DAYS = 1;
+/** What a link does, and for how long. */
+interface LinkKind {
+  lifetimeMs: number;
+  /** Whether it makes an operator. */
+  isForOperator: boolean;
+}
+
+const RESET: LinkKind = { lifetimeMs: DAY, isForOperator: false };
 
 /** Passwords that are compared with the one that a link has set; the key is the link. */
 const REPETITIONS = atMost('link.repetition', 10, DAY);
 
 export function createLinks(principals: PrincipalCollection, deps: LinkDependencies): Links {
-  const { passwords, passwordPolicy, throttle, issuer, audit, clock, random } = deps;
+  const { passwords, passwordPolicy, throttle, firstOperator, issuer, audit, clock, random } = deps;
 
   const usedLinks = createUsedLinks(principals, deps);
 
   /** A new link of a principal, and the fields to store. */
-  const newLink = (id: string, days: number) => {
+  const newLink = (id: string, { lifetimeMs, isForOperator }: LinkKind) => {
     const token = newLinkToken(id, random);
-    const stored = { linkHash: sha256(token), linkExpiresAt: clock.now() + days * DAY };
-    return { stored, url: `${issuer()}/invite/${token}` };
+    const linkHash = sha256(token);
+    const stored = {
+      linkHash,
+      linkExpiresAt: clock.now() + lifetimeMs,
+      ...(isForOperator && { operatorLinkHash: linkHash }),
+    };
+    return { stored, url: linkUrl(issuer(), token) };
   };
 
-  const insertInvited = async (handle: string, name: string | undefined, days: number) => {
+  const insertInvited = async (handle: string, name: string | undefined, kind: LinkKind) => {
     const now = clock.now();
     const id = newId('u_', clock, random);
-    const { stored, url } = newLink(id, days);
+    const { stored, url } = newLink(id, kind);
     const principal: PrincipalDocument = {
       id,
       handle,
@@ -99,44 +131,80 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     return inserted && { principal: inserted, url };
   };
 
-  const renewInvitation = async (handle: string, name: string | undefined, days: number) => {
+  const renewInvitation = async (handle: string, name: string | undefined, kind: LinkKind) => {
     const invited = await principals.findOne({ handle, state: 'invited' });
     if (!invited) return null;
-    const { stored, url } = newLink(invited.id, days);
+    const { stored, url } = newLink(invited.id, kind);
     const principal = await principals.updateOne(
       { id: invited.id, state: 'invited' },
-      { set: { ...stored, ...(name && { name }), updatedAt: clock.now() } },
+      {
+        set: { ...stored, ...(name && { name }), updatedAt: clock.now() },
+        ...(!kind.isForOperator && { unset: ['operatorLinkHash'] }),
+      },
     );
     return principal && { principal, url };
   };
 
+  /** Reads the nearest principal, so that an identifier without a principal takes as long as one with a principal. */
+  const findOwner = async (id: string): Promise<PrincipalDocument | null> => {
+    const query = { where: { id: { lte: id } }, sort: 'id', desc: true, limit: 1 } as const;
+    const [nearest] = (await principals.page(query)).items;
+    return nearest?.id === id ? nearest : null;
+  };
+
+  const inviteAs = async (
+    { handle, name }: { handle: string; name?: string },
+    kind: LinkKind,
+    from: Origin,
+  ): Promise<Invitation> => {
+    const canonical = canonicalHandle(handle);
+    await throttle.count(CREATIONS, from.ip);
+    const invited =
+      (await insertInvited(canonical, name, kind)) ?? (await renewInvitation(canonical, name, kind));
+    if (!invited) throw provisioningErrors.handle_taken();
+    const { principal, url } = invited;
+    const event = kind.isForOperator ? 'operator.invited' : 'human.invited';
+    await audit.record({ event, subject: principal.id, ...actorOf(from) });
+    return { principal, url, expiresAt: principal.linkExpiresAt ?? 0 };
+  };
+
   const look: Links['look'] = async (token) => {
     const id = principalIdOf(token);
-    const principal = id === undefined ? null : await principals.findOne({ id });
+    const principal = id === undefined ? null : await findOwner(id);
     // Compares both hashes in every case, so that the duration reveals no more than the status.
     const isCurrent = isSecretOf(token, principal?.linkHash ?? UNUSED_HASH);
     const isUsed = isSecretOf(token, principal?.usedLinkHash ?? UNUSED_HASH);
+    if (id !== undefined && !principal) {
+      const setup = await firstOperator.look(token);
+      if (setup) return { isInvitation: true, expiresAt: setup.expiresAt };
+    }
     if (!principal || !(isCurrent || isUsed)) throw provisioningErrors.link_unknown();
     const { linkExpiresAt, usedLink, state } = principal;
     const expiresAt = (isCurrent ? linkExpiresAt : usedLink?.expiresAt) ?? 0;
     if (expiresAt <= clock.now()) throw provisioningErrors.link_spent();
-    return { principal, isInvitation: isCurrent ? state === 'invited' : usedLink?.isInvitation === true };
+    const isInvitation = isCurrent ? state === 'invited' : usedLink?.isInvitation === true;
+    return { principal, isInvitation, expiresAt };
   };
 
   /** Sets the password and marks the link as used. `null` if the link is not valid any more. */
   const useLink = async (
-    { principal, isInvitation }: Awaited<ReturnType<typeof look>>,
+    principal: PrincipalDocument,
+    { isInvitation, expiresAt }: LinkTarget,
     { usedLinkHash, unansweredSince }: LinkUse,
     password: string,
     { isDisconnected }: Origin,
   ): Promise<PrincipalDocument | null> => {
-    const { id, handle, linkHash, linkExpiresAt: expiresAt = 0 } = principal;
+    const { id, handle, linkHash, operatorLinkHash } = principal;
     if (linkHash !== usedLinkHash) return null;
+    const becomesOperator = operatorLinkHash === usedLinkHash;
     await passwordPolicy.validate(password, [handle]);
     const passwordHash = await passwords.hash(password, isDisconnected);
     const now = clock.now();
     return principals.updateOne(
-      { id, state: { in: ['invited', 'active'] }, linkHash, linkExpiresAt: { gt: now } },
+      {
+        ...{ id, state: { in: ['invited', 'active'] }, linkHash, linkExpiresAt: { gt: now } },
+        ...(becomesOperator && { operatorLinkHash }),
+      },
       {
         set: {
           state: 'active',
@@ -145,11 +213,38 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
           usedLink: { expiresAt, isInvitation },
           unansweredSince,
           updatedAt: now,
+          ...(becomesOperator && { operatorSince: now }),
         },
-        unset: ['linkHash', 'linkExpiresAt'],
+        unset: ['linkHash', 'linkExpiresAt', 'operatorLinkHash'],
         inc: { epoch: 1 },
       },
     );
+  };
+
+  /** Creates the first operator. `null` if the link is not valid any more. */
+  const useFirstLink = async (
+    { expiresAt }: LinkTarget,
+    { id, usedLinkHash, unansweredSince }: LinkUse,
+    { handle, password }: { handle: string; password: string },
+    { isDisconnected }: Origin,
+  ): Promise<PrincipalDocument | null> => {
+    await passwordPolicy.validate(password, [handle]);
+    const passwordHash = await passwords.hash(password, isDisconnected);
+    const now = clock.now();
+    if (expiresAt <= now) return null;
+    return firstOperator.create({
+      id,
+      handle,
+      kind: 'human',
+      state: 'active',
+      passwordHash,
+      usedLinkHash,
+      usedLink: { expiresAt, isInvitation: true },
+      unansweredSince,
+      operatorSince: now,
+      createdAt: now,
+      updatedAt: now,
+    });
   };
 
   /** The principal whose password a failed request with this link has set to `password`; `null` otherwise. */
@@ -166,34 +261,40 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
   };
 
   return {
-    async invite({ handle, name, days = DEFAULT_INVITE_DAYS, kind = 'human', password }, { ip }) {
+    async invite({ days = DEFAULT_INVITE_DAYS, kind = 'human', password, ...input }, from) {
       if (kind !== 'human') {
         throw provisioningErrors.kind_not_allowed({ message: 'This endpoint invites humans only.' });
       }
       if (password !== undefined)
         throw invalidFields({ path: 'password', message: 'is chosen by the invited person' });
       if (!isDays(days)) throw provisioningErrors.invalid_days();
-      const canonical = canonicalHandle(handle);
-      await throttle.count(CREATIONS, ip);
-      const invited =
-        (await insertInvited(canonical, name, days)) ?? (await renewInvitation(canonical, name, days));
-      if (!invited) throw provisioningErrors.handle_taken();
-      const { principal, url } = invited;
-      await audit.record({ event: 'human.invited', subject: principal.id, ip });
-      return { principal, url, expiresAt: principal.linkExpiresAt ?? 0, days };
+      const invitation = await inviteAs(input, { lifetimeMs: days * DAY, isForOperator: false }, from);
+      return { ...invitation, days };
     },
 
-    async reset({ id }, { ip }) {
-      const { stored, url } = newLink(id, RESET_DAYS);
+    inviteOperator: (input, from) =>
+      inviteAs(input, { lifetimeMs: OPERATOR_LINK_LIFETIME_MS, isForOperator: true }, from),
+
+    async withdraw(sub, from) {
+      const withdrawn = await principals.updateOne(
+        { id: sub, state: 'invited' },
+        { set: { updatedAt: clock.now() }, unset: ['linkHash', 'linkExpiresAt', ...OPERATOR_FIELDS] },
+      );
+      if (withdrawn) await audit.record({ event: 'invitation.withdrawn', subject: sub, ...actorOf(from) });
+      return withdrawn;
+    },
+
+    async reset({ id }, from) {
+      const { stored, url } = newLink(id, RESET);
       const found = await principals.updateOne({ id, kind: 'human', state: 'active' }, { set: stored });
       if (!found) return null;
-      await audit.record({ event: 'password.reset_begun', subject: id, ip });
+      await audit.record({ event: 'password.reset_begun', subject: id, ...actorOf(from) });
       return { url, expiresAt: stored.linkExpiresAt };
     },
 
     look,
 
-    async accept(token, { password, confirmation }, from) {
+    async accept(token, { password, confirmation, handle }, from) {
       const found = await look(token);
       if (confirmation !== undefined && confirmation !== password) {
         throw provisioningErrors.passwords_differ({
@@ -204,15 +305,22 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
       if (problem) {
         throw passwordErrors.WEAK_PASSWORD({ details: [{ path: 'password', message: problem }] });
       }
-      const use = usedLinks.begin(found.principal.id, sha256(token));
+      const { principal: owner } = found;
+      const chosen = owner ? owner.handle : canonicalHandle(handle ?? '');
+      const use = usedLinks.begin(principalIdOf(token) ?? '', sha256(token));
       return usedLinks.complete(use, async () => {
-        const principal =
-          (await useLink(found, use, password, from)) ?? (await findAccepted(use, password, from));
+        const accepted = owner
+          ? await useLink(owner, found, use, password, from)
+          : await useFirstLink(found, use, { handle: chosen, password }, from);
+        const principal = accepted ?? (await findAccepted(use, password, from));
         if (!principal) throw provisioningErrors.link_spent();
-        const { id, handle, usedLink } = principal;
-        await throttle.trustOnly(handle, from.ip);
+        const { id, usedLink, operatorSince } = principal;
+        await throttle.trustOnly(principal.handle, from.ip);
         const event = usedLink?.isInvitation ? 'invitation.accepted' : 'password.reset';
         await audit.record({ event, subject: id, ip: from.ip });
+        if (usedLink?.isInvitation && operatorSince !== undefined) {
+          await audit.record({ event: 'operator.granted', subject: id, ip: from.ip });
+        }
         return principal;
       });
     },
@@ -221,11 +329,6 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
 
 const isDays = (days: unknown): days is number =>
   Number.isInteger(days) && (days as number) >= 1 && (days as number) <= MAX_INVITE_DAYS;
-
-/** Contains the id of the principal, to find it without an index; the 256 random bits after it are the secret. */
-function newLinkToken(id: string, random: Random): string {
-  return newToken(random, id.slice('u_'.length));
-}
 
 function principalIdOf(token: string): string | undefined {
   const name = /^([0-9a-f]{32})[\w-]{43}$/.exec(token)?.[1];

@@ -3,8 +3,10 @@ import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type Clients, createClients } from './clients.js';
 import { createDirectory, type PrincipalDirectory } from './directory.js';
+import { createFirstOperator, type FirstOperator, setupCollection } from './first-operator.js';
 import { adminGuard, signupGuard } from './guards.js';
 import { createLinks, type Links } from './links.js';
+import { createOperatorRoles, type OperatorRoles } from './operators.js';
 import { provisioningPlugin } from './plugin.js';
 import { createPrincipals, type Principals } from './principals.js';
 import { clientCollection, principalCollection } from './store.js';
@@ -15,6 +17,8 @@ export interface ProvisioningModule {
   links: Links;
   clients: Clients;
   directory: PrincipalDirectory;
+  operators: OperatorRoles;
+  firstOperator: Pick<FirstOperator, 'offer'>;
   /** The access levels of the routes below. */
   guards: Record<'admin' | 'metrics' | 'inviter' | 'signup' | 'agent', Guard>;
   plugin(scope: Scope, options: { pages: Pages }): Promise<void>;
@@ -48,7 +52,11 @@ export function createProvisioningModule(
 ): ProvisioningModule {
   const collection = principalCollection(context.store);
   const principals = createPrincipals(collection, context);
-  const links = createLinks(collection, { ...context, issuer });
+  const firstOperator = createFirstOperator(setupCollection(context.store), collection, {
+    ...context,
+    issuer,
+  });
+  const links = createLinks(collection, { ...context, firstOperator, issuer });
   const clients = createClients(clientCollection(context.store), { ...context, allowHttp });
   const directory = createDirectory(collection, context);
   const { audit, throttle } = context;
@@ -58,6 +66,8 @@ export function createProvisioningModule(
     links,
     clients,
     directory,
+    operators: createOperatorRoles(collection, context),
+    firstOperator,
     guards: {
       admin: adminGuard(adminToken, context),
       metrics: adminGuard(adminToken, { audit, throttle: inOutage }),

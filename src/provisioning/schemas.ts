@@ -128,6 +128,13 @@ export const LinkBody = Type.Object(
   {
     password: Type.String({ maxLength: 4096, writeOnly: true }),
     password_confirm: Type.Optional(Type.String({ maxLength: 4096, writeOnly: true })),
+    handle: Type.Optional(
+      Type.String({
+        description: 'For the link of the first operator only.',
+        accepts: 'a handle of at most 254 characters',
+        maxLength: 254,
+      }),
+    ),
   },
   { additionalProperties: false },
 );

@@ -35,9 +35,16 @@ export interface PrincipalDocument {
   unansweredSince?: number;
   /** Present when the principal was invited, so that the operator chose the handle. */
   invitedAt?: number;
+  /** Present for an operator. Only commands on the host set it, or the use of a link that they print. */
+  operatorSince?: number;
+  /** SHA-256 of the invitation that makes an operator. Another invitation of the same principal does not. */
+  operatorLinkHash?: string;
   createdAt: number;
   updatedAt: number;
 }
+
+/** The fields to unset where a principal must not remain or become an operator. */
+export const OPERATOR_FIELDS = ['operatorSince', 'operatorLinkHash'] as const;
 
 export interface ClientDocument {
   /** `cid_…` */
@@ -63,8 +70,12 @@ export type ClientCollection = Collection<ClientDocument>;
 export function principalCollection(store: Store): PrincipalCollection {
   return store.collection<PrincipalDocument>('principals', {
     unique: ['handle'],
-    indexes: [['createdAt']],
-    fields: ['state', 'kind', 'epoch', 'linkHash', 'linkExpiresAt', 'usedLinkHash', 'unansweredSince'],
+    // The last three are for the lists of the console and of the operators.
+    indexes: [['createdAt'], ['kind', 'handle'], ['state', 'handle'], ['operatorSince']],
+    fields: [
+      ...(['epoch', 'linkHash', 'linkExpiresAt', 'usedLinkHash', 'unansweredSince'] as const),
+      'operatorLinkHash',
+    ],
   });
 }
 

@@ -10,6 +10,7 @@ import type { RequestHeaders } from '../http/authorization.js';
 import { httpErrors } from '../kernel/errors.js';
 import { suggestion } from '../kernel/text.js';
 import type { Subscription } from '../ops/events.js';
+import type { CustomSettings, CustomSettingsValues } from '../settings/definitions.js';
 import type { UserApi } from './user-api.js';
 
 /** `fastify.saas`: what the plugin adds to the host's Fastify instance. */
@@ -46,6 +47,7 @@ export interface SaasDecorator {
   readonly users: Readonly<UserApi>;
   readonly billing: Readonly<BillingApi>;
   readonly reportUsage: ReportUsage;
+  readonly settings: Readonly<SettingsApi>;
   /** Each event is emitted once, after its commit, in the process that committed it. */
   readonly events: Readonly<Subscription<SaasEvents>>;
 }
@@ -58,6 +60,16 @@ export interface BillingApi extends SubscriptionChanges {
    * @throws VALIDATION_ERROR, NOT_FOUND and the errors of the route
    */
   createCheckout(userId: string, order: CheckoutOrder): Promise<{ sessionId: string; url: string }>;
+}
+
+/** `fastify.saas.settings`: the settings of the option `customSettings`. */
+export interface SettingsApi {
+  /**
+   * Every setting with its value or default, secret ones decrypted. A change by the operator applies within two seconds.
+   * `get<typeof customSettings>()` infers the types from the declarations.
+   * @throws Error if a secret setting was encrypted with another key
+   */
+  get<D extends CustomSettings = CustomSettings>(): Promise<CustomSettingsValues<D>>;
 }
 
 export type SaasEvents = AuthEvents & BillingNotifications;

@@ -13,6 +13,8 @@ import { auditRetentionOption } from '../ops/audit.js';
 import { metricsOption } from '../ops/metrics.js';
 import { storeOptions } from '../server/options.js';
 import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.js';
+import { type CustomSettings, customSettingsProblems } from '../settings/definitions.js';
+import { settingsOptions } from '../settings/schemas.js';
 import { HOST_DATABASE_URI, hostDatabaseProblem } from '../storage/host-database.js';
 
 /** The options of the SaaS backend, which the environment can set, too. */
@@ -31,6 +33,7 @@ export const saasSchema = defineOptions({
   ...billingOptions,
   ...adminOptions,
   ...emailOptions,
+  ...settingsOptions,
   auditRetentionDays: auditRetentionOption('AUDIT_RETENTION_DAYS'),
   metrics: metricsOption('METRICS', 'the credentials of the admin area'),
 });
@@ -42,13 +45,17 @@ export interface SaasRuntimeOptions extends RuntimeOptions {
   prefix?: string;
   /** Path of the admin area; `false` disables it. Default `/admin`. */
   adminPath?: string | false;
+  /** Settings of the host that the operator changes in the admin area, by name. */
+  customSettings?: CustomSettings;
 }
 
 export type SaasBackendOptions = Partial<SaasConfiguration> & SaasRuntimeOptions;
 
 export interface ResolvedSaas {
   config: Resolved<SaasConfiguration>;
-  runtime: Required<Pick<SaasRuntimeOptions, 'prefix' | 'adminPath' | 'clock' | 'random'>> & OptionalRuntime;
+  runtime: Required<Pick<SaasRuntimeOptions, 'prefix' | 'adminPath' | 'clock' | 'random'>> &
+    Pick<SaasRuntimeOptions, 'customSettings'> &
+    OptionalRuntime;
 }
 
 /** Warnings about a valid configuration, for the start log and `doctor`. */
@@ -70,12 +77,25 @@ export function adviseSaas({ values }: Pick<Resolved<SaasConfiguration>, 'values
  * @throws ConfigurationError naming every problem
  */
 export function resolveSaas(options: SaasBackendOptions, generate = true): ResolvedSaas {
-  const { prefix, adminPath, env, clock, random, hashing, limits, mongo, metricsPeers, ...given } = options;
+  const {
+    prefix,
+    adminPath,
+    customSettings,
+    env,
+    clock,
+    random,
+    hashing,
+    limits,
+    mongo,
+    metricsPeers,
+    ...given
+  } = options;
   const runtime = {
     prefix: prefix ?? '/api',
     adminPath: adminPath ?? ('/admin' as const),
     clock: clock ?? systemClock,
     random: random ?? systemRandom,
+    ...(customSettings && { customSettings }),
     ...(hashing && { hashing }),
     ...(limits !== undefined && { limits }),
     ...(mongo && { mongo }),
@@ -95,6 +115,8 @@ export function resolveSaas(options: SaasBackendOptions, generate = true): Resol
       if (problem) report.refuse(problem);
       validateMountPaths(runtime.prefix, runtime.adminPath, report);
       validateCombinations(values, report);
+      const hasKey = values.settingsEncryptionKey !== undefined;
+      for (const problem of customSettingsProblems(customSettings ?? {}, hasKey)) report.refuse(problem);
     },
   );
   return { config, runtime };
@@ -119,6 +141,8 @@ function validateCombinations(values: SaasConfiguration, report: Report): void {
     PAYMENT_WEBHOOK_SECRET_PREVIOUS: values.paymentWebhookSecretPrevious,
     EMAIL_API_KEY: values.emailApiKey,
     ADMIN_PASSWORD: values.adminPassword,
+    SETTINGS_ENCRYPTION_KEY: values.settingsEncryptionKey,
+    SETTINGS_ENCRYPTION_KEY_PREVIOUS: values.settingsEncryptionKeyPrevious,
   };
   for (const [name, twin] of equalSecrets(secrets)) {
     const isRotation = twin === `${name}_PREVIOUS`;

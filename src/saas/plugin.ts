@@ -25,11 +25,12 @@ import type { Mounted } from '../server/assembly.js';
 import { openMeasuredStore } from '../server/measured-store.js';
 import { createModuleContext, followLifecycle } from '../server/module-context.js';
 import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
-import { createSettingsModule } from '../settings/module.js';
+import { createSettingsModule, openCustomSettings } from '../settings/module.js';
 import { billingUsers } from './billing-users.js';
-import { createEntitlementGuards, type SaasEvents, type UserRequest } from './decorator.js';
+import { createEntitlementGuards, type SaasEvents, type SettingsApi, type UserRequest } from './decorator.js';
 import { createErrorRenderers } from './error-rendering.js';
 import { adviseSaas, type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './options.js';
+import { createUserAdministration } from './user-administration.js';
 import { createUserApi } from './user-api.js';
 
 /** Creates the modules, registers them on `fastify` and returns what they share. */
@@ -76,7 +77,10 @@ export async function mountSaas(
   const pages = createPages({ name: () => new URL(publicUrl.get()).host });
   const documents = userCollection(store);
 
-  const settings = createSettingsModule(context, { operator: values.adminUsername });
+  const { customSettings: definitions } = runtime;
+  const keys = [values.settingsEncryptionKey, values.settingsEncryptionKeyPrevious];
+  const custom = definitions && (await openCustomSettings(context, { definitions, keys }));
+  const settings = createSettingsModule(context, { operator: values.adminUsername, custom });
   const { current } = settings.service;
   const siteName = async () => (await current()).siteName;
   const email = createEmailModule(context, {
@@ -136,10 +140,18 @@ export async function mountSaas(
       duplicates: billing.duplicates,
       settings: settings.service,
     },
-    users: users.directory,
+    ...createUserAdministration({
+      ...context,
+      users,
+      auth,
+      billing,
+      hasPaymentKey: values.paymentSecretKey !== undefined,
+      mails: email.service,
+    }),
     billing: { ...billing.records, schemas: billingRecordSchemas },
     webhooks: { ...billing.eventLog, schema: EventRecord },
     settings: settings.service,
+    customSettings: custom,
     pages,
   });
 
@@ -160,6 +172,7 @@ export async function mountSaas(
       users: createUserApi({ ...users, grants: billing.grants }),
       billing: Object.freeze({ createCheckout: billing.checkout.create, ...billing.changes }),
       reportUsage: billing.reportUsage,
+      settings: Object.freeze({ get: async () => (await custom?.get()) ?? {} }) as SettingsApi,
       events,
     }),
   );

@@ -1,15 +1,29 @@
 import { Envelope, ok } from '../http/schemas.js';
 import { access, originOf, prependHook, routeRules, type Scope } from '../http/scope.js';
+import type { CustomSettingsService } from './custom.js';
 import { settingsErrors } from './errors.js';
-import { GlobalSettings, PublicSettings, SettingsPatch, VersionedSettings } from './schemas.js';
+import {
+  CustomSettingsAnswer,
+  CustomSettingsPatch,
+  GlobalSettings,
+  PublicSettings,
+  PublicSettingsWithCustom,
+  SettingsPatch,
+  VersionedSettings,
+} from './schemas.js';
 import type { SettingsService } from './service.js';
 
 export interface SettingsPluginOptions {
   settings: SettingsService;
+  /** Absent if the host declares no settings. */
+  custom: CustomSettingsService | undefined;
 }
 
 /** Routes that read the settings: all of them for users, a part for the public. */
-export async function settingsPlugin(scope: Scope, { settings }: SettingsPluginOptions): Promise<void> {
+export async function settingsPlugin(
+  scope: Scope,
+  { settings, custom }: SettingsPluginOptions,
+): Promise<void> {
   scope.get(
     '/global-settings',
     {
@@ -19,20 +33,26 @@ export async function settingsPlugin(scope: Scope, { settings }: SettingsPluginO
     async () => ok(await settings.current()),
   );
 
-  scope.get(
-    '/settings/public',
-    {
-      config: access('public', { duringMaintenance: true }),
-      schema: { response: { 200: Envelope(PublicSettings) } },
-    },
-    async () => ok(await settings.current()),
-  );
+  const config = access('public', { duringMaintenance: true });
+  if (custom?.fields.some(({ isPublic }) => isPublic)) {
+    scope.get(
+      '/settings/public',
+      { config, schema: { response: { 200: Envelope(PublicSettingsWithCustom) } } },
+      async () => ok({ ...(await settings.current()), custom: await custom.publicValues() }),
+    );
+  } else {
+    scope.get(
+      '/settings/public',
+      { config, schema: { response: { 200: Envelope(PublicSettings) } } },
+      async () => ok(await settings.current()),
+    );
+  }
 }
 
 /** Routes that read and change the settings in the admin area. */
 export async function settingsAdminPlugin(
   scope: Scope,
-  { settings, operator }: SettingsPluginOptions & { operator: string },
+  { settings, custom, operator }: SettingsPluginOptions & { operator: string },
 ): Promise<void> {
   scope.get(
     '/api/settings',
@@ -47,6 +67,18 @@ export async function settingsAdminPlugin(
       schema: { body: SettingsPatch, response: { 200: Envelope(VersionedSettings) } },
     },
     async (request) => ok(await settings.update(request.body, { name: operator, ip: originOf(request).ip })),
+  );
+
+  if (!custom) return;
+  const response = { 200: Envelope(CustomSettingsAnswer) };
+  scope.get('/api/settings/custom', { config: access('admin'), schema: { response } }, async () =>
+    ok(await custom.describe()),
+  );
+
+  scope.patch(
+    '/api/settings/custom',
+    { config: access('admin'), schema: { body: CustomSettingsPatch, response } },
+    async (request) => ok(await custom.update(request.body, { name: operator, ip: originOf(request).ip })),
   );
 }
 

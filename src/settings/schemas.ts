@@ -1,6 +1,26 @@
 import type { Static } from 'typebox';
 import { Type } from 'typebox';
+import { option } from '../config/options.js';
 import { DisplayName } from '../http/schemas.js';
+import { secretWeakness } from '../kernel/secrets.js';
+
+const strongSecret = (secret: string | undefined) =>
+  secret === undefined ? undefined : secretWeakness(secret, 32);
+
+export const settingsOptions = {
+  settingsEncryptionKey: option(Type.Optional(Type.String()), {
+    env: 'SETTINGS_ENCRYPTION_KEY',
+    doc: 'Secret that encrypts the secret settings of `customSettings` in the store. At least 32 random bytes in production.',
+    secret: true,
+    safe: strongSecret,
+  }),
+  settingsEncryptionKeyPrevious: option(Type.Optional(Type.String()), {
+    env: 'SETTINGS_ENCRYPTION_KEY_PREVIOUS',
+    doc: 'Another secret that can decrypt them. Set it to the old secret when you rotate SETTINGS_ENCRYPTION_KEY.',
+    secret: true,
+    safe: strongSecret,
+  }),
+};
 
 const fields = {
   siteName: Type.String({
@@ -43,3 +63,29 @@ export const SettingsPatch = Type.Object(
   { additionalProperties: false },
 );
 export type SettingsPatch = Static<typeof SettingsPatch>;
+
+/** With the values of the host's public settings, if there are any. */
+export const PublicSettingsWithCustom = Type.Object({
+  ...PublicSettings.properties,
+  custom: Type.Record(Type.String(), Type.Unknown()),
+});
+
+export const CustomSettingsAnswer = Type.Object({
+  version,
+  values: Type.Record(Type.String(), Type.Unknown(), {
+    description: 'The settings that are not secret, with their value or default; null without either.',
+  }),
+  secrets: Type.Record(Type.String(), Type.Boolean(), {
+    description: 'Whether each secret setting has a value.',
+  }),
+});
+
+export const CustomSettingsPatch = Type.Object(
+  {
+    version,
+    values: Type.Record(Type.String(), Type.Unknown(), {
+      description: 'Settings to change; null removes a value, so that the default applies.',
+    }),
+  },
+  { additionalProperties: false },
+);

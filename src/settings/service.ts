@@ -1,9 +1,9 @@
 import type { Clock } from '../kernel/clock.js';
-import { httpErrors } from '../kernel/errors.js';
-import type { Audit, Operator } from '../ops/audit.js';
-import { nullIfTaken, type Store } from '../storage/collection.js';
+import { type Audit, changeDetail, type Operator } from '../ops/audit.js';
+import type { Store } from '../storage/collection.js';
 import type { SettingsPatch, VersionedSettings } from './schemas.js';
 import { DEFAULTS, settingsCollection } from './store.js';
+import { createVersionedDocument } from './versioned.js';
 
 /** Settings of the whole installation. */
 export interface SettingsService {
@@ -15,13 +15,6 @@ export interface SettingsService {
   update(patch: SettingsPatch, by: Operator): Promise<VersionedSettings>;
 }
 
-const versionConflict = () =>
-  httpErrors.VERSION_CONFLICT({
-    message: 'The settings were changed in the meantime. Reload them and repeat the change.',
-  });
-
-const MAX_AGE_MS = 1_000;
-
 export interface SettingsDependencies {
   store: Store;
   audit: Audit;
@@ -29,52 +22,21 @@ export interface SettingsDependencies {
 }
 
 export function createSettingsService({ store, audit, clock }: SettingsDependencies): SettingsService {
-  const documents = settingsCollection(store);
-  let latest: { settings: VersionedSettings; at: number } | undefined;
-
-  const updateCache = ({
-    siteName,
-    allowRegistration,
-    maintenanceMode,
-    emailNotifications,
-    version,
-  }: VersionedSettings) => {
-    const settings = { siteName, allowRegistration, maintenanceMode, emailNotifications, version };
-    latest = { settings, at: clock.now() };
-    return settings;
-  };
-  const readStored = async (): Promise<VersionedSettings> =>
-    (await documents.findOne({ id: 'global' })) ?? DEFAULTS;
-  const cached = () =>
-    latest && Math.abs(clock.now() - latest.at) < MAX_AGE_MS ? latest.settings : undefined;
+  const document = createVersionedDocument(settingsCollection(store), { id: 'global', ...DEFAULTS }, clock);
 
   return {
-    cached,
-
-    async current() {
-      return cached() ?? updateCache(await readStored());
-    },
+    cached: document.cached,
+    current: document.current,
 
     async update({ version, ...changes }, { name, ip }) {
-      const before = await readStored();
-      if (before.version !== version) throw versionConflict();
-      // Version 0 denotes the defaults, which are not stored yet.
-      const first = { id: 'global', ...DEFAULTS, ...changes, version: 1 } as const;
-      const updated =
-        version === 0
-          ? await documents.insert(first).then(() => first, nullIfTaken)
-          : await documents.updateOne({ id: 'global', version }, { set: changes, inc: { version: 1 } });
-      if (!updated) throw versionConflict();
-      // Before the next `await`, so that this change cannot overwrite a later one in the cache.
-      updateCache(updated);
-      const changed = Object.entries(changes).filter(
-        ([setting, value]) => before[setting as keyof typeof changes] !== value,
-      );
-      if (changed.length > 0) {
-        const detail = JSON.stringify(Object.fromEntries(changed));
+      const { before, after } = await document.update(version, () => changes);
+      const names = Object.keys(changes) as (keyof typeof changes)[];
+      const values = (of: VersionedSettings) => Object.fromEntries(names.map((name) => [name, of[name]]));
+      if (names.some((name) => before[name] !== after[name])) {
+        const detail = changeDetail(values(before), values(after));
         await audit.record({ event: 'settings.changed', subject: name, ip, detail });
       }
-      return updated;
+      return after;
     },
   };
 }

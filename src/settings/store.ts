@@ -10,11 +10,28 @@ export const DEFAULTS: VersionedSettings = {
   version: 0,
 };
 
-/** The only document of the collection; absent until the first change. */
+/** Absent until the first change. */
 export interface SettingsDocument extends VersionedSettings {
   id: 'global';
 }
 
+/** The values of the host's settings that the operator has set; absent until the first change. */
+export interface CustomSettingsDocument {
+  id: 'custom';
+  version: number;
+  values: Record<string, CustomValue>;
+  /** Encrypted. */
+  secrets: Record<string, string>;
+}
+
+export type CustomValue = string | number | boolean;
+
+const COLLECTION = 'settings';
+
 export function settingsCollection(store: Store): Collection<SettingsDocument> {
-  return store.collection<SettingsDocument>('settings', { fields: ['version'] });
+  return store.collection<SettingsDocument>(COLLECTION, { fields: ['version'] });
+}
+
+export function customSettingsCollection(store: Store): Collection<CustomSettingsDocument> {
+  return store.collection<CustomSettingsDocument>(COLLECTION, { fields: ['version'] });
 }

@@ -44,7 +44,7 @@ t.test('the overview estimates large numbers and says so', async (t) => {
   if (!first) throw new Error('There is no user.');
   const { text: small } = await app.request('GET', '/admin', { headers: ADMIN });
   t.match(small, '<dt>Users</dt><dd>1</dd>');
-  t.match(small, '1 in total; peak 1 per day');
+  t.match(small, '1 in total, most on ');
 
   for (let from = 0; from < 12_000; from += 1000) {
     const copies = Array.from({ length: 1000 }, (_, index) => `${from + index}`);
@@ -56,11 +56,7 @@ t.test('the overview estimates large numbers and says so', async (t) => {
   }
   const { text: large } = await app.request('GET', '/admin', { headers: ADMIN });
   t.match(large, /<dt>Users<\/dt><dd>about 1[12],\d00<\/dd>/);
-  t.match(
-    large,
-    '10,000+ in total; peak 10,000+ per day',
-    'no more than 10,000 index entries are read per day',
-  );
+  t.match(large, '10,000+ in total, most on ', 'no more than 10,000 index entries are read per day');
 });
 
 t.test('text that users entered is escaped', async (t) => {

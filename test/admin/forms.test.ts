@@ -73,9 +73,8 @@ t.test('the operator changes the settings in a form', async (t) => {
   const [record] = await auditOf(await storeOf(t, app));
   t.match(record, { event: 'settings.changed', subject: SECRETS.adminUsername, ip: '127.0.0.1' });
   t.same(JSON.parse(record?.detail ?? ''), {
-    siteName: 'Caf\u00e9 <&>',
-    allowRegistration: false,
-    maintenanceMode: true,
+    before: { siteName: 'SaaS', allowRegistration: true, maintenanceMode: false },
+    after: { siteName: 'Caf\u00e9 <&>', allowRegistration: false, maintenanceMode: true },
   });
 });
 

@@ -66,7 +66,7 @@ t.test('the CSV of a list has every row, and no value is a formula for spreadshe
     'content-disposition': 'attachment; filename="users.csv"',
   });
   const rows = csv.text.split('\r\n');
-  t.equal(rows[0], 'E-mail address,Name,Subscription,Plan,Registered,ID');
+  t.equal(rows[0], 'E-mail address,Name,Verified,State,Subscription,Plan,Registered,ID');
   t.match(csv.text, `"'=HYPERLINK(""http://x"",""y"")"`);
   t.match(csv.text, `'+bob@example.test,"Bob, ""the"" builder"`);
   t.equal(rows.length, 4);

@@ -1,5 +1,6 @@
 import t from 'tap';
 import type { AuthService } from '../../src/auth/service.js';
+import type { Identity } from '../../src/auth/sessions.js';
 import { type UserDocument, userCollection } from '../../src/auth/store.js';
 import { addressBlock } from '../../src/kernel/addresses.js';
 import { sha256 } from '../../src/kernel/secrets.js';
@@ -21,9 +22,16 @@ import {
   unknownWritesOn,
 } from './explored-service.js';
 
-/** Links whose request gets no answer: in every order, with every lost response of the store and every crash. */
+/**
+ * Links and password changes whose request gets no answer: in every order, with every lost response of the store and every
+ * crash.
+ */
 
 const SESSION = `Bearer ${ADA} ses_${ADA} first`;
+const IDENTITY = {
+  user: { id: ADA, email: `${ADA}@example.test` },
+  session: { id: `ses_${ADA}` },
+} as Identity;
 /** After this time, a request without an answer does not run any more. */
 const AFTER_CRASH_MS = 10_000;
 
@@ -39,8 +47,10 @@ interface Flow {
   expected: Partial<UserDocument>;
   /** The events that the application must receive. */
   events: string[];
-  /** The same link with another outcome. */
+  /** The same link or session with another outcome. */
   other: Use;
+  /** The error of a request that cannot be repeated any more. */
+  rejection: 'INVALID_TOKEN' | 'INVALID_CREDENTIALS';
 }
 
 const hash = sha256(linkOf(ADA));
@@ -54,11 +64,15 @@ const confirm =
   (proof: { password?: string; authorization?: string }): Use =>
   (service, origin = ORIGIN) =>
     service.verifyEmail({ token: linkOf(ADA), ...proof }, origin);
+const changePassword =
+  (newPassword: string): Use =>
+  (service, origin = ORIGIN) =>
+    service.changePassword(IDENTITY, { currentPassword: 'old', newPassword }, origin);
 const [kept, replaced] = [{ passwordVersion: 1 }, { passwordVersion: 2, passwordHash: 'hash of new' }];
 const verified = { emailVerified: true };
 const moved = { ...verified, email: 'new@example.test', emailVersion: 1 };
 
-const FLOWS: Record<string, Flow> = {
+const LINK_FLOWS: Record<string, Omit<Flow, 'rejection'>> = {
   'a reset': {
     use: reset('new'),
     given: { emailVerified: false, resetHash: hash, resetExpiresAt: NOW + 60_000 },
@@ -107,6 +121,22 @@ const FLOWS: Record<string, Flow> = {
     expected: kept,
     events: [],
     other: (service) => service.unlock(linkOf(ADA), THIEF),
+  },
+};
+
+const FLOWS: Record<string, Flow> = {
+  ...Object.fromEntries(
+    Object.entries(LINK_FLOWS).map(
+      ([name, flow]) => [name, { ...flow, rejection: 'INVALID_TOKEN' }] as const,
+    ),
+  ),
+  'a change of the password': {
+    use: changePassword('new'),
+    given: {},
+    expected: { ...replaced, keptSession: `ses_${ADA}` },
+    events: ['session.revoked'],
+    other: changePassword('another'),
+    rejection: 'INVALID_CREDENTIALS',
   },
 };
 
@@ -192,7 +222,7 @@ function insistOn(user: UserDocument, expected: Partial<UserDocument>): void {
 }
 
 for (const [name, flow] of Object.entries(FLOWS)) {
-  const { use, other, expected } = flow;
+  const { use, other, expected, rejection } = flow;
 
   t.test(`${name} without an answer is repeated with success, and everything is completed`, async (t) => {
     const { clock, begin, setup, processOn, repeating, events, settleAll } = accountWith(flow);
@@ -209,7 +239,7 @@ for (const [name, flow] of Object.entries(FLOWS)) {
       clock.advance(AFTER_CRASH_MS);
       for (const again of [use, other]) {
         const code = await attempt(again(processOn(store)));
-        insist(code === 'INVALID_TOKEN', `after the answer: ${code}`);
+        insist(code === rejection, `after the answer: ${code}`);
       }
       insistOn(await userIn(store), expected);
     };
@@ -233,7 +263,7 @@ for (const [name, flow] of Object.entries(FLOWS)) {
       actors: [(store) => repeating(use)(forgetful(store))],
       check: succeeds,
     });
-    t.equal(wrong.failure?.reason, 'INVALID_TOKEN', 'a use that leaves no mark is found out');
+    t.equal(wrong.failure?.reason, rejection, 'a use that leaves no mark is found out');
   });
 
   t.test(`${name} is completed by a repetition, whenever its process crashes`, async (t) => {
@@ -257,7 +287,7 @@ for (const [name, flow] of Object.entries(FLOWS)) {
     const check: Scenario['check'] = async (store, results) => {
       const outcomes = codes(results);
       insist(
-        outcomes.every((code) => ['done', 'INVALID_TOKEN', 'UNAUTHENTICATED'].includes(code)),
+        outcomes.every((code) => ['done', rejection, 'UNAUTHENTICATED'].includes(code)),
         outcomes.join(),
       );
       insist(outcomes.filter((code) => code === 'done').length === 1, outcomes.join());
@@ -268,7 +298,7 @@ for (const [name, flow] of Object.entries(FLOWS)) {
       await settleAll();
       clock.advance(AFTER_CRASH_MS);
       const late = await attempt(other(processOn(store), THIEF));
-      insist(late === 'INVALID_TOKEN', `late: ${late}`);
+      insist(late === rejection, `late: ${late}`);
     };
     holds(t, await explore({ begin, setup, actors: [repeating(use), repeating(other)], losses: 1, check }));
   });

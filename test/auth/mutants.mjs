@@ -99,6 +99,13 @@ const mutants = [
     ],
   },
   {
+    name: 'an unanswered change of the password is repeated with any password',
+    file: 'account.js',
+    text: 'return ok;',
+    replacement: 'return true;',
+    tests: [['links-outage', 'a change of the password has one outcome, even if a thief has the link']],
+  },
+  {
     name: 'an unanswered unlock is repeated from any address',
     file: 'unlock.js',
     text: 'addressBlock(ip)',

@@ -290,7 +290,7 @@ t.test('grants are audited, included in the export and deleted with the account'
       ip: 'local',
       detail: `pro until ${new Date(until).toISOString()}`,
     },
-    { event: 'plan.granted', subject: ada.id, detail: 'team' },
+    { event: 'plan.granted', detail: `team, before: pro until ${new Date(until).toISOString()}` },
     { event: 'plan.revoked', subject: ada.id, detail: 'team' },
   ]);
   t.equal(records.length, 3);

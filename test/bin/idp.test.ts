@@ -250,3 +250,46 @@ t.test('the commands register no redirect URI that the API refuses', async (t) =
   const changed = await type(['client', 'update', id, '--post-logout-uris', wrong.join(',')]);
   t.match(changed, { code: 1, err: new RegExp(`post_logout_redirect_uris\\.${wrong.length - 1}\\b`) });
 });
+
+t.test('operators: granted, revoked, invited and listed on the host', async (t) => {
+  const { idp, type, file } = await both(t);
+  const human = await idp.makeHuman();
+  const agent = await idp.mintAgent();
+  const granted = await type(['operator', 'grant', human.handle.toUpperCase(), '--json']);
+  t.match(granted.json, { handle: human.handle, operator: true, operator_since: String });
+  t.match((await type(['operator', 'list'])).out, new RegExp(`^${human.handle} +active +u_`));
+  t.match(await type(['operator', 'grant', agent.handle]), { code: 1, err: /is an agent\. Only people/ });
+  t.match(await type(['operator', 'grant', 'nobody@example.test']), { code: 1, err: /No principal has/ });
+  t.match(await type(['operator', 'invite', human.handle]), {
+    code: 1,
+    err: `idp operator grant ${human.handle}`,
+  });
+  t.match(await type(['operator', 'revoke']), { code: 2, err: /missing required argument/ });
+  t.match((await type(['operator', 'revoke', human.handle, '--json'])).json, { operator: false });
+  t.match(await type(['operator', 'list']), { code: 0, err: 'There are no operators.' });
+  t.match((await type(['operator', 'grant', '--help'])).out, /Examples:\n {2}idp operator grant/);
+
+  const invited = (await type(['operator', 'invite', 'ada@example.test', '--name', 'Ada', '--json'])).json;
+  t.match(await type(['operator', 'grant', 'ada@example.test']), { code: 1, err: /idp operator invite ada/ });
+  const path = new URL(invited.operator_url).pathname;
+  t.equal((await idp.request('POST', path, { body: { password: PASSWORD } })).status, 201);
+  t.match((await type(['operator', 'list', '--json'])).json.operators, [
+    { handle: 'ada@example.test', state: 'active', operator: true },
+  ]);
+  await type(['principal', 'disable', 'ada@example.test']);
+  t.match(await type(['operator', 'grant', 'ada@example.test']), {
+    code: 1,
+    err: /idp principal enable ada/,
+  });
+  t.same((await type(['operator', 'list', '--json'])).json.operators, []);
+
+  const records = (await auditOf(await openFile(t, file))).filter(({ event }) =>
+    event.startsWith('operator.'),
+  );
+  t.same(records.map(({ event, ip }) => `${event} ${ip}`).sort(), [
+    'operator.granted 127.0.0.1',
+    'operator.granted cli',
+    'operator.invited cli',
+    'operator.revoked cli',
+  ]);
+});

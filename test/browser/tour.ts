@@ -3,6 +3,7 @@ import type { Test } from 'tap';
 import { type MailedApp, mailedApp, RESET, VERIFY } from '../auth/kit.js';
 import { PASSWORD, SECRETS } from '../kit/app.js';
 import type { IdpApp } from '../kit/idp.js';
+import { makeOperator, ON_THE_HOST, rolesOf } from '../kit/operator.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { authorizeUrl, reachableIdp } from './kit.js';
 
@@ -20,7 +21,12 @@ export interface Stop {
 
 export async function planTour(t: Test): Promise<Stop[]> {
   const [{ idp, origin }, saas] = await Promise.all([reachableIdp(t), mailedApp(t)]);
-  return [...(await stopsOfIdp(idp, origin)), ...(await stopsOfSaas(saas, await saas.listen()))];
+  const inConsole = await stopsOfConsole(t, idp, origin);
+  return [
+    ...(await stopsOfIdp(idp, origin)),
+    ...inConsole,
+    ...(await stopsOfSaas(saas, await saas.listen())),
+  ];
 }
 
 const stop = (name: string, status: number, go: Stop['go']): Stop => ({ name, status, go });
@@ -66,6 +72,52 @@ async function stopsOfIdp(idp: IdpApp, origin: string): Promise<Stop[]> {
     stop('account-password-wrong', 401, send({ 'Current password': 'wrong', ...chosen })),
     stop('account-password-done', 200, open(`${origin}/account/password/done`)),
     stop('logout', 200, open(`${origin}/logout`)),
+  ];
+}
+
+/** The console, after the first operator has been made. */
+async function stopsOfConsole(t: Test, idp: IdpApp, origin: string): Promise<Stop[]> {
+  const empty = await reachableIdp(t);
+  const setup = await empty.idp.server.fastify.idp.createFirstOperatorLink();
+  const operator = await makeOperator(t, idp, `operator.${HANDLE}`);
+  const agent = await idp.mintAgent({ name: NAME });
+  const client = await idp.createClient({ name: NAME });
+  await idp.admin('POST', '/v1/invites', { handle: `invited.${HANDLE}` });
+  const page = (path: string) => open(`${origin}/admin${path}`);
+  return [
+    stop('first-operator', 200, open(setup?.url ?? '')),
+    stop('first-operator-taken', 400, async (page) => {
+      const password = { Password: PASSWORD, 'Confirm password': PASSWORD };
+      return send({ 'E-mail or user name': 'a:b', ...password })(page);
+    }),
+    stop('console-sign-in', 401, page('/')),
+    stop('console', 200, send({ 'E-mail or user name': operator.handle, Password: operator.password })),
+    stop('console-principals', 200, page('/principals')),
+    stop('console-principal', 200, page(`/principals/${operator.sub}`)),
+    stop('console-disable', 200, page(`/principals/${agent.sub}/disable`)),
+    stop('console-disabled', 200, send()),
+    stop('console-delete', 200, page(`/principals/${agent.sub}/delete`)),
+    stop('console-delete-wrong', 400, send({ [`Type ${agent.handle} to confirm`]: 'another' })),
+    stop('console-agent', 200, page('/agents/create')),
+    stop('console-agent-created', 200, send({ 'User name': `scout.${HANDLE}` })),
+    stop('console-invitations', 200, page('/invitations')),
+    stop('console-invite', 200, page('/invitations/create')),
+    stop('console-invited', 200, send({ 'User name': `next.${HANDLE}` })),
+    stop('console-clients', 200, page('/clients')),
+    stop('console-client', 200, page(`/clients/${client.id}`)),
+    stop('console-client-update', 200, page(`/clients/${client.id}/update`)),
+    stop('console-client-wrong', 400, send({ 'Redirect URIs': 'http://app.example/*' })),
+    stop('console-client-created', 200, async (page) => {
+      await page.goto(`${origin}/admin/clients/create`);
+      return send({ Name: 'Shop', 'Redirect URIs': 'https://app.example/cb' })(page);
+    }),
+    stop('console-keys', 200, page('/keys')),
+    stop('console-audit', 200, page('/audit?event=login.')),
+    stop('console-audit-empty', 200, page('/audit?event=nothing')),
+    stop('console-forbidden', 403, async (page) => {
+      await (await rolesOf(t, idp)).revoke(operator.sub, ON_THE_HOST);
+      return page.goto(`${origin}/admin/`);
+    }),
   ];
 }
 
@@ -125,6 +177,14 @@ async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
     stop('unlock-dead', 400, send()),
     stop('admin', 200, open(`${operator}/admin/`)),
     stop('admin-users', 200, open(`${operator}/admin/users`)),
+    stop('admin-user', 200, open(`${operator}/admin/users/${id}`)),
+    stop('admin-user-sessions', 200, open(`${operator}/admin/users/${id}/sessions`)),
+    stop('admin-user-grant', 200, open(`${operator}/admin/users/${id}/grant`)),
+    stop('admin-user-rename-wrong', 400, async (page) => {
+      await page.goto(`${operator}/admin/users/${id}/rename`);
+      return send({ 'New name': '   ' })(page);
+    }),
+    stop('admin-user-delete', 200, open(`${operator}/admin/users/${id}/delete`)),
     stop('admin-subscriptions', 200, open(`${operator}/admin/subscriptions`)),
     stop('admin-payments', 200, open(`${operator}/admin/payments`)),
     stop('admin-events', 200, open(`${operator}/admin/webhooks`)),

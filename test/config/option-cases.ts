@@ -225,6 +225,8 @@ export function saasCases(folder: string): Record<string, Cases> {
     JWT_ACCESS_SECRET_PREVIOUS: signing,
     JWT_REFRESH_SECRET: { ...signing, required: true },
     JWT_REFRESH_SECRET_PREVIOUS: signing,
+    SETTINGS_ENCRYPTION_KEY: signing,
+    SETTINGS_ENCRYPTION_KEY_PREVIOUS: signing,
     ACCESS_TOKEN_TTL: seconds(900, 86_400),
     REFRESH_TOKEN_TTL: seconds(604_800, 31_536_000),
     SESSION_MAX_AGE: seconds(2_592_000, 157_680_000),

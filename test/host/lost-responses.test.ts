@@ -14,7 +14,7 @@ import { type LossyMongo, lossyMongo } from '../kit/lossy-mongo.js';
 import { waitUntil } from '../kit/wait.js';
 import { type Mongod, onMongod } from '../storage/mongod.js';
 
-/** Links whose use takes effect in MongoDB, while the response is lost and the client gets a 503. */
+/** Links and password changes that take effect in MongoDB, while the response is lost and the client gets a 503. */
 
 const NEW = 'a different sentence entirely';
 
@@ -94,9 +94,10 @@ async function accountWithLinks(t: Test, server: Mongod) {
   const users: Users = userCollection(all.store);
   const email = 'ada@example.test';
   const signedUp = await all.post('/api/auth/register', { email, password: PASSWORD });
-  const { user, accessToken } = signedUp.body.data as unknown as {
+  const { user, accessToken, refreshToken } = signedUp.body.data as unknown as {
     user: { id: string };
     accessToken: string;
+    refreshToken: string;
   };
   // Written in the background, after the answer.
   const sources = all.store.collection('knownSources');
@@ -115,11 +116,12 @@ async function accountWithLinks(t: Test, server: Mongod) {
     email,
     id: user.id,
     accessToken,
+    refreshToken,
     link,
     /** A request that takes effect and gets a 503. */
-    async unanswered(t: Test, path: string, body: object, collection = 'saas_users') {
+    async unanswered(t: Test, path: string, body: object, { collection = 'saas_users', token = '' } = {}) {
       all.lossy.lose(collection);
-      t.equal((await all.post(path, body)).status, 503);
+      t.equal((await all.post(path, body, { ...(token && { token }) })).status, 503);
       await waitUntil('the outcome is settled', async () => {
         return (await users.findOne({ id: user.id, unansweredSince: 0 })) !== null;
       });
@@ -159,7 +161,12 @@ await onMongod((server) => {
     const account = await accountWithLinks(t, server);
     const { post, link, unanswered, events } = account;
     const token = await link('reset');
-    await unanswered(t, '/api/auth/reset-password', { token, password: NEW }, 'saas_knownSources');
+    await unanswered(
+      t,
+      '/api/auth/reset-password',
+      { token, password: NEW },
+      { collection: 'saas_knownSources' },
+    );
     t.same(events.includes('session.revoked'), false);
     t.equal((await post('/api/auth/reset-password', { token, password: NEW })).status, 200);
     t.ok(events.includes('session.revoked'));
@@ -242,6 +249,57 @@ await onMongod((server) => {
     t.match(await storedUser(), { email: newEmail, emailVersion: 1, passwordVersion: 2 });
     t.equal(await login(NEW, newEmail), 200);
     t.equal(code(await post(path, { token, password: NEW })), 'INVALID_TOKEN', 'the link is used');
+  });
+
+  t.test('an unanswered change of the password is repeated by the same session only', async (t) => {
+    const account = await accountWithLinks(t, server);
+    const { post, unanswered, storedUser, events, login, clock, email, accessToken: token, store } = account;
+    const path = '/api/user/password';
+    const change = { currentPassword: PASSWORD, newPassword: NEW };
+    await unanswered(t, path, change, { token });
+    t.equal((await storedUser()).passwordVersion, 2, 'it took effect');
+    t.same(events, [], 'but is not complete');
+
+    const second = (await post('/api/auth/login', { email, password: NEW })).body.data as unknown as {
+      accessToken: string;
+    };
+    t.equal(code(await post(path, change, { token: second.accessToken })), 'INVALID_CREDENTIALS');
+    const guess = { ...change, newPassword: 'the password of a thief' };
+    t.equal(code(await post(path, guess, { token })), 'INVALID_CREDENTIALS');
+    t.equal((await post(path, change, { token, at: 1 })).status, 200);
+    t.same(events, ['session.revoked']);
+    const records = (await auditOf(store)).map(({ event }) => event);
+    t.equal(
+      records.filter((event) => event === 'password.change-refused').length,
+      2,
+      'of the other requests',
+    );
+    t.ok(records.includes('password.changed'));
+    t.equal((await storedUser()).passwordVersion, 2, 'once');
+    t.equal(await login(NEW), 200);
+    t.equal(code(await post(path, change, { token })), 'INVALID_CREDENTIALS', 'after the answer');
+
+    const next = { currentPassword: NEW, newPassword: PASSWORD };
+    await unanswered(t, path, next, { token });
+    clock.advance(3_600_000);
+    const later = (await post('/api/auth/refresh', { refreshToken: account.refreshToken })).body
+      .data as unknown as { accessToken: string };
+    t.equal(code(await post(path, next, { token: later.accessToken })), 'INVALID_CREDENTIALS', 'too late');
+    t.equal((await storedUser()).passwordVersion, 3);
+  });
+
+  t.test('guesses at the password of an unanswered change are counted as any other', async (t) => {
+    const { post, unanswered, accessToken: token } = await accountWithLinks(t, server);
+    const path = '/api/user/password';
+    const change = { currentPassword: PASSWORD, newPassword: NEW };
+    await unanswered(t, path, change, { token });
+    for (let count = 0; count < 10; count++) {
+      const guess = { currentPassword: PASSWORD, newPassword: `guess number ${count}` };
+      t.equal(code(await post(path, guess, { token })), 'INVALID_CREDENTIALS');
+    }
+    t.equal(code(await post(path, change, { token })), 'RATE_LIMITED');
+    const from = '203.0.113.9';
+    t.equal(code(await post(path, change, { token, from })), 'INVALID_CREDENTIALS', 'also from elsewhere');
   });
 
   t.test('an unanswered unlock is repeated from the same address only', async (t) => {

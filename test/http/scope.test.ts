@@ -63,8 +63,21 @@ const OTHER_BODIES: Record<string, string> = {
 const GUARDED: [method: string, path: string][] = [
   ['GET', '/admin'],
   ['GET', '/admin/api/billing/duplicate-subscriptions'],
+  ['GET', '/admin/api/payments'],
   ['GET', '/admin/api/settings'],
   ['PATCH', '/admin/api/settings'],
+  ['GET', '/admin/api/subscriptions'],
+  ['GET', '/admin/api/users'],
+  ['GET', '/admin/api/webhooks'],
+  ['GET', '/admin/payments'],
+  ['GET', '/admin/payments.csv'],
+  ['GET', '/admin/settings'],
+  ['GET', '/admin/subscriptions'],
+  ['GET', '/admin/subscriptions.csv'],
+  ['GET', '/admin/users'],
+  ['GET', '/admin/users.csv'],
+  ['GET', '/admin/webhooks'],
+  ['GET', '/admin/webhooks.csv'],
   ['GET', '/api/auth/me'],
   ['GET', '/api/auth/sessions'],
   ['GET', '/api/user/profile'],
@@ -102,6 +115,16 @@ const REQUIRED: [method: string, path: string, fields: string[]][] = [
   ['PATCH', '/admin/api/settings', ['version']],
 ];
 
+/** Routes of the admin area that are in no list, because each has its own test in `test/admin`. */
+const ADMIN_ROUTES: readonly RegExp[] = [
+  // Any spelling of the parameter is an ID.
+  /^(GET|POST) \/admin\/.*:/,
+  // Actions, which take forms or, below `/api`, JSON.
+  /^POST \/admin\//,
+];
+
+const isListed = (name: string): boolean => !ADMIN_ROUTES.some((pattern) => pattern.test(name));
+
 interface AddedRoute {
   body?: { required?: string[]; properties: Record<string, { default?: unknown }> };
   access?: string;
@@ -133,7 +156,7 @@ t.test('every route with a body or a guard is in the lists of this file', async 
   const namesOf = (list: readonly (readonly [method: string, path: string, ...unknown[]])[]) =>
     list.map(([method, path]) => `${method} ${path}`);
   const bodies = [...routes].filter(([, { body }]) => body !== undefined).map(([name]) => name);
-  t.same([...namesOf(JSON_ROUTES), ...Object.keys(OTHER_BODIES)].sort(), bodies.sort());
+  t.same([...namesOf(JSON_ROUTES), ...Object.keys(OTHER_BODIES)].sort(), bodies.filter(isListed).sort());
   for (const [method, path, body] of JSON_ROUTES) {
     const { required = [], properties = {} } = routes.get(`${method} ${path}`)?.body ?? {};
     const fields = required.filter((field) => properties[field]?.default === undefined);
@@ -142,7 +165,7 @@ t.test('every route with a body or a guard is in the lists of this file', async 
     for (const field of fields) t.ok(Object.hasOwn(body, field), `${method} ${path} ${field}`);
   }
   const guarded = [...routes].filter(([, { access: level }]) => level !== 'public').map(([name]) => name);
-  t.same([...namesOf(GUARDED), ...Object.keys(OTHER_GUARDED)].sort(), guarded.sort());
+  t.same([...namesOf(GUARDED), ...Object.keys(OTHER_GUARDED)].sort(), guarded.filter(isListed).sort());
 });
 
 /** Collections that refused requests may change: records of them and what the server keeps for itself. */

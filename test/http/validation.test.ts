@@ -283,7 +283,7 @@ const UNPATTERNED: [field: RegExp, reason: string][] = [
   ],
   [/^GET \/admin\/? querystring\.duplicates$/, 'decoded and checked as the position in a list'],
   [
-    /^POST \/v1\/(accounts|agents|invites) body\.handle$/,
+    /^POST \/(v1\/(accounts|agents|invites)|invite\/:token) body\.handle$/,
     'the service refuses spaces, colons and control characters',
   ],
   [/^POST \/authorize\/login body\.handle$/, 'a handle that cannot exist is refused like an unknown one'],

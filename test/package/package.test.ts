@@ -38,7 +38,7 @@ async function freePorts(count: number): Promise<number[]> {
 
 t.test('the package contains only what runs', async (t) => {
   const expected =
-    /^(dist\/(package\/[\w/-]+\.js|src\/[\w/.-]+\.d\.ts)|lists\/[\w-]+\.txt|templates\/[\w/.-]+\.(html|css|txt|text|subject)|docs\/[\w-]+\.md|examples\/[\w-]+\.(mjs|json|yaml)|package\.json|README\.md|LICENSE|CHANGELOG\.md|\.env\.example)$/;
+    /^(dist\/(package\/(?:[\w/-]+\.js|licenses\.txt)|src\/[\w/.-]+\.d\.ts)|lists\/[\w-]+\.txt|templates\/[\w/.-]+\.(html|css|txt|text|subject)|docs\/[\w-]+\.md|examples\/[\w-]+\.(mjs|json|yaml)|package\.json|README\.md|LICENSE|CHANGELOG\.md|\.env\.example)$/;
   t.same(
     consumer.packed.filter((file) => !expected.test(file)),
     [],
@@ -47,6 +47,32 @@ t.test('the package contains only what runs', async (t) => {
     t.ok(consumer.packed.includes(file), file);
   }
 });
+
+t.test(
+  'the package contains every library that it imports without a dependency, and its license',
+  async (t) => {
+    const folder = join(consumer.folder, 'node_modules/saas-backend');
+    const licenses = readFileSync(join(folder, 'dist/package/licenses.txt'), 'utf8');
+    for (const name of ['typebox', 'commander', '@observablehq/plot', 'linkedom', 'd3-scale']) {
+      t.match(licenses, new RegExp(`^${name} \\d`, 'm'));
+    }
+    const { dependencies } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+    const bundle = consumer.packed.filter((file) => /^dist\/package\/.*\.js$/.test(file));
+    const imported = bundle.flatMap((file) => {
+      const imports = readFileSync(join(folder, file), 'utf8').matchAll(
+        /^import .*from "([^".][^"]*)";$|\bimport\("([^".][^"]*)"\)/gm,
+      );
+      return [...imports].map(
+        ([, name, lazy]) => (name ?? lazy ?? '').match(/^(?:@[^/]+\/)?[^/]+/)?.[0] ?? '',
+      );
+    });
+    t.ok(imported.includes('fastify'));
+    t.same(
+      [...new Set(imported)].filter((name) => !name.startsWith('node:') && !(name in dependencies)),
+      [],
+    );
+  },
+);
 
 t.test('the package is small', async (t) => {
   const count = Object.keys(consumer.installed).length;

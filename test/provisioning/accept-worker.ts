@@ -5,6 +5,7 @@ import { createAudit } from '../../src/ops/audit.js';
 import { createUnknownWrites } from '../../src/ops/unknown-writes.js';
 import { createPasswordPolicy } from '../../src/passwords/common.js';
 import { createPasswords } from '../../src/passwords/hasher.js';
+import { createFirstOperator, setupCollection } from '../../src/provisioning/first-operator.js';
 import { createLinks } from '../../src/provisioning/links.js';
 import { principalCollection } from '../../src/provisioning/store.js';
 import type { Collection, Store } from '../../src/storage/collection.js';
@@ -12,7 +13,8 @@ import { openStore } from '../../src/storage/open.js';
 import { createThrottle } from '../../src/throttle/throttle.js';
 import { CHEAP } from '../kit/app.js';
 
-const [uri, token, password, step, moment] = process.argv.slice(2) as [
+const [uri, token, password, step, moment, handle] = process.argv.slice(2) as [
+  string,
   string,
   string,
   string,
@@ -49,7 +51,11 @@ const wrapped: Store = {
 const [clock, random] = [systemClock, systemRandom];
 const audit = createAudit(wrapped, { clock, random, log: { error: () => undefined } });
 const unknownWrites = createUnknownWrites({ clock, log: { error: () => undefined } });
-const links = createLinks(principalCollection(wrapped), {
+const issuer = () => 'http://localhost';
+const principals = principalCollection(wrapped);
+const firstOperator = createFirstOperator(setupCollection(wrapped), principals, { clock, random, issuer });
+const links = createLinks(principals, {
+  firstOperator,
   audit,
   clock,
   random,
@@ -57,12 +63,12 @@ const links = createLinks(principalCollection(wrapped), {
   passwordPolicy: createPasswordPolicy(false, () => undefined),
   throttle: createThrottle(wrapped, { clock, audit, secret: 'x', production: true, limits: true }),
   unknownWrites,
-  issuer: () => 'http://localhost',
+  issuer,
 });
 await store.ready();
 await links.accept(
   token,
-  { password, confirmation: undefined },
+  { password, confirmation: undefined, handle },
   { ip: '192.0.2.1', isDisconnected: () => false },
 );
 await store.close();

@@ -5,7 +5,7 @@ import t, { type Test } from 'tap';
 import { systemRandom } from '../../src/kernel/secrets.js';
 import { createUnknownWrites } from '../../src/ops/unknown-writes.js';
 import { createLinks } from '../../src/provisioning/links.js';
-import { principalCollection } from '../../src/provisioning/store.js';
+import { type PrincipalCollection, principalCollection } from '../../src/provisioning/store.js';
 import { openStore } from '../../src/storage/open.js';
 import { type Answer, basic, PASSWORD, parseJson } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
@@ -13,6 +13,7 @@ import {
   ADMIN_TOKEN,
   authorizePath,
   CALLBACK,
+  type IdpApp,
   ISSUER,
   idpApp,
   idpOptions,
@@ -29,6 +30,8 @@ const HANDLE = 'ada@example.test';
 const PROCESSES = 4;
 const ROUNDS = 2;
 const PASSWORDS = Array.from({ length: 50 }, (_, index) => `${PASSWORD} ${index}`);
+
+const NO_FIRST_OPERATOR = { look: async () => null, create: async () => null };
 
 /** @param moments of each call of the store at which a process is killed */
 function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly string[]): void {
@@ -112,16 +115,10 @@ function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly
   });
 }
 
-t.test('a change while the password is hashed decides the acceptance', async (t) => {
-  const clock = fakeClock();
-  const idp = await idpApp(t, { clock });
-  const principals = principalCollection(await idpStore(t, idp));
-  let concurrentChange = async (): Promise<unknown> => undefined;
-  const hash = async () => {
-    await concurrentChange();
-    return 'a hash';
-  };
-  const links = createLinks(principals, {
+/** The links of another process; passwords are not hashed. */
+const linksOn = (principals: PrincipalCollection, { clock }: IdpApp, hash = async () => 'a hash') =>
+  createLinks(principals, {
+    firstOperator: NO_FIRST_OPERATOR,
     audit: { record: async () => undefined },
     clock,
     random: systemRandom,
@@ -132,12 +129,54 @@ t.test('a change while the password is hashed decides the acceptance', async (t)
       countKey: async () => undefined,
       trustOnly: async () => undefined,
     },
-    unknownWrites: createUnknownWrites({ clock: idp.clock, log: { error: () => undefined } }),
+    unknownWrites: createUnknownWrites({ clock, log: { error: () => undefined } }),
     issuer: () => ISSUER,
   });
+
+t.test('a link without an account reads as much from the store as one with an account', async (t) => {
+  const idp = await idpApp(t);
+  const principals = principalCollection(await idpStore(t, idp));
+  let documents = 0;
+  const counting: PrincipalCollection = {
+    ...principals,
+    async findOne(where) {
+      const found = await principals.findOne(where);
+      documents += found ? 1 : 0;
+      return found;
+    },
+    async page(query) {
+      const page = await principals.page(query);
+      documents += page.items.length;
+      return page;
+    },
+  };
+  const links = linksOn(counting, idp);
+  await idp.admin('POST', '/v1/invites', { handle: 'first@example.test' });
+  const { body } = await idp.admin('POST', '/v1/invites', { handle: HANDLE });
+  const token = body.invite_url.split('/').at(-1);
+  const [id, secret] = [token.slice(0, -43), 'x'.repeat(43)];
+  const readsOf = async (invalid: string) => {
+    documents = 0;
+    await t.rejects(links.look(invalid), { code: 'link_unknown' });
+    return documents;
+  };
+  t.equal(await readsOf(id + secret), 1);
+  t.equal(await readsOf(id.replace(/.{8}$/, '0'.repeat(8)) + secret), 1);
+  t.equal(await readsOf('f'.repeat(32) + secret), 1);
+});
+
+t.test('a change while the password is hashed decides the acceptance', async (t) => {
+  const idp = await idpApp(t);
+  const principals = principalCollection(await idpStore(t, idp));
+  let concurrentChange = async (): Promise<unknown> => undefined;
+  const hash = async () => {
+    await concurrentChange();
+    return 'a hash';
+  };
+  const links = linksOn(principals, idp, hash);
   const invite = (handle: string) => idp.admin('POST', '/v1/invites', { handle, days: 1 });
   const happenings: Record<string, (sub: string) => Promise<unknown>> = {
-    expired: async () => clock.advance(86_400_000),
+    expired: async () => idp.clock.advance(86_400_000),
     invited: () => invite('invited'),
     disabled: (sub) => idp.admin('POST', `/v1/principals/${sub}/disable`),
   };
@@ -172,24 +211,7 @@ t.test('an acceptance during a new invitation keeps the account', async (t) => {
           }
         : target[name].bind(target),
   });
-  const links = createLinks(slow, {
-    audit: { record: async () => undefined },
-    clock: idp.clock,
-    random: systemRandom,
-    passwords: {
-      problem: () => null,
-      hash: async () => 'a hash',
-      verify: async () => ({ ok: false, outdated: false }),
-    },
-    passwordPolicy: { validate: async () => undefined },
-    throttle: {
-      count: async () => undefined,
-      countKey: async () => undefined,
-      trustOnly: async () => undefined,
-    },
-    unknownWrites: createUnknownWrites({ clock: idp.clock, log: { error: () => undefined } }),
-    issuer: () => ISSUER,
-  });
+  const links = linksOn(slow, idp);
   const from = { ip: '192.0.2.1', isDisconnected: () => false };
   await t.rejects(links.invite({ handle: HANDLE }, from), { code: 'handle_taken' });
   t.equal((await principals.findOne({ handle: HANDLE }))?.linkHash, undefined, 'and no link leads to it');

@@ -1,12 +1,14 @@
 import t, { type Test } from 'tap';
+import { setupCollection } from '../../src/provisioning/first-operator.js';
 import { type PrincipalDocument, principalCollection } from '../../src/provisioning/store.js';
-import { PASSWORD } from '../kit/app.js';
-import { ADMIN_TOKEN, type Credentials, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
+import { basic, PASSWORD } from '../kit/app.js';
+import { ADMIN_TOKEN, CALLBACK, type Credentials, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
+import { enterConsole, makeOperator } from '../kit/operator.js';
 
 /**
  * The promise: the holder of IDP_ADMIN_TOKEN alone cannot sign in as any existing principal, choose or learn an
- * existing password, change a kind, reuse a handle, or bring an agent through the form. With IDP_INVITE_TOKEN set
- * they create no human either.
+ * existing password, change a kind, reuse a handle, bring an agent through the form, become an operator, open the console
+ * or create the link of the first operator. With IDP_INVITE_TOKEN set they create no human either.
  */
 
 const INVITE_TOKEN = 'inviter-Wc5rNz8qKm2XvB7dLt4JhYp9';
@@ -190,6 +192,122 @@ t.test('a client created with a stolen token is not trusted, and no client can b
     t.equal((await idp.admin(method, `/v1/clients/${client.id}`, mine)).status, 404, method);
   }
 });
+
+/** Every page and change of the console, about this principal and this client. */
+const consolePaths = (sub: string, clientId: string): [method: string, path: string][] => [
+  ...[
+    '',
+    '/',
+    '/principals',
+    '/principals.csv',
+    '/invitations',
+    '/clients',
+    '/keys',
+    '/audit',
+    '/audit.csv',
+  ].map((path): [string, string] => ['GET', path]),
+  ...[
+    ...['disable', 'enable', 'delete', 'reset', 'rotate'].map((verb) => `/principals/${sub}/${verb}`),
+    ...['update', 'rotate', 'delete'].map((verb) => `/clients/${clientId}/${verb}`),
+    ...['/agents/create', '/invitations/create', '/clients/create', `/invitations/${sub}/withdraw`],
+  ].flatMap((path): [string, string][] => [
+    ['GET', path],
+    ['POST', path],
+  ]),
+];
+
+for (const [name, token] of [
+  ['admin', ADMIN_TOKEN],
+  ['invite', INVITE_TOKEN],
+] as const) {
+  t.test(`a stolen ${name} token opens no page of the console and makes nobody an operator`, async (t) => {
+    const { idp, victims, documents, client } = await before(t, { inviteToken: INVITE_TOKEN });
+    const operator = await makeOperator(t, idp);
+    const then = await documents();
+    const clients = (await idp.admin('GET', '/v1/clients')).text;
+    for (const who of [operator, victims.human, victims.agent]) {
+      for (const [method, path] of consolePaths(who.sub, client.id)) {
+        for (const authorization of [`Bearer ${token}`, basic('admin', token), basic(who.handle, token)]) {
+          const form = { token, confirm: who.handle, handle: 'mine@example.test', redirect_uris: CALLBACK };
+          const answer = await idp.request(method, `/admin${path}`, {
+            headers: { authorization, accept: 'text/html' },
+            ...(method === 'POST' && { form }),
+          });
+          t.equal(answer.status, 401, `${method} ${path}`);
+          t.match(answer.text, 'to continue to the console');
+          t.notMatch(answer.text, /agp_|csec_|invite\/|argon2/);
+        }
+      }
+    }
+    for (const verb of ['operator', 'grant', 'promote', 'role']) {
+      for (const path of [`/v1/principals/${victims.human.sub}/${verb}`, '/v1/operators', `/v1/${verb}`]) {
+        const body = { handle: victims.human.handle, operator: true, operatorSince: 1 };
+        t.equal((await idp.request('POST', path, { token, body })).status, 404);
+      }
+    }
+    t.strictSame(await documents(), then, 'no principal has changed');
+    t.equal((await idp.admin('GET', '/v1/clients')).text, clients, 'nor a client');
+  });
+}
+
+t.test('no field of a request over HTTP grants the role of an operator', async (t) => {
+  const { idp, documents } = await before(t, { inviteToken: INVITE_TOKEN });
+  const role = { operatorSince: 1, operatorLinkHash: 'x', operator: true, role: 'operator' };
+  const handle = 'straw-man@example.test';
+  const { body } = await idp.request('POST', '/v1/invites', {
+    token: INVITE_TOKEN,
+    body: { handle, ...role },
+  });
+  const path = new URL(body.invite_url).pathname;
+  t.equal((await idp.request('POST', path, { body: { password: MINE, ...role } })).status, 201);
+  await idp.request('POST', '/v1/accounts', {
+    body: { handle: 'mine@example.test', password: MINE, kind: 'human', ...role },
+  });
+  await idp.admin('POST', '/v1/agents', { handle: 'agent-of-mine@example.test', ...role });
+  for (const { operatorSince, operatorLinkHash } of await documents()) {
+    t.same([operatorSince, operatorLinkHash], [undefined, undefined]);
+  }
+  t.equal((await enterConsole(idp, { handle, password: MINE })).page.status, 403);
+});
+
+t.test(
+  'disabling and enabling an operator with a stolen admin token does not keep or restore the role',
+  async (t) => {
+    const { idp, documents } = await before(t);
+    const operator = await makeOperator(t, idp);
+    for (const verb of ['disable', 'enable'])
+      await idp.admin('POST', `/v1/principals/${operator.sub}/${verb}`);
+    t.same(
+      (await documents()).filter(({ operatorSince }) => operatorSince !== undefined),
+      [],
+    );
+    t.equal((await enterConsole(idp, operator)).page.status, 403);
+  },
+);
+
+t.test(
+  'a stolen token cannot create the link of the first operator, not even on an empty store',
+  async (t) => {
+    const idp = await idpApp(t, { inviteToken: INVITE_TOKEN });
+    const setup = setupCollection(await idpStore(t, idp));
+    for (const token of [ADMIN_TOKEN, INVITE_TOKEN]) {
+      for (const path of [
+        '/admin',
+        '/admin/operators',
+        '/v1/operators',
+        '/invite/first-operator',
+        '/invite',
+      ]) {
+        for (const method of ['GET', 'POST']) {
+          const { text, status } = await idp.request(method, path, { token, body: {} });
+          t.ok(status >= 400 && status < 500, `${method} ${path}: ${status}`);
+          t.notMatch(text, /invite\/[0-9a-f]{32}/);
+        }
+      }
+    }
+    t.equal(await setup.count(), 0);
+  },
+);
 
 t.test('IDP_INVITE_TOKEN must be strong and differ from IDP_ADMIN_TOKEN', async (t) => {
   await t.rejects(

@@ -7,7 +7,18 @@ import type { Parameters } from './rules.js';
  * The state of a sign-in or consent form, contained in the form itself: a request without credentials stores nothing.
  * The token is authenticated, expires, and is bound to the cookie of the browser that got the form.
  */
-export interface Interaction {
+export type Interaction = ClientInteraction | OwnPage;
+
+/** A sign-in that ends at a page of the provider itself, which no application has requested. */
+export interface OwnPage {
+  /** The page, below the path of the issuer: `/admin/clients`. */
+  returnTo: string;
+  /** What the page belongs to, for the sign-in page: `the console`. */
+  name: string;
+}
+
+/** A sign-in or consent that ends with a response to an application. */
+export interface ClientInteraction {
   /** The authorization request's parameters, validated again when the form is submitted. */
   parameters: Parameters;
   /** The principal named by the client's `id_token_hint`; the hint itself is not contained. */

@@ -1,6 +1,7 @@
 import type { FastifyReply } from 'fastify';
 import type { Pages } from '../../http/pages.js';
 import { mountPath, type SignedInUser } from '../sessions.js';
+import type { OwnPage } from './interaction-token.js';
 import { formActionSource } from './redirect-uri.js';
 import type { AuthorizationRequest } from './request.js';
 
@@ -17,6 +18,22 @@ export function sendSignInPage(
   return sendPage(pages, reply, 'sign-in', request, {
     title: 'Sign in',
     action: `${mountPath(issuer)}/authorize/login`,
+    ...form,
+  });
+}
+
+/** The sign-in page for a page of the provider itself. */
+export function sendOwnSignInPage(
+  pages: Pages,
+  reply: FastifyReply,
+  { name }: OwnPage,
+  issuer: string,
+  form: { token: string; handle: string; problems?: string[] },
+): FastifyReply {
+  return pages.send(reply, 'sign-in', {
+    title: 'Sign in',
+    action: `${mountPath(issuer)}/authorize/login`,
+    ownPage: name,
     ...form,
   });
 }

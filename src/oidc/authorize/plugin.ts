@@ -9,11 +9,11 @@ import type { Audit } from '../../ops/audit.js';
 import type { ConsentService } from '../consents.js';
 import type { Directory, Principal } from '../directory.js';
 import { oidcErrors } from '../errors.js';
-import { AnyForm, ConsentBody, LoginBody } from '../schemas.js';
+import { AnyForm, ConsentBody, LoginBody, type LoginForm } from '../schemas.js';
 import { type Cookies, mountPath, type SessionService, type SignedInUser } from '../sessions.js';
 import { INTERACTION_ERRORS, type InteractionKind, promptsOf, requiredInteraction } from './interaction.js';
-import { MAX_TOKEN_LENGTH } from './interaction-token.js';
-import { sendConsentPage, sendSignInPage } from './pages.js';
+import { MAX_TOKEN_LENGTH, type OwnPage } from './interaction-token.js';
+import { sendConsentPage, sendOwnSignInPage, sendSignInPage } from './pages.js';
 import { type AuthorizationRequest, isParameter, readParameters } from './request.js';
 import type { Authorization, ResumedInteraction } from './service.js';
 
@@ -73,14 +73,13 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   });
 
   scope.post('/authorize/login', { config, schema: { body: LoginBody } }, async (request, reply) => {
-    const { interaction: token, handle, password } = request.body;
-    const { validated } = await resume(request, token);
+    const { interaction: token, handle } = request.body;
+    const resumed = await resume(request, token);
+    if ('returnTo' in resumed) return signInToOwnPage(resumed, request, reply);
+    const { validated } = resumed;
     if ('error' in validated) return reply.redirect(authorization.errorRedirect(validated.error), 303);
     const { request: authRequest } = validated;
-    // Handles contain no spaces, but keyboards with autocompletion append one.
-    const credentials = { username: handle.trim(), password };
-    // Agents are rejected like a wrong password, so that stolen agent credentials cannot start a browser session.
-    const principal = await signIn(request, credentials, ({ kind }) => kind === 'human');
+    const principal = await signInByForm(request);
     if (!principal)
       return sendSignInPage(pages, reply.code(401), authRequest, issuer(), {
         token,
@@ -100,7 +99,9 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
 
   scope.post('/authorize/consent', { config, schema: { body: ConsentBody } }, async (request, reply) => {
     const { interaction: token, decision } = request.body;
-    const { validated, sid } = await resume(request, token);
+    const resumed = await resume(request, token);
+    if ('returnTo' in resumed) throw oidcErrors.login_rejected();
+    const { validated, sid } = resumed;
     if ('error' in validated) return reply.redirect(authorization.errorRedirect(validated.error), 303);
     const { request: authRequest } = validated;
     if (decision === 'deny') {
@@ -114,6 +115,33 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     await consents.remember(user.principal.id, authRequest.client.id, authRequest.scope);
     return reply.redirect(await approveUser(authRequest, user, request), 303);
   });
+
+  /** Signs in for a page of the provider itself. Which people may use that page, it decides. */
+  async function signInToOwnPage(
+    page: OwnPage,
+    request: FastifyRequest<{ Body: LoginForm }>,
+    reply: FastifyReply,
+  ): Promise<FastifyReply> {
+    const principal = await signInByForm(request);
+    if (!principal) {
+      const { interaction: token, handle } = request.body;
+      return sendOwnSignInPage(pages, reply.code(401), page, issuer(), { token, handle, problems: WRONG });
+    }
+    const { token } = await sessions.start(principal, cookies.session.read(request));
+    cookies.session.set(reply, token);
+    const { ip } = originOf(request);
+    await audit.record({ event: 'login.succeeded', subject: principal.id, ip, detail: page.name });
+    return reply.redirect(mountPath(issuer()) + page.returnTo, 303);
+  }
+
+  /** The human with the credentials of the form. */
+  function signInByForm(request: FastifyRequest<{ Body: LoginForm }>): Promise<Principal | null> {
+    const { handle, password } = request.body;
+    // Handles contain no spaces, but keyboards with autocompletion append one.
+    const credentials = { username: handle.trim(), password };
+    // Agents are rejected like a wrong password, so that stolen agent credentials cannot start a browser session.
+    return signIn(request, credentials, ({ kind }) => kind === 'human');
+  }
 
   const interactionFor = (
     authRequest: AuthorizationRequest,
@@ -151,8 +179,9 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     reply: FastifyReply,
   ): Promise<FastifyReply> {
     const sid = kind === 'consent' ? user?.session.id : undefined;
-    const { token, cookie } = authorization.beginInteraction(authRequest, cookies.form.read(request), sid);
-    cookies.form.set(reply, cookie);
+    const present = cookies.form.read(request);
+    const { token, cookie } = authorization.beginInteraction(authRequest, present, sid);
+    if (cookie !== present) cookies.form.set(reply, cookie);
     if (token.length > MAX_TOKEN_LENGTH) throw oidcErrors.uri_too_long();
     if (kind === 'consent' && user)
       return sendConsentPage(pages, reply, authRequest, issuer(), { token, user });

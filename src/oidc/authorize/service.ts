@@ -6,7 +6,7 @@ import type { Directory, Principal } from '../directory.js';
 import { CODE_LIFETIME_MS, newGrantToken } from '../grant-tokens.js';
 import type { ReadHint } from '../keys.js';
 import { GRANT, type Grants, type SessionDocument } from '../store.js';
-import type { InteractionTokens } from './interaction-token.js';
+import type { InteractionTokens, OwnPage } from './interaction-token.js';
 import { withResponse } from './redirect-uri.js';
 import {
   type AuthorizationRequest,
@@ -32,8 +32,10 @@ export interface Authorization {
     cookie: string | undefined,
     sid?: string,
   ): { token: string; cookie: string };
+  /** The same for the sign-in form of a page of the provider itself. */
+  beginOwnSignIn(page: OwnPage, cookie: string | undefined): { token: string; cookie: string };
   /**
-   * The request that a form was shown for, validated again; `null` when the form is invalid, expired, or was shown to
+   * The request or the page that a form was shown for, validated again; `null` when the form is invalid, expired, or was shown to
    * another browser. A form may be submitted twice: on a double click, the browser discards the first response, and the
    * second one must still redirect to the application.
    *
@@ -50,10 +52,7 @@ export interface Authentication {
   isSilent?: boolean;
 }
 
-export interface ResumedInteraction {
-  validated: ValidationResult;
-  sid: string | undefined;
-}
+export type ResumedInteraction = { validated: ValidationResult; sid: string | undefined } | OwnPage;
 
 export interface AuthorizationDependencies {
   grants: Grants;
@@ -90,6 +89,9 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
     if (!client.principalKinds.includes(kind)) return WRONG_KIND;
     return hintedSub !== undefined && hintedSub !== id ? OTHER_USER : null;
   };
+
+  const formCookie = (known: string | undefined) =>
+    known !== undefined && isCookie(known) ? known : newToken(random);
 
   return {
     validate: (parameters) => validateAuthorizationRequest(parameters, deps),
@@ -130,7 +132,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
     },
 
     beginInteraction({ parameters: { id_token_hint: _, ...parameters }, hintedSub }, known, sid) {
-      const cookie = known !== undefined && isCookie(known) ? known : newToken(random);
+      const cookie = formCookie(known);
       const interaction = {
         parameters,
         ...(hintedSub !== undefined && { hintedSub }),
@@ -139,10 +141,16 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       return { token: interactionTokens.issue(interaction, cookie), cookie };
     },
 
+    beginOwnSignIn(page, known) {
+      const cookie = formCookie(known);
+      return { token: interactionTokens.issue(page, cookie), cookie };
+    },
+
     async resume(token, cookie) {
       if (cookie === undefined) return null;
       const interaction = interactionTokens.verify(token, cookie);
       if (!interaction) return null;
+      if ('returnTo' in interaction) return interaction;
       const { parameters, hintedSub, sid } = interaction;
       const validated = await validateAuthorizationRequest(parameters, deps);
       if ('request' in validated && hintedSub !== undefined) validated.request.hintedSub = hintedSub;

@@ -1,5 +1,7 @@
 import { createIdentityServer } from '../../../src/idp/server.js';
 import { sha256 } from '../../../src/kernel/secrets.js';
+import { principalCollection } from '../../../src/provisioning/store.js';
+import { openStore } from '../../../src/storage/open.js';
 import { basic, PASSWORD } from '../app.js';
 import { fakeClock } from '../clock.js';
 import { ADMIN_TOKEN, CALLBACK, idpOptions, VERIFIER } from '../idp.js';
@@ -25,6 +27,10 @@ const KINDS = {
   confirm: /name="confirm" value="([\w-]+)"/g,
   link: /\/invite\/([\w-]{70,})/g,
   sub: /\bu_[0-9a-f]{32}/g,
+  client: /class="secret" value="(cid_[\w-]+)"/g,
+  invited: /invitations&#x2F;(u_[0-9a-f]{32})&#x2F;withdraw/g,
+  sid: /\bsid_[0-9a-f]{32}/g,
+  token: /name="token" value="(\d+\.[\w-]{43})"/g,
   next: /"next":"([^"]+)"/g,
 };
 
@@ -43,6 +49,8 @@ interface Common {
   clients: Client[];
   agents: Person[];
   people: Person[];
+  /** The first of the people. */
+  operatorSub: string;
 }
 
 type Recipe = (self: IdpVisitor) => Partial<FuzzRequest>;
@@ -152,6 +160,37 @@ const RECIPES: Record<string, Recipe> = {
   }),
 };
 
+/** What the actions of the console need beside a token. */
+const CONSOLE_FIELDS: Record<string, (self: IdpVisitor) => Record<string, string>> = {
+  'agents/create': (self) => self.newcomer(),
+  'invitations/create': (self) => ({ ...self.newcomer(), days: '2' }),
+  'clients/create': () => ({ name: 'Shop', redirect_uris: CALLBACK, kinds: 'both' }),
+  'clients/:id/update': () => ({ name: 'Shop', redirect_uris: `${CALLBACK}\n${LEFT}`, kinds: 'both' }),
+  'clients/:id/rotate': (self) => ({ at_once: self.dice.one(['no', 'yes']) }),
+  'clients/:id/delete': (self) => ({ confirm: self.one('client') }),
+};
+
+/** A request to a route of the console, by an operator. */
+function consoleDraft(
+  self: IdpVisitor,
+  { method, url }: Pick<Route, 'method' | 'url'>,
+): Partial<FuzzRequest> {
+  const path = url
+    // A client that was created in the console: other clients of the fuzz depend on theirs.
+    .replace(':id', self.one('client'))
+    .replace(':sub', subFor(self, url))
+    .replace(':sid', self.one('sid'));
+  if (method !== 'POST') return { path, headers: self.browser() };
+  const fields = CONSOLE_FIELDS[url.replace('/admin/', '')]?.(self) ?? {};
+  const form: Pair[] = [['token', self.one('token')], ...Object.entries(fields)];
+  return { path, headers: self.browser(), body: { form } };
+}
+
+function subFor(self: IdpVisitor, url: string): string {
+  if (url.includes('/sessions/') || url === '/admin/principals/:sub') return self.operatorSub;
+  return url.endsWith('/withdraw') ? self.one('invited') : self.ownSub;
+}
+
 let names = 0;
 
 class IdpVisitor implements Visitor {
@@ -160,10 +199,13 @@ class IdpVisitor implements Visitor {
   readonly #clients: Client[];
   readonly #agents: Person[];
   readonly #people: Person[];
+  /** A person with a session, and the operator of the console. */
+  readonly operatorSub: string;
   /** The latest principal that this client created; no other client depends on it. */
   ownSub = 'none';
 
-  constructor(dice: Dice, { clients, agents, people }: Common) {
+  constructor(dice: Dice, { clients, agents, people, operatorSub }: Common) {
+    this.operatorSub = operatorSub;
     this.dice = dice;
     this.#clients = [...clients];
     this.#agents = [...agents];
@@ -171,7 +213,9 @@ class IdpVisitor implements Visitor {
   }
 
   draft({ method, url }: Route): FuzzRequest {
-    const recipe = RECIPES[`${method} ${url}`]?.(this) ?? {};
+    const recipe =
+      RECIPES[`${method} ${url}`]?.(this) ??
+      (/^\/admin\b/.test(url) ? consoleDraft(this, { method, url }) : {});
     return { method, path: url, query: [], headers: [], ...recipe };
   }
 
@@ -301,6 +345,14 @@ function keep(people: Person[], person: Person): void {
   if (people.length > 6) people.splice(2, 1);
 }
 
+/** Makes a person an operator, as `idp operator grant` does. */
+async function grantRole(sub: string, folder: string): Promise<void> {
+  const store = await openStore(idpOptions(folder).databaseUri);
+  const change = { set: { operatorSince: 1 } };
+  await principalCollection(store).updateOne({ id: sub }, change);
+  await store.close();
+}
+
 /** @param folder of the store */
 export async function idpTarget(folder: string): Promise<FuzzTarget> {
   const clock = fakeClock();
@@ -326,11 +378,13 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
   };
   const makeAgent = (handle: string): Promise<Person> => make('/v1/agents', { handle });
   const person = { handle: 'person@example.test', password: PASSWORD };
-  await make('/v1/accounts', { ...person, kind: 'human' });
+  const { sub: operatorSub } = await make('/v1/accounts', { ...person, kind: 'human' });
+  await grantRole(operatorSub, folder);
   const common: Common = {
     clients: [await makeClient(false), await makeClient(true), await makeClient(false)],
     agents: [await makeAgent('agent@example.test')],
     people: [person],
+    operatorSub,
   };
 
   return {

@@ -1,3 +1,4 @@
+import { Type } from 'typebox';
 import { type Mails, mailCollection } from '../../../src/email/store.js';
 import { createServer } from '../../../src/saas/server.js';
 import { openStore } from '../../../src/storage/open.js';
@@ -46,6 +47,8 @@ const SETTINGS = '/admin/api/settings';
 
 /** Where the pages of the admin area show and change what has a path of its own. */
 const PAGES: Record<string, string> = { '/admin/settings': SETTINGS };
+
+const CUSTOM_SETTINGS = `${SETTINGS}/custom`;
 
 /** In JSON and in the form of the admin area. */
 const VERSION = /\bversion"(?::| value=")(\d+)/;
@@ -127,11 +130,32 @@ const RECIPES: Record<string, Recipe> = {
   }),
 };
 
+RECIPES[`PATCH ${CUSTOM_SETTINGS}`] = (self) => ({
+  ...json({
+    version: Number(self.version(CUSTOM_SETTINGS)),
+    values: { seats: self.dice.whole(9), key: 'a' },
+  }),
+  headers: asAdmin(),
+});
+RECIPES['POST /admin/settings/custom'] = (self) => ({
+  body: {
+    form: [
+      ['token', self.one('form')],
+      ['version', self.version(CUSTOM_SETTINGS)],
+      ['value-seats', '3'],
+    ],
+  },
+  headers: [...asAdmin(), ['sec-fetch-site', 'same-origin']],
+});
+
 /** The kind of the ID in the path of a page of the admin area. */
 const ADMIN_IDS: Record<string, keyof typeof KINDS> = { users: 'user', webhooks: 'event' };
 
 /** What the actions of the admin area need, as JSON and in forms. */
-const ADMIN_FIELDS: Record<string, (self: SaasVisitor) => Record<string, string>> = {
+const ADMIN_FIELDS: Record<string, (self: SaasVisitor, id: string) => Record<string, string>> = {
+  'users/:id/rename': () => ({ name: 'Another' }),
+  'users/:id/grant': () => ({ plan: 'pro' }),
+  'users/:id/delete': (self, id) => ({ confirm: self.emailOf(id) }),
   'webhooks/:id/assign': (self) => ({ user: self.dice.happens(0.5) ? self.email() : self.one('user') }),
 };
 
@@ -139,10 +163,15 @@ const ADMIN_FIELDS: Record<string, (self: SaasVisitor) => Record<string, string>
 function adminDraft(self: SaasVisitor, { method, url }: Pick<Route, 'method' | 'url'>): Partial<FuzzRequest> {
   const [, section = ''] = /^\/admin(?:\/api)?\/(\w+)/.exec(url) ?? [];
   const kind = ADMIN_IDS[section];
-  const path = kind ? url.replace(':id', self.one(kind)) : url;
+  const [id, session] = url.endsWith('/resync')
+    ? [self.customerId(), '']
+    : url.includes(':session')
+      ? self.ownSession()
+      : [kind ? self.one(kind) : '', ''];
+  const path = url.replace(':id', id).replace(':session', session);
   if (method !== 'POST') return { path, headers: asAdmin() };
   const isApi = url.startsWith('/admin/api/');
-  const fields = ADMIN_FIELDS[url.replace(/^\/admin\/(api\/)?/, '')]?.(self) ?? {};
+  const fields = ADMIN_FIELDS[url.replace(/^\/admin\/(api\/)?/, '')]?.(self, id) ?? {};
   if (isApi) return { path, headers: asAdmin(), ...json(fields) };
   const form: Pair[] = [['token', self.one('form')], ...Object.entries(fields)];
   return { path, headers: [...asAdmin(), ['sec-fetch-site', 'same-origin']], body: { form } };
@@ -167,6 +196,10 @@ class SaasVisitor implements Visitor {
   readonly #collected = new CollectedValues(KINDS);
   readonly #emails = ['person@example.test'];
   readonly #versions = new Map<string, string>();
+  readonly #emailOf = new Map<string, string>();
+  /** The last session of each user that is known. */
+  readonly #sessionOf = new Map<string, string>();
+  readonly #customers = new Set<string>();
   readonly #now: () => number;
   readonly #mails: Mails;
   readonly #pay: (sessionId: string) => void;
@@ -190,6 +223,13 @@ class SaasVisitor implements Visitor {
     this.#collected.learn(answer);
     const [, version] = VERSION.exec(answer.body) ?? [];
     if (version !== undefined) this.#versions.set(resourceOf(path), version);
+    for (const [, id = '', email = ''] of answer.body.matchAll(/"id":"(usr_\w+)","email":"([^"]+)"/g))
+      this.#emailOf.set(id, email);
+    const [, user, session] =
+      /"user":\{"id":"(usr_\w+)".*"session":\{"id":"(ses_\w+)"/.exec(answer.body) ?? [];
+    if (user !== undefined && session !== undefined) this.#sessionOf.set(user, session);
+    const [, customer] = /"id":"(usr_\w+)".*"customer":\{"id"/.exec(answer.body) ?? [];
+    if (customer !== undefined) this.#customers.add(customer);
     if (MAILING.test(path)) await this.#readMails();
     if (path === '/api/billing/webhook' && body && 'raw' in body) {
       const [id] = /\bevt_\d+\b/.exec(String(body.raw)) ?? [];
@@ -223,6 +263,10 @@ class SaasVisitor implements Visitor {
     return this.#versions.get(path) ?? '0';
   }
 
+  emailOf = (id: string): string => this.#emailOf.get(id) ?? 'unknown';
+  /** A user with a customer at the provider. */
+  customerId = (): string => [...this.#customers].at(-1) ?? 'none';
+  ownSession = (): [user: string, session: string] => [...this.#sessionOf].at(-1) ?? ['none', 'none'];
   email = (): string => this.dice.one(this.#emails);
   newcomer = (): string => `f${names++}@example.test`;
   bearer = (): Pair => ['authorization', `Bearer ${this.one('access')}`];
@@ -292,6 +336,11 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     paymentSecretKey: 'sk_test_51Qm7vLd0mXw4RkT9cYb2NfHs6',
     paymentApiUrl: provider.url,
     billingAllowPause: true,
+    settingsEncryptionKey: 'settings-Kq8ZsT1mXe6YbN0cRj4HuPd9',
+    customSettings: {
+      seats: { schema: Type.Integer({ minimum: 0, maximum: 9 }), public: true, default: 1 },
+      key: { schema: Type.String(), secret: true },
+    },
   } as never);
   const routes = collectRoutes(server.fastify);
   const { url } = await server.start();

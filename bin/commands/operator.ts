@@ -1,0 +1,113 @@
+import type { Command } from 'commander';
+import { toTimestamp } from '../../src/http/schemas.js';
+import type { PrincipalDocument } from '../../src/provisioning/store.js';
+import { type CommonOptions, examples } from '../command.js';
+import { displayName } from '../options.js';
+import type { Program } from '../program.js';
+import { allPages, findPrincipal, noPrincipal, ON_THE_HOST, withProvisioning } from '../provisioning.js';
+import { answer, answerList, fail } from '../terminal.js';
+
+type InviteOptions = CommonOptions & { name?: string };
+
+const GROUP = `Operators manage people, agents and applications in the console at /admin. Only these commands grant the \
+role; no request and no token does.`;
+
+const INVITE = `Print a link with which a new person creates an account and becomes an operator. The link works once, for \
+one hour.`;
+
+const REVOKE = `End the role. Open pages of the console stop working with the next request; the account stays.`;
+
+export function define(group: Command, program: Program): void {
+  group
+    .description(GROUP)
+    .addHelpText('after', examples('idp operator invite ada@example.com', 'idp operator list'));
+  group
+    .command('grant')
+    .description('Make a person with an account an operator')
+    .argument('<handle>')
+    .addHelpText('after', examples('idp operator grant ada@example.com'))
+    .action((handle: string, options: CommonOptions) => grant(program, handle, options));
+  group
+    .command('revoke')
+    .summary('End the role of an operator')
+    .description(REVOKE)
+    .argument('<handle>')
+    .addHelpText('after', examples('idp operator revoke ada@example.com'))
+    .action((handle: string, options: CommonOptions) => revoke(program, handle, options));
+  group
+    .command('invite')
+    .summary('Print a link with which a new person becomes an operator')
+    .description(INVITE)
+    .argument('<handle>', 'Name that the person signs in with, like ada@example.com')
+    .option('--name <text>', 'Display name')
+    .addHelpText('after', examples('idp operator invite ada@example.com --name "Ada Lovelace"'))
+    .action((handle: string, options: InviteOptions, command: Command) =>
+      invite(program, command, handle, options),
+    );
+  group
+    .command('list')
+    .description('List the operators')
+    .addHelpText('after', examples('idp operator list', 'idp operator list --json'))
+    .action((options: CommonOptions) => list(program, options));
+}
+
+const viewOf = ({ handle, id, state, operatorSince }: PrincipalDocument) => ({
+  handle,
+  sub: id,
+  state,
+  operator: operatorSince !== undefined,
+  ...(operatorSince !== undefined && { operator_since: toTimestamp(operatorSince) }),
+});
+
+function grant(program: Program, handle: string, options: CommonOptions): Promise<void> {
+  return withProvisioning(program, { create: false }, async (administration) => {
+    const person = await findPrincipal(administration, handle);
+    if (person.kind === 'agent') fail(1, `${person.handle} is an agent. Only people can be operators.`);
+    if (person.state !== 'active') fail(1, explainState(person));
+    const operator = await administration.operators.grant(person.id, ON_THE_HOST);
+    answer(options, viewOf(operator ?? noPrincipal(handle)));
+  });
+}
+
+function explainState({ handle, state }: PrincipalDocument): string {
+  if (state === 'invited')
+    return `${handle} has no password yet. Print a link for an operator: idp operator invite ${handle}`;
+  if (state === 'deleted') return `${handle} is deleted.`;
+  return `${handle} is disabled. Enable the account first: idp principal enable ${handle}`;
+}
+
+function revoke(program: Program, handle: string, options: CommonOptions): Promise<void> {
+  return withProvisioning(program, { create: false }, async (administration) => {
+    const { id } = await findPrincipal(administration, handle);
+    const person = await administration.operators.revoke(id, ON_THE_HOST);
+    answer(options, viewOf(person ?? noPrincipal(handle)));
+  });
+}
+
+async function invite(
+  program: Program,
+  command: Command,
+  handle: string,
+  options: InviteOptions,
+): Promise<void> {
+  const name = displayName(command, options);
+  await withProvisioning(program, { create: true }, async ({ links, directory }) => {
+    const known = await directory.findByHandle(handle);
+    if (known?.state === 'active') {
+      fail(1, `${known.handle} has an account. Make it an operator: idp operator grant ${known.handle}`);
+    }
+    const { principal, url, expiresAt } = await links.inviteOperator({ handle, ...name }, ON_THE_HOST);
+    answer(options, {
+      handle: principal.handle,
+      operator_url: url,
+      expires_at: toTimestamp(expiresAt),
+    });
+  });
+}
+
+function list(program: Program, options: CommonOptions): Promise<void> {
+  return withProvisioning(program, { create: false }, async ({ operators }) => {
+    const found = await allPages((after) => operators.list(after));
+    answerList(options, 'operators', found.map(viewOf), ['handle', 'state', 'sub', 'operator_since']);
+  });
+}

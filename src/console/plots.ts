@@ -1,0 +1,220 @@
+import * as Plot from '@observablehq/plot';
+import { parseHTML } from 'linkedom';
+
+/**
+ * Plots of values per day as SVG, with a sentence and a table that say the same. Load this file dynamically: it is the only
+ * one that knows the plot library, which takes 100 ms to load. The appearance is in `style.css`, because the content
+ * security policy refuses style attributes.
+ */
+
+/** Values per day. */
+export interface TimeSeries {
+  /** What is shown, as the first words of the summary: `Sign-ups`. */
+  label: string;
+  /** Stands at the vertical axis: `users`, `EUR`. */
+  unit: string;
+  /** ISO 8601 days in UTC without gaps, the oldest first. */
+  days: readonly string[];
+  /** Their colours follow this order; at most `MAX_SERIES`. */
+  series: readonly Series[];
+  /** `stacked`: bars whose heights add up, negative values below the axis; `lines`: values side by side. */
+  shape: 'stacked' | 'lines';
+  /** Whether the values of several days add up, such as events; false for levels, such as balances. */
+  isSummable: boolean;
+  /** Counting ended here: a value of `bound` or more is written `10,000+`. */
+  bound?: number;
+}
+
+export interface Series {
+  name: string;
+  /** One value per day; `null` where it is unknown. */
+  values: readonly (number | null)[];
+}
+
+export interface RenderedPlot {
+  /** Markup that needs no escaping: a legend if there are several series, and the plot. */
+  svg: string;
+  /** One sentence for everyone, which is also the text alternative of the plot. */
+  summary: string;
+  /** The view of the partial `_console-table`, the newest day first. */
+  table: PlotTable;
+}
+
+interface PlotTable {
+  tableLabel: string;
+  columns: { label: string; isNumber: boolean }[];
+  rows: { cells: { text: string; isNumber: boolean; time?: string }[] }[];
+}
+
+/** There are as many colours in `style.css`. */
+export const MAX_SERIES = 8;
+
+/** Units of the view box. The page scales a plot to between 300 and 500 pixels, in which the text stays legible. */
+const WIDTH = 360;
+const HEIGHT = 200;
+const FONT_SIZE = 12;
+
+const MAX_TICKS = 4;
+
+/** The library calls a few functions of the DOM. */
+const { document } = parseHTML('<html></html>');
+
+/** Takes 3 ms for 30 days: let requests through between several plots. */
+export function renderPlot(timeSeries: TimeSeries): RenderedPlot {
+  if (timeSeries.series.length > MAX_SERIES) throw new RangeError(`A plot has at most ${MAX_SERIES} series.`);
+  const summary = summarize(timeSeries);
+  return { svg: draw(timeSeries, summary), summary, table: tabulate(timeSeries) };
+}
+
+function draw({ unit, days, series, shape, bound }: TimeSeries, summary: string): string {
+  const names = series.map(({ name }) => name);
+  const color = { type: 'ordinal' as const, domain: names, range: names.map((_, index) => colour(index)) };
+  const points = series.flatMap(({ name, values }) =>
+    days.map((day, index) => ({ name, day, value: values[index] ?? null })),
+  );
+  const extent = extentOf(points, shape);
+  const position = { x: 'day', y: 'value' };
+  const marks =
+    shape === 'stacked'
+      ? Plot.barY(points, {
+          ...position,
+          fill: 'name',
+          order: names,
+          title: ({ name, day, value }) => `${day}, ${name}: ${writeValue(value)}`,
+        })
+      : [
+          Plot.lineY(points, { ...position, stroke: 'name', strokeWidth: 2 }),
+          Plot.dot(points, { ...position, fill: 'name', r: 1.5 }),
+        ];
+  const isBounded = bound !== undefined && extent[1] >= bound;
+  const plot = Plot.plot({
+    document,
+    width: WIDTH,
+    height: HEIGHT,
+    marginTop: 28,
+    marginRight: 16,
+    marginBottom: 28,
+    marginLeft: 48,
+    className: 'plot',
+    ariaLabel: summary,
+    color,
+    x: {
+      type: shape === 'stacked' ? 'band' : 'point',
+      domain: days,
+      label: null,
+      ticks: someOf(days),
+      tickFormat: shortDate,
+    },
+    y: {
+      label: unit,
+      labelArrow: 'none',
+      grid: true,
+      nice: true,
+      domain: extent,
+      // Half a user does not exist.
+      ticks: Math.min(MAX_TICKS, Math.ceil(extent[1] - extent[0])),
+      tickFormat: shortNumber,
+    },
+    marks: [marks, Plot.ruleY([0]), isBounded ? Plot.ruleY([bound], { strokeDasharray: '4 3' }) : null],
+  });
+  plot.setAttribute('role', 'img');
+  plot.setAttribute('font-size', String(FONT_SIZE));
+  // `document` is missing in the types of the library.
+  const legendOptions = { document, color, className: 'legend' };
+  const legend = series.length > 1 ? Plot.legend(legendOptions).outerHTML : '';
+  return withoutStyles(legend + plot.outerHTML);
+}
+
+const colour = (index: number) => `var(--series-${index + 1})`;
+
+/** The days to write at the horizontal axis: the newest and some at equal distances before. */
+function someOf(days: readonly string[]): string[] {
+  const distance = Math.max(1, Math.ceil(days.length / MAX_TICKS));
+  return days.filter((_, index) => (days.length - 1 - index) % distance === 0);
+}
+
+interface Point {
+  day: string;
+  value: number | null;
+}
+
+/** The lowest and the highest value of the vertical axis, which contains zero. */
+function extentOf(points: readonly Point[], shape: TimeSeries['shape']): [low: number, high: number] {
+  const sums = new Map<string, { low: number; high: number }>();
+  for (const { day, value } of points) {
+    const { low, high } = sums.get(day) ?? { low: 0, high: 0 };
+    const [negative, positive] = [Math.min(0, value ?? 0), Math.max(0, value ?? 0)];
+    sums.set(
+      day,
+      shape === 'stacked'
+        ? { low: low + negative, high: high + positive }
+        : { low: Math.min(low, negative), high: Math.max(high, positive) },
+    );
+  }
+  const all = [...sums.values()];
+  const low = Math.min(0, ...all.map((sum) => sum.low));
+  const high = Math.max(0, ...all.map((sum) => sum.high));
+  return low === 0 && high === 0 ? [0, 1] : [low, high];
+}
+
+/** Removes the style sheets of the library, which the content security policy refuses. */
+const withoutStyles = (markup: string): string => markup.replace(/<style>[^<]*<\/style>/g, '');
+
+function summarize(timeSeries: TimeSeries): string {
+  const { label, unit, days, series, isSummable } = timeSeries;
+  const isKnown = (_: string, index: number) =>
+    series.some(({ values }) => typeof values[index] === 'number');
+  const known = days.filter(isKnown);
+  const [first, last] = [known[0], known.at(-1)];
+  if (first === undefined || last === undefined) return `${label} (${unit}): no data yet.`;
+  const period = isSummable ? `${first} to ${last}` : last;
+  const figures = series.map((one) => {
+    const figure = isSummable
+      ? totalOf(one, timeSeries)
+      : writeValue(one.values[days.indexOf(last)], timeSeries.bound);
+    return series.length === 1 ? figure : `${one.name} ${figure}`;
+  });
+  return `${label} (${unit}), ${period}: ${figures.join('; ')}.`;
+}
+
+function totalOf({ values }: Series, { days, bound }: TimeSeries): string {
+  const total = values.reduce<number>((sum, value) => sum + (value ?? 0), 0);
+  const most = Math.max(0, ...values.map((value) => value ?? 0));
+  const isBounded = bound !== undefined && most >= bound;
+  const peak = most > 0 ? `, most on ${days[values.indexOf(most)]} (${writeValue(most, bound)})` : '';
+  return `${writeValue(total)}${isBounded ? '+' : ''} in total${peak}`;
+}
+
+function tabulate({ label, unit, days, series, bound }: TimeSeries): PlotTable {
+  const heading = ({ name }: Series) => (series.length === 1 ? `${name} (${unit})` : name);
+  return {
+    tableLabel: label,
+    columns: [
+      { label: 'Day (UTC)', isNumber: false },
+      ...series.map((one) => ({ label: heading(one), isNumber: true })),
+    ],
+    rows: days
+      .map((day, index) => ({
+        cells: [
+          { text: day, time: day, isNumber: false },
+          ...series.map(({ values }) => ({ text: writeValue(values[index], bound), isNumber: true })),
+        ],
+      }))
+      .reverse(),
+  };
+}
+
+const LOCALE = 'en';
+
+const numbers = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 2 });
+const compact = new Intl.NumberFormat(LOCALE, { notation: 'compact' });
+const dates = new Intl.DateTimeFormat(LOCALE, { month: 'short', day: 'numeric', timeZone: 'UTC' });
+
+function writeValue(value: number | null | undefined, bound = Number.POSITIVE_INFINITY): string {
+  if (value === null || value === undefined) return '–';
+  return value >= bound ? `${numbers.format(bound)}+` : numbers.format(value);
+}
+
+const shortNumber = (value: number): string => compact.format(value);
+
+const shortDate = (day: string): string => dates.format(new Date(day));

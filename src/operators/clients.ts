@@ -1,0 +1,273 @@
+import { Type } from 'typebox';
+import { mustBe } from '../config/validation-messages.js';
+import { type Action, type Input, registerAction } from '../console/actions.js';
+import { type Console, Done, Parameters } from '../console/console.js';
+import { registerList } from '../console/lists.js';
+import { DisplayName, fits, toTimestamp } from '../http/schemas.js';
+import type { Scope } from '../http/scope.js';
+import { AppError, httpErrors, invalidFields } from '../kernel/errors.js';
+import { factsOf } from './facts.js';
+import {
+  type Client,
+  type ClientInput,
+  type ConsoleSources,
+  type Kind,
+  originOfOperator,
+} from './sources.js';
+
+const KINDS: Record<string, { label: string; kinds: Kind[] }> = {
+  both: { label: 'People and agents', kinds: ['agent', 'human'] },
+  human: { label: 'People', kinds: ['human'] },
+  agent: { label: 'Agents', kinds: ['agent'] },
+};
+
+const MAX_URIS = 50;
+const MAX_URI_LENGTH = 2048;
+
+const choiceOf = ({ principalKinds }: Client) =>
+  principalKinds.length > 1 ? 'both' : (principalKinds[0] ?? 'both');
+
+const yesOrNo = [
+  { value: 'no', label: 'No' },
+  { value: 'yes', label: 'Yes' },
+];
+
+const INPUTS: readonly Input[] = [
+  { name: 'name', label: 'Name', hint: 'People see it when they sign in.', maxLength: 200 },
+  {
+    name: 'redirect_uris',
+    label: 'Redirect URIs',
+    hint: 'One on each line, like https://app.example.com/callback.',
+    type: 'lines',
+    isRequired: true,
+  },
+  {
+    name: 'post_logout_redirect_uris',
+    label: 'Logout URIs',
+    hint: 'Where the application may send people after sign-out. One on each line; optional.',
+    type: 'lines',
+  },
+  {
+    name: 'kinds',
+    label: 'Who may sign in',
+    options: Object.entries(KINDS).map(([value, { label }]) => ({ value, label })),
+  },
+  {
+    name: 'trusted',
+    label: 'Trusted',
+    hint: 'Signed-in people are not asked for consent. Choose it for your own applications only.',
+    options: yesOrNo,
+  },
+];
+
+const Form = Type.Object({
+  name: Type.Optional(Type.String()),
+  redirect_uris: Type.Optional(Type.String()),
+  post_logout_redirect_uris: Type.Optional(Type.String()),
+  kinds: Type.Optional(Type.String()),
+  trusted: Type.Optional(Type.String()),
+  public: Type.Optional(Type.String()),
+  at_once: Type.Optional(Type.String()),
+});
+
+/** @throws VALIDATION_ERROR */
+function readLines(path: string, text = ''): string[] {
+  const lines = text.split(/\s+/).filter((line) => line !== '');
+  if (lines.length > MAX_URIS || lines.some((line) => line.length > MAX_URI_LENGTH)) {
+    throw invalidFields({
+      path,
+      message: `must be at most ${MAX_URIS} URIs of at most ${MAX_URI_LENGTH} characters each`,
+    });
+  }
+  return lines;
+}
+
+/** @throws VALIDATION_ERROR */
+function readClient({ name = '', ...form }: Record<string, string | undefined>): ClientInput {
+  if (name !== '' && !fits(name, DisplayName)) {
+    throw invalidFields({ path: 'name', message: mustBe(DisplayName, name) });
+  }
+  return {
+    name,
+    redirectUris: readLines('redirect_uris', form['redirect_uris']),
+    postLogoutRedirectUris: readLines('post_logout_redirect_uris', form['post_logout_redirect_uris']),
+    principalKinds: (KINDS[form['kinds'] ?? ''] ?? KINDS['both'])?.kinds ?? [],
+    trusted: form['trusted'] === 'yes',
+  };
+}
+
+/** Names the field of the form instead of one URI in it: `redirect_uris.0` becomes `redirect_uris`. */
+function atField(error: unknown): unknown {
+  if (!(error instanceof AppError) || error.details === undefined) return error;
+  const details = error.details.map(({ path, message }) => {
+    const [field = path, index] = path.split('.');
+    return {
+      path: field,
+      message: index === undefined ? message : `in line ${Number(index) + 1} ${message}`,
+    };
+  });
+  return invalidFields(...details);
+}
+
+/** The list, the page and the changes of applications. */
+export async function clientsPlugin(
+  scope: Scope,
+  { console, sources: { clients } }: { console: Console; sources: ConsoleSources },
+): Promise<void> {
+  const section = 'clients';
+  const find = async ({ id = '' }: Record<string, string>): Promise<Client> => {
+    const found = await clients.find(id);
+    if (!found) throw httpErrors.NOT_FOUND();
+    return found;
+  };
+  const register = <Target, Result>(action: Action<Target, typeof Form, Result>) =>
+    registerAction(scope, console, action);
+  const shown = (client: Client, secret: string | null) => ({
+    title: client.name || client.id,
+    note:
+      secret === null
+        ? 'A public application has no secret: it uses PKCE.'
+        : 'The secret is shown only once. Copy it into the configuration of the application now.',
+    secrets: [
+      { label: 'Client ID', value: client.id },
+      ...(secret === null ? [] : [{ label: 'Client secret', value: secret }]),
+    ],
+  });
+  const found = <T>(result: T | null): T => {
+    if (result === null) throw httpErrors.VERSION_CONFLICT();
+    return result;
+  };
+
+  registerList<Client>(scope, console, {
+    path: section,
+    title: 'Applications',
+    links: [{ path: 'clients/create', label: 'Create an application' }],
+    columns: [
+      { label: 'Name', text: ({ name, id }) => name || id, href: ({ id }) => `clients/${id}` },
+      { label: 'Redirect URIs', text: ({ redirectUris }) => redirectUris.join(' ') },
+      { label: 'Who may sign in', text: (client) => KINDS[choiceOf(client)]?.label ?? null },
+      { label: 'Trusted', text: ({ trusted }) => (trusted ? 'yes' : 'no') },
+      { label: 'Created', text: ({ createdAt }) => toTimestamp(createdAt), kind: 'time' },
+      { label: 'Client ID', text: ({ id }) => id, kind: 'code' },
+    ],
+    read: ({ after, limit }) => clients.list(after, limit),
+    empty: 'There are no applications yet. Create one to let it use this provider.',
+  });
+
+  const schema = { params: Parameters, querystring: Type.Object({ done: Done }) };
+  scope.get('/clients/:id', { config: console.config, schema }, async (request, reply) => {
+    const client = await find(request.params);
+    const { id, name, secretHash, previousSecretUntil, createdAt } = client;
+    const facts = [
+      { label: 'Name', text: name || '–' },
+      { label: 'Redirect URIs', text: client.redirectUris.join(' ') },
+      { label: 'Logout URIs', text: client.postLogoutRedirectUris.join(' ') || '–' },
+      { label: 'Who may sign in', text: KINDS[choiceOf(client)]?.label ?? '' },
+      { label: 'Trusted', text: client.trusted ? 'yes' : 'no' },
+      { label: 'Secret', text: secretHash === undefined ? 'none (public application)' : 'stored as a hash' },
+      ...(previousSecretUntil === undefined
+        ? []
+        : [{ label: 'Previous secret works until', time: toTimestamp(previousSecretUntil) }]),
+      { label: 'Created', time: toTimestamp(createdAt) },
+      { label: 'Client ID', text: id, isCode: true },
+    ];
+    const actions = [
+      { href: `${id}/update`, label: 'Change' },
+      ...(secretHash === undefined ? [] : [{ href: `${id}/rotate`, label: 'Rotate the secret' }]),
+      { href: `${id}/delete`, label: 'Delete' },
+    ];
+    const view = { title: name || id, facts: factsOf(facts), actions, tables: [] };
+    return console.send(request, reply, { template: 'console-detail', section, view });
+  });
+
+  await register<object, { client: Client; secret: string | null }>({
+    path: 'clients/create',
+    section,
+    title: () => 'Create an application',
+    consequences: 'The application gets an ID and, unless it is public, a secret that is shown once.',
+    button: 'Create the application',
+    inputs: [
+      ...INPUTS,
+      {
+        name: 'public',
+        label: 'Public',
+        hint: 'For an application that cannot keep a secret, like one in a browser or on a phone.',
+        options: yesOrNo,
+      },
+    ],
+    find: async () => ({}),
+    run: async (_, fields, by) => {
+      const input = { ...readClient(fields), isPublic: fields.public === 'yes' };
+      return clients.create(input, originOfOperator(by)).catch((error: unknown) => {
+        throw atField(error);
+      });
+    },
+    reveal: ({ client, secret }) => shown(client, secret),
+    done: 'Application created.',
+    returnTo: () => section,
+  });
+
+  await register<Client, unknown>({
+    path: 'clients/:id/update',
+    section,
+    title: ({ name, id }) => `Change ${name || id}`,
+    consequences: 'The change applies to the next sign-in.',
+    button: 'Save',
+    inputs: INPUTS,
+    values: (client) => ({
+      name: client.name,
+      redirect_uris: client.redirectUris.join('\n'),
+      post_logout_redirect_uris: client.postLogoutRedirectUris.join('\n'),
+      kinds: choiceOf(client),
+      trusted: client.trusted ? 'yes' : 'no',
+    }),
+    find,
+    run: async ({ id }, fields, by) =>
+      found(
+        await clients.update(id, readClient(fields), originOfOperator(by)).catch((error: unknown) => {
+          throw atField(error);
+        }),
+      ),
+    done: 'Saved.',
+    returnTo: ({ id }) => `clients/${id}`,
+  });
+
+  await register<Client, string>({
+    path: 'clients/:id/rotate',
+    section,
+    title: ({ name, id }) => `Rotate the secret of ${name || id}?`,
+    consequences: 'The application gets a new secret, which is shown once.',
+    button: 'Rotate the secret',
+    inputs: [
+      {
+        name: 'at_once',
+        label: 'The old secret',
+        options: [
+          { value: 'no', label: 'works for another day' },
+          { value: 'yes', label: 'ends at once' },
+        ],
+      },
+    ],
+    find,
+    run: async ({ id }, { at_once: atOnce }, by) =>
+      found(await clients.rotate(id, { atOnce: atOnce === 'yes' }, originOfOperator(by))),
+    reveal: (secret, client) => shown(client, secret),
+    done: 'Secret rotated.',
+    returnTo: ({ id }) => `clients/${id}`,
+  });
+
+  await register<Client, unknown>({
+    path: 'clients/:id/delete',
+    section,
+    title: ({ name, id }) => `Delete ${name || id}?`,
+    consequences:
+      'This cannot be undone. Nobody can sign in to the application any more, and its tokens end.',
+    button: 'Delete permanently',
+    isDestructive: true,
+    typed: ({ id }) => id,
+    find,
+    run: async ({ id }, _, by) => found(await clients.delete(id, originOfOperator(by))),
+    done: 'Deleted.',
+    returnTo: () => section,
+  });
+}

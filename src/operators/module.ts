@@ -1,0 +1,43 @@
+import { createConsole } from '../console/console.js';
+import { createFormTokens } from '../console/forms.js';
+import type { Pages } from '../http/pages.js';
+import type { Guard, Scope } from '../http/scope.js';
+import type { ModuleContext } from '../server/module-context.js';
+import { createOperatorGuard, type SignIn } from './guard.js';
+import { consolePlugin, SECTIONS } from './plugin.js';
+import type { ConsoleSources } from './sources.js';
+
+/** The console, in which operators manage the provider. */
+export interface OperatorsModule {
+  /** The access levels of the routes below. */
+  guards: Record<'operator', Guard>;
+  plugin(scope: Scope): Promise<void>;
+}
+
+export interface OperatorsModuleOptions {
+  issuer(): string;
+  pages: Pages;
+  signIn: SignIn;
+  sources: ConsoleSources;
+}
+
+export function createOperatorsModule(
+  { clock }: Pick<ModuleContext, 'clock'>,
+  { issuer, pages, signIn, sources }: OperatorsModuleOptions,
+): OperatorsModule {
+  const { guard, operatorOf } = createOperatorGuard({ signIn, clock, issuer });
+  const console = createConsole({
+    title: 'Console',
+    sections: SECTIONS,
+    access: 'operator',
+    pages,
+    // Bound to the session, so that a form ends with it.
+    tokensOf: (request) => createFormTokens({ secret: operatorOf(request).token, clock }),
+    nameOf: (request) => operatorOf(request).principal.handle,
+    signOutPath: '../logout',
+  });
+  return {
+    guards: { operator: guard },
+    plugin: (scope) => consolePlugin(scope, { console, sources, clock }),
+  };
+}

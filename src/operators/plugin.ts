@@ -1,0 +1,36 @@
+import type { Console } from '../console/console.js';
+import type { Scope } from '../http/scope.js';
+import type { Clock } from '../kernel/clock.js';
+import { auditPlugin } from './audit.js';
+import { clientsPlugin } from './clients.js';
+import { overviewPlugin } from './overview.js';
+import { principalPagePlugin } from './principal.js';
+import { principalActionsPlugin } from './principal-actions.js';
+import { principalListsPlugin } from './principals.js';
+import type { ConsoleSources } from './sources.js';
+
+export interface ConsolePluginOptions {
+  console: Console;
+  sources: ConsoleSources;
+  clock: Clock;
+}
+
+/** The navigation of the console, in this order. */
+export const SECTIONS = [
+  { path: '', label: 'Overview' },
+  { path: 'principals', label: 'People and agents' },
+  { path: 'invitations', label: 'Invitations' },
+  { path: 'clients', label: 'Applications' },
+  { path: 'keys', label: 'Keys' },
+  { path: 'audit', label: 'Audit' },
+] as const;
+
+/** The pages of the console. */
+export async function consolePlugin(scope: Scope, options: ConsolePluginOptions): Promise<void> {
+  await scope.register(overviewPlugin, options);
+  await scope.register(principalListsPlugin, options);
+  await scope.register(principalPagePlugin, options);
+  await scope.register(principalActionsPlugin, options);
+  await scope.register(clientsPlugin, options);
+  await scope.register(auditPlugin, options);
+}

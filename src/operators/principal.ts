@@ -1,0 +1,120 @@
+import { Type } from 'typebox';
+import { type Console, Done, Parameters, rootOf } from '../console/console.js';
+import { tableOf } from '../console/lists.js';
+import { toTimestamp } from '../http/schemas.js';
+import type { Scope } from '../http/scope.js';
+import { httpErrors } from '../kernel/errors.js';
+import { AUDIT_COLUMNS } from './audit.js';
+import { type Fact, factsOf } from './facts.js';
+import { kindOf } from './principals.js';
+import type { ConsoleSources, Principal } from './sources.js';
+
+const LISTED_RECORDS = 10;
+
+interface Link {
+  path: string;
+  label: string;
+}
+
+/** What an operator can do with a principal in its state. */
+function actionsOf({ kind, state }: Principal): Link[] {
+  if (state === 'deleted') return [];
+  const links: Link[] = [];
+  if (state === 'active' && kind === 'human') links.push({ path: 'reset', label: 'Create a reset link' });
+  if (state === 'active' && kind === 'agent') links.push({ path: 'rotate', label: 'Rotate the password' });
+  if (state === 'disabled') links.push({ path: 'enable', label: 'Enable' });
+  else links.push({ path: 'disable', label: 'Disable' });
+  return [...links, { path: 'delete', label: 'Delete' }];
+}
+
+function principalFacts(principal: Principal): Fact[] {
+  const { id, handle, name, state, operatorSince, createdAt, updatedAt } = principal;
+  return [
+    { label: 'User name', text: handle },
+    { label: 'Name', text: name ?? '–' },
+    { label: 'Kind', text: kindOf(principal) },
+    { label: 'State', text: state },
+    ...(operatorSince === undefined ? [] : [{ label: 'Operator since', time: toTimestamp(operatorSince) }]),
+    { label: 'Created', time: toTimestamp(createdAt) },
+    { label: 'Changed', time: toTimestamp(updatedAt) },
+    { label: 'ID', text: id, isCode: true },
+  ];
+}
+
+/** The page of a principal: its data, sessions, applications and latest audit records. */
+export async function principalPagePlugin(
+  scope: Scope,
+  { console, sources }: { console: Console; sources: ConsoleSources },
+): Promise<void> {
+  const schema = { params: Parameters, querystring: Type.Object({ done: Done }) };
+  scope.get('/principals/:sub', { config: console.config, schema }, async (request, reply) => {
+    const { sub = '' } = request.params;
+    const principal = await sources.principals.get(sub);
+    if (!principal) throw httpErrors.NOT_FOUND();
+    const root = rootOf(request);
+    const [sessions, consents, records] = await Promise.all([
+      sources.sessions.list(principal),
+      sources.consents.list(sub),
+      sources.audit.search({ subjects: [sub], limit: LISTED_RECORDS }),
+    ]);
+    const applications = await Promise.all(
+      consents.map(async (consent) => ({ ...consent, client: await sources.clients.find(consent.clientId) })),
+    );
+    const page = `principals/${sub}`;
+    const tables = [
+      {
+        id: 'sessions',
+        heading: 'Sessions',
+        tableLabel: 'Sessions',
+        empty: 'Not signed in.',
+        ...tableOf(
+          [
+            { label: 'Signed in', text: ({ authTime }) => toTimestamp(authTime), kind: 'time' },
+            { label: 'Expires', text: ({ expiresAt }) => toTimestamp(expiresAt), kind: 'time' },
+            { label: 'ID', text: ({ id }) => id, kind: 'code' },
+            { label: 'End', text: () => 'End', href: ({ id }) => `${page}/sessions/${id}/end` },
+          ],
+          sessions,
+          root,
+        ),
+      },
+      {
+        id: 'applications',
+        heading: 'Connected applications',
+        tableLabel: 'Connected applications',
+        empty: 'No application was allowed by this principal.',
+        note: 'Agents and applications that are trusted need no consent and are not listed.',
+        ...tableOf(
+          [
+            {
+              label: 'Application',
+              text: ({ client, clientId }) => client?.name || clientId,
+              href: ({ client, clientId }) => (client ? `clients/${clientId}` : null),
+            },
+            { label: 'Scopes', text: ({ scopes }) => scopes.join(' ') },
+            { label: 'Allowed', text: ({ updatedAt }) => toTimestamp(updatedAt), kind: 'time' },
+          ],
+          applications,
+          root,
+        ),
+      },
+      {
+        id: 'audit',
+        heading: 'Latest audit records',
+        tableLabel: 'Latest audit records',
+        empty: 'No recent record.',
+        ...tableOf(AUDIT_COLUMNS, records.items, root),
+      },
+    ];
+    return console.send(request, reply, {
+      template: 'console-detail',
+      section: 'principals',
+      view: {
+        title: principal.handle,
+        facts: factsOf(principalFacts(principal)),
+        actions: actionsOf(principal).map(({ path, label }) => ({ href: `${sub}/${path}`, label })),
+        tables,
+      },
+    });
+  });
+}

@@ -1,0 +1,126 @@
+import type { Origin } from '../http/scope.js';
+import type { AuditRecord, Operator } from '../ops/audit.js';
+import type { AuditSearch } from '../ops/audit-search.js';
+import type { Estimate, Page } from '../storage/collection.js';
+
+/** What the console shows and changes. Other domains provide it; the product passes it on. */
+export interface ConsoleSources {
+  principals: PrincipalSource;
+  links: LinkSource;
+  clients: ClientSource;
+  sessions: {
+    /** The valid sessions of a user, the newest first. */
+    list(principal: Pick<Principal, 'id' | 'epoch'>): Promise<Session[]>;
+    end(sid: string): Promise<boolean>;
+  };
+  consents: { list(sub: string): Promise<{ clientId: string; scopes: string[]; updatedAt: number }[]> };
+  audit: AuditSearch & { record(entry: Omit<AuditRecord, 'id' | 'at'>): Promise<void> };
+  /** The published keys. */
+  keys: readonly { id: string; use: 'current' | 'next' | 'previous' }[];
+}
+
+export type Kind = 'agent' | 'human';
+export type State = 'invited' | 'active' | 'disabled' | 'deleted';
+
+export interface Principal {
+  id: string;
+  handle: string;
+  kind: Kind;
+  state: State;
+  name?: string;
+  epoch?: number;
+  operatorSince?: number;
+  linkExpiresAt?: number;
+  createdAt: number;
+  updatedAt: number;
+}
+
+export interface Session {
+  id: string;
+  authTime: number;
+  createdAt: number;
+  expiresAt: number;
+}
+
+export interface PrincipalSource {
+  /** Ordered by handle. */
+  list(query: {
+    prefix?: string | undefined;
+    kind?: Kind | undefined;
+    state?: State | undefined;
+    after?: string | undefined;
+    limit: number;
+  }): Promise<Page<Principal>>;
+  estimate(): Promise<Estimate>;
+  get(sub: string): Promise<Principal | null>;
+  findByHandle(handle: string): Promise<Principal | null>;
+  /** @throws wrong_state */
+  disable(sub: string, from: Origin): Promise<Principal | null>;
+  /** @throws wrong_state */
+  enable(sub: string, from: Origin): Promise<Principal | null>;
+  deleteAgent(sub: string, from: Origin): Promise<Principal | null>;
+  deleteHuman(sub: string, from: Origin): Promise<Principal | null>;
+  /** @throws handle_taken, VALIDATION_ERROR, RATE_LIMITED */
+  mintAgent(
+    input: { handle: string; name?: string },
+    from: Origin,
+  ): Promise<{ agent: Principal; password: string }>;
+  /** The new password; `null` when the agent is not active or has changed. */
+  rotate(agent: Principal, from: Origin): Promise<string | null>;
+}
+
+export interface Link {
+  url: string;
+  expiresAt: number;
+}
+
+export interface LinkSource {
+  /** @throws invalid_days, handle_taken, VALIDATION_ERROR, RATE_LIMITED */
+  invite(input: { handle: string; name?: string; days?: number }, from: Origin): Promise<Link>;
+  /** `null` unless the principal is human and active. */
+  reset(person: Principal, from: Origin): Promise<Link | null>;
+  /** Ends an invitation; `null` if there is none. */
+  withdraw(sub: string, from: Origin): Promise<Principal | null>;
+}
+
+export interface Client {
+  id: string;
+  name: string;
+  redirectUris: string[];
+  postLogoutRedirectUris: string[];
+  secretHash?: string;
+  previousSecretUntil?: number;
+  principalKinds: Kind[];
+  trusted?: true;
+  createdAt: number;
+}
+
+export interface ClientInput {
+  name: string;
+  redirectUris: string[];
+  postLogoutRedirectUris: string[];
+  principalKinds: Kind[];
+  trusted: boolean;
+}
+
+export interface ClientSource {
+  list(after: string | undefined, limit: number): Promise<Page<Client>>;
+  estimate(): Promise<Estimate>;
+  find(clientId: string): Promise<Client | null>;
+  /** @throws VALIDATION_ERROR */
+  create(
+    input: ClientInput & { isPublic: boolean },
+    from: Origin,
+  ): Promise<{ client: Client; secret: string | null }>;
+  /** @throws VALIDATION_ERROR */
+  update(clientId: string, change: ClientInput, from: Origin): Promise<Client | null>;
+  rotate(clientId: string, options: { atOnce: boolean }, from: Origin): Promise<string | null>;
+  delete(clientId: string, from: Origin): Promise<Client | null>;
+}
+
+/** The origin of a change by an operator. */
+export const originOfOperator = ({ name, ip }: Operator): Origin => ({
+  ip,
+  by: name,
+  isDisconnected: () => false,
+});

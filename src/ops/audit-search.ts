@@ -1,0 +1,67 @@
+import { invalidFields } from '../kernel/errors.js';
+import { idsUntil } from '../kernel/secrets.js';
+import type { Collection, Page } from '../storage/collection.js';
+import { AUDIT_ID_PREFIX, type AuditRecord } from './audit.js';
+
+/**
+ * Searches the audit by what its records contain, without an index: one would double the bytes written for each sign-in.
+ * Records are read from the newest to the oldest, up to a limit for each page.
+ */
+export interface AuditSearch {
+  search(query: AuditQuery): Promise<AuditPage>;
+}
+
+export interface AuditQuery {
+  /** The beginning of the event: `login.failed`, `login.`. */
+  event?: string | undefined;
+  /** The ID of the subject, or the name of the operator who made the change. */
+  subjects?: readonly string[] | undefined;
+  from?: number | undefined;
+  /** Exclusive. */
+  until?: number | undefined;
+  /** The `next` of the previous page. */
+  after?: string | undefined;
+  limit: number;
+}
+
+export interface AuditPage extends Page<AuditRecord> {
+  /** The time down to which records were read, if the limit of a page was reached before it was full. */
+  searchedUntil: number | undefined;
+}
+
+/** Records read for one page. */
+const MAX_SCANNED = 10_000;
+const BATCH_SIZE = 500;
+
+export function createAuditSearch(records: Pick<Collection<AuditRecord>, 'page'>): AuditSearch {
+  return {
+    async search({ event = '', subjects, from = 0, until, after, limit }) {
+      if (after !== undefined && !/^aud_[0-9a-f]{32}$/.test(after)) {
+        throw invalidFields({ path: 'after', message: 'must be the next value of the previous page' });
+      }
+      const matches = (record: AuditRecord) =>
+        record.event.startsWith(event) &&
+        (subjects === undefined ||
+          [record.subject, record.by].some((name) => name !== undefined && subjects.includes(name)));
+      const latest = after ?? (until === undefined ? undefined : idsUntil(AUDIT_ID_PREFIX, until - 1));
+      const oldest = idsUntil(AUDIT_ID_PREFIX, Math.max(0, from - 1));
+      const found: AuditRecord[] = [];
+      let last: AuditRecord | undefined;
+      for (let scanned = 0; scanned < MAX_SCANNED; scanned += BATCH_SIZE) {
+        const before = last?.id ?? latest;
+        const where = { id: { gte: oldest, ...(before !== undefined && { lt: before }) } };
+        const { items, next } = await records.page({ where, sort: 'id', desc: true, limit: BATCH_SIZE });
+        for (const record of items) {
+          last = record;
+          if (matches(record)) found.push(record);
+          if (found.length > limit) {
+            const page = found.slice(0, limit);
+            return { items: page, next: page.at(-1)?.id ?? null, searchedUntil: undefined };
+          }
+        }
+        if (next === null) return { items: found, next: null, searchedUntil: undefined };
+      }
+      return { items: found, next: last?.id ?? null, searchedUntil: last?.at };
+    },
+  };
+}

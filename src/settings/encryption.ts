@@ -1,0 +1,64 @@
+import { createCipheriv, createDecipheriv, hkdfSync } from 'node:crypto';
+import type { Random } from '../kernel/secrets.js';
+
+/** Encrypts secret settings for the store with AES-256-GCM. */
+export interface Encryption {
+  /** @param name of the setting; a value stored under another name cannot be decrypted */
+  encrypt(name: string, text: string): string;
+  /** @throws Error if neither key has encrypted it, or it was modified */
+  decrypt(name: string, stored: string): string;
+  /** Whether the current key has encrypted it. */
+  isCurrent(name: string, stored: string): boolean;
+}
+
+const VERSION = 'v1';
+const IV_BYTES = 12;
+const TAG_BYTES = 16;
+
+/** @param keys the configured secrets, the current one first */
+export function createEncryption(keys: readonly string[], random: Random): Encryption {
+  const derived = keys.map((key) =>
+    Buffer.from(hkdfSync('sha256', key, '', 'saas-backend custom settings', 32)),
+  );
+  const [current = Buffer.alloc(0)] = derived;
+
+  const open = (key: Buffer, name: string, stored: string): string | null => {
+    const [version, data = ''] = stored.split('.');
+    const bytes = Buffer.from(data, 'base64url');
+    if (version !== VERSION || bytes.length < IV_BYTES + TAG_BYTES) return null;
+    const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, IV_BYTES), {
+      authTagLength: TAG_BYTES,
+    });
+    decipher.setAAD(Buffer.from(name));
+    decipher.setAuthTag(bytes.subarray(-TAG_BYTES));
+    const text = decipher.update(bytes.subarray(IV_BYTES, -TAG_BYTES));
+    try {
+      return Buffer.concat([text, decipher.final()]).toString();
+    } catch {
+      // The tag belongs to another key, name or text.
+      return null;
+    }
+  };
+
+  return {
+    encrypt(name, text) {
+      const iv = random.bytes(IV_BYTES);
+      const cipher = createCipheriv('aes-256-gcm', current, iv, { authTagLength: TAG_BYTES });
+      cipher.setAAD(Buffer.from(name));
+      const encrypted = Buffer.concat([iv, cipher.update(text), cipher.final(), cipher.getAuthTag()]);
+      return `${VERSION}.${encrypted.toString('base64url')}`;
+    },
+
+    decrypt(name, stored) {
+      for (const key of derived) {
+        const text = open(key, name, stored);
+        if (text !== null) return text;
+      }
+      throw new Error(
+        `The custom setting ${name} cannot be decrypted. Set SETTINGS_ENCRYPTION_KEY or SETTINGS_ENCRYPTION_KEY_PREVIOUS to the key that encrypted it, or set the setting again.`,
+      );
+    },
+
+    isCurrent: (name, stored) => open(current, name, stored) !== null,
+  };
+}

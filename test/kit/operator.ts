@@ -1,0 +1,63 @@
+import type { Test } from 'tap';
+import { createOperatorRoles } from '../../src/provisioning/operators.js';
+import { principalCollection } from '../../src/provisioning/store.js';
+import { openStore } from '../../src/storage/open.js';
+import { Agent, type Page } from './agent.js';
+import type { Credentials, IdpApp } from './idp.js';
+
+/** Operators of an identity provider, and their console in a browser. */
+
+/** As commands on the host name their origin. */
+export const ON_THE_HOST = { ip: 'cli', isDisconnected: () => false };
+
+/** The role, through a connection of its own, as `idp operator` uses it. */
+export async function rolesOf(t: Test, idp: IdpApp, uri = `sqlite:${idp.file}`) {
+  const store = await openStore(uri);
+  t.teardown(() => store.close());
+  const audit = { record: async () => undefined };
+  return createOperatorRoles(principalCollection(store), { audit, clock: idp.clock });
+}
+
+/** A person with the role. */
+export async function makeOperator(t: Test, idp: IdpApp, handle?: string): Promise<Credentials> {
+  const person = await idp.makeHuman(handle === undefined ? {} : { handle });
+  await (await rolesOf(t, idp)).grant(person.sub, ON_THE_HOST);
+  return person;
+}
+
+/** The console in a browser of its own. */
+export interface ConsoleBrowser {
+  browser: Agent;
+  origin: string;
+  get(path: string): Promise<Page>;
+  /** Opens the page of an action, fills in its form and submits it. */
+  act(path: string, fields?: Record<string, string>): Promise<Page>;
+}
+
+export async function browse(idp: IdpApp, prefix = ''): Promise<ConsoleBrowser> {
+  const origin = await idp.listen();
+  const browser = new Agent({ origin });
+  const get = async (path: string) => readable(await browser.open(`${origin}${prefix}/admin${path}`));
+  const act: ConsoleBrowser['act'] = async (path, fields) =>
+    readable(await browser.submit(await get(path), fields));
+  return { browser, origin, get, act };
+}
+
+const ENTITIES: Record<string, string> = { amp: '&', quot: '"', '#39': "'", '#x2F': '/', '#x3D': '=' };
+
+/** The page with its texts and links as a person sees them. */
+function readable(page: Page): Page {
+  return { ...page, body: page.body.replace(/&([#\w]+);/g, (entity, name) => ENTITIES[name] ?? entity) };
+}
+
+/** The console of a person who has signed in. */
+export async function enterConsole(
+  idp: IdpApp,
+  { handle, password }: Pick<Credentials, 'handle' | 'password'>,
+  path = '/',
+  prefix = '',
+): Promise<ConsoleBrowser & { page: Page }> {
+  const opened = await browse(idp, prefix);
+  const page = await opened.browser.submit(await opened.get(path), { handle, password });
+  return { ...opened, page };
+}

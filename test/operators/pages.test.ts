@@ -1,0 +1,202 @@
+import t from 'tap';
+import { auditOf, PASSWORD } from '../kit/app.js';
+import { CALLBACK, idpApp, idpStore } from '../kit/idp.js';
+import { enterConsole, makeOperator } from '../kit/operator.js';
+
+/** What operators see and change in the console. */
+
+const HERE = { publicUrl: undefined, limits: false } as const;
+
+/** The readonly fields of a page that shows secrets. */
+const secretsOf = (body: string) =>
+  [...body.matchAll(/class="secret" value="([^"]*)" readonly/g)].map(([, value = '']) => value);
+
+t.test('principals are searched by user name, ID, kind and state', async (t) => {
+  const idp = await idpApp(t, HERE);
+  const operator = await makeOperator(t, idp, 'olga');
+  const { get } = await enterConsole(idp, operator);
+  const [ada, agent] = [await idp.makeHuman({ handle: 'ada' }), await idp.mintAgent({ handle: 'adam' })];
+  await idp.makeHuman({ handle: 'bob' });
+  await idp.admin('POST', `/v1/principals/${ada.sub}/disable`);
+  const handlesOf = async (query: string) =>
+    [...(await get(`/principals?${query}`)).body.matchAll(/<a href="\.\/principals\/u_\w+">([^<]*)</g)].map(
+      ([, handle]) => handle,
+    );
+  t.same(await handlesOf(''), ['ada', 'adam', 'bob', 'olga']);
+  t.same(await handlesOf('q=AD'), ['ada', 'adam']);
+  t.same(await handlesOf('q=ad&kind=agent'), ['adam']);
+  t.same(await handlesOf('state=disabled'), ['ada']);
+  t.same(await handlesOf('kind=human&state=active'), ['bob', 'olga']);
+  t.same(await handlesOf(`q=${agent.sub}`), ['adam']);
+  t.equal((await get('/principals?kind=robot')).status, 400);
+  t.equal((await get(`/principals/u_${'0'.repeat(32)}`)).status, 404);
+  const csv = await get('/principals.csv?kind=agent');
+  t.match(csv.body, /^User name,Name,Kind,State,Created,ID\r\nadam,,Agent,active,/);
+});
+
+t.test('a principal has a page with sessions, applications and audit records', async (t) => {
+  const idp = await idpApp(t, HERE);
+  const { get, act } = await enterConsole(idp, await makeOperator(t, idp));
+  const client = await idp.createClient({ name: 'Shop' });
+  const human = await idp.makeHuman();
+  const { browser, page } = await idp.visit(client, { scope: 'openid email' });
+  await browser.send(page, { handle: human.handle, password: PASSWORD });
+  const shown = await get(`/principals/${human.sub}`);
+  t.match(shown.body, /<a href="\.\.\/clients\/cid_[^"]*">Shop<\/a>/);
+  t.match(shown.body, 'openid email');
+  t.match(shown.body, 'login.succeeded');
+  const [, end = ''] = /href="\.\.\/(principals\/[^"]*\/end)"/.exec(shown.body) ?? [];
+  const ended = await act(`/${end}`);
+  t.match(ended.body, 'The session has ended.');
+  t.match(ended.body, 'Not signed in.');
+  t.equal((await get(`/${end}`)).status, 404, 'it is gone');
+});
+
+t.test(
+  'an operator disables, enables and deletes people and agents, with their name in the audit',
+  async (t) => {
+    const idp = await idpApp(t, HERE);
+    const operator = await makeOperator(t, idp);
+    const { get, act } = await enterConsole(idp, operator);
+    const client = await idp.createClient();
+    for (const who of [await idp.makeHuman(), await idp.mintAgent()]) {
+      const page = `/principals/${who.sub}`;
+      t.match((await act(`${page}/disable`)).body, 'Disabled.');
+      t.equal((await idp.authorize(client, who)).status, 401);
+      t.match((await act(`${page}/enable`)).body, 'Enabled.');
+      t.equal((await idp.authorize(client, who)).status, 302);
+      const refused = await act(`${page}/delete`, { confirm: 'yes' });
+      t.match([refused.status, refused.body], [400, `must be ${who.handle}`]);
+      t.match((await act(`${page}/delete`, { confirm: who.handle })).body, 'Deleted.');
+      t.equal((await idp.authorize(client, who)).status, 401);
+      const taken = await act('/agents/create', { handle: who.handle });
+      t.equal(taken.status, 409, 'the name stays reserved');
+      t.match(taken.body, `value="${who.handle}"`, 'and the form keeps it');
+      t.equal((await act(`${page}/enable`)).status, 409);
+      const records = (await auditOf(await idpStore(t, idp))).filter(({ subject }) => subject === who.sub);
+      t.match(
+        records
+          .filter(({ by }) => by === operator.handle)
+          .map(({ event }) => event)
+          .sort(),
+        [/^(agent|human)\.deleted$/, 'principal.disabled', 'principal.enabled'],
+      );
+      t.match(JSON.stringify(records), /before.*active.*after.*disabled/);
+      const listed = await get(`/audit?q=${who.handle}&event=principal.`);
+      t.match(listed.body, '<td>principal.disabled</td>');
+      t.notMatch(listed.body, /<td>(login|agent|human)\./);
+    }
+  },
+);
+
+t.test('secrets and links are shown once', async (t) => {
+  const idp = await idpApp(t, HERE);
+  const { get, act, origin } = await enterConsole(idp, await makeOperator(t, idp));
+  const client = await idp.createClient();
+  const minted = await act('/agents/create', { handle: 'scout', name: 'Scout' });
+  const [handle = '', password = ''] = secretsOf(minted.body);
+  t.match(minted.headers.get('cache-control'), 'no-store');
+  t.equal((await idp.authorize(client, { sub: '', handle, password })).status, 302);
+  const [{ sub }] = (await idp.admin('GET', '/v1/principals?prefix=scout')).body.principals;
+  const [rotated = ''] = secretsOf((await act(`/principals/${sub}/rotate`)).body);
+  t.equal((await idp.authorize(client, { sub, handle, password })).status, 401);
+  t.equal((await idp.authorize(client, { sub, handle, password: rotated })).status, 302);
+  t.notMatch((await get(`/principals/${sub}`)).body, /agp_/);
+
+  const [invitation = ''] = secretsOf((await act('/invitations/create', { handle: 'ada', days: '2' })).body);
+  t.match((await get('/invitations')).body, 'ada');
+  const [invited] = (await idp.admin('GET', '/v1/principals?prefix=ada')).body.principals;
+  t.match((await act(`/invitations/${invited.sub}/withdraw`)).body, 'The invitation is withdrawn.');
+  const path = (url: string) => new URL(url, origin).pathname;
+  t.equal((await idp.request('POST', path(invitation), { body: { password: PASSWORD } })).status, 404);
+  t.equal((await act('/invitations/create', { handle: 'ada', days: '31' })).status, 400);
+  const [again = ''] = secretsOf((await act('/invitations/create', { handle: 'ada' })).body);
+  t.equal((await idp.request('POST', path(again), { body: { password: PASSWORD } })).status, 201);
+  const [reset = ''] = secretsOf((await act(`/principals/${invited.sub}/reset`)).body);
+  t.equal((await idp.request('POST', path(reset), { body: { password: 'another one' } })).status, 201);
+});
+
+t.test('applications are created, changed, rotated and deleted', async (t) => {
+  const idp = await idpApp(t, HERE);
+  const operator = await makeOperator(t, idp);
+  const { get, act } = await enterConsole(idp, operator);
+  const agent = await idp.mintAgent();
+  const wrong = await act('/clients/create', { redirect_uris: `${CALLBACK}\nhttp://x.test/*` });
+  t.equal(wrong.status, 400);
+  t.match(wrong.body, 'in line 2 must not contain');
+  t.match(wrong.body, CALLBACK, 'the form keeps its values');
+  t.equal((await act('/clients/create', { redirect_uris: '' })).status, 400);
+  const created = await act('/clients/create', {
+    name: 'Shop',
+    redirect_uris: `${CALLBACK}\r\ncom.example.app:/cb`,
+    kinds: 'both',
+  });
+  const [id = '', secret = ''] = secretsOf(created.body);
+  const signIn = async (secret: string) => {
+    const client = { id, secret, redirectUri: CALLBACK };
+    return (await idp.redeem(client, await idp.codeFor(client, agent))).status;
+  };
+  t.equal(await signIn(secret), 200);
+  const form = (await get(`/clients/${id}/update`)).form();
+  t.match(form.fields, { name: 'Shop', trusted: undefined });
+  const changed = await act(`/clients/${id}/update`, {
+    name: 'New shop',
+    redirect_uris: CALLBACK,
+    post_logout_redirect_uris: 'https://app.example.test/bye',
+    kinds: 'both',
+    trusted: 'yes',
+  });
+  t.match(changed.body, 'Saved.');
+  const [listed] = (await idp.admin('GET', '/v1/clients')).body.clients;
+  t.match(listed, { client_name: 'New shop', trusted: true, redirect_uris: [CALLBACK] });
+  const [next = ''] = secretsOf((await act(`/clients/${id}/rotate`, { at_once: 'yes' })).body).slice(1);
+  t.same([await signIn(secret), await signIn(next)], [401, 200]);
+  t.match((await act(`/clients/${id}/delete`, { confirm: id })).body, 'Deleted.');
+  t.equal((await get(`/clients/${id}`)).status, 404);
+  const records = (await auditOf(await idpStore(t, idp))).filter(({ by }) => by === operator.handle);
+  t.match(records.map(({ event }) => event).sort(), [
+    ...['client.created', 'client.deleted', 'client.rotated', 'client.updated'],
+  ]);
+  const update = records.find(({ event }) => event === 'client.updated');
+  t.match(update?.detail, /"before":.*Shop.*"after":.*New shop/);
+});
+
+t.test('the audit is searched by event, subject and day, page by page, and exported as CSV', async (t) => {
+  const idp = await idpApp(t, HERE);
+  const operator = await makeOperator(t, idp);
+  const agent = await idp.mintAgent();
+  const client = await idp.createClient();
+  for (let count = 0; count < 60; count++) {
+    idp.clock.advance(1);
+    await idp.codeFor(client, agent);
+  }
+  idp.clock.advance(24 * 3600 * 1000);
+  const { get } = await enterConsole(idp, operator);
+  const rows = (body: string) => body.match(/<td><time/g)?.length ?? 0;
+  const first = await get(`/audit?event=login.succeeded&q=${agent.handle}`);
+  t.equal(rows(first.body), 50);
+  const [, next = ''] = /href="([^"]*)" rel="next"/.exec(first.body) ?? [];
+  t.equal(rows((await get(`/${next}`)).body), 10);
+  t.equal(rows((await get('/audit?event=login.&from=2040-01-02')).body), 1);
+  t.equal(rows((await get('/audit?event=login.&until=2040-01-01')).body), 50);
+  t.equal(rows((await get('/audit?event=nothing')).body), 0);
+  for (const query of ['from=x', 'from=2040-13-01', 'event=%00', 'after=x']) {
+    t.equal((await get(`/audit?${query}`)).status, 400, query);
+  }
+  const csv = await get(`/audit.csv?event=login.succeeded&q=${agent.sub}`);
+  t.equal(csv.body.trimEnd().split('\r\n').length, 61);
+});
+
+t.test('the overview counts sign-ins by day, and the keys page says what a rotation does next', async (t) => {
+  const idp = await idpApp(t, { ...HERE, ed25519SeedNext: `${'ab'.repeat(31)}cd` });
+  const operator = await makeOperator(t, idp);
+  const { page, get } = await enterConsole(idp, operator);
+  t.match(page.body, /<td>2040-01-01<\/td><td class="number">1<\/td><td class="number">0<\/td>/);
+  await idp.authorize(await idp.createClient(), { ...operator, password: 'wrong' });
+  t.match((await get('/')).body, /<td>2040-01-01<\/td><td class="number">1<\/td><td class="number">1<\/td>/);
+  const keys = (await get('/keys')).body;
+  const { body } = await idp.request('GET', '/.well-known/jwks.json');
+  for (const { kid } of body.keys) t.match(keys, kid);
+  t.match(keys, 'Once every process has published the next key for ten minutes');
+  t.notMatch(keys, /abab/);
+});
