@@ -9,7 +9,7 @@ await run({
     serve: { summary: 'Start the server', load: () => import('./commands/serve.js') },
     backup: { summary: 'Copy the store into a new file', load: () => import('./commands/backup.js') },
     store: { summary: 'Move to another database: copy', load: () => import('./commands/store.js') },
-    audit: { summary: 'Delete old audit records: purge', load: () => import('./commands/audit.js') },
+    audit: { summary: 'Read the audit: list, purge', load: () => import('./commands/audit.js') },
     client: {
       summary: 'Manage applications: create, list, update, rotate, delete',
       load: () => import('./commands/client.js'),

@@ -127,10 +127,10 @@ async function load(command: Command, program: Program): Promise<void> {
   const isGroup = command.commands.length > 0;
   if (isGroup) command.usage('<command> [options]');
   for (const leaf of isGroup ? command.commands : [command]) {
-    leaf
-      .optionsGroup('Global options:')
-      .option('--json', 'Print one line of JSON')
-      .version(version(), '-v, --version', 'Print the version');
+    leaf.optionsGroup('Global options:');
+    // Commands that print more than one line of JSON declare the option themselves.
+    if (!leaf.options.some(({ long }) => long === '--json')) leaf.option('--json', 'Print one line of JSON');
+    leaf.version(version(), '-v, --version', 'Print the version');
   }
 }
 

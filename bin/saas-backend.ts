@@ -9,7 +9,7 @@ await run({
     serve: { summary: 'Start the server (default)', load: () => import('./commands/serve.js') },
     backup: { summary: 'Copy the store into a new file', load: () => import('./commands/backup.js') },
     store: { summary: 'Move to another database: copy', load: () => import('./commands/store.js') },
-    audit: { summary: 'Delete old audit records: purge', load: () => import('./commands/audit.js') },
+    audit: { summary: 'Read the audit: list, purge', load: () => import('./commands/audit.js') },
     doctor: {
       summary: 'Check the configuration, the store and the port',
       load: () => import('./commands/doctor.js'),

@@ -56,13 +56,13 @@ export function createAccountService(deps: AccountServiceDependencies): AccountS
     user: UserDocument,
     { usedLinkHash, unansweredSince }: LinkUse,
     { sessionId, password }: { sessionId: string; password: string },
-    { isDisconnected }: Origin,
+    origin: Origin,
   ): Promise<UserDocument | null> => {
     const { id, email, passwordVersion, sessionEpoch } = user;
     await passwordRules.validateStrength(password, email, 'newPassword');
-    const passwordHash = await passwords.hash(password, isDisconnected);
+    const passwordHash = await passwords.hash(password, origin.isDisconnected);
     // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
-    await mails.passwordChanged(user, passwordVersion + 1);
+    await mails.passwordChanged(user, passwordVersion + 1, origin);
     const expiresAt = clock.now() + RESET_LINK_TTL_MS;
     const usedLink = { kind: 'password', expiresAt, passwordChanged: true, addressVerified: false } as const;
     const changed = await users.updateOne(

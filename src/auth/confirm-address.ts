@@ -125,7 +125,7 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
         );
         return confirmed && { ...confirmed, usedLink };
       }
-      await mails.passwordChanged(user, user.passwordVersion + 1);
+      await mails.passwordChanged(user, user.passwordVersion + 1, origin);
       const confirmed = await users.updateOne(where, {
         set: { ...set, passwordHash: verified.passwordHash },
         unset: [...ALL_LINK_FIELDS, 'keptSession'],

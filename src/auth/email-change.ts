@@ -69,7 +69,7 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
       if (!updated) throw authErrors.INVALID_CREDENTIALS();
       await audit.record({ event: 'email.change-asked', subject: id, ip: origin.ip });
       deps.backgroundTasks.run('e-mail change', async () => {
-        if (!(await isTaken(newEmail))) await mails.verifyEmail({ id, email: newEmail }, link);
+        if (!(await isTaken(newEmail))) await mails.confirmAddressChange({ id, email: newEmail }, link);
       });
     },
 
@@ -85,7 +85,7 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
         email: newEmail,
         unset: ALL_LINK_FIELDS,
         inc: { emailVersion: 1 },
-        enqueueNotices: () => mails.emailChanged(user, newEmail, (user.emailVersion ?? 0) + 1),
+        enqueueNotices: () => mails.emailChanged(user, newEmail, (user.emailVersion ?? 0) + 1, origin),
       } as const;
       // The unique index decides when two accounts want the same address.
       return deps.confirmAddress(user, proof, change, origin).catch((error: unknown) => {

@@ -1,4 +1,6 @@
 import { withQuery } from '../config/public-url.js';
+import type { Origin } from '../http/scope.js';
+import { addressBlock, UNKNOWN_ADDRESS } from '../kernel/addresses.js';
 import { type Clock, DAY } from '../kernel/clock.js';
 import type { LinkToken } from './link-tokens.js';
 import type { UserDocument } from './store.js';
@@ -9,7 +11,14 @@ export interface Outbox {
     key: string;
     userId: string;
     to: string;
-    template: 'password-reset' | 'password-changed' | 'verify-email' | 'email-changed' | 'welcome' | 'unlock';
+    template:
+      | 'password-reset'
+      | 'password-changed'
+      | 'verify-email'
+      | 'confirm-address-change'
+      | 'email-changed'
+      | 'welcome'
+      | 'unlock';
     values: Record<string, string>;
     security: boolean;
     sendCondition?: { userId: string; versionField: 'passwordVersion' | 'emailVersion'; minVersion: number };
@@ -19,17 +28,24 @@ export interface Outbox {
 
 type Recipient = Pick<UserDocument, 'id' | 'email' | 'name'>;
 
+/** Where a request came from, as told to the holder of the account. Absent for a request of the operator. */
+type RequestOrigin = Pick<Origin, 'ip' | 'browser'> | undefined;
+
 /** Enqueues the mails about accounts. */
 export interface AccountMails {
-  passwordReset(recipient: Recipient, link: LinkToken): Promise<void>;
-  /** To the address to verify, which may be the new one of an address change. */
+  passwordReset(recipient: Recipient, link: LinkToken, origin: RequestOrigin): Promise<void>;
   verifyEmail(recipient: Pick<Recipient, 'id' | 'email'>, link: LinkToken): Promise<void>;
+  /**
+   * To the new address of an account, which may belong to someone else: without the origin of the request, which would
+   * be disclosed to them.
+   */
+  confirmAddressChange(recipient: Pick<Recipient, 'id' | 'email'>, link: LinkToken): Promise<void>;
   /** Allows sign-in from a new address while wrong passwords from other addresses exhaust the limit of the account. */
-  unlock(recipient: Recipient, link: LinkToken): Promise<void>;
+  unlock(recipient: Recipient, link: LinkToken, origin: RequestOrigin): Promise<void>;
   /** Enqueued before the change and sent once the password has this version. */
-  passwordChanged(recipient: Recipient, version: number): Promise<void>;
+  passwordChanged(recipient: Recipient, version: number, origin: RequestOrigin): Promise<void>;
   /** To the old address; enqueued before the change and sent once the address has this version. */
-  emailChanged(recipient: Recipient, newEmail: string, version: number): Promise<void>;
+  emailChanged(recipient: Recipient, newEmail: string, version: number, origin: RequestOrigin): Promise<void>;
   welcome(recipient: Recipient): Promise<void>;
 }
 
@@ -40,12 +56,44 @@ export interface AccountMailOptions {
   clock: Clock;
 }
 
+const TIME_FORMAT = new Intl.DateTimeFormat('en-GB', {
+  dateStyle: 'long',
+  timeStyle: 'short',
+  timeZone: 'UTC',
+});
+
 export function createAccountMails({ outbox, pages, clock }: AccountMailOptions): AccountMails {
   const greeting = ({ name }: Recipient) => (name === undefined ? {} : { name });
   const inDays = (days: number) => clock.now() + days * DAY;
 
+  /** When and from where a request was made: never more than the address block and the family of the browser. */
+  const circumstances = (origin: RequestOrigin): Record<string, string> => {
+    if (origin === undefined) return {};
+    const ipAddress = addressBlock(origin.ip);
+    const browser = origin.browser?.();
+    return {
+      when: `${TIME_FORMAT.format(clock.now())} UTC`,
+      ...(ipAddress !== UNKNOWN_ADDRESS && { ipAddress }),
+      ...(browser !== undefined && { browser }),
+    };
+  };
+
+  /** A mail to an address that is to be confirmed. */
+  const confirmation =
+    (template: 'verify-email' | 'confirm-address-change') =>
+    ({ id, email }: Pick<Recipient, 'id' | 'email'>, { token, hash, expiresAt }: LinkToken) =>
+      outbox.put({
+        key: `${template}:${hash}`,
+        userId: id,
+        to: email,
+        template,
+        values: { email, link: withQuery(pages.verify(), `token=${token}`), validFor: '24 hours' },
+        security: true,
+        expiresAt,
+      });
+
   return {
-    passwordReset: (recipient, { token, hash, expiresAt }) =>
+    passwordReset: (recipient, { token, hash, expiresAt }, origin) =>
       outbox.put({
         key: `password-reset:${hash}`,
         userId: recipient.id,
@@ -56,23 +104,16 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
           link: withQuery(pages.reset(), `token=${token}`),
           validFor: '1 hour',
           ...greeting(recipient),
+          ...circumstances(origin),
         },
         security: true,
         expiresAt,
       }),
 
-    verifyEmail: ({ id, email }, { token, hash, expiresAt }) =>
-      outbox.put({
-        key: `verify-email:${hash}`,
-        userId: id,
-        to: email,
-        template: 'verify-email',
-        values: { email, link: withQuery(pages.verify(), `token=${token}`), validFor: '24 hours' },
-        security: true,
-        expiresAt,
-      }),
+    verifyEmail: confirmation('verify-email'),
+    confirmAddressChange: confirmation('confirm-address-change'),
 
-    unlock: (recipient, { token, hash, expiresAt }) =>
+    unlock: (recipient, { token, hash, expiresAt }, origin) =>
       outbox.put({
         key: `unlock:${hash}`,
         userId: recipient.id,
@@ -83,30 +124,31 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
           link: withQuery(pages.unlock(), `token=${token}`),
           validFor: '1 hour',
           ...greeting(recipient),
+          ...circumstances(origin),
         },
         security: true,
         expiresAt,
       }),
 
-    passwordChanged: (recipient, version) =>
+    passwordChanged: (recipient, version, origin) =>
       outbox.put({
         key: `password-changed:${recipient.id}:${version}`,
         userId: recipient.id,
         to: recipient.email,
         template: 'password-changed',
-        values: { email: recipient.email, ...greeting(recipient) },
+        values: { email: recipient.email, ...greeting(recipient), ...circumstances(origin) },
         security: true,
         sendCondition: { userId: recipient.id, versionField: 'passwordVersion', minVersion: version },
         expiresAt: inDays(7),
       }),
 
-    emailChanged: (recipient, newEmail, version) =>
+    emailChanged: (recipient, newEmail, version, origin) =>
       outbox.put({
         key: `email-changed:${recipient.id}:${version}`,
         userId: recipient.id,
         to: recipient.email,
         template: 'email-changed',
-        values: { email: recipient.email, newEmail, ...greeting(recipient) },
+        values: { email: recipient.email, newEmail, ...greeting(recipient), ...circumstances(origin) },
         security: true,
         sendCondition: { userId: recipient.id, versionField: 'emailVersion', minVersion: version },
         expiresAt: inDays(7),

@@ -40,11 +40,11 @@ export interface PasswordResetDependencies
 
 export function createPasswordReset(
   deps: PasswordResetDependencies,
-): PasswordReset & { sendReset(user: UserDocument): Promise<void> } {
+): PasswordReset & { sendReset(user: UserDocument, origin?: Origin): Promise<void> } {
   const { users, mails, passwords, passwordRules, throttle, audit, usedLinks, clock } = deps;
 
   /** The link replaces previous ones, including verification links, which would confirm the current password. */
-  const sendReset = async ({ id, email }: UserDocument): Promise<void> => {
+  const sendReset = async ({ id, email }: UserDocument, origin?: Origin): Promise<void> => {
     const link = newLinkToken(id, RESET_LINK_TTL_MS, deps);
     // The condition on the address prevents a link from reaching the user's former mailbox.
     const owner = await users.updateOne(
@@ -54,7 +54,7 @@ export function createPasswordReset(
         unset: ['verifyHash', 'verifyExpiresAt'],
       },
     );
-    if (owner) await mails.passwordReset(owner, link);
+    if (owner) await mails.passwordReset(owner, link, origin);
   };
 
   /** Sets the password and marks the link as used. `null` if the link is not valid. */
@@ -62,7 +62,7 @@ export function createPasswordReset(
     user: UserDocument,
     use: LinkUse,
     password: string,
-    { isDisconnected }: Origin,
+    origin: Origin,
   ): Promise<UserDocument | null> => {
     const { id, email, resetHash, resetExpiresAt: expiresAt = 0 } = user;
     const { usedLinkHash, unansweredSince } = use;
@@ -70,9 +70,9 @@ export function createPasswordReset(
     const isValid = isUnexpired(expiresAt, { now: clock.now(), life: RESET_LINK_TTL_MS });
     if (resetHash !== usedLinkHash || !isValid) return null;
     await passwordRules.validateStrength(password, email);
-    const passwordHash = await passwords.hash(password, isDisconnected);
+    const passwordHash = await passwords.hash(password, origin.isDisconnected);
     // The mail is enqueued before the change and sent only after it, so a crash in between loses nothing.
-    await mails.passwordChanged(user, user.passwordVersion + 1);
+    await mails.passwordChanged(user, user.passwordVersion + 1, origin);
     const addressVerified = !user.emailVerified;
     const usedLink = { kind: 'reset', expiresAt, passwordChanged: true, addressVerified } as const;
     const changed = await users.updateOne(
@@ -103,14 +103,15 @@ export function createPasswordReset(
   return {
     sendReset,
 
-    async forgotPassword(email, { ip }) {
+    async forgotPassword(email, origin) {
+      const { ip } = origin;
       await throttle.count(authLimits.mail, ip);
       const address = email.toLowerCase();
       deps.backgroundTasks.run('password reset', async () => {
         if (!(await throttle.tryCountKey(authLimits.mailTo.reset, address, ip))) return;
         const user = await users.findOne({ email: address });
         await audit.recordFailure({ event: 'password.forgotten', ip, ...(user && { subject: user.id }) });
-        if (user && !isDisabled(user)) await sendReset(user);
+        if (user && !isDisabled(user)) await sendReset(user, origin);
       });
     },
 

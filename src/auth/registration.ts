@@ -40,7 +40,7 @@ export interface RegistrationDependencies
   passwordRules: PasswordRules;
   startSession: SessionService['startSession'];
   sendVerification(user: UserDocument): Promise<void>;
-  sendReset(user: UserDocument): Promise<void>;
+  sendReset(user: UserDocument, origin: Origin): Promise<void>;
 }
 
 export function createRegistration(deps: RegistrationDependencies): Registration {
@@ -50,7 +50,8 @@ export function createRegistration(deps: RegistrationDependencies): Registration
     deps.emit('user.registered', { userId: user.id, user: await deps.presentUser(user) });
 
   /** Does one lookup and one commit before the response, whether or not the account exists, and the rest after it. */
-  const registerUnverified = async (user: UserDocument, { ip }: Origin): Promise<void> => {
+  const registerUnverified = async (user: UserDocument, origin: Origin): Promise<void> => {
+    const { ip } = origin;
     const auditRepeated = (existing: UserDocument) =>
       audit.recordFailure({ event: 'registration.repeated', subject: existing.id, ip });
     let existing = await users.findOne({ email: user.email });
@@ -66,7 +67,7 @@ export function createRegistration(deps: RegistrationDependencies): Registration
       if (!(await throttle.tryCountKey(existing ? reset : verify, user.email, ip))) return;
       // The existing account may have been created by someone else, so the owner of the address can choose a new
       // password.
-      await (existing ? deps.sendReset(existing) : deps.sendVerification(user));
+      await (existing ? deps.sendReset(existing, origin) : deps.sendVerification(user));
     });
   };
 

@@ -73,7 +73,8 @@ export function createUnlock(deps: UnlockDependencies): Unlock {
       });
     },
 
-    offerUnlock(email, { ip }) {
+    offerUnlock(email, origin) {
+      const { ip } = origin;
       backgroundTasks.run('unlock', async () => {
         if (!(await throttle.tryCountKey(authLimits.mailTo.unlock, email, ip))) return;
         const user = await users.findOne({ email });
@@ -84,7 +85,7 @@ export function createUnlock(deps: UnlockDependencies): Unlock {
           { id: user.id, email, suspendedAt: null },
           { set: { unlockHash: link.hash, unlockExpiresAt: link.expiresAt } },
         );
-        if (owner) await mails.unlock(owner, link);
+        if (owner) await mails.unlock(owner, link, origin);
       });
       return UNLOCK_MESSAGE;
     },

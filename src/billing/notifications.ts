@@ -1,7 +1,7 @@
 import type { SubscriptionStatus } from '../http/schemas.js';
 import { type Clock, DAY } from '../kernel/clock.js';
 import { type BillingEvent, type InvoiceDetails, readInvoice } from './events/provider-objects.js';
-import { UNKNOWN_PLAN } from './plans/plans.js';
+import { type Plans, UNKNOWN_PLAN } from './plans/plans.js';
 import { asTime, type Json } from './provider/json.js';
 import type { SubscriptionDocument } from './store.js';
 import type { BillingUsers } from './users.js';
@@ -121,6 +121,7 @@ export type EnqueueMail = (
 
 export interface MailDependencies {
   users: Pick<BillingUsers, 'find'>;
+  plans: Pick<Plans, 'nameOf'>;
   outbox: BillingOutbox;
   /** The page on which users manage their subscription. */
   billingUrl(): string;
@@ -130,7 +131,13 @@ export interface MailDependencies {
 /** How long after the event a mail is still sent. */
 const MAIL_LIFETIME_MS = 3 * DAY;
 
-export function createEnqueueMail({ users, outbox, billingUrl, clock }: MailDependencies): EnqueueMail {
+export function createEnqueueMail({
+  users,
+  plans,
+  outbox,
+  billingUrl,
+  clock,
+}: MailDependencies): EnqueueMail {
   return async (event, userId, subscription) => {
     const mail = mailFor(event);
     if (!mail) return;
@@ -145,7 +152,7 @@ export function createEnqueueMail({ users, outbox, billingUrl, clock }: MailDepe
         ...mail.values,
         email: user.email,
         link: billingUrl(),
-        ...(plan !== undefined && { plan }),
+        ...(plan !== undefined && { plan: plans.nameOf(plan) }),
         ...(user.name !== '' && { name: user.name }),
       },
       security: false,

@@ -31,7 +31,7 @@ export function createEmailModule(
   }: Pick<ModuleContext, 'store' | 'jobs' | 'clock' | 'random' | 'log' | 'metrics'>,
   { config, publicUrl, settings, readUserVersion }: EmailModuleOptions,
 ): EmailModule {
-  const { emailTemplateDir, fromEmail, fromName } = config.values;
+  const { emailTemplateDir, fromEmail, fromName, emailReplyTo } = config.values;
   const mails = mailCollection(store);
   if (metrics) measureOutbox(metrics, { mails, clock });
   const service = createEmailService({
@@ -39,6 +39,7 @@ export function createEmailModule(
     templates: loadTemplates(emailTemplateDir),
     transport: openTransport(config, { publicUrl: publicUrl(), clock, log }),
     from: { email: fromEmail, name: fromName },
+    replyTo: emailReplyTo,
     publicUrl,
     settings,
     readUserVersion,

@@ -1,7 +1,7 @@
 import { CLOCK_SKEW_MS, type Clock, HOUR, MINUTE, SECOND } from '../kernel/clock.js';
 import type { Random } from '../kernel/secrets.js';
 import type { JobLog, Lease } from '../ops/jobs.js';
-import type { MailDocument, MailStatus, Mails } from './store.js';
+import { type MailDocument, type MailStatus, type Mails, nameOf } from './store.js';
 import { DeliveryError, type DeliveryResult, type Message, type Transport } from './transport.js';
 
 /**
@@ -96,7 +96,7 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
     else if (signal.aborted) await postpone(leased, 0);
     else if (result.isFinal || leased.attempts >= MAX_ATTEMPTS) {
       await finish(leased, 'failed', result.message);
-      const mail = { id, template: leased.template, attempts: leased.attempts };
+      const mail = { id, template: nameOf(leased), attempts: leased.attempts };
       log.error({ mail, reason: result.message }, 'an e-mail could not be sent');
     } else await postpone(leased, backoffMs(leased.attempts, random), result.message);
   };
@@ -114,7 +114,7 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
     } catch (error) {
       if (error instanceof DeliveryError) return error;
       log.error(
-        { err: error, mail: { id: mail.id, template: mail.template } },
+        { err: error, mail: { id: mail.id, template: nameOf(mail) } },
         'an e-mail could not be composed',
       );
       return new DeliveryError('could not be composed', false);

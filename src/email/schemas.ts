@@ -53,6 +53,13 @@ export const emailOptions = {
     shown: 'the site name',
     check: (name) => (fits(name ?? '', DisplayName) ? undefined : `${mustBe(DisplayName, name)}.`),
   }),
+  emailReplyTo: option(Type.Optional(Type.String()), {
+    env: 'EMAIL_REPLY_TO',
+    doc: 'Address that replies to e-mails go to.',
+    shown: 'the sender address',
+    check: (address) =>
+      isEmailAddress(address ?? '') ? undefined : 'must be one address, like support@example.com.',
+  }),
   emailTemplateDir: option(Type.Optional(Type.String({ minLength: 1 })), {
     env: 'EMAIL_TEMPLATE_DIR',
     doc: 'Folder with your own e-mail templates; each file replaces the file of the same name in templates/email.',

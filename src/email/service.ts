@@ -7,7 +7,7 @@ import { nullIfTaken } from '../storage/collection.js';
 import { firstPagesOf, mapPages } from '../storage/pages.js';
 import { createRelay } from './relay.js';
 import { isEmailAddress } from './schemas.js';
-import type { MailStatus, Mails, SendCondition } from './store.js';
+import { type MailStatus, type Mails, namedAs, nameOf, type SendCondition } from './store.js';
 import {
   type MailName,
   type RenderedMail,
@@ -74,6 +74,8 @@ export interface EmailServiceOptions {
   transport: Transport;
   /** The default name is the name of the site, the default address `no-reply@` its host. */
   from: { email: string | undefined; name: string | undefined };
+  /** Where replies go, if not to the sender. */
+  replyTo?: string | undefined;
   publicUrl: () => string;
   settings: () => Promise<{ siteName: string; emailNotifications: boolean }>;
   /** Returns the current value of a version field of a user; `null` when the user does not exist. */
@@ -93,7 +95,7 @@ type FailedStatus = 'failed' | 'undeliverable' | 'expired';
 const RETENTION_MS = 30 * DAY;
 
 export function createEmailService(options: EmailServiceOptions): EmailService {
-  const { mails, templates, transport, from, publicUrl, settings, wake, clock, random } = options;
+  const { mails, templates, transport, from, replyTo, publicUrl, settings, wake, clock, random } = options;
 
   /** Composes a message without its recipient. */
   const compose = async (name: MailName, values: Record<string, string>) => {
@@ -103,12 +105,15 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
     return {
       template: name,
       from: { name: from.name ?? siteName, address },
+      ...(replyTo !== undefined && { replyTo }),
       ...templates.render(name, { ...values, siteName, siteUrl }),
     };
   };
 
-  const composeMessage = async (mail: Pick<Mail, 'key' | 'to' | 'template' | 'values'>): Promise<Message> => {
-    const composed = await compose(mail.template, mail.values);
+  const composeMessage = async (
+    mail: Pick<Mail, 'key' | 'to' | 'template' | 'values'> & { variant?: MailName },
+  ): Promise<Message> => {
+    const composed = await compose(nameOf(mail), mail.values);
     const [, host = 'localhost'] = composed.from.address.split('@');
     return { ...composed, to: mail.to, messageId: `<${sha256(mail.key)}@${host}>` };
   };
@@ -125,7 +130,7 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
       const mail = {
         ...(userId && { userId }),
         to,
-        template,
+        ...namedAs(template),
         values,
         security,
         ...(sendCondition && { after: toStoredCondition(sendCondition) }),
@@ -145,8 +150,8 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
 
     listByUser(userId) {
       const pages = firstPagesOf(mails, { where: { userId }, sort: 'id', desc: true }, MAX_LISTED);
-      return mapPages(pages, ({ template, to, status, createdAt, endedAt }) => ({
-        template,
+      return mapPages(pages, ({ to, status, createdAt, endedAt, ...mail }) => ({
+        template: nameOf(mail),
         to,
         status,
         createdAt: toTimestamp(createdAt),

@@ -28,7 +28,10 @@ export interface MailDocument {
   /** The account that the mail is about; its address may belong to another account later. */
   userId?: string;
   to: string;
+  /** The name of a mail that the previous version knows, too. */
   template: MailName;
+  /** The mail, if only this version knows it; processes of the previous version send `template` instead. */
+  variant?: MailName;
   /** Contains valid links, so it is removed when the mail is finished. */
   values?: Record<string, string>;
   security: boolean;
@@ -45,6 +48,19 @@ export interface MailDocument {
   reason?: string;
   createdAt: number;
   endedAt?: number;
+}
+
+/** The mail that a document stands for. */
+export const nameOf = ({ template, variant }: Pick<MailDocument, 'template' | 'variant'>): MailName =>
+  variant ?? template;
+
+/** Mails that the previous version does not know, with those that it sends instead during an upgrade. */
+const FALLBACKS: { [K in MailName]?: MailName } = { 'confirm-address-change': 'verify-email' };
+
+/** The fields of a document that say which mail it is. */
+export function namedAs(name: MailName): Pick<MailDocument, 'template' | 'variant'> {
+  const template = FALLBACKS[name];
+  return template === undefined ? { template: name } : { template, variant: name };
 }
 
 export type Mails = Collection<MailDocument>;

@@ -12,6 +12,7 @@ export const MAIL_NAMES = [
   'password-reset',
   'password-changed',
   'verify-email',
+  'confirm-address-change',
   'email-changed',
   'unlock',
   'welcome',
@@ -24,13 +25,17 @@ export type MailName = (typeof MAIL_NAMES)[number];
 /** Values that the service adds to every mail. */
 const COMMON_VALUES = ['siteName', 'siteUrl'] as const;
 
+/** When and from where something was requested. */
+const ORIGIN_VALUES = ['when?', 'ipAddress?', 'browser?'] as const;
+
 /** The values of each mail. Those with `?` are optional. */
 const VALUES: Record<MailName, readonly string[]> = {
-  'password-reset': ['email', 'link', 'validFor', 'name?'],
-  'password-changed': ['email', 'name?'],
+  'password-reset': ['email', 'link', 'validFor', 'name?', ...ORIGIN_VALUES],
+  'password-changed': ['email', 'name?', ...ORIGIN_VALUES],
   'verify-email': ['email', 'link', 'validFor'],
-  'email-changed': ['email', 'newEmail', 'name?'],
-  unlock: ['email', 'link', 'validFor', 'name?'],
+  'confirm-address-change': ['email', 'link', 'validFor'],
+  'email-changed': ['email', 'newEmail', 'name?', ...ORIGIN_VALUES],
+  unlock: ['email', 'link', 'validFor', 'name?', ...ORIGIN_VALUES],
   welcome: ['email', 'name?'],
   'payment-failed': ['email', 'link', 'plan?', 'amount?', 'name?'],
   'subscription-canceled': ['email', 'link', 'plan?', 'endsOn?', 'name?'],
@@ -45,13 +50,23 @@ const SAMPLES: Record<string, string> = {
   plan: 'Pro',
   amount: '€29.00',
   endsOn: '31 January 2030',
+  when: '31 January 2030 at 12:00 UTC',
+  ipAddress: '203.0.113.7',
+  browser: 'Firefox',
 };
 
 const PARTS = ['subject', 'text', 'html'] as const;
 type Part = (typeof PARTS)[number];
 
 /** Partials that templates of the same extension can include. */
-const PARTIALS = ['_head.html', '_brand.html', '_foot.html', '_foot.text'] as const;
+const PARTIALS = [
+  '_head.html',
+  '_brand.html',
+  '_origin.html',
+  '_foot.html',
+  '_origin.text',
+  '_foot.text',
+] as const;
 
 const TEMPLATE_FILES: readonly string[] = [
   ...MAIL_NAMES.flatMap((name) => PARTS.map((part) => `${name}.${part}`)),
@@ -113,6 +128,9 @@ export function loadTemplates(folder: string | undefined): Templates {
     },
   };
 }
+
+/** Whether the link of a mail is a secret: it carries a token, and expires. */
+export const hasSecretLink = (name: MailName): boolean => VALUES[name].includes('validFor');
 
 /** Returns example values of a mail, with a link that is not valid. */
 export function sampleValues(name: MailName, publicUrl: string): Record<string, string> {

@@ -8,6 +8,8 @@ import type { MailName } from './templates.js';
 export interface Message {
   template: MailName;
   from: { name: string; address: string };
+  /** Where replies go, if not to `from`. */
+  replyTo?: string;
   /** The only recipient. */
   to: string;
   subject: string;
@@ -43,6 +45,9 @@ export const DEFAULT_SERVICE = 'Resend';
 
 /** The user names that providers require with an API key. */
 const SERVICE_USERS: Record<string, string> = { resend: 'resend', sendgrid: 'apikey' };
+
+/** Prevents the replies of vacation responders (RFC 3834; Exchange knows its own header only). */
+const HEADERS = { 'Auto-Submitted': 'auto-generated', 'X-Auto-Response-Suppress': 'OOF, AutoReply' };
 
 const require = createRequire(import.meta.url);
 
@@ -117,10 +122,16 @@ export function createSmtpTransport(
     async send(message, signal) {
       loading ??= createTransporter(options);
       const transporter = await loading;
-      const { template: _, to, ...rest } = message;
+      const { template: _, to, replyTo, ...rest } = message;
       const deadline = createDeadline(timeoutMs, signal);
       try {
-        await transporter.sendMail({ ...rest, to: { name: '', address: to }, signal: deadline.signal });
+        await transporter.sendMail({
+          ...rest,
+          to: { name: '', address: to },
+          ...(replyTo !== undefined && { replyTo: { name: '', address: replyTo } }),
+          headers: HEADERS,
+          signal: deadline.signal,
+        });
         return 'sent';
       } catch (error) {
         throw deadline.signal.aborted

@@ -23,3 +23,21 @@ export function isBrowser(headers: IncomingHttpHeaders): boolean {
     (destination !== undefined && destination !== 'empty')
   );
 }
+
+/** Browsers by their token in the user agent. The order matters: most of them also contain the tokens of later ones. */
+const FAMILIES: readonly (readonly [token: RegExp, family: string])[] = [
+  [/\bEdg(e|A|iOS)?\//, 'Edge'],
+  [/\b(OPR|OPT|OPiOS|OPX)\//, 'Opera'],
+  [/\bSamsungBrowser\//, 'Samsung Internet'],
+  [/\bVivaldi\//, 'Vivaldi'],
+  [/\bYaBrowser\//, 'Yandex Browser'],
+  [/\bDuckDuckGo\//, 'DuckDuckGo'],
+  [/\b(Firefox|FxiOS)\//, 'Firefox'],
+  [/\b(Chrome|CriOS|Chromium)\//, 'Chrome'],
+  [/\bVersion\/[\d.]+.* Safari\//, 'Safari'],
+];
+
+/** The family of a browser, without version or system. `undefined` for other programs. */
+export function browserFamily(userAgent: string | undefined): string | undefined {
+  return FAMILIES.find(([token]) => token.test(userAgent ?? ''))?.[1];
+}

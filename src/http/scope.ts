@@ -18,6 +18,7 @@ import { type AppError, httpErrors } from '../kernel/errors.js';
 import { RequestBudget } from '../storage/request-budget.js';
 import { type AnswerRules, describeRequest, sendError, setCommonHeaders } from './answers.js';
 import { readBody, setBodyParser } from './bodies.js';
+import { browserFamily } from './browser.js';
 import { pinCompilers, setCompilers } from './compilers.js';
 import { type RouteConflicts, watchRouteConflicts } from './route-conflicts.js';
 
@@ -104,10 +105,16 @@ export interface Origin {
   by?: string;
   /** Whether the client has disconnected, so that work for it can be skipped. */
   isDisconnected(): boolean;
+  /** The family of the browser, such as `Firefox`; `undefined` for other programs. */
+  browser?(): string | undefined;
 }
 
 export function originOf(request: FastifyRequest): Origin {
-  return { ip: plainAddress(request.ip), isDisconnected: () => request.raw.socket.destroyed };
+  return {
+    ip: plainAddress(request.ip),
+    isDisconnected: () => request.raw.socket.destroyed,
+    browser: () => browserFamily(request.headers['user-agent']),
+  };
 }
 
 /** The `next` of requests that arrive through a host's middleware chain. */

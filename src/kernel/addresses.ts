@@ -3,7 +3,7 @@ import { BlockList, isIP } from 'node:net';
 /** Client addresses as the audit records them and rate limits count them. */
 
 /** Stands for connections without a valid address, such as a Unix socket; all of them share one bucket. */
-const UNKNOWN = 'unknown';
+export const UNKNOWN_ADDRESS = 'unknown';
 
 /** An IPv4 address inside an IPv6 one (RFC 4291 §2.5.5.2). */
 const MAPPED = '0:0:0:0:0:ffff:';
@@ -15,7 +15,7 @@ const MAPPED = '0:0:0:0:0:ffff:';
 export function addressBlock(address: string | undefined): string {
   const family = isIP(address ?? '');
   if (family === 4) return address as string;
-  if (family === 0) return UNKNOWN;
+  if (family === 0) return UNKNOWN_ADDRESS;
   const groups = groupsOf(address as string);
   const text = groups.map((group) => group.toString(16)).join(':');
   if (text.startsWith(MAPPED)) {
@@ -45,7 +45,7 @@ export function plainAddress(text: string | undefined): string {
   const [, withPort, bracketed] = /^(?:([\d.]+):\d+|\[([^\]]+)\](?::\d+)?)$/.exec(text ?? '') ?? [];
   const address = withPort ?? bracketed ?? text ?? '';
   const mapped = /^::ffff:([\d.]+)$/i.exec(address)?.[1] ?? address;
-  return isIP(mapped) === 0 ? UNKNOWN : mapped;
+  return isIP(mapped) === 0 ? UNKNOWN_ADDRESS : mapped;
 }
 
 /** Networks that are not reachable from the Internet: loopback, RFC 1918, RFC 6598, link-local, RFC 4193. */

@@ -1,3 +1,4 @@
+import { addressBlock } from '../kernel/addresses.js';
 import { invalidFields } from '../kernel/errors.js';
 import { idsUntil } from '../kernel/secrets.js';
 import type { Collection, Page } from '../storage/collection.js';
@@ -11,11 +12,17 @@ export interface AuditSearch {
   search(query: AuditQuery): Promise<AuditPage>;
 }
 
-export interface AuditQuery {
+/** What a record contains. All conditions must match. */
+export interface AuditFilter {
   /** The beginning of the event: `login.failed`, `login.`. */
   event?: string | undefined;
   /** The ID of the subject, or the name of the operator who made the change. */
   subjects?: readonly string[] | undefined;
+  /** The address, or the address block. */
+  ip?: string | undefined;
+}
+
+export interface AuditQuery extends AuditFilter {
   from?: number | undefined;
   /** Exclusive. */
   until?: number | undefined;
@@ -33,18 +40,29 @@ export interface AuditPage extends Page<AuditRecord> {
 const MAX_SCANNED = 10_000;
 const BATCH_SIZE = 500;
 
+/** Returns a function that compares a record with a filter. */
+export function createMatcher({ event = '', subjects, ip }: AuditFilter): (record: AuditRecord) => boolean {
+  // Summaries of failed attempts have the block instead of the address.
+  const addresses = ip === undefined ? undefined : [ip, addressBlock(ip)];
+  return (record) =>
+    record.event.startsWith(event) &&
+    (addresses === undefined || addresses.includes(record.ip)) &&
+    (subjects === undefined ||
+      [record.subject, record.by].some((name) => name !== undefined && subjects.includes(name)));
+}
+
+/** The first ID of records from a time on. */
+export const auditIdsFrom = (time: number): string => idsUntil(AUDIT_ID_PREFIX, Math.max(0, time) - 1);
+
 export function createAuditSearch(records: Pick<Collection<AuditRecord>, 'page'>): AuditSearch {
   return {
-    async search({ event = '', subjects, from = 0, until, after, limit }) {
+    async search({ from = 0, until, after, limit, ...filter }) {
       if (after !== undefined && !/^aud_[0-9a-f]{32}$/.test(after)) {
         throw invalidFields({ path: 'after', message: 'must be the next value of the previous page' });
       }
-      const matches = (record: AuditRecord) =>
-        record.event.startsWith(event) &&
-        (subjects === undefined ||
-          [record.subject, record.by].some((name) => name !== undefined && subjects.includes(name)));
-      const latest = after ?? (until === undefined ? undefined : idsUntil(AUDIT_ID_PREFIX, until - 1));
-      const oldest = idsUntil(AUDIT_ID_PREFIX, Math.max(0, from - 1));
+      const matches = createMatcher(filter);
+      const latest = after ?? (until === undefined ? undefined : auditIdsFrom(until));
+      const oldest = auditIdsFrom(from);
       const found: AuditRecord[] = [];
       let last: AuditRecord | undefined;
       for (let scanned = 0; scanned < MAX_SCANNED; scanned += BATCH_SIZE) {

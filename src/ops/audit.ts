@@ -1,6 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import { option } from '../config/options.js';
+import { Timestamp, toTimestamp } from '../http/schemas.js';
 import { type Clock, DAY, every, MINUTE } from '../kernel/clock.js';
 import { idsUntil, newId, type Random } from '../kernel/secrets.js';
 import { type Collection, nullIfTaken, type Store, StoreUnavailable } from '../storage/collection.js';
@@ -29,6 +30,24 @@ export interface AuditRecord {
   detail?: string;
   /** Number of failed attempts in a summary, whose `ip` is an address block or `several`. */
   count?: number;
+}
+
+/** A record in responses and in the output of commands. */
+export const AuditView = Type.Object({
+  id: Type.String(),
+  at: Timestamp,
+  event: Type.String(),
+  subject: Type.Union([Type.String(), Type.Null()]),
+  by: Type.Union([Type.String(), Type.Null()]),
+  ip: Type.String(),
+  detail: Type.Union([Type.String(), Type.Null()]),
+  count: Type.Union([Type.Integer(), Type.Null()]),
+});
+export type AuditView = Static<typeof AuditView>;
+
+export function toAuditView({ id, at, event, ip, ...record }: AuditRecord): AuditView {
+  const { subject = null, by = null, detail = null, count = null } = record;
+  return { id, at: toTimestamp(at), event, subject, by, ip, detail, count };
 }
 
 /** The operator who made a change, and from where. */

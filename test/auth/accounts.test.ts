@@ -318,6 +318,9 @@ t.test(
     t.equal((await change('New@Example.test')).status, 202);
     const newer = await app.mail(VERIFY);
     t.strictSame(newer.to, ['new@example.test']);
+    t.equal(newer.subject, 'Confirm your new address for SaaS');
+    t.match(newer.text, 'new@example.test was entered as the new address of an account at SaaS.');
+    t.notMatch(newer.text, /IP address|person1@/, 'the new mailbox may belong to someone else');
     await app.post('/auth/forgot-password', { email });
     const reset = await app.tokenIn(RESET);
     const verify = async (given: string) =>

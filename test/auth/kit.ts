@@ -27,7 +27,8 @@ export interface ArrivedMail {
 export const WELCOME = /^Welcome/;
 export const RESET = /^Choose a new password/;
 export const CHANGED = /^Your password/;
-export const VERIFY = /^Confirm your address/;
+/** Of a registration or of an address change. */
+export const VERIFY = /^Confirm your (new )?address/;
 export const UNLOCK = /^Sign in to .* from a new location/;
 export const MOVED = /^Your address/;
 

@@ -49,6 +49,44 @@ t.test('a mail server that is down or slow changes no answer, and a stop waits f
   );
 });
 
+const AGENTS = {
+  Firefox: 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0',
+  Chrome: 'Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 Chrome/139.0.0.0 Safari/537.36',
+  Edge: 'Mozilla/5.0 (Windows NT 10.0) AppleWebKit/537.36 Chrome/139.0.0.0 Safari/537.36 Edg/139.0.0.0',
+  Opera: 'Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/138.0.0.0 Safari/537.36 OPR/122.0.0.0',
+  'Samsung Internet':
+    'Mozilla/5.0 (Linux; Android 14) AppleWebKit/537.36 SamsungBrowser/28.0 Chrome/130.0.0.0 Mobile Safari/537.36',
+  Safari: 'Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 Version/18.6 Safari/605.1.15',
+  '': 'curl/8.5.0 {{link}} <b>secret-agent</b>',
+};
+
+t.test('security e-mails say when and from where: an address block and a family of browsers', async (t) => {
+  const app = await mailedApp(t);
+  const { accessToken } = await app.signUp();
+  for (const [family, agent] of Object.entries(AGENTS)) {
+    const { email } = await app.signUp();
+    await app.request('POST', '/api/auth/forgot-password', {
+      body: { email },
+      headers: { 'user-agent': agent },
+      from: '2001:db8:1:2:3:4:5:6',
+    });
+    const { text } = await app.mail(RESET);
+    const browser = family && `Browser: ${family}\n`;
+    const lines = `\nIP address: 2001:db8:1:2::/64\n${browser}\nChoose a new password:`;
+    t.ok(text.includes(lines), `${family}: ${text}`);
+    t.match(text, /\n\nTime: \d+ \w+ \d{4} at \d\d:\d\d UTC\n/);
+    t.notMatch(text, /Mozilla|curl|secret-agent|3:4:5:6/);
+  }
+  const stored = await mailCollection(await storeOf(t, app)).page({ sort: 'id', limit: 100 });
+  t.notMatch(JSON.stringify(stored), /Mozilla|curl/);
+  await app.request('POST', '/api/user/password', {
+    body: { currentPassword: PASSWORD, newPassword: NEW },
+    headers: { 'user-agent': AGENTS.Firefox, authorization: `Bearer ${accessToken}` },
+    from: '203.0.113.7',
+  });
+  t.match((await app.mail(CHANGED)).text, /\nTime: .*\nIP address: 203\.0\.113\.7\nBrowser: Firefox\n/);
+});
+
 t.test('the link begins with PUBLIC_URL and is sent only to the stored address', async (t) => {
   const app = await mailedApp(t, { publicUrl: 'https://app.example.test/shop' });
   const { email } = await app.signUp();

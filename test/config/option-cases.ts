@@ -369,6 +369,10 @@ export function saasCases(folder: string): Record<string, Cases> {
       valid: [['Ada & Söhne', 'Ada & Söhne']],
       invalid: ['a\nb', 'x'.repeat(201)],
     },
+    EMAIL_REPLY_TO: {
+      valid: [['help@app.example', 'help@app.example']],
+      invalid: ['Ada <ada@app.example>', 'a@b.example, c@d.example', 'a@b.example\nBcc: c@d.example'],
+    },
     EMAIL_TEMPLATE_DIR: {
       valid: [[join(folder, 'templates'), join(folder, 'templates')]],
       invalid: [join(folder, 'nowhere'), join(folder, 'broken')],

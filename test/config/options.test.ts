@@ -244,7 +244,7 @@ t.test('messages about plans name the plan and the option', async (t) => {
   ]);
   t.same(plans({ unknown: {} }), ['BILLING_PLANS plans.unknown is a reserved name: choose another one.']);
   t.same(plans({ free: { prices: ['price_1'] } }), [
-    'BILLING_PLANS plans.free applies to every user, so it must have features and limits only.',
+    'BILLING_PLANS plans.free applies to every user, so it must have a name, features and limits only.',
   ]);
   t.same(plans({ pro: { checkout: { quantity: { min: 5, max: 2 } } } }), [
     'BILLING_PLANS plans.pro must have a checkout.quantity whose min is at most its max; given: 5 and 2.',

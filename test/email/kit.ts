@@ -31,7 +31,9 @@ export function transportTo(url: string, timeout?: number) {
 }
 
 export interface OutboxOptions
-  extends Partial<Pick<EmailServiceOptions, 'templates' | 'transport' | 'from' | 'readUserVersion'>> {
+  extends Partial<
+    Pick<EmailServiceOptions, 'templates' | 'transport' | 'from' | 'replyTo' | 'readUserVersion'>
+  > {
   /** The URL of the mail server, if no transport is given. */
   url?: string;
   emailNotifications?: boolean;
@@ -60,6 +62,7 @@ export async function outbox(t: Test, { url = 'smtp://127.0.0.1:1', ...options }
     templates: options.templates ?? loadTemplates(undefined),
     transport,
     from: options.from ?? { email: undefined, name: undefined },
+    replyTo: options.replyTo,
     publicUrl: () => 'https://app.example.test',
     settings: async () => settings,
     readUserVersion: options.readUserVersion ?? (async () => Number.MAX_SAFE_INTEGER),

@@ -24,6 +24,8 @@ t.test('an e-mail reaches its recipient, and its link is removed from the store'
   t.equal(headers['to'], 'ada@example.test');
   t.equal(headers['subject'], 'Choose a new password for Northwind');
   t.match(headers['message-id'], /^<[\w-]{43}@app\.example\.test>$/);
+  t.match(headers, { 'auto-submitted': 'auto-generated', 'x-auto-response-suppress': 'OOF, AutoReply' });
+  t.notOk(headers['reply-to']);
   t.ok(text.includes(LINK));
   t.match(
     html,
@@ -38,6 +40,31 @@ t.test('an e-mail reaches its recipient, and its link is removed from the store'
   await relay();
   t.equal(sink.mails.length, 1, 'neither the relay nor another put sends it again');
 });
+
+t.test('replies go to the configured address', async (t) => {
+  const sink = await mailSink(t);
+  const { put, relay } = await outbox(t, { url: sink.url, replyTo: 'support@example.test' });
+  await put();
+  await relay();
+  t.match(readMail(await sink.next()).headers, {
+    from: 'Northwind <no-reply@app.example.test>',
+    'reply-to': 'support@example.test',
+  });
+});
+
+t.test(
+  'a process of the previous version sends an e-mail that it does not know as one that it knows',
+  async (t) => {
+    const sink = await mailSink(t);
+    const { put, relay, stored, email } = await outbox(t, { url: sink.url });
+    const key = await put({ template: 'confirm-address-change', userId: 'usr_1' });
+    t.match(await stored(key), { template: 'verify-email', variant: 'confirm-address-change' });
+    await relay();
+    t.equal(readMail(await sink.next()).headers['subject'], 'Confirm your new address for Northwind');
+    for await (const mails of email.listByUser('usr_1'))
+      t.match(mails, [{ template: 'confirm-address-change' }]);
+  },
+);
 
 t.test('a temporarily refused e-mail is sent later with the same message ID', async (t) => {
   let refusals = 2;
@@ -267,6 +294,7 @@ t.test('template values cannot run code, break out of HTML or add a header', asy
   const { headers, text, html } = readMail(mail);
   t.notOk(headers['bcc']);
   t.same(Object.keys(headers).sort(), [
+    'auto-submitted',
     'content-type',
     'date',
     'from',
@@ -274,6 +302,7 @@ t.test('template values cannot run code, break out of HTML or add a header', asy
     'mime-version',
     'subject',
     'to',
+    'x-auto-response-suppress',
   ]);
   t.ok(text.includes(`Hello ${plain},`));
   t.ok(html.includes('&lt;img src&#x3D;x onerror&#x3D;alert(1)&gt;'));

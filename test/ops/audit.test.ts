@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap';
 import { type AuditRecord, createAudit } from '../../src/ops/audit.js';
+import { followAudit } from '../../src/ops/audit-reader.js';
 import { createUnknownWrites } from '../../src/ops/unknown-writes.js';
 import { StoreUnavailable } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
@@ -10,6 +11,7 @@ import { onMongod } from '../storage/mongod.js';
 
 /** The audit stays readable and bounded: failures are summarised, and old records are removed. */
 
+const SECOND = 1000;
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 
@@ -142,8 +144,60 @@ async function oldRecordsAreRemoved(t: Test, uri?: string) {
 
 t.test('records are removed after their retention', (t) => oldRecordsAreRemoved(t));
 
+/** Writers whose clocks differ, and records that are stored later than their time, in one millisecond and at random. */
+async function followsEveryWriter(t: Test, uri = 'sqlite::memory:') {
+  const store = await openStore(uri);
+  t.teardown(() => store.close());
+  const records = store.collection<AuditRecord>('audit');
+  const clock = fakeClock();
+  const log = { error: (problem: unknown) => t.fail(String(problem)) };
+  const writerAt = (skew: number, name: string) => {
+    const own = { now: () => clock.now() + skew };
+    return createAudit(store, { clock: own, random: countedRandom(name), log });
+  };
+  const skews = [0, 0, 1, -2 * SECOND, -4 * 60 * SECOND, 50 * SECOND];
+  const names = skews.map((_, index) => `writer ${index}`);
+  const writers = names.map((name, index) => ({ name, audit: writerAt(skews[index] ?? 0, name) }));
+  const expected = new Set<string>();
+  const write = async (count: number) => {
+    await Promise.all(
+      writers.map(async ({ audit, name }) => {
+        for (let n = 0; n < count; n++) {
+          const event = `${name} ${expected.size}`;
+          expected.add(event);
+          await audit.record({ event, ip: '203.0.113.7' });
+        }
+      }),
+    );
+  };
+  await write(20);
+  expected.clear();
+  const stopping = new AbortController();
+  let rounds = 0;
+  let writing = Promise.resolve();
+  const pause = async () => {
+    rounds++;
+    clock.advance(SECOND);
+    // Not awaited before the next round, so that it reads while others write.
+    if (rounds < 40) writing = Promise.all([writing, write(3)]).then(() => undefined);
+    else await writing;
+    if (rounds === 100) stopping.abort();
+    // A clock that is set back repeats nothing.
+    if (rounds === 75) clock.advance(-3600 * SECOND);
+  };
+  const seen: string[] = [];
+  const options = { last: 5, clock, signal: stopping.signal, pause };
+  for await (const page of followAudit(records, options)) seen.push(...page.map(({ event }) => event));
+  const added = seen.slice(5);
+  t.equal(added.length, expected.size);
+  t.same(new Set(added), expected);
+}
+
+t.test('followed records are seen once, whatever the order of their IDs', (t) => followsEveryWriter(t));
+
 await onMongod((server) => {
   t.test('records are removed after their retention on MongoDB', (t) =>
     oldRecordsAreRemoved(t, server.fresh(t)),
   );
+  t.test('followed records are seen once on MongoDB', (t) => followsEveryWriter(t, server.fresh(t)));
 });

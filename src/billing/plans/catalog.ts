@@ -62,10 +62,10 @@ const isArchived = (price: Json): boolean => asObject(price['product'])['active'
 function freePlanView({ configOf }: Plans): Plan[] {
   const configuration = configOf(FREE_PLAN);
   if (!configuration) return [];
-  const { features = [], limits = {} } = configuration;
+  const { name = null, features = [], limits = {} } = configuration;
   const unpriced = {
     priceId: null,
-    name: null,
+    name,
     description: null,
     amount: null,
     currency: null,
@@ -91,11 +91,11 @@ function planView(price: Json, plans: Plans): Plan | null {
     ...(lookupKey !== undefined && { lookupKey }),
     ...(metadataPlan !== undefined && { metadataPlan }),
   });
-  const { features = [], limits = {} } = plans.configOf(plan) ?? {};
+  const { name, features = [], limits = {} } = plans.configOf(plan) ?? {};
   return {
     priceId,
     plan,
-    name: asText(product['name']) ?? null,
+    name: name ?? asText(product['name']) ?? null,
     description: asText(product['description']) ?? null,
     amount: asInteger(price['unit_amount']) ?? null,
     currency: asText(price['currency']) ?? null,

@@ -1,6 +1,7 @@
 import type { Static } from 'typebox';
 import { Type } from 'typebox';
 import { shown } from '../../config/validation-messages.js';
+import { DisplayName } from '../../http/schemas.js';
 
 /** The option `billing`: the plans of the product, with what each includes and how it is sold. */
 
@@ -36,9 +37,11 @@ export const CheckoutOptions = Type.Object(
 );
 export type CheckoutOptions = Static<typeof CheckoutOptions>;
 
-/** One plan. The plan `free` has features and limits only, which apply to every user. */
+/** One plan. The plan `free` has a name, features and limits only, which apply to every user. */
 export const PlanConfiguration = Type.Object(
   {
+    /** As users see it. Default: the key of the plan. */
+    name: Type.Optional(DisplayName),
     /** The provider's prices that buy the plan. Without any, it can only be granted. */
     prices: Type.Optional(
       Type.Array(
@@ -129,7 +132,7 @@ function nameProblem(plan: string): string | undefined {
 function planProblem({ limits = {}, ...plan }: PlanConfiguration, isFree: boolean): string | undefined {
   const { prices, independent, purchase, checkout, features = [] } = plan;
   if (isFree && [prices, independent, purchase, checkout].some((value) => value !== undefined)) {
-    return 'applies to every user, so it must have features and limits only.';
+    return 'applies to every user, so it must have a name, features and limits only.';
   }
   const limit = Object.keys(limits).find((name) => !LIMIT_NAME.test(name));
   if (limit !== undefined) {

@@ -25,6 +25,8 @@ export interface Plans extends KnownPlans {
   readonly configured: ReadonlyMap<string, string> | undefined;
   /** What the option `billing` says about a plan. Absent for `unknown` and for plans that only the provider knows. */
   configOf(plan: string): PlanConfiguration | undefined;
+  /** The name of a plan, as users see it. */
+  nameOf(plan: string): string;
   /** Whether users can have the plan together with another one. */
   isIndependent(plan: string): boolean;
   /** Of the plans of a family, a user has one at a time. An independent plan is a family of its own. */
@@ -80,6 +82,7 @@ export function createPlans(source: PlansSource, onUnknown: (priceId: string) =>
     configured,
     ...knownPlans(source),
     configOf,
+    nameOf: (plan) => configOf(plan)?.name ?? plan,
     isIndependent,
     familyOf: (plan) => (isIndependent(plan) ? `plan:${plan}` : 'plans'),
     hasPurchases: [...configurations.values()].some(({ purchase }) => purchase === true),
