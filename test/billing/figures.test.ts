@@ -234,6 +234,16 @@ function suite(t: Test, open: (t: Test) => Promise<Store>): void {
     }
   });
 
+  t.test('an interrupted run continues after the batches that it has finished', async (t) => {
+    const { add, set, run } = await begin(t);
+    await add(...Array.from({ length: 250 }, (_, index) => subscription(`sub_${1000 + index}`)));
+    // 1 for the progress, 200 times an update and an insert, 1 for the progress.
+    await t.rejects(run(410), { message: 'crash' });
+    await set('sub_1000', { status: 'canceled' });
+    t.match(await run(), { statuses: { active: 250 } });
+    t.match(await run(), { statuses: { active: 249 } }, 'the next run reads all of them');
+  });
+
   t.test('a run that has lost its lease writes no more', async (t) => {
     const { add, run, clock, figureProgress, figuresOf } = await begin(t);
     await add(subscription('sub_a'));
