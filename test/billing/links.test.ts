@@ -245,7 +245,7 @@ t.test('a lost dispute ends the access of a one-time purchase, before and after 
       const purchase = eventOf('checkout.session.completed', 1, paid);
       const closed = eventOf('charge.dispute.closed', 3, disputeOf(intent, status));
       for (const event of isEarly ? [closed, purchase] : [purchase, closed]) await deliver(event);
-      if (isEarly) await runJobs(await secondProcess(t, { app, api }));
+      if (isEarly) await runJobs(await secondProcess(t, { app, api }, PLANS));
       const isKept = status !== 'lost';
       t.match(await subscription(ada), { entitled: isKept }, name);
       t.match(await profileOf(app, ada), { entitled: isKept }, name);
