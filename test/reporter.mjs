@@ -32,8 +32,13 @@ function sourcesOf(name) {
 }
 
 function explanationOf({ diag = {} }) {
-  const { message, diff, found, wanted, at, stack, reason, exitCode, signal } = diag;
-  const parts = [message, reason, diff];
+  const { message, diff, found, wanted, at, stack, reason, exitCode, signal, cause } = diag;
+  const parts = [
+    message,
+    cause?.message && `because of: ${[cause.code, cause.message].filter(Boolean).join(' ')}`,
+    reason,
+    diff,
+  ];
   if (exitCode) parts.push(`ended with exit code ${exitCode}`);
   if (signal) parts.push(`ended by ${signal}`);
   if (!diff && 'wanted' in diag) parts.push(`wanted ${inspect(wanted)}`, `found ${inspect(found)}`);

@@ -34,6 +34,9 @@ not ok 1 - dist/test/auth/login.test.js # time=1500ms
 not ok 2 - dist/test/auth/crash.test.js # time=80ms
   ---
   exitCode: 3
+  cause:
+    code: ECONNRESET
+    message: other side closed
   ...
 # Subtest: dist/test/auth/fine.test.js
     ok 1 - holds
@@ -56,7 +59,10 @@ t.test('each failure is printed once with its reason, and the last line has the 
     report,
     /^not ok test\/auth\/login\.test\.ts > a login > is told\n {4}-"right"\n {4}\+"wro\ufffdng"\n\s+at test\/auth\/login\.test\.ts:7$/m,
   );
-  t.match(report, /^not ok test\/auth\/crash\.test\.ts\n {4}ended with exit code 3$/m);
+  t.match(
+    report,
+    /^not ok test\/auth\/crash\.test\.ts\n {4}because of: ECONNRESET other side closed\n {4}ended with exit code 3$/m,
+  );
   t.notMatch(report, 'is possible');
   t.notMatch(report, '\u0000');
   t.match(report, /\n3 passed, 2 failed, 1 skipped \(\d+ s\)\n$/);
