@@ -31,12 +31,18 @@ function sourcesOf(name) {
   return [...folders].map(([folder, names]) => `${folder}: ${names.join(', ')}`).join('; ');
 }
 
-function explanationOf({ diag = {} }) {
-  const { message, diff, found, wanted, at, stack, reason, exitCode, signal } = diag;
-  const parts = [message, reason, diff];
+function explanationOf({ diag }) {
+  const details = diag ?? {};
+  const { message, diff, found, wanted, at, stack, reason, exitCode, signal, cause } = details;
+  const parts = [
+    message,
+    cause?.message && `because of: ${[cause.code, cause.message].filter(Boolean).join(' ')}`,
+    reason,
+    diff,
+  ];
   if (exitCode) parts.push(`ended with exit code ${exitCode}`);
   if (signal) parts.push(`ended by ${signal}`);
-  if (!diff && 'wanted' in diag) parts.push(`wanted ${inspect(wanted)}`, `found ${inspect(found)}`);
+  if (!diff && 'wanted' in details) parts.push(`wanted ${inspect(wanted)}`, `found ${inspect(found)}`);
   if (at?.fileName) parts.push(`at ${at.fileName}:${at.lineNumber}`);
   else if (typeof stack === 'string') parts.push(stack);
   const text = parts.filter((part) => typeof part === 'string' && part !== '').join('\n');

@@ -7,15 +7,16 @@
  * coverage and for `tap --changed`, and hands that loader on to all programs that the test starts. This project uses
  * neither, and the loader doubles the time that a test file takes to start.
  */
+import { once } from 'node:events';
 import { mkdtempSync, readdirSync, rmSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { MongoMemoryReplSet } from 'mongodb-memory-server-core';
+import { Worker } from 'node:worker_threads';
 import t from 'tap';
 import Reporter from './reporter.mjs';
 
-/** Two for each of two processors: many tests wait for time limits and starting programs. */
-const JOBS = 4;
+/** One more than there are processors: many tests wait for time limits and starting programs. */
+const JOBS = 3;
 
 /** Three times the duration of the slowest process while two such runs share two processors. */
 const TIMEOUT_SECONDS = '600';
@@ -93,7 +94,7 @@ const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
  * longer than most files. Files that are named have a process each: a campaign at full size needs its own file descriptors,
  * memory and time limit.
  */
-const SECONDS_PER_PROCESS = isWholeSuite ? 35 : 0;
+const SECONDS_PER_PROCESS = isWholeSuite ? 25 : 0;
 
 /** The files of each process, which are neighbours. The longest comes first, so that none is left over at the end. */
 function groupsOf(files) {
@@ -116,7 +117,8 @@ function temporaryFolder() {
   const memory = '/dev/shm';
   if (process.env.TMPDIR || !hasRoom(memory)) return {};
   const folder = mkdtempSync(join(memory, 'saas-backend-tests-'));
-  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+  // Programs that a signal ends as well may still write.
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
   for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(1));
   return { TMPDIR: folder };
 }
@@ -135,13 +137,13 @@ function hasRoom(folder) {
 async function startMongod() {
   const { MONGOMS_SYSTEM_BINARY, TEST_MONGODB_URI } = process.env;
   if (!MONGOMS_SYSTEM_BINARY || TEST_MONGODB_URI || files.length === 1) return {};
-  process.env.MONGOMS_SYSTEM_BINARY_VERSION_CHECK ??= 'false';
-  const set = await MongoMemoryReplSet.create({
-    replSet: { storageEngine: 'wiredTiger' },
-    instanceOpts: [{ launchTimeout: 120_000 }],
+  const worker = new Worker(new URL('mongod-worker.mjs', import.meta.url));
+  const [uri] = await once(worker, 'message');
+  t.teardown(async () => {
+    worker.postMessage('stop');
+    await once(worker, 'message');
   });
-  t.teardown(() => set.stop());
-  return { SHARED_MONGODB_URI: set.getUri() };
+  return { SHARED_MONGODB_URI: uri };
 }
 
 Object.assign(process.env, temporaryFolder());
