@@ -16,7 +16,7 @@ export interface AdminModule {
   plugin(scope: Scope): Promise<void>;
 }
 
-export interface AdminModuleOptions extends Omit<AdminPluginOptions, 'console'> {
+export interface AdminModuleOptions extends Omit<AdminPluginOptions, 'console' | 'clock'> {
   config: AdminConfiguration;
   pages: Pages;
 }
@@ -40,6 +40,6 @@ export function createAdminModule(
     createGuardForOutages: (parent) =>
       createAdminGuard(parent, { username, password, audit, throttle: inOutage }),
     createGuard: (parent) => createAdminGuard(parent, { username, password, audit, throttle }),
-    plugin: (scope) => adminPlugin(scope, { ...sources, console }),
+    plugin: (scope) => adminPlugin(scope, { ...sources, console, clock }),
   };
 }
