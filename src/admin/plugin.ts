@@ -1,9 +1,13 @@
 import type { Console } from '../console/console.js';
 import type { Scope } from '../http/scope.js';
 import type { Clock } from '../kernel/clock.js';
+import type { AuditSearch } from '../ops/audit-search.js';
 import type { BackgroundTasks } from '../ops/background-tasks.js';
+import { auditPagePlugin } from './audit.js';
 import { type BillingSource, billingPagesPlugin } from './billing.js';
 import type { CustomSettingsSource } from './custom-settings.js';
+import { helpPlugin, type Installation } from './help.js';
+import { type MailsSource, mailsPlugin } from './mails.js';
 import { type OverviewSources, overviewPlugin } from './overview.js';
 import { type SettingsSource, settingsPagePlugin } from './settings.js';
 import { type UserPageSource, userPagePlugin } from './user-page.js';
@@ -20,8 +24,11 @@ export interface AdminPluginOptions {
   userSections: Omit<UserSectionSources, 'billing'>;
   billing: BillingSource;
   webhooks: EventsSource;
+  mails: MailsSource;
+  audit: AuditSearch;
   settings: SettingsSource;
   customSettings: CustomSettingsSource | undefined;
+  installation: Installation;
 }
 
 /** The navigation of the admin area, in this order. */
@@ -31,7 +38,10 @@ export const SECTIONS = [
   { path: 'subscriptions', label: 'Subscriptions' },
   { path: 'payments', label: 'Payments' },
   { path: 'webhooks', label: 'Payment events' },
+  { path: 'mails', label: 'E-mails' },
+  { path: 'audit', label: 'Audit' },
   { path: 'settings', label: 'Settings' },
+  { path: 'help', label: 'Help' },
 ] as const;
 
 /** The pages of the admin area. */
@@ -49,6 +59,9 @@ export async function adminPlugin(scope: Scope, deps: AdminPluginOptions): Promi
   await scope.register(userPagePlugin, { console, users: deps.users, sources });
   await scope.register(billingPagesPlugin, { console, billing: deps.billing, resolveUser });
   await scope.register(webhooksPlugin, { console, events: deps.webhooks, resolveUser });
+  await scope.register(mailsPlugin, { console, mails: deps.mails, resolveUser, clock: deps.clock });
+  await scope.register(auditPagePlugin, { console, audit: deps.audit, resolveUser });
+  await scope.register(helpPlugin, { console, installation: deps.installation });
   await scope.register(settingsPagePlugin, {
     console,
     settings: deps.settings,

@@ -37,8 +37,8 @@ export interface Action<Target, Fields extends TObject = TObject, Result = unkno
   values?(target: Target): Record<string, string>;
   /** Shows secrets of the result once, instead of returning to `returnTo`. */
   reveal?(result: Result, target: Target): Revelation;
-  /** Confirms the change, as a sentence. */
-  done: string;
+  /** Confirms the change, as a sentence. Several outcomes have one each; `run` then returns the outcome. */
+  done: string | Readonly<Record<string, string>>;
   /** How long the change may take, if it calls another system. */
   timeoutMs?: number;
   /** The page to return to, relative to the root. */
@@ -72,6 +72,9 @@ const TEXT = {
   pattern: '^[^\\p{Cc}\\p{Cs}]*$',
 };
 
+/** The answer of the API. Only changes with several outcomes name it. */
+const Outcome = Type.Object({ outcome: Type.Optional(Type.String()) });
+
 const LINES = { ...TEXT, accepts: 'lines of text', pattern: '^(?:[^\\p{Cc}\\p{Cs}]|[\\r\\n])*$' };
 
 export async function registerAction<Target, Fields extends TObject, Result = unknown>(
@@ -81,7 +84,12 @@ export async function registerAction<Target, Fields extends TObject, Result = un
 ): Promise<void> {
   const { path, inputs = [], find, run } = action;
   const notice = path.replace(/\/?:\w+/g, '').replaceAll('/', '-');
-  console.addNotice(notice, action.done);
+  const { done } = action;
+  const hasOutcomes = typeof done !== 'string';
+  if (hasOutcomes) {
+    for (const [outcome, sentence] of Object.entries(done))
+      console.addNotice(`${notice}-${outcome}`, sentence);
+  } else console.addNotice(notice, done);
 
   const execute = async (request: FastifyRequest, target: Target, body: Record<string, unknown>) => {
     const { confirm, ...fields } = body;
@@ -113,9 +121,11 @@ export async function registerAction<Target, Fields extends TObject, Result = un
       const given = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== ''));
       const problems = action.fields ? problemsOf(action.fields, given) : [];
       const target = await find(request.params as Record<string, string>);
+      let outcome = '';
       try {
         if (problems.length > 0) throw invalidFields(...problems);
         const result = await execute(request, target, given);
+        outcome = hasOutcomes ? `-${result}` : '';
         if (action.reveal)
           return sendSecrets(console, action, request, reply, target, action.reveal(result, target));
       } catch (error) {
@@ -128,7 +138,7 @@ export async function registerAction<Target, Fields extends TObject, Result = un
           error,
         });
       }
-      return console.redirect(request, reply, action.returnTo(target), notice);
+      return console.redirect(request, reply, action.returnTo(target), notice + outcome);
     });
   });
 
@@ -142,12 +152,12 @@ export async function registerAction<Target, Fields extends TObject, Result = un
     {
       config: access(console.access),
       ...timeout,
-      schema: { params: Parameters, body: Body, response: { 200: Envelope(Type.Object({})) } },
+      schema: { params: Parameters, body: Body, response: { 200: Envelope(Outcome) } },
     },
     async (request) => {
       const target = await find(request.params as Record<string, string>);
-      await execute(request, target, request.body as Record<string, unknown>);
-      return ok({});
+      const result = await execute(request, target, request.body as Record<string, unknown>);
+      return ok(hasOutcomes ? { outcome: String(result) } : {});
     },
   );
 }

@@ -1,6 +1,7 @@
 import type { Resolved } from '../config/options.js';
 import type { Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
+import { createMailAdministration, type MailAdministration } from './administration.js';
 import { measureOutbox } from './metrics.js';
 import { emailPlugin } from './plugin.js';
 import type { EmailConfiguration } from './schemas.js';
@@ -12,6 +13,8 @@ import { openTransport } from './transport-selection.js';
 /** E-mail: an outbox in the store, and the job that sends it. */
 export interface EmailModule {
   service: EmailService;
+  /** For the admin area. */
+  administration: MailAdministration;
   plugin(scope: Scope): Promise<void>;
 }
 
@@ -28,12 +31,14 @@ export function createEmailModule(
     random,
     log,
     metrics,
-  }: Pick<ModuleContext, 'store' | 'jobs' | 'clock' | 'random' | 'log' | 'metrics'>,
+    audit,
+  }: Pick<ModuleContext, 'store' | 'jobs' | 'clock' | 'random' | 'log' | 'metrics' | 'audit'>,
   { config, publicUrl, settings, readUserVersion }: EmailModuleOptions,
 ): EmailModule {
   const { emailTemplateDir, fromEmail, fromName, emailReplyTo } = config.values;
   const mails = mailCollection(store);
   if (metrics) measureOutbox(metrics, { mails, clock });
+  const wake = () => void jobs.runNow('mail');
   const service = createEmailService({
     mails,
     templates: loadTemplates(emailTemplateDir),
@@ -43,12 +48,13 @@ export function createEmailModule(
     publicUrl,
     settings,
     readUserVersion,
-    wake: () => void jobs.runNow('mail'),
+    wake,
     clock,
     random,
     log,
   });
   jobs.add('mail', service.jobs.relay);
   jobs.add('mail-purge', service.jobs.purge);
-  return { service, plugin: (scope) => emailPlugin(scope, { email: service, jobs }) };
+  const administration = createMailAdministration({ mails, service, wake, audit, clock });
+  return { service, administration, plugin: (scope) => emailPlugin(scope, { email: service, jobs }) };
 }

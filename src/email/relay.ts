@@ -2,6 +2,7 @@ import { CLOCK_SKEW_MS, type Clock, HOUR, MINUTE, SECOND } from '../kernel/clock
 import type { Random } from '../kernel/secrets.js';
 import type { JobLog, Lease } from '../ops/jobs.js';
 import { type MailDocument, type MailStatus, type Mails, nameOf } from './store.js';
+import { hasSecretLink } from './templates.js';
 import { DeliveryError, type DeliveryResult, type Message, type Transport } from './transport.js';
 
 /**
@@ -50,7 +51,11 @@ export function createRelay(options: RelayOptions): (lease: Lease) => Promise<vo
       { id: mail.id, attempts: mail.attempts },
       {
         set: { status, endedAt: clock.now(), ...(reason && { reason }) },
-        unset: ['dueAt', 'values', ...(reason ? [] : (['reason'] as const))],
+        unset: [
+          'dueAt',
+          ...(status === 'failed' && !hasSecretLink(nameOf(mail)) ? [] : (['values'] as const)),
+          ...(reason ? [] : (['reason'] as const)),
+        ],
       },
     );
 

@@ -1,6 +1,5 @@
 import type { Collection, Store } from '../storage/collection.js';
 import type { MailName } from './templates.js';
-import type { DeliveryResult } from './transport.js';
 
 /**
  * - `queued`, `sending`: not sent yet
@@ -9,7 +8,17 @@ import type { DeliveryResult } from './transport.js';
  * - `expired`: could not be sent before `expiresAt`
  * - `dropped`: not sent, because its change was not stored or notification mails are disabled
  */
-export type MailStatus = 'queued' | 'sending' | DeliveryResult | 'failed' | 'expired' | 'dropped';
+export const MAIL_STATUSES = [
+  'queued',
+  'sending',
+  'sent',
+  'written',
+  'undeliverable',
+  'failed',
+  'expired',
+  'dropped',
+] as const;
+export type MailStatus = (typeof MAIL_STATUSES)[number];
 
 /**
  * The condition of a mail that is enqueued before the change it reports: it is sent once `versionField` of the user is at
@@ -32,7 +41,7 @@ export interface MailDocument {
   template: MailName;
   /** The mail, if only this version knows it; processes of the previous version send `template` instead. */
   variant?: MailName;
-  /** Contains valid links, so it is removed when the mail is finished. */
+  /** Removed when the mail is finished; without a secret link, a failed mail keeps it, so that it can be sent again. */
   values?: Record<string, string>;
   security: boolean;
   /** The `SendCondition`, under the field names of earlier versions. */
@@ -68,7 +77,7 @@ export type Mails = Collection<MailDocument>;
 export function mailCollection(store: Store): Mails {
   return store.collection<MailDocument>('mails', {
     unique: ['key'],
-    indexes: [['dueAt'], ['endedAt'], ['status', 'endedAt'], ['userId', 'id']],
+    indexes: [['dueAt'], ['endedAt'], ['status', 'endedAt'], ['userId', 'id'], ['status', 'id']],
     fields: ['attempts'],
   });
 }

@@ -2,11 +2,11 @@ import { Type } from 'typebox';
 import { mustBe } from '../config/validation-messages.js';
 import { type Action, type Input, registerAction } from '../console/actions.js';
 import { type Console, Done, Parameters } from '../console/console.js';
+import { factsOf } from '../console/facts.js';
 import { registerList } from '../console/lists.js';
 import { DisplayName, fits, toTimestamp } from '../http/schemas.js';
 import type { Scope } from '../http/scope.js';
 import { AppError, httpErrors, invalidFields } from '../kernel/errors.js';
-import { factsOf } from './facts.js';
 import {
   type Client,
   type ClientInput,

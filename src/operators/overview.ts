@@ -1,12 +1,12 @@
 import { Type } from 'typebox';
 import { type Console, Done, rootOf } from '../console/console.js';
+import { factsOf } from '../console/facts.js';
 import { type Column, tableOf } from '../console/lists.js';
 import { toTimestamp } from '../http/schemas.js';
 import type { Scope } from '../http/scope.js';
 import { type Clock, DAY } from '../kernel/clock.js';
 import type { AuditRecord } from '../ops/audit.js';
 import type { Estimate } from '../storage/collection.js';
-import { factsOf } from './facts.js';
 import type { ConsoleSources } from './sources.js';
 
 const SHOWN_DAYS = 30;

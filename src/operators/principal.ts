@@ -1,11 +1,12 @@
 import { Type } from 'typebox';
 import { type Console, Done, Parameters, rootOf } from '../console/console.js';
+import { type Fact, factsOf } from '../console/facts.js';
 import { tableOf } from '../console/lists.js';
 import { toTimestamp } from '../http/schemas.js';
 import type { Scope } from '../http/scope.js';
 import { httpErrors } from '../kernel/errors.js';
+import { toAuditView } from '../ops/audit.js';
 import { AUDIT_COLUMNS } from './audit.js';
-import { type Fact, factsOf } from './facts.js';
 import { kindOf } from './principals.js';
 import type { ConsoleSources, Principal } from './sources.js';
 
@@ -103,7 +104,7 @@ export async function principalPagePlugin(
         heading: 'Latest audit records',
         tableLabel: 'Latest audit records',
         empty: 'No recent record.',
-        ...tableOf(AUDIT_COLUMNS, records.items, root),
+        ...tableOf(AUDIT_COLUMNS, records.items.map(toAuditView), root),
       },
     ];
     return console.send(request, reply, {

@@ -23,6 +23,8 @@ export interface AuditFilter {
 }
 
 export interface AuditQuery extends AuditFilter {
+  /** The ID of the subject, in a collection that has an index of subjects. */
+  subject?: string | undefined;
   from?: number | undefined;
   /** Exclusive. */
   until?: number | undefined;
@@ -56,7 +58,7 @@ export const auditIdsFrom = (time: number): string => idsUntil(AUDIT_ID_PREFIX, 
 
 export function createAuditSearch(records: Pick<Collection<AuditRecord>, 'page'>): AuditSearch {
   return {
-    async search({ from = 0, until, after, limit, ...filter }) {
+    async search({ from = 0, until, after, limit, subject, ...filter }) {
       if (after !== undefined && !/^aud_[0-9a-f]{32}$/.test(after)) {
         throw invalidFields({ path: 'after', message: 'must be the next value of the previous page' });
       }
@@ -67,7 +69,10 @@ export function createAuditSearch(records: Pick<Collection<AuditRecord>, 'page'>
       let last: AuditRecord | undefined;
       for (let scanned = 0; scanned < MAX_SCANNED; scanned += BATCH_SIZE) {
         const before = last?.id ?? latest;
-        const where = { id: { gte: oldest, ...(before !== undefined && { lt: before }) } };
+        const where = {
+          id: { gte: oldest, ...(before !== undefined && { lt: before }) },
+          ...(subject !== undefined && { subject }),
+        };
         const { items, next } = await records.page({ where, sort: 'id', desc: true, limit: BATCH_SIZE });
         for (const record of items) {
           last = record;

@@ -129,8 +129,12 @@ export function createAudit(store: Store, deps: AuditDependencies): AuditLog {
   return recordingIn(store.collection<AuditRecord>('audit'), deps);
 }
 
+/** The records of an audit that can be listed by subject. */
+export const listedAuditCollection = (store: Store): Collection<AuditRecord> =>
+  store.collection<AuditRecord>('audit', { indexes: [['subject', 'id']] });
+
 export function createListedAudit(store: Store, deps: AuditDependencies): ListedAudit {
-  const records = store.collection<AuditRecord>('audit', { indexes: [['subject', 'id']] });
+  const records = listedAuditCollection(store);
   return {
     ...recordingIn(records, deps),
     listOf: (subject) => firstPagesOf(records, { where: { subject }, sort: 'id', desc: true }, MAX_LISTED),

@@ -9,6 +9,7 @@ import { EventRecord } from '../billing/events/log.js';
 import { createBillingModule } from '../billing/module.js';
 import { BILLING_NOTIFICATIONS, type BillingNotifications } from '../billing/notifications.js';
 import { billingRecordSchemas } from '../billing/records.js';
+import { OutboxMail } from '../email/administration.js';
 import { createEmailModule } from '../email/module.js';
 import { authorizationIn, type RequestHeaders } from '../http/authorization.js';
 import { registerCors } from '../http/cors.js';
@@ -16,7 +17,8 @@ import { answerRules, type HostContext, logConfiguration, pluginContext } from '
 import { createPages } from '../http/pages.js';
 import { ok } from '../http/schemas.js';
 import { openScope } from '../http/scope.js';
-import { createListedAudit } from '../ops/audit.js';
+import { createListedAudit, listedAuditCollection } from '../ops/audit.js';
+import { createAuditSearch } from '../ops/audit-search.js';
 import { createEvents, type Emit } from '../ops/events.js';
 import { healthPlugin } from '../ops/health.js';
 import { metricsPlugin, openMetrics } from '../ops/metrics.js';
@@ -29,6 +31,7 @@ import { createSettingsModule, openCustomSettings } from '../settings/module.js'
 import { billingUsers } from './billing-users.js';
 import { createEntitlementGuards, type SaasEvents, type SettingsApi, type UserRequest } from './decorator.js';
 import { createErrorRenderers } from './error-rendering.js';
+import { describeInstallation } from './installation.js';
 import { adviseSaas, type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './options.js';
 import { createUserAdministration } from './user-administration.js';
 import { createUserApi } from './user-api.js';
@@ -153,8 +156,11 @@ export async function mountSaas(
     }),
     billing: { ...billing.records, schemas: billingRecordSchemas },
     webhooks: { ...billing.eventLog, schema: EventRecord },
+    mails: { ...email.administration, schema: OutboxMail },
+    audit: createAuditSearch(listedAuditCollection(store)),
     settings: settings.service,
     customSettings: custom,
+    installation: describeInstallation(config),
     pages,
   });
 

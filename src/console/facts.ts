@@ -1,4 +1,4 @@
-import { toMinute } from '../console/lists.js';
+import { toMinute } from './lists.js';
 
 /** A line of the description of something: a text or a time. */
 export interface Fact {
