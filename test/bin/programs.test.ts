@@ -62,8 +62,8 @@ t.test('every help page has examples and exit codes, and fits a terminal of 80 c
     return text;
   };
   for (const [script, count] of [
-    [SAAS, 12],
-    [IDP, 22],
+    [SAAS, 13],
+    [IDP, 23],
   ] as const) {
     const commands = commandsOf(await check(script, []));
     const pages = await Promise.all(commands.map(([name]) => check(script, [name])));

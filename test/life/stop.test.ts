@@ -254,9 +254,9 @@ t.test('a full log disk blocks nothing', { skip: !isLinux && 'there is no /dev/f
           () => false,
         );
       await waitUntil('readiness', isReady);
-      // An empty provider prints the link of its first operator, which the operator would miss.
-      const complaint = script === IDP ? 'The output cannot be written (ENOSPC).' : '';
-      t.equal(program.lines.join(), complaint, 'no log line is written to stderr');
+      // An empty provider prints the link of its first operator, and may complain that it cannot.
+      const complaints = script === IDP ? ['The output cannot be written (ENOSPC).'] : [];
+      t.ok(['', ...complaints].includes(program.lines.join()), 'no log line is written to stderr');
       program.signal(signal);
       t.equal(await program.ended(), code, `${signal} ends it`);
     }),
