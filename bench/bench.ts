@@ -39,7 +39,7 @@ Usage
   npm run bench -- [options]
 
 Options
-  --only <rows>       some of ${Object.keys(ROWS).join(', ')}; separated by commas. mongodb: its six rows
+  --only <rows>       some of ${Object.keys(ROWS).join(', ')}; separated by commas. mongodb: its seven rows
   --seconds <number>  total measuring time of each figure (9)
   --quick             small stores and few starts: only checks that the benchmark runs
   --json <file>       also writes the results as JSON
@@ -53,6 +53,7 @@ Examples
 hello is bare Fastify, jwt is Fastify with @fastify/jwt, hash is argon2.verify, sign is Ed25519 of node:crypto,
 oidc-provider is that library with its memory adapter. POCKETBASE is the path of PocketBase 0.38, which is then
 measured as well (go install github.com/pocketbase/pocketbase/examples/base@v0.38.0); otherwise 0.35 of jwt replaces it.
+BETTER_AUTH is a folder with better-auth (npm install better-auth@1.7.25 mongodb@7), which mongodb-peer measures.
 The rows on MongoDB use the mongod of the tests (docs/storage.md) and are skipped without one.`;
 
 const OPTIONS = {

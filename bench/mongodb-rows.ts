@@ -2,6 +2,7 @@
  * The rows on MongoDB: those of SQLite, with a mongod on the same machine. The goals are lower: each call crosses a socket,
  * and mongod shares the processors.
  */
+import { sessionOfPeer } from './better-auth.js';
 import { code } from './idp-rows.js';
 import { type Mongod, startMongod } from './mongod.js';
 import type { Result } from './report.js';
@@ -38,6 +39,7 @@ function onMongodb(row: Row): Row {
 
 export const mongodbRows: Record<string, Row> = {
   'mongodb-me': onMongodb(me(0.25)),
+  'mongodb-peer': onMongodb(sessionOfPeer),
   'mongodb-refresh': onMongodb(refresh(0.08)),
   'mongodb-code': onMongodb(code(2)),
   'mongodb-login': onMongodb(login),

@@ -26,12 +26,18 @@ export function workers(count: number, least?: number): Row {
       ['POST /api/auth/refresh', rotating, undefined],
     ] as const) {
       const usage = new Usage(bench.mongod);
+      const usageOfOne = new Usage(bench.mongod);
       const compared = await compareAnew({ ...bench, row: `${bench.row}, ${what}` }, async () => {
         const measureOf = async (workers: number): Promise<Measure> =>
           load(await serve(bench, 'saas-backend', { workers }), clients);
-        return { measure: usage.of(await measureOf(count)), floor: await measureOf(1) };
+        return { measure: usage.of(await measureOf(count)), floor: usageOfOne.of(await measureOf(1)) };
       });
-      results.push(result(`${what}, ${count} workers`, 'one process', compared, goal), ...usage.results());
+      results.push(
+        result(`${what}, ${count} workers`, 'one process', compared, goal),
+        ...usage.share(),
+        ...usage.perRequest('mongod for each request'),
+        ...usageOfOne.perRequest('mongod for each request to one process'),
+      );
     }
     return results;
   };
@@ -52,6 +58,7 @@ class Usage {
   readonly #mongod: Mongod | undefined;
   #processor = 0;
   #elapsed = 0;
+  #requests = 0;
 
   constructor(mongod: Mongod | undefined) {
     this.#mongod = mongod;
@@ -65,15 +72,22 @@ class Usage {
       const after = this.#mongod?.processorTime();
       if (before !== undefined && after !== undefined) {
         this.#processor += after - before;
-        this.#elapsed += (performance.now() - since) / 1000;
+        const elapsed = (performance.now() - since) / 1000;
+        this.#elapsed += elapsed;
+        this.#requests += rate * elapsed;
       }
       return rate;
     };
   }
 
-  results(): Result[] {
+  share(): Result[] {
     if (this.#elapsed === 0) return [];
     const value = this.#processor / this.#elapsed;
     return [{ what: '… used by mongod', value, unit: `of ${availableParallelism()} processors` }];
+  }
+
+  perRequest(what: string): Result[] {
+    if (this.#requests === 0) return [];
+    return [{ what: `… ${what}`, value: (this.#processor * 1e6) / this.#requests, unit: 'µs' }];
   }
 }

@@ -27,7 +27,7 @@ await run({
       load: () => import('./commands/principal.js'),
     },
     operator: {
-      summary: 'Manage the operators of the console: grant, revoke, invite, list',
+      summary: 'Manage operators: grant, revoke, invite, list',
       load: () => import('./commands/operator.js'),
     },
     login: {

@@ -18,20 +18,31 @@ const indented = (text) => printable(text).trimEnd().replace(/^/gm, '    ');
 /** Longest text of one failure: some tests compare documents of megabytes. */
 const MOST_SHOWN = 5000;
 
-/** The sources of a process's test files, whose compiled files are its name (`test/run.mjs`): "test/oidc: login, tokens". */
+/**
+ * The sources of a process's test files, whose compiled files are its name (`test/run.mjs`): "test/oidc: login, tokens;
+ * test/ops: jobs".
+ */
 function sourcesOf(name) {
-  const [first = '', ...others] = name.split(' ').map((file) => file.replace(/^dist\/(.*)\.js$/, '$1.ts'));
-  if (others.length === 0) return first;
-  const names = [first, ...others].map((file) => basename(file, '.test.ts'));
-  return `${dirname(first)}: ${names.join(', ')}`;
+  const sources = name.split(' ').map((file) => file.replace(/^dist\/(.*)\.js$/, '$1.ts'));
+  if (sources.length === 1) return sources[0];
+  const folders = new Map();
+  for (const source of sources)
+    folders.set(dirname(source), [...(folders.get(dirname(source)) ?? []), basename(source, '.test.ts')]);
+  return [...folders].map(([folder, names]) => `${folder}: ${names.join(', ')}`).join('; ');
 }
 
-function explanationOf({ diag = {} }) {
-  const { message, diff, found, wanted, at, stack, reason, exitCode, signal } = diag;
-  const parts = [message, reason, diff];
+function explanationOf({ diag }) {
+  const details = diag ?? {};
+  const { message, diff, found, wanted, at, stack, reason, exitCode, signal, cause } = details;
+  const parts = [
+    message,
+    cause?.message && `because of: ${[cause.code, cause.message].filter(Boolean).join(' ')}`,
+    reason,
+    diff,
+  ];
   if (exitCode) parts.push(`ended with exit code ${exitCode}`);
   if (signal) parts.push(`ended by ${signal}`);
-  if (!diff && 'wanted' in diag) parts.push(`wanted ${inspect(wanted)}`, `found ${inspect(found)}`);
+  if (!diff && 'wanted' in details) parts.push(`wanted ${inspect(wanted)}`, `found ${inspect(found)}`);
   if (at?.fileName) parts.push(`at ${at.fileName}:${at.lineNumber}`);
   else if (typeof stack === 'string') parts.push(stack);
   const text = parts.filter((part) => typeof part === 'string' && part !== '').join('\n');

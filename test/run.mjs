@@ -7,10 +7,11 @@
  * coverage and for `tap --changed`, and hands that loader on to all programs that the test starts. This project uses
  * neither, and the loader doubles the time that a test file takes to start.
  */
-import { readdirSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, rmSync, statfsSync } from 'node:fs';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { MongoMemoryReplSet } from 'mongodb-memory-server-core';
+import { Worker } from 'node:worker_threads';
 import t from 'tap';
 import Reporter from './reporter.mjs';
 
@@ -19,6 +20,9 @@ const JOBS = 3;
 
 /** Three times the duration of the slowest process while two such runs share two processors. */
 const TIMEOUT_SECONDS = '600';
+
+/** Twice what the databases and packages of a run need at a time. */
+const ROOM_BYTES = 4 * 2 ** 30;
 
 const { values, positionals } = parseArgs({
   options: { timeout: { type: 'string', default: TIMEOUT_SECONDS } },
@@ -36,35 +40,113 @@ const isWholeSuite = positionals.length === 0;
 const files = isWholeSuite ? allTestFiles() : positionals;
 
 /**
- * Files of a folder that share a process (`test/files.mjs`): loading the product and compiling it at run time takes longer
- * than most files. Few enough that the processes take about equally long. Files that are named have a process each: a
- * campaign at full size needs its own file descriptors, memory and time limit.
+ * Seconds that the longest files take alone; any other takes about two. Wrong figures only make the end of a run wait for
+ * one process.
  */
-const FILES_PER_PROCESS = isWholeSuite ? 8 : 1;
+const SECONDS = {
+  'auth/account-races': 30,
+  'auth/explore': 8,
+  'auth/foreign-hashes': 9,
+  'auth/links-outage': 7,
+  'auth/processes': 20,
+  'auth/suspension': 5,
+  'auth/throttle': 8,
+  'billing/changes': 8,
+  'billing/checkout': 10,
+  'billing/crashes': 20,
+  'billing/usage': 10,
+  'bin/doctor': 25,
+  'bin/documents': 10,
+  'bin/idp': 10,
+  'bin/programs': 28,
+  'bin/store-copy': 35,
+  'bin/stores': 9,
+  'bin/users': 12,
+  'bin/workers': 13,
+  'browser/pages': 14,
+  'browser/sign-in': 14,
+  canaries: 12,
+  fuzz: 10,
+  'hostile/connections': 12,
+  'hostile/load': 11,
+  'hostile/wire': 16,
+  'life/kills': 20,
+  'life/stop': 8,
+  'life/upgrade': 15,
+  'oidc/processes': 15,
+  'oidc/purge': 8,
+  'oidc/rotation': 10,
+  'package/package': 35,
+  'provisioning/acceptance': 25,
+  'proxy/proxies': 10,
+  'storage/mongodb': 20,
+  'storage/outage': 10,
+  'storage/sqlite': 15,
+  'throttle/throttle': 10,
+};
+const OTHER_SECONDS = 2;
 
-/** The files of each process. */
+const secondsOf = (file) => SECONDS[file.slice('dist/test/'.length, -'.test.js'.length)] ?? OTHER_SECONDS;
+const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
+
+/**
+ * Seconds of the files that share a process (`test/files.mjs`): loading the product and compiling it at run time takes
+ * longer than most files. Files that are named have a process each: a campaign at full size needs its own file descriptors,
+ * memory and time limit.
+ */
+const SECONDS_PER_PROCESS = isWholeSuite ? 25 : 0;
+
+/** The files of each process, which are neighbours. The longest comes first, so that none is left over at the end. */
 function groupsOf(files) {
-  const folders = new Map();
-  for (const file of files) folders.set(dirname(file), [...(folders.get(dirname(file)) ?? []), file]);
-  return [...folders.values()].flatMap((folder) => {
-    const count = Math.ceil(folder.length / FILES_PER_PROCESS);
-    return Array.from({ length: count }, (_, group) => folder.filter((_, index) => index % count === group));
-  });
+  const groups = [];
+  for (const file of files) {
+    const group = groups.at(-1);
+    const hasRoom = group && sum([...group, file].map(secondsOf)) <= SECONDS_PER_PROCESS;
+    if (hasRoom) group.push(file);
+    else groups.push([file]);
+  }
+  const total = (group) => sum(group.map(secondsOf));
+  return groups.sort((one, other) => total(other) - total(one));
+}
+
+/**
+ * A folder in memory, if there is enough: otherwise most tests wait for the disk, on which nothing that they check depends.
+ * They kill processes, not machines.
+ */
+function temporaryFolder() {
+  const memory = '/dev/shm';
+  if (process.env.TMPDIR || !hasRoom(memory)) return {};
+  const folder = mkdtempSync(join(memory, 'saas-backend-tests-'));
+  // Programs that a signal ends as well may still write.
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(1));
+  return { TMPDIR: folder };
+}
+
+function hasRoom(folder) {
+  try {
+    const { bavail, bsize } = statfsSync(folder);
+    return bavail * bsize >= ROOM_BYTES;
+  } catch (error) {
+    if (error.code === 'ENOENT') return false;
+    throw error;
+  }
 }
 
 /** Started once for all files; see `test/storage/mongod.ts`. */
 async function startMongod() {
   const { MONGOMS_SYSTEM_BINARY, TEST_MONGODB_URI } = process.env;
   if (!MONGOMS_SYSTEM_BINARY || TEST_MONGODB_URI || files.length === 1) return {};
-  process.env.MONGOMS_SYSTEM_BINARY_VERSION_CHECK ??= 'false';
-  const set = await MongoMemoryReplSet.create({
-    replSet: { storageEngine: 'wiredTiger' },
-    instanceOpts: [{ launchTimeout: 120_000 }],
+  const worker = new Worker(new URL('mongod-worker.mjs', import.meta.url));
+  const [uri] = await once(worker, 'message');
+  t.teardown(async () => {
+    worker.postMessage('stop');
+    await once(worker, 'message');
   });
-  t.teardown(() => set.stop());
-  return { SHARED_MONGODB_URI: set.getUri() };
+  return { SHARED_MONGODB_URI: uri };
 }
 
+Object.assign(process.env, temporaryFolder());
 const env = { ...process.env, TAP_TIMEOUT: values.timeout, ...(await startMongod()) };
 
 t.pipe(new Reporter()).pipe(process.stdout);
@@ -83,6 +165,7 @@ for (const group of groups) {
       'NODE_OPTIONS',
       process.execPath,
       '--enable-source-maps',
+      '--max-semi-space-size=64',
       '--disable-warning=ExperimentalWarning',
       'test/files.mjs',
     ],

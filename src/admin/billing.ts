@@ -170,7 +170,7 @@ export function writeAmount(amount: number | null, currency: string | null): str
 }
 
 /** A currency that the runtime does not know has two decimals, as most have. */
-function decimalsOf(currency: string): number {
+export function decimalsOf(currency: string): number {
   try {
     return new Intl.NumberFormat('en', { style: 'currency', currency }).resolvedOptions()
       .maximumFractionDigits as number;

@@ -16,13 +16,19 @@ export interface AdminModule {
   plugin(scope: Scope): Promise<void>;
 }
 
-export interface AdminModuleOptions extends Omit<AdminPluginOptions, 'console' | 'clock'> {
+export interface AdminModuleOptions
+  extends Omit<AdminPluginOptions, 'console' | 'clock' | 'backgroundTasks'> {
   config: AdminConfiguration;
   pages: Pages;
 }
 
 export function createAdminModule(
-  { audit, throttle, clock }: Pick<ModuleContext, 'audit' | 'throttle' | 'clock'>,
+  {
+    audit,
+    throttle,
+    clock,
+    backgroundTasks,
+  }: Pick<ModuleContext, 'audit' | 'throttle' | 'clock' | 'backgroundTasks'>,
   { config: { adminUsername: username, adminPassword: password }, pages, ...sources }: AdminModuleOptions,
 ): AdminModule {
   const formTokens = createFormTokens({ secret: `${username}:${password ?? ''}`, clock });
@@ -40,6 +46,6 @@ export function createAdminModule(
     createGuardForOutages: (parent) =>
       createAdminGuard(parent, { username, password, audit, throttle: inOutage }),
     createGuard: (parent) => createAdminGuard(parent, { username, password, audit, throttle }),
-    plugin: (scope) => adminPlugin(scope, { ...sources, console, clock }),
+    plugin: (scope) => adminPlugin(scope, { ...sources, console, clock, backgroundTasks }),
   };
 }

@@ -1,17 +1,24 @@
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import { type Console, rootOf } from '../console/console.js';
 import { toMinute } from '../console/lists.js';
 import type { View } from '../http/pages.js';
-import { After, type User } from '../http/schemas.js';
-import type { Scope } from '../http/scope.js';
+import { After, Envelope, ok, Timestamp, toTimestamp, type User } from '../http/schemas.js';
+import { access, type Scope } from '../http/scope.js';
+import type { Clock } from '../kernel/clock.js';
+import type { BackgroundTasks } from '../ops/background-tasks.js';
 import type { Estimate } from '../storage/collection.js';
+import {
+  createTrends,
+  MAX_COUNTED_PER_DAY,
+  REFRESH_SECONDS,
+  type TrendSources,
+  type Trends,
+} from './trends.js';
 
-export interface OverviewSources {
-  users: {
+export interface OverviewSources extends TrendSources {
+  users: TrendSources['users'] & {
     estimate(): Promise<Estimate>;
     listNewest(limit: number): Promise<User[]>;
-    /** Counts the registrations of each of the last `days` days, oldest first, each day up to `limit`. */
-    countRegistrations(days: number, limit: number): Promise<{ date: string; count: number }[]>;
   };
   sessions: { estimate(): Promise<Estimate> };
   webhookEvents: { estimate(): Promise<Estimate> };
@@ -29,52 +36,189 @@ interface DuplicateSubscriptions {
 }
 
 const LISTED_USERS = 10;
-const CHART_DAYS = 30;
 
-/** Registrations counted per day, which bounds the index entries that the page reads. */
-const MAX_COUNTED_PER_DAY = 10_000;
+const Count = Type.Object({ count: Type.Integer(), isExact: Type.Boolean() });
+
+/** The overview in the API: the counts of the tiles, what needs attention, and the values of the plots. */
+const Overview = Type.Object({
+  counts: Type.Object({ users: Count, sessions: Count, paymentEvents: Count }),
+  attention: Type.Array(Type.Object({ name: Type.String(), text: Type.String() })),
+  /** When the plots and `attention` were counted. */
+  countedAt: Timestamp,
+  plots: Type.Array(
+    Type.Object({
+      name: Type.String(),
+      label: Type.String(),
+      unit: Type.String(),
+      definition: Type.String(),
+      /** ISO 8601 dates, UTC. */
+      days: Type.Array(Type.String()),
+      series: Type.Array(
+        Type.Object({
+          name: Type.String(),
+          /** Null where it is unknown. */
+          values: Type.Array(Type.Union([Type.Number(), Type.Null()])),
+        }),
+      ),
+      /** Counting ended at this value. */
+      bound: Type.Union([Type.Number(), Type.Null()]),
+    }),
+  ),
+});
 
 /** The start page. */
 export async function overviewPlugin(
   scope: Scope,
-  { console, sources }: { console: Console; sources: OverviewSources },
+  deps: { console: Console; sources: OverviewSources; clock: Clock; backgroundTasks: BackgroundTasks },
 ): Promise<void> {
+  const { console, sources } = deps;
+  const trendsOf = createTrends(sources, deps);
   // `duplicates`: the page of the users with duplicate subscriptions.
   const querystring = Type.Object({ duplicates: After });
 
   scope.get('/', { config: console.config, schema: { querystring } }, async (request, reply) => {
-    const view = await createOverview(sources, request.query.duplicates);
-    return console.send(request, reply, {
-      template: 'admin-overview',
-      section: '',
-      view: { ...view, root: rootOf(request) },
+    const root = rootOf(request);
+    const view = await createOverview(sources, {
+      trends: await trendsOf(),
+      root,
+      after: request.query.duplicates,
     });
+    return console.send(request, reply, { template: 'admin-overview', section: '', view });
   });
+
+  scope.get(
+    `${console.api}/overview`,
+    { config: access(console.access), schema: { response: { 200: Envelope(Overview) } } },
+    async () => ok(toOverview(await readCounts(sources), await trendsOf(), await hasDuplicates(sources))),
+  );
 }
 
-/** @param duplicatesAfter where the list of duplicate subscriptions continues */
-async function createOverview(sources: OverviewSources, duplicatesAfter?: string): Promise<View> {
-  const [users, sessions, events, newest, registrations, settings, duplicates] = await Promise.all([
-    sources.users.estimate(),
-    sources.sessions.estimate(),
-    sources.webhookEvents.estimate(),
+async function readCounts({ users, sessions, webhookEvents }: OverviewSources) {
+  const [all, open, events] = await Promise.all([
+    users.estimate(),
+    sessions.estimate(),
+    webhookEvents.estimate(),
+  ]);
+  return { users: all, sessions: open, paymentEvents: events };
+}
+
+const hasDuplicates = async ({ duplicates }: OverviewSources) =>
+  (await readDuplicates(duplicates, undefined)).items.length > 0;
+
+function toOverview(
+  counts: Awaited<ReturnType<typeof readCounts>>,
+  trends: Trends,
+  duplicates: boolean,
+): Static<typeof Overview> {
+  return {
+    counts,
+    attention: attentionTo(trends, duplicates).map(({ name, text }) => ({ name, text })),
+    countedAt: toTimestamp(trends.at),
+    plots: trends.trends.map(({ id, label, unit, definition, days, series, bound }) => ({
+      name: id,
+      label,
+      unit,
+      definition,
+      days: [...days],
+      series: series.map(({ name, values }) => ({ name, values: [...values] })),
+      bound: bound ?? null,
+    })),
+  };
+}
+
+/** @param after where the list of duplicate subscriptions continues */
+async function createOverview(
+  sources: OverviewSources,
+  { trends, root, after }: { trends: Trends; root: string; after: string | undefined },
+): Promise<View> {
+  const [counts, newest, settings, duplicates] = await Promise.all([
+    readCounts(sources),
     sources.users.listNewest(LISTED_USERS),
-    sources.users.countRegistrations(CHART_DAYS, MAX_COUNTED_PER_DAY),
     sources.settings.current(),
-    readDuplicates(sources.duplicates, duplicatesAfter),
+    readDuplicates(sources.duplicates, after),
   ]);
   return {
     title: `${settings.siteName} administration`,
     counts: [
-      { label: 'Users', value: writeEstimate(users) },
-      { label: 'Sessions', value: writeEstimate(sessions) },
-      { label: 'Payment events', value: writeEstimate(events) },
+      { label: 'Users', value: writeEstimate(counts.users), href: `${root}users` },
+      { label: 'Sessions', value: writeEstimate(counts.sessions) },
+      { label: 'Payment events', value: writeEstimate(counts.paymentEvents), href: `${root}webhooks` },
     ],
-    plots: await createPlots(registrations),
+    attention: attentionTo(trends, duplicates.items.length > 0).map(({ text, path }) => ({
+      text,
+      href: path.startsWith('#') ? path : root + path,
+    })),
+    plots: trends.trends.map(({ id, label, definition, path, markup }) => ({
+      id,
+      heading: label,
+      definition,
+      href: path && root + path,
+      markup,
+    })),
+    countedAt: toTimestamp(trends.at),
+    counted: toTimestamp(trends.at).slice(11, 16),
+    refreshSeconds: REFRESH_SECONDS,
     users: newest.map((user) => ({ ...user, registered: toMinute(user.createdAt) })),
     duplicates,
   };
 }
+
+/** What the operator should look at, by the figures of the last 30 days. */
+function attentionTo(
+  { trends, figures }: Trends,
+  duplicates: boolean,
+): { name: string; text: string; path: string }[] {
+  const totalOf = (id: string, index?: number) => {
+    const series = trends.find((trend) => trend.id === id)?.series ?? [];
+    return (index === undefined ? series : series.slice(index, index + 1))
+      .flatMap(({ values }) => values)
+      .reduce<number>((sum, value) => sum + (value ?? 0), 0);
+  };
+  const entries = [
+    {
+      name: 'events-not-completed',
+      count: totalOf('webhook-failures', 1),
+      text: 'Payment events that are not completed',
+      path: 'webhooks?outcome=pending',
+    },
+    {
+      name: 'unmatched-events',
+      count: totalOf('webhook-failures', 0),
+      text: 'Payment events of unknown users',
+      path: 'webhooks?outcome=unmatched',
+    },
+    {
+      name: 'failed-mails',
+      count: totalOf('mail-failures'),
+      text: 'E-mails that were not sent',
+      path: '#plot-mail-failures',
+    },
+    {
+      name: 'subscriptions-without-plan',
+      count: figures?.withoutPlan ?? 0,
+      text: 'Subscriptions whose price has no configured plan',
+      path: 'subscriptions',
+    },
+    {
+      name: 'unknown-amounts',
+      count: figures?.incomplete ?? 0,
+      text: 'Paying subscriptions with an unknown amount, which the monthly recurring revenue lacks',
+      path: 'subscriptions',
+    },
+  ];
+  const counted = entries
+    .filter(({ count }) => count > 0)
+    .map(({ count, text, ...rest }) => ({ ...rest, text: `${text}: ${writeCount(count)}` }));
+  const users = {
+    name: 'duplicate-subscriptions',
+    text: 'Users pay for more than one subscription',
+    path: '#duplicates',
+  };
+  return duplicates ? [users, ...counted] : counted;
+}
+
+const writeCount = (count: number) =>
+  count >= MAX_COUNTED_PER_DAY ? `${withSeparators(count)} or more` : withSeparators(count);
 
 const writeEstimate = ({ count, isExact }: Estimate) =>
   isExact ? String(count) : `about ${withSeparators(roundEstimate(count))}`;
@@ -100,18 +244,4 @@ async function readDuplicates({ list }: OverviewSources['duplicates'], after: st
       })),
     })),
   };
-}
-
-async function createPlots(registrations: { date: string; count: number }[]) {
-  const { renderPlot } = await import('../console/plots.js');
-  const signUps = renderPlot({
-    label: 'Sign-ups',
-    unit: 'users',
-    days: registrations.map(({ date }) => date),
-    series: [{ name: 'Sign-ups', values: registrations.map(({ count }) => count) }],
-    shape: 'stacked',
-    isSummable: true,
-    bound: MAX_COUNTED_PER_DAY,
-  });
-  return [{ id: 'sign-ups', heading: `Sign-ups in the last ${CHART_DAYS} days`, ...signUps }];
 }

@@ -2,6 +2,7 @@ import type { Console } from '../console/console.js';
 import type { Scope } from '../http/scope.js';
 import type { Clock } from '../kernel/clock.js';
 import type { AuditSearch } from '../ops/audit-search.js';
+import type { BackgroundTasks } from '../ops/background-tasks.js';
 import { auditPagePlugin } from './audit.js';
 import { type BillingSource, billingPagesPlugin } from './billing.js';
 import type { CustomSettingsSource } from './custom-settings.js';
@@ -16,6 +17,8 @@ import { type EventsSource, webhooksPlugin } from './webhooks.js';
 
 export interface AdminPluginOptions {
   console: Console;
+  clock: Clock;
+  backgroundTasks: BackgroundTasks;
   overview: OverviewSources;
   users: UsersSource & UserPageSource;
   userSections: Omit<UserSectionSources, 'billing'>;
@@ -26,7 +29,6 @@ export interface AdminPluginOptions {
   settings: SettingsSource;
   customSettings: CustomSettingsSource | undefined;
   installation: Installation;
-  clock: Clock;
 }
 
 /** The navigation of the admin area, in this order. */
@@ -46,7 +48,12 @@ export const SECTIONS = [
 export async function adminPlugin(scope: Scope, deps: AdminPluginOptions): Promise<void> {
   const { console } = deps;
   const resolveUser = createResolveUser(deps.users);
-  await scope.register(overviewPlugin, { console, sources: deps.overview });
+  await scope.register(overviewPlugin, {
+    console,
+    sources: deps.overview,
+    clock: deps.clock,
+    backgroundTasks: deps.backgroundTasks,
+  });
   await scope.register(usersPlugin, { console, users: deps.users });
   const sources = { ...deps.userSections, billing: deps.billing };
   await scope.register(userPagePlugin, { console, users: deps.users, sources });

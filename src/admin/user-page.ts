@@ -137,7 +137,10 @@ export async function userPagePlugin(
     links: [{ path: 'users/:id', label: 'Back to the user' }],
     columns: purchaseColumns,
     item: purchases.schema,
-    read: ({ parameters: { id = '' }, after, limit }) => purchases.page(id, after, limit),
+    async read({ parameters: { id = '' }, after, limit }) {
+      await users.findOperated(id);
+      return purchases.page(id, after, limit);
+    },
     empty: 'The user has made no one-time purchase.',
   });
 

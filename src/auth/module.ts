@@ -6,6 +6,7 @@ import type { ListedAudit } from '../ops/audit.js';
 import type { Emit } from '../ops/events.js';
 import { createExpiryPurge } from '../ops/purge.js';
 import type { ModuleContext } from '../server/module-context.js';
+import { type Activity, activityCollection, createActivity } from './activity.js';
 import type { AccountDeletionHooks } from './dependencies.js';
 import type { AuthEvents } from './events.js';
 import { type AccountExportDependencies, createAccountExport, type ExportPluginOptions } from './export.js';
@@ -78,6 +79,8 @@ export interface AuthModule {
   sessions: Sessions;
   /** The export of an account, for the operator. */
   exportAccount: ExportPluginOptions['exportAccount'];
+  /** For the operator; its job is not scheduled. */
+  activity: Activity;
   plugin(scope: Scope): Promise<void>;
 }
 
@@ -159,6 +162,7 @@ export function createAuthModule(
     service,
     sessions,
     exportAccount,
+    activity: createActivity({ activity: activityCollection(store), sessions, clock }),
     plugin: (scope) =>
       authPlugin(scope, { auth: service, exportAccount, throttle, pages, home: publicUrl.get }),
   };

@@ -110,7 +110,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
     const rotatedAt = clock.now();
     // The outcome of this write may remain unknown as well.
     attempts.push({ id, presented, next, rotatedAt });
-    await sessions.updateOne({ id, currentId: next, revokedAt: null }, { set: { rotatedAt } });
+    await sessions.changeOne({ id, currentId: next, revokedAt: null }, { set: { rotatedAt } });
     return true;
   });
 
@@ -133,14 +133,12 @@ export function createSessionService(deps: SessionDependencies): SessionService 
   ): Promise<boolean> => {
     if (scope === 'local') {
       const notRevoked = { id: session.id, revokedAt: null };
-      return (await sessions.updateOne(notRevoked, { set: { revokedAt: clock.now() } })) !== null;
+      return sessions.changeOne(notRevoked, { set: { revokedAt: clock.now() } });
     }
     const inc = { sessionEpoch: 1 };
-    const ended =
-      scope === 'global'
-        ? await users.updateOne({ id }, { inc, unset: ['keptSession'] })
-        : await users.updateOne({ id, sessionEpoch }, { inc, set: { keptSession: session.id } });
-    return ended !== null;
+    return scope === 'global'
+      ? users.changeOne({ id }, { inc, unset: ['keptSession'] })
+      : users.changeOne({ id, sessionEpoch }, { inc, set: { keptSession: session.id } });
   };
 
   /** Logs out with the claims of one token. Does nothing when its session has ended already. */
@@ -175,36 +173,35 @@ export function createSessionService(deps: SessionDependencies): SessionService 
 
     async refresh(refreshToken, { ip }) {
       const verified = tokens.verifyRefresh(refreshToken);
-      const user = verified && !verified.isExpired ? await users.findOne({ id: verified.claims.sub }) : null;
-      if (!verified || !user || isDisabled(user)) throw authErrors.INVALID_REFRESH_TOKEN();
+      const found = verified && !verified.isExpired ? await findValidSession(verified.claims) : null;
+      if (!verified || !found) throw authErrors.INVALID_REFRESH_TOKEN();
+      const { user } = found;
       const { sid: id, jti } = verified.claims;
       const presented = sha256(jti);
       const nextId = tokens.nextRefreshId(id, jti);
       const now = clock.now();
-      // The token contains the creation time, so that one step reads and rotates the session. A session of an earlier
-      // epoch is rotated as well, but rejected below.
       const next = sha256(nextId);
-      const rotated = await sessions
-        .updateOne(
+      const change = {
+        previousId: presented,
+        currentId: next,
+        rotatedAt: now,
+        expiresAt: expiry(found.session.createdAt),
+      };
+      const isRotated = await sessions
+        .changeOne(
           { id, userId: user.id, currentId: presented, revokedAt: null, expiresAt: { gt: now } },
-          {
-            set: {
-              previousId: presented,
-              currentId: next,
-              rotatedAt: now,
-              expiresAt: expiry(verified.sessionCreatedAt),
-            },
-          },
+          { set: change },
         )
         .catch((error: unknown) => {
           rotations.remember(presented, { id, presented, next, rotatedAt: now }, error);
           throw error;
         });
-      if (rotated) rotations.forget(presented);
+      if (isRotated) rotations.forget(presented);
       else await rotations.settle(presented);
-      const session = rotated ?? (await sessions.findOne({ id }));
+      // No other field of a session that is not revoked ever changes, so what was read before is still true.
+      const session = isRotated ? { ...found.session, ...change } : await sessions.findOne({ id });
       if (!session || !isSessionValid(user, session, now)) throw authErrors.INVALID_REFRESH_TOKEN();
-      if (rotated) return issueTokens(rotated, nextId);
+      if (isRotated) return issueTokens(session, nextId);
 
       // The token was used before. Within the window it returns the same successor; after that it is treated as stolen
       // (RFC 9700 §4.14.2).
@@ -215,7 +212,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       // Another version of this package may derive successors differently, so this is not treated as a replay.
       if (inWindow) throw authErrors.INVALID_REFRESH_TOKEN();
 
-      const revoked = await sessions.updateOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
+      const revoked = await sessions.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
       if (revoked) {
         emit('session.revoked', { userId: session.userId, scope: 'local', sessionId: id });
         await audit.record({ event: 'refresh.reused', subject: session.userId, ip });

@@ -16,11 +16,6 @@ export interface VerifiedToken {
   isExpired: boolean;
 }
 
-export interface VerifiedRefreshToken extends VerifiedToken {
-  /** Unix time in milliseconds. */
-  sessionCreatedAt: number;
-}
-
 /** Signs and verifies the two JSON Web Tokens of a session. */
 export interface SessionTokens {
   /** Lifetime of an access token in seconds. */
@@ -36,7 +31,7 @@ export interface SessionTokens {
   /** Verifies the access token of an Authorization header (RFC 6750 §2.1); `null` for an invalid one. */
   verifyBearer(authorization: string): VerifiedToken | null;
   /** Verifies a refresh token; `null` for an invalid one. */
-  verifyRefresh(token: string): VerifiedRefreshToken | null;
+  verifyRefresh(token: string): VerifiedToken | null;
 }
 
 interface TokenOptions {
@@ -101,9 +96,7 @@ export function createSessionTokens(options: TokenOptions): SessionTokens {
     verifyRefresh(text) {
       const token = parseToken(refresh, 'refresh', text);
       const verified = validate(token);
-      if (!token || !verified || !isTime(token.authTime)) return null;
-      const { claims, isExpired } = verified;
-      return { claims, isExpired, sessionCreatedAt: token.authTime * 1000 };
+      return token && isTime(token.authTime) ? verified : null;
     },
   };
 }

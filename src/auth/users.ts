@@ -1,6 +1,6 @@
 import { mustBe, shown } from '../config/validation-messages.js';
 import { Email, fits, OptionalName, toTimestamp, type User } from '../http/schemas.js';
-import { type Clock, DAY } from '../kernel/clock.js';
+import { type Clock, timesOf } from '../kernel/clock.js';
 import { type ErrorDetail, httpErrors, invalidFields } from '../kernel/errors.js';
 import type { Random } from '../kernel/secrets.js';
 import { type Audit, changeDetail, madeBy, type Operator } from '../ops/audit.js';
@@ -76,8 +76,8 @@ export interface UserDirectory {
   list(query: UserListQuery): Promise<Page<OperatedUser>>;
   /** @throws NOT_FOUND */
   findOperated(id: string): Promise<OperatedUser>;
-  /** Counts the registrations of each of the last `days` days (UTC), oldest first, each day up to `limit`. */
-  countRegistrations(days: number, limit: number): Promise<{ date: string; count: number }[]>;
+  /** Counts the registrations of each day (ISO 8601 dates, UTC), each up to `limit`. */
+  countRegistrations(days: readonly string[], limit: number): Promise<number[]>;
 }
 
 export function createUserDirectory(
@@ -88,7 +88,7 @@ export function createUserDirectory(
     profileMark: ProfileMark;
   },
 ): UserDirectory {
-  const { users, presentUser, clock } = deps;
+  const { users, presentUser } = deps;
   const toTimestampOrNull = (at: number | undefined) => (at === undefined ? null : toTimestamp(at));
   const toManagedUser = async (user: UserDocument): Promise<ManagedUser> => ({
     ...(await presentUser(user)),
@@ -146,17 +146,8 @@ export function createUserDirectory(
       if (!user) throw userNotFound();
       return toOperatedUser(user);
     },
-    async countRegistrations(days, limit) {
-      const today = Math.floor(clock.now() / DAY);
-      const starts = Array.from({ length: days }, (_, index) => (today - days + 1 + index) * DAY);
-      const counts = await Promise.all(
-        starts.map((start) => users.count({ createdAt: { gte: start, lt: start + DAY } }, limit)),
-      );
-      return starts.map((start, index) => ({
-        date: toTimestamp(start).slice(0, 10),
-        count: counts[index] ?? 0,
-      }));
-    },
+    countRegistrations: (days, limit) =>
+      Promise.all(days.map((day) => users.count({ createdAt: timesOf(day) }, limit))),
   };
 }
 

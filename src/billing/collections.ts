@@ -1,5 +1,6 @@
 import type { Collection, Store } from '../storage/collection.js';
 import { type TrialCollections, trialCollections } from './checkout/trials.js';
+import { type FigureCollections, figureCollections } from './figures/store.js';
 import { type Purchases, purchaseCollection } from './purchases.js';
 import {
   type Checkouts,
@@ -22,7 +23,7 @@ import { type UsageReports, usageCollection } from './usage/reports.js';
  * Everything that billing stores. Without an API key nothing is added to checkouts and usage, but the deletion of an
  * account removes what was stored while a key was configured.
  */
-export interface BillingCollections extends TrialCollections {
+export interface BillingCollections extends TrialCollections, FigureCollections {
   events: WebhookEvents;
   customers: Customers;
   linkedCustomers: LinkedCustomers;
@@ -36,6 +37,7 @@ export interface BillingCollections extends TrialCollections {
 
 export const billingCollections = (store: Store): BillingCollections => ({
   ...trialCollections(store),
+  ...figureCollections(store),
   events: webhookEventCollection(store),
   customers: customerCollection(store),
   linkedCustomers: linkedCustomerCollection(store),

@@ -6,7 +6,7 @@ import { type Plans, UNKNOWN_PLAN } from './plans/plans.js';
 import { findPaymentOf, type PurchaseDocument, type Purchases } from './purchases.js';
 import {
   type HeldSubscription,
-  isFullyRefunded,
+  isReturned,
   listSubscriptions,
   type Payments,
   type SubscriptionDocument,
@@ -222,7 +222,7 @@ export function createListHeld(deps: ListHeldDependencies): ListHeld {
       for (const purchase of page) {
         if (purchase.status !== 'paid' || !plans.isPurchase(purchase.plan)) continue;
         const payment = await findPaymentOf(payments, purchase);
-        if (!payment || !isFullyRefunded(payment)) all.push(heldPurchase(purchase));
+        if (!payment || !isReturned(payment)) all.push(heldPurchase(purchase));
       }
     }
     return all;

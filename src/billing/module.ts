@@ -14,6 +14,7 @@ import type { Wait } from './events/leases.js';
 import type { EventLog } from './events/log.js';
 import { createBillingEvents } from './events/module.js';
 import { type Webhook, webhookPlugin } from './events/webhook.js';
+import { type BillingFigures, createBillingFigures, createFigureJob } from './figures/service.js';
 import { createGrants, type Grants } from './grants.js';
 import { type BillingOutbox, createEnqueueMail, type Emit } from './notifications.js';
 import { type BillingConfiguration, mayBeLiveKey } from './options.js';
@@ -54,6 +55,8 @@ export interface BillingModule {
   eventLog: EventLog;
   records: BillingRecords;
   purchases: PurchaseList;
+  /** Absent if neither an API key nor a webhook secret is configured. */
+  figures: BillingFigures | undefined;
   duplicates: Pick<Duplicates, 'list'>;
   resync: Resync;
   /** Sends changed addresses and names to the provider soon. */
@@ -154,6 +157,9 @@ export function createBillingModule(
     jobs.add('checkout-purge', createCheckoutPurge(base));
   }
 
+  const isConfigured = key !== undefined || webhookSecretsOf(config).length > 0;
+  if (isConfigured) jobs.add('billing-figures', createFigureJob({ ...base }));
+
   return {
     service,
     checkout,
@@ -173,6 +179,7 @@ export function createBillingModule(
     eventLog,
     records: createRecords(base),
     purchases,
+    figures: isConfigured ? createBillingFigures(base) : undefined,
     duplicates,
     resync: createResync({
       ...shared,

@@ -3,7 +3,7 @@ import type { Collection, Page, Store } from '../storage/collection.js';
 import { mapPages, pagesOf, readPage } from '../storage/pages.js';
 import { UNKNOWN_PLAN } from './plans/plans.js';
 import type { Purchase } from './schemas.js';
-import { isFullyRefunded, type PaymentDocument, type Payments } from './store.js';
+import { isReturned, type PaymentDocument, type Payments } from './store.js';
 
 /** A one-time purchase. What was refunded is stored with its payment. */
 export interface PurchaseDocument {
@@ -90,7 +90,7 @@ function purchaseView(
   payment: PaymentDocument | null,
 ): Purchase {
   const { refundedAmount = 0 } = payment ?? {};
-  const isRefunded = payment !== null && isFullyRefunded(payment);
+  const isRefunded = payment !== null && isReturned(payment);
   const isPaid = purchase.status === 'paid';
   return {
     id,
@@ -100,7 +100,7 @@ function purchaseView(
     amount: amount ?? null,
     currency: currency ?? null,
     refundedAmount,
-    refundableAmount: isPaid ? Math.max(0, (amount ?? 0) - refundedAmount) : 0,
+    refundableAmount: isPaid && !isRefunded ? Math.max(0, (amount ?? 0) - refundedAmount) : 0,
     purchasedAt: toTimestamp(at),
   };
 }

@@ -159,6 +159,18 @@ export interface SubscriptionTerms {
 export interface SubscriptionItem {
   priceId: string;
   quantity?: number;
+  /** What it costs. Absent in pending updates and in documents of earlier versions. */
+  price?: ItemPrice;
+}
+
+export interface ItemPrice {
+  /** Per unit, in the currency's smallest unit. Absent if it depends on the quantity. */
+  unitAmount?: number;
+  currency?: string;
+  /** `day`, `week`, `month` or `year` */
+  interval: string;
+  intervalCount: number;
+  isMetered?: true;
 }
 
 export interface SubscriptionDocument extends SubscriptionTerms {
@@ -250,12 +262,20 @@ export interface Dispute {
   closedAt?: number;
 }
 
-/** Whether nothing of a payment remains. */
+/** Whether the refunds of a payment are its whole amount. */
 export const isFullyRefunded = ({
   amount,
   refundedAmount = 0,
 }: Pick<PaymentDocument, 'amount' | 'refundedAmount'>) =>
   refundedAmount > 0 && refundedAmount >= (amount ?? 0);
+
+/**
+ * Whether a customer has a payment back: by refunds, or because the seller lost a dispute about it. The amount of a dispute
+ * does not matter, because it can differ from that of the payment, for example by the exchange rate.
+ */
+export const isReturned = (
+  payment: Pick<PaymentDocument, 'amount' | 'refundedAmount' | 'disputes'>,
+): boolean => isFullyRefunded(payment) || payment.disputes?.some(({ status }) => status === 'lost') === true;
 
 export type Payments = Collection<PaymentDocument>;
 

@@ -205,7 +205,7 @@ function sendForm<Target, Fields extends TObject, Result>(
       action: ownPath(request),
       token: console.tokensOf(request).issue(),
       problems: error && details.size === 0 ? [error.message] : [],
-      hasErrors: error !== undefined,
+      hasFieldErrors: details.size > 0,
       inputs: all.map(({ options, type = 'text', ...input }) => ({
         ...input,
         type,

@@ -55,6 +55,8 @@ export interface Console
     reply: FastifyReply,
     page: { template: string; section: string; view: View },
   ): FastifyReply;
+  /** Renders a partial; see `Pages`. */
+  renderPart: Pages['renderPart'];
   /** Makes a confirmation available to `redirect`. */
   addNotice(key: string, sentence: string): void;
   /** Ends a form submission: shows `path` with the notice. */
@@ -84,6 +86,8 @@ export function createConsole(options: ConsoleOptions): Console {
       const account = signOutPath !== undefined && { name: nameOf(request), signOutHref: root + signOutPath };
       return pages.send(reply, template, { ...view, consoleTitle: title, navigation, root, notice, account });
     },
+
+    renderPart: pages.renderPart,
 
     addNotice(key, sentence) {
       notices.set(key, sentence);

@@ -101,7 +101,9 @@ export function registerList<Item>(scope: Scope, console: Console, list: List<It
   });
 
   scope.get(`/${path}.csv`, { config: console.config, schema }, async (request, reply) => {
-    const pages = rowsOf(list, queryOf(request, BATCH_SIZE));
+    const query = queryOf(request, BATCH_SIZE);
+    // Read before the response begins, so that its errors are ordinary responses.
+    const pages = rowsOf(list, query, await list.read(query));
     const name = path.replace(/\/:\w+/g, '').replaceAll('/', '-');
     return reply
       .header('content-disposition', `attachment; filename="${name}.csv"`)
@@ -153,11 +155,11 @@ function querySchema<Item>({ search, filters = [] }: List<Item>) {
   });
 }
 
-async function* rowsOf<Item>({ columns, read }: List<Item>, query: ListQuery) {
-  for (let after: string | null | undefined = query.after; after !== null; ) {
-    const { items, next }: Page<Item> = await read({ ...query, after });
-    yield items.map((item) => columns.map(({ text }) => text(item)));
-    after = next;
+/** The rows of a page and of all that follow. */
+async function* rowsOf<Item>({ columns, read }: List<Item>, query: ListQuery, first: Page<Item>) {
+  for (let page = first; ; page = await read({ ...query, after: page.next })) {
+    yield page.items.map((item) => columns.map(({ text }) => text(item)));
+    if (page.next === null) return;
   }
 }
 
@@ -194,11 +196,12 @@ function sendPage<Item>(
       action: own,
       hasForm: search !== undefined || filters.length > 0,
       search: search && { ...search, value: query.search },
-      filters: filters.map(({ name, label, hint, type = 'text', options }) => ({
+      filters: filters.map(({ name, label, hint, options }) => ({
         name,
         label,
         hint,
-        type,
+        // A date field of a browser has three stops for the Tab key and shows the order of its language.
+        type: 'text',
         value: query.filters[name],
         isSelect: options !== undefined,
         options: options?.map((option) => ({ ...option, isChosen: query.filters[name] === option.value })),

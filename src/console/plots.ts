@@ -43,7 +43,15 @@ export interface RenderedPlot {
 interface PlotTable {
   tableLabel: string;
   columns: { label: string; isNumber: boolean }[];
-  rows: { cells: { text: string; isNumber: boolean; time?: string }[] }[];
+  rows: { cells: Cell[] }[];
+}
+
+interface Cell {
+  text: string;
+  isNumber: boolean;
+  time: string | undefined;
+  /** Present, so that the template does not take the value of the page. */
+  href: undefined;
 }
 
 /** There are as many colours in `style.css`. */
@@ -118,6 +126,8 @@ function draw({ unit, days, series, shape, bound }: TimeSeries, summary: string)
     marks: [marks, Plot.ruleY([0]), isBounded ? Plot.ruleY([bound], { strokeDasharray: '4 3' }) : null],
   });
   plot.setAttribute('role', 'img');
+  // Its text is the label of the whole; groups must not have one.
+  for (const group of plot.querySelectorAll('g[aria-label]')) group.removeAttribute('aria-label');
   plot.setAttribute('font-size', String(FONT_SIZE));
   // `document` is missing in the types of the library.
   const legendOptions = { document, color, className: 'legend' };
@@ -196,8 +206,13 @@ function tabulate({ label, unit, days, series, bound }: TimeSeries): PlotTable {
     rows: days
       .map((day, index) => ({
         cells: [
-          { text: day, time: day, isNumber: false },
-          ...series.map(({ values }) => ({ text: writeValue(values[index], bound), isNumber: true })),
+          { text: day, time: day, href: undefined, isNumber: false },
+          ...series.map(({ values }) => ({
+            text: writeValue(values[index], bound),
+            time: undefined,
+            href: undefined,
+            isNumber: true,
+          })),
         ],
       }))
       .reverse(),

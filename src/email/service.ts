@@ -1,5 +1,5 @@
 import { toTimestamp } from '../http/schemas.js';
-import { type Clock, DAY } from '../kernel/clock.js';
+import { type Clock, DAY, timesOf } from '../kernel/clock.js';
 import { newId, type Random, sha256 } from '../kernel/secrets.js';
 import type { Job, JobLog } from '../ops/jobs.js';
 import { purgeMatching } from '../ops/purge.js';
@@ -61,6 +61,8 @@ export interface EmailService extends Outbox {
   preview(name: MailName): Promise<RenderedMail>;
   /** Sends a mail with sample values immediately. @throws DeliveryError with a message for the operator */
   sendTest(to: string, name?: MailName): Promise<DeliveryResult>;
+  /** Counts the mails that could not be sent on each day (ISO 8601 dates, UTC), each up to `limit`. */
+  countFailures(days: readonly string[], limit: number): Promise<Record<FailedStatus, number[]>>;
   /** `relay` sends queued mails, `purge` deletes old ones. */
   jobs: { relay: Job; purge: Job };
   close(): Promise<void>;
@@ -86,6 +88,8 @@ export interface EmailServiceOptions {
 }
 
 const MAX_LISTED = 1000;
+
+type FailedStatus = 'failed' | 'undeliverable' | 'expired';
 
 /** How long finished mails are stored. */
 const RETENTION_MS = 30 * DAY;
@@ -174,6 +178,17 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
         values: sampleValues(name, publicUrl()),
       });
       return transport.send(message, new AbortController().signal);
+    },
+
+    async countFailures(days, limit) {
+      const countDays = (status: FailedStatus) =>
+        Promise.all(days.map((day) => mails.count({ status, endedAt: timesOf(day) }, limit)));
+      const [failed, undeliverable, expired] = await Promise.all([
+        countDays('failed'),
+        countDays('undeliverable'),
+        countDays('expired'),
+      ]);
+      return { failed, undeliverable, expired };
     },
 
     jobs: {

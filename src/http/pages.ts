@@ -21,6 +21,12 @@ const templates = Object.fromEntries(
 );
 const sheet = readFileSync(join(FOLDER, 'style.css'), 'utf8');
 
+function textOf(template: string): string {
+  const text = templates[template];
+  if (text === undefined) throw new Error(`There is no page template '${template}'.`);
+  return text;
+}
+
 /** The values of a template. All are escaped except the style sheet and the logo. */
 export type View = { title: string } & Record<string, unknown>;
 
@@ -31,6 +37,8 @@ export interface Pages {
    * @param formTargets further sources of `form-action`, which browsers also apply to redirects after a submission
    */
   send(reply: FastifyReply, name: string, view: View, formTargets?: readonly string[]): FastifyReply;
+  /** Renders a partial for `{{{…}}}` in a page, so that several pages share the work. */
+  renderPart(name: string, view: Record<string, unknown>): string;
   /** Renders an error page. */
   renderError(error: AppError, requestId: string): Rendered;
 }
@@ -39,11 +47,8 @@ export function createPages({ name, logo, style: colours = '' }: Brand): Pages {
   const style = sheet + colours;
   const styleHash = `'sha256-${createHash('sha256').update(style).digest('base64')}'`;
 
-  const render = (template: string, view: View): string => {
-    const text = templates[template];
-    if (text === undefined) throw new Error(`There is no page template '${template}'.`);
-    return mustache.render(text, { ...view, brand: { name: name(), logo }, style }, templates);
-  };
+  const render = (template: string, view: View): string =>
+    mustache.render(textOf(template), { ...view, brand: { name: name(), logo }, style }, templates);
 
   /** Security headers that allow a page to submit forms to its origin and to `formTargets`. */
   const headers = (formTargets: readonly string[] = []): Record<string, string> => {
@@ -59,6 +64,8 @@ export function createPages({ name, logo, style: colours = '' }: Brand): Pages {
   return {
     send: (reply, template, view, formTargets) =>
       reply.headers(headers(formTargets)).type(HTML).send(render(template, view)),
+
+    renderPart: (name, view) => mustache.render(textOf(name), view, templates),
 
     renderError(error, requestId) {
       const { message, statusCode, details, headers: own } = error;

@@ -33,7 +33,7 @@ export type IdpConfiguration = Static<typeof idpSchema>;
 export interface IdpRuntimeOptions extends RuntimeOptions {
   /** Where the provider is mounted. Default: the root. It is then the path of the issuer. */
   prefix?: string;
-  /** Whether operators have a console at `/admin` below the prefix. Default: true. */
+  /** Whether operators have a console at `/admin` below the prefix. Default: true, except for a plugin at the root of a host. */
   console?: boolean;
 }
 
@@ -41,7 +41,9 @@ export type IdentityProviderOptions = Partial<IdpConfiguration> & IdpRuntimeOpti
 
 export interface ResolvedIdp {
   config: Resolved<IdpConfiguration>;
-  runtime: Required<Pick<IdpRuntimeOptions, 'prefix' | 'console' | 'clock' | 'random'>> & OptionalRuntime;
+  runtime: Required<Pick<IdpRuntimeOptions, 'prefix' | 'clock' | 'random'>> &
+    OptionalRuntime &
+    Pick<IdpRuntimeOptions, 'console'>;
 }
 
 /** Rejects equal secrets: one was copied, or a step of a rotation is missing. */
@@ -98,7 +100,7 @@ export function adviseIdp({
 export function resolveIdp(options: IdentityProviderOptions, generate = true): ResolvedIdp {
   const {
     prefix = '',
-    console = true,
+    console,
     env,
     clock = systemClock,
     random = systemRandom,
@@ -134,5 +136,8 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
     ...(mongo && { mongo }),
     ...(metricsPeers && { metricsPeers }),
   };
-  return { config, runtime: { prefix, console, clock, random, ...optional } };
+  return {
+    config,
+    runtime: { prefix, clock, random, ...(console !== undefined && { console }), ...optional },
+  };
 }

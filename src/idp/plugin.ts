@@ -160,7 +160,8 @@ export async function mountIdp(
     // At the root, the server has the route.
     if (metrics && (prefix !== '' || !server)) await scope.register(metricsPlugin, { metrics });
   });
-  if (runtime.console) {
+  // At the root of a host, the path may belong to its own pages or to saas-backend.
+  if (runtime.console ?? (server !== undefined || prefix !== '')) {
     const consoleRules: ScopeRules = {
       ...rules,
       prefix: prefix + CONSOLE_PATH,

@@ -55,3 +55,17 @@ export function every(clock: Clock, period: number, run: () => void): () => void
 }
 
 export const systemClock: Clock = { now: () => Date.now() };
+
+/** The last `count` days as ISO 8601 dates in UTC, oldest first; today is the last one. */
+export function lastDays(clock: Clock, count: number): string[] {
+  const today = Math.floor(clock.now() / DAY);
+  return Array.from({ length: count }, (_, index) =>
+    new Date((today - count + 1 + index) * DAY).toISOString().slice(0, 10),
+  );
+}
+
+/** The times of a day (ISO 8601 date, UTC), as a condition. */
+export function timesOf(day: string): { gte: number; lt: number } {
+  const start = Date.parse(day);
+  return { gte: start, lt: start + DAY };
+}

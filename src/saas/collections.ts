@@ -1,6 +1,8 @@
+import { activityCollection } from '../auth/activity.js';
 import { foreignHashCollection } from '../auth/foreign-hashes.js';
 import { sessionCollection, userCollection } from '../auth/store.js';
 import { trialCollections } from '../billing/checkout/trials.js';
+import { figureCollections } from '../billing/figures/store.js';
 import { purchaseCollection } from '../billing/purchases.js';
 import {
   checkoutCollection,
@@ -33,6 +35,8 @@ export function declareSaasCollections(store: Store): void {
     duplicateCollection,
     checkoutCollection,
     trialCollections,
+    figureCollections,
+    activityCollection,
     purchaseCollection,
     paymentCollection,
     usageCollection,

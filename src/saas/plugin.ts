@@ -140,6 +140,9 @@ export async function mountSaas(
       users: users.directory,
       sessions: auth.sessions,
       webhookEvents: billing.webhookEvents,
+      activity: auth.activity,
+      mails: email.service,
+      billing: billing.figures,
       duplicates: billing.duplicates,
       settings: settings.service,
     },
@@ -220,6 +223,7 @@ export async function mountSaas(
     await api.register(billing.webhookPlugin);
   });
   if (adminPath !== false) {
+    context.jobs.add('active-users', auth.activity.job);
     const adminRules = {
       ...rules,
       prefix: adminPath,

@@ -62,6 +62,11 @@ function checkedCollection<T extends { id: string }>(shape: Shape, inner: Collec
       checkChange(shape, change);
       return await inner.updateOne(where, change);
     },
+    async changeOne(where, change) {
+      checkWhere(shape, where);
+      checkChange(shape, change);
+      return await inner.changeOne(where, change);
+    },
     async deleteOne(where) {
       checkWhere(shape, where);
       return await inner.deleteOne(where);

@@ -74,6 +74,11 @@ export interface Collection<T extends { id: string }> {
   findOne(where: Where<T>): Promise<T | null>;
   /** Changes any matching document and returns it after the change; null if none matches. */
   updateOne(where: Where<T>, change: Change<T>): Promise<T | null>;
+  /**
+   * Changes any matching document like {@link updateOne}, and returns whether there was one. Where it suffices, prefer it:
+   * MongoDB changes several documents in one command only without returning them.
+   */
+  changeOne(where: Where<T>, change: Change<T>): Promise<boolean>;
   /** Deletes any matching document and returns it; null if none matches. */
   deleteOne(where: Where<T>): Promise<T | null>;
   /** Changes all matching documents; unique fields cannot be set. Returns their number. */

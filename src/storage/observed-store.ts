@@ -9,6 +9,7 @@ const OPERATIONS = [
   'insertMany',
   'findOne',
   'updateOne',
+  'changeOne',
   'deleteOne',
   'updateMany',
   'deleteMany',

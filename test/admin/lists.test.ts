@@ -71,6 +71,7 @@ t.test('the CSV of a list has every row, and no value is a formula for spreadshe
   t.match(csv.text, `'+bob@example.test,"Bob, ""the"" builder"`);
   t.equal(rows.length, 4);
   t.equal((await app.request('GET', '/admin/users.csv')).status, 401);
+  t.equal((await get(app, '/admin/users.csv?after=x')).status, 400, 'errors are responses, not broken files');
 });
 
 t.test('the navigation leads from every page to the others, also below another path', async (t) => {

@@ -249,9 +249,9 @@ t.test(
 
     const careless = (store: Store) => {
       const users = userCollection(store);
-      const updateOne: typeof users.updateOne = ({ sessionEpoch: _, ...where }, what) =>
-        users.updateOne(where, what);
-      return serviceOn(store, 'others', { users: { ...users, updateOne } }).logout(
+      const changeOne: typeof users.changeOne = ({ sessionEpoch: _, ...where }, what) =>
+        users.changeOne(where, what);
+      return serviceOn(store, 'others', { users: { ...users, changeOne } }).logout(
         { refreshToken: `${ADA} ses_${ADA} first`, scope: 'others' },
         ORIGIN,
       );

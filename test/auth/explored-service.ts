@@ -35,7 +35,7 @@ export const TOKENS: SessionTokens = {
 
 function readClaims(text: string) {
   const [sub = '', sid = '', jti = ''] = text.split(' ');
-  return { claims: { sub, sid, jti }, isExpired: false, sessionCreatedAt: NOW };
+  return { claims: { sub, sid, jti }, isExpired: false };
 }
 
 interface Mail {

@@ -342,11 +342,11 @@ t.test('a refresh that loses a race between its read and its write changes nothi
     users,
     sessions: {
       ...sessions,
-      async updateOne(...change) {
+      async changeOne(...change) {
         const first = overtake;
         overtake = undefined;
         await first?.();
-        return sessions.updateOne(...change);
+        return sessions.changeOne(...change);
       },
     },
     tokens: createSessionTokens({

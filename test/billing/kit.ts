@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import type { Test } from 'tap';
+import type { BillingConfiguration } from '../../src/billing/options.js';
 import type { Json } from '../../src/billing/provider/json.js';
 import type { User } from '../../src/http/schemas.js';
 import { type Account, type Answer, PASSWORD, type SaasApp, SECRETS, saasApp, storeOf } from '../kit/app.js';
@@ -148,13 +149,18 @@ export function invoiceEvent(how: 'succeeded' | 'failed', at: number, object: Js
 }
 
 /** Billing in another process on the store of `app`, for functions without a route. */
-export async function secondProcess(t: Test, { app, api }: Pick<Shop, 'app' | 'api'>): Promise<TestBilling> {
+export async function secondProcess(
+  t: Test,
+  { app, api }: Pick<Shop, 'app' | 'api'>,
+  billing?: BillingConfiguration['billing'],
+): Promise<TestBilling> {
   return billingOn(await storeOf(t, app), app.clock, {
     config: {
       paymentSecretKey: KEY,
       paymentApiUrl: api.url,
       billingReturnUrlRelative: '/settings/billing',
       pastDue: 'entitled',
+      ...(billing && { billing }),
     },
   });
 }

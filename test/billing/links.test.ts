@@ -59,6 +59,10 @@ async function purchasesOf(app: SaasApp, { accessToken: token }: Account): Promi
   return (await app.request('GET', '/api/billing/purchases', { token })).body.data.purchases;
 }
 
+/** The subscription in the user's record. */
+const profileOf = async (app: SaasApp, { accessToken: token }: Account): Promise<Json> =>
+  (await app.request('GET', '/api/user/profile', { token })).body.data.subscription;
+
 t.test('a session of a Payment Link links its customer and releases the waiting events', async (t) => {
   const { app, deliver, subscription } = await shop(t);
   const ada = await app.signUp();
@@ -194,8 +198,7 @@ t.test('a one-time purchase is recorded, listed, exported and deleted', async (t
     priceId: 'price_once',
   });
   t.ok(await app.server.fastify.saas.entitles(ada.id, 'lifetime'));
-  const profile = async () =>
-    (await app.request('GET', '/api/user/profile', { token: ada.accessToken })).body.data.subscription;
+  const profile = () => profileOf(app, ada);
   t.same(await profile(), { status: 'active', plan: 'lifetime', entitled: true });
 
   await deliver(eventOf('charge.refunded', 2, refund(ada.customer, 900)));
@@ -215,6 +218,77 @@ t.test('a one-time purchase is recorded, listed, exported and deleted', async (t
   t.equal(await purchaseCollection(store).count(), 0);
   t.equal(await paymentCollection(store).count(), 0);
   t.equal(await webhookEventCollection(store).count(), 0);
+});
+
+const disputeOf = (intent: string, status: string): Json => ({
+  id: `dp_${intent}`,
+  object: 'dispute',
+  charge: `ch_${intent}`,
+  payment_intent: intent,
+  // The exchange rate has changed since.
+  amount: 4700,
+  currency: 'eur',
+  status,
+});
+
+t.test('a lost dispute ends the access of a one-time purchase, before and after its payment', async (t) => {
+  const { app, api, deliver, buyer, subscription } = await shop(t, { billing: PLANS });
+  const received: Json[] = [];
+  app.server.fastify.saas.events.on('payment.dispute_closed', (one) => void received.push({ ...one }));
+  for (const status of ['won', 'warning_closed', 'lost'])
+    for (const isEarly of [false, true]) {
+      const ada = await buyer();
+      const name = `${status}_${isEarly}`;
+      const [id, intent] = [`cs_${name}`, `pi_${name}`];
+      api.lineItems.set(id, [{ quantity: 1, price: { id: 'price_once' } }]);
+      const paid = paidOnce({ id, customer: ada.customer, payment_intent: intent });
+      const purchase = eventOf('checkout.session.completed', 1, paid);
+      const closed = eventOf('charge.dispute.closed', 3, disputeOf(intent, status));
+      for (const event of isEarly ? [closed, purchase] : [purchase, closed]) await deliver(event);
+      if (isEarly) await runJobs(await secondProcess(t, { app, api }, PLANS));
+      const isKept = status !== 'lost';
+      t.match(await subscription(ada), { entitled: isKept }, name);
+      t.match(await profileOf(app, ada), { entitled: isKept }, name);
+      t.equal(await app.server.fastify.saas.entitles(ada.id, 'lifetime'), isKept, name);
+      const expected = isKept
+        ? { status: 'paid', refundableAmount: 4900 }
+        : { status: 'refunded', refundableAmount: 0 };
+      t.match(await purchasesOf(app, ada), [{ ...expected, refundedAmount: 0 }], name);
+    }
+  await waitUntil('the notifications', () => received.length >= 3);
+  t.match(new Set(received.map(({ status }) => status)), new Set(['won', 'warning_closed', 'lost']));
+});
+
+t.test('a lost dispute ends the access once it is assigned to the invoice of the purchase', async (t) => {
+  const { app, api, deliver, buyer } = await shop(t, { billing: PLANS });
+  const ada = await buyer();
+  const profile = () => profileOf(app, ada);
+  api.lineItems.set('cs_1', [{ quantity: 1, price: { id: 'price_once' } }]);
+  const paid = paidOnce({ customer: ada.customer, payment_intent: null, invoice: 'in_1' });
+  await deliver(eventOf('checkout.session.completed', 1, paid));
+  const { customer } = ada;
+  api.fault = () => ({ status: 500, body: '{}' });
+  await deliver(
+    eventOf('charge.dispute.closed', 3, { ...disputeOf('pi_1', 'lost'), charge: { id: 'ch_1', customer } }),
+  );
+  t.match(await profile(), { status: 'active', entitled: true });
+  const invoice = { id: 'in_1', customer, payment_intent: 'pi_1', amount_paid: 4900, currency: 'eur' };
+  await deliver(eventOf('invoice.paid', 2, invoice));
+  t.match(await profile(), { status: 'none', entitled: false });
+  t.match(await purchasesOf(app, ada), [{ status: 'refunded' }]);
+});
+
+t.test('a lost dispute about a subscription leaves the status to the provider', async (t) => {
+  const { app, deliver, buyer, subscription } = await shop(t);
+  const ada = await buyer();
+  await deliver(subscriptionEvent('created', 0, sub(ada.customer)));
+  const invoice = { id: 'in_1', customer: ada.customer, subscription: 'sub_1', payment_intent: 'pi_1' };
+  await deliver(eventOf('invoice.paid', 1, { ...invoice, amount_paid: 4900, currency: 'eur' }));
+  await deliver(eventOf('charge.dispute.closed', 3, disputeOf('pi_1', 'lost')));
+  t.match(await subscription(ada), { status: 'active', entitled: true });
+  await deliver(subscriptionEvent('deleted', 4, sub(ada.customer, { status: 'canceled' })));
+  t.match(await subscription(ada), { status: 'canceled', entitled: false });
+  t.ok(await app.server.fastify.saas.entitles(ada.id).then((entitled) => !entitled));
 });
 
 t.test('a refund that arrives before its purchase ends in the same state', async (t) => {

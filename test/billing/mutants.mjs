@@ -10,6 +10,10 @@ const STORM = [
   'crashes',
   'after a storm of reordered events, kills and faults all subscriptions match the provider',
 ];
+const EXPLORATION = [
+  'crashes',
+  'in every interleaving of deliveries, with a crash of one, the newest event applies',
+];
 const OUTAGE = ['crashes', 'after an outage of the provider every user is correct within a minute'];
 
 const mutants = [
@@ -43,6 +47,20 @@ const mutants = [
     tests: [['crashes', 'a crash at any step is repaired by the next delivery'], STORM],
   },
   {
+    name: 'an event that changes the access is processed as one that does not',
+    file: 'events/subscription-events.js',
+    text: 'if (!isProjectedAfter(stored, merged))',
+    replacement: 'if (false)',
+    tests: [EXPLORATION],
+  },
+  {
+    name: 'an event that changes terms only notifies although another delivery has stored it',
+    file: 'events/processor.js',
+    text: '!(await leases.storeProcessed(event))',
+    replacement: '(await leases.storeProcessed(event)) === null',
+    tests: [EXPLORATION],
+  },
+  {
     name: 'of two events of one second the last to arrive wins',
     file: 'events/subscription-events.js',
     text: 'if (event.created === stored.at) {',
@@ -72,9 +90,9 @@ const mutants = [
   {
     name: "an invoice is applied to the user's newest subscription",
     file: 'events/processor.js',
-    text: 'await applyEvent(event, subscriptionId, owner)',
+    text: 'await subscriptionEvents.apply(event, subscriptionId, owner)',
     replacement:
-      "await applyEvent(event, isInvoice(event) ? ((await deps.subscriptions.page({ where: { userId }, sort: 'startedAt', desc: true, limit: 1 })).items[0]?.id ?? subscriptionId) : subscriptionId, { userId })",
+      "await subscriptionEvents.apply(event, isInvoice(event) ? ((await deps.subscriptions.page({ where: { userId }, sort: 'startedAt', desc: true, limit: 1 })).items[0]?.id ?? subscriptionId) : subscriptionId, { userId })",
     tests: [['subscription', 'an invoice does not override its subscription']],
   },
   {
@@ -367,6 +385,20 @@ const mutants = [
     text: 'return isNewer ? { refundedAmount, refundedAt }',
     replacement: 'return false ? { refundedAmount, refundedAt }',
     tests: [['payments', 'refunds and disputes have the same result in any order, in every API version']],
+  },
+  {
+    name: 'a lost dispute leaves the access',
+    file: 'store.js',
+    text: "status === 'lost'",
+    replacement: 'false',
+    tests: [['links', 'a lost dispute ends the access of a one-time purchase, before and after its payment']],
+  },
+  {
+    name: 'a record that is assigned to its invoice leaves the access',
+    file: 'events/payments.js',
+    text: 'await projector.project(merged.userId);',
+    replacement: '',
+    tests: [['links', 'a lost dispute ends the access once it is assigned to the invoice of the purchase']],
   },
   {
     name: 'the older total of refunds wins',

@@ -90,7 +90,10 @@ async function stopsOfConsole(t: Test, idp: IdpApp, origin: string): Promise<Sto
       const password = { Password: PASSWORD, 'Confirm password': PASSWORD };
       return send({ 'E-mail or user name': 'a:b', ...password })(page);
     }),
-    stop('console-sign-in', 401, page('/')),
+    stop('console-sign-in', 401, async (page) => {
+      await page.context().clearCookies();
+      return page.goto(`${origin}/admin/`);
+    }),
     stop('console', 200, send({ 'E-mail or user name': operator.handle, Password: operator.password })),
     stop('console-principals', 200, page('/principals')),
     stop('console-principal', 200, page(`/principals/${operator.sub}`)),

@@ -56,7 +56,6 @@ const OTHER_BODIES: Record<string, string> = {
   'POST /api/billing/subscription/cancel': 'every field is optional: test/billing/changes.test.ts',
   'POST /api/billing/subscription/resume': 'every field is optional: test/billing/changes.test.ts',
   'POST /api/billing/subscription/pause': 'every field is optional: test/billing/changes.test.ts',
-  'POST /admin/settings': 'a form: test/admin/forms.test.ts',
 };
 
 /** Routes with a guard, of which every spelling is tried. */
@@ -103,7 +102,6 @@ const GUARDED: [method: string, path: string][] = [
 /** Guarded routes that are not in `GUARDED`. */
 const OTHER_GUARDED: Record<string, string> = {
   'DELETE /api/auth/sessions/:id': 'any spelling is an id: test/auth/sessions.test.ts',
-  'POST /admin/settings': 'takes forms only: test/admin/forms.test.ts',
 };
 
 /** Fields without which a body is refused. */

@@ -66,7 +66,7 @@ interface Branch {
 }
 
 /** Calls whose loss is explored. Those of the collection `time` only represent the passing of time. */
-const WRITES = /^(?!time\.).*\.(insert|updateOne|deleteOne)$/;
+const WRITES = /^(?!time\.).*\.(insert|updateOne|changeOne|deleteOne)$/;
 
 export async function explore(scenario: Scenario): Promise<Exploration> {
   const initial: Documents = new Map();
@@ -272,6 +272,13 @@ function memoryStore(
         if (docs.has(doc.id)) throw new UniqueViolation(name, 'id');
         put(doc);
       };
+      const changeFirst = (where: never, change: never): T | null => {
+        const found = all().find((doc) => matches(doc, where));
+        if (!found) return null;
+        const after = applyChange(found, change);
+        put(after);
+        return after;
+      };
       const steps: Record<keyof Collection<T>, (...args: never[]) => unknown> = {
         insert,
         insertMany(many: readonly T[]) {
@@ -283,13 +290,8 @@ function memoryStore(
           }
         },
         findOne: (where: never) => structuredClone(all().find((doc) => matches(doc, where)) ?? null),
-        updateOne(where: never, change: never) {
-          const found = all().find((doc) => matches(doc, where));
-          if (!found) return null;
-          const after = applyChange(found, change);
-          put(after);
-          return structuredClone(after);
-        },
+        updateOne: (where: never, change: never) => structuredClone(changeFirst(where, change)),
+        changeOne: (where: never, change: never) => changeFirst(where, change) !== null,
         deleteOne(where: never) {
           const found = all().find((doc) => matches(doc, where)) ?? null;
           if (found) docs.delete(found.id);

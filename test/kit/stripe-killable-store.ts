@@ -18,6 +18,7 @@ const CALLS = new Set([
   'insert',
   'findOne',
   'updateOne',
+  'changeOne',
   'deleteOne',
   'updateMany',
   'deleteMany',
@@ -44,7 +45,7 @@ export function killableStore(store: Store, life: Life, onLostOutcome: (eventId:
             if (isLast && !life.isInTime) throw new Killed();
             const answer = await (call as (...args: unknown[]) => Promise<unknown>).apply(target, args);
             if (!life.isOver) return answer;
-            if (name === 'webhook_events') reportLostOutcome(args);
+            if (name === 'webhook_events') reportLostOutcome(property, args);
             throw new Killed();
           };
         },
@@ -52,9 +53,10 @@ export function killableStore(store: Store, life: Life, onLostOutcome: (eventId:
     },
   } as Store;
 
-  function reportLostOutcome([where, change]: unknown[]): void {
-    const { id } = (where ?? {}) as { id?: string };
+  function reportLostOutcome(property: string, [first, change]: unknown[]): void {
+    const { id, outcome } = (first ?? {}) as { id?: string; outcome?: string };
     const { set } = (change ?? {}) as { set?: { outcome?: string } };
-    if (id !== undefined && set?.outcome !== undefined) onLostOutcome(id);
+    const stored = property === 'insert' ? outcome : set?.outcome;
+    if (id !== undefined && stored !== undefined) onLostOutcome(id);
   }
 }

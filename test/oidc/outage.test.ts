@@ -152,11 +152,11 @@ t.test(
     let isLost = true;
     const collection = ((...args: Parameters<Store['collection']>) => {
       const actual = store.collection(...args);
-      const updateOne: typeof actual.updateOne = async (...change) => {
+      const changeOne: typeof actual.changeOne = async (...change) => {
         if (isLost) throw new StoreUnavailable('no response', { mayHaveTakenEffect: true });
-        return actual.updateOne(...change);
+        return actual.changeOne(...change);
       };
-      return { ...actual, updateOne };
+      return { ...actual, changeOne };
     }) as Store['collection'];
     const isolated = processOn({ ...store, collection });
     await t.rejects(isolated.present(), StoreUnavailable);

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import t, { type Test } from 'tap';
+import { setupCollection } from '../../src/provisioning/first-operator.js';
 import { createOperatorRoles } from '../../src/provisioning/operators.js';
 import { principalCollection } from '../../src/provisioning/store.js';
 import { openStore } from '../../src/storage/open.js';
@@ -15,6 +16,9 @@ import { onMongod } from '../storage/mongod.js';
 /** Two processes and crashes while operators are made and removed. */
 
 const ROUNDS = 10;
+
+/** Every document. */
+const ANY = { id: { gte: ' ' } };
 
 /** Providers on one store, as several processes would run them. */
 async function providers(t: Test, uri: string, count = 2): Promise<IdpApp[]> {
@@ -101,12 +105,17 @@ function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly
   t.test(
     `${engine}: a use of the link of the first operator killed at any call is complete or absent`,
     async (t) => {
+      const uri = fresh(t);
+      const [idp] = (await providers(t, uri, 1)) as [IdpApp];
+      const store = await openStore(uri);
+      t.teardown(() => store.close());
+      const [principals, setup] = [principalCollection(store), setupCollection(store)];
       for (const moment of moments) {
         const outcomes = new Set<string>();
         let hasEnded = false;
         for (let step = 1; !hasEnded; step++) {
-          const uri = fresh(t);
-          const [idp] = (await providers(t, uri, 1)) as [IdpApp];
+          // An empty store again.
+          await Promise.all([principals.deleteMany(ANY), setup.deleteMany({ id: 'first-operator' })]);
           const link = await idp.server.fastify.idp.createFirstOperatorLink();
           const path = new URL(link?.url ?? '').pathname;
           const token = path.split('/').at(-1) ?? '';
@@ -119,7 +128,7 @@ function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly
           hasEnded = code === 0;
           const body = { handle: 'bob', password: `${PASSWORD}!` };
           const again = await idp.request('POST', path, { body });
-          const { items } = await (await principalsIn(t, uri)).page({ sort: 'id', limit: 10 });
+          const { items } = await principals.page({ sort: 'id', limit: 10 });
           t.same(
             items.map(({ handle, operatorSince }) => [handle, operatorSince !== undefined]),
             [[again.status === 410 ? 'ada' : 'bob', true]],

@@ -3,8 +3,9 @@ import { once } from 'node:events';
 import type { mongodb } from '@fastify/mongodb';
 import t, { type Test } from 'tap';
 import { type Collection, StoreUnavailable, UniqueViolation } from '../../src/storage/collection.js';
-import type { MongoCollection } from '../../src/storage/mongodb/connection.js';
+import type { Call, MongoCollection } from '../../src/storage/mongodb/connection.js';
 import { createInserts } from '../../src/storage/mongodb/inserts.js';
+import { createUpdates } from '../../src/storage/mongodb/updates.js';
 import { openStore } from '../../src/storage/open.js';
 import { type Thing, thing, things } from './kit.js';
 import { type Mongod, onMongod } from './mongod.js';
@@ -61,6 +62,25 @@ await onMongod((server) => {
     t.strictSame((await all.findOne({ id: '70' }))?.free, { id: '70' });
   });
 
+  t.test('changes by ID of one turn share a command', async (t) => {
+    const { all, commands } = await observed(t, server);
+    const ids = Array.from({ length: 100 }, (_, index) => String(index));
+    await Promise.all(ids.map((id) => all.insert(thing(id))));
+
+    commands.length = 0;
+    const change = { set: { group: 'a' }, inc: { count: 1 } };
+    const changed = await Promise.all(ids.map((id) => all.changeOne({ id, group: null }, change)));
+    t.ok(changed.every((isChanged) => isChanged));
+    t.strictSame(commands, ['update', 'update'], 'at most 64 each');
+
+    commands.length = 0;
+    const again = { set: { group: 'b' } };
+    const unmatched = await Promise.all(ids.map((id) => all.changeOne({ id, group: null }, again)));
+    t.notOk(unmatched.some((isChanged) => isChanged));
+    t.strictSame(commands, ['update', 'update'], 'also those that match nothing');
+    t.equal(await all.count({ group: 'a' }), 100);
+  });
+
   t.test('a rejected insert does not affect those that share its command', async (t) => {
     const { all } = await observed(t, server);
     await all.insert(thing('old'));
@@ -86,18 +106,37 @@ await onMongod((server) => {
   });
 });
 
-t.test('without the write concern, no insert of a command is acknowledged', async (t) => {
+t.test('without the write concern, no write of a command is acknowledged', async (t) => {
   const error = Object.assign(new Error('waiting for replication timed out'), {
     writeErrors: [{ index: 1 }],
     result: { getWriteConcernError: () => ({ code: 64 }) },
   });
-  const collection = { insertMany: () => Promise.reject(error) };
-  const insert = createInserts((step) => step(collection as unknown as MongoCollection));
-  const results = await Promise.allSettled([insert({ _id: 'a' }), insert({ _id: 'b' })]);
+  const collection = { bulkWrite: () => Promise.reject(error) };
+  const call: Call = (step) => step(collection as unknown as MongoCollection);
+  const insert = createInserts(call);
+  const update = createUpdates(call);
+  const change = { $set: { group: 'a' } };
+  const results = await Promise.allSettled([
+    insert({ _id: 'a' }),
+    insert({ _id: 'b' }),
+    update({ filter: { _id: 'a' }, update: change }),
+    update({ filter: { _id: 'b' }, update: change }),
+  ]);
   t.strictSame(
-    results.map(({ status }) => status),
-    ['rejected', 'rejected'],
+    results.map((result) => (result.status === 'rejected' ? result.reason : undefined)),
+    [error, error, error, error],
   );
+});
+
+t.test('a server that counts updates otherwise leaves their outcome unknown', async (t) => {
+  const collection = { bulkWrite: async () => ({ matchedCount: 1, upsertedCount: 1 }) };
+  const update = createUpdates((step) => step(collection as unknown as MongoCollection));
+  const results = await Promise.allSettled(
+    ['a', 'b'].map((_id) => update({ filter: { _id }, update: { $set: { group: 'a' } } })),
+  );
+  for (const result of results) {
+    t.match(result, { reason: { name: 'StoreUnavailable', mayHaveTakenEffect: true } });
+  }
 });
 
 /** An empty store, whose commands from now on are recorded. */

@@ -5,7 +5,11 @@ import { runMutants } from '../mutants.mjs';
 
 /** Test file and the beginning of a test's name. */
 const SQLITE = { races: ['sqlite', 'sqlite: races'], refusals: ['sqlite', 'sqlite: refusals'] };
-const MONGODB = { races: ['mongodb', 'mongodb: races'], refusals: ['mongodb', 'mongodb: refusals'] };
+const MONGODB = {
+  documents: ['mongodb', 'mongodb: documents'],
+  races: ['mongodb', 'mongodb: races'],
+  refusals: ['mongodb', 'mongodb: refusals'],
+};
 
 const mutants = [
   {
@@ -13,12 +17,15 @@ const mutants = [
     file: 'sqlite/collection.js',
     text: `updateOne(where, change) {
             const clause = clauseOf(where);
-            return write(() => {
-                const found = find(clause);`,
+            return write(() => changeFirst(clause, change));`,
     replacement: `async updateOne(where, change) {
             const clause = clauseOf(where);
             const found = await read(() => find(clause));
-            return write(() => {`,
+            const after = found && applyChange(found.doc, change);
+            return write(() => {
+                if (found) writeDocument(found, after);
+                return after;
+            });`,
     tests: [SQLITE.races],
   },
   {
@@ -63,6 +70,41 @@ const mutants = [
     replacement: `await collection.findOneAndUpdate(
                         { _id: (await collection.findOne(and(filter, ...guards)))?._id ?? '' }, `,
     tests: [MONGODB.races],
+  },
+  {
+    name: 'MongoDB: a change without a match counts as one, because it is no longer rejected',
+    file: 'mongodb/updates.js',
+    text: 'update: { ...update, ...FAIL_WITHOUT_MATCH }, upsert: true,',
+    replacement: 'update,',
+    tests: [MONGODB.races],
+  },
+  {
+    name: 'MongoDB: a change without a match inserts a document',
+    file: 'mongodb/updates.js',
+    text: '{ ...update, ...FAIL_WITHOUT_MATCH }',
+    replacement: 'update',
+    tests: [MONGODB.documents],
+  },
+  {
+    name: 'MongoDB: every rejected change counts as one without a match',
+    file: 'mongodb/updates.js',
+    text: "code === IMMUTABLE_FIELD ? 'unmatched' : 'rejected'",
+    replacement: "'unmatched'",
+    tests: [MONGODB.documents],
+  },
+  {
+    name: 'MongoDB: an error of a command is attributed to its first write',
+    file: 'mongodb/connection.js',
+    text: 'writes[index], code',
+    replacement: 'writes[0], code',
+    tests: [MONGODB.documents],
+  },
+  {
+    name: 'MongoDB: writes of a command are acknowledged without the write concern',
+    file: 'mongodb/connection.js',
+    text: 'errors.length === 0 || result?.getWriteConcernError()',
+    replacement: 'errors.length === 0',
+    tests: [['mongodb-batches', 'without the write concern, no write of a command']],
   },
   {
     name: 'MongoDB: writes are acknowledged before a majority has journalled them',

@@ -7,7 +7,7 @@ import { createOutageLog } from '../../src/http/outage-log.js';
 import { access, openScope } from '../../src/http/scope.js';
 import { sha256 } from '../../src/kernel/secrets.js';
 import { createBackgroundTasks } from '../../src/ops/background-tasks.js';
-import { StoreUnavailable } from '../../src/storage/collection.js';
+import { StoreUnavailable, type Where } from '../../src/storage/collection.js';
 import { Connection } from '../../src/storage/mongodb/connection.js';
 import { CurrentReads } from '../../src/storage/mongodb/current-reads.js';
 import { openStore } from '../../src/storage/open.js';
@@ -16,7 +16,7 @@ import { PASSWORD, type SaasApp, SECRETS, saasApp } from '../kit/app.js';
 import { type IdpApp, idpApp } from '../kit/idp.js';
 import { signWebhook } from '../kit/sign-webhook.js';
 import { waitUntil } from '../kit/wait.js';
-import { thing, things } from './kit.js';
+import { type Thing, thing, things } from './kit.js';
 import { onReplicaSet, type ReplicaSet } from './replica-set.js';
 
 t.test('the calls of one request share one time limit, also after its body was read', async (t) => {
@@ -272,23 +272,28 @@ async function frozenPrimary(t: Test, set: ReplicaSet): Promise<void> {
   t.teardown(() => store.close());
   const all = things(store);
   const ids = Array.from({ length: LANES }, (_, index) => `l${index}`);
-  await Promise.all(ids.map((id) => all.insert(thing(id))));
+  await Promise.all(ids.map((id) => all.insert(thing(id, { count: 0 }))));
   const old = await set.primary();
   let isFrozen = false;
   const refused: unknown[] = [];
+  const change = { inc: { count: 1 } };
+  const calls = [
+    (where: Where<Thing>) => all.changeOne(where, change),
+    async (where: Where<Thing>) => (await all.updateOne(where, change)) !== null,
+  ];
   /** Counts until a call that was made after the freeze has succeeded. */
-  const lane = async (id: string) => {
+  const lane = async (id: string, index: number) => {
+    const call = calls[index % calls.length] as (typeof calls)[number];
     let acknowledged = 0;
     let unknown = 0;
     for (;;) {
       const wasFrozen = isFrozen;
-      const count = await all.updateOne({ id }, { inc: { count: 1 } }).then(
-        (after) => after?.count,
-        (error: unknown) => void refused.push(error),
-      );
-      if (count === undefined) unknown++;
+      // While every outcome is known, so is the count: a repetition must neither miss it nor take effect twice.
+      const where = unknown === 0 ? { id, count: acknowledged } : { id };
+      const isChanged = await call(where).catch((error: unknown) => void refused.push(error));
+      if (isChanged === undefined) unknown++;
       else acknowledged++;
-      if (count !== undefined && wasFrozen) return { id, acknowledged, unknown };
+      if (isChanged === false || (isChanged && wasFrozen)) return { id, acknowledged, unknown, isChanged };
     }
   };
   const lanes = ids.map(lane);
@@ -297,7 +302,8 @@ async function frozenPrimary(t: Test, set: ReplicaSet): Promise<void> {
   const ended = await Promise.all(lanes);
   t.not(await set.primary(), old, 'before the frozen one continues');
   for (const error of refused) t.type(error, StoreUnavailable);
-  for (const { id, acknowledged, unknown } of ended) {
+  for (const { id, acknowledged, unknown, isChanged } of ended) {
+    t.ok(isChanged, 'the document was there');
     const count = (await all.findOne({ id }))?.count ?? 0;
     t.ok(count >= acknowledged && count <= acknowledged + unknown, `${id}: ${count} of ${acknowledged}`);
   }

@@ -18,18 +18,24 @@ const tasks: Record<string, () => Promise<void>> = {
     await once(process, 'message');
     const { items } = await all.page({ sort: 'id', limit: 1000 });
     const take = async ({ id }: { id: string }) => {
-      const [taken] = await Promise.all([
+      const [taken, isOpened] = await Promise.all([
         all.updateOne({ id, group: null }, { set: { group: `p${process.pid}` } }),
+        all.changeOne({ id, open: null }, { set: { open: true } }),
         all.updateOne({ id }, { inc: { count: 1 } }),
+        all.changeOne({ id }, { inc: { count: 1 } }),
       ]);
-      return taken;
+      return { id, isTaken: taken !== null, isOpened };
     };
     const results: Awaited<ReturnType<typeof take>>[] = [];
     // Few at a time: hundreds of concurrent calls on a busy machine exceed the store's time limit.
     for (let first = 0; first < items.length; first += AT_ONCE)
       results.push(...(await Promise.all(items.slice(first, first + AT_ONCE).map(take))));
-    const won = results.filter((doc) => doc !== null).map(({ id }) => id);
-    process.send?.({ won, lost: results.filter((doc) => doc === null).length });
+    const idsOf = (some: typeof results) => some.map(({ id }) => id);
+    process.send?.({
+      won: idsOf(results.filter(({ isTaken }) => isTaken)),
+      opened: idsOf(results.filter(({ isOpened }) => isOpened)),
+      lost: results.filter(({ isTaken }) => !isTaken).length,
+    });
     await store.close();
   },
 
@@ -39,7 +45,7 @@ const tasks: Record<string, () => Promise<void>> = {
       for (let i = 0; ; i++) {
         const id = `${process.pid}-${number}-${i}`;
         await all.insert(thing(id, { count: 0 }));
-        await all.updateOne({ id, count: 0 }, { inc: { count: 1 } });
+        await all.changeOne({ id, count: 0 }, { inc: { count: 1 } });
         process.send?.(id);
       }
     };

@@ -24,6 +24,8 @@ export interface EventLeases {
   ): Promise<EventLease | null>;
   /** Stores the outcome and removes the payload of events that are not retried. False if another worker has the lease. */
   complete(lease: EventLease, outcome: EventOutcome): Promise<boolean>;
+  /** Stores a processed event that needed no lease. False if it is stored already. */
+  storeProcessed(event: BillingEvent): Promise<boolean>;
   /** Ends the lease after a failure, so that the next delivery does not wait for its expiration. */
   release(lease: EventLease): Promise<void>;
 }
@@ -55,7 +57,11 @@ export function createEventLeases(
   // Each lease has its own owner, so that a worker that lost one cannot complete it, even within one process.
   const leaseOn = (id: string): EventLease => ({ id, owner: newToken(random) });
 
-  const insert = async (event: BillingEvent, payload: string): Promise<EventLease | null> => {
+  /** @param state what the document has beside its lease: the body, or the outcome */
+  const insert = async (
+    event: BillingEvent,
+    state: Pick<WebhookEventDocument, 'payload' | 'outcome'>,
+  ): Promise<EventLease | null> => {
     const lease = leaseOn(event.id);
     const now = clock.now();
     const { type, objectId } = event;
@@ -65,7 +71,7 @@ export function createEventLeases(
       type,
       objectId,
       ...(about !== undefined && { about }),
-      payload,
+      ...state,
       receivedAt: now,
       attempts: 1,
       owner: lease.owner,
@@ -89,7 +95,7 @@ export function createEventLeases(
 
   return {
     async acquire(event, payload) {
-      const inserted = await insert(event, payload);
+      const inserted = await insert(event, { payload });
       if (inserted) return inserted;
       const startedAt = clock.now();
       for (let pausedMs = 0; ; pausedMs += POLL_INTERVAL_MS) {
@@ -125,6 +131,10 @@ export function createEventLeases(
     async complete({ id, owner }, outcome) {
       const change = outcome === 'unmatched' ? {} : { unset: ['payload' as const] };
       return (await events.updateOne({ id, owner, outcome: null }, { set: { outcome }, ...change })) !== null;
+    },
+
+    async storeProcessed(event) {
+      return (await insert(event, { outcome: 'processed' })) !== null;
     },
 
     async release({ id, owner }) {

@@ -10,7 +10,7 @@ import {
   type PurchaseRecorder,
   type PurchaseRecorderDependencies,
 } from './purchases.js';
-import { type ApplyEventDependencies, createApplyEvent } from './subscription-events.js';
+import { createSubscriptionEvents, type SubscriptionEventsDependencies } from './subscription-events.js';
 import { createWebhook, type Webhook, type WebhookDependencies } from './webhook.js';
 
 /** The processing of the provider's events: webhook, then processor, then what records each kind of object. */
@@ -22,28 +22,28 @@ export interface BillingEvents {
   eventLog: EventLog;
 }
 
-type Recorders = 'recorder' | 'charges' | 'purchaseRecorder' | 'applyEvent';
+type Recorders = 'recorder' | 'charges' | 'purchaseRecorder' | 'subscriptionEvents';
 
 export type BillingEventsDependencies = Omit<EventProcessorDependencies, Recorders | 'leases'> &
   Omit<WebhookDependencies, 'processor' | 'leases'> &
   Omit<ChargeRecorderDependencies, 'recorder'> &
   Omit<PurchaseRecorderDependencies, 'recorder'> &
   Omit<EventLogDependencies, 'processor' | 'leases'> &
-  ApplyEventDependencies & { events: WebhookEvents; random: Random; wait: Wait };
+  SubscriptionEventsDependencies & { events: WebhookEvents; random: Random; wait: Wait };
 
 export function createBillingEvents(deps: BillingEventsDependencies): BillingEvents {
   const leases = createEventLeases(deps.events, deps);
   const recorder = createPaymentRecorder(deps);
   const charges = createChargeRecorder({ ...deps, recorder });
   const purchaseRecorder = createPurchaseRecorder({ ...deps, recorder });
-  const applyEvent = createApplyEvent(deps);
+  const subscriptionEvents = createSubscriptionEvents(deps);
   const processor = createEventProcessor({
     ...deps,
     leases,
     recorder,
     charges,
     purchaseRecorder,
-    applyEvent,
+    subscriptionEvents,
   });
   return {
     webhook: createWebhook({ ...deps, leases, processor }),

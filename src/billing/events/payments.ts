@@ -1,5 +1,6 @@
 import { toTimestamp } from '../../http/schemas.js';
 import type { Clock } from '../../kernel/clock.js';
+import type { Projector } from '../entitlement.js';
 import type { PendingNotification } from '../notifications.js';
 import type { PurchaseDocument } from '../purchases.js';
 import { type Dispute, type PaymentDocument, type Payments, writeRevision } from '../store.js';
@@ -39,13 +40,15 @@ export interface PaymentFact {
   isKnown?(stored: PaymentDocument): boolean;
 }
 
-export function createPaymentRecorder({
-  payments,
-  clock,
-}: {
+export interface PaymentRecorderDependencies {
   payments: Payments;
+  projector: Projector;
   clock: Clock;
-}): PaymentRecorder {
+}
+
+export function createPaymentRecorder(deps: PaymentRecorderDependencies): PaymentRecorder {
+  const { payments, projector, clock } = deps;
+
   const record: PaymentRecorder['record'] = async ({ id, userId }, eventId, fact) => {
     for (;;) {
       const stored = await payments.findOne({ id });
@@ -75,6 +78,8 @@ export function createPaymentRecorder({
         rev: (stored?.rev ?? 0) + 1,
       });
       if (!(await writeRevision(payments, stored, merged))) continue;
+      // What was moved can end the access that a purchase gives.
+      await projector.project(merged.userId);
       if (await payments.deleteOne({ id: strayId, rev: stray.rev ?? null })) return;
     }
   };

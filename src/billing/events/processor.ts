@@ -27,7 +27,7 @@ import {
   readChargeReference,
 } from './provider-objects.js';
 import type { PurchaseRecorder } from './purchases.js';
-import type { AppliedEvent, ApplyEvent, SubscriptionOwner } from './subscription-events.js';
+import type { AppliedEvent, SubscriptionEvents, SubscriptionOwner } from './subscription-events.js';
 
 /**
  * Processes one leased event and stores its outcome. The order makes a crash harmless: the subscription first, then the
@@ -35,6 +35,12 @@ import type { AppliedEvent, ApplyEvent, SubscriptionOwner } from './subscription
  * repeated by the next delivery and is idempotent.
  */
 export interface EventProcessor {
+  /**
+   * Processes an event that changes nothing but the terms of a subscription with two writes, the subscription and then the
+   * event with its outcome; null for every other event. It needs no lease: of two deliveries, only one writes the
+   * revision, and only one stores the event and notifies. After a crash in between, the next delivery finds the event applied.
+   */
+  processTerms(event: BillingEvent): Promise<EventOutcome | null>;
   /**
    * Processes a leased event. Releases the lease on failure.
    * @param assignedTo the user to whom the operator assigns it, if no other is known
@@ -56,7 +62,7 @@ export interface EventProcessorDependencies {
   customers: Customers;
   users: Pick<BillingUsers, 'find'>;
   deleteIfUserIsGone: DeleteIfUserIsGone;
-  applyEvent: ApplyEvent;
+  subscriptionEvents: SubscriptionEvents;
   recorder: Pick<PaymentRecorder, 'recordInvoice'>;
   charges: Pick<ChargeRecorder, 'findPayment' | 'lookUp' | 'record'>;
   purchaseRecorder: PurchaseRecorder;
@@ -85,9 +91,19 @@ const NOT_APPLICABLE: AppliedEvent = { outcome: 'processed', isProjected: true }
 const OBSOLETE: AppliedEvent = { outcome: 'stale', isProjected: false };
 
 export function createEventProcessor(deps: EventProcessorDependencies): EventProcessor {
-  const { leases, events, payments, recorder, charges, applyEvent, projector, enqueueMail, emit, clock } =
-    deps;
-  const { links } = deps;
+  const {
+    leases,
+    events,
+    payments,
+    recorder,
+    charges,
+    subscriptionEvents,
+    projector,
+    enqueueMail,
+    emit,
+    clock,
+    links,
+  } = deps;
   const findOwner = createOwnerLookup(deps);
   const concernsLiveData = createLiveDataCheck(deps);
 
@@ -103,7 +119,7 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     // Most customers are unknown until they buy, and each change of one is an event.
     if (!owner) return { outcome: isCustomer(event) ? 'ignored' : 'unmatched', notifications: [] };
     const { userId } = owner;
-    const { subscriptionId, customerId, created = clock.now() } = event;
+    const { subscriptionId, customerId } = event;
     const isApplicable =
       subscriptionId !== undefined &&
       !isSession(event) &&
@@ -112,20 +128,13 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     const applied = isObsolete
       ? OBSOLETE
       : isApplicable
-        ? await applyEvent(event, subscriptionId, owner)
+        ? await subscriptionEvents.apply(event, subscriptionId, owner)
         : NOT_APPLICABLE;
     const { change, isProjected, subscription } = applied;
     if (!isProjected) await projector.project(userId);
-    const notifications: PendingNotification[] = [];
-    if (change !== undefined && subscription)
-      notifications.push(
-        subscriptionNotification(event.id, subscription, {
-          at: created,
-          entitled: isEntitled(subscription, deps.pastDue, clock.now()),
-        }),
-      );
+    const notifications = notificationsOf(event, applied);
     const isPayment = isInvoice(event) || isCharge(event) || isSession(event);
-    const payment = isPayment && (await recordPayment(event, owner, created));
+    const payment = isPayment && (await recordPayment(event, owner, timeOf(event)));
     if (payment) notifications.push(payment);
     // If the user was deleted concurrently, the data inserted above must be deleted as well.
     const isLink = isSession(event) || isCustomer(event);
@@ -140,6 +149,17 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     return { outcome: isPayment ? 'processed' : applied.outcome, notifications };
   };
 
+  const timeOf = ({ created = clock.now() }: BillingEvent): number => created;
+
+  const notificationsOf = (
+    event: BillingEvent,
+    { change, subscription }: AppliedEvent,
+  ): PendingNotification[] => {
+    if (change === undefined || !subscription) return [];
+    const entitled = isEntitled(subscription, deps.pastDue, clock.now());
+    return [subscriptionNotification(event.id, subscription, { at: timeOf(event), entitled })];
+  };
+
   /** Whether an event reports a failure of an invoice that has been paid or voided since. */
   const isAlreadySettled = async ({ type, objectId }: BillingEvent): Promise<boolean> => {
     if (type !== 'invoice.payment_failed') return false;
@@ -152,9 +172,16 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     if (isSession(event)) return deps.purchaseRecorder.recordSession(object, { userId, eventId, type, at });
     if (!charge) return recorder.recordInvoice(event, userId, at);
     const notification = await charges.record(event, userId, charge, at);
-    // A full refund ends the access that a purchase gives.
-    if (event.type === 'charge.refunded') await projector.project(userId);
+    // A full refund or a lost dispute ends the access that a purchase gives.
+    await projector.project(userId);
     return notification;
+  };
+
+  const processTerms: EventProcessor['processTerms'] = async (event) => {
+    const applied = await subscriptionEvents.applyTerms(event);
+    if (!applied || !(await leases.storeProcessed(event))) return null;
+    for (const notify of notificationsOf(event, applied)) notify(emit);
+    return applied.outcome;
   };
 
   const process: EventProcessor['process'] = async (lease, event, assignedTo) => {
@@ -200,7 +227,7 @@ export function createEventProcessor(deps: EventProcessorDependencies): EventPro
     }
   };
 
-  return { process, retryUnmatched, replayUnmatched, resume };
+  return { processTerms, process, retryUnmatched, replayUnmatched, resume };
 }
 
 type OwnerLookupDependencies = Pick<

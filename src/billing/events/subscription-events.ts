@@ -29,14 +29,17 @@ export interface SubscriptionOwner {
   subscription?: SubscriptionDocument;
 }
 
-/** Applies an event to its subscription, retrying on concurrent writes. */
-export type ApplyEvent = (
-  event: BillingEvent,
-  subscriptionId: string,
-  owner: SubscriptionOwner,
-) => Promise<AppliedEvent>;
+export interface SubscriptionEvents {
+  /** Applies an event to its subscription, retrying on concurrent writes. */
+  apply(event: BillingEvent, subscriptionId: string, owner: SubscriptionOwner): Promise<AppliedEvent>;
+  /**
+   * Applies an event that is newer than the stored state and changes only terms that the user's record does not contain, such
+   * as those of a renewal. Null for every other event, and if a concurrent write came first.
+   */
+  applyTerms(event: BillingEvent): Promise<AppliedEvent | null>;
+}
 
-export interface ApplyEventDependencies {
+export interface SubscriptionEventsDependencies {
   subscriptions: Subscriptions;
   writer: SubscriptionWriter;
   plans: Plans;
@@ -48,7 +51,7 @@ export interface ApplyEventDependencies {
 /** Why an event changes no terms. `deferred`: a later sync decides. */
 type Unchanged = 'repeated' | 'stale' | 'deferred';
 
-export function createApplyEvent(deps: ApplyEventDependencies): ApplyEvent {
+export function createSubscriptionEvents(deps: SubscriptionEventsDependencies): SubscriptionEvents {
   const { subscriptions, writer, plans, gateway, log } = deps;
 
   const prepareUpdate = (
@@ -61,24 +64,31 @@ export function createApplyEvent(deps: ApplyEventDependencies): ApplyEvent {
     event: BillingEvent,
     stored: SubscriptionDocument | null,
   ): Promise<SubscriptionUpdate | Unchanged> => {
-    const snapshot = readEventSnapshot(event, plans, stored);
-    const status = snapshot.status ?? undefined;
-    const order = compareSubscriptionEvent(stored, event, status);
+    const { order, update } = readUpdate(event, stored);
     if (order === 'repeated' || order === 'stale') return order;
-    const update = { snapshot, eventId: event.id, ...timesOf(event) };
-    if (order === 'apply' || !stored) {
-      const isOlder = stored && event.created !== undefined && event.created < stored.statusAt;
-      const keepsStatus = isOlder && event.type !== 'customer.subscription.deleted';
-      // A status that was derived from an invoice without a request to the provider remains uncertain.
-      return keepsStatus
-        ? { ...update, snapshot: omit(snapshot, 'status'), isUncertain: 'unchanged' }
-        : { isUncertain: false, ...update };
-    }
+    if (order === 'apply' || !stored) return update;
     const fetched = await updateFromProvider(event, stored);
     if (fetched) return fetched;
     if (isOutdated(stored, event)) return 'deferred';
-    const isNewer = status === undefined || followsStored(stored, status, event.previous['status']);
-    return isNewer ? { isUncertain: true, ...update } : 'deferred';
+    const { status } = update.snapshot;
+    const isNewer = status == null || followsStored(stored, status, event.previous['status']);
+    return isNewer ? { ...update, isUncertain: true } : 'deferred';
+  };
+
+  /** What an event says about its subscription, and whether it is newer than the stored state. */
+  const readUpdate = (
+    event: BillingEvent,
+    stored: SubscriptionDocument | null,
+  ): { order: EventOrder; update: SubscriptionUpdate } => {
+    const snapshot = readEventSnapshot(event, plans, stored);
+    const order = compareSubscriptionEvent(stored, event, snapshot.status ?? undefined);
+    const update = { snapshot, eventId: event.id, ...timesOf(event), isUncertain: false };
+    const isOlder = stored && event.created !== undefined && event.created < stored.statusAt;
+    const keepsStatus = order === 'apply' && isOlder && event.type !== 'customer.subscription.deleted';
+    // A status that was derived from an invoice without a request to the provider remains uncertain.
+    return keepsStatus
+      ? { order, update: { ...update, snapshot: omit(snapshot, 'status'), isUncertain: 'unchanged' } }
+      : { order, update };
   };
 
   const updateFromInvoice = async (
@@ -133,31 +143,62 @@ export function createApplyEvent(deps: ApplyEventDependencies): ApplyEvent {
     }
   };
 
-  return async (event, id, { userId, subscription: known }) => {
-    for (let first = known; ; first = undefined) {
-      const stored = first ?? (await subscriptions.findOne({ id }));
-      const update = await prepareUpdate(event, stored);
-      // The delivery that applied it may have been interrupted before it updated the user's record.
-      if (update === 'stale') return unchanged(stored);
-      if (update === 'repeated') return { ...unchanged(stored), outcome: 'processed', change: 'repeated' };
-      if (update === 'deferred') {
-        const marked = stored && (await writer.requestReconcile(stored));
-        if (marked) return unchanged(marked);
-        continue;
+  return {
+    async apply(event, id, { userId, subscription: known }) {
+      for (let first = known; ; first = undefined) {
+        const stored = first ?? (await subscriptions.findOne({ id }));
+        const update = await prepareUpdate(event, stored);
+        // The delivery that applied it may have been interrupted before it updated the user's record.
+        if (update === 'stale') return unchanged(stored);
+        if (update === 'repeated') return { ...unchanged(stored), outcome: 'processed', change: 'repeated' };
+        if (update === 'deferred') {
+          const marked = stored && (await writer.requestReconcile(stored));
+          if (marked) return unchanged(marked);
+          continue;
+        }
+        const subscription = await writer.write(stored, writer.merge(stored, { id, userId }, update));
+        // A concurrent write came first: compare again.
+        if (!subscription) continue;
+        return stored
+          ? updated(stored, subscription)
+          : { outcome: 'processed', subscription, change: 'inserted', isProjected: false };
       }
-      const subscription = await writer.write(stored, { id, userId }, update);
-      // A concurrent write came first: compare again.
-      if (!subscription) continue;
-      const result = { outcome: 'processed', subscription } as const;
-      if (!stored) return { ...result, change: 'inserted', isProjected: false };
-      // The delivery of an event, or its repetition, updates the user's record. A sync may have been interrupted.
-      const isProjected = stored.lastEvent !== undefined && haveSameProjection(stored, subscription);
-      // Several events can report one change, such as `updated` and `paused`.
-      const isChanged = changedFields(stored, subscription).length > 0;
-      return { ...result, ...(isChanged && { change: 'updated' }), isProjected };
-    }
+    },
+
+    async applyTerms(event) {
+      const { type, subscriptionId: id, created, livemode } = event;
+      // Without a time, a repetition would count as new. An event of test mode may have to be ignored.
+      if (type !== 'customer.subscription.updated' || created === undefined || livemode === false)
+        return null;
+      const stored = id === undefined ? null : await subscriptions.findOne({ id });
+      if (!stored) return null;
+      const { order, update } = readUpdate(event, stored);
+      if (order !== 'apply') return null;
+      const merged = writer.merge(stored, stored, update);
+      if (!isProjectedAfter(stored, merged)) return null;
+      const subscription = await writer.write(stored, merged);
+      return subscription && updated(stored, subscription);
+    },
   };
 }
+
+function updated(stored: SubscriptionDocument, subscription: SubscriptionDocument): AppliedEvent {
+  // Several events can report one change, such as `updated` and `paused`.
+  const isChanged = changedFields(stored, subscription).length > 0;
+  return {
+    outcome: 'processed',
+    subscription,
+    ...(isChanged && { change: 'updated' }),
+    isProjected: isProjectedAfter(stored, subscription),
+  };
+}
+
+/**
+ * Whether the user's record needs no write after a change. The delivery of an event, or its repetition, updates the
+ * record; a sync may have been interrupted.
+ */
+const isProjectedAfter = (stored: SubscriptionDocument, subscription: SubscriptionDocument): boolean =>
+  stored.lastEvent !== undefined && haveSameProjection(stored, subscription);
 
 const unchanged = (subscription: SubscriptionDocument | null): AppliedEvent => ({
   outcome: 'stale',

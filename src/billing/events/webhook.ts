@@ -53,6 +53,8 @@ export function createWebhook(deps: WebhookDependencies): Webhook {
       const event = parseEvent(payload, matched);
       // Not stored: its repetition is ignored again, and the events of others are not kept.
       if (!event || (ignoresTestEvents && event.livemode === false)) return 'ignored';
+      const outcome = await processor.processTerms(event);
+      if (outcome) return outcome;
       const lease = await leases.acquire(event, payload);
       if (lease === 'unmatched') return (await processor.retryUnmatched(event)) ?? 'duplicate';
       if (typeof lease === 'string') return 'duplicate';

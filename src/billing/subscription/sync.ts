@@ -83,9 +83,10 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
     { object, asOf: at }: FetchedSubscription,
   ): Promise<SyncedSubscription | null> => {
     const update = { ...updateOf(stored, object, at), statusAt: at };
-    const needsProjection = !stored || !haveSameProjection(stored, writer.preview(stored, key, update));
+    const needsProjection = !stored || !haveSameProjection(stored, writer.merge(stored, key, update));
     // Uncertain until the user's record is written as well: after a crash, only the background job repeats this.
-    const after = await writer.write(stored, key, { ...update, isUncertain: needsProjection });
+    const merged = writer.merge(stored, key, { ...update, isUncertain: needsProjection });
+    const after = await writer.write(stored, merged);
     if (!after) return null;
     // If the user was deleted concurrently, the data inserted above must be deleted as well.
     if (!stored && (await deps.deleteIfUserIsGone(after.userId))) return { id: after.id, after, fields: [] };
@@ -106,7 +107,7 @@ export function createSubscriptionSync(deps: SubscriptionSyncDependencies): Subs
     { object, asOf: at }: FetchedSubscription,
   ): SyncedSubscription => {
     const update = updateOf(stored, object, at);
-    const after = writer.preview(stored, key, update);
+    const after = writer.merge(stored, key, update);
     return { id: key.id, ...(stored && { before: stored }), after, fields: changedFields(stored, after) };
   };
 

@@ -4,8 +4,13 @@ import { type Clock, DAY } from '../../kernel/clock.js';
 import { nullIfTaken, type OptionalField } from '../../storage/collection.js';
 import type { PendingNotification } from '../notifications.js';
 import { UNKNOWN_PLAN } from '../plans/plans.js';
-import { isTerminal, type SubscriptionDocument, type Subscriptions } from '../store.js';
-import type { Snapshot } from './snapshot.js';
+import {
+  isTerminal,
+  type SubscriptionDocument,
+  type SubscriptionItem,
+  type Subscriptions,
+} from '../store.js';
+import { pickFields, type Snapshot } from './snapshot.js';
 
 /** Merges a newer state of a subscription with the stored one, and writes the result. */
 
@@ -31,18 +36,17 @@ export interface SubscriptionKey {
 }
 
 export interface SubscriptionWriter {
-  /** Writes if the revision is still the one that was read; null if a concurrent write came first. */
-  write(
-    stored: SubscriptionDocument | null,
-    key: SubscriptionKey,
-    update: SubscriptionUpdate,
-  ): Promise<SubscriptionDocument | null>;
-  /** The document that `write` would store. */
-  preview(
+  /** The stored subscription with an update. */
+  merge(
     stored: SubscriptionDocument | null,
     key: SubscriptionKey,
     update: SubscriptionUpdate,
   ): SubscriptionDocument;
+  /** Writes a merged document if the revision is still the one that was read; null if a concurrent write came first. */
+  write(
+    stored: SubscriptionDocument | null,
+    merged: SubscriptionDocument,
+  ): Promise<SubscriptionDocument | null>;
   /** Schedules a sync, at once or after a delay, and leaves the terms unchanged. */
   requestReconcile(stored: SubscriptionDocument, delayMs?: number): Promise<SubscriptionDocument | null>;
   /** Restores the regular sync time. */
@@ -54,13 +58,12 @@ const RECONCILE_DELAY_MS = DAY;
 
 export function createSubscriptionWriter(subscriptions: Subscriptions, clock: Clock): SubscriptionWriter {
   return {
-    preview: (stored, key, update) => merge(stored, key, update, clock.now()),
+    merge: (stored, key, update) => merge(stored, key, update, clock.now()),
 
-    async write(stored, key, update) {
-      const document = merge(stored, key, update, clock.now());
-      if (!stored) return subscriptions.insert(document).then(() => document, nullIfTaken);
-      const { id, ...set } = document;
-      const removed = Object.keys(stored).filter((field) => !(field in document));
+    async write(stored, merged) {
+      if (!stored) return subscriptions.insert(merged).then(() => merged, nullIfTaken);
+      const { id, ...set } = merged;
+      const removed = Object.keys(stored).filter((field) => !(field in merged));
       const unset = removed as OptionalField<SubscriptionDocument>[];
       return subscriptions.updateOne({ id, rev: stored.rev }, { set, unset });
     },
@@ -103,39 +106,42 @@ function merge(
     createdAt: stored?.createdAt ?? now,
     updatedAt: now,
   });
-  const merged = Object.fromEntries(
-    Object.entries(document).filter(([, value]) => value !== undefined && value !== null),
-  ) as unknown as SubscriptionDocument;
+  const merged = pickFields(document, (value) => value != null) as unknown as SubscriptionDocument;
   if (!stored || changedFields(stored, merged).length > 0) return merged;
   // The event that changed the terms may have been interrupted, and its repetition notifies about them.
   const lastEvent = stored.lastEvent ?? eventId;
   return lastEvent === undefined ? merged : { ...merged, lastEvent };
 }
 
+/** Fields for internal use, which are not terms of the subscription at the provider. */
+const INTERNAL_FIELDS = new Set(
+  'at statusAt lastEvent heardAt recheckAt rev updatedAt createdAt livemode isPlanFromMetadata'.split(' '),
+);
+
+/** Earlier versions did not store them: to store them is no change. */
+const DETAILS = new Set(['items', 'pendingUpdate', 'collectionPause', 'scheduleId', 'discountIds']);
+
+/** These fields repeat parts of the items. */
+const REPEATED_FIELDS = new Set(['priceId', 'otherPriceIds', 'quantity']);
+
 /** The names of the terms in which two states of a subscription differ. */
 export function changedFields(before: SubscriptionDocument | null, after: SubscriptionDocument): string[] {
-  // Earlier versions did not store the details: to store them is no change.
-  const isComplete = !before || before.items !== undefined;
-  const [old, current] = [before ? termsOf(before) : {}, termsOf(isComplete ? after : withoutDetails(after))];
-  const changed = [...new Set([...Object.keys(old), ...Object.keys(current)])].filter(
-    (name) => !isDeepStrictEqual(old[name], current[name]),
-  );
-  // These fields repeat parts of the items.
-  const isRepeated = changed.some((name) => ['priceId', 'otherPriceIds', 'quantity'].includes(name));
+  const names = Object.keys(before ? { ...before, ...after } : after) as (keyof SubscriptionDocument)[];
+  const lacksDetails = before !== null && before.items === undefined;
+  const isTerm = (name: string) => !INTERNAL_FIELDS.has(name) && !(lacksDetails && DETAILS.has(name));
+  const changed = names.filter((name) => isTerm(name) && !isSame(name, before?.[name], after[name]));
+  const isRepeated = changed.some((name) => REPEATED_FIELDS.has(name));
   return isRepeated ? changed.filter((name) => name !== 'items') : changed;
 }
 
-function withoutDetails(subscription: SubscriptionDocument): SubscriptionDocument {
-  const { items, pendingUpdate, collectionPause, scheduleId, discountIds, ...rest } = subscription;
-  return rest;
-}
+const isSame = (name: string, a: unknown, b: unknown): boolean =>
+  a === b || (isObject(a) && isObject(b) && isDeepStrictEqual(comparable(name, a), comparable(name, b)));
 
-/** The terms of a subscription at the provider, without the fields for internal use. */
-function termsOf(subscription: SubscriptionDocument): Partial<Record<string, unknown>> {
-  const { at, statusAt, lastEvent, heardAt, recheckAt, rev, updatedAt, createdAt, ...rest } = subscription;
-  const { livemode, isPlanFromMetadata, ...terms } = rest;
-  return terms;
-}
+const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
+
+/** A price never changes, and earlier versions did not store it with its item. */
+const comparable = (name: string, value: object): object =>
+  name === 'items' ? (value as SubscriptionItem[]).map(({ price, ...item }) => item) : value;
 
 /**
  * When payments began to fail, for a state that was fetched later: when the period began, but not while the status was

@@ -51,8 +51,8 @@ export async function redeemCode(
     : undefined;
   const now = clock.now();
   const hash = sha256(accessToken);
-  const consumed = await grants
-    .updateOne(
+  const isConsumed = await grants
+    .changeOne(
       {
         id: grant.id,
         consumedAt: null,
@@ -78,16 +78,16 @@ export async function redeemCode(
       );
       throw error;
     });
-  if (consumed) deps.redemptions.forget(grant.id);
-  if (!consumed && (await deps.redemptions.settle(grant.id))) {
+  if (isConsumed) deps.redemptions.forget(grant.id);
+  if (!isConsumed && (await deps.redemptions.settle(grant.id))) {
     return redeemCode(client, { code, redirectUri, verifier }, ip, deps);
   }
-  if (!consumed) {
+  if (!isConsumed) {
     await revokeReplayed(grant.id, ip, deps);
     throw oidcErrors.invalid_grant();
   }
   return createTokenResponse(
-    consumed,
+    grant,
     principal,
     { accessToken, expiresIn: TOKEN_LIFETIME_SECONDS, scope, refreshToken, nonce },
     deps,
@@ -102,7 +102,7 @@ async function revokeReplayed(
 ): Promise<void> {
   const grant = await grants.findOne({ id: grantId });
   if (grant?.consumedAt === undefined || grant.revokedAt !== undefined) return;
-  const revoked = await grants.updateOne(
+  const revoked = await grants.changeOne(
     { id: grantId, revokedAt: null },
     { set: { revokedAt: clock.now() } },
   );

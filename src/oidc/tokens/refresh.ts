@@ -60,8 +60,8 @@ export async function refreshTokens(
     const { accessToken, refreshToken } = deriveSuccessor(id, token, seed);
     const issued = { hash: sha256(accessToken), ...(granted !== grant.scope && { scope: granted }) };
     const next = sha256(refreshToken);
-    const rotated = await deps.grants
-      .updateOne(
+    const isRotated = await deps.grants
+      .changeOne(
         { id, revision: grant.revision ?? null, revokedAt: null },
         {
           set: {
@@ -82,7 +82,7 @@ export async function refreshTokens(
         );
         throw error;
       });
-    if (rotated) {
+    if (isRotated) {
       deps.rotations.forget(presented);
       const tokens = {
         accessToken,
@@ -91,7 +91,7 @@ export async function refreshTokens(
         refreshToken,
         nonce: undefined,
       };
-      return createTokenResponse(rotated, principal, tokens, deps);
+      return createTokenResponse(grant, principal, tokens, deps);
     }
     // Another request changed the grant first, so it has to be read again.
   }
@@ -145,6 +145,6 @@ async function revokeReusedFamily(
   ip: string,
   { grants, audit, clock }: TokenDependencies,
 ): Promise<void> {
-  const revoked = await grants.updateOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
+  const revoked = await grants.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
   if (revoked) await audit.record({ event: 'refresh.reused', subject: sub, ip, detail: clientId });
 }

@@ -67,7 +67,7 @@ async function revokeToken(
     grant?.clientId === client.id &&
     (grant.refreshHash === presented || grant.previousRefreshHash === presented);
   if (!isOwn) return;
-  const revoked = await grants.updateOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
+  const revoked = await grants.changeOne({ id, revokedAt: null }, { set: { revokedAt: clock.now() } });
   if (revoked) await audit.record({ event: 'grant.revoked', subject: grant.sub, ip, detail: client.id });
 }
 
@@ -84,7 +84,7 @@ async function revokeAccessToken(
     const { accessTokens = [], revision } = grant;
     const others = accessTokens.filter(({ hash }) => hash !== presented);
     if (others.length === accessTokens.length) return;
-    const revoked = await grants.updateOne(
+    const revoked = await grants.changeOne(
       { id, revision: revision ?? null },
       { set: { accessTokens: others }, inc: { revision: 1 } },
     );

@@ -49,7 +49,7 @@ export function trackUnknownGrantWrites(
         const rotatedAt = clock.now();
         // The outcome of this write may remain unknown as well.
         attempts.push({ id, clientId, presented, next, rotatedAt });
-        const renewed = await grants.updateOne(
+        const renewed = await grants.changeOne(
           { id, revision: grant.revision ?? null, revokedAt: null },
           { set: { rotatedAt }, inc: { revision: 1 } },
         );
@@ -69,7 +69,7 @@ export function trackUnknownGrantWrites(
         revision === undefined &&
         attempts.some((one) => one.consumedAt === consumedAt && one.hash === issued?.hash);
       if (!isOwn) return true;
-      await grants.updateOne(
+      await grants.changeOne(
         { id, consumedAt, revision: null, revokedAt: null },
         { unset: ['consumedAt', 'accessTokens', 'refreshHash', 'refreshExpiresAt'] },
       );

@@ -16,6 +16,7 @@ import {
   toStored,
   toUpdate,
 } from './query.js';
+import { createUpdates } from './updates.js';
 
 /** Documents per step of `updateMany` and `deleteMany`. */
 const STEP_SIZE = 256;
@@ -31,6 +32,23 @@ export function mongodbCollection<T extends { id: string }>(
 ): Collection<T> {
   const lookUps = new Map(['id', ...shape.unique].map((field) => [field, createLookups(read, field)]));
   const insert = createInserts(call);
+  const update = createUpdates(call);
+  const updateOne: Collection<T>['updateOne'] = (where, change) => {
+    const filter = toFilter(where);
+    const guards = countableConditions(change);
+    return call(async (collection) => {
+      for (;;) {
+        const stored = await collection.findOneAndUpdate(and(filter, ...guards), toUpdate(change), {
+          returnDocument: 'after',
+        });
+        if (stored || guards.length === 0) return toDocumentOrNull<T>(stored);
+        const uncounted = await collection.findOne(filter);
+        if (!uncounted) return null;
+        // Throws unless the document has changed in between.
+        applyChange(toDocument<T>(uncounted), change);
+      }
+    });
+  };
   return {
     insert(doc) {
       return insert(toStored(doc));
@@ -55,22 +73,20 @@ export function mongodbCollection<T extends { id: string }>(
       return read(async (collection) => toDocumentOrNull<T>(await collection.findOne(toFilter(where))));
     },
 
-    updateOne(where, change) {
-      const filter = toFilter(where);
-      const guards = countableConditions(change);
-      return call(async (collection) => {
-        for (;;) {
-          const stored = await collection.findOneAndUpdate(and(filter, ...guards), toUpdate(change), {
-            returnDocument: 'after',
-          });
-          if (stored || guards.length === 0) return toDocumentOrNull<T>(stored);
-          const uncounted = await collection.findOne(filter);
-          if (!uncounted) return null;
-          // Throws unless the document has changed in between.
-          applyChange(toDocument<T>(uncounted), change);
-        }
-      });
+    async changeOne(where, change) {
+      const { _id, ...others } = toFilter(where);
+      if (typeof _id === 'string') {
+        const guards = countableConditions(change);
+        const filter = { _id, ...(guards.length > 0 ? and(others, ...guards) : others) };
+        const outcome = await update({ filter, update: toUpdate(change) });
+        if (outcome === 'matched') return true;
+        if (outcome === 'unmatched' && guards.length === 0) return false;
+      }
+      // Alone, to learn the reason: the response to several updates does not contain it.
+      return (await updateOne(where, change)) !== null;
     },
+
+    updateOne,
 
     deleteOne(where) {
       return call(async (collection) =>

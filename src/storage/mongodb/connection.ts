@@ -102,6 +102,37 @@ function isDriverError(error: object): boolean {
 /** The server's code of an error. */
 export const DUPLICATE_KEY = 11000;
 
+/** What a command of several writes has done. */
+export interface BulkOutcome<T> {
+  /** The codes of those that the server has rejected one by one; it has applied the others. */
+  errors: Map<T, number>;
+  result: mongodb.BulkWriteResult | undefined;
+}
+
+/** Reads the outcome of a command of several writes. @throws every error that is not about single ones */
+export async function errorsOf<T>(
+  writes: readonly T[],
+  sent: Promise<mongodb.BulkWriteResult>,
+): Promise<BulkOutcome<T>> {
+  try {
+    return { errors: new Map(), result: await sent };
+  } catch (error) {
+    const { writeErrors, result } = error as BulkError;
+    const errors = [writeErrors ?? []].flat();
+    // Without the write concern, the others are not known to be stored.
+    if (errors.length === 0 || result?.getWriteConcernError()) throw error;
+    return { errors: new Map(errors.map(({ index, code }) => [writes[index] as T, code])), result };
+  }
+}
+
+/** An error of several writes. A host's driver may be another copy, so `instanceof` does not recognize it. */
+interface BulkError {
+  writeErrors?: WriteError | readonly WriteError[];
+  result?: mongodb.BulkWriteResult;
+}
+
+type WriteError = Pick<mongodb.WriteError, 'index' | 'code'>;
+
 /** Converts duplicate key errors. Without the cause, because its message contains the value. */
 export async function translateUniqueViolation<R>(collection: string, result: Promise<R>): Promise<R> {
   try {

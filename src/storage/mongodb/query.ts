@@ -57,7 +57,12 @@ function operatorsOf(condition: Value | null | Operators): unknown {
 
 /** Translates a checked change. */
 export function toUpdate<T>({ set = {}, unset = [], inc = {} }: Change<T>): Bson {
-  return { $set: encoded(set), $unset: Object.fromEntries(unset.map((field) => [field, true])), $inc: inc };
+  return {
+    $set: encoded(set),
+    // Each operator costs the server, also without fields.
+    ...(unset.length > 0 && { $unset: Object.fromEntries(unset.map((field) => [field, true])) }),
+    ...(Object.keys(inc).length > 0 && { $inc: inc }),
+  };
 }
 
 /** Conditions under which `applyChange` accepts `inc`: MongoDB itself counts beyond safe integers. */

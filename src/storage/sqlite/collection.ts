@@ -4,6 +4,7 @@
  */
 import type { Shape } from '../checks.js';
 import {
+  type Change,
   type Collection,
   EXACT_COUNT_LIMIT,
   nullIfTaken,
@@ -80,6 +81,13 @@ export function sqliteCollection<T extends { id: string }>(
     }
     connection.sql(update(assignments)).run(...values, row);
   };
+  const changeFirst = (clause: Clause, change: Change<T>): T | null => {
+    const found = find(clause);
+    if (!found) return null;
+    const after = applyChange(found.doc, change);
+    writeDocument(found, after);
+    return after;
+  };
   const idsOf = ({ text, values }: Clause, limit: number): string[] => {
     const rows = connection
       .sql<{ id: string }>(`SELECT id FROM ${table} WHERE ${text} LIMIT ?`)
@@ -116,13 +124,12 @@ export function sqliteCollection<T extends { id: string }>(
 
     updateOne(where, change) {
       const clause = clauseOf(where);
-      return write(() => {
-        const found = find(clause);
-        if (!found) return null;
-        const after = applyChange(found.doc, change);
-        writeDocument(found, after);
-        return after;
-      });
+      return write(() => changeFirst(clause, change));
+    },
+
+    changeOne(where, change) {
+      const clause = clauseOf(where);
+      return write(() => changeFirst(clause, change) !== null);
     },
 
     deleteOne(where) {

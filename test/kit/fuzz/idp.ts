@@ -167,6 +167,7 @@ const CONSOLE_FIELDS: Record<string, (self: IdpVisitor) => Record<string, string
   'clients/create': () => ({ name: 'Shop', redirect_uris: CALLBACK, kinds: 'both' }),
   'clients/:id/update': () => ({ name: 'Shop', redirect_uris: `${CALLBACK}\n${LEFT}`, kinds: 'both' }),
   'clients/:id/rotate': (self) => ({ at_once: self.dice.one(['no', 'yes']) }),
+  'principals/:sub/delete': (self) => ({ confirm: self.own.agent.handle }),
   'clients/:id/delete': (self) => ({ confirm: self.one('client') }),
 };
 
@@ -188,7 +189,9 @@ function consoleDraft(
 
 function subFor(self: IdpVisitor, url: string): string {
   if (url.includes('/sessions/') || url === '/admin/principals/:sub') return self.operatorSub;
-  return url.endsWith('/withdraw') ? self.one('invited') : self.ownSub;
+  if (url.endsWith('/withdraw')) return self.one('invited');
+  if (url.endsWith('/reset')) return self.own.human.sub;
+  return /\/(rotate|delete)$/.test(url) ? self.own.agent.sub : self.ownSub;
 }
 
 let names = 0;
@@ -203,6 +206,8 @@ class IdpVisitor implements Visitor {
   readonly operatorSub: string;
   /** The latest principal that this client created; no other client depends on it. */
   ownSub = 'none';
+  /** The latest of each kind. */
+  readonly own = { agent: { sub: 'none', handle: '' }, human: { sub: 'none', handle: '' } };
 
   constructor(dice: Dice, { clients, agents, people, operatorSub }: Common) {
     this.operatorSub = operatorSub;
@@ -226,9 +231,15 @@ class IdpVisitor implements Visitor {
     if (answer.status !== 201 || method !== 'POST') return;
     const made = JSON.parse(answer.body);
     this.ownSub = made.sub ?? this.ownSub;
-    if (path === '/v1/clients') this.#clients.push({ id: made.client_id, secret: made.client_secret });
+    if (path === '/v1/clients') {
+      // Half of them are changed and deleted in the console, so that the others still work.
+      if (this.dice.happens(0.5)) this.#collected.add('client', made.client_id);
+      else this.#clients.push({ id: made.client_id, secret: made.client_secret });
+    }
     const sent = body && 'json' in body ? (body.json as { password?: string }) : {};
     const person = { handle: made.handle, password: made.password ?? sent.password ?? PASSWORD };
+    if (made.kind === 'agent' || made.kind === 'human')
+      Object.assign(this.own[made.kind as 'agent' | 'human'], made);
     if (made.kind === 'agent') keep(this.#agents, person);
     if (made.kind === 'human') keep(this.#people, person);
   }

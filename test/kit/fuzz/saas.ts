@@ -208,7 +208,6 @@ class SaasVisitor implements Visitor {
   readonly #emailOf = new Map<string, string>();
   /** The last session of each user that is known. */
   readonly #sessionOf = new Map<string, string>();
-  readonly #customers = new Set<string>();
   readonly #now: () => number;
   readonly #mails: Mails;
   readonly #pay: (sessionId: string) => void;
@@ -237,8 +236,6 @@ class SaasVisitor implements Visitor {
     const [, user, session] =
       /"user":\{"id":"(usr_\w+)".*"session":\{"id":"(ses_\w+)"/.exec(answer.body) ?? [];
     if (user !== undefined && session !== undefined) this.#sessionOf.set(user, session);
-    const [, customer] = /"id":"(usr_\w+)".*"customer":\{"id"/.exec(answer.body) ?? [];
-    if (customer !== undefined) this.#customers.add(customer);
     if (MAILING.test(path)) await this.#readMails();
     if (path === '/api/billing/webhook' && body && 'raw' in body) {
       const [id] = /\bevt_\d+\b/.exec(String(body.raw)) ?? [];
@@ -273,8 +270,12 @@ class SaasVisitor implements Visitor {
   }
 
   emailOf = (id: string): string => this.#emailOf.get(id) ?? 'unknown';
-  /** A user with a customer at the provider. */
-  customerId = (): string => [...this.#customers].at(-1) ?? 'none';
+  /** The ID of the user who bought last. */
+  customerId(): string {
+    const [, claims] = /^Bearer \w+[\w-]*\.([\w-]+)\./.exec(this.customer()[1]) ?? [];
+    return claims === undefined ? 'none' : JSON.parse(Buffer.from(claims, 'base64url').toString()).sub;
+  }
+
   ownSession = (): [user: string, session: string] => [...this.#sessionOf].at(-1) ?? ['none', 'none'];
   email = (): string => this.dice.one(this.#emails);
   newcomer = (): string => `f${names++}@example.test`;

@@ -48,6 +48,82 @@ export function documents(t: Test, fresh: Fresh): void {
     t.equal(await all.count(), 0);
   });
 
+  t.test('changeOne tells whether there was a document to change', async (t) => {
+    const { all } = await begin(t, fresh);
+    await all.insert(thing('1', { at: 1, count: 1, free: 'x' }));
+    t.equal(
+      await all.changeOne(
+        { id: '1' },
+        { set: { group: 'a', free: { $x: [] } }, unset: ['at'], inc: { count: 2 } },
+      ),
+      true,
+    );
+    const after = thing('1', { count: 3, free: { $x: [] }, group: 'a' });
+    t.strictSame(await all.findOne({ id: '1' }), after);
+    t.equal(
+      await all.changeOne({ id: '1', group: 'a' }, { set: { group: 'a' } }),
+      true,
+      'without a difference',
+    );
+    t.equal(await all.changeOne({ email: '1@example.com' }, { unset: ['group'] }), true, 'by another field');
+    t.equal(await all.changeOne({ email: 'x@example.com' }, { unset: ['group'] }), false);
+    t.equal(await all.changeOne({ id: { in: ['0', '1'] }, at: null }, { set: { at: 5 } }), true);
+    t.equal(await all.changeOne({ id: '1', at: null }, { set: { at: 6 } }), false);
+    t.equal(await all.changeOne({ id: '2' }, { set: { at: 6 } }), false);
+    t.equal(await all.changeOne({ id: '2', email: '2@example.com', at: 6 }, { inc: { at: 1 } }), false);
+    t.equal(await all.count(), 1, 'nothing is inserted');
+    t.equal((await all.findOne({ id: '1' }))?.at, 5);
+  });
+
+  t.test('each of several concurrent calls of changeOne has an outcome of its own', async (t) => {
+    const { all } = await begin(t, fresh);
+    const full = { count: Number.MAX_SAFE_INTEGER };
+    const docs = [
+      thing('1', { at: 1 }),
+      thing('2', { at: 2, group: null }),
+      thing('3'),
+      thing('4', full),
+      thing('5', { at: null }),
+    ];
+    for (const doc of docs) await all.insert(doc);
+    const results = await Promise.allSettled([
+      all.changeOne({ id: '1', at: 1 }, { set: { group: 'a' } }),
+      all.changeOne({ id: '1', at: 2 }, { set: { group: 'b' } }),
+      all.changeOne({ id: 'missing' }, { set: { group: 'c' } }),
+      all.changeOne({ id: '2', group: null, at: { gt: 1, lte: 2 } }, { set: { group: 'd' } }),
+      all.changeOne({ id: '2', at: { in: [3] } }, { set: { group: 'e' } }),
+      all.changeOne({ id: '3' }, { set: { email: '1@example.com' } }),
+      all.changeOne({ id: '4' }, { inc: { count: 1 } }),
+      all.changeOne({ id: '4', group: 'x' }, { inc: { count: 1 } }),
+      all.changeOne({ id: '4' }, { inc: { count: -1 } }),
+      all.changeOne({ id: '5' }, { inc: { at: 1 } }),
+      all.changeOne({ id: 'missing', at: null }, { inc: { at: 1 } }),
+      ...Array.from({ length: 80 }, () => all.changeOne({ id: '3' }, { inc: { at: 1 } })),
+    ]);
+    const outcomes = results.map((result) =>
+      result.status === 'fulfilled' ? result.value : (result.reason as Error).name,
+    );
+    // The sixth to ninth: whether the increment comes before the decrement is open.
+    t.ok([true, 'RefusedDocument'].includes(outcomes.splice(6, 1)[0] as never));
+    t.strictSame(outcomes, [
+      ...[true, false, false, true, false, 'UniqueViolation', false, true, 'RefusedDocument', false],
+      ...Array.from({ length: 80 }, () => true),
+    ]);
+    const [violation] = results.flatMap((one) => (one.status === 'rejected' ? [one.reason as unknown] : []));
+    t.match(violation, { collection: 'things', field: 'email' });
+    const { items } = await all.page({ sort: 'id', limit: 10 });
+    t.strictSame(
+      items.map(({ id, group, at }) => [id, group, at]),
+      [
+        ['1', 'a', 1],
+        ['2', 'd', 2],
+        ['3', undefined, 80],
+        ['4', undefined, undefined],
+        ['5', undefined, null],
+      ],
+    );
+  });
+
   t.test('a unique violation names its field and fails only its own call', async (t) => {
     const { all } = await begin(t, fresh);
     await all.insert(thing('1'));

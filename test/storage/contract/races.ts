@@ -3,6 +3,13 @@ import { once } from 'node:events';
 import type { Test } from 'tap';
 import { begin, type Fresh, startWorker, thing } from '../kit.js';
 
+/** What a worker reports: the documents that it has changed with the document and without, and its other calls. */
+interface Report {
+  won: string[];
+  opened: string[];
+  lost: number;
+}
+
 /** This part of the contract. */
 export function races(t: Test, fresh: Fresh): void {
   t.test('of fifty concurrent conditional calls one succeeds', async (t) => {
@@ -17,10 +24,16 @@ export function races(t: Test, fresh: Fresh): void {
     const won = taken.filter((doc) => doc !== null);
     t.equal(won.length, 1);
     t.strictSame(await all.findOne({ id: '1' }), won[0]);
+    const changed = await Promise.all(
+      fifty((i) => all.changeOne({ id: '2', group: null }, { set: { group: `w${i}` } })),
+    );
+    t.equal(changed.filter((isChanged) => isChanged).length, 1);
+    t.equal((await all.findOne({ id: '2' }))?.group, `w${changed.indexOf(true)}`);
     const removed = await Promise.all(fifty(() => all.deleteOne({ id: '1' })));
     t.equal(removed.filter((doc) => doc !== null).length, 1);
     await Promise.all(fifty(() => all.updateOne({ id: '2' }, { inc: { count: 1 } })));
-    t.equal((await all.findOne({ id: '2' }))?.count, 50, 'no increment is lost');
+    await Promise.all(fifty(() => all.changeOne({ id: '2' }, { inc: { count: 1 } })));
+    t.equal((await all.findOne({ id: '2' }))?.count, 100, 'no increment is lost');
     const inserted = await Promise.allSettled(fifty(() => all.insert(thing('3'))));
     t.equal(inserted.filter(({ status }) => status === 'fulfilled').length, 1);
   });
@@ -32,14 +45,19 @@ export function races(t: Test, fresh: Fresh): void {
     const workers = await Promise.all(['a', 'b', 'c', 'd'].map(() => startWorker(t, uri, 'race')));
     const answers = workers.map((worker) => Promise.race([once(worker, 'message'), once(worker, 'exit')]));
     for (const worker of workers) worker.send('go');
-    const reports = (await Promise.all(answers)).map(([report]) => report as { won: string[]; lost: number });
+    const reports = (await Promise.all(answers)).map(([report]) => report as Report);
     t.notOk(
       reports.some((report) => typeof report !== 'object'),
       'none ended early',
     );
     t.strictSame(reports.flatMap(({ won }) => won).sort(), [...ids].sort(), 'each is won once');
+    t.strictSame(
+      reports.flatMap(({ opened }) => opened).sort(),
+      [...ids].sort(),
+      'without the document, too',
+    );
     const calls = reports.map(({ won, lost }) => won.length + lost);
     t.strictSame(calls, [200, 200, 200, 200], 'every other call returned null');
-    t.equal(await all.count({ count: 4 }), ids.length, 'no increment is lost');
+    t.equal(await all.count({ count: 8 }), ids.length, 'no increment is lost');
   });
 }

@@ -65,6 +65,7 @@ export function refusals(t: Test, fresh: Fresh): void {
     const calls: Record<string, (where: Where<Thing>) => Promise<unknown>> = {
       findOne: (where) => all.findOne(where),
       updateOne: (where) => all.updateOne(where, { set: { group: 'hit' } }),
+      changeOne: (where) => all.changeOne(where, { set: { group: 'hit' } }),
       deleteOne: (where) => all.deleteOne(where),
       updateMany: (where) => all.updateMany(where, { set: { group: 'hit' } }),
       deleteMany: (where) => all.deleteMany(where),
@@ -166,6 +167,7 @@ export function refusals(t: Test, fresh: Fresh): void {
     ];
     for (const [i, change] of changes.entries()) {
       await t.rejects(all.updateOne({ id: '1' }, change as Change<Thing>), RefusedDocument, `change ${i}`);
+      await t.rejects(all.changeOne({ id: '1' }, change as Change<Thing>), RefusedDocument, `change ${i}`);
       await t.rejects(
         all.updateMany({ id: '1' }, change as Change<Thing>),
         RefusedDocument,
