@@ -399,7 +399,7 @@ t.test('an export holds everything about the caller and no secret', async (t) =>
     billing: { customer: { customerId: 'cus_1' } },
     audit: [{ event: 'email.change-asked', ip: '127.0.0.1' }, { event: 'user.registered' }],
     mails: [
-      { template: 'verify-email', to: 'new@example.test' },
+      { template: 'confirm-address-change', to: 'new@example.test' },
       { template: 'welcome', to: email },
     ],
   });
@@ -441,7 +441,7 @@ t.test('an address that moves to another account does not expose e-mails of its 
     return mails.map(({ template, to }) => `${template} ${to}`).sort();
   };
   t.same(await mailsOf(next), [`welcome ${email}`]);
-  const mine = [`email-changed ${email}`, 'verify-email new@example.test', `welcome ${email}`];
+  const mine = ['confirm-address-change new@example.test', `email-changed ${email}`, `welcome ${email}`];
   t.same(await mailsOf({ accessToken: token }), mine);
 
   await app.post('/user/delete', { password: PASSWORD }, { token: next.accessToken });
