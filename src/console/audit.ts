@@ -46,8 +46,8 @@ export function registerAuditList(
     search: { label: 'Subject or operator', hint, maxLength: 254 },
     filters: [
       { name: 'event', label: 'Event', type: 'text', hint: `Its beginning, like login.failed or ${example}` },
-      { name: 'from', label: 'From', type: 'date' },
-      { name: 'until', label: 'Until', type: 'date' },
+      { name: 'from', label: 'From', type: 'date', hint: 'A day like 2026-01-31.' },
+      { name: 'until', label: 'Until', type: 'date', hint: 'A day; it is included.' },
     ],
     columns: auditColumns(pathOf),
     item: AuditView,

@@ -35,7 +35,7 @@ export type OutboxMail = Static<typeof OutboxMail>;
 
 /** What the operator sees and does with mails. */
 export interface MailAdministration {
-  /** The newest first. @throws VALIDATION_ERROR for an invalid `after` */
+  /** The newest first; those in a status by the time when they were completed. @throws VALIDATION_ERROR for an invalid `after` */
   list(query: MailQuery): Promise<Page<OutboxMail>>;
   /** @throws NOT_FOUND */
   find(id: string): Promise<OutboxMail>;
@@ -75,13 +75,14 @@ export function createMailAdministration(deps: MailAdministrationDependencies): 
 
   return {
     async list({ status, userId, after, limit }) {
-      const query = { sort: 'id', desc: true, after, limit } as const;
+      const query = { desc: true, after, limit } as const;
       if (userId === undefined) {
-        const { items, next } = await readPage(mails, { ...query, where: status ? { status } : {} });
+        const list = status ? ({ where: { status }, sort: 'endedAt' } as const) : ({ sort: 'id' } as const);
+        const { items, next } = await readPage(mails, { ...query, ...list });
         return { items: items.map(view), next };
       }
       // The few mails of a user are read by one index only, so that a database cannot choose that of the status.
-      const { items, next } = await readPage(mails, { ...query, where: { userId } });
+      const { items, next } = await readPage(mails, { ...query, where: { userId }, sort: 'id' });
       return { items: items.filter((mail) => (status ?? mail.status) === mail.status).map(view), next };
     },
 

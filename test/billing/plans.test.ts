@@ -1,8 +1,9 @@
 import type { ServerResponse } from 'node:http';
 import fastify from 'fastify';
 import t, { type Test } from 'tap';
+import { mailCollection } from '../../src/email/store.js';
 import { createServer, type SaasRequest, saasBackend } from '../../src/index.js';
-import { type Account, saasApp, testOptions } from '../kit/app.js';
+import { type Account, saasApp, storeOf, testOptions } from '../kit/app.js';
 import { saasPluginOptions } from '../kit/host.js';
 import { listen } from '../kit/listener.js';
 import { temporaryFolder } from '../kit/tmp.js';
@@ -202,4 +203,29 @@ t.test('the plans show what is configured next to the prices of the provider', a
   });
   t.equal(body.data[1].trialDays, null);
   t.equal(api.calls.length, 1, 'one request for all of them');
+});
+
+t.test('e-mails and the list of plans show the name of a plan, where it has one', async (t) => {
+  const { free, pro, ...others } = billing.plans;
+  const plans = {
+    ...others,
+    free: { ...free, name: 'Free & simple' },
+    pro: { ...pro, name: 'Professional' },
+  };
+  const { app, deliver } = await shop(t, { billing: { plans } });
+  const { body } = await app.request('GET', '/api/billing/plans');
+  const names = Object.fromEntries(body.data.map(({ plan, name }: Record<string, string>) => [plan, name]));
+  t.match(names, { free: 'Free & simple', pro: 'Professional' });
+  t.not(names['basic'], 'Professional', 'the name of the product at the provider');
+  const ada = await app.signUp();
+  for (const [index, price] of ['price_pro', 'price_support'].entries()) {
+    const object = { ...subscriptionOf(ada, `sub_${index}`, price), status: 'canceled' };
+    await deliver(subscriptionEvent('deleted', index, object));
+  }
+  const mails = mailCollection(await storeOf(t, app));
+  const { items } = await mails.page({ where: { userId: ada.id }, sort: 'id', limit: 10 });
+  const shown = items
+    .filter(({ template }) => template === 'subscription-canceled')
+    .map(({ values }) => values?.['plan']);
+  t.same(shown.sort(), ['Professional', 'support']);
 });

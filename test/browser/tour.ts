@@ -193,6 +193,18 @@ async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
     stop('admin-events', 200, open(`${operator}/admin/webhooks`)),
     stop('admin-event', 200, open(`${operator}/admin/webhooks/evt_sub_1QabcdEfGhIjKlMnOpQrStUv`)),
     stop('admin-action', 200, open(`${operator}/admin/webhooks/evt_sub_1QabcdEfGhIjKlMnOpQrStUv/assign`)),
+    stop('admin-mails', 200, open(`${operator}/admin/mails`)),
+    stop('admin-mail', 200, async (page) => {
+      await page.goto(`${operator}/admin/mails`);
+      const [response] = await Promise.all([page.waitForNavigation(), page.locator('td a').first().click()]);
+      return response;
+    }),
+    stop('admin-mail-templates', 200, open(`${operator}/admin/mails/templates`)),
+    stop('admin-mail-template', 200, open(`${operator}/admin/mails/templates/password-changed`)),
+    stop('admin-mail-test', 200, open(`${operator}/admin/mails/templates/password-changed/test`)),
+    stop('admin-audit', 200, open(`${operator}/admin/audit`)),
+    stop('admin-audit-searched', 200, open(`${operator}/admin/audit?event=user.&from=2020-01-31`)),
+    stop('admin-help', 200, open(`${operator}/admin/help`)),
     stop('admin-settings', 200, open(`${operator}/admin/settings`)),
     stop('admin-saved', 200, send()),
   ];

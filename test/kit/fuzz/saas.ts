@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import { type Mails, mailCollection } from '../../../src/email/store.js';
+import { MAIL_NAMES } from '../../../src/email/templates.js';
 import { createServer } from '../../../src/saas/server.js';
 import { openStore } from '../../../src/storage/open.js';
 import { basic, PASSWORD, SECRETS, testOptions } from '../app.js';
@@ -23,6 +24,7 @@ const KINDS = {
   checkout: /"sessionId":"(\w+)"/g,
   form: /name="token" value="(\d+\.[\w-]{43})"/g,
   event: /\bevt_\d+\b/g,
+  mail: /\bmail_[0-9a-f]{32}/g,
   // Found only in e-mails.
   reset: null,
   verify: null,
@@ -149,13 +151,14 @@ RECIPES['POST /admin/settings/custom'] = (self) => ({
 });
 
 /** The kind of the ID in the path of a page of the admin area. */
-const ADMIN_IDS: Record<string, keyof typeof KINDS> = { users: 'user', webhooks: 'event' };
+const ADMIN_IDS: Record<string, keyof typeof KINDS> = { users: 'user', webhooks: 'event', mails: 'mail' };
 
 /** What the actions of the admin area need, as JSON and in forms. */
 const ADMIN_FIELDS: Record<string, (self: SaasVisitor, id: string) => Record<string, string>> = {
   'users/:id/rename': () => ({ name: 'Another' }),
   'users/:id/grant': () => ({ plan: 'pro' }),
   'users/:id/delete': (self, id) => ({ confirm: self.emailOf(id) }),
+  'mails/templates/:name/test': (self) => ({ to: self.email() }),
   'webhooks/:id/assign': (self) => ({ user: self.dice.happens(0.5) ? self.email() : self.one('user') }),
 };
 
@@ -168,7 +171,10 @@ function adminDraft(self: SaasVisitor, { method, url }: Pick<Route, 'method' | '
     : url.includes(':session')
       ? self.ownSession()
       : [kind ? self.one(kind) : '', ''];
-  const path = url.replace(':id', id).replace(':session', session);
+  const path = url
+    .replace(':id', id)
+    .replace(':session', session)
+    .replace(':name', self.dice.one(MAIL_NAMES));
   if (method !== 'POST') return { path, headers: asAdmin() };
   const isApi = url.startsWith('/admin/api/');
   const fields = ADMIN_FIELDS[url.replace(/^\/admin\/(api\/)?/, '')]?.(self, id) ?? {};
@@ -181,6 +187,9 @@ const resourceOf = (path: string): string => {
   const plain = path.replace(/\/?(\?.*)?$/, '');
   return PAGES[plain] ?? plain;
 };
+
+const NOT_FAILED = 'no e-mail fails within the time of the fuzz';
+const NO_MAIL_SERVER = 'no mail server listens';
 
 let names = 0;
 
@@ -363,6 +372,10 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     visitor: (dice) => new SaasVisitor(dice, { now: clock.now, mails, pay }),
     unattainable: {
       'POST /api/auth/unlock': 'without limits no account is locked, and no mail has such a link',
+      'POST /admin/mails/:id/retry': NOT_FAILED,
+      'POST /admin/api/mails/:id/retry': NOT_FAILED,
+      'POST /admin/mails/templates/:name/test': NO_MAIL_SERVER,
+      'POST /admin/api/mails/templates/:name/test': NO_MAIL_SERVER,
     },
     // The provider of the fuzz is up, and what nobody configured says so.
     unavailable: ['NOT_READY', 'OVERLOADED', 'MAINTENANCE'],
