@@ -8,8 +8,8 @@
  * neither, and the loader doubles the time that a test file takes to start.
  */
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, rmSync, statfsSync } from 'node:fs';
-import { join } from 'node:path';
+import { mkdirSync, readdirSync, rmSync, statfsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
@@ -114,13 +114,30 @@ function groupsOf(files) {
  * They kill processes, not machines.
  */
 function temporaryFolder() {
-  const memory = '/dev/shm';
-  if (process.env.TMPDIR || !hasRoom(memory)) return {};
-  const folder = mkdtempSync(join(memory, 'saas-backend-tests-'));
-  // Programs that a signal ends as well may still write.
-  process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
-  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(1));
+  const prefix = '/dev/shm/saas-backend-tests-';
+  if (process.env.TMPDIR || !hasRoom(dirname(prefix))) return {};
+  // Of runs that a signal has ended while their programs still wrote.
+  for (const other of foldersOf(prefix)) if (!isRunning(other.slice(prefix.length))) remove(other);
+  const folder = prefix + process.pid;
+  mkdirSync(folder, { mode: 0o700 });
+  t.teardown(() => remove(folder));
   return { TMPDIR: folder };
+}
+
+const remove = (folder) => rmSync(folder, { recursive: true, force: true });
+
+const foldersOf = (prefix) =>
+  readdirSync(dirname(prefix))
+    .map((name) => join(dirname(prefix), name))
+    .filter((path) => path.startsWith(prefix));
+
+function isRunning(pid) {
+  try {
+    return process.kill(Number(pid), 0);
+  } catch (error) {
+    // EPERM: it is the process of another user, like its folder.
+    return error.code !== 'ESRCH';
+  }
 }
 
 function hasRoom(folder) {
