@@ -77,7 +77,7 @@ export type Mails = Collection<MailDocument>;
 export function mailCollection(store: Store): Mails {
   return store.collection<MailDocument>('mails', {
     unique: ['key'],
-    indexes: [['dueAt'], ['endedAt'], ['status', 'endedAt'], ['userId', 'id'], ['status', 'id']],
+    indexes: [['dueAt'], ['endedAt'], ['status', 'endedAt'], ['userId', 'id']],
     fields: ['attempts'],
   });
 }

@@ -28,12 +28,13 @@ const SAAS_PRODUCTION = {
 };
 
 async function doctor(t: Test, script: string, env: Record<string, string>, cwd = temporaryFolder(t)) {
-  const before = readdirSync(cwd, { recursive: true });
+  const list = () => readdirSync(cwd, { recursive: true, encoding: 'utf8' });
+  const before = list();
   const program = startProgram(t, script, { args: ['doctor', '--json'], cwd, env });
   const code = await program.ended();
   const text = program.lines.join('\n');
   const { healthy, findings } = JSON.parse(text) as { healthy: boolean; findings: Finding[] };
-  const created = readdirSync(cwd, { recursive: true }).filter((name) => !before.includes(name));
+  const created = list().filter((name) => !before.includes(name));
   t.same(created, [], 'nothing is created');
   t.equal(code, healthy ? 0 : 1);
   const about = (level: string) =>
