@@ -82,6 +82,7 @@ t.test('a file of a newer version or of another program is reported as such', as
 /** Command lines of both programs that require an existing store. */
 const OF_WHAT_EXISTS: Record<string, string[]> = {
   backup: ['copy.db'],
+  'audit list': [],
   'audit purge': [],
   'client list': [],
   'client update': ['cid_x', '--name', 'x'],
@@ -131,7 +132,7 @@ t.test('commands that require a store report a mistyped file and do not create i
   const cases = Object.entries(OF_WHAT_EXISTS).flatMap(([name, args]) => {
     const typed = [...name.split(' '), ...args];
     if (/^(billing|user) /.test(name)) return [[SAAS, typed] as const];
-    return name === 'backup' || name === 'audit purge'
+    return name === 'backup' || name.startsWith('audit ')
       ? [[SAAS, typed] as const, [IDP, typed] as const]
       : [[IDP, typed] as const];
   });
