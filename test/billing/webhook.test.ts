@@ -47,7 +47,7 @@ t.test('an event of an unknown customer is stored, and its repetition is a dupli
 t.test('the body of an event is written to the store once', async (t) => {
   const app = await saasApp(t);
   const { id } = await app.signUp();
-  const filling = 'x'.repeat(200_000);
+  const filling = 'x'.repeat(400_000);
   const body = JSON.stringify({
     id: 'evt_1',
     type: 'customer.subscription.created',
