@@ -41,9 +41,9 @@ const mutants = [
   {
     name: 'an event is completed before it is applied',
     file: 'events/processor.js',
-    text: 'const { outcome, notifications } = await handle(event)',
+    text: 'const { outcome, notifications } = await handle(event, assignedTo)',
     replacement:
-      "await leases.complete(lease, 'processed'); const { outcome, notifications } = await handle(event)",
+      "await leases.complete(lease, 'processed'); const { outcome, notifications } = await handle(event, assignedTo)",
     tests: [['crashes', 'a crash at any step is repaired by the next delivery'], STORM],
   },
   {
@@ -237,8 +237,8 @@ const mutants = [
   {
     name: 'the first sync after an upgrade reports a change of every subscription',
     file: 'subscription/writer.js',
-    text: 'before.items !== undefined',
-    replacement: 'true',
+    text: 'before.items === undefined',
+    replacement: 'false',
     tests: [['details', 'a sync stores the details, reports changes, and nothing after an upgrade']],
   },
   {
