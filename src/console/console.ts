@@ -72,7 +72,10 @@ export function createConsole(options: ConsoleOptions): Console {
       }));
       const { done } = request.query as { done?: unknown };
       const notice = notices.get(String(done));
-      return pages.send(reply, template, { ...view, consoleTitle: title, navigation, root, notice });
+      return pages.send(reply, {
+        template,
+        view: { ...view, consoleTitle: title, navigation, root, notice },
+      });
     },
 
     addNotice(key, sentence) {

@@ -27,6 +27,8 @@ export interface OidcModule {
 
 export interface OidcModuleOptions {
   issuer(): string;
+  /** The languages of the pages. */
+  locales: readonly string[];
   /** Seeds of the signing keys, 64 hexadecimal characters each: the first signs, all of them are published. */
   seeds: readonly [string, ...string[]];
   directory: Directory;
@@ -42,8 +44,9 @@ export function createOidcModule(
     ModuleContext,
     'store' | 'audit' | 'clock' | 'random' | 'throttle' | 'jobs' | 'unknownWrites'
   >,
-  { issuer, seeds, directory, changePassword, trustedEmailDomains, humansUseBasic }: OidcModuleOptions,
+  options: OidcModuleOptions,
 ): OidcModule {
+  const { issuer, locales, seeds, directory, changePassword, trustedEmailDomains, humansUseBasic } = options;
   const { store, audit, clock, throttle, jobs } = context;
   const collections = {
     grants: grantCollection(store),
@@ -71,6 +74,7 @@ export function createOidcModule(
         throttle,
         directory,
         issuer,
+        locales,
         authorization,
         tokens,
         keys,
@@ -83,6 +87,6 @@ export function createOidcModule(
         meter: throttle.countRequest,
         humansUseBasic,
       }),
-    pathMetadataPlugin: (scope) => pathMetadataPlugin(scope, { issuer }),
+    pathMetadataPlugin: (scope) => pathMetadataPlugin(scope, { issuer, locales }),
   };
 }

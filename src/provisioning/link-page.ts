@@ -1,8 +1,10 @@
 import formbody from '@fastify/formbody';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { isForm, type Pages } from '../http/pages.js';
+import { type Localized, message } from '../http/messages.js';
+import { isForm, type Page, type Pages } from '../http/pages.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
+import { passwordSentences } from '../passwords/problems.js';
 import { provisioningErrors } from './errors.js';
 import type { Links } from './links.js';
 import { LinkBody, LinkParameters, principalView } from './schemas.js';
@@ -22,26 +24,25 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
   const mount = () => new URL(issuer()).pathname.replace(/\/$/, '');
   const config = access('public', { page: true });
 
-  const showForm = async (reply: FastifyReply, token: string, problems: string[]) => {
+  const formOf = async (token: string, failure: Failure = {}): Promise<Page> => {
     const { principal, isInvitation } = await links.look(token);
-    return pages.send(reply, 'invite', {
-      title: isInvitation ? 'Accept your invitation' : 'Choose a new password',
+    const view = {
+      ...(!isInvitation && { title: message('reset-password.title') }),
       isInvitation,
       handle: principal.handle,
       issuer: issuer(),
       action: `${mount()}/invite/${token}`,
-      problems,
-    });
+      ...failure,
+    };
+    return { template: 'invite', view };
   };
 
-  scope.get('/invite/done', { config }, (_request, reply) =>
-    pages.send(reply, 'invite-done', { title: 'Password set' }),
-  );
+  scope.get('/invite/done', { config }, (_request, reply) => pages.send(reply, { template: 'invite-done' }));
 
   scope.get('/invite/:token', { config, schema: { params: LinkParameters } }, async (request, reply) => {
     const { token } = request.params;
     try {
-      return await showForm(reply, token, []);
+      return pages.send(reply, await formOf(token));
     } catch (error) {
       return showInvalidLink(pages, reply, error);
     }
@@ -62,7 +63,7 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
       } catch (error) {
         if (!isForm(request) || !(error instanceof AppError)) throw error;
         if (error.statusCode !== 422) return showInvalidLink(pages, reply, error);
-        return showForm(reply.code(422), token, problemsOf(error));
+        return pages.send(reply.code(422), await formOf(token, failureOf(error)));
       }
     },
   );
@@ -71,7 +72,7 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
 /** The same page for unknown, used and expired links. Other errors are thrown again. */
 function showInvalidLink(pages: Pages, reply: FastifyReply, error: unknown): FastifyReply {
   if (!(error instanceof AppError) || (error.statusCode !== 404 && error.statusCode !== 410)) throw error;
-  return pages.send(reply.code(error.statusCode), 'invite-dead', { title: 'Link expired' });
+  return pages.send(reply.code(error.statusCode), { template: 'invite-dead' });
 }
 
 /** Whether another site sent the form. The token protects the account; this check is an additional defense. */
@@ -80,9 +81,14 @@ function isForeign({ headers }: FastifyRequest, own: string): boolean {
   return site === 'cross-site' || site === 'same-site' || (origin !== undefined && origin !== own);
 }
 
-function problemsOf({ message, details = [] }: AppError): string[] {
-  const sentences = details
-    .filter(({ path }) => path === 'password')
-    .map((detail) => `The password ${detail.message}.`);
-  return sentences.length > 0 ? sentences : [message];
+/** The problems of a rejected form, and the field at which they stand. */
+interface Failure {
+  problems?: Localized[];
+  wrong?: { password?: true; confirm?: true };
+}
+
+function failureOf(error: AppError): Failure {
+  if (error.code === 'passwords_differ')
+    return { problems: [message('password.differ')], wrong: { confirm: true } };
+  return { problems: passwordSentences(error), wrong: { password: true } };
 }
