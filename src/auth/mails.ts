@@ -1,4 +1,5 @@
 import { withQuery } from '../config/public-url.js';
+import { inHours, type Localized } from '../http/messages.js';
 import { type Clock, DAY } from '../kernel/clock.js';
 import type { LinkToken } from './link-tokens.js';
 import type { UserDocument } from './store.js';
@@ -10,20 +11,22 @@ export interface Outbox {
     userId: string;
     to: string;
     template: 'password-reset' | 'password-changed' | 'verify-email' | 'email-changed' | 'welcome' | 'unlock';
-    values: Record<string, string>;
+    values: Record<string, string | Localized>;
+    /** The language of the recipient, if known. */
+    locale?: string | undefined;
     security: boolean;
     sendCondition?: { userId: string; versionField: 'passwordVersion' | 'emailVersion'; minVersion: number };
     expiresAt: number;
   }): Promise<void>;
 }
 
-type Recipient = Pick<UserDocument, 'id' | 'email' | 'name'>;
+type Recipient = Pick<UserDocument, 'id' | 'email' | 'name'> & { locale?: string | undefined };
 
 /** Enqueues the mails about accounts. */
 export interface AccountMails {
   passwordReset(recipient: Recipient, link: LinkToken): Promise<void>;
   /** To the address to verify, which may be the new one of an address change. */
-  verifyEmail(recipient: Pick<Recipient, 'id' | 'email'>, link: LinkToken): Promise<void>;
+  verifyEmail(recipient: Omit<Recipient, 'name'>, link: LinkToken): Promise<void>;
   /** Allows sign-in from a new address while wrong passwords from other addresses exhaust the limit of the account. */
   unlock(recipient: Recipient, link: LinkToken): Promise<void>;
   /** Enqueued before the change and sent once the password has this version. */
@@ -50,24 +53,26 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         key: `password-reset:${hash}`,
         userId: recipient.id,
         to: recipient.email,
+        locale: recipient.locale,
         template: 'password-reset',
         values: {
           email: recipient.email,
           link: withQuery(pages.reset(), `token=${token}`),
-          validFor: '1 hour',
+          validFor: inHours(1),
           ...greeting(recipient),
         },
         security: true,
         expiresAt,
       }),
 
-    verifyEmail: ({ id, email }, { token, hash, expiresAt }) =>
+    verifyEmail: ({ id, email, locale }, { token, hash, expiresAt }) =>
       outbox.put({
         key: `verify-email:${hash}`,
         userId: id,
         to: email,
         template: 'verify-email',
-        values: { email, link: withQuery(pages.verify(), `token=${token}`), validFor: '24 hours' },
+        locale,
+        values: { email, link: withQuery(pages.verify(), `token=${token}`), validFor: inHours(24) },
         security: true,
         expiresAt,
       }),
@@ -77,11 +82,12 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         key: `unlock:${hash}`,
         userId: recipient.id,
         to: recipient.email,
+        locale: recipient.locale,
         template: 'unlock',
         values: {
           email: recipient.email,
           link: withQuery(pages.unlock(), `token=${token}`),
-          validFor: '1 hour',
+          validFor: inHours(1),
           ...greeting(recipient),
         },
         security: true,
@@ -93,6 +99,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         key: `password-changed:${recipient.id}:${version}`,
         userId: recipient.id,
         to: recipient.email,
+        locale: recipient.locale,
         template: 'password-changed',
         values: { email: recipient.email, ...greeting(recipient) },
         security: true,
@@ -105,6 +112,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         key: `email-changed:${recipient.id}:${version}`,
         userId: recipient.id,
         to: recipient.email,
+        locale: recipient.locale,
         template: 'email-changed',
         values: { email: recipient.email, newEmail, ...greeting(recipient) },
         security: true,
@@ -117,6 +125,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         key: `welcome:${recipient.id}`,
         userId: recipient.id,
         to: recipient.email,
+        locale: recipient.locale,
         template: 'welcome',
         values: { email: recipient.email, ...greeting(recipient) },
         security: false,

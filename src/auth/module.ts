@@ -1,4 +1,5 @@
 import { type PublicUrl, withLeadingSlash } from '../config/public-url.js';
+import type { Messages } from '../http/messages.js';
 import type { Pages } from '../http/pages.js';
 import type { SubscriptionSummary } from '../http/schemas.js';
 import type { Scope } from '../http/scope.js';
@@ -97,6 +98,7 @@ export interface AuthModuleOptions {
   /** The public path under which the pages are mounted. */
   mountedAt(): string;
   pages: Pages;
+  messages: Pick<Messages, 'negotiate'>;
 }
 
 export function createAuthModule(
@@ -104,7 +106,7 @@ export function createAuthModule(
   options: AuthModuleOptions,
 ): AuthModule {
   const { store, throttle, jobs, clock } = context;
-  const { config, tokenKinds, users: usersModule, publicUrl, mountedAt, pages } = options;
+  const { config, tokenKinds, users: usersModule, publicUrl, mountedAt, pages, messages } = options;
   const { users, foreignHashes, presentUser, profileMark } = usersModule;
   const sessions = sessionCollection(store);
   const pageUrl = (configured: string | undefined, own: string) => () =>
@@ -157,6 +159,6 @@ export function createAuthModule(
     service,
     sessions,
     plugin: (scope) =>
-      authPlugin(scope, { auth: service, exportAccount, throttle, pages, home: publicUrl.get }),
+      authPlugin(scope, { auth: service, exportAccount, throttle, pages, messages, home: publicUrl.get }),
   };
 }

@@ -13,6 +13,7 @@ export const PASSWORD_PROBLEMS = {
   long: `must be at most ${PASSWORD_BYTES.max} bytes long`,
   personal: 'is the e-mail address, the handle or the name of the site',
   common: 'is one of the most common passwords',
+  generated: 'must not begin with agp_',
   missing: 'is required: the current password of the account or a new one',
 } as const;
 

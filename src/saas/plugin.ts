@@ -125,6 +125,7 @@ export async function mountSaas(
     publicUrl,
     mountedAt,
     pages,
+    messages,
   });
   const profile = createProfileModule({
     async rename(userId, name) {
