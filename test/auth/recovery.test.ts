@@ -118,8 +118,7 @@ t.test(
     t.equal((await users.findOne({ email: 'fr@example.test' }))?.locale, undefined);
     await app.post('/auth/forgot-password', { email: 'de@example.test' });
     const reset = await app.nextMail();
-    t.equal(reset.subject, 'Neues Passwort für SaaS wählen');
-    t.match(reset.text, /läuft nach 1 Stunde ab/);
+    t.match(reset.text, /^Neues Passwort wählen\n[\s\S]*läuft nach 1 Stunde ab/);
   },
 );
 
