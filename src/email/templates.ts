@@ -13,8 +13,8 @@ import {
 } from '../http/messages.js';
 
 /**
- * Logic-less templates in `templates/email`, with the sentences of the message catalogue. An operator can replace each file by one of the same name in another folder.
- * The set of file names is fixed, so that no value becomes part of a path.
+ * Logic-less templates in `templates/email`, with the sentences of the message catalogue. An operator can replace each file
+ * by one of the same name in another folder. The set of file names is fixed, so that no value becomes part of a path.
  */
 
 export const MAIL_NAMES = [

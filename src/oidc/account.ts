@@ -52,7 +52,7 @@ export async function accountPlugin(scope: Scope, options: AccountPluginOptions)
     const origin = originOf(request);
     if (again !== chosen) {
       const problems = [message('password.differ')];
-      return pages.send(reply.code(422), formOf(user, { problems, wrong: { confirm: true } }));
+      return pages.send(reply.code(422), formOf(user, { problems, wrong: { password: true } }));
     }
     pages.keepForm(request, formOf(user));
     try {
@@ -81,7 +81,7 @@ export async function accountPlugin(scope: Scope, options: AccountPluginOptions)
   /** @param failure the problems, and the field at which they stand */
   function formOf(
     { principal, token }: SignedInUser & { token: string },
-    failure: { problems?: Localized[]; wrong?: { current?: true; password?: true; confirm?: true } } = {},
+    failure: { problems?: Localized[]; wrong?: { current?: true; password?: true } } = {},
   ): Page {
     const view = { action: path(), form: formTokenOf(token), handle: principal.handle, ...failure };
     return { template: 'account-password', view };

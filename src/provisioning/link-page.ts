@@ -56,6 +56,7 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
       const { token } = request.params;
       const { password, password_confirm: confirmation } = request.body;
       try {
+        if (isForm(request)) pages.keepForm(request, await formOf(token));
         const principal = await links.accept(token, { password, confirmation }, originOf(request));
         if (isForm(request)) return reply.redirect(`${mount()}/invite/done`, 303);
         const { sub, handle, kind } = principalView(principal);
@@ -81,14 +82,13 @@ function isForeign({ headers }: FastifyRequest, own: string): boolean {
   return site === 'cross-site' || site === 'same-site' || (origin !== undefined && origin !== own);
 }
 
-/** The problems of a rejected form, and the field at which they stand. */
+/** The problems of a rejected form, which stand at the first field, because both passwords have to be typed again. */
 interface Failure {
   problems?: Localized[];
-  wrong?: { password?: true; confirm?: true };
+  wrong?: { password: true };
 }
 
-function failureOf(error: AppError): Failure {
-  if (error.code === 'passwords_differ')
-    return { problems: [message('password.differ')], wrong: { confirm: true } };
-  return { problems: passwordSentences(error), wrong: { password: true } };
-}
+const failureOf = (error: AppError): Failure => ({
+  problems: error.code === 'passwords_differ' ? [message('password.differ')] : passwordSentences(error),
+  wrong: { password: true },
+});

@@ -112,6 +112,8 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     if (!user || user.session.id !== sid || (await interactionFor(authRequest, user)) === 'login') {
       return respondToBrowser(authRequest, request, reply);
     }
+    const { handle } = user.principal;
+    pages.keepForm(request, consentPage(authRequest, issuer(), { token, handle }));
     await consents.remember(user.principal.id, authRequest.client.id, authRequest.scope);
     return reply.redirect(await approveUser(authRequest, user, request), 303);
   });
