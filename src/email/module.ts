@@ -1,4 +1,5 @@
 import type { Resolved } from '../config/options.js';
+import type { BrandColours } from '../http/brand.js';
 import type { Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { measureOutbox } from './metrics.js';
@@ -16,8 +17,9 @@ export interface EmailModule {
 }
 
 export interface EmailModuleOptions
-  extends Pick<EmailServiceOptions, 'publicUrl' | 'settings' | 'readUserVersion'> {
+  extends Pick<EmailServiceOptions, 'publicUrl' | 'settings' | 'readUserVersion' | 'messages'> {
   config: Resolved<EmailConfiguration>;
+  colours: BrandColours;
 }
 
 export function createEmailModule(
@@ -29,14 +31,15 @@ export function createEmailModule(
     log,
     metrics,
   }: Pick<ModuleContext, 'store' | 'jobs' | 'clock' | 'random' | 'log' | 'metrics'>,
-  { config, publicUrl, settings, readUserVersion }: EmailModuleOptions,
+  { config, colours, messages, publicUrl, settings, readUserVersion }: EmailModuleOptions,
 ): EmailModule {
   const { emailTemplateDir, fromEmail, fromName, emailReplyTo } = config.values;
   const mails = mailCollection(store);
   if (metrics) measureOutbox(metrics, { mails, clock });
   const service = createEmailService({
     mails,
-    templates: loadTemplates(emailTemplateDir),
+    templates: loadTemplates({ folder: emailTemplateDir, colours }),
+    messages,
     transport: openTransport(config, { publicUrl: publicUrl(), clock, log }),
     from: { email: fromEmail, name: fromName },
     replyTo: emailReplyTo,

@@ -34,6 +34,8 @@ export interface MailDocument {
   variant?: MailName;
   /** Contains valid links, so it is removed when the mail is finished. */
   values?: Record<string, string>;
+  /** The language of the recipient; absent if unknown. */
+  locale?: string;
   security: boolean;
   /** The `SendCondition`, under the field names of earlier versions. */
   after?: { userId: string; is: string; reaches: number };
