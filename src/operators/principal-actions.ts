@@ -106,7 +106,7 @@ export async function principalActionsPlugin(
     section,
     title: ({ handle }) => `Create a reset link for ${handle}?`,
     consequences:
-      'With the link, this person chooses a new password, once, within a day. The old password works until then. Whoever has the link can sign in as this person.',
+      'With the link, this person chooses a new password, once, within a day. The old password works until then. Anyone with the link can sign in as this person.',
     button: 'Create the link',
     find,
     run: async (person, _, by) => needed(await links.reset(person, originOfOperator(by))),
