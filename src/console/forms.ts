@@ -28,7 +28,8 @@ export function createFormTokens({ secret, clock }: { secret: string; clock: Clo
       return `${expires}.${sign(expires)}`;
     },
     isValid(token) {
-      const [, expires = '', signature = ''] = /^(\d{1,15})\.([\w-]{43})$/.exec(String(token)) ?? [];
+      if (typeof token !== 'string') return false;
+      const [, expires = '', signature = ''] = /^(\d{1,15})\.([\w-]{43})$/.exec(token) ?? [];
       const isValid = isUnexpired(Number(expires), { now: clock.now(), life: FORM_TOKEN_TTL_MS });
       return secretsEqual(signature, sign(expires)) && isValid;
     },

@@ -128,6 +128,11 @@ t.test('forms are accepted from the same session and the same origin only', asyn
     t.match(await send(headers), { status: 403, text: 'submitted from another site' });
   }
   t.equal((await send({ 'sec-fetch-site': 'same-origin' })).status, 200);
+  for (const other of [{ toString: 1 }, [token], 1, null]) {
+    const body = { token: other, handle: 'scout' };
+    const answer = await idp.request('POST', '/admin/agents/create', { headers: { cookie }, body });
+    t.equal(answer.status, 403, 'a token is text');
+  }
 });
 
 t.test('a sign-in form of the console signs in to no application, and the reverse', async (t) => {
