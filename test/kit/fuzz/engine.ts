@@ -218,7 +218,7 @@ function problemsOf(answer: FuzzAnswer, { codeOf, unavailable }: FuzzTarget): st
   if (/^location: *[^\s?]*evil\.test/im.test(head)) problems.push(`a way to ${EVIL}`);
   if (/^set-cookie: *fuzz/im.test(head)) problems.push('a header of the client');
   if (type.startsWith('text/html') && body.includes(MARKUP)) problems.push('markup of the client');
-  if (/node_modules|\bat \S+ \(\S+:\d+:\d+\)|SQLITE_|file:\/\//.test(body))
+  if (/node_modules|\bat \S+ \([^\s)]*:\d|SQLITE_|file:\/\//.test(body))
     problems.push('something of the inside');
   return problems;
 }
