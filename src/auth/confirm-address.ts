@@ -2,6 +2,7 @@ import type { Origin } from '../http/scope.js';
 import { httpErrors } from '../kernel/errors.js';
 import type { Audit } from '../ops/audit.js';
 import type { LinkUse, UsedLinks } from '../ops/used-links.js';
+import { PASSWORD_PROBLEMS } from '../passwords/problems.js';
 import type { Where } from '../storage/collection.js';
 import type { Throttle } from '../throttle/throttle.js';
 import type { PasswordRules } from './credentials.js';
@@ -75,8 +76,9 @@ export function createAddressConfirmation(deps: AddressConfirmationDependencies)
   const requireSession = async ({ id }: UserDocument, { authorization }: AccountProof): Promise<void> => {
     const identity = authorization === undefined ? null : await deps.authenticate(authorization);
     if (identity?.user.id === id) return;
-    const message = 'is required: the current password of the account or a new one';
-    throw httpErrors.VALIDATION_ERROR({ details: [{ path: 'password', message }] });
+    throw httpErrors.VALIDATION_ERROR({
+      details: [{ path: 'password', message: PASSWORD_PROBLEMS.missing }],
+    });
   };
 
   /** The state of the account that the proof depends on, or the hash of the new password. */

@@ -69,7 +69,8 @@ export function createEmailChange(deps: EmailChangeDependencies): EmailChange {
       if (!updated) throw authErrors.INVALID_CREDENTIALS();
       await audit.record({ event: 'email.change-asked', subject: id, ip: origin.ip });
       deps.backgroundTasks.run('e-mail change', async () => {
-        if (!(await isTaken(newEmail))) await mails.confirmAddressChange({ id, email: newEmail }, link);
+        if (!(await isTaken(newEmail)))
+          await mails.confirmAddressChange({ id, email: newEmail, locale: user.locale }, link);
       });
     },
 

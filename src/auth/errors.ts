@@ -1,7 +1,7 @@
 import { defineErrors } from '../kernel/errors.js';
 
 export const authErrors = defineErrors({
-  INVALID_TOKEN: [400, 'This link is invalid or has expired. Request a new one.', 'Link expired'],
+  INVALID_TOKEN: [400, 'This link is invalid or has expired. Request a new one.'],
   TOKEN_EXPIRED: [401, 'The access token has expired. Refresh it.'],
   INVALID_CREDENTIALS: [401, 'The e-mail address or password is incorrect.'],
   INVALID_REFRESH_TOKEN: [401, 'The refresh token is invalid. Sign in again.'],

@@ -60,6 +60,7 @@ export function createAccountExport(
 
   const exportUser = async (user: UserDocument) => ({
     ...(await presentUser(user)),
+    ...(user.locale !== undefined && { locale: user.locale }),
     ...(user.newEmail !== undefined && { newEmail: user.newEmail }),
     ...(user.grant && { granted: exportGrant(user.grant) }),
   });

@@ -1,9 +1,11 @@
 import formbody from '@fastify/formbody';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { isForm, type Pages } from '../http/pages.js';
+import { type Localized, message } from '../http/messages.js';
+import { isForm, type Page, type Pages } from '../http/pages.js';
 import { Acknowledgement } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
+import { passwordSentences } from '../passwords/problems.js';
 import { BODY_LIMIT, EmailBody, LinkQuery, ResetBody, VerifyBody } from './schemas.js';
 import type { AuthService } from './service.js';
 
@@ -60,31 +62,32 @@ export async function linkPagesPlugin(scope: Scope, options: LinkPagesOptions): 
 
 const PAGE = access('public', { page: true });
 
-async function resetPages(scope: Scope, { auth, pages, home }: LinkPagesOptions): Promise<void> {
-  const showForm = (reply: FastifyReply, form: { token: string; problems?: string[] }) =>
-    pages.send(reply, 'reset-password', { title: 'Choose a new password', ...form });
+/** The form behind a link, with the problems of its field. */
+const formOf = (
+  template: string,
+  { token }: { token: string },
+  failure: { problems?: Localized[]; wrong?: true } = {},
+): Page => ({ template, view: { token, ...failure } });
 
+async function resetPages(scope: Scope, { auth, pages, home }: LinkPagesOptions): Promise<void> {
   scope.get('/auth/reset-password', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
-    showForm(reply, request.query),
+    pages.send(reply, formOf('reset-password', request.query)),
   );
 
   scope.post(
     '/auth/reset-password',
     { config: PAGE, bodyLimit: BODY_LIMIT, schema: { body: ResetBody, response: { 200: Acknowledgement } } },
     async (request, reply) => {
+      pages.keepForm(request, formOf('reset-password', request.body));
       try {
         await auth.resetPassword(request.body, originOf(request));
       } catch (error) {
         const { statusCode, problems } = passwordProblems(error, request);
         const answer: FastifyReply = reply;
-        return showForm(answer.code(statusCode), { token: request.body.token, problems });
+        const form = formOf('reset-password', request.body, { problems, wrong: true });
+        return pages.send(answer.code(statusCode), form);
       }
-      return sendSuccess(
-        { pages, home },
-        request,
-        reply,
-        'Your password has been changed. Sign in with the new password.',
-      );
+      return sendSuccess({ pages, home }, request, reply, 'reset-password.done');
     },
   );
 }
@@ -96,19 +99,15 @@ const PASSWORD_ERROR_CODES = ['VALIDATION_ERROR', 'WEAK_PASSWORD'];
 function passwordProblems(
   error: unknown,
   request: FastifyRequest,
-): { statusCode: number; problems: string[] } {
+): { statusCode: number; problems: Localized[] } {
   const isPasswordError = error instanceof AppError && PASSWORD_ERROR_CODES.includes(error.code);
   if (!isPasswordError || !isForm(request)) throw error;
-  const problems = error.details?.map(({ message }) => `The password ${message}.`) ?? [error.message];
-  return { statusCode: error.statusCode, problems };
+  return { statusCode: error.statusCode, problems: passwordSentences(error) };
 }
 
 async function verifyPages(scope: Scope, { auth, pages, home }: LinkPagesOptions): Promise<void> {
-  const showForm = (reply: FastifyReply, form: { token: string; problems?: string[] }) =>
-    pages.send(reply, 'verify-email', { title: 'Confirm your address', ...form });
-
   scope.get('/auth/verify-email', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
-    showForm(reply, request.query),
+    pages.send(reply, formOf('verify-email', request.query)),
   );
 
   scope.post(
@@ -117,16 +116,16 @@ async function verifyPages(scope: Scope, { auth, pages, home }: LinkPagesOptions
     async (request, reply) => {
       const { authorization } = request.headers;
       const given = { ...request.body, ...(authorization !== undefined && { authorization }) };
+      pages.keepForm(request, formOf('verify-email', request.body));
       try {
         const { passwordChanged } = await auth.verifyEmail(given, originOf(request));
-        const message = passwordChanged
-          ? 'Your address has been confirmed and your password has been changed. Sign in with the new password.'
-          : 'Your address has been confirmed.';
-        return sendSuccess({ pages, home }, request, reply, message);
+        const sentence = passwordChanged ? 'verify-email.done-changed' : 'verify-email.done';
+        return sendSuccess({ pages, home }, request, reply, sentence);
       } catch (error) {
         const { statusCode, problems } = passwordProblems(error, request);
         const answer: FastifyReply = reply;
-        return showForm(answer.code(statusCode), { token: request.body.token, problems });
+        const form = formOf('verify-email', request.body, { problems, wrong: true });
+        return pages.send(answer.code(statusCode), form);
       }
     },
   );
@@ -134,27 +133,37 @@ async function verifyPages(scope: Scope, { auth, pages, home }: LinkPagesOptions
 
 async function unlockPages(scope: Scope, { auth, pages, home }: LinkPagesOptions): Promise<void> {
   scope.get('/auth/unlock', { config: PAGE, schema: { querystring: LinkQuery } }, (request, reply) =>
-    pages.send(reply, 'unlock', { title: 'Allow sign-in from this device', ...request.query }),
+    pages.send(reply, formOf('unlock', request.query)),
   );
 
   scope.post(
     '/auth/unlock',
     { config: PAGE, bodyLimit: BODY_LIMIT, schema: { body: VerifyBody, response: { 200: Acknowledgement } } },
     async (request, reply) => {
+      pages.keepForm(request, formOf('unlock', request.body));
       await auth.unlock(request.body.token, originOf(request));
-      return sendSuccess({ pages, home }, request, reply, 'You can now sign in from this device.');
+      return sendSuccess({ pages, home }, request, reply, 'unlock.done');
     },
   );
 }
+
+/** Sentences of the message catalogue, as applications get them. */
+const DONE = {
+  'reset-password.done': 'Your password has been changed. Sign in with the new password.',
+  'verify-email.done': 'Your address has been confirmed.',
+  'verify-email.done-changed':
+    'Your address has been confirmed and your password has been changed. Sign in with the new password.',
+  'unlock.done': 'You can now sign in from this device.',
+} as const;
 
 /** Responds with a page to forms and with JSON to applications. */
 function sendSuccess(
   { pages, home }: Pick<LinkPagesOptions, 'pages' | 'home'>,
   request: FastifyRequest,
   reply: FastifyReply,
-  message: string,
+  sentence: keyof typeof DONE,
 ): FastifyReply {
   return isForm(request)
-    ? pages.send(reply, 'done', { title: message, home: home() })
-    : reply.send({ success: true, message });
+    ? pages.send(reply, { template: 'done', view: { title: message(sentence), home: home() } })
+    : reply.send({ success: true, message: DONE[sentence] });
 }

@@ -1,4 +1,5 @@
 import { withQuery } from '../config/public-url.js';
+import { inHours, type Localized, longTime } from '../http/messages.js';
 import type { Origin } from '../http/scope.js';
 import { addressBlock, UNKNOWN_ADDRESS } from '../kernel/addresses.js';
 import { type Clock, DAY } from '../kernel/clock.js';
@@ -19,14 +20,16 @@ export interface Outbox {
       | 'email-changed'
       | 'welcome'
       | 'unlock';
-    values: Record<string, string>;
+    values: Record<string, string | Localized>;
+    /** The language of the recipient, if known. */
+    locale?: string | undefined;
     security: boolean;
     sendCondition?: { userId: string; versionField: 'passwordVersion' | 'emailVersion'; minVersion: number };
     expiresAt: number;
   }): Promise<void>;
 }
 
-type Recipient = Pick<UserDocument, 'id' | 'email' | 'name'>;
+type Recipient = Pick<UserDocument, 'id' | 'email' | 'name'> & { locale?: string | undefined };
 
 /** Where a request came from, as told to the holder of the account. Absent for a request of the operator. */
 type RequestOrigin = Pick<Origin, 'ip' | 'browser'> | undefined;
@@ -34,12 +37,12 @@ type RequestOrigin = Pick<Origin, 'ip' | 'browser'> | undefined;
 /** Enqueues the mails about accounts. */
 export interface AccountMails {
   passwordReset(recipient: Recipient, link: LinkToken, origin: RequestOrigin): Promise<void>;
-  verifyEmail(recipient: Pick<Recipient, 'id' | 'email'>, link: LinkToken): Promise<void>;
+  verifyEmail(recipient: Omit<Recipient, 'name'>, link: LinkToken): Promise<void>;
   /**
    * To the new address of an account, which may belong to someone else: without the origin of the request, which would
    * be disclosed to them.
    */
-  confirmAddressChange(recipient: Pick<Recipient, 'id' | 'email'>, link: LinkToken): Promise<void>;
+  confirmAddressChange(recipient: Omit<Recipient, 'name'>, link: LinkToken): Promise<void>;
   /** Allows sign-in from a new address while wrong passwords from other addresses exhaust the limit of the account. */
   unlock(recipient: Recipient, link: LinkToken, origin: RequestOrigin): Promise<void>;
   /** Enqueued before the change and sent once the password has this version. */
@@ -56,23 +59,17 @@ export interface AccountMailOptions {
   clock: Clock;
 }
 
-const TIME_FORMAT = new Intl.DateTimeFormat('en-GB', {
-  dateStyle: 'long',
-  timeStyle: 'short',
-  timeZone: 'UTC',
-});
-
 export function createAccountMails({ outbox, pages, clock }: AccountMailOptions): AccountMails {
   const greeting = ({ name }: Recipient) => (name === undefined ? {} : { name });
   const inDays = (days: number) => clock.now() + days * DAY;
 
   /** When and from where a request was made: never more than the address block and the family of the browser. */
-  const circumstances = (origin: RequestOrigin): Record<string, string> => {
+  const circumstances = (origin: RequestOrigin): Record<string, string | Localized> => {
     if (origin === undefined) return {};
     const ipAddress = addressBlock(origin.ip);
     const browser = origin.browser?.();
     return {
-      when: `${TIME_FORMAT.format(clock.now())} UTC`,
+      when: longTime(clock.now()),
       ...(ipAddress !== UNKNOWN_ADDRESS && { ipAddress }),
       ...(browser !== undefined && { browser }),
     };
@@ -81,13 +78,14 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
   /** A mail to an address that is to be confirmed. */
   const confirmation =
     (template: 'verify-email' | 'confirm-address-change') =>
-    ({ id, email }: Pick<Recipient, 'id' | 'email'>, { token, hash, expiresAt }: LinkToken) =>
+    ({ id, email, locale }: Omit<Recipient, 'name'>, { token, hash, expiresAt }: LinkToken) =>
       outbox.put({
         key: `${template}:${hash}`,
         userId: id,
         to: email,
         template,
-        values: { email, link: withQuery(pages.verify(), `token=${token}`), validFor: '24 hours' },
+        locale,
+        values: { email, link: withQuery(pages.verify(), `token=${token}`), validFor: inHours(24) },
         security: true,
         expiresAt,
       });
@@ -98,11 +96,12 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         key: `password-reset:${hash}`,
         userId: recipient.id,
         to: recipient.email,
+        locale: recipient.locale,
         template: 'password-reset',
         values: {
           email: recipient.email,
           link: withQuery(pages.reset(), `token=${token}`),
-          validFor: '1 hour',
+          validFor: inHours(1),
           ...greeting(recipient),
           ...circumstances(origin),
         },
@@ -118,11 +117,12 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         key: `unlock:${hash}`,
         userId: recipient.id,
         to: recipient.email,
+        locale: recipient.locale,
         template: 'unlock',
         values: {
           email: recipient.email,
           link: withQuery(pages.unlock(), `token=${token}`),
-          validFor: '1 hour',
+          validFor: inHours(1),
           ...greeting(recipient),
           ...circumstances(origin),
         },
@@ -135,6 +135,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         key: `password-changed:${recipient.id}:${version}`,
         userId: recipient.id,
         to: recipient.email,
+        locale: recipient.locale,
         template: 'password-changed',
         values: { email: recipient.email, ...greeting(recipient), ...circumstances(origin) },
         security: true,
@@ -147,6 +148,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         key: `email-changed:${recipient.id}:${version}`,
         userId: recipient.id,
         to: recipient.email,
+        locale: recipient.locale,
         template: 'email-changed',
         values: { email: recipient.email, newEmail, ...greeting(recipient), ...circumstances(origin) },
         security: true,
@@ -159,6 +161,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         key: `welcome:${recipient.id}`,
         userId: recipient.id,
         to: recipient.email,
+        locale: recipient.locale,
         template: 'welcome',
         values: { email: recipient.email, ...greeting(recipient) },
         security: false,

@@ -1,4 +1,5 @@
 import { type PublicUrl, withLeadingSlash } from '../config/public-url.js';
+import type { Messages } from '../http/messages.js';
 import type { Pages } from '../http/pages.js';
 import type { SubscriptionSummary } from '../http/schemas.js';
 import type { Scope } from '../http/scope.js';
@@ -102,6 +103,7 @@ export interface AuthModuleOptions {
   /** The public path under which the pages are mounted. */
   mountedAt(): string;
   pages: Pages;
+  messages: Pick<Messages, 'negotiate'>;
 }
 
 export function createAuthModule(
@@ -109,7 +111,7 @@ export function createAuthModule(
   options: AuthModuleOptions,
 ): AuthModule {
   const { store, throttle, jobs, clock } = context;
-  const { config, tokenKinds, users: usersModule, publicUrl, mountedAt, pages } = options;
+  const { config, tokenKinds, users: usersModule, publicUrl, mountedAt, pages, messages } = options;
   const { users, foreignHashes, presentUser, profileMark } = usersModule;
   const sessions = sessionCollection(store);
   const pageUrl = (configured: string | undefined, own: string) => () =>
@@ -164,6 +166,6 @@ export function createAuthModule(
     exportAccount,
     activity: createActivity({ activity: activityCollection(store), sessions, clock }),
     plugin: (scope) =>
-      authPlugin(scope, { auth: service, exportAccount, throttle, pages, home: publicUrl.get }),
+      authPlugin(scope, { auth: service, exportAccount, throttle, pages, messages, home: publicUrl.get }),
   };
 }

@@ -1,3 +1,4 @@
+import type { Messages } from '../http/messages.js';
 import { Acknowledgement, ok } from '../http/schemas.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { type ExportPluginOptions, exportPlugin } from './export.js';
@@ -21,6 +22,8 @@ import type { AuthService } from './service.js';
 
 export interface AuthPluginOptions extends ExportPluginOptions, LinkPagesOptions {
   auth: AuthService;
+  /** Chooses the language of a new user. */
+  messages: Pick<Messages, 'negotiate'>;
 }
 
 /** The routes of accounts: sessions, mailed links, account management and the export. */
@@ -32,7 +35,10 @@ export async function authPlugin(scope: Scope, options: AuthPluginOptions): Prom
 }
 
 /** Routes that start, refresh, list and end sessions. */
-async function sessionRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'auth'>): Promise<void> {
+async function sessionRoutes(
+  scope: Scope,
+  { auth, messages }: Pick<AuthPluginOptions, 'auth' | 'messages'>,
+): Promise<void> {
   scope.post(
     '/auth/register',
     {
@@ -41,7 +47,8 @@ async function sessionRoutes(scope: Scope, { auth }: Pick<AuthPluginOptions, 'au
       schema: { body: RegisterBody, response: { 201: SignInAnswer, 202: Acknowledgement } },
     },
     async (request, reply) => {
-      const signedIn = await auth.register(request.body, originOf(request));
+      const input = { ...request.body, locale: messages.negotiate(request) };
+      const signedIn = await auth.register(input, originOf(request));
       if (signedIn) return reply.code(201).send(ok(signedIn));
       return reply
         .code(202)

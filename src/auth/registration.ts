@@ -16,7 +16,7 @@ export interface Registration {
    * @throws REGISTRATION_DISABLED, EMAIL_TAKEN, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED, VALIDATION_ERROR for the password's length
    */
   register(
-    input: { email: string; password: string; name?: string },
+    input: { email: string; password: string; name?: string; locale?: string | undefined },
     origin: Origin,
   ): Promise<(IssuedTokens & { user: User }) | null>;
 }
@@ -72,14 +72,15 @@ export function createRegistration(deps: RegistrationDependencies): Registration
   };
 
   return {
-    async register({ email, password, name }, origin) {
+    async register({ email, password, name, locale }, origin) {
       if (!(await deps.registrationAllowed())) throw authErrors.REGISTRATION_DISABLED();
       passwordRules.validateFormat(password);
       await passwordRules.validateStrength(password, email);
       await throttle.count(authLimits.register, origin.ip);
       // Hashed before the lookup, so that existing accounts take as long as new ones.
       const passwordHash = await deps.passwords.hash(password, origin.isDisconnected);
-      const user = newUserDocument({ email, name, passwordHash, emailVerified: false }, clock.now(), deps);
+      const given = { email, name, locale, passwordHash, emailVerified: false };
+      const user = newUserDocument(given, clock.now(), deps);
       if (deps.verificationRequired) {
         await registerUnverified(user, origin);
         return null;

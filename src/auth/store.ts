@@ -9,6 +9,8 @@ export interface UserDocument {
   email: string;
   /** Absent if not provided. */
   name?: string;
+  /** The language of the browser at the registration, for e-mails. Absent if none is available in it. */
+  locale?: string;
   /** Absent until the user has chosen a password. Imported hashes stay in their original format. */
   passwordHash?: string;
   /** Incremented by every new password, so that a rehash cannot overwrite one. */
@@ -131,17 +133,19 @@ export function newUserDocument(
   given: {
     email: string;
     name?: string | undefined;
+    locale?: string | undefined;
     passwordHash?: string | undefined;
     emailVerified: boolean;
   },
   createdAt: number,
   { clock, random }: { clock: Clock; random: Random },
 ): UserDocument {
-  const { email, name, passwordHash, emailVerified } = given;
+  const { email, name, locale, passwordHash, emailVerified } = given;
   return {
     id: newId(USER_ID_PREFIX, clock, random),
     email: email.toLowerCase(),
     ...(name ? { name } : {}),
+    ...(locale ? { locale } : {}),
     ...(passwordHash ? { passwordHash } : {}),
     passwordVersion: 1,
     emailVerified,

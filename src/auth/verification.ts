@@ -74,11 +74,11 @@ export function createVerification(deps: VerificationDependencies): Verification
     deps.emit('user.verified', { userId: user.id, user: await deps.presentUser(user) });
   };
 
-  const sendVerification: Verification['sendVerification'] = async ({ id, email }) => {
+  const sendVerification: Verification['sendVerification'] = async ({ id, email, locale }) => {
     const link = newLinkToken(id, VERIFICATION_LINK_TTL_MS, deps);
     const set = { verifyHash: link.hash, verifyExpiresAt: link.expiresAt };
     if (await users.updateOne({ id, email, suspendedAt: null }, { set }))
-      await mails.verifyEmail({ id, email }, link);
+      await mails.verifyEmail({ id, email, locale }, link);
   };
 
   /** Redeems a link; `null` if it is not valid. */

@@ -1,3 +1,4 @@
+import { type Catalogue, type Localized, longDate } from '../http/messages.js';
 import type { SubscriptionStatus } from '../http/schemas.js';
 import { type Clock, DAY } from '../kernel/clock.js';
 import { type BillingEvent, type InvoiceDetails, readInvoice } from './events/provider-objects.js';
@@ -100,7 +101,9 @@ export interface BillingMail {
   userId: string;
   to: string;
   template: 'payment-failed' | 'subscription-canceled' | 'trial-ending';
-  values: Record<string, string>;
+  values: Record<string, string | Localized>;
+  /** The language of the recipient, if known. */
+  locale?: string | undefined;
   security: false;
   expiresAt: number;
 }
@@ -148,6 +151,7 @@ export function createEnqueueMail({
       ...mail,
       userId,
       to: user.email,
+      locale: user.locale,
       values: {
         ...mail.values,
         email: user.email,
@@ -178,7 +182,7 @@ function mailFor(event: BillingEvent): MailContent | null {
       const end = asTime(event.object['trial_end']);
       // The mail announces a charge, but a subscription that ends with its trial is not charged.
       if (end === undefined || endsBy(event.object, end)) return null;
-      const values = { endsOn: new Intl.DateTimeFormat('en-GB', LONG_DATE).format(end) };
+      const values = { endsOn: longDate(end) };
       return { key: `trial-ending:${event.objectId}:${end}`, template: 'trial-ending', values };
     }
     default:
@@ -192,8 +196,6 @@ function endsBy({ cancel_at_period_end: isCancelled, cancel_at: time }: Json, en
   return isCancelled === true || (cancelAt !== undefined && cancelAt <= end);
 }
 
-const LONG_DATE = { dateStyle: 'long', timeZone: 'UTC' } as const;
-
 /** Only the first and the last failed attempt queue a mail. */
 function paymentFailedMail({
   id,
@@ -205,16 +207,16 @@ function paymentFailedMail({
   if (attempt > 1 && !isLastAttempt) return null;
   const key = `payment-failed:${id}:${attempt > 1 ? 'last' : 'first'}`;
   const isKnown = amount !== undefined && currency !== undefined;
-  const values: Record<string, string> = isKnown ? { amount: formatAmount(amount, currency) } : {};
+  const values = isKnown ? { amount: ({ locale }: Catalogue) => formatAmount(amount, currency, locale) } : {};
   return { key, template: 'payment-failed', values };
 }
 
 /** @param amount in the currency's smallest unit, which the provider defines differently from Unicode for some */
-export function formatAmount(amount: number, currency: string): string {
+export function formatAmount(amount: number, currency: string, locale = 'en'): string {
   const code = currency.toUpperCase();
   const digits = ZERO_DECIMAL.has(code) ? 0 : THREE_DECIMAL.has(code) ? 3 : 2;
   const format = { style: 'currency', currency: code, minimumFractionDigits: digits } as const;
-  return new Intl.NumberFormat('en', { ...format, maximumFractionDigits: digits }).format(
+  return new Intl.NumberFormat(locale, { ...format, maximumFractionDigits: digits }).format(
     amount / 10 ** digits,
   );
 }

@@ -25,6 +25,8 @@ export interface BillingUser {
   email: string;
   /** Empty if not provided. */
   name: string;
+  /** The language of the user's e-mails, if known. */
+  locale?: string | undefined;
   /** Whether the account is neither suspended nor being deleted. */
   isOpen: boolean;
   grant?: Grant;

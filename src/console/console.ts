@@ -84,7 +84,8 @@ export function createConsole(options: ConsoleOptions): Console {
       const { done } = request.query as { done?: unknown };
       const notice = notices.get(String(done));
       const account = signOutPath !== undefined && { name: nameOf(request), signOutHref: root + signOutPath };
-      return pages.send(reply, template, { ...view, consoleTitle: title, navigation, root, notice, account });
+      const shown = { ...view, consoleTitle: title, navigation, root, notice, account };
+      return pages.send(reply, { template, view: shown });
     },
 
     renderPart: pages.renderPart,

@@ -1,4 +1,5 @@
 import type { Resolved } from '../config/options.js';
+import type { BrandColours } from '../http/brand.js';
 import type { Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { createMailAdministration, type MailAdministration } from './administration.js';
@@ -19,8 +20,9 @@ export interface EmailModule {
 }
 
 export interface EmailModuleOptions
-  extends Pick<EmailServiceOptions, 'publicUrl' | 'settings' | 'readUserVersion'> {
+  extends Pick<EmailServiceOptions, 'publicUrl' | 'settings' | 'readUserVersion' | 'messages'> {
   config: Resolved<EmailConfiguration>;
+  colours: BrandColours;
 }
 
 export function createEmailModule(
@@ -33,7 +35,7 @@ export function createEmailModule(
     metrics,
     audit,
   }: Pick<ModuleContext, 'store' | 'jobs' | 'clock' | 'random' | 'log' | 'metrics' | 'audit'>,
-  { config, publicUrl, settings, readUserVersion }: EmailModuleOptions,
+  { config, colours, messages, publicUrl, settings, readUserVersion }: EmailModuleOptions,
 ): EmailModule {
   const { emailTemplateDir, fromEmail, fromName, emailReplyTo } = config.values;
   const mails = mailCollection(store);
@@ -41,7 +43,8 @@ export function createEmailModule(
   const wake = () => void jobs.runNow('mail');
   const service = createEmailService({
     mails,
-    templates: loadTemplates(emailTemplateDir),
+    templates: loadTemplates({ folder: emailTemplateDir, colours }),
+    messages,
     transport: openTransport(config, { publicUrl: publicUrl(), clock, log }),
     from: { email: fromEmail, name: fromName },
     replyTo: emailReplyTo,

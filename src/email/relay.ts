@@ -12,7 +12,7 @@ import { DeliveryError, type DeliveryResult, type Message, type Transport } from
  */
 
 /** A mail that is not finished and therefore still has its values. */
-type UnfinishedMail = MailDocument & Required<Pick<MailDocument, 'values'>>;
+export type UnfinishedMail = MailDocument & Required<Pick<MailDocument, 'values'>>;
 
 export interface RelayOptions {
   mails: Mails;

@@ -1,3 +1,4 @@
+import type { Localized, Messages } from '../http/messages.js';
 import { toTimestamp } from '../http/schemas.js';
 import { type Clock, DAY, timesOf } from '../kernel/clock.js';
 import { newId, type Random, sha256 } from '../kernel/secrets.js';
@@ -5,10 +6,11 @@ import type { Job, JobLog } from '../ops/jobs.js';
 import { purgeMatching } from '../ops/purge.js';
 import { nullIfTaken } from '../storage/collection.js';
 import { firstPagesOf, mapPages } from '../storage/pages.js';
-import { createRelay } from './relay.js';
+import { createRelay, type UnfinishedMail } from './relay.js';
 import { isEmailAddress } from './schemas.js';
 import { type MailStatus, type Mails, namedAs, nameOf, type SendCondition } from './store.js';
 import {
+  localizeMailValues,
   type MailName,
   type RenderedMail,
   sampleValues,
@@ -27,7 +29,9 @@ export interface Mail {
   to: string;
   template: MailName;
   /** The values of the template. A `link` begins with PUBLIC_URL. `siteName` and `siteUrl` are added. */
-  values: Record<string, string>;
+  values: Record<string, string | Localized>;
+  /** The language of the recipient, if known. */
+  locale?: string | undefined;
   /** Whether the mail is sent even when the operator has disabled notification mails. */
   security: boolean;
   /** For a mail that is enqueued before the change it reports: it is never sent without that change. */
@@ -71,6 +75,7 @@ export interface EmailService extends Outbox {
 export interface EmailServiceOptions {
   mails: Mails;
   templates: Templates;
+  messages: Messages;
   transport: Transport;
   /** The default name is the name of the site, the default address `no-reply@` its host. */
   from: { email: string | undefined; name: string | undefined };
@@ -95,10 +100,11 @@ type FailedStatus = 'failed' | 'undeliverable' | 'expired';
 const RETENTION_MS = 30 * DAY;
 
 export function createEmailService(options: EmailServiceOptions): EmailService {
-  const { mails, templates, transport, from, replyTo, publicUrl, settings, wake, clock, random } = options;
+  const { mails, templates, messages, transport, from, replyTo, publicUrl, settings } = options;
+  const { wake, clock, random } = options;
 
   /** Composes a message without its recipient. */
-  const compose = async (name: MailName, values: Record<string, string>) => {
+  const compose = async (name: MailName, values: Record<string, string>, locale?: string) => {
     const { siteName } = await settings();
     const siteUrl = publicUrl();
     const address = from.email ?? `no-reply@${new URL(siteUrl).hostname}`;
@@ -106,23 +112,26 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
       template: name,
       from: { name: from.name ?? siteName, address },
       ...(replyTo !== undefined && { replyTo }),
-      ...templates.render(name, { ...values, siteName, siteUrl }),
+      ...templates.render(name, { ...values, siteName, siteUrl }, messages.catalogue(locale)),
     };
   };
 
   const composeMessage = async (
-    mail: Pick<Mail, 'key' | 'to' | 'template' | 'values'> & { variant?: MailName },
+    mail: Pick<UnfinishedMail, 'key' | 'to' | 'template' | 'values' | 'locale'> & { variant?: MailName },
   ): Promise<Message> => {
-    const composed = await compose(nameOf(mail), mail.values);
+    const composed = await compose(nameOf(mail), mail.values, mail.locale);
     const [, host = 'localhost'] = composed.from.address.split('@');
     return { ...composed, to: mail.to, messageId: `<${sha256(mail.key)}@${host}>` };
   };
+
+  const samplesOf = (name: MailName) => sampleValues(name, publicUrl(), messages.catalogue());
 
   /** The mails that have been stored long enough. */
   const ended = () => ({ endedAt: { lt: clock.now() - RETENTION_MS } });
 
   return {
-    async put({ key, userId, to, template, values, security, sendCondition, expiresAt }) {
+    async put({ key, userId, to, template, locale, security, sendCondition, expiresAt, ...mailed }) {
+      const values = localizeMailValues(mailed.values, messages.catalogue(locale));
       validateValues(template, values);
       if (values['link'] !== undefined) validateLink(values['link'], publicUrl());
       if (!isEmailAddress(to)) throw new TypeError('A mail goes to exactly one address.');
@@ -132,6 +141,7 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
         to,
         ...namedAs(template),
         values,
+        ...(locale !== undefined && { locale }),
         security,
         ...(sendCondition && { after: toStoredCondition(sendCondition) }),
         expiresAt,
@@ -164,7 +174,7 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
     },
 
     async preview(name) {
-      const { subject, text, html } = await compose(name, sampleValues(name, publicUrl()));
+      const { subject, text, html } = await compose(name, samplesOf(name));
       return { subject, text, html };
     },
 
@@ -175,7 +185,7 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
         key,
         to,
         template: name,
-        values: sampleValues(name, publicUrl()),
+        values: samplesOf(name),
       });
       return transport.send(message, new AbortController().signal);
     },

@@ -43,6 +43,8 @@ export interface MailDocument {
   variant?: MailName;
   /** Removed when the mail is finished; without a secret link, a failed mail keeps it, so that it can be sent again. */
   values?: Record<string, string>;
+  /** The language of the recipient; absent if unknown. */
+  locale?: string;
   security: boolean;
   /** The `SendCondition`, under the field names of earlier versions. */
   after?: { userId: string; is: string; reaches: number };

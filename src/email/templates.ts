@@ -2,10 +2,20 @@ import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import mustache from 'mustache';
+import { type BrandColours, STANDARD_COLOURS } from '../http/brand.js';
+import {
+  type Catalogue,
+  createMessages,
+  inHours,
+  type Localized,
+  localizeValues,
+  longDate,
+  longTime,
+} from '../http/messages.js';
 
 /**
- * Logic-less templates in `templates/email`. An operator can replace each file by one of the same name in another folder.
- * The set of file names is fixed, so that no value becomes part of a path.
+ * Logic-less templates in `templates/email`, with the sentences of the message catalogue. An operator can replace each file
+ * by one of the same name in another folder. The set of file names is fixed, so that no value becomes part of a path.
  */
 
 export const MAIL_NAMES = [
@@ -23,7 +33,10 @@ export const MAIL_NAMES = [
 export type MailName = (typeof MAIL_NAMES)[number];
 
 /** Values that the service adds to every mail. */
-const COMMON_VALUES = ['siteName', 'siteUrl'] as const;
+const COMMON_VALUES: readonly string[] = [
+  ...['siteName', 'siteUrl', 'locale', 'direction'],
+  ...Object.keys(STANDARD_COLOURS).map((name) => `colours.${name}`),
+];
 
 /** When and from where something was requested. */
 const ORIGIN_VALUES = ['when?', 'ipAddress?', 'browser?'] as const;
@@ -42,15 +55,15 @@ const VALUES: Record<MailName, readonly string[]> = {
   'trial-ending': ['email', 'link', 'endsOn', 'plan?', 'name?'],
 };
 
-const SAMPLES: Record<string, string> = {
+const SAMPLES: Record<string, string | Localized> = {
   email: 'ada@example.com',
   newEmail: 'ada.lovelace@example.com',
   name: 'Ada',
-  validFor: '1 hour',
+  validFor: inHours(1),
   plan: 'Pro',
-  amount: '€29.00',
-  endsOn: '31 January 2030',
-  when: '31 January 2030 at 12:00 UTC',
+  amount: ({ locale }) => new Intl.NumberFormat(locale, { style: 'currency', currency: 'EUR' }).format(29),
+  endsOn: longDate(Date.UTC(2030, 0, 31)),
+  when: longTime(Date.UTC(2030, 0, 31, 12)),
   ipAddress: '203.0.113.7',
   browser: 'Firefox',
 };
@@ -81,7 +94,13 @@ export interface RenderedMail {
 }
 
 export interface Templates {
-  render(name: MailName, values: Record<string, string>): RenderedMail;
+  render(name: MailName, values: Record<string, string>, catalogue: Catalogue): RenderedMail;
+}
+
+export interface TemplateOptions {
+  /** The operator's templates, which replace the built-in ones. */
+  folder?: string | undefined;
+  colours?: BrandColours;
 }
 
 const BUILT_IN_FOLDER = fileURLToPath(new URL('../../../templates/email/', import.meta.url));
@@ -90,41 +109,47 @@ const BUILT_IN_FOLDER = fileURLToPath(new URL('../../../templates/email/', impor
 export function templateProblems(folder: string | undefined): string | undefined {
   if (folder === undefined) return undefined;
   if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory()) return 'is not a folder.';
+  const english = createMessages().catalogue();
   const unknownFiles = readdirSync(folder).filter(
     (file) => /\.(subject|text|html)$/.test(file) && !TEMPLATE_FILES.includes(file),
   );
   const problems = [
     ...unknownFiles.map((file) => `${file} does not match any template`),
-    ...TEMPLATE_FILES.flatMap((file) => validateTemplate(file, folder) ?? []),
+    ...TEMPLATE_FILES.flatMap((file) => validateTemplate(file, folder, english) ?? []),
   ];
   return problems.length === 0 ? undefined : `contains broken templates: ${problems.join('; ')}.`;
 }
 
-/**
- * Reads and compiles all templates.
- * @param folder the operator's templates, which replace the built-in ones
- */
-export function loadTemplates(folder: string | undefined): Templates {
-  const texts = Object.fromEntries(TEMPLATE_FILES.map((file) => [file, readTemplate(file, folder)]));
-  const partialsOf = (part: Part) => (name: string) => texts[`${name}.${part}`];
-  const render = (file: string, part: Part, view: Record<string, string>) =>
-    mustache.render(
-      texts[file] ?? '',
-      view,
-      partialsOf(part),
-      part === 'html' ? {} : { escape: (value) => value },
-    );
+/** Reads all templates. Those of a language are compiled on first use. */
+export function loadTemplates({ folder, colours = STANDARD_COLOURS }: TemplateOptions = {}): Templates {
+  const sources = TEMPLATE_FILES.map((file) => [file, readTemplate(file, folder)] as const);
+  const localized = new Map<string, Record<string, string>>();
+
+  const textsIn = (catalogue: Catalogue): Record<string, string> => {
+    let texts = localized.get(catalogue.locale);
+    if (!texts) {
+      texts = Object.fromEntries(sources.map(([file, text]) => [file, localizeFile(file, text, catalogue)]));
+      localized.set(catalogue.locale, texts);
+    }
+    return texts;
+  };
 
   return {
-    render(name, values) {
-      const view = Object.fromEntries(
-        Object.entries(values).map(([key, value]) => [key, toSingleLine(value)]),
-      );
-      return {
-        subject: toSingleLine(render(`${name}.subject`, 'subject', view)),
-        text: render(`${name}.text`, 'text', view),
-        html: render(`${name}.html`, 'html', view),
+    render(name, values, catalogue) {
+      const texts = textsIn(catalogue);
+      const { locale, direction } = catalogue;
+      const view = {
+        ...Object.fromEntries(Object.entries(values).map(([key, value]) => [key, toSingleLine(value)])),
+        ...{ locale, direction, colours },
       };
+      const render = (part: Part) =>
+        mustache.render(
+          texts[`${name}.${part}`] ?? '',
+          view,
+          (partial: string) => texts[`${partial}.${part}`],
+          part === 'html' ? {} : { escape: (value) => value },
+        );
+      return { subject: toSingleLine(render('subject')), text: render('text'), html: render('html') };
     },
   };
 }
@@ -132,11 +157,24 @@ export function loadTemplates(folder: string | undefined): Templates {
 /** Whether the link of a mail is a secret: it carries a token, and expires. */
 export const hasSecretLink = (name: MailName): boolean => VALUES[name].includes('validFor');
 
+const localizeFile = (file: string, text: string, catalogue: Catalogue): string =>
+  catalogue.localize(text, file.endsWith('.html') ? 'html' : 'text');
+
 /** Returns example values of a mail, with a link that is not valid. */
-export function sampleValues(name: MailName, publicUrl: string): Record<string, string> {
-  const samples: Record<string, string> = { ...SAMPLES, link: `${publicUrl}/example?token=example` };
+export function sampleValues(
+  name: MailName,
+  publicUrl: string,
+  catalogue: Catalogue,
+): Record<string, string> {
+  const samples = localizeMailValues({ ...SAMPLES, link: `${publicUrl}/example?token=example` }, catalogue);
   return Object.fromEntries(valueNames(name).map((value) => [value, samples[value] ?? '']));
 }
+
+/** The values of a mail in the language of its recipient. */
+export const localizeMailValues = (
+  values: Record<string, string | Localized>,
+  catalogue: Catalogue,
+): Record<string, string> => localizeValues(values, catalogue) as Record<string, string>;
 
 /** The names of the values of a mail, without the marks of optional ones. */
 const valueNames = (name: MailName): string[] => VALUES[name].map((value) => value.replace('?', ''));
@@ -162,13 +200,14 @@ function readTemplate(file: string, folder: string | undefined): string {
 }
 
 /** Reports invalid syntax, an unknown value, or a tag without escaping in one template. */
-function validateTemplate(file: string, folder: string): string | undefined {
+function validateTemplate(file: string, folder: string, english: Catalogue): string | undefined {
   const [name = '', part = ''] = file.split('.');
   const mails = name.startsWith('_') ? MAIL_NAMES : [name as MailName];
   const values = [...COMMON_VALUES, ...mails.flatMap(valueNames)];
   const partials = PARTIALS.filter((partial) => partial.endsWith(`.${part}`));
   try {
-    const problem = validateTokens(mustache.parse(readTemplate(file, folder)) as Token[], {
+    const text = localizeFile(file, readTemplate(file, folder), english);
+    const problem = validateTokens(mustache.parse(text) as Token[], {
       values,
       partials: partials.map((partial) => partial.slice(0, partial.indexOf('.'))),
     });

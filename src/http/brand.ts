@@ -1,18 +1,43 @@
 import { readFileSync } from 'node:fs';
 import { Type } from 'typebox';
+import type { Report } from '../config/configuration-error.js';
 import { option } from '../config/options.js';
 import { mustBe, shown } from '../config/validation-messages.js';
 import { HEX, legibleOn, textOn } from './colours.js';
 import { DisplayName, fits } from './schemas.js';
 
-/** The appearance of the HTML pages. */
+/** The appearance of pages and mails. */
 export interface Brand {
   name(): string;
   /** A `data:` URL, so that the logo is never a document of this origin. */
   logo?: string;
+  /** The same for dark mode. */
+  logoDark?: string;
   /** CSS that follows the style sheet. */
   style?: string;
+  /** The colours of mails, whose style sheet some mail programs remove. */
+  colours: BrandColours;
 }
+
+/** Colours with sufficient contrast, in light and dark mode. */
+export interface BrandColours {
+  button: string;
+  buttonText: string;
+  link: string;
+  darkButton: string;
+  darkButtonText: string;
+  darkLink: string;
+}
+
+/** Those of `style.css`. */
+export const STANDARD_COLOURS: BrandColours = {
+  button: '#1f4fd8',
+  buttonText: '#ffffff',
+  link: '#1f4fd8',
+  darkButton: '#8fb0ff',
+  darkButtonText: '#0c1220',
+  darkLink: '#8fb0ff',
+};
 
 const MAX_NAME_LENGTH = 60;
 /** Every page contains the logo. */
@@ -29,50 +54,96 @@ const BrandName = {
   maxLength: MAX_NAME_LENGTH,
 };
 
-/** Options for the appearance of the pages. */
-export const brandOptions = {
+const LOGO = 'SVG, PNG, JPEG or WebP, at most 64 KiB';
+
+/**
+ * Options for the appearance of pages and mails.
+ *
+ * @param prefix of the environment variables
+ * @param fallback describes the default name
+ */
+export const brandOptions = (prefix: '' | 'IDP_', fallback: string) => ({
   brandName: option(Type.Optional(Type.String()), {
-    env: 'IDP_BRAND_NAME',
-    doc: 'Product name in the header of the HTML pages.',
-    shown: 'the host of IDP_PUBLIC_URL',
+    env: `${prefix}BRAND_NAME`,
+    doc: 'Product name in the header of the HTML pages and in e-mails.',
+    shown: fallback,
     check: (name = '') => (fits(name, BrandName) ? undefined : `${mustBe(BrandName, name)}.`),
   }),
   brandLogo: option(Type.Optional(Type.String()), {
-    env: 'IDP_BRAND_LOGO',
-    doc: 'Path of a logo file that replaces the name in the header: SVG, PNG, JPEG or WebP, at most 64 KiB. It appears on white and, in dark mode, on a nearly black background.',
+    env: `${prefix}BRAND_LOGO`,
+    doc: `Path of a logo file that replaces the name in the header of the HTML pages: ${LOGO}. It appears on white and, without ${prefix}BRAND_LOGO_DARK, in dark mode on a nearly black background.`,
+    check: (file = '') => readLogo(file).problem,
+  }),
+  brandLogoDark: option(Type.Optional(Type.String()), {
+    env: `${prefix}BRAND_LOGO_DARK`,
+    doc: `Path of the logo for dark mode: ${LOGO}.`,
     check: (file = '') => readLogo(file).problem,
   }),
   brandAccent: option(Type.Optional(Type.String()), {
-    env: 'IDP_BRAND_ACCENT',
+    env: `${prefix}BRAND_ACCENT`,
     doc: 'Colour of buttons and links, like #1f4fd8. Where the contrast is too low, a darker or lighter shade is used.',
-    shown: '#1f4fd8',
+    shown: STANDARD_COLOURS.link,
     check: (colour = '') =>
       HEX.test(colour)
         ? undefined
         : `must be a colour of 3 or 6 hexadecimal digits, like #1f4fd8; given: ${shown(colour)}.`,
   }),
-};
+});
+
+interface BrandConfiguration {
+  brandName?: string;
+  brandLogo?: string;
+  brandLogoDark?: string;
+  brandAccent?: string;
+}
+
+/** Rejects a logo for dark mode alone. @param prefix of the environment variables */
+export function refuseLoneDarkLogo(
+  { brandLogo, brandLogoDark }: BrandConfiguration,
+  prefix: '' | 'IDP_',
+  report: Report,
+): void {
+  if (brandLogoDark === undefined || brandLogo !== undefined) return;
+  // An invalid file is reported already.
+  if (readLogo(brandLogoDark).problem !== undefined) return;
+  report.refuse(`${prefix}BRAND_LOGO_DARK requires ${prefix}BRAND_LOGO.`, `Set ${prefix}BRAND_LOGO, too.`);
+}
 
 /** @param fallback the name if none is configured */
-export function createBrand(
-  values: { brandName?: string; brandLogo?: string; brandAccent?: string },
-  fallback: () => string,
-): Brand {
-  const { brandName, brandLogo, brandAccent } = values;
-  const { logo, problem } = brandLogo === undefined ? {} : readLogo(brandLogo);
-  if (problem !== undefined) throw new Error(`IDP_BRAND_LOGO ${problem}`);
+export function createBrand(values: BrandConfiguration, fallback: () => string): Brand {
+  const { brandName, brandLogo, brandLogoDark, brandAccent } = values;
+  const colours = brandAccent === undefined ? STANDARD_COLOURS : coloursOf(brandAccent);
   return {
     name: () => brandName ?? fallback(),
-    ...(logo !== undefined && { logo }),
-    ...(brandAccent !== undefined && { style: accentStyle(brandAccent) }),
+    ...(brandLogo !== undefined && { logo: loadLogo(brandLogo) }),
+    ...(brandLogoDark !== undefined && { logoDark: loadLogo(brandLogoDark) }),
+    ...(brandAccent !== undefined && { style: styleOf(colours) }),
+    colours,
   };
 }
 
-/** Buttons use the colour itself under black or white text; text uses a legible shade of it. */
-function accentStyle(colour: string): string {
-  const inLight = `--accent:${colour};--on-accent:${textOn(colour)};--link:${legibleOn(LIGHT_BACKGROUND, colour)}`;
-  const inDark = `--link:${legibleOn(DARK_BACKGROUND, colour)}`;
-  return `:root{${inLight}}@media (prefers-color-scheme:dark){:root{${inDark}}}`;
+/** Buttons have the colour itself under black or white text; links have a legible shade of it. */
+function coloursOf(accent: string): BrandColours {
+  const button = { button: accent, buttonText: textOn(accent) };
+  return {
+    ...button,
+    link: legibleOn(LIGHT_BACKGROUND, accent),
+    darkButton: button.button,
+    darkButtonText: button.buttonText,
+    darkLink: legibleOn(DARK_BACKGROUND, accent),
+  };
+}
+
+function styleOf({ button, buttonText, link, darkLink }: BrandColours): string {
+  const inLight = `--accent:${button};--on-accent:${buttonText};--link:${link}`;
+  return `:root{${inLight}}@media (prefers-color-scheme:dark){:root{--link:${darkLink}}}`;
+}
+
+/** @throws if the file has changed since the options were validated */
+function loadLogo(file: string): string {
+  const { logo, problem } = readLogo(file);
+  if (logo === undefined) throw new Error(`The path of the logo ${problem}`);
+  return logo;
 }
 
 /** Image types by their first bytes. */

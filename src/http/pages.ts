@@ -6,6 +6,15 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import mustache from 'mustache';
 import type { AppError, Rendered } from '../kernel/errors.js';
 import type { Brand } from './brand.js';
+import {
+  type Catalogue,
+  createMessages,
+  fromNow,
+  type Localized,
+  localizeValues,
+  message,
+} from './messages.js';
+import { FALLBACK_LOCALE } from './sentences.js';
 
 /**
  * HTML pages: Mustache templates in `templates/pages`, with partials (`_head`, `_brand`, `_problems`, `_foot`) and one
@@ -16,88 +25,163 @@ const FOLDER = fileURLToPath(new URL('../../../templates/pages/', import.meta.ur
 const HTML = 'text/html; charset=utf-8';
 
 const files = readdirSync(FOLDER).filter((file) => file.endsWith('.html'));
-const templates = Object.fromEntries(
-  files.map((file) => [basename(file, '.html'), readFileSync(join(FOLDER, file), 'utf8')]),
+const sources = files.map(
+  (file) => [basename(file, '.html'), readFileSync(join(FOLDER, file), 'utf8')] as const,
 );
 const sheet = readFileSync(join(FOLDER, 'style.css'), 'utf8');
 
-function textOf(template: string): string {
-  const text = templates[template];
-  if (text === undefined) throw new Error(`There is no page template '${template}'.`);
-  return text;
-}
+/**
+ * The values of a template. All are escaped except the style sheet and the logo. A title in plain English marks a page
+ * that is available in English only; the default title is the sentence `<template>.title`.
+ */
+export type View = { title?: string | Localized } & Record<string, unknown>;
 
-/** The values of a template. All are escaped except the style sheet and the logo. */
-export type View = { title: string } & Record<string, unknown>;
+/** A page to be rendered in the language of its reader. */
+export interface Page {
+  /** The name of its file, without the extension. */
+  template: string;
+  view?: View;
+  /** Further sources of `form-action`, which browsers also apply to redirects after a submission. */
+  formTargets?: readonly string[];
+  /** The `ui_locales` of the request, if they are not in its query. */
+  uiLocales?: string | undefined;
+}
 
 /** The pages of one product. */
 export interface Pages {
+  send(reply: FastifyReply, page: Page): FastifyReply;
   /**
-   * Sends the page `<name>.html`.
-   * @param formTargets further sources of `form-action`, which browsers also apply to redirects after a submission
+   * If the request fails because of a rate limit or an overload, its response is this form with the reason as a problem,
+   * instead of an error page.
    */
-  send(reply: FastifyReply, name: string, view: View, formTargets?: readonly string[]): FastifyReply;
-  /** Renders a partial for `{{{…}}}` in a page, so that several pages share the work. */
+  keepForm(request: FastifyRequest, form: Page): void;
+  /** Renders a partial in English for `{{{…}}}` in a page, so that several pages share the work. */
   renderPart(name: string, view: Record<string, unknown>): string;
   /** Renders an error page. */
-  renderError(error: AppError, requestId: string): Rendered;
+  renderError(error: AppError, request: FastifyRequest, requestId: string): Rendered;
 }
 
-export function createPages({ name, logo, style: colours = '' }: Brand): Pages {
-  const style = sheet + colours;
+export function createPages(brand: Brand, messages = createMessages()): Pages {
+  const { name, logo, logoDark, style: accent = '' } = brand;
+  const style = sheet + accent;
   const styleHash = `'sha256-${createHash('sha256').update(style).digest('base64')}'`;
+  const keptForms = new WeakMap<FastifyRequest, Page>();
+  const localized = new Map<string, Record<string, string>>();
 
-  const render = (template: string, view: View): string =>
-    mustache.render(textOf(template), { ...view, brand: { name: name(), logo }, style }, templates);
+  /** The templates in one language. Mustache compiles each on first use. */
+  const templatesIn = (catalogue: Catalogue): Record<string, string> => {
+    let templates = localized.get(catalogue.locale);
+    if (!templates) {
+      templates = Object.fromEntries(sources.map(([file, text]) => [file, catalogue.localize(text, 'html')]));
+      localized.set(catalogue.locale, templates);
+    }
+    return templates;
+  };
 
-  /** Security headers that allow a page to submit forms to its origin and to `formTargets`. */
-  const headers = (formTargets: readonly string[] = []): Record<string, string> => {
+  const english = () => messages.catalogue(FALLBACK_LOCALE);
+
+  const catalogueFor = (
+    request: FastifyRequest,
+    { view, uiLocales = uiLocalesOf(request) }: Page,
+  ): Catalogue =>
+    typeof view?.title === 'string' ? english() : messages.catalogue(messages.negotiate(request, uiLocales));
+
+  const render = ({ template, view: { title, ...values } = {} }: Page, catalogue: Catalogue): string => {
+    const templates = templatesIn(catalogue);
+    const text = textOf(templates, template);
+    const view = localizeValues(
+      { ...values, title: title ?? message(`${template}.title`, values) },
+      catalogue,
+    );
+    const { locale, direction } = catalogue;
+    return mustache.render(
+      text,
+      { ...view, locale, direction, brand: { name: name(), logo, logoDark }, style },
+      templates,
+    );
+  };
+
+  /** A page and its headers, with which it can submit forms to its origin and to `formTargets`. */
+  const renderPage = (
+    request: FastifyRequest,
+    page: Page,
+  ): { body: string; headers: Record<string, string> } => {
+    const catalogue = catalogueFor(request, page);
+    const { formTargets = [] } = page;
     const targets = ["'self'", ...formTargets].join(' ');
-    return {
+    const headers = {
+      'content-language': catalogue.locale,
       'content-security-policy': `default-src 'none'; style-src ${styleHash}; img-src data:; form-action ${targets}; base-uri 'none'; object-src 'none'; frame-ancestors 'none'`,
       'x-frame-options': 'DENY',
       // An application may have opened the sign-in in a pop-up window and wait for its result.
       ...(formTargets.length === 0 && { 'cross-origin-opener-policy': 'same-origin' }),
     };
+    return { body: render(page, catalogue), headers };
+  };
+
+  const errorView = (error: AppError, requestId: string): View => {
+    const { page, statusCode, details } = error;
+    const view = { statusCode, details, when: retryTime(error), requestId };
+    if (english().has(`errors.${page}.message`)) {
+      return {
+        ...view,
+        title: message(`errors.${page}.title`),
+        message: message(`errors.${page}.message`),
+        // For developers, in English.
+        ...(error.isSpecific && { explanation: error.message }),
+      };
+    }
+    const title = english().text(statusCode < 500 ? 'errors.rejected.title' : 'errors.INTERNAL.title');
+    return { ...view, title, message: error.message };
   };
 
   return {
-    send: (reply, template, view, formTargets) =>
-      reply.headers(headers(formTargets)).type(HTML).send(render(template, view)),
+    send(reply, page) {
+      const { body, headers } = renderPage(reply.request, page);
+      return reply.headers(headers).type(HTML).send(body);
+    },
 
-    renderPart: (name, view) => mustache.render(textOf(name), view, templates),
+    renderPart(name, view) {
+      const templates = templatesIn(english());
+      return mustache.render(textOf(templates, name), view, templates);
+    },
 
-    renderError(error, requestId) {
-      const { message, statusCode, details, headers: own } = error;
-      // The message of a 503 says when to retry.
-      const wait = statusCode === 429 ? waitingTime(Number(own['retry-after'])) : undefined;
-      const view = { title: titleOf(error), message, statusCode, details, wait, requestId };
-      const body = render('error', view);
-      return { type: HTML, body, headers: headers() };
+    keepForm(request, form) {
+      keptForms.set(request, form);
+    },
+
+    renderError(error, request, requestId) {
+      const form = error.statusCode === 429 || error.statusCode === 503 ? keptForms.get(request) : undefined;
+      const page = form
+        ? { ...form, view: { ...form.view, problems: problemsOf(error) } }
+        : { template: 'error', view: errorView(error, requestId) };
+      return { type: HTML, ...renderPage(request, page) };
     },
   };
 }
 
-const TITLES: Record<number, string> = {
-  400: 'Invalid request',
-  401: 'Sign-in required',
-  403: 'Access denied',
-  404: 'Page not found',
-  413: 'Request too large',
-  414: 'URL too long',
-  429: 'Too many attempts',
-  503: 'Service unavailable',
-};
-
-function titleOf({ statusCode, title }: AppError): string {
-  return title ?? TITLES[statusCode] ?? (statusCode < 500 ? 'Request rejected' : 'Unexpected error');
+function textOf(templates: Record<string, string>, name: string): string {
+  const text = templates[name];
+  if (text === undefined) throw new Error(`There is no page template '${name}'.`);
+  return text;
 }
 
-/** The value of `Retry-After` in words: `one minute`, `30 seconds`. */
-function waitingTime(seconds: number): string | undefined {
-  if (!(seconds > 0)) return undefined;
-  const [count, unit] = seconds < 60 ? [seconds, 'second'] : [Math.ceil(seconds / 60), 'minute'];
-  return count === 1 ? `one ${unit}` : `${count} ${unit}s`;
+/** Why a form was not processed, and when to submit it again. */
+function problemsOf(error: AppError): Localized[] {
+  const when = retryTime(error);
+  return [message(`errors.${error.page}.message`), ...(when ? [message('errors.retry', { when })] : [])];
+}
+
+/** When to repeat a throttled request. The message of a 503 says it. */
+function retryTime({ statusCode, headers }: AppError): Localized | undefined {
+  const seconds = Number(headers['retry-after']);
+  return statusCode === 429 && seconds > 0 ? fromNow(seconds) : undefined;
+}
+
+/** `ui_locales` in the query of any page (OIDC Core §3.1.2.1, RP-Initiated Logout §2). */
+function uiLocalesOf({ query }: FastifyRequest): string | undefined {
+  const { ui_locales: locales } = (query ?? {}) as Record<string, unknown>;
+  return typeof locales === 'string' ? locales : undefined;
 }
 
 /** Whether a client accepts HTML. */

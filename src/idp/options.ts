@@ -2,7 +2,8 @@ import type { Static } from 'typebox';
 import type { Advice, Report } from '../config/configuration-error.js';
 import { defineOptions, type Resolved, resolveOptions } from '../config/options.js';
 import { mountProblem, publicUrlOption } from '../config/public-url.js';
-import { brandOptions } from '../http/brand.js';
+import { brandOptions, refuseLoneDarkLogo } from '../http/brand.js';
+import { messagesOptions, refuseUnknownLocale } from '../http/messages.js';
 import { systemClock } from '../kernel/clock.js';
 import { equalSecrets, systemRandom } from '../kernel/secrets.js';
 import { oidcOptions } from '../oidc/schemas.js';
@@ -23,7 +24,8 @@ export const idpSchema = defineOptions({
   }),
   ...oidcOptions,
   ...provisioningOptions,
-  ...brandOptions,
+  ...brandOptions('IDP_', 'the host of IDP_PUBLIC_URL'),
+  ...messagesOptions('IDP_'),
   auditRetentionDays: auditRetentionOption('IDP_AUDIT_RETENTION_DAYS'),
   metrics: metricsOption('IDP_METRICS', '`IDP_ADMIN_TOKEN` as the bearer token'),
 });
@@ -123,6 +125,8 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
       );
     }
     refuseEqualSecrets(values, report);
+    refuseLoneDarkLogo(values, 'IDP_', report);
+    refuseUnknownLocale(values, 'IDP_', report);
     // Outside production, it is generated.
     if (report.production && values.metrics && values.adminToken === undefined) {
       report.refuse('IDP_METRICS requires IDP_ADMIN_TOKEN.', 'Set IDP_ADMIN_TOKEN, or unset IDP_METRICS.');

@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
 import { createBrand } from '../http/brand.js';
 import { answerRules, type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
+import { createMessages, type Messages } from '../http/messages.js';
 import { createPages, type Pages, wantsPage } from '../http/pages.js';
 import { openScope, routeRules, type ScopeRules } from '../http/scope.js';
 import { renderOAuth } from '../kernel/errors.js';
@@ -43,23 +44,32 @@ declare module 'fastify' {
   }
 }
 
+/** What people see. */
+export interface Appearance {
+  pages: Pages;
+  messages: Messages;
+}
+
 /** The pages for users. The default name is the host, because users know the issuer by it. */
-export const createIdpPages = (values: IdpConfiguration, issuer: () => string): Pages =>
-  createPages(createBrand(values, () => new URL(issuer()).host));
+export function createAppearance(values: IdpConfiguration, issuer: () => string): Appearance {
+  const messages = createMessages(values);
+  const brand = createBrand(values, () => new URL(issuer()).host);
+  return { pages: createPages(brand, messages), messages };
+}
 
 /** Renders errors as OAuth JSON, or as a page in a browser. */
 export const createErrorRenderer =
   (pages: Pages): ScopeRules['renderError'] =>
   (error, request, requestId) =>
     (request.is404 || routeRules(request.routeOptions).page) && wantsPage(request.headers.accept)
-      ? pages.renderError(error, requestId)
+      ? pages.renderError(error, request, requestId)
       : renderOAuth(error);
 
 /** Creates the modules, mounts them on `fastify` and returns what they share. */
 export async function mountIdp(
   fastify: FastifyInstance,
   { config, runtime }: ResolvedIdp,
-  server?: { hostContext: HostContext; pages: Pages },
+  server?: Appearance & { hostContext: HostContext },
 ): Promise<Mounted> {
   if (fastify.hasDecorator('idp')) {
     throw new Error(
@@ -77,7 +87,7 @@ export async function mountIdp(
       random,
     );
   const issuer = host.publicUrl.get;
-  const pages = server?.pages ?? createIdpPages(values, issuer);
+  const { pages, messages } = server ?? createAppearance(values, issuer);
   const metrics = values.metrics ? await openMetrics('idp', runtime.metricsPeers) : undefined;
   const store = await openMeasuredStore(
     runtime.mongo ? { mongo: runtime.mongo, prefix: 'idp_' } : values.databaseUri,
@@ -109,6 +119,7 @@ export async function mountIdp(
   const otherSeeds = [values.ed25519SeedNext, values.ed25519SeedPrevious];
   const oidc = createOidcModule(context, {
     issuer,
+    locales: messages.locales,
     seeds: [values.ed25519Seed, ...otherSeeds.filter((seed) => seed !== undefined)],
     directory: {
       authenticate: provisioning.principals.authenticate,

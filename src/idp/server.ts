@@ -4,7 +4,7 @@ import { renderOAuth } from '../kernel/errors.js';
 import { assemble, type MiddlewareServer, type Server } from '../server/assembly.js';
 import { idpServerSchema, resolveServer, type ServerOptions, splitOptions } from '../server/options.js';
 import { type IdentityProviderOptions, type IdpConfiguration, resolveIdp } from './options.js';
-import { createErrorRenderer, createIdpPages, mountIdp } from './plugin.js';
+import { createAppearance, createErrorRenderer, mountIdp } from './plugin.js';
 
 export interface CreateIdentityServerOptions extends IdentityProviderOptions, ServerOptions {
   /** Whether the server has a `middleware` to mount in another application. Default `false`. */
@@ -32,7 +32,7 @@ export function createIdentityServer(
   );
   const { prefix, random } = idp.runtime;
   const hostContext = serverContext(idp.config.values.publicUrl, server.values.port, prefix);
-  const pages = createIdpPages(idp.config.values, hostContext.publicUrl.get);
+  const appearance = createAppearance(idp.config.values, hostContext.publicUrl.get);
   // Below a prefix, the metadata is also served outside of it (RFC 8414 §3.1).
   const { pathname } = new URL(hostContext.publicUrl.get());
   const outside = prefix === '' ? [] : [`/.well-known/oauth-authorization-server${pathname}`];
@@ -43,8 +43,8 @@ export function createIdentityServer(
     configuration: idp.config,
     random,
     hostContext,
-    mount: (app) => mountIdp(app, idp, { hostContext, pages }),
-    renderError: createErrorRenderer(pages),
+    mount: (app) => mountIdp(app, idp, { hostContext, ...appearance }),
+    renderError: createErrorRenderer(appearance.pages),
     renderPlainError: renderOAuth,
     wrapHealth: (state) => state,
     mountPoints: middleware ? [prefix, ...outside] : undefined,

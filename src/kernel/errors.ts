@@ -12,8 +12,8 @@ export interface ErrorDetail {
 export interface ErrorOptions {
   /** Replaces the sentence of the table. Shown to the client. */
   message?: string;
-  /** Replaces the title of the table on HTML pages. */
-  title?: string;
+  /** The name of the sentences on HTML pages (`errors.<page>`), if the code is not specific enough. */
+  page?: string;
   details?: ErrorDetail[];
   headers?: Record<string, string>;
   /** For the log only. */
@@ -24,8 +24,10 @@ export interface ErrorOptions {
 export class AppError extends Error {
   readonly code: string;
   readonly statusCode: number;
-  /** Title of the HTML page, if the status alone is not specific enough. */
-  readonly title: string | undefined;
+  /** The name of the sentences on HTML pages: `errors.<page>`. */
+  readonly page: string;
+  /** Whether the message says more than the sentence of the table. */
+  readonly isSpecific: boolean;
   readonly details: ErrorDetail[] | undefined;
   readonly headers: Record<string, string>;
 
@@ -38,24 +40,25 @@ export class AppError extends Error {
     this.name = 'AppError';
     this.code = code;
     this.statusCode = statusCode;
-    this.title = options.title;
+    this.page = options.page ?? code;
+    this.isSpecific = options.message !== undefined;
     this.details = options.details;
     // Every 503 has a Retry-After header.
     this.headers = { ...(statusCode === 503 ? { 'retry-after': '5' } : {}), ...options.headers };
   }
 }
 
-/** Code → status, the message and, if the status alone is not specific enough, the title of the HTML page. */
-export type ErrorTable = Record<string, readonly [status: number, message: string, title?: string]>;
+/** Code → status and message. The sentences of HTML pages are in the message catalogue. */
+export type ErrorTable = Record<string, readonly [status: number, message: string]>;
 export type ErrorMakers<T extends ErrorTable> = {
   readonly [Code in keyof T]: (options?: ErrorOptions) => AppError;
 };
 
 /** Turns a table into functions that create errors: `throw errors.EMAIL_TAKEN()`. */
 export function defineErrors<const T extends ErrorTable>(table: T): ErrorMakers<T> {
-  const makers = Object.entries(table).map(([code, [status, message, title]]) => [
+  const makers = Object.entries(table).map(([code, [status, message]]) => [
     code,
-    (options?: ErrorOptions) => new AppError(code, status, message, { ...(title && { title }), ...options }),
+    (options?: ErrorOptions) => new AppError(code, status, message, options),
   ]);
   return Object.fromEntries(makers);
 }

@@ -1,9 +1,11 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Pages } from '../http/pages.js';
+import type { FastifyRequest } from 'fastify';
+import { type Localized, message } from '../http/messages.js';
+import type { Page, Pages } from '../http/pages.js';
 import { access, type Origin, originOf, type Scope } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
 import { secretsEqual, sha256 } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
+import { passwordSentences } from '../passwords/problems.js';
 import type { Principal } from './directory.js';
 import { oidcErrors } from './errors.js';
 import { PasswordBody } from './schemas.js';
@@ -36,11 +38,11 @@ export async function accountPlugin(scope: Scope, options: AccountPluginOptions)
   const path = () => `${mountPath(issuer())}/account/password`;
 
   scope.get('/account/password', { config }, async (request, reply) =>
-    sendForm(reply, await userOf(request)),
+    pages.send(reply, formOf(await userOf(request))),
   );
 
   scope.get('/account/password/done', { config }, (_request, reply) =>
-    pages.send(reply, 'account-password-done', { title: 'Password changed' }),
+    pages.send(reply, { template: 'account-password-done' }),
   );
 
   scope.post('/account/password', { config, schema: { body: PasswordBody } }, async (request, reply) => {
@@ -49,11 +51,10 @@ export async function accountPlugin(scope: Scope, options: AccountPluginOptions)
     if (!secretsEqual(form, formTokenOf(user.token))) throw oidcErrors.login_rejected();
     const origin = originOf(request);
     if (again !== chosen) {
-      return sendForm(reply.code(422), user, {
-        isNewWrong: true,
-        problems: ['The new passwords do not match.'],
-      });
+      const problems = [message('password.differ')];
+      return pages.send(reply.code(422), formOf(user, { problems, wrong: { password: true } }));
     }
+    pages.keepForm(request, formOf(user));
     try {
       if (await changePassword(user.principal, { current, chosen }, origin)) {
         cookies.session.clear(reply);
@@ -61,14 +62,12 @@ export async function accountPlugin(scope: Scope, options: AccountPluginOptions)
       }
     } catch (error) {
       if (!(error instanceof AppError) || error.statusCode !== 422) throw error;
-      const details = (error.details ?? []).map(({ message }) => `The new password ${message}.`);
-      return sendForm(reply.code(422), user, { isNewWrong: true, problems: [error.message, ...details] });
+      const form = formOf(user, { problems: passwordSentences(error), wrong: { password: true } });
+      return pages.send(reply.code(422), form);
     }
     await audit.recordFailure({ event: 'login.failed', subject: user.principal.id, ip: origin.ip });
-    return sendForm(reply.code(401), user, {
-      isCurrentWrong: true,
-      problems: ['The current password is incorrect.'],
-    });
+    const problems = [message('account-password.wrong')];
+    return pages.send(reply.code(401), formOf(user, { problems, wrong: { current: true } }));
   });
 
   /** @throws sign_in_first */
@@ -79,18 +78,13 @@ export async function accountPlugin(scope: Scope, options: AccountPluginOptions)
     return { ...user, token };
   }
 
-  function sendForm(
-    reply: FastifyReply,
+  /** @param failure the problems, and the field at which they stand */
+  function formOf(
     { principal, token }: SignedInUser & { token: string },
-    failure: { problems?: string[]; isCurrentWrong?: true; isNewWrong?: true } = {},
-  ): FastifyReply {
-    return pages.send(reply, 'account-password', {
-      title: 'Change your password',
-      action: path(),
-      form: formTokenOf(token),
-      handle: principal.handle,
-      ...failure,
-    });
+    failure: { problems?: Localized[]; wrong?: { current?: true; password?: true } } = {},
+  ): Page {
+    const view = { action: path(), form: formTokenOf(token), handle: principal.handle, ...failure };
+    return { template: 'account-password', view };
   }
 }
 

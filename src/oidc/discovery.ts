@@ -13,12 +13,17 @@ const WELL_KNOWN = '/.well-known/oauth-authorization-server';
 
 export interface DiscoveryOptions {
   keys: Keys;
+  /** The languages of the pages. */
+  locales: readonly string[];
   issuer(): string;
 }
 
 /** The metadata and the JWK Set. */
-export async function discoveryPlugin(scope: Scope, { keys, issuer }: DiscoveryOptions): Promise<void> {
-  publishMetadata(scope, ['/.well-known/openid-configuration', WELL_KNOWN], issuer);
+export async function discoveryPlugin(
+  scope: Scope,
+  { keys, locales, issuer }: DiscoveryOptions,
+): Promise<void> {
+  publishMetadata(scope, ['/.well-known/openid-configuration', WELL_KNOWN], { locales, issuer });
   const jwks = JSON.stringify(keys.jwks);
   publish(scope, ['/.well-known/jwks.json', '/jwks'], () => jwks);
 }
@@ -26,18 +31,22 @@ export async function discoveryPlugin(scope: Scope, { keys, issuer }: DiscoveryO
 /** The metadata of an issuer with a path: RFC 8414 §3.1 inserts the well-known part before it, outside of the prefix. */
 export async function pathMetadataPlugin(
   scope: Scope,
-  { issuer }: Pick<DiscoveryOptions, 'issuer'>,
+  options: Omit<DiscoveryOptions, 'keys'>,
 ): Promise<void> {
-  publishMetadata(scope, [WELL_KNOWN + new URL(issuer()).pathname], issuer);
+  publishMetadata(scope, [WELL_KNOWN + new URL(options.issuer()).pathname], options);
 }
 
-function publishMetadata(scope: Scope, paths: string[], issuer: DiscoveryOptions['issuer']): void {
+function publishMetadata(
+  scope: Scope,
+  paths: string[],
+  { locales, issuer }: Omit<DiscoveryOptions, 'keys'>,
+): void {
   // In development, the issuer is known only once the server listens.
   let known = { issuer: '', text: '' };
   const text = () => {
     const current = issuer();
     if (known.issuer !== current)
-      known = { issuer: current, text: JSON.stringify(providerMetadata(current)) };
+      known = { issuer: current, text: JSON.stringify(providerMetadata(current, locales)) };
     return known.text;
   };
   publish(scope, paths, text);
@@ -56,7 +65,7 @@ function publish(scope: Scope, paths: string[], text: () => string): void {
 const SECRET_METHODS = ['client_secret_basic', 'client_secret_post'] as const;
 
 /** Provider metadata (OIDC Discovery §3, RFC 8414 §2). */
-function providerMetadata(issuer: string) {
+function providerMetadata(issuer: string, locales: readonly string[]) {
   return {
     issuer,
     authorization_endpoint: `${issuer}/authorize`,
@@ -80,7 +89,7 @@ function providerMetadata(issuer: string) {
     code_challenge_methods_supported: ['S256'],
     authorization_response_iss_parameter_supported: true,
     prompt_values_supported: ['none', 'login', 'consent', 'select_account'],
-    ui_locales_supported: ['en'],
+    ui_locales_supported: locales,
     claims_parameter_supported: false,
     request_parameter_supported: false,
     request_uri_parameter_supported: false,

@@ -9,23 +9,14 @@ export const oidcErrors = defineErrors({
   ],
   invalid_scope: [400, 'The requested scope exceeds the granted scope.'],
   unsupported_grant_type: [400, 'The grant type is not supported.'],
-  browser_basic: [
-    400,
-    'HTTP Basic authentication is for agents. Use the sign-in form in a browser.',
-    'Sign-in form required',
-  ],
+  browser_basic: [400, 'HTTP Basic authentication is for agents. Use the sign-in form in a browser.'],
   invalid_client: [401, 'Client authentication failed.'],
   invalid_credentials: [401, 'The handle or password is incorrect.'],
-  sign_in_first: [
-    401,
-    'You are not signed in. Sign in to an application, then open this page again.',
-    'Not signed in',
-  ],
+  sign_in_first: [401, 'You are not signed in. Sign in to an application, then open this page again.'],
   invalid_token: [401, 'The access token is missing, expired or revoked.'],
   login_rejected: [
     403,
     'The sign-in page has expired, or the form was submitted from another site. Start again in the application.',
-    'Sign-in page expired',
   ],
   uri_too_long: [414, 'The URL is longer than 8 KiB.'],
 });

@@ -25,8 +25,7 @@ export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): 
   const { sessions, cookies, pages, audit, issuer } = options;
   const config = access('public', { page: true });
   const path = () => `${mountPath(issuer())}/logout`;
-  const sendDonePage = (reply: FastifyReply) =>
-    pages.send(reply, 'logout-done', { title: 'You are signed out' });
+  const sendDonePage = (reply: FastifyReply) => pages.send(reply, { template: 'logout-done' });
 
   scope.get('/logout', { config, exposeHeadRoute: false }, async (request, reply) => {
     const { searchParams } = new URL(request.url, issuer());
@@ -36,8 +35,8 @@ export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): 
     const user = await sessions.find(token);
     if (!user || token === undefined) return sendDonePage(reply);
     const { handle } = user.principal;
-    const view = { title: 'Sign out', action: path(), handle, confirmation: confirmationOf(token) };
-    return pages.send(reply, 'logout', view);
+    const view = { action: path(), handle, confirmation: confirmationOf(token) };
+    return pages.send(reply, { template: 'logout', view });
   });
 
   scope.post('/logout', { config, schema: { body: AnyForm } }, async (request, reply) => {

@@ -34,6 +34,8 @@ export interface OidcModule {
 
 export interface OidcModuleOptions {
   issuer(): string;
+  /** The languages of the pages. */
+  locales: readonly string[];
   /** Seeds of the signing keys, 64 hexadecimal characters each: the first signs, all of them are published. */
   seeds: readonly [string, ...string[]];
   directory: Directory;
@@ -49,8 +51,9 @@ export function createOidcModule(
     ModuleContext,
     'store' | 'audit' | 'clock' | 'random' | 'throttle' | 'jobs' | 'unknownWrites'
   >,
-  { issuer, seeds, directory, changePassword, trustedEmailDomains, humansUseBasic }: OidcModuleOptions,
+  options: OidcModuleOptions,
 ): OidcModule {
+  const { issuer, locales, seeds, directory, changePassword, trustedEmailDomains, humansUseBasic } = options;
   const { store, audit, clock, throttle, jobs } = context;
   const collections = {
     grants: grantCollection(store),
@@ -79,6 +82,7 @@ export function createOidcModule(
         throttle,
         directory,
         issuer,
+        locales,
         authorization,
         tokens,
         keys,
@@ -95,6 +99,6 @@ export function createOidcModule(
     sessions,
     consents,
     keyIds: keys.jwks.keys.map(({ kid = '' }) => kid),
-    pathMetadataPlugin: (scope) => pathMetadataPlugin(scope, { issuer }),
+    pathMetadataPlugin: (scope) => pathMetadataPlugin(scope, { issuer, locales }),
   };
 }

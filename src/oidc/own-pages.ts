@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Pages } from '../http/pages.js';
 import type { OwnPage } from './authorize/interaction-token.js';
-import { sendOwnSignInPage } from './authorize/pages.js';
+import { ownSignInPage } from './authorize/pages.js';
 import type { Authorization } from './authorize/service.js';
 import type { Cookies, SessionService, SignedInUser } from './sessions.js';
 
@@ -35,7 +35,7 @@ export function createOwnPages(options: OwnPagesOptions): OwnPages {
       const { token, cookie } = authorization.beginOwnSignIn(page, present);
       if (cookie !== present) cookies.form.set(reply, cookie);
       // The page needs a sign-in that no header can give, so there is no challenge.
-      return sendOwnSignInPage(pages, reply.code(401), page, issuer(), { token, handle });
+      return pages.send(reply.code(401), ownSignInPage(issuer(), { token, handle }));
     },
   };
 }

@@ -4,7 +4,6 @@ export const operatorErrors = defineErrors({
   operators_only: [
     403,
     'This account is not an operator. On the host of the provider, idp operator grant makes it one. To use another account, sign out at /logout first.',
-    'Operators only',
   ],
-  foreign_request: [403, 'The form was submitted from another site. Open the page again.', 'Form rejected'],
+  foreign_request: [403, 'The form was submitted from another site. Open the page again.'],
 });

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { defineErrors } from '../kernel/errors.js';
+import { PASSWORD_PROBLEMS } from './problems.js';
 
 /** Rejects common passwords and those derived from the account. */
 
@@ -36,12 +37,12 @@ export function createPasswordPolicy(production: boolean, warn: (message: string
 async function weakness(password: string, own: readonly string[]): Promise<string | null> {
   const plain = normalize(password);
   const known = own.flatMap((name) => [name, name.replace(/@[^@]*$/, '')]).map(normalize);
-  if (known.includes(plain)) return 'is the e-mail address, the handle or the name of the site';
+  if (known.includes(plain)) return PASSWORD_PROBLEMS.personal;
   common ??= readCommon().catch((error: unknown) => {
     common = undefined;
     throw error;
   });
-  return (await common).has(plain) ? 'is one of the most common passwords' : null;
+  return (await common).has(plain) ? PASSWORD_PROBLEMS.common : null;
 }
 
 /** Read when the first new password is validated. */

@@ -12,10 +12,9 @@ import {
   STANDARD_COST,
 } from './argon2.js';
 import { type ForeignHash, passwordWork, readForeignHash } from './foreign.js';
+import { PASSWORD_BYTES, PASSWORD_PROBLEMS } from './problems.js';
 
 /** Password hashing with argon2id, limited by one semaphore per process. */
-
-export const PASSWORD_BYTES = { min: 8, max: 1024 };
 
 export interface Passwords {
   /**
@@ -122,10 +121,10 @@ export function createPasswords(random: Random, cost: HashingCost = STANDARD_COS
 const isIntact = (password: string): boolean => password.isWellFormed() && !password.includes('\ufffd');
 
 function passwordProblem(password: string): string | null {
-  if (!isIntact(password)) return 'contains characters that are not valid Unicode';
+  if (!isIntact(password)) return PASSWORD_PROBLEMS.unreadable;
   const bytes = Buffer.byteLength(password.normalize('NFC'));
-  if (bytes < PASSWORD_BYTES.min) return `must be at least ${PASSWORD_BYTES.min} bytes long`;
-  if (bytes > PASSWORD_BYTES.max) return `must be at most ${PASSWORD_BYTES.max} bytes long`;
+  if (bytes < PASSWORD_BYTES.min) return PASSWORD_PROBLEMS.short;
+  if (bytes > PASSWORD_BYTES.max) return PASSWORD_PROBLEMS.long;
   return null;
 }
 

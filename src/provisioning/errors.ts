@@ -7,7 +7,7 @@ export const provisioningErrors = defineErrors({
   browser_basic: [400, 'HTTP Basic authentication is for agents. Use the sign-in form in a browser.'],
   invalid_credentials: [401, 'The handle or password is incorrect.'],
   signup_disabled: [403, 'Sign-up is disabled. Contact the operator.'],
-  foreign_form: [403, 'The form was submitted from another site. Open the link again.', 'Form rejected'],
+  foreign_form: [403, 'The form was submitted from another site. Open the link again.'],
   link_unknown: [404, 'This link is invalid or has expired. Ask the sender for a new one.'],
   handle_taken: [409, 'This handle is already taken.'],
   wrong_state: [409, 'The current state of the principal does not allow this operation.'],

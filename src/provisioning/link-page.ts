@@ -1,8 +1,10 @@
 import formbody from '@fastify/formbody';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { isForm, type Pages } from '../http/pages.js';
+import { type Localized, message } from '../http/messages.js';
+import { isForm, type Page, type Pages } from '../http/pages.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
+import { passwordSentences } from '../passwords/problems.js';
 import { provisioningErrors } from './errors.js';
 import type { Links } from './links.js';
 import { LinkBody, LinkParameters, principalView } from './schemas.js';
@@ -22,33 +24,30 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
   const mount = () => new URL(issuer()).pathname.replace(/\/$/, '');
   const config = access('public', { page: true });
 
-  const showForm = async (reply: FastifyReply, token: string, problems: string[], typed = '') => {
+  const formOf = async (token: string, failure: Failure = {}): Promise<Page> => {
     const { principal, isInvitation } = await links.look(token);
     const isFirstOperator = principal === undefined;
-    return pages.send(reply, 'invite', {
-      title: isFirstOperator
-        ? 'Create the first operator'
-        : isInvitation
-          ? 'Accept your invitation'
-          : 'Choose a new password',
+    const isReset = !isInvitation;
+    const view = {
+      ...(isFirstOperator && { title: message('invite.first-operator') }),
+      ...(isReset && { title: message('reset-password.title') }),
       isFirstOperator,
       isInvitation: isInvitation && !isFirstOperator,
-      isReset: !isInvitation,
-      handle: principal?.handle ?? typed,
+      isReset,
+      handle: principal?.handle ?? failure.handle,
       issuer: issuer(),
       action: `${mount()}/invite/${token}`,
-      problems,
-    });
+      ...failure,
+    };
+    return { template: 'invite', view };
   };
 
-  scope.get('/invite/done', { config }, (_request, reply) =>
-    pages.send(reply, 'invite-done', { title: 'Password set' }),
-  );
+  scope.get('/invite/done', { config }, (_request, reply) => pages.send(reply, { template: 'invite-done' }));
 
   scope.get('/invite/:token', { config, schema: { params: LinkParameters } }, async (request, reply) => {
     const { token } = request.params;
     try {
-      return await showForm(reply, token, []);
+      return pages.send(reply, await formOf(token));
     } catch (error) {
       return showInvalidLink(pages, reply, error);
     }
@@ -62,6 +61,7 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
       const { token } = request.params;
       const { password, password_confirm: confirmation, handle: chosen } = request.body;
       try {
+        if (isForm(request)) pages.keepForm(request, await formOf(token, { handle: chosen }));
         const principal = await links.accept(
           token,
           { password, confirmation, handle: chosen },
@@ -75,7 +75,7 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
         const { statusCode } = error;
         // 400 and 409 are about the handle that the first operator chose.
         if (![400, 409, 422].includes(statusCode)) return showInvalidLink(pages, reply, error);
-        return showForm(reply.code(statusCode), token, problemsOf(error), chosen);
+        return pages.send(reply.code(statusCode), await formOf(token, failureOf(error, chosen)));
       }
     },
   );
@@ -84,7 +84,7 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
 /** The same page for unknown, used and expired links. Other errors are thrown again. */
 function showInvalidLink(pages: Pages, reply: FastifyReply, error: unknown): FastifyReply {
   if (!(error instanceof AppError) || (error.statusCode !== 404 && error.statusCode !== 410)) throw error;
-  return pages.send(reply.code(error.statusCode), 'invite-dead', { title: 'Link expired' });
+  return pages.send(reply.code(error.statusCode), { template: 'invite-dead' });
 }
 
 /** Whether another site sent the form. The token protects the account; this check is an additional defense. */
@@ -93,12 +93,21 @@ function isForeign({ headers }: FastifyRequest, own: string): boolean {
   return site === 'cross-site' || site === 'same-site' || (origin !== undefined && origin !== own);
 }
 
-const FIELDS: Record<string, string> = { password: 'The password', handle: 'The user name' };
+/** The problems of a rejected form. Those of the passwords stand at the first, because both have to be typed again. */
+interface Failure {
+  problems?: Localized[];
+  wrong?: { password?: true; handle?: true };
+  /** The user name that the first operator typed. */
+  handle?: string | undefined;
+}
 
-function problemsOf({ message, details = [] }: AppError): string[] {
-  const sentences = details.flatMap(({ path, message: problem }) => {
-    const field = FIELDS[path];
-    return field === undefined ? [] : [`${field} ${problem}.`];
-  });
-  return sentences.length > 0 ? sentences : [message];
+function failureOf(error: AppError, handle: string | undefined): Failure {
+  const isTaken = error.code === 'handle_taken';
+  if (isTaken || error.details?.some(({ path }) => path === 'handle')) {
+    const problem = isTaken ? 'invite.handle-taken' : 'invite.handle-invalid';
+    return { problems: [message(problem)], wrong: { handle: true }, handle };
+  }
+  const isMismatch = error.code === 'passwords_differ';
+  const problems = isMismatch ? [message('password.differ')] : passwordSentences(error);
+  return { problems, wrong: { password: true }, handle };
 }

@@ -6,6 +6,7 @@ import { type Audit, actorOf } from '../ops/audit.js';
 import { UNANSWERED_LINK_FIELDS } from '../ops/used-links.js';
 import { type PasswordPolicy, passwordErrors } from '../passwords/common.js';
 import type { Passwords } from '../passwords/hasher.js';
+import { PASSWORD_PROBLEMS } from '../passwords/problems.js';
 import { UniqueViolation } from '../storage/collection.js';
 import { atMost, type Limit, type Throttle } from '../throttle/throttle.js';
 import { provisioningErrors } from './errors.js';
@@ -214,9 +215,7 @@ export function chosenPasswordProblem(
   password: string,
   passwords: Pick<Passwords, 'problem'>,
 ): string | null {
-  return password.startsWith(GENERATED_PREFIX)
-    ? `must not begin with ${GENERATED_PREFIX}`
-    : passwords.problem(password);
+  return password.startsWith(GENERATED_PREFIX) ? PASSWORD_PROBLEMS.generated : passwords.problem(password);
 }
 
 const isKind = (kind: unknown): kind is Kind => (KINDS as readonly unknown[]).includes(kind);

@@ -13,10 +13,12 @@ export function createErrorRenderers(pages: Pages): { api: Render; admin: Render
     // Applications use the paths of pages, too, so only their GETs and forms get an error page.
     api: (error, request, requestId) =>
       routeRules(request.routeOptions).page && (request.method === 'GET' || isForm(request))
-        ? pages.renderError(error, requestId)
+        ? pages.renderError(error, request, requestId)
         : renderEnvelope(error, requestId),
 
-    admin: (error, { headers }, requestId) =>
-      wantsPage(headers.accept) ? pages.renderError(error, requestId) : renderEnvelope(error, requestId),
+    admin: (error, request, requestId) =>
+      wantsPage(request.headers.accept)
+        ? pages.renderError(error, request, requestId)
+        : renderEnvelope(error, requestId),
   };
 }

@@ -7,6 +7,8 @@ import { defineOptions, option, type Resolved, resolveOptions } from '../config/
 import { mountProblem, publicUrlOption } from '../config/public-url.js';
 import { shown } from '../config/validation-messages.js';
 import { emailOptions } from '../email/schemas.js';
+import { brandOptions, refuseLoneDarkLogo } from '../http/brand.js';
+import { messagesOptions, refuseUnknownLocale } from '../http/messages.js';
 import { systemClock } from '../kernel/clock.js';
 import { equalSecrets, systemRandom } from '../kernel/secrets.js';
 import { auditRetentionOption } from '../ops/audit.js';
@@ -34,6 +36,8 @@ export const saasSchema = defineOptions({
   ...adminOptions,
   ...emailOptions,
   ...settingsOptions,
+  ...brandOptions('', 'the site name'),
+  ...messagesOptions(''),
   auditRetentionDays: auditRetentionOption('AUDIT_RETENTION_DAYS'),
   metrics: metricsOption('METRICS', 'the credentials of the admin area'),
 });
@@ -157,6 +161,8 @@ function validateCombinations(values: SaasConfiguration, report: Report): void {
   }
   const problem = apiUrlProblem(values.paymentApiUrl, values.paymentSecretKey);
   if (problem) report.unsafe(`PAYMENT_API_URL ${problem}`);
+  refuseLoneDarkLogo(values, '', report);
+  refuseUnknownLocale(values, '', report);
   validatePlans(values, report);
 }
 

@@ -12,8 +12,10 @@ import { billingRecordSchemas } from '../billing/records.js';
 import { OutboxMail } from '../email/administration.js';
 import { createEmailModule } from '../email/module.js';
 import { authorizationIn, type RequestHeaders } from '../http/authorization.js';
+import { createBrand } from '../http/brand.js';
 import { registerCors } from '../http/cors.js';
 import { answerRules, type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
+import { createMessages } from '../http/messages.js';
 import { createPages } from '../http/pages.js';
 import { ok } from '../http/schemas.js';
 import { openScope } from '../http/scope.js';
@@ -77,7 +79,6 @@ export async function mountSaas(
   });
   // TypeScript does not infer that a function for all events accepts a subset of them.
   const emit = emitAny as Emit<AuthEvents> & Emit<BillingNotifications>;
-  const pages = createPages({ name: () => new URL(publicUrl.get()).host });
   const documents = userCollection(store);
 
   const { customSettings: definitions } = runtime;
@@ -86,10 +87,15 @@ export async function mountSaas(
   const settings = createSettingsModule(context, { operator: values.adminUsername, custom });
   const { current } = settings.service;
   const siteName = async () => (await current()).siteName;
+  const messages = createMessages(values);
+  const brand = createBrand(values, () => settings.service.latest().siteName);
+  const pages = createPages(brand, messages);
   const email = createEmailModule(context, {
     config,
+    colours: brand.colours,
+    messages,
     publicUrl: publicUrl.get,
-    settings: current,
+    settings: async () => ({ ...(await current()), siteName: values.brandName ?? (await siteName()) }),
     readUserVersion: (userId, field) => readUserVersion(documents, userId, field),
   });
   const billing = createBillingModule(context, {
@@ -126,6 +132,7 @@ export async function mountSaas(
     publicUrl,
     mountedAt,
     pages,
+    messages,
   });
   const profile = createProfileModule({
     async rename(userId, name) {

@@ -11,6 +11,8 @@ export interface SettingsService {
   current(): Promise<VersionedSettings>;
   /** Returns the same settings, or `undefined` when they must be read from the store. */
   cached(): VersionedSettings | undefined;
+  /** Returns the settings as last read, without a delay; the defaults before the first read. */
+  latest(): VersionedSettings;
   /** Changes the given settings if the stored version is the one in `patch`. @throws VERSION_CONFLICT */
   update(patch: SettingsPatch, by: Operator): Promise<VersionedSettings>;
 }
@@ -26,6 +28,7 @@ export function createSettingsService({ store, audit, clock }: SettingsDependenc
 
   return {
     cached: document.cached,
+    latest: document.latest,
     current: document.current,
 
     async update({ version, ...changes }, { name, ip }) {

@@ -8,6 +8,8 @@ export interface VersionedDocument<T> {
   current(): Promise<T>;
   /** Returns the same, or `undefined` when it must be read from the store. */
   cached(): T | undefined;
+  /** The document as last read, however old; the defaults before the first read. */
+  latest(): T;
   /**
    * Changes the fields that `change` returns if the stored version is `version`, and increments it.
    * @throws VERSION_CONFLICT, and what `change` throws
@@ -52,6 +54,7 @@ export function createVersionedDocument<T extends { id: string; version: number 
 
   return {
     cached,
+    latest: () => latest?.document ?? defaults,
 
     async current() {
       return cached() ?? updateCache(await readStored());

@@ -172,7 +172,7 @@ t.test(
       });
     const short = await submit('short');
     t.equal(short.status, 400);
-    t.match(short.text, /role="alert"[\s\S]*must be at least 8 bytes long[\s\S]*<form/);
+    t.match(short.text, /<form[\s\S]*role="alert"[\s\S]*The password is too short[\s\S]*aria-invalid="true"/);
     t.match(short.text, `value="${link}"`);
     const confirmed = await submit(NEW);
     t.equal(confirmed.status, 200);

@@ -116,6 +116,50 @@ t.test('the link begins with PUBLIC_URL and is sent only to the stored address',
   t.match((await app.mail(RESET)).text, /\nhttp:\/\/app\.example\.test\/new\?lang=en&token=usr_/);
 });
 
+t.test('a throttled page of a link shows its form again', async (t) => {
+  const app = await mailedApp(t, { limits: true });
+  const pages = { 'reset-password': { password: NEW }, 'verify-email': { password: NEW }, unlock: {} };
+  const submit = (name: string, fields: object, accept = 'text/html') =>
+    app.request('POST', `/api/auth/${name}`, {
+      body: new URLSearchParams({ token: 'usr_x.y', ...fields }).toString(),
+      headers: { 'content-type': 'application/x-www-form-urlencoded', 'accept-language': 'de', accept },
+    });
+  for (let count = 0; count < 30; count++) t.equal((await submit('unlock', {})).status, 400);
+  for (const [name, fields] of Object.entries(pages)) {
+    const refused = await submit(name, fields);
+    t.match(refused, { status: 429, headers: { 'retry-after': '60', 'content-language': 'de' } }, name);
+    t.match(
+      refused.text,
+      /<title>Fehler: [\s\S]*role="alert"[\s\S]*Versuchen Sie es in 1 Minute wieder/,
+      name,
+    );
+    t.match(refused.text, /<form method="post"[\s\S]*name="token" value="usr_x.y"/, name);
+    t.notMatch(refused.text, NEW, 'passwords are not repeated');
+  }
+  const json = await app.post('/auth/unlock', { token: 'usr_x.y' });
+  t.match(json, { status: 429, body: { error: { code: 'RATE_LIMITED' } } });
+});
+
+t.test(
+  'mails are in the language of the browser at the registration, or else in the default one',
+  async (t) => {
+    const app = await mailedApp(t, { defaultLocale: 'ar' });
+    const titles = { 'de-AT,de;q=0.9,en;q=0.1': /^Willkommen bei SaaS\n/, fr: /^مرحبًا بك في SaaS\n/ };
+    for (const [language, title] of Object.entries(titles)) {
+      const body = { email: `${language.slice(0, 2)}@example.test`, password: PASSWORD };
+      const headers = { 'accept-language': language };
+      t.equal((await app.request('POST', '/api/auth/register', { body, headers })).status, 201);
+      t.match((await app.nextMail()).text, title);
+    }
+    const users = userCollection(await storeOf(t, app));
+    t.equal((await users.findOne({ email: 'de@example.test' }))?.locale, 'de');
+    t.equal((await users.findOne({ email: 'fr@example.test' }))?.locale, undefined);
+    await app.post('/auth/forgot-password', { email: 'de@example.test' });
+    const reset = await app.nextMail();
+    t.match(reset.text, /^Neues Passwort wählen\n[\s\S]*läuft nach 1 Stunde ab/);
+  },
+);
+
 t.test(
   'an account receives three e-mails in 15 minutes, and a source may ask ten times an hour',
   async (t) => {
@@ -266,7 +310,7 @@ t.test(
       });
     const short = await submit({ token, password: 'short' });
     t.equal(short.status, 400);
-    t.match(short.text, /role="alert"[\s\S]*must be at least 8 bytes long[\s\S]*<form/);
+    t.match(short.text, /<form[\s\S]*role="alert"[\s\S]*The password is too short[\s\S]*aria-invalid="true"/);
     const hostile = await submit({ token: `"><script>`, password: NEW });
     t.equal(hostile.status, 400);
     t.match(hostile.headers['content-type'], /^text\/html/);

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import axe, { type AxeResults } from 'axe-core';
 import type { Page } from 'playwright-core';
 import t, { type Test } from 'tap';
+import { mailedApp } from '../auth/kit.js';
 import { onChromium } from '../kit/chromium.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { authorizeUrl, fillSignIn, reachableIdp, refusalsOf, serveElsewhere } from './kit.js';
@@ -112,6 +113,45 @@ async function picture(page: Page, folder: string, name: string): Promise<void> 
   mkdirSync(folder, { recursive: true });
   await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true });
 }
+
+/** The pages in other languages, of which one is written from right to left. */
+
+await onChromium((browser) => {
+  t.test('pages in other languages are accessible and mirrored where the script requires it', async (t) => {
+    const [{ idp, origin }, saas] = await Promise.all([reachableIdp(t), mailedApp(t)]);
+    const client = await idp.createClient({ redirect_uris: `${origin}/health` });
+    const { body } = await idp.admin('POST', '/v1/invites', { handle: 'new@example.test' });
+    const linked = `${await saas.listen()}/api/auth`;
+    const urls = {
+      'sign-in': authorizeUrl(origin, client, { scope: 'openid profile email offline_access' }),
+      invite: body.invite_url,
+      error: `${origin}/nothing`,
+      'logout-done': `${origin}/logout`,
+      'reset-password': `${linked}/reset-password?token=x`,
+      'verify-email': `${linked}/verify-email?token=x`,
+      unlock: `${linked}/unlock?token=x`,
+    };
+    for (const [locale, direction] of Object.entries({ de: 'ltr', ar: 'rtl' })) {
+      const context = await browser.newContext({
+        locale,
+        bypassCSP: true,
+        viewport: { width: 390, height: 800 },
+      });
+      t.teardown(() => context.close());
+      const page = await context.newPage();
+      for (const [name, url] of Object.entries(urls)) {
+        await page.goto(url);
+        t.equal(await page.locator('html').getAttribute('lang'), locale, name);
+        t.equal(await page.locator('html').getAttribute('dir'), direction, name);
+        const overflow = 'document.documentElement.scrollWidth - document.documentElement.clientWidth';
+        t.equal(await page.evaluate(overflow), 0, `nothing sticks out of ${name}`);
+        await page.evaluate(axe.source);
+        t.same(await violations(page, {}), [], `${name}, ${locale}`);
+        if (SCREENSHOTS) await picture(page, SCREENSHOTS, `${name}-390-${locale}`);
+      }
+    }
+  });
+});
 
 /** Branding configured by the operator does not break the pages. */
 

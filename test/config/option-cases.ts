@@ -365,6 +365,7 @@ export function saasCases(folder: string): Record<string, Cases> {
         'a@b.example\nBcc: c@d.example',
       ],
     },
+    ...appearanceCases('', folder),
     FROM_NAME: {
       valid: [['Ada & Söhne', 'Ada & Söhne']],
       invalid: ['a\nb', 'x'.repeat(201)],
@@ -402,11 +403,6 @@ const nextSeed: Cases = {
 };
 
 export function idpCases(folder: string): Record<string, Cases> {
-  const file = (name: string, text: string) => {
-    writeFileSync(join(folder, name), text);
-    return join(folder, name);
-  };
-  const logo = file('logo.svg', '<svg xmlns="http://www.w3.org/2000/svg"/>');
   return {
     IDP_DATABASE_URI: store('idp'),
     IDP_PUBLIC_URL: publicUrl,
@@ -445,25 +441,7 @@ export function idpCases(folder: string): Record<string, Cases> {
       valid: [['a.example, B.example', ['a.example', 'B.example']]],
       invalid: ['a', '@a.example', '*.a.example', 'a.example/b', 'a.example,127.0.0.1', 'a b.example'],
     },
-    IDP_BRAND_NAME: {
-      valid: [['Ada & Söhne', 'Ada & Söhne']],
-      invalid: ['   ', 'a\nb', 'x'.repeat(61)],
-    },
-    IDP_BRAND_LOGO: {
-      valid: [[logo, logo]],
-      invalid: [
-        join(folder, 'nothing.svg'),
-        file('page.svg', '<html><svg></svg></html>'),
-        file('large.svg', `<svg>${' '.repeat(64 * 1024)}</svg>`),
-      ],
-    },
-    IDP_BRAND_ACCENT: {
-      valid: [
-        ['#1f4fd8', '#1f4fd8'],
-        ['#ABC', '#ABC'],
-      ],
-      invalid: ['1f4fd8', '#1f4fd', 'red', '#1f4fd8;}'],
-    },
+    ...appearanceCases('IDP_', folder),
     IDP_ADMIN_TOKEN: signing,
     IDP_INVITE_TOKEN: signing,
     IDP_HOST: host,
@@ -489,3 +467,48 @@ export const IDP_PRODUCTION = {
   IDP_PUBLIC_URL: 'https://id.example',
   IDP_ED25519_SEED: '5d9c1e8a70f3b264c6e1d8f05a9b3742e7160fca8d35b94c2e6f01a7d8c3b549',
 };
+
+/** The options of brand and languages, which both programs have. */
+function appearanceCases(prefix: '' | 'IDP_', folder: string): Record<string, Cases> {
+  const file = (name: string, text: string) => {
+    writeFileSync(join(folder, name), text);
+    return join(folder, name);
+  };
+  const logo = file('logo.svg', '<svg xmlns="http://www.w3.org/2000/svg"/>');
+  const noLogo = [
+    join(folder, 'nothing.svg'),
+    file('page.svg', '<html><svg></svg></html>'),
+    file('large.svg', `<svg>${' '.repeat(64 * 1024)}</svg>`),
+  ];
+  const messages = join(folder, 'messages');
+  mkdirSync(messages, { recursive: true });
+  file('messages/fr.json', '{ "logout": { "submit": "Se déconnecter" } }');
+  return {
+    [`${prefix}BRAND_NAME`]: {
+      valid: [['Ada & Söhne', 'Ada & Söhne']],
+      invalid: ['   ', 'a\nb', 'x'.repeat(61)],
+    },
+    [`${prefix}BRAND_LOGO`]: { valid: [[logo, logo]], invalid: noLogo },
+    [`${prefix}BRAND_LOGO_DARK`]: {
+      valid: [[logo, logo]],
+      invalid: [...noLogo, logo],
+      requires: { [`${prefix}BRAND_LOGO`]: logo },
+    },
+    [`${prefix}BRAND_ACCENT`]: {
+      valid: [
+        ['#1f4fd8', '#1f4fd8'],
+        ['#ABC', '#ABC'],
+      ],
+      invalid: ['1f4fd8', '#1f4fd', 'red', '#1f4fd8;}'],
+    },
+    [`${prefix}DEFAULT_LOCALE`]: {
+      default: 'en',
+      valid: [
+        ['de', 'de'],
+        ['ar', 'ar'],
+      ],
+      invalid: ['DE', 'fr', 'de_DE', '../en'],
+    },
+    [`${prefix}MESSAGES_DIR`]: { valid: [[messages, messages]], invalid: [logo, join(folder, 'nowhere')] },
+  };
+}

@@ -4,6 +4,7 @@ import { createEmailService, type EmailServiceOptions, type Mail } from '../../s
 import { mailCollection } from '../../src/email/store.js';
 import { loadTemplates } from '../../src/email/templates.js';
 import { createSmtpTransport, smtpSettings } from '../../src/email/transport.js';
+import { createMessages } from '../../src/http/messages.js';
 import { createJobs } from '../../src/ops/jobs.js';
 import { openStore } from '../../src/storage/open.js';
 import { fakeClock } from '../kit/clock.js';
@@ -59,7 +60,8 @@ export async function outbox(t: Test, { url = 'smtp://127.0.0.1:1', ...options }
   let wakes = 0;
   const email = createEmailService({
     mails,
-    templates: options.templates ?? loadTemplates(undefined),
+    templates: options.templates ?? loadTemplates(),
+    messages: createMessages(),
     transport,
     from: options.from ?? { email: undefined, name: undefined },
     replyTo: options.replyTo,

@@ -11,6 +11,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { mailCollection } from '../../src/email/store.js';
 import { loadTemplates, MAIL_NAMES, sampleValues, templateProblems } from '../../src/email/templates.js';
+import { createMessages } from '../../src/http/messages.js';
 import { createServer } from '../../src/saas/server.js';
 import { openStore } from '../../src/storage/open.js';
 import { SECRETS, saasApp, testOptions } from '../kit/app.js';
@@ -27,16 +28,18 @@ function folderOf(t: Test, files: Record<string, string>): string {
   return folder;
 }
 
+const english = createMessages().catalogue();
+
 const SITE = { siteName: 'Northwind', siteUrl: 'https://app.example.test' };
 
 t.test(
   'every e-mail has its required content as text and HTML, and links only to the application',
   async (t) => {
-    const templates = loadTemplates(undefined);
+    const templates = loadTemplates();
     t.equal(MAIL_NAMES.length, 10);
     for (const name of MAIL_NAMES) {
-      const values = sampleValues(name, SITE.siteUrl);
-      const { subject, text, html } = templates.render(name, { ...values, ...SITE });
+      const values = sampleValues(name, SITE.siteUrl, english);
+      const { subject, text, html } = templates.render(name, { ...values, ...SITE }, english);
       t.match(subject, /^[A-Z][^\r\n]+$/, name);
       t.match(subject, /Northwind/, name);
       for (const body of [text, html]) {
@@ -51,7 +54,7 @@ t.test(
       for (const link of [values['link'], SITE.siteUrl]) if (link) t.ok(text.includes(link), name);
 
       const { name: _, plan, amount, when, ipAddress, browser, ...least } = values;
-      const bare = templates.render(name, { ...least, ...SITE });
+      const bare = templates.render(name, { ...least, ...SITE }, english);
       t.notMatch(
         bare.text,
         /Hello| {2}|\bfor \.| to {2}| of at|Time:|\n\n\n/,
@@ -69,15 +72,15 @@ t.test('a folder of the operator replaces templates file by file', async (t) => 
     'README.md': 'not ours',
   });
   t.equal(templateProblems(folder), undefined);
-  const [own, ours] = [loadTemplates(folder), loadTemplates(undefined)];
+  const [own, ours] = [loadTemplates({ folder }), loadTemplates()];
   const values = { email: 'ada@example.test', name: 'A & B', ...SITE };
-  const welcome = own.render('welcome', values);
+  const welcome = own.render('welcome', values, english);
   t.equal(welcome.subject, 'Ahoy from Northwind');
   t.equal(welcome.html, '<p>A &amp; B at Northwind</p><hr>');
-  t.equal(welcome.text, ours.render('welcome', values).text);
-  const changed = own.render('password-changed', values);
+  t.equal(welcome.text, ours.render('welcome', values, english).text);
+  const changed = own.render('password-changed', values, english);
   t.match(changed.html, /<hr>$/);
-  t.equal(changed.subject, ours.render('password-changed', values).subject);
+  t.equal(changed.subject, ours.render('password-changed', values, english).subject);
 });
 
 t.test('templates of an operator that do not know newer values remain valid', async (t) => {
@@ -86,13 +89,13 @@ t.test('templates of an operator that do not know newer values remain valid', as
     'verify-email.subject': 'Please confirm {{email}}',
   });
   t.equal(templateProblems(folder), undefined);
-  const templates = loadTemplates(folder);
-  const values = { ...sampleValues('password-changed', SITE.siteUrl), ...SITE };
-  const changed = templates.render('password-changed', values);
+  const templates = loadTemplates({ folder });
+  const values = { ...sampleValues('password-changed', SITE.siteUrl, english), ...SITE };
+  const changed = templates.render('password-changed', values, english);
   t.match(changed.text, /^Hello Ada, the password of ada@example.com was changed\.\n-- \n/);
   t.match(changed.html, /IP address: 203\.0\.113\.7<br>Browser: Firefox/);
   t.equal(
-    templates.render('confirm-address-change', values).subject,
+    templates.render('confirm-address-change', values, english).subject,
     'Confirm your new address for Northwind',
   );
 });

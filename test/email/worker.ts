@@ -2,9 +2,11 @@
  * Another process on the same outbox: `node worker.js '{ databaseUri, url, ahead }'`. Its clock is `ahead` milliseconds
  * ahead of the machine's. It sends what is due at SIGUSR2, without asking for the lease of the job.
  */
+
 import { createEmailService } from '../../src/email/service.js';
 import { mailCollection } from '../../src/email/store.js';
 import { loadTemplates } from '../../src/email/templates.js';
+import { createMessages } from '../../src/http/messages.js';
 import { systemRandom } from '../../src/kernel/secrets.js';
 import { openStore } from '../../src/storage/open.js';
 import { transportTo } from './kit.js';
@@ -14,7 +16,8 @@ const store = await openStore(databaseUri);
 const say = (entry: object, words: string) => console.log(words, JSON.stringify(entry));
 const email = createEmailService({
   mails: mailCollection(store),
-  templates: loadTemplates(undefined),
+  templates: loadTemplates(),
+  messages: createMessages(),
   transport: transportTo(url),
   from: { email: undefined, name: undefined },
   publicUrl: () => 'https://app.example.test',

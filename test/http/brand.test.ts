@@ -2,8 +2,11 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { legibleOn, textOn } from '../../src/http/colours.js';
-import { createIdentityServer } from '../../src/index.js';
+import { createIdentityServer, createServer } from '../../src/index.js';
+import { mailedApp } from '../auth/kit.js';
+import { saasApp, testOptions } from '../kit/app.js';
 import { idpApp, idpOptions } from '../kit/idp.js';
+import { readMail } from '../kit/mail.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
 const PNG = Buffer.from(
@@ -59,6 +62,42 @@ t.test('pages show the brand, or the host name without one', async (t) => {
   const page = await shown.request('GET', '/logout');
   t.match(page.text, /<img src="data:image\/png;base64,[^"]+" alt="Ada">/);
   t.match(page.text, /--accent:#FD0;--on-accent:#000000/);
+});
+
+t.test(
+  'pages of the SaaS backend show the brand, by default the site name, and a logo for dark mode',
+  async (t) => {
+    const plain = await saasApp(t);
+    const path = '/api/auth/reset-password?token=x';
+    t.match((await plain.request('GET', path)).text, '<p class="brand">SaaS</p>');
+    await plain.admin('PATCH', '/admin/api/settings', { siteName: 'Northwind', version: 0 });
+    t.match((await plain.request('GET', path)).text, '<title>Choose a new password – Northwind</title>');
+
+    const folder = temporaryFolder(t);
+    const [brandLogo, brandLogoDark] = [join(folder, 'light'), join(folder, 'dark')];
+    writeFileSync(brandLogo, PNG);
+    writeFileSync(brandLogoDark, '<svg xmlns="http://www.w3.org/2000/svg"/>');
+    const branded = await saasApp(t, { brandName: 'Ada', brandLogo, brandLogoDark, brandAccent: '#FD0' });
+    const { text } = await branded.request('GET', path);
+    t.match(
+      text,
+      /<source srcset="data:image\/svg\+xml;[^"]+" media="\(prefers-color-scheme: dark\)"><img src="data:image\/png;/,
+    );
+    t.match(text, /--accent:#FD0;--on-accent:#000000/);
+    t.throws(() => createServer({ ...testOptions(folder), brandLogoDark }), {
+      message: /BRAND_LOGO_DARK requires BRAND_LOGO\./,
+    });
+  },
+);
+
+t.test('mails show the name and the colours of the brand', async (t) => {
+  const app = await mailedApp(t, { brandName: 'Ada & Co', brandAccent: '#FD0' });
+  await app.signUp();
+  const { headers, html } = readMail(await app.sink.next());
+  t.match(headers, { subject: 'Welcome to Ada & Co', from: /^"?Ada & Co"? </ });
+  t.match(html, /background: #FD0; color: #000000;/);
+  t.match(html, new RegExp(`color: ${legibleOn('#f4f5f7', '#FD0')};`));
+  t.match(html, new RegExp(`\\.link \\{ color: ${legibleOn('#1c212a', '#FD0')} !important`));
 });
 
 t.test('an invalid brand prevents the start, with all problems reported', async (t) => {

@@ -1,13 +1,14 @@
 import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
-import fastify from 'fastify';
+import fastify, { type FastifyRequest } from 'fastify';
 import t, { type Test } from 'tap';
 import { userCollection } from '../../src/auth/store.js';
+import { createBrand } from '../../src/http/brand.js';
 import { createOutageLog } from '../../src/http/outage-log.js';
 import { createPages } from '../../src/http/pages.js';
 import { access, openScope, routeRules, type ScopeRules } from '../../src/http/scope.js';
-import { AppError, renderEnvelope, renderOAuth, toAppError } from '../../src/kernel/errors.js';
+import { httpErrors, renderEnvelope, renderOAuth, toAppError } from '../../src/kernel/errors.js';
 import { healthPlugin } from '../../src/ops/health.js';
 import { createServer } from '../../src/saas/server.js';
 import { type Store, StoreUnavailable } from '../../src/storage/collection.js';
@@ -178,8 +179,11 @@ t.test('every route with a body or a guard is in the lists of this file', async 
   t.same([...namesOf(GUARDED), ...Object.keys(OTHER_GUARDED)].sort(), guarded.filter(isListed).sort());
 });
 
-/** Collections that refused requests may change: records of them and what the server keeps for itself. */
-const BOOKKEEPING = ['audit', 'throttles', 'knownSources', 'leases'];
+/** Collections that may change during refused requests: records of them, and those of the background jobs. */
+const BOOKKEEPING = [
+  ...['audit', 'throttles', 'knownSources', 'leases'],
+  ...['billing_figures', 'billing_figure_progress'],
+];
 
 /** A backend with one account, and its data. */
 async function begin(t: Test): Promise<{
@@ -407,7 +411,7 @@ t.test('errors reveal no internals in any rendering', async (t) => {
   const renderings: ScopeRules['renderError'][] = [
     (error, _request, id) => renderEnvelope(error, id),
     (error) => renderOAuth(error),
-    (error, _request, id) => createPages({ name: () => 'x' }).renderError(error, id),
+    (error, request, id) => createPages(createBrand({}, () => 'x')).renderError(error, request, id),
   ];
   for (const renderError of renderings) {
     const app = fastify();
@@ -440,7 +444,8 @@ t.test('errors reveal no internals in any rendering', async (t) => {
 });
 
 t.test('an error is rendered as a JSON envelope, OAuth JSON or HTML', async (t) => {
-  const error = new AppError('VALIDATION_ERROR', 400, 'The <request> is not valid.', {
+  const error = httpErrors.VALIDATION_ERROR({
+    message: 'The <request> is not valid.',
     details: [{ path: 'name', message: 'is <b>wrong</b>' }],
   });
   t.strictSame(JSON.parse(renderEnvelope(error, 'req_1').body), {
@@ -453,7 +458,8 @@ t.test('an error is rendered as a JSON envelope, OAuth JSON or HTML', async (t) 
     error_description: 'The <request> is not valid.',
     details: error.details,
   });
-  const page = createPages({ name: () => 'x' }).renderError(error, 'req_1');
+  const request = { headers: {}, query: {} } as FastifyRequest;
+  const page = createPages(createBrand({}, () => 'x')).renderError(error, request, 'req_1');
   t.match(page.body, 'The &lt;request&gt; is not valid.');
   t.match(page.body, 'req_1');
   t.notMatch(page.body, '<b>wrong');

@@ -65,6 +65,29 @@ t.test('changing the password requires the current one and validates the new one
   t.equal((await idp.authorize(client, human)).status, 302, 'nothing has changed');
 });
 
+t.test('a throttled form is shown again, with what was typed except passwords', async (t) => {
+  const { idp, client, human, browser, path } = await signedIn(t);
+  const visit = await idp.visit(client);
+  const forms = { signIn: visit.page, change: await browser.open(path) };
+  const wrong = { ...FILLED, current_password: 'wrong sentence' };
+  const typed = { handle: human.handle, password: 'wrong sentence' };
+  for (let count = 0; count < 10; count++) t.equal((await browser.submit(forms.change, wrong)).status, 401);
+  const answers = {
+    signIn: await visit.browser.submit(forms.signIn, typed),
+    change: await browser.submit(forms.change, wrong),
+  };
+  for (const [name, page] of Object.entries(answers)) {
+    t.equal(page.status, 429, name);
+    t.equal(page.headers.get('retry-after'), '60');
+    t.match(page.body, /<title>Error: /);
+    t.match(page.body, /role="alert"[\s\S]*too many attempts[\s\S]*Try again in 1 minute\.[\s\S]*<form/);
+    t.match(page.body, human.handle);
+    t.notMatch(page.body, 'wrong sentence');
+  }
+  idp.clock.advance(60_000);
+  t.equal((await browser.submit(answers.change, FILLED)).status, 200, 'the form works');
+});
+
 t.test('only a form of the same session changes a password', async (t) => {
   const { idp, client, human, browser, path } = await signedIn(t);
   const { form } = (await browser.open(path)).form().fields;

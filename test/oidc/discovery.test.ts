@@ -74,7 +74,7 @@ t.test('discovery lists exactly the supported features', async (t) => {
     code_challenge_methods_supported: ['S256'],
     authorization_response_iss_parameter_supported: true,
     prompt_values_supported: ['none', 'login', 'consent', 'select_account'],
-    ui_locales_supported: ['en'],
+    ui_locales_supported: ['en', 'ar', 'de'],
     claims_parameter_supported: false,
     request_parameter_supported: false,
     request_uri_parameter_supported: false,

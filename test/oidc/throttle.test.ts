@@ -97,7 +97,7 @@ t.test('failures are throttled alike for known and unknown handles', async (t) =
     headers: { accept: 'text/html', authorization: basic(people[0]?.[1].handle, WRONG) },
     from: '192.0.2.1',
   });
-  t.match(page, { status: 429, text: /Try again in one minute\./ });
+  t.match(page, { status: 429, text: /Try again in 1 minute\./ });
   const { handle, password } = minted as Credentials;
   t.equal((await signIn(idp, client, handle, password)).status, 302, 'a right generated secret is accepted');
 });

@@ -18,6 +18,8 @@ t.test('an operator signs in with the form of the provider and returns to the pa
   t.equal(form.status, 401);
   t.equal(form.headers.get('www-authenticate'), null, 'no browser may cache a password for this origin');
   t.match(form.body, 'to continue to the console');
+  const inGerman = { accept: 'text/html', 'accept-language': 'de' };
+  t.match((await idp.request('GET', '/admin', { headers: inGerman })).text, 'weiter zur Konsole');
   const wrong = await browser.submit(form, { handle: operator.handle, password: 'wrong' });
   t.equal(wrong.status, 401);
   t.match(wrong.body, 'The user name or password is incorrect.');

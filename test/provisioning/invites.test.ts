@@ -222,7 +222,7 @@ t.test('a refused password does not use up the link', async (t) => {
       password,
     );
     const page = await submit(idp, path, { password, password_confirm: password });
-    t.match(page, { status: 422, text: /role="alert"[\s\S]*<form/ }, password);
+    t.match(page, { status: 422, text: /<form[\s\S]*role="alert"/ }, password);
   }
   const different = { password: PASSWORD, password_confirm: `${PASSWORD}!` };
   t.match(await accept(idp, path, 0, { body: different }), {

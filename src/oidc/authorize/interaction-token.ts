@@ -13,7 +13,7 @@ export type Interaction = ClientInteraction | OwnPage;
 export interface OwnPage {
   /** The page, below the path of the issuer: `/admin/clients`. */
   returnTo: string;
-  /** What the page belongs to, for the sign-in page: `the console`. */
+  /** What the page belongs to, for the audit: `the console`. */
   name: string;
 }
 

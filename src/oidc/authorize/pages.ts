@@ -1,84 +1,66 @@
-import type { FastifyReply } from 'fastify';
-import type { Pages } from '../../http/pages.js';
-import { mountPath, type SignedInUser } from '../sessions.js';
-import type { OwnPage } from './interaction-token.js';
+import { type Localized, message } from '../../http/messages.js';
+import type { Page } from '../../http/pages.js';
+import { SCOPES } from '../claims.js';
+import { mountPath } from '../sessions.js';
 import { formActionSource } from './redirect-uri.js';
 import type { AuthorizationRequest } from './request.js';
 
 /**
  * The sign-in page. It names the application, its address and the requested data, so that signing in includes consent.
  */
-export function sendSignInPage(
-  pages: Pages,
-  reply: FastifyReply,
+export function signInPage(
   request: AuthorizationRequest,
   issuer: string,
-  form: { token: string; handle: string; problems?: string[] },
-): FastifyReply {
-  return sendPage(pages, reply, 'sign-in', request, {
-    title: 'Sign in',
-    action: `${mountPath(issuer)}/authorize/login`,
-    ...form,
-  });
+  form: { token: string; handle: string; problems?: Localized[]; wrong?: true },
+): Page {
+  return pageOf('sign-in', request, { action: `${mountPath(issuer)}/authorize/login`, ...form });
 }
 
-/** The sign-in page for a page of the provider itself. */
-export function sendOwnSignInPage(
-  pages: Pages,
-  reply: FastifyReply,
-  { name }: OwnPage,
+/** The sign-in page for the console, the only page of the provider that is not part of its sign-in. */
+export const ownSignInPage = (
   issuer: string,
-  form: { token: string; handle: string; problems?: string[] },
-): FastifyReply {
-  return pages.send(reply, 'sign-in', {
-    title: 'Sign in',
-    action: `${mountPath(issuer)}/authorize/login`,
-    ownPage: name,
-    ...form,
-  });
-}
+  form: { token: string; handle: string; problems?: Localized[]; wrong?: true },
+): Page => ({
+  template: 'sign-in',
+  view: { action: `${mountPath(issuer)}/authorize/login`, isConsole: true, ...form },
+});
 
 /** The consent page for a signed-in user. */
-export function sendConsentPage(
-  pages: Pages,
-  reply: FastifyReply,
+export function consentPage(
   request: AuthorizationRequest,
   issuer: string,
-  { token, user }: { token: string; user: SignedInUser },
-): FastifyReply {
+  { token, handle }: { token: string; handle: string },
+): Page {
   const { prompt, ...others } = request.parameters;
   const mount = mountPath(issuer);
-  return sendPage(pages, reply, 'consent', request, {
-    title: 'Allow access',
+  return pageOf('consent', request, {
     action: `${mount}/authorize/consent`,
     otherAccount: `${mount}/authorize?${new URLSearchParams({ ...others, prompt: 'login' })}`,
-    handle: user.principal.handle,
+    handle,
     token,
   });
 }
 
-function sendPage(
-  pages: Pages,
-  reply: FastifyReply,
-  name: string,
-  { client, redirectUri, scope }: AuthorizationRequest,
-  view: { title: string } & Record<string, unknown>,
-): FastifyReply {
+function pageOf(
+  template: string,
+  { client, redirectUri, scope, parameters }: AuthorizationRequest,
+  view: Record<string, unknown>,
+): Page {
   const target = formActionSource(redirectUri);
   const returnsTo = new URL(redirectUri).host || target;
   const granted = scope.split(' ');
-  const more = CLAIMS_BY_SCOPE.filter(([known]) => granted.includes(known)).map(([, sentence]) => sentence);
-  const learns = [IDENTIFIER, ...more];
-  const filled = { clientName: client.name || returnsTo, returnsTo, learns, ...view };
-  // Browsers check every redirect after the submission, including those of the application itself.
-  return pages.send(reply, name, filled, ['https:', target]);
+  // `openid` is included in every scope, because userinfo returns the identifier.
+  const shared = SCOPES.filter((known) => known === 'openid' || granted.includes(known));
+  return {
+    template,
+    view: {
+      clientName: client.name || returnsTo,
+      returnsTo,
+      learns: shared.map((known) => message(`scope.${known}`)),
+      ...view,
+    },
+    // Browsers check every redirect after the submission, including those of the application itself.
+    formTargets: ['https:', target],
+    uiLocales: parameters['ui_locales'],
+  };
 }
-
-/** Included in every scope, because userinfo returns it. */
-const IDENTIFIER = 'your account ID';
-
-const CLAIMS_BY_SCOPE = [
-  ['profile', 'your name and user name'],
-  ['email', 'your e-mail address'],
-  ['offline_access', 'and to keep this access while you are not using the app'],
-] as const;

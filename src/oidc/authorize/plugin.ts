@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parseBasic } from '../../http/authorization.js';
 import { isBrowser } from '../../http/browser.js';
+import { message } from '../../http/messages.js';
 import type { Pages } from '../../http/pages.js';
 import { access, originOf, type Scope } from '../../http/scope.js';
 import type { Clock } from '../../kernel/clock.js';
@@ -13,7 +14,7 @@ import { AnyForm, ConsentBody, LoginBody, type LoginForm } from '../schemas.js';
 import { type Cookies, mountPath, type SessionService, type SignedInUser } from '../sessions.js';
 import { INTERACTION_ERRORS, type InteractionKind, promptsOf, requiredInteraction } from './interaction.js';
 import { MAX_TOKEN_LENGTH, type OwnPage } from './interaction-token.js';
-import { sendConsentPage, sendOwnSignInPage, sendSignInPage } from './pages.js';
+import { consentPage, ownSignInPage, signInPage } from './pages.js';
 import { type AuthorizationRequest, isParameter, readParameters } from './request.js';
 import type { Authorization, ResumedInteraction } from './service.js';
 
@@ -46,7 +47,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   const authorizeConfig = access('public', { page: true, unmetered: hasCredentials });
 
   scope.addHook('onRequest', (_request, reply, done) => {
-    reply.header('vary', 'Authorization, Cookie, Accept');
+    reply.header('vary', 'Authorization, Cookie, Accept, Accept-Language');
     done();
   });
 
@@ -79,13 +80,12 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const { validated } = resumed;
     if ('error' in validated) return reply.redirect(authorization.errorRedirect(validated.error), 303);
     const { request: authRequest } = validated;
+    pages.keepForm(request, signInPage(authRequest, issuer(), { token, handle }));
     const principal = await signInByForm(request);
-    if (!principal)
-      return sendSignInPage(pages, reply.code(401), authRequest, issuer(), {
-        token,
-        handle,
-        problems: WRONG,
-      });
+    if (!principal) {
+      const form = signInPage(authRequest, issuer(), { token, handle, problems: WRONG, wrong: true });
+      return pages.send(reply.code(401), form);
+    }
     const violation = authorization.findViolation(authRequest, principal);
     if (violation) return reply.redirect(authorization.errorRedirect({ ...authRequest, violation }), 303);
     const [{ token: cookie, session }] = await Promise.all([
@@ -112,6 +112,8 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     if (!user || user.session.id !== sid || (await interactionFor(authRequest, user)) === 'login') {
       return respondToBrowser(authRequest, request, reply);
     }
+    const { handle } = user.principal;
+    pages.keepForm(request, consentPage(authRequest, issuer(), { token, handle }));
     await consents.remember(user.principal.id, authRequest.client.id, authRequest.scope);
     return reply.redirect(await approveUser(authRequest, user, request), 303);
   });
@@ -122,13 +124,15 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     request: FastifyRequest<{ Body: LoginForm }>,
     reply: FastifyReply,
   ): Promise<FastifyReply> {
+    const { interaction: token, handle } = request.body;
+    pages.keepForm(request, ownSignInPage(issuer(), { token, handle }));
     const principal = await signInByForm(request);
     if (!principal) {
-      const { interaction: token, handle } = request.body;
-      return sendOwnSignInPage(pages, reply.code(401), page, issuer(), { token, handle, problems: WRONG });
+      const form = ownSignInPage(issuer(), { token, handle, problems: WRONG, wrong: true });
+      return pages.send(reply.code(401), form);
     }
-    const { token } = await sessions.start(principal, cookies.session.read(request));
-    cookies.session.set(reply, token);
+    const { token: cookie } = await sessions.start(principal, cookies.session.read(request));
+    cookies.session.set(reply, cookie);
     const { ip } = originOf(request);
     await audit.record({ event: 'login.succeeded', subject: principal.id, ip, detail: page.name });
     return reply.redirect(mountPath(issuer()) + page.returnTo, 303);
@@ -183,12 +187,12 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const { token, cookie } = authorization.beginInteraction(authRequest, present, sid);
     if (cookie !== present) cookies.form.set(reply, cookie);
     if (token.length > MAX_TOKEN_LENGTH) throw oidcErrors.uri_too_long();
-    if (kind === 'consent' && user)
-      return sendConsentPage(pages, reply, authRequest, issuer(), { token, user });
-    return sendSignInPage(pages, reply, authRequest, issuer(), {
-      token,
-      handle: authRequest.parameters['login_hint'] ?? '',
-    });
+    if (kind === 'consent' && user) {
+      const { handle } = user.principal;
+      return pages.send(reply, consentPage(authRequest, issuer(), { token, handle }));
+    }
+    const { login_hint: handle = '' } = authRequest.parameters;
+    return pages.send(reply, signInPage(authRequest, issuer(), { token, handle }));
   }
 
   /** The interaction of a form that was shown to this browser. @throws login_rejected, invalid_request */
@@ -252,7 +256,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   }
 }
 
-const WRONG = ['The user name or password is incorrect.'];
+const WRONG = [message('sign-in.wrong')];
 
 const DENIED = { error: 'access_denied', description: 'The user denied the request.' };
 

@@ -45,12 +45,12 @@ export async function validateAuthorizationRequest(
   if (!client)
     throw oidcErrors.invalid_request({
       message: 'client_id is not registered.',
-      title: 'Unknown application',
+      page: 'unknown-client',
     });
   if (!redirectUri || !matchesRedirectUri(client, redirectUri)) {
     throw oidcErrors.invalid_request({
       message: 'redirect_uri is not registered for this client.',
-      title: 'Unknown redirect URI',
+      page: 'unknown-redirect-uri',
     });
   }
   for (const rule of RULES) {
@@ -83,6 +83,7 @@ const SUPPORTED = new Set([
     'acr_values',
     'request',
     'request_uri',
+    'ui_locales',
   ],
 ]);
 
