@@ -2,10 +2,10 @@ import { Type } from 'typebox';
 import { type Console, Done, rootOf } from '../console/console.js';
 import { factsOf } from '../console/facts.js';
 import { type Column, tableOf } from '../console/lists.js';
+import type { TimeSeries } from '../console/plots.js';
 import { toTimestamp } from '../http/schemas.js';
 import type { Scope } from '../http/scope.js';
-import { type Clock, DAY } from '../kernel/clock.js';
-import type { AuditRecord } from '../ops/audit.js';
+import { type Clock, lastDays } from '../kernel/clock.js';
 import type { Estimate } from '../storage/collection.js';
 import type { ConsoleSources } from './sources.js';
 
@@ -13,12 +13,6 @@ const SHOWN_DAYS = 30;
 
 /** Records read for the sign-ins, which bounds the work of the page. */
 const MAX_RECORDS = 10_000;
-
-interface Day {
-  date: string;
-  succeeded: number;
-  failed: number;
-}
 
 const ROTATION = {
   current: 'Signs all tokens. Its successor is configured with IDP_ED25519_SEED_NEXT.',
@@ -34,16 +28,12 @@ export async function overviewPlugin(
   const querystring = Type.Object({ done: Done });
 
   scope.get('/', { config: console.config, schema: { querystring } }, async (request, reply) => {
-    const [principals, clients, days] = await Promise.all([
+    const [principals, clients, signIns] = await Promise.all([
       sources.principals.estimate(),
       sources.clients.estimate(),
-      readSignIns(sources, clock.now()),
+      readSignIns(sources, clock),
     ]);
-    const columns = [
-      { label: 'Day', text: ({ date }: Day) => date },
-      { label: 'Sign-ins', text: ({ succeeded }: Day) => succeeded, kind: 'number' },
-      { label: 'Failed', text: ({ failed }: Day) => failed, kind: 'number' },
-    ] as const;
+    const { renderPlot } = await import('../console/plots.js');
     return console.send(request, reply, {
       template: 'console-detail',
       section: '',
@@ -54,16 +44,15 @@ export async function overviewPlugin(
           { label: 'Applications', text: written(clients) },
         ]),
         actions: [],
-        tables: [
+        plots: [
           {
             id: 'sign-ins',
             heading: 'Sign-ins by day',
-            tableLabel: 'Sign-ins by day',
-            empty: `Nobody has signed in during the last ${SHOWN_DAYS} days.`,
-            note: `The last ${SHOWN_DAYS} days, as far as the latest ${MAX_RECORDS.toLocaleString('en-US')} audit records reach.`,
-            ...tableOf(columns, days, rootOf(request)),
+            markup: console.renderPart('_console-plot', { ...renderPlot(signIns) }),
+            definition: `Sign-ins and failed attempts of the last ${SHOWN_DAYS} days in UTC, as far as the latest ${MAX_RECORDS.toLocaleString('en-US')} audit records reach.`,
           },
         ],
+        tables: [],
       },
     });
   });
@@ -105,22 +94,33 @@ function nextStep(keys: ConsoleSources['keys']): string {
   return 'No rotation is in progress. It begins with a new key in IDP_ED25519_SEED_NEXT.';
 }
 
-/** The sign-ins of the last days that have any, the newest first. */
-async function readSignIns({ audit }: Pick<ConsoleSources, 'audit'>, now: number): Promise<Day[]> {
-  const from = Math.floor(now / DAY) * DAY - (SHOWN_DAYS - 1) * DAY;
-  const { items } = await audit.search({ event: 'login.', from, limit: MAX_RECORDS });
-  const days = new Map<string, Day>();
+/** Days before the oldest record that was read are unknown. */
+async function readSignIns({ audit }: Pick<ConsoleSources, 'audit'>, clock: Clock): Promise<TimeSeries> {
+  const days = lastDays(clock, SHOWN_DAYS);
+  const [first = ''] = days;
+  const { items } = await audit.search({ event: 'login.', from: Date.parse(first), limit: MAX_RECORDS });
+  const dayOf = ({ at }: { at: number }) => toTimestamp(at).slice(0, 10);
+  const last = items.length < MAX_RECORDS ? undefined : items.at(-1);
+  const reached = last ? dayOf(last) : first;
+  const counts = new Map(
+    days.filter((day) => day >= reached).map((day) => [day, { succeeded: 0, failed: 0 }]),
+  );
   for (const record of items) {
-    const date = toTimestamp(record.at).slice(0, 10);
-    const day = days.get(date) ?? { date, succeeded: 0, failed: 0 };
-    days.set(date, add(day, record));
+    const day = counts.get(dayOf(record));
+    if (day) day[record.event === 'login.failed' ? 'failed' : 'succeeded'] += record.count ?? 1;
   }
-  return [...days.values()];
-}
-
-function add(day: Day, { event, count = 1 }: AuditRecord): Day {
-  const isFailure = event === 'login.failed';
-  return isFailure ? { ...day, failed: day.failed + count } : { ...day, succeeded: day.succeeded + count };
+  const valuesOf = (outcome: 'succeeded' | 'failed') => days.map((day) => counts.get(day)?.[outcome] ?? null);
+  return {
+    label: 'Sign-ins',
+    unit: 'attempts',
+    days,
+    shape: 'stacked',
+    isSummable: true,
+    series: [
+      { name: 'succeeded', values: valuesOf('succeeded') },
+      { name: 'failed', values: valuesOf('failed') },
+    ],
+  };
 }
 
 const written = ({ count, isExact }: Estimate): string =>

@@ -187,13 +187,22 @@ t.test('the audit is searched by event, subject and day, page by page, and expor
   t.equal(csv.body.trimEnd().split('\r\n').length, 61);
 });
 
-t.test('the overview counts sign-ins by day, and the keys page says what a rotation does next', async (t) => {
+t.test('the overview plots sign-ins by day, and the keys page says what a rotation does next', async (t) => {
   const idp = await idpApp(t, { ...HERE, ed25519SeedNext: `${'ab'.repeat(31)}cd` });
   const operator = await makeOperator(t, idp);
   const { page, get } = await enterConsole(idp, operator);
-  t.match(page.body, /<td>2040-01-01<\/td><td class="number">1<\/td><td class="number">0<\/td>/);
+  const row = (day: string, ...values: (number | '–')[]) =>
+    `<tr><td><time datetime="${day}">${day}</time></td>${values.map((value) => `<td class="number">${value}</td>`).join('')}</tr>`;
+  t.match(page.body, row('2040-01-01', 1, 0));
   await idp.authorize(await idp.createClient(), { ...operator, password: 'wrong' });
-  t.match((await get('/')).body, /<td>2040-01-01<\/td><td class="number">1<\/td><td class="number">1<\/td>/);
+  const { body: overview } = await get('/');
+  t.match(overview, row('2040-01-01', 1, 1));
+  t.match(overview, row('2039-12-31', 0, 0));
+  t.match(overview, /<svg[^>]*role="img"/);
+  t.match(
+    overview,
+    'Sign-ins (attempts), 2039-12-03 to 2040-01-01: succeeded 1 in total, most on 2040-01-01 (1); failed 1',
+  );
   const keys = (await get('/keys')).body;
   const { body } = await idp.request('GET', '/.well-known/jwks.json');
   for (const { kid } of body.keys) t.match(keys, kid);
