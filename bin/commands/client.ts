@@ -12,6 +12,7 @@ interface DescribeOptions extends CommonOptions {
   name?: string;
   postLogoutUris?: string[];
   kinds?: Kind[];
+  logo?: string;
 }
 
 type CreateOptions = DescribeOptions & { public?: true; trusted?: true };
@@ -90,7 +91,8 @@ function describe(command: Command): Command {
       'Where people may return after logout, separated by commas',
       parseList,
     )
-    .option('--kinds <kinds>', 'Who may sign in: human, agent or both', parseKinds);
+    .option('--kinds <kinds>', 'Who may sign in: human, agent or both', parseKinds)
+    .option('--logo <url>', 'https address of an image for its sign-in page; an empty one removes it');
 }
 
 function parseKinds(text: string): Kind[] {
@@ -115,6 +117,7 @@ async function create(
     isPublic: options.public === true,
     principalKinds: options.kinds ?? [...KINDS],
     trusted: options.trusted === true,
+    ...(options.logo !== undefined && { logoUri: options.logo }),
   };
   await withProvisioning(program, { create: true }, async ({ clients }) => {
     const { client, secret } = await clients.create(input, ON_THE_HOST);
@@ -136,13 +139,14 @@ async function update(
   options: UpdateOptions,
   command: Command,
 ): Promise<void> {
-  const { redirectUris, postLogoutUris, kinds, trusted } = options;
+  const { redirectUris, postLogoutUris, kinds, trusted, logo } = options;
   const change = {
     ...displayName(command, options),
     ...(redirectUris && { redirectUris }),
     ...(postLogoutUris && { postLogoutRedirectUris: postLogoutUris }),
     ...(kinds && { principalKinds: kinds }),
     ...(trusted && { trusted: trusted === 'yes' }),
+    ...(logo !== undefined && { logoUri: logo }),
   };
   if (Object.keys(change).length === 0) {
     command.error('error: no change is given. Use at least one option, like --name "My app".');

@@ -43,6 +43,8 @@ export interface Page {
   view?: View;
   /** Further sources of `form-action`, which browsers also apply to redirects after a submission. */
   formTargets?: readonly string[];
+  /** Origins of images. */
+  imageSources?: readonly string[];
   /** The `ui_locales` of the request, if they are not in its query. */
   uiLocales?: string | undefined;
 }
@@ -107,11 +109,12 @@ export function createPages(brand: Brand, messages = createMessages()): Pages {
     page: Page,
   ): { body: string; headers: Record<string, string> } => {
     const catalogue = catalogueFor(request, page);
-    const { formTargets = [] } = page;
+    const { formTargets = [], imageSources = [] } = page;
     const targets = ["'self'", ...formTargets].join(' ');
+    const images = ['data:', ...imageSources].join(' ');
     const headers = {
       'content-language': catalogue.locale,
-      'content-security-policy': `default-src 'none'; style-src ${styleHash}; img-src data:; form-action ${targets}; base-uri 'none'; object-src 'none'; frame-ancestors 'none'`,
+      'content-security-policy': `default-src 'none'; style-src ${styleHash}; img-src ${images}; form-action ${targets}; base-uri 'none'; object-src 'none'; frame-ancestors 'none'`,
       'x-frame-options': 'DENY',
       // An application may have opened the sign-in in a pop-up window and wait for its result.
       ...(formTargets.length === 0 && { 'cross-origin-opener-policy': 'same-origin' }),

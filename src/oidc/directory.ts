@@ -30,6 +30,8 @@ export interface Client {
   postLogoutRedirectUris: readonly string[];
   /** Consent is not required for this client. */
   trusted?: true;
+  /** The https address of an image. */
+  logoUri?: string;
 }
 
 export interface Directory {

@@ -58,6 +58,12 @@ const INPUTS: readonly Input[] = [
     hint: 'Signed-in people are not asked for consent. Choose it for your own applications only.',
     options: yesOrNo,
   },
+  {
+    name: 'logo_uri',
+    label: 'Logo',
+    hint: 'The https address of an image for the pages of sign-in and consent, whose visitors load it. Optional.',
+    maxLength: MAX_URI_LENGTH,
+  },
 ];
 
 const Form = Type.Object({
@@ -66,6 +72,9 @@ const Form = Type.Object({
   post_logout_redirect_uris: Type.Optional(Type.String()),
   kinds: Type.Optional(Type.String()),
   trusted: Type.Optional(Type.String()),
+  logo_uri: Type.Optional(
+    Type.String({ accepts: 'an https address of at most 2048 characters', maxLength: MAX_URI_LENGTH }),
+  ),
   public: Type.Optional(Type.String()),
   at_once: Type.Optional(Type.String()),
 });
@@ -93,6 +102,7 @@ function readClient({ name = '', ...form }: Record<string, string | undefined>):
     postLogoutRedirectUris: readLines('post_logout_redirect_uris', form['post_logout_redirect_uris']),
     principalKinds: (KINDS[form['kinds'] ?? ''] ?? KINDS['both'])?.kinds ?? [],
     trusted: form['trusted'] === 'yes',
+    logoUri: form['logo_uri'] ?? '',
   };
 }
 
@@ -164,6 +174,7 @@ export async function clientsPlugin(
       { label: 'Logout URIs', text: client.postLogoutRedirectUris.join(' ') || '–' },
       { label: 'Who may sign in', text: KINDS[choiceOf(client)]?.label ?? '' },
       { label: 'Trusted', text: client.trusted ? 'yes' : 'no' },
+      { label: 'Logo', text: client.logoUri ?? '–' },
       { label: 'Secret', text: secretHash === undefined ? 'none (public application)' : 'stored as a hash' },
       ...(previousSecretUntil === undefined
         ? []
@@ -220,6 +231,7 @@ export async function clientsPlugin(
       post_logout_redirect_uris: client.postLogoutRedirectUris.join('\n'),
       kinds: choiceOf(client),
       trusted: client.trusted ? 'yes' : 'no',
+      logo_uri: client.logoUri ?? '',
     }),
     find,
     run: async ({ id }, fields, by) =>

@@ -92,6 +92,7 @@ export interface Client {
   previousSecretUntil?: number;
   principalKinds: Kind[];
   trusted?: true;
+  logoUri?: string;
   createdAt: number;
 }
 
@@ -101,6 +102,8 @@ export interface ClientInput {
   postLogoutRedirectUris: string[];
   principalKinds: Kind[];
   trusted: boolean;
+  /** An empty one removes it. */
+  logoUri: string;
 }
 
 export interface ClientSource {

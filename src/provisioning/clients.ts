@@ -18,6 +18,8 @@ export interface ClientInput {
   principalKinds: Kind[];
   /** Never set over HTTP. */
   trusted?: boolean;
+  /** An https address; an empty one removes it. */
+  logoUri?: string;
 }
 
 /** The fields to change; absent fields keep their value. */
@@ -51,7 +53,7 @@ export function createClients(
   clients: ClientCollection,
   { audit, clock, random, allowHttp, log }: ClientDependencies,
 ): Clients {
-  const validateUris = ({ redirectUris, postLogoutRedirectUris = [] }: ClientChange): void => {
+  const validateUris = ({ redirectUris, postLogoutRedirectUris = [], logoUri = '' }: ClientChange): void => {
     if (redirectUris?.length === 0)
       throw invalidFields({
         path: 'redirect_uris',
@@ -60,6 +62,7 @@ export function createClients(
     const details = [
       ...uriProblems('redirect_uris', redirectUris ?? [], allowHttp),
       ...uriProblems('post_logout_redirect_uris', postLogoutRedirectUris, allowHttp),
+      ...(logoUri === '' || isLogoUri(logoUri) ? [] : [{ path: 'logo_uri', message: LOGO_RULE }]),
     ];
     if (details.length > 0) throw invalidFields(...details);
     const open = redirectUris?.find((uri) => redirectUriProblem(uri, false) !== null);
@@ -70,8 +73,8 @@ export function createClients(
   };
 
   return {
-    async create({ isPublic, trusted, ...input }, from) {
-      validateUris(input);
+    async create({ isPublic, trusted, logoUri = '', ...input }, from) {
+      validateUris({ ...input, logoUri });
       const secret = isPublic ? null : newToken(random, 'csec_');
       const client: ClientDocument = {
         id: newId('cid_', clock, random),
@@ -79,6 +82,7 @@ export function createClients(
         createdAt: clock.now(),
         ...(secret !== null && { secretHash: sha256(secret) }),
         ...(trusted === true && { trusted }),
+        ...(logoUri !== '' && { logoUri }),
       };
       await Promise.all([
         clients.insert(client),
@@ -87,17 +91,16 @@ export function createClients(
       return { client, secret };
     },
 
-    async update(clientId, { trusted, ...change }, from) {
-      validateUris(change);
+    async update(clientId, { trusted, logoUri, ...change }, from) {
+      validateUris({ ...change, ...(logoUri !== undefined && { logoUri }) });
       const before = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
       if (!before) return null;
-      const updated = await clients.updateOne(
-        { id: clientId },
-        {
-          set: { ...change, ...(trusted === true && { trusted }) },
-          ...(trusted === false && { unset: ['trusted'] }),
-        },
-      );
+      const set = { ...change, ...(trusted === true && { trusted }), ...(logoUri && { logoUri }) };
+      const unset = [
+        ...(trusted === false ? (['trusted'] as const) : []),
+        ...(logoUri === '' ? (['logoUri'] as const) : []),
+      ];
+      const updated = await clients.updateOne({ id: clientId }, { set, ...(unset.length > 0 && { unset }) });
       if (updated) {
         const detail = changeDetail(auditedFields(before), auditedFields(updated));
         await audit.record({
@@ -155,6 +158,7 @@ function auditedFields({
   postLogoutRedirectUris,
   principalKinds,
   trusted,
+  logoUri,
 }: ClientDocument) {
   return {
     name,
@@ -162,7 +166,18 @@ function auditedFields({
     postLogoutRedirectUris: postLogoutRedirectUris.join(' '),
     principalKinds: principalKinds.join(' '),
     trusted: trusted === true,
+    logoUri,
   };
+}
+
+const LOGO_RULE =
+  'must be an https address without a user name, like https://app.example.com/logo.png, or empty for no logo';
+
+/** Its origin becomes a source in the content security policy of the pages that show the image. */
+function isLogoUri(uri: string): boolean {
+  if (/[^\x21-\x7e]|[\\#]/.test(uri) || !URL.canParse(uri) || !WEB_ORIGIN.test(uri)) return false;
+  const { protocol, username, password } = new URL(uri);
+  return protocol === 'https:' && !username && !password;
 }
 
 /** Other text is never looked up, because a store may be unable to represent it. */

@@ -112,6 +112,7 @@ async function creationPlugin(
         postLogoutRedirectUris: [body.post_logout_redirect_uris ?? []].flat(),
         isPublic: body.public ?? false,
         principalKinds: body.principal_kinds ?? [...KINDS],
+        ...(body.logo_uri !== undefined && { logoUri: body.logo_uri }),
       };
       const { client, secret } = await clients.create(input, originOf(request));
       return reply

@@ -159,6 +159,14 @@ const Kinds = Type.Array(Type.Enum(KINDS), {
   uniqueItems: true,
 });
 
+const LogoUri = Type.String({
+  description: 'An image that the pages of sign-in and consent show.',
+  accepts: 'an https address of at most 2048 characters',
+  examples: ['https://app.example.com/logo.png'],
+  maxLength: 2048,
+  pattern: '^[\\x21-\\x7e]*$',
+});
+
 export const ClientBody = Type.Object(
   {
     name: Type.Optional(ClientName),
@@ -167,6 +175,7 @@ export const ClientBody = Type.Object(
     post_logout_redirect_uris: Type.Optional(Type.Union([Uris, Uri])),
     public: Type.Optional(Type.Boolean()),
     principal_kinds: Type.Optional(Kinds),
+    logo_uri: Type.Optional(LogoUri),
   },
   { additionalProperties: false },
 );
@@ -179,6 +188,7 @@ const client = {
   public: Type.Boolean(),
   principal_kinds: Kinds,
   trusted: Type.Boolean(),
+  logo_uri: Type.Optional(LogoUri),
   created_at: Timestamp,
 };
 
@@ -223,6 +233,7 @@ export function clientView(client: ClientDocument) {
     public: client.secretHash === undefined,
     principal_kinds: client.principalKinds,
     trusted: client.trusted === true,
+    ...(client.logoUri !== undefined && { logo_uri: client.logoUri }),
     created_at: toTimestamp(client.createdAt),
   };
 }

@@ -61,6 +61,8 @@ export interface ClientDocument {
   principalKinds: Kind[];
   /** Consent is not required for this client. */
   trusted?: true;
+  /** An image that the pages of sign-in and consent show (RFC 7591 §2). */
+  logoUri?: string;
   createdAt: number;
 }
 

@@ -112,6 +112,48 @@ t.test('the content security policy lets the form redirect only to the applicati
   }
 });
 
+t.test('the page shows the logo of the application, and only its origin may serve images', async (t) => {
+  const idp = await idpApp(t);
+  const policyOf = (answer: Answer) =>
+    /img-src [^;]*/.exec(answer.headers['content-security-policy'] ?? '')?.[0];
+  const open = async (client: RegisteredClient) =>
+    idp.request('GET', authorizePath(client), { headers: { accept: 'text/html' } });
+  const plain = await open(await idp.createClient());
+  t.equal(policyOf(plain), 'img-src data:');
+  t.notMatch(plain.text, '<img');
+  const logo = await open(await idp.createClient({ logo_uri: 'https://cdn.example:8443/a.png?b=1&c=%22' }));
+  t.equal(policyOf(logo), 'img-src data: https://cdn.example:8443');
+  t.match(
+    logo.text.replaceAll('&#x2F;', '/').replaceAll('&#x3D;', '='),
+    '<img class="client-logo" src="https://cdn.example:8443/a.png?b=1&amp;c=%22" alt="" width="48" height="48" referrerpolicy="no-referrer">',
+  );
+  for (const uri of [
+    ...['http://cdn.example/a.png', 'javascript:alert(1)', 'data:image/png;base64,AA', '//cdn.example/a.png'],
+    ...[
+      'https://a:b@cdn.example/',
+      'https://cdn.example; script-src *',
+      'https://cdn.example,x/',
+      'https:cdn.example',
+    ],
+    ...[
+      "https://cdn.example/'",
+      'https://cdn.example/#a',
+      'https://x"onerror=1/',
+      'https://',
+      'logo.png',
+      ' ',
+    ],
+  ]) {
+    const answer = await idp.admin('POST', '/v1/clients', {
+      name: 'x',
+      redirect_uris: CALLBACK,
+      logo_uri: uri,
+    });
+    if (uri === "https://cdn.example/'") t.equal(answer.status, 201, 'a quote in the path is escaped');
+    else t.match(answer, { status: 400, text: 'logo_uri' }, uri);
+  }
+});
+
 t.test('the page shows the application and the requested claims, all escaped', async (t) => {
   const idp = await idpApp(t);
   const name = `<img src=x onerror=alert(1)>"'&{{title}}{{{style}}}`;

@@ -145,17 +145,28 @@ t.test('applications are created, changed, rotated and deleted', async (t) => {
     post_logout_redirect_uris: 'https://app.example.test/bye',
     kinds: 'both',
     trusted: 'yes',
+    logo_uri: 'https://app.example.test/logo.png',
   });
   t.match(changed.body, 'Saved.');
+  const refused = await act(`/clients/${id}/update`, { redirect_uris: CALLBACK, logo_uri: 'http://x.test/' });
+  t.match(refused.body, 'must be an https address');
   const [listed] = (await idp.admin('GET', '/v1/clients')).body.clients;
-  t.match(listed, { client_name: 'New shop', trusted: true, redirect_uris: [CALLBACK] });
+  t.match(listed, {
+    client_name: 'New shop',
+    trusted: true,
+    redirect_uris: [CALLBACK],
+    logo_uri: 'https://app.example.test/logo.png',
+  });
+  const unset = { name: 'New shop', redirect_uris: CALLBACK, kinds: 'both', trusted: 'yes', logo_uri: '' };
+  t.match((await act(`/clients/${id}/update`, unset)).body, 'Saved.');
+  t.notOk('logo_uri' in (await idp.admin('GET', '/v1/clients')).body.clients[0], 'an empty field removes it');
   const [next = ''] = secretsOf((await act(`/clients/${id}/rotate`, { at_once: 'yes' })).body).slice(1);
   t.same([await signIn(secret), await signIn(next)], [401, 200]);
   t.match((await act(`/clients/${id}/delete`, { confirm: id })).body, 'Deleted.');
   t.equal((await get(`/clients/${id}`)).status, 404);
   const records = (await auditOf(await idpStore(t, idp))).filter(({ by }) => by === operator.handle);
   t.match(records.map(({ event }) => event).sort(), [
-    ...['client.created', 'client.deleted', 'client.rotated', 'client.updated'],
+    ...['client.created', 'client.deleted', 'client.rotated', 'client.updated', 'client.updated'],
   ]);
   const update = records.find(({ event }) => event === 'client.updated');
   t.match(update?.detail, /"before":.*Shop.*"after":.*New shop/);

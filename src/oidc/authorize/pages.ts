@@ -53,7 +53,9 @@ function pageOf(
   const shared = SCOPES.filter((known) => known === 'openid' || granted.includes(known));
   return {
     template,
+    ...(client.logoUri !== undefined && { imageSources: [new URL(client.logoUri).origin] }),
     view: {
+      clientLogo: client.logoUri,
       clientName: client.name || returnsTo,
       returnsTo,
       learns: shared.map((known) => message(`scope.${known}`)),

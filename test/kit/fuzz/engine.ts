@@ -32,6 +32,8 @@ export interface FuzzTarget {
   unavailable: readonly string[];
   /** The code in the JSON of an error; `undefined` if it has another shape. */
   codeOf(body: unknown): string | undefined;
+  /** Replaces what mutated requests may have spoilt, like an operator who was disabled, for the visitors to come. */
+  renew?(): Promise<void>;
   /** Signs in as usual. @throws if that no longer works */
   prove(): Promise<void>;
   stop(): Promise<void>;
@@ -148,6 +150,7 @@ export async function fuzz(target: FuzzTarget, options: FuzzOptions): Promise<Fu
 
   // Whether a route can succeed must not depend on what chance has spoilt before it.
   const workUnspoilt = async (): Promise<void> => {
+    await target.renew?.();
     const visitor = target.visitor(diceOf(seed * 1000 + clients));
     const connection = new FuzzConnection(target.url);
     const visit = async (route: Route): Promise<void> => {

@@ -388,15 +388,18 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     return { id, ...(secret && { secret }) };
   };
   const makeAgent = (handle: string): Promise<Person> => make('/v1/agents', { handle });
-  const person = { handle: 'person@example.test', password: PASSWORD };
-  const { sub: operatorSub } = await make('/v1/accounts', { ...person, kind: 'human' });
-  await grantRole(operatorSub, folder);
-  const common: Common = {
-    clients: [await makeClient(false), await makeClient(true), await makeClient(false)],
-    agents: [await makeAgent('agent@example.test')],
-    people: [person],
-    operatorSub,
+  const makeCommon = async (name: string): Promise<Common> => {
+    const person = { handle: `${name}@example.test`, password: PASSWORD };
+    const { sub: operatorSub } = await make('/v1/accounts', { ...person, kind: 'human' });
+    await grantRole(operatorSub, folder);
+    return {
+      clients: [await makeClient(false), await makeClient(true), await makeClient(false)],
+      agents: [await makeAgent(`agent-${name}@example.test`)],
+      people: [person],
+      operatorSub,
+    };
   };
+  let common = await makeCommon('person');
 
   return {
     url,
@@ -409,6 +412,9 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     codeOf: (body) => {
       const { error, error_description: sentence } = (body ?? {}) as Record<string, unknown>;
       return typeof error === 'string' && typeof sentence === 'string' ? error : undefined;
+    },
+    async renew() {
+      common = await makeCommon('renewed');
     },
     async prove() {
       const [client, agent] = [await makeClient(false), await makeAgent('last@example.test')];
