@@ -8,12 +8,14 @@ import { createProgress } from '../bin/progress.js';
 import { type SessionDocument, sessionCollection, userCollection } from '../src/auth/store.js';
 import { DAY } from '../src/kernel/clock.js';
 import { LEASE_COLLECTION, LEASE_FIELDS, type LeaseDocument } from '../src/ops/jobs.js';
+import type { Collection, Store } from '../src/storage/collection.js';
 import { readCollection } from '../src/storage/inspect.js';
 import { openStore } from '../src/storage/open.js';
 import { readArguments } from './arguments.js';
 import { Lab, type Served } from './lab.js';
 import { drive, repeating, request } from './load.js';
 import { startMongod } from './mongod.js';
+import { RECORD_KINDS, randomTime, recordPages } from './record-rows.js';
 import { machineReadable, type Result, table } from './report.js';
 import { quantile } from './rounds.js';
 import { bearer, JSON_BODY, ME, PASSWORD, probe } from './saas-rows.js';
@@ -30,6 +32,7 @@ Options
   --users <number>     (100000)
   --sessions <number>  unexpired ones (500000)
   --expired <number>   expired ones (200000)
+  --records <number>   of each of these: subscriptions, payments, payment events, e-mails, audit records (0)
   --seconds <number>   measuring time of each figure (20)
   --json <file>        also writes the results as JSON
   --help
@@ -43,17 +46,19 @@ const OPTIONS = {
   users: { type: 'string', default: '100000' },
   sessions: { type: 'string', default: '500000' },
   expired: { type: 'string', default: '200000' },
+  records: { type: 'string', default: '0' },
   seconds: { type: 'string', default: '20' },
   json: { type: 'string' },
 } as const;
 
 const { values, usageError, countOf } = readArguments('bench:scale', help, OPTIONS);
-const [users, sessions, expired, seconds] = [
+const [users, sessions, expired, records, seconds] = [
   values.users,
   values.sessions,
   values.expired,
+  values.records,
   values.seconds,
-].map(countOf) as [number, number, number, number];
+].map(countOf) as [number, number, number, number, number];
 if (values.engine !== 'sqlite' && values.engine !== 'mongodb')
   usageError(`there is no engine '${values.engine}'.`);
 
@@ -77,17 +82,21 @@ const uri = mongod?.newDatabase() ?? `sqlite:${file}`;
 const results: Result[] = [];
 
 const userIds = Array.from({ length: users }, () => id('usr_'));
-await fill('users', users, (index) => ({
+await fill('users', users, userCollection, (index) => ({
   ...user('x'.repeat(97)),
   id: userIds[index] as string,
   emailVerified: index % 10 !== 0,
   ...(index % 1000 === 0 && { suspendedAt: Date.now() }),
 }));
-await fill('sessions', sessions, () => sessionUntil(Date.now() + 30 * DAY));
+await fill('sessions', sessions, sessionCollection, () => sessionUntil(Date.now() + 30 * DAY));
 results.push(...(await sizes()));
+if (records > 0) {
+  for (const { name, collection, make } of RECORD_KINDS)
+    await fill(name, records, collection, (index) => make(index, randomUserId(), randomTime()));
+}
 results.push(...(await admin()));
 results.push(...(await firstPages()));
-await fill('sessions', expired, () => sessionUntil(Date.now() - DAY));
+await fill('sessions', expired, sessionCollection, () => sessionUntil(Date.now() - DAY));
 results.push(...(await purge()));
 if (mongod) results.push(...(await ttl()));
 await mongod?.clear();
@@ -96,28 +105,32 @@ process.stdout.write(`${table(results)}\n`);
 if (values.json)
   writeFileSync(
     values.json,
-    machineReadable(results, { engine: values.engine, users, sessions, expired, seconds }),
+    machineReadable(results, { engine: values.engine, users, sessions, expired, records, seconds }),
   );
 process.exit();
 
 function sessionUntil(expiresAt: number): SessionDocument {
-  const userId = userIds[Math.floor(Math.random() * users)] as string;
-  return { ...session(), userId, expiresAt };
+  return { ...session(), userId: randomUserId(), expiresAt };
+}
+
+function randomUserId(): string {
+  return userIds[Math.floor(Math.random() * users)] as string;
 }
 
 /** Inserts documents and adds the rate to the results. */
-async function fill(
-  name: 'users' | 'sessions',
+async function fill<T extends { id: string }>(
+  name: string,
   count: number,
-  make: (index: number) => { id: string },
+  collectionOf: (store: Store) => Collection<T>,
+  make: (index: number) => T,
 ): Promise<void> {
   const progress = createProgress({ name: `${name} inserted`, write: (done) => done.toLocaleString('en') });
   const store = await openStore(uri);
-  const collection = name === 'users' ? userCollection(store) : sessionCollection(store);
+  const collection = collectionOf(store);
   const since = performance.now();
   for (let from = 0; from < count; from += BATCH) {
     const batch = Array.from({ length: Math.min(BATCH, count - from) }, (_, index) => make(from + index));
-    await collection.insertMany(batch as never);
+    await collection.insertMany(batch);
     progress.show(from + batch.length, count);
   }
   progress.end();
@@ -185,7 +198,7 @@ async function admin(): Promise<Result[]> {
   ];
 }
 
-/** The median time of the first pages about users: lists, searches, and a user with many sessions. */
+/** The median time of the first pages of lists and searches, of a user with many sessions, and of the overview. */
 async function firstPages(): Promise<Result[]> {
   const store = await openStore(uri);
   const [busy = ''] = userIds;
@@ -207,6 +220,8 @@ async function firstPages(): Promise<Result[]> {
     'suspended users': 'users?show=suspended',
     'unverified users': 'users?show=unverified',
     [`a user with ${BUSY_SESSIONS.toLocaleString('en')} sessions`]: `users/${busy}`,
+    ...(records > 0 && recordPages(busy)),
+    overview: '',
   };
   const found: Result[] = [];
   for (const [what, path] of Object.entries(pages)) {
@@ -219,6 +234,8 @@ async function firstPages(): Promise<Result[]> {
       times.push(performance.now() - since);
     }
     found.push({ what: `page: ${what}`, value: quantile(times, 0.5), unit: 'ms' });
+    // It is counted once in a while, not for each view.
+    if (path === '') found.push({ what: '… when it is counted', value: times[0] as number, unit: 'ms' });
   }
   await end(served);
   return found;
