@@ -16,6 +16,10 @@ const ARGS = [
   '--disable-background-networking',
   '--disable-component-update',
   '--disable-sync',
+  // A process for each origin that a test visits takes longer than the visit, and no test depends on it.
+  '--disable-site-isolation-trials',
+  '--disable-features=IsolateOrigins,site-per-process',
+  '--renderer-process-limit=1',
 ];
 
 /**
