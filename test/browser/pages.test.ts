@@ -66,7 +66,9 @@ await onChromium((browser) => {
 });
 
 async function violations(page: Page, rules: object): Promise<string[]> {
-  const results: AxeResults = await page.evaluate(`axe.run(${JSON.stringify({ resultTypes: ['violations'], ...rules })})`);
+  const results: AxeResults = await page.evaluate(
+    `axe.run(${JSON.stringify({ resultTypes: ['violations'], ...rules })})`,
+  );
   return results.violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html}`));
 }
 
