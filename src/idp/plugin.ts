@@ -138,7 +138,11 @@ export async function mountIdp(
     pages,
     signIn: oidc.ownPages({ pages }),
     sources: {
-      principals: { ...directory, mintAgent: principals.mintAgent, rotate: principals.rotate },
+      principals: {
+        ...directory,
+        mintAgent: (input, from) => principals.mintAgent(input, from, true),
+        rotate: principals.rotate,
+      },
       links,
       clients,
       sessions: oidc.sessions,

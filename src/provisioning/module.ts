@@ -76,6 +76,16 @@ export function createProvisioningModule(
       agent: authenticatedByRoute,
     },
     plugin: (scope, { pages }) =>
-      provisioningPlugin(scope, { principals, links, clients, directory, pages, issuer, isSignupOpen }),
+      provisioningPlugin(scope, {
+        principals,
+        links,
+        clients,
+        directory,
+        pages,
+        issuer,
+        isSignupOpen,
+        // As for people: only who may invite can give somebody an address that applications trust.
+        adminVouchesForAgents: inviteToken === adminToken,
+      }),
   };
 }

@@ -43,6 +43,8 @@ export interface ProvisioningPluginOptions {
   pages: Pages;
   issuer(): string;
   isSignupOpen: boolean;
+  /** Whether the administrator token, which creates agents, also vouches for their e-mail addresses. */
+  adminVouchesForAgents: boolean;
 }
 
 /** Creates principals and clients, and lets the operator manage them. */
@@ -55,7 +57,7 @@ export async function provisioningPlugin(scope: Scope, options: ProvisioningPlug
 
 async function creationPlugin(
   scope: Scope,
-  { principals, links, clients }: ProvisioningPluginOptions,
+  { principals, links, clients, adminVouchesForAgents }: ProvisioningPluginOptions,
 ): Promise<void> {
   scope.post(
     '/v1/accounts',
@@ -70,7 +72,11 @@ async function creationPlugin(
     '/v1/agents',
     { config: access('admin'), schema: { body: AgentBody, response: { 201: AgentAnswer } } },
     async (request, reply) => {
-      const { agent, password } = await principals.mintAgent(request.body, originOf(request));
+      const { agent, password } = await principals.mintAgent(
+        request.body,
+        originOf(request),
+        adminVouchesForAgents,
+      );
       return reply.code(201).send({ ...principalView(agent), password });
     },
   );
@@ -106,6 +112,7 @@ async function creationPlugin(
     { config: access('admin'), schema: { body: ClientBody, response: { 201: ClientAnswer } } },
     async (request, reply) => {
       const { body } = request;
+      refuseUnknownMetadata(body);
       const input = {
         name: body.client_name ?? body.name ?? '',
         redirectUris: [body.redirect_uris].flat(),
@@ -129,6 +136,24 @@ async function creationPlugin(
       return { clients: items.map(clientView), next };
     },
   );
+}
+
+/** Limits of what an error repeats. */
+const MAX_NAME_LENGTH = 64;
+const MAX_NAMES = 20;
+
+/** @throws invalid_client_metadata naming every field that is not supported (RFC 7591 §3.2.2) */
+function refuseUnknownMetadata(body: object): void {
+  const known = Object.keys(ClientBody.properties);
+  const unknown = Object.keys(body)
+    .filter((name) => !known.includes(name))
+    .map((name) => name.slice(0, MAX_NAME_LENGTH))
+    .slice(0, MAX_NAMES);
+  if (unknown.length === 0) return;
+  throw provisioningErrors.invalid_client_metadata({
+    message: `Client metadata that is not supported: ${unknown.join(', ')}. Supported: ${known.join(', ')}.`,
+    details: unknown.map((path) => ({ path, message: 'is not supported' })),
+  });
 }
 
 /** The administrator can see and disable principals, but never act on their behalf. */
