@@ -13,6 +13,7 @@ interface DescribeOptions extends CommonOptions {
   postLogoutUris?: string[];
   kinds?: Kind[];
   logo?: string;
+  backchannelLogoutUri?: string;
 }
 
 type CreateOptions = DescribeOptions & { public?: true; trusted?: true };
@@ -92,6 +93,10 @@ function describe(command: Command): Command {
       parseList,
     )
     .option('--kinds <kinds>', 'Who may sign in: human, agent or both', parseKinds)
+    .option(
+      '--backchannel-logout-uri <uri>',
+      'Where it is told that a session has ended; an empty one removes it',
+    )
     .option('--logo <url>', 'https address of an image for its sign-in page; an empty one removes it');
 }
 
@@ -118,6 +123,9 @@ async function create(
     principalKinds: options.kinds ?? [...KINDS],
     trusted: options.trusted === true,
     ...(options.logo !== undefined && { logoUri: options.logo }),
+    ...(options.backchannelLogoutUri !== undefined && {
+      backchannelLogoutUri: options.backchannelLogoutUri,
+    }),
   };
   await withProvisioning(program, { create: true }, async ({ clients }) => {
     const { client, secret } = await clients.create(input, ON_THE_HOST);
@@ -139,7 +147,7 @@ async function update(
   options: UpdateOptions,
   command: Command,
 ): Promise<void> {
-  const { redirectUris, postLogoutUris, kinds, trusted, logo } = options;
+  const { redirectUris, postLogoutUris, kinds, trusted, logo, backchannelLogoutUri } = options;
   const change = {
     ...displayName(command, options),
     ...(redirectUris && { redirectUris }),
@@ -147,6 +155,7 @@ async function update(
     ...(kinds && { principalKinds: kinds }),
     ...(trusted && { trusted: trusted === 'yes' }),
     ...(logo !== undefined && { logoUri: logo }),
+    ...(backchannelLogoutUri !== undefined && { backchannelLogoutUri }),
   };
   if (Object.keys(change).length === 0) {
     command.error('error: no change is given. Use at least one option, like --name "My app".');

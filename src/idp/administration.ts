@@ -1,6 +1,7 @@
 import { defineOptions, resolveOptions } from '../config/options.js';
 import { createPublicUrl } from '../config/public-url.js';
 import { systemRandom } from '../kernel/secrets.js';
+import { announceEnd, logoutNoticeCollection } from '../oidc/backchannel/store.js';
 import { createAudit } from '../ops/audit.js';
 import { createProvisioningModule, type ProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
@@ -36,11 +37,17 @@ export async function openProvisioning(
   );
   const store = await (create ? openStore : openExistingStore)(values.databaseUri);
   const base = values.publicUrl ?? (await createLastKnownAddress(store).recall());
+  const notices = logoutNoticeCollection(store);
   const context = createCommandContext(store, { production, warn, createAudit });
   const { principals, links, directory, clients, operators } = createProvisioningModule(context, {
     issuer: createPublicUrl(base, values.port).get,
     allowHttp: !production,
     isSignupOpen: false,
+    // A server sends the notices.
+    async endSessions(sub, change) {
+      await announceEnd(notices, { sub }, context.clock.now());
+      return change();
+    },
   });
   return { principals, links, directory, clients, operators, close: () => store.close() };
 }

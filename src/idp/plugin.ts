@@ -115,6 +115,7 @@ export async function mountIdp(
     isSignupOpen: !values.disableSignup,
     adminToken: values.adminToken,
     inviteToken: values.inviteToken,
+    endSessions: (sub, change) => oidc.endSessions(sub, change),
   });
   const otherSeeds = [values.ed25519SeedNext, values.ed25519SeedPrevious];
   const oidc = createOidcModule(context, {
@@ -130,6 +131,7 @@ export async function mountIdp(
     changePassword: provisioning.principals.changePassword,
     trustedEmailDomains: values.trustedEmailDomains ?? [],
     humansUseBasic: values.basicLogin === 'all',
+    callsPrivateNetworks: values.backchannelPrivateNetworks || !config.production,
   });
 
   const { principals, links, directory, clients } = provisioning;

@@ -73,6 +73,42 @@ export function isPrivateAddress(address: string): boolean {
   return family !== 0 && PRIVATE.check(bare, family === 4 ? 'ipv4' : 'ipv6');
 }
 
+/** Networks beside those that reach no host of the Internet, or a private one by another name. */
+const SPECIAL_NETWORKS = [
+  // "This network", protocol assignments, documentation, benchmarks, multicast, reserved.
+  ['0.0.0.0', 8],
+  ['192.0.0.0', 24],
+  ['192.0.2.0', 24],
+  ['192.88.99.0', 24],
+  ['198.18.0.0', 15],
+  ['198.51.100.0', 24],
+  ['203.0.113.0', 24],
+  ['224.0.0.0', 4],
+  ['240.0.0.0', 4],
+  // Unspecified and IPv4-compatible, IPv4-mapped, NAT64, discard, Teredo and others, documentation, 6to4, site-local, multicast.
+  ['::', 96],
+  ['::ffff:0:0', 96],
+  ['64:ff9b::', 32],
+  ['100::', 64],
+  ['2001::', 23],
+  ['2001:db8::', 32],
+  ['2002::', 16],
+  ['fec0::', 10],
+  ['ff00::', 8],
+] as const;
+
+const SPECIAL = new BlockList();
+for (const [network, length] of SPECIAL_NETWORKS) {
+  SPECIAL.addSubnet(network, length, isIP(network) === 4 ? 'ipv4' : 'ipv6');
+}
+
+/** Whether a normalized address belongs to a host of the Internet (IANA special-purpose address registries). */
+export function isPublicAddress(address: string): boolean {
+  const [bare = ''] = address.split('%');
+  const family = isIP(bare);
+  return family !== 0 && !isPrivateAddress(bare) && !SPECIAL.check(bare, family === 4 ? 'ipv4' : 'ipv6');
+}
+
 /** Whether an address is a loopback address. */
 export function isLoopbackAddress(address: string | undefined): boolean {
   if (address === '127.0.0.1' || address === '::1') return true;

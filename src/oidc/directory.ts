@@ -34,6 +34,8 @@ export interface Client {
   trusted?: true;
   /** The https address of an image. */
   logoUri?: string;
+  /** Where the client is told that a session has ended. */
+  backchannelLogoutUri?: string;
 }
 
 export interface Directory {

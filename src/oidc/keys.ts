@@ -7,7 +7,7 @@ export interface Keys {
   /** The JWK Set (RFC 7517): public keys only. */
   readonly jwks: { keys: JWK[] };
   /** A JWS (RFC 7515 §7.1) with `alg: EdDSA` over these claims, which must be complete. */
-  sign(claims: Record<string, unknown>): Promise<string>;
+  sign(claims: Record<string, unknown>, type?: 'logout+jwt'): Promise<string>;
   /** The claims of a JWS that one of these keys signed, expired or not; else `null`. */
   verify(jws: string): Promise<Record<string, unknown> | null>;
 }
@@ -17,11 +17,12 @@ export function createKeys(seeds: readonly [string, ...string[]]): Keys {
   const pairs = seeds.map(loadPair);
   const [{ privateKey, jwk }] = pairs as [Pair, ...Pair[]];
   const publicKeys = new Map(pairs.map(({ jwk, publicKey }) => [jwk.kid, publicKey]));
-  const header = base64url(JSON.stringify({ alg: 'EdDSA', typ: 'JWT', kid: jwk.kid }));
+  const headerOf = (typ: string) => base64url(JSON.stringify({ alg: 'EdDSA', typ, kid: jwk.kid }));
+  const header = headerOf('JWT');
   return {
     jwks: { keys: pairs.map((pair) => pair.jwk) },
-    async sign(claims) {
-      const input = `${header}.${base64url(JSON.stringify(claims))}`;
+    async sign(claims, type) {
+      const input = `${type ? headerOf(type) : header}.${base64url(JSON.stringify(claims))}`;
       const signature = await signInThreadPool(null, Buffer.from(input), privateKey);
       return `${input}.${signature.toString('base64url')}`;
     },

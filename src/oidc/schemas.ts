@@ -52,6 +52,12 @@ export const oidcOptions = {
     doc: 'Domains, separated by commas, whose addresses you vouch for: email_verified is true for people who accept an invitation to one, and for agents that the operator creates in one.',
     check: (domains) => domains?.map(emailDomainProblem).find((problem) => problem !== undefined),
   }),
+  backchannelPrivateNetworks: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
+    env: 'IDP_BACKCHANNEL_PRIVATE_NETWORKS',
+    doc: '1 lets idp tell applications in private networks, and without TLS, about ended sessions (`backchannel_logout_uri`). Outside production it always does.',
+    shown: '0',
+    parse: (text) => ({ 0: false, 1: true })[text] ?? text,
+  }),
   basicLogin: option(Type.Enum(['all', 'agents'], { default: 'all' }), {
     env: 'IDP_BASIC_LOGIN',
     doc: 'Who may use HTTP Basic at /authorize: all or agents.',

@@ -93,6 +93,7 @@ export interface Client {
   principalKinds: Kind[];
   trusted?: true;
   logoUri?: string;
+  backchannelLogoutUri?: string;
   createdAt: number;
 }
 
@@ -104,6 +105,8 @@ export interface ClientInput {
   trusted: boolean;
   /** An empty one removes it. */
   logoUri: string;
+  /** An empty one removes it. */
+  backchannelLogoutUri: string;
 }
 
 export interface ClientSource {

@@ -20,6 +20,8 @@ export interface ClientInput {
   trusted?: boolean;
   /** An https address; an empty one removes it. */
   logoUri?: string;
+  /** Where the client is told that a session has ended; an empty one removes it. */
+  backchannelLogoutUri?: string;
 }
 
 /** The fields to change; absent fields keep their value. */
@@ -53,7 +55,13 @@ export function createClients(
   clients: ClientCollection,
   { audit, clock, random, allowHttp, log }: ClientDependencies,
 ): Clients {
-  const validateUris = ({ redirectUris, postLogoutRedirectUris = [], logoUri = '' }: ClientChange): void => {
+  const validateUris = ({
+    redirectUris,
+    postLogoutRedirectUris = [],
+    logoUri = '',
+    backchannelLogoutUri = '',
+  }: ClientChange): void => {
+    const problem = backchannelLogoutUri === '' ? null : logoutUriProblem(backchannelLogoutUri, allowHttp);
     if (redirectUris?.length === 0)
       throw invalidFields({
         path: 'redirect_uris',
@@ -63,6 +71,7 @@ export function createClients(
       ...uriProblems('redirect_uris', redirectUris ?? [], allowHttp),
       ...uriProblems('post_logout_redirect_uris', postLogoutRedirectUris, allowHttp),
       ...(logoUri === '' || isLogoUri(logoUri) ? [] : [{ path: 'logo_uri', message: LOGO_RULE }]),
+      ...(problem === null ? [] : [{ path: 'backchannel_logout_uri', message: problem }]),
     ];
     if (details.length > 0) throw invalidFields(...details);
     const open = redirectUris?.find((uri) => redirectUriProblem(uri, false) !== null);
@@ -73,8 +82,8 @@ export function createClients(
   };
 
   return {
-    async create({ isPublic, trusted, logoUri = '', ...input }, from) {
-      validateUris({ ...input, logoUri });
+    async create({ isPublic, trusted, logoUri = '', backchannelLogoutUri = '', ...input }, from) {
+      validateUris({ ...input, logoUri, backchannelLogoutUri });
       const secret = isPublic ? null : newToken(random, 'csec_');
       const client: ClientDocument = {
         id: newId('cid_', clock, random),
@@ -83,6 +92,7 @@ export function createClients(
         ...(secret !== null && { secretHash: sha256(secret) }),
         ...(trusted === true && { trusted }),
         ...(logoUri !== '' && { logoUri }),
+        ...(backchannelLogoutUri !== '' && { backchannelLogoutUri }),
       };
       await Promise.all([
         clients.insert(client),
@@ -91,14 +101,24 @@ export function createClients(
       return { client, secret };
     },
 
-    async update(clientId, { trusted, logoUri, ...change }, from) {
-      validateUris({ ...change, ...(logoUri !== undefined && { logoUri }) });
+    async update(clientId, { trusted, logoUri, backchannelLogoutUri, ...change }, from) {
+      const optional = {
+        ...(logoUri !== undefined && { logoUri }),
+        ...(backchannelLogoutUri !== undefined && { backchannelLogoutUri }),
+      };
+      validateUris({ ...change, ...optional });
       const before = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
       if (!before) return null;
-      const set = { ...change, ...(trusted === true && { trusted }), ...(logoUri && { logoUri }) };
+      const set = {
+        ...change,
+        ...(trusted === true && { trusted }),
+        ...(logoUri && { logoUri }),
+        ...(backchannelLogoutUri && { backchannelLogoutUri }),
+      };
       const unset = [
         ...(trusted === false ? (['trusted'] as const) : []),
         ...(logoUri === '' ? (['logoUri'] as const) : []),
+        ...(backchannelLogoutUri === '' ? (['backchannelLogoutUri'] as const) : []),
       ];
       const updated = await clients.updateOne({ id: clientId }, { set, ...(unset.length > 0 && { unset }) });
       if (updated) {
@@ -159,6 +179,7 @@ function auditedFields({
   principalKinds,
   trusted,
   logoUri,
+  backchannelLogoutUri,
 }: ClientDocument) {
   return {
     name,
@@ -167,6 +188,7 @@ function auditedFields({
     principalKinds: principalKinds.join(' '),
     trusted: trusted === true,
     logoUri,
+    backchannelLogoutUri,
   };
 }
 
@@ -179,6 +201,12 @@ function isLogoUri(uri: string): boolean {
   const { protocol, username, password } = new URL(uri);
   return protocol === 'https:' && !username && !password;
 }
+
+/** The rules of redirect URIs for the web: the provider itself calls it. */
+const logoutUriProblem = (uri: string, allowHttp: boolean): string | null =>
+  /^https?:/i.test(uri)
+    ? redirectUriProblem(uri, allowHttp)
+    : 'must be an https address, like https://app.example.com/backchannel-logout, or empty for none';
 
 /** Other text is never looked up, because a store may be unable to represent it. */
 const isClientId = (text: string): boolean => /^cid_[\w-]{22,}$/.test(text);

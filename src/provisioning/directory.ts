@@ -5,7 +5,7 @@ import type { Estimate, Page } from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
-import type { Dependencies } from './principals.js';
+import type { PrincipalDependencies } from './principals.js';
 import {
   type Kind,
   OPERATOR_FIELDS,
@@ -58,24 +58,26 @@ const LAST_CHARACTER = '\u{10ffff}';
 
 export function createDirectory(
   principals: PrincipalCollection,
-  { audit, clock }: Pick<Dependencies, 'audit' | 'clock'>,
+  { endSessions, audit, clock }: Pick<PrincipalDependencies, 'endSessions' | 'audit' | 'clock'>,
 ): PrincipalDirectory {
   const get = async (sub: string): Promise<PrincipalDocument | null> =>
     /^u_[0-9a-f]{32}$/.test(sub) ? principals.findOne({ id: sub }) : null;
 
   const remove = async (sub: string, kind: Kind, from: Origin): Promise<PrincipalDocument | null> => {
     if (!(await get(sub))) return null;
-    const deleted = await principals.updateOne(
-      { id: sub, kind, state: { in: ['active', 'disabled', 'invited'] } },
-      {
-        set: { state: 'deleted', updatedAt: clock.now() },
-        unset: [
-          ...(['name', 'passwordHash', 'secretHash', 'linkHash', 'linkExpiresAt'] as const),
-          ...UNANSWERED_LINK_FIELDS,
-          ...OPERATOR_FIELDS,
-        ],
-        inc: { epoch: 1 },
-      },
+    const deleted = await endSessions(sub, () =>
+      principals.updateOne(
+        { id: sub, kind, state: { in: ['active', 'disabled', 'invited'] } },
+        {
+          set: { state: 'deleted', updatedAt: clock.now() },
+          unset: [
+            ...(['name', 'passwordHash', 'secretHash', 'linkHash', 'linkExpiresAt'] as const),
+            ...UNANSWERED_LINK_FIELDS,
+            ...OPERATOR_FIELDS,
+          ],
+          inc: { epoch: 1 },
+        },
+      ),
     );
     if (deleted) await audit.record({ event: `${kind}.deleted`, subject: sub, ...actorOf(from) });
     return deleted;
@@ -109,13 +111,15 @@ export function createDirectory(
     async disable(sub, from) {
       const found = await get(sub);
       if (!found || found.state === 'disabled') return found;
-      const disabled = await principals.updateOne(
-        { id: sub, state: { in: ['active', 'invited'] } },
-        {
-          set: { state: 'disabled', updatedAt: clock.now() },
-          unset: ['linkHash', 'linkExpiresAt', ...UNANSWERED_LINK_FIELDS, ...OPERATOR_FIELDS],
-          inc: { epoch: 1 },
-        },
+      const disabled = await endSessions(sub, () =>
+        principals.updateOne(
+          { id: sub, state: { in: ['active', 'invited'] } },
+          {
+            set: { state: 'disabled', updatedAt: clock.now() },
+            unset: ['linkHash', 'linkExpiresAt', ...UNANSWERED_LINK_FIELDS, ...OPERATOR_FIELDS],
+            inc: { epoch: 1 },
+          },
+        ),
       );
       if (!disabled) throw provisioningErrors.wrong_state();
       await audit.record({

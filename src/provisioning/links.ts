@@ -12,7 +12,7 @@ import { atMost, type Throttle } from '../throttle/throttle.js';
 import { provisioningErrors } from './errors.js';
 import { type FirstOperator, linkUrl, newLinkToken, OPERATOR_LINK_LIFETIME_MS } from './first-operator.js';
 import { canonicalHandle } from './handles.js';
-import { CREATIONS, chosenPasswordProblem, type Dependencies } from './principals.js';
+import { CREATIONS, chosenPasswordProblem, type Dependencies, type EndSessions } from './principals.js';
 import { OPERATOR_FIELDS, type PrincipalCollection, type PrincipalDocument } from './store.js';
 
 /**
@@ -78,6 +78,7 @@ export interface LinkDependencies extends Dependencies {
   throttle: Pick<Throttle, 'count' | 'countKey' | 'trustOnly'>;
   unknownWrites: Pick<UnknownWritesRegistry, 'track'>;
   firstOperator: Pick<FirstOperator, 'look' | 'create'>;
+  endSessions: EndSessions;
   issuer(): string;
 }
 
@@ -96,7 +97,8 @@ const RESET: LinkKind = { lifetimeMs: DAY, isForOperator: false };
 const REPETITIONS = atMost('link.repetition', 10, DAY);
 
 export function createLinks(principals: PrincipalCollection, deps: LinkDependencies): Links {
-  const { passwords, passwordPolicy, throttle, firstOperator, issuer, audit, clock, random } = deps;
+  const { passwords, passwordPolicy, throttle, firstOperator, endSessions, issuer, audit, clock, random } =
+    deps;
 
   const usedLinks = createUsedLinks(principals, deps);
 
@@ -200,24 +202,26 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     await passwordPolicy.validate(password, [handle]);
     const passwordHash = await passwords.hash(password, isDisconnected);
     const now = clock.now();
-    return principals.updateOne(
-      {
-        ...{ id, state: { in: ['invited', 'active'] }, linkHash, linkExpiresAt: { gt: now } },
-        ...(becomesOperator && { operatorLinkHash }),
-      },
-      {
-        set: {
-          state: 'active',
-          passwordHash,
-          usedLinkHash,
-          usedLink: { expiresAt, isInvitation },
-          unansweredSince,
-          updatedAt: now,
-          ...(becomesOperator && { operatorSince: now }),
+    return endSessions(id, () =>
+      principals.updateOne(
+        {
+          ...{ id, state: { in: ['invited', 'active'] }, linkHash, linkExpiresAt: { gt: now } },
+          ...(becomesOperator && { operatorLinkHash }),
         },
-        unset: ['linkHash', 'linkExpiresAt', 'operatorLinkHash'],
-        inc: { epoch: 1 },
-      },
+        {
+          set: {
+            state: 'active',
+            passwordHash,
+            usedLinkHash,
+            usedLink: { expiresAt, isInvitation },
+            unansweredSince,
+            updatedAt: now,
+            ...(becomesOperator && { operatorSince: now }),
+          },
+          unset: ['linkHash', 'linkExpiresAt', 'operatorLinkHash'],
+          inc: { epoch: 1 },
+        },
+      ),
     );
   };
 

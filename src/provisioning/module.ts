@@ -8,7 +8,7 @@ import { adminGuard, signupGuard } from './guards.js';
 import { createLinks, type Links } from './links.js';
 import { createOperatorRoles, type OperatorRoles } from './operators.js';
 import { provisioningPlugin } from './plugin.js';
-import { createPrincipals, type Principals } from './principals.js';
+import { createPrincipals, type EndSessions, type Principals } from './principals.js';
 import { clientCollection, principalCollection } from './store.js';
 
 /** Principals, who sign in, and clients, which they sign in to. */
@@ -33,6 +33,8 @@ export interface ProvisioningModuleOptions {
   adminToken?: string | undefined;
   /** Without it, the administrator token can invite users. */
   inviteToken?: string | undefined;
+  /** Runs a change that ends all sessions of a principal. */
+  endSessions: EndSessions;
 }
 
 export function createProvisioningModule(
@@ -48,17 +50,24 @@ export function createProvisioningModule(
     | 'passwordPolicy'
     | 'unknownWrites'
   >,
-  { issuer, allowHttp, isSignupOpen, adminToken, inviteToken = adminToken }: ProvisioningModuleOptions,
+  {
+    issuer,
+    allowHttp,
+    isSignupOpen,
+    adminToken,
+    inviteToken = adminToken,
+    endSessions,
+  }: ProvisioningModuleOptions,
 ): ProvisioningModule {
   const collection = principalCollection(context.store);
-  const principals = createPrincipals(collection, context);
+  const principals = createPrincipals(collection, { ...context, endSessions });
   const firstOperator = createFirstOperator(setupCollection(context.store), collection, {
     ...context,
     issuer,
   });
-  const links = createLinks(collection, { ...context, firstOperator, issuer });
+  const links = createLinks(collection, { ...context, firstOperator, issuer, endSessions });
   const clients = createClients(clientCollection(context.store), { ...context, allowHttp });
-  const directory = createDirectory(collection, context);
+  const directory = createDirectory(collection, { ...context, endSessions });
   const { audit, throttle } = context;
   const inOutage = { attemptAsOperator: throttle.attemptAsOperatorInOutage };
   return {

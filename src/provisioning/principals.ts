@@ -83,7 +83,11 @@ export interface Dependencies {
   random: Random;
 }
 
+/** Runs a change that ends all sessions of a principal, so that the applications are told about it. */
+export type EndSessions = <T>(sub: string, change: () => Promise<T>) => Promise<T>;
+
 export interface PrincipalDependencies extends Dependencies {
+  endSessions: EndSessions;
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
   throttle: Pick<Throttle, 'attempt' | 'count' | 'trustOnly'>;
@@ -91,7 +95,7 @@ export interface PrincipalDependencies extends Dependencies {
 
 export function createPrincipals(
   principals: PrincipalCollection,
-  { passwords, passwordPolicy, throttle, audit, clock, random }: PrincipalDependencies,
+  { passwords, passwordPolicy, throttle, endSessions, audit, clock, random }: PrincipalDependencies,
 ): Principals {
   const create = async (
     input: { handle: string; name?: string | undefined },
@@ -198,14 +202,16 @@ export function createPrincipals(
       if (problem) throw passwordErrors.WEAK_PASSWORD({ details: [{ path: 'password', message: problem }] });
       await passwordPolicy.validate(chosen, [handle]);
       const passwordHash = await passwords.hash(chosen, from.isDisconnected);
-      const changed = await principals.updateOne(
-        { id, kind: 'human', state: 'active', epoch: proven.epoch ?? null },
-        {
-          set: { passwordHash, updatedAt: clock.now() },
-          // A reset link is no longer needed.
-          unset: ['linkHash', 'linkExpiresAt', ...UNANSWERED_LINK_FIELDS],
-          inc: { epoch: 1 },
-        },
+      const changed = await endSessions(id, () =>
+        principals.updateOne(
+          { id, kind: 'human', state: 'active', epoch: proven.epoch ?? null },
+          {
+            set: { passwordHash, updatedAt: clock.now() },
+            // A reset link is no longer needed.
+            unset: ['linkHash', 'linkExpiresAt', ...UNANSWERED_LINK_FIELDS],
+            inc: { epoch: 1 },
+          },
+        ),
       );
       if (!changed) return false;
       await throttle.trustOnly(handle, from.ip);

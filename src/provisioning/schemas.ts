@@ -167,6 +167,14 @@ const LogoUri = Type.String({
   pattern: '^[\\x21-\\x7e]*$',
 });
 
+const LogoutUri = Type.String({
+  description: 'Where the application is told that a session has ended (Back-Channel Logout).',
+  accepts: 'an https address of at most 2048 characters',
+  examples: ['https://app.example.com/backchannel-logout'],
+  maxLength: 2048,
+  pattern: '^[\\x21-\\x7e]*$',
+});
+
 export const ClientBody = Type.Object(
   {
     name: Type.Optional(ClientName),
@@ -176,6 +184,9 @@ export const ClientBody = Type.Object(
     public: Type.Optional(Type.Boolean()),
     principal_kinds: Type.Optional(Kinds),
     logo_uri: Type.Optional(LogoUri),
+    backchannel_logout_uri: Type.Optional(LogoutUri),
+    /** Every logout token contains the session. */
+    backchannel_logout_session_required: Type.Optional(Type.Boolean()),
   },
   // An ignored field would be taken for registered (RFC 7591 §3.2.1), so the route refuses others by name.
   { additionalProperties: true },
@@ -190,6 +201,8 @@ const client = {
   principal_kinds: Kinds,
   trusted: Type.Boolean(),
   logo_uri: Type.Optional(LogoUri),
+  backchannel_logout_uri: Type.Optional(LogoutUri),
+  backchannel_logout_session_required: Type.Optional(Type.Literal(true)),
   created_at: Timestamp,
 };
 
@@ -235,6 +248,10 @@ export function clientView(client: ClientDocument) {
     principal_kinds: client.principalKinds,
     trusted: client.trusted === true,
     ...(client.logoUri !== undefined && { logo_uri: client.logoUri }),
+    ...(client.backchannelLogoutUri !== undefined && {
+      backchannel_logout_uri: client.backchannelLogoutUri,
+      backchannel_logout_session_required: true as const,
+    }),
     created_at: toTimestamp(client.createdAt),
   };
 }

@@ -429,6 +429,14 @@ export function idpCases(folder: string): Record<string, Cases> {
       ],
       invalid: ['humans', 'none', 'All'],
     },
+    IDP_BACKCHANNEL_PRIVATE_NETWORKS: {
+      default: false,
+      valid: [
+        ['0', false],
+        ['1', true],
+      ],
+      invalid: ['true', 'yes', '2'],
+    },
     IDP_DISABLE_SIGNUP: {
       default: false,
       valid: [

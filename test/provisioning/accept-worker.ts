@@ -55,6 +55,7 @@ const issuer = () => 'http://localhost';
 const principals = principalCollection(wrapped);
 const firstOperator = createFirstOperator(setupCollection(wrapped), principals, { clock, random, issuer });
 const links = createLinks(principals, {
+  endSessions: (_, change) => change(),
   firstOperator,
   audit,
   clock,
