@@ -97,16 +97,19 @@ const SPECIAL_NETWORKS = [
   ['ff00::', 8],
 ] as const;
 
-const SPECIAL = new BlockList();
+/** By family: a list with the network of IPv4-mapped addresses contains every IPv4 address. */
+const SPECIAL = { ipv4: new BlockList(), ipv6: new BlockList() };
 for (const [network, length] of SPECIAL_NETWORKS) {
-  SPECIAL.addSubnet(network, length, isIP(network) === 4 ? 'ipv4' : 'ipv6');
+  const family = isIP(network) === 4 ? 'ipv4' : 'ipv6';
+  SPECIAL[family].addSubnet(network, length, family);
 }
 
 /** Whether a normalized address belongs to a host of the Internet (IANA special-purpose address registries). */
 export function isPublicAddress(address: string): boolean {
   const [bare = ''] = address.split('%');
-  const family = isIP(bare);
-  return family !== 0 && !isPrivateAddress(bare) && !SPECIAL.check(bare, family === 4 ? 'ipv4' : 'ipv6');
+  if (isIP(bare) === 0 || isPrivateAddress(bare)) return false;
+  const family = isIP(bare) === 4 ? 'ipv4' : 'ipv6';
+  return !SPECIAL[family].check(bare, family);
 }
 
 /** Whether an address is a loopback address. */

@@ -2,6 +2,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createLocalJWKSet, jwtVerify } from 'jose';
 import t, { type Test } from 'tap';
+import { isPublicAddress } from '../../src/kernel/addresses.js';
 import { HOUR, MINUTE, SECOND } from '../../src/kernel/clock.js';
 import { createLogoutRequest } from '../../src/oidc/backchannel/request.js';
 import { createBackchannelLogout } from '../../src/oidc/backchannel/service.js';
@@ -391,6 +392,8 @@ t.test('only public addresses are called, whatever a name resolves to', async (t
       await t.rejects(post(`https://app.example.com:${port}/`, 'x'), refused, `a name of ${answer}`);
     }
   }
+  for (const address of ['93.184.216.34', '8.8.8.8', '223.255.255.1', '2606:4700::1111', '2a00:1450::1'])
+    t.ok(isPublicAddress(address), address);
   await t.rejects(createLogoutRequest({ allowPrivate: false })(url, 'x'), refused);
   t.same(received, []);
   const post = createLogoutRequest({ allowPrivate: true, lookup: resolvesTo('127.0.0.1') });
