@@ -3,6 +3,7 @@ import { createPublicUrl } from '../config/public-url.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { announceEnd, logoutNoticeCollection } from '../oidc/backchannel/store.js';
 import { createAudit } from '../ops/audit.js';
+import { ID_TOKEN_ALGORITHMS } from '../provisioning/clients.js';
 import { createProvisioningModule, type ProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
 import { createCommandContext } from '../server/module-context.js';
@@ -43,6 +44,8 @@ export async function openProvisioning(
     issuer: createPublicUrl(base, values.port).get,
     allowHttp: !production,
     isSignupOpen: false,
+    // The server knows its keys; a command may run without them.
+    idTokenAlgorithms: ID_TOKEN_ALGORITHMS,
     // A server sends the notices.
     async endSessions(sub, change) {
       await announceEnd(notices, { sub }, context.clock.now());

@@ -34,6 +34,8 @@ export interface Client {
   trusted?: true;
   /** The https address of an image. */
   logoUri?: string;
+  /** The signature of its id_tokens; EdDSA by default. */
+  idTokenAlg?: 'ES256';
   /** Where the client is told that a session has ended. */
   backchannelLogoutUri?: string;
 }

@@ -13,7 +13,7 @@ import { rejectCrossSiteForms } from './client-auth.js';
 import { type ConsentService, createConsentService } from './consents.js';
 import type { Directory } from './directory.js';
 import { pathMetadataPlugin } from './discovery.js';
-import { createHintReader, createKeys } from './keys.js';
+import { createHintReader, createKeys, type KeyMaterial } from './keys.js';
 import { createOwnPages, type OwnPages } from './own-pages.js';
 import { oidcPlugin } from './plugin.js';
 import { createPurges } from './purge.js';
@@ -31,8 +31,8 @@ export interface OidcModule {
   sessions: Pick<SessionService, 'list' | 'end'>;
   endSessions: EndSessions;
   consents: Pick<ConsentService, 'list'>;
-  /** The identifiers of the published keys; the first signs. */
-  keyIds: readonly string[];
+  /** The published keys, those of one algorithm in the order of their configuration. */
+  publishedKeys: readonly { id: string; algorithm: string }[];
   /** The metadata of an issuer with a path, which belongs to the root of the host. */
   pathMetadataPlugin(scope: Scope): Promise<void>;
 }
@@ -41,8 +41,7 @@ export interface OidcModuleOptions {
   issuer(): string;
   /** The languages of the pages. */
   locales: readonly string[];
-  /** Seeds of the signing keys, 64 hexadecimal characters each: the first signs, all of them are published. */
-  seeds: readonly [string, ...string[]];
+  keys: KeyMaterial;
   directory: Directory;
   changePassword: ChangePassword;
   /** Domains in which an accepted invitation verifies the e-mail address. */
@@ -60,7 +59,7 @@ export function createOidcModule(
   >,
   options: OidcModuleOptions,
 ): OidcModule {
-  const { issuer, locales, seeds, directory, changePassword, trustedEmailDomains } = options;
+  const { issuer, locales, directory, changePassword, trustedEmailDomains } = options;
   const { humansUseBasic, callsPrivateNetworks } = options;
   const { store, audit, clock, throttle, jobs, metrics } = context;
   const collections = {
@@ -68,7 +67,8 @@ export function createOidcModule(
     sessions: sessionCollection(store),
     consents: consentCollection(store),
   };
-  const keys = createKeys(seeds);
+  const { seeds } = options.keys;
+  const keys = createKeys(options.keys);
   const readHint = createHintReader(keys, issuer);
   const claimsOf = createClaims(trustedEmailDomains);
   const shared = { ...context, ...collections, directory, issuer };
@@ -117,8 +117,9 @@ export function createOidcModule(
     sessions,
     endSessions: backchannel.endSessions,
     consents,
-    keyIds: keys.jwks.keys.map(({ kid = '' }) => kid),
-    pathMetadataPlugin: (scope) => pathMetadataPlugin(scope, { issuer, locales }),
+    publishedKeys: keys.jwks.keys.map(({ kid = '', alg = '' }) => ({ id: kid, algorithm: alg })),
+    pathMetadataPlugin: (scope) =>
+      pathMetadataPlugin(scope, { issuer, locales, algorithms: keys.algorithms }),
   };
 }
 

@@ -16,7 +16,7 @@ export interface ConsoleSources {
   consents: { list(sub: string): Promise<{ clientId: string; scopes: string[]; updatedAt: number }[]> };
   audit: AuditSearch & { record(entry: Omit<AuditRecord, 'id' | 'at'>): Promise<void> };
   /** The published keys. */
-  keys: readonly { id: string; use: 'current' | 'next' | 'previous' }[];
+  keys: readonly { id: string; algorithm: string; use: 'current' | 'next' | 'previous' }[];
 }
 
 export type Kind = 'agent' | 'human';
@@ -94,6 +94,7 @@ export interface Client {
   trusted?: true;
   logoUri?: string;
   backchannelLogoutUri?: string;
+  idTokenAlg?: 'ES256';
   createdAt: number;
 }
 
@@ -107,6 +108,7 @@ export interface ClientInput {
   logoUri: string;
   /** An empty one removes it. */
   backchannelLogoutUri: string;
+  idTokenAlg: 'EdDSA' | 'ES256';
 }
 
 export interface ClientSource {

@@ -10,6 +10,9 @@ import { readPage } from '../storage/pages.js';
 import type { Dependencies } from './principals.js';
 import type { ClientCollection, ClientDocument, Kind } from './store.js';
 
+export const ID_TOKEN_ALGORITHMS = ['EdDSA', 'ES256'] as const;
+export type IdTokenAlgorithm = (typeof ID_TOKEN_ALGORITHMS)[number];
+
 export interface ClientInput {
   name: string;
   redirectUris: string[];
@@ -22,6 +25,8 @@ export interface ClientInput {
   logoUri?: string;
   /** Where the client is told that a session has ended; an empty one removes it. */
   backchannelLogoutUri?: string;
+  /** The signature of its id_tokens. */
+  idTokenAlg?: IdTokenAlgorithm;
 }
 
 /** The fields to change; absent fields keep their value. */
@@ -48,18 +53,21 @@ export interface Clients {
 export interface ClientDependencies extends Dependencies {
   /** Whether redirect URIs may use http on addresses that are not loopback. */
   allowHttp: boolean;
+  /** The algorithms for which the provider has a key. */
+  idTokenAlgorithms: readonly IdTokenAlgorithm[];
   log: Pick<JobLog, 'warn'>;
 }
 
 export function createClients(
   clients: ClientCollection,
-  { audit, clock, random, allowHttp, log }: ClientDependencies,
+  { audit, clock, random, allowHttp, idTokenAlgorithms, log }: ClientDependencies,
 ): Clients {
-  const validateUris = ({
+  const validate = ({
     redirectUris,
     postLogoutRedirectUris = [],
     logoUri = '',
     backchannelLogoutUri = '',
+    idTokenAlg = 'EdDSA',
   }: ClientChange): void => {
     const problem = backchannelLogoutUri === '' ? null : logoutUriProblem(backchannelLogoutUri, allowHttp);
     if (redirectUris?.length === 0)
@@ -72,6 +80,9 @@ export function createClients(
       ...uriProblems('post_logout_redirect_uris', postLogoutRedirectUris, allowHttp),
       ...(logoUri === '' || isLogoUri(logoUri) ? [] : [{ path: 'logo_uri', message: LOGO_RULE }]),
       ...(problem === null ? [] : [{ path: 'backchannel_logout_uri', message: problem }]),
+      ...(idTokenAlgorithms.includes(idTokenAlg)
+        ? []
+        : [{ path: 'id_token_signed_response_alg', message: NO_KEY }]),
     ];
     if (details.length > 0) throw invalidFields(...details);
     const open = redirectUris?.find((uri) => redirectUriProblem(uri, false) !== null);
@@ -82,8 +93,11 @@ export function createClients(
   };
 
   return {
-    async create({ isPublic, trusted, logoUri = '', backchannelLogoutUri = '', ...input }, from) {
-      validateUris({ ...input, logoUri, backchannelLogoutUri });
+    async create(
+      { isPublic, trusted, logoUri = '', backchannelLogoutUri = '', idTokenAlg = 'EdDSA', ...input },
+      from,
+    ) {
+      validate({ ...input, logoUri, backchannelLogoutUri, idTokenAlg });
       const secret = isPublic ? null : newToken(random, 'csec_');
       const client: ClientDocument = {
         id: newId('cid_', clock, random),
@@ -93,6 +107,7 @@ export function createClients(
         ...(trusted === true && { trusted }),
         ...(logoUri !== '' && { logoUri }),
         ...(backchannelLogoutUri !== '' && { backchannelLogoutUri }),
+        ...(idTokenAlg !== 'EdDSA' && { idTokenAlg }),
       };
       await Promise.all([
         clients.insert(client),
@@ -101,12 +116,13 @@ export function createClients(
       return { client, secret };
     },
 
-    async update(clientId, { trusted, logoUri, backchannelLogoutUri, ...change }, from) {
+    async update(clientId, { trusted, logoUri, backchannelLogoutUri, idTokenAlg, ...change }, from) {
       const optional = {
         ...(logoUri !== undefined && { logoUri }),
         ...(backchannelLogoutUri !== undefined && { backchannelLogoutUri }),
+        ...(idTokenAlg !== undefined && { idTokenAlg }),
       };
-      validateUris({ ...change, ...optional });
+      validate({ ...change, ...optional });
       const before = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
       if (!before) return null;
       const set = {
@@ -114,11 +130,13 @@ export function createClients(
         ...(trusted === true && { trusted }),
         ...(logoUri && { logoUri }),
         ...(backchannelLogoutUri && { backchannelLogoutUri }),
+        ...(idTokenAlg === 'ES256' && { idTokenAlg }),
       };
       const unset = [
         ...(trusted === false ? (['trusted'] as const) : []),
         ...(logoUri === '' ? (['logoUri'] as const) : []),
         ...(backchannelLogoutUri === '' ? (['backchannelLogoutUri'] as const) : []),
+        ...(idTokenAlg === 'EdDSA' ? (['idTokenAlg'] as const) : []),
       ];
       const updated = await clients.updateOne({ id: clientId }, { set, ...(unset.length > 0 && { unset }) });
       if (updated) {
@@ -180,6 +198,7 @@ function auditedFields({
   trusted,
   logoUri,
   backchannelLogoutUri,
+  idTokenAlg,
 }: ClientDocument) {
   return {
     name,
@@ -189,8 +208,11 @@ function auditedFields({
     trusted: trusted === true,
     logoUri,
     backchannelLogoutUri,
+    idTokenAlg: idTokenAlg ?? 'EdDSA',
   };
 }
+
+const NO_KEY = 'needs a key for ES256: set IDP_ES256_KEY first';
 
 const LOGO_RULE =
   'must be an https address without a user name, like https://app.example.com/logo.png, or empty for no logo';

@@ -1,7 +1,7 @@
 import type { Pages } from '../http/pages.js';
 import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
-import { type Clients, createClients } from './clients.js';
+import { type Clients, createClients, type IdTokenAlgorithm } from './clients.js';
 import { createDirectory, type PrincipalDirectory } from './directory.js';
 import { createFirstOperator, type FirstOperator, setupCollection } from './first-operator.js';
 import { adminGuard, signupGuard } from './guards.js';
@@ -33,6 +33,8 @@ export interface ProvisioningModuleOptions {
   adminToken?: string | undefined;
   /** Without it, the administrator token can invite users. */
   inviteToken?: string | undefined;
+  /** The algorithms for which the provider has a key. */
+  idTokenAlgorithms: readonly IdTokenAlgorithm[];
   /** Runs a change that ends all sessions of a principal. */
   endSessions: EndSessions;
 }
@@ -56,6 +58,7 @@ export function createProvisioningModule(
     isSignupOpen,
     adminToken,
     inviteToken = adminToken,
+    idTokenAlgorithms,
     endSessions,
   }: ProvisioningModuleOptions,
 ): ProvisioningModule {
@@ -66,7 +69,11 @@ export function createProvisioningModule(
     issuer,
   });
   const links = createLinks(collection, { ...context, firstOperator, issuer, endSessions });
-  const clients = createClients(clientCollection(context.store), { ...context, allowHttp });
+  const clients = createClients(clientCollection(context.store), {
+    ...context,
+    allowHttp,
+    idTokenAlgorithms,
+  });
   const directory = createDirectory(collection, { ...context, endSessions });
   const { audit, throttle } = context;
   const inOutage = { attemptAsOperator: throttle.attemptAsOperatorInOutage };

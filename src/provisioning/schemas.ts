@@ -3,6 +3,7 @@ import { option } from '../config/options.js';
 import { After, DisplayName, Next, PasswordInput, Timestamp, toTimestamp } from '../http/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
 import type { Page } from '../storage/collection.js';
+import { ID_TOKEN_ALGORITHMS } from './clients.js';
 import { type ClientDocument, KINDS, type PrincipalDocument } from './store.js';
 
 export const provisioningOptions = {
@@ -175,6 +176,10 @@ const LogoutUri = Type.String({
   pattern: '^[\\x21-\\x7e]*$',
 });
 
+const IdTokenAlg = Type.Enum(ID_TOKEN_ALGORITHMS, {
+  description: 'The signature of its id_tokens. ES256 needs IDP_ES256_KEY.',
+});
+
 export const ClientBody = Type.Object(
   {
     name: Type.Optional(ClientName),
@@ -185,6 +190,7 @@ export const ClientBody = Type.Object(
     principal_kinds: Type.Optional(Kinds),
     logo_uri: Type.Optional(LogoUri),
     backchannel_logout_uri: Type.Optional(LogoutUri),
+    id_token_signed_response_alg: Type.Optional(IdTokenAlg),
     /** Every logout token contains the session. */
     backchannel_logout_session_required: Type.Optional(Type.Boolean()),
   },
@@ -201,6 +207,7 @@ const client = {
   principal_kinds: Kinds,
   trusted: Type.Boolean(),
   logo_uri: Type.Optional(LogoUri),
+  id_token_signed_response_alg: Type.Optional(IdTokenAlg),
   backchannel_logout_uri: Type.Optional(LogoutUri),
   backchannel_logout_session_required: Type.Optional(Type.Literal(true)),
   created_at: Timestamp,
@@ -248,6 +255,7 @@ export function clientView(client: ClientDocument) {
     principal_kinds: client.principalKinds,
     trusted: client.trusted === true,
     ...(client.logoUri !== undefined && { logo_uri: client.logoUri }),
+    ...(client.idTokenAlg !== undefined && { id_token_signed_response_alg: client.idTokenAlg }),
     ...(client.backchannelLogoutUri !== undefined && {
       backchannel_logout_uri: client.backchannelLogoutUri,
       backchannel_logout_session_required: true as const,

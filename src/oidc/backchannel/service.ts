@@ -97,7 +97,7 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
     );
   };
 
-  const createToken = ({ clientId, sub, sid }: LogoutNoticeDocument): Promise<string> => {
+  const createToken = ({ clientId, sub, sid }: LogoutNoticeDocument, client: Client): Promise<string> => {
     const now = toSeconds(clock.now());
     const claims = {
       iss: issuer(),
@@ -109,14 +109,17 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
       jti: newId('jti_', clock, random),
       events: EVENTS,
     };
-    return keys.sign(claims, 'logout+jwt');
+    return keys.sign(claims, client.idTokenAlg, 'logout+jwt');
   };
 
   /** Why the application was not told; `null` on success. */
-  const attempt = async (notice: LogoutNoticeDocument, uri: string): Promise<string | null> => {
-    const token = await createToken(notice);
+  const attempt = async (
+    notice: LogoutNoticeDocument,
+    client: Client,
+    uri: string,
+  ): Promise<string | null> => {
     try {
-      const status = await post(uri, token);
+      const status = await post(uri, await createToken(notice, client));
       return status === 200 || status === 204 ? null : `status ${status}`;
     } catch (error) {
       return error instanceof Error ? error.message : String(error);
@@ -129,8 +132,9 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
       return;
     }
     const { id, clientId, sub, attempts, dueAt = 0 } = due;
-    const uri = (await directory.findClient(clientId))?.backchannelLogoutUri;
-    if (uri === undefined) {
+    const client = await directory.findClient(clientId);
+    const uri = client?.backchannelLogoutUri;
+    if (!client || uri === undefined) {
       await notices.deleteOne({ id, attempts });
       return;
     }
@@ -140,7 +144,7 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
     );
     if (!leased) return;
     const own = { id, attempts: leased.attempts };
-    const reason = await attempt(leased, uri);
+    const reason = await attempt(leased, client, uri);
     if (reason === null) {
       await notices.deleteOne(own);
       return;
