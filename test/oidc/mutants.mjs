@@ -118,7 +118,7 @@ const mutants = [
   {
     name: 'everybody of a trusted domain is believed',
     file: 'claims.js',
-    text: 'invitedAt !== undefined && ',
+    text: '(invitedAt ?? vouchedAt) !== undefined && ',
     replacement: '',
     tests: [['email-verified', 'an address of a person who was not invited is not verified']],
   },
