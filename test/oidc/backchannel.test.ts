@@ -210,7 +210,18 @@ async function laboratory(t: Test, uri: string) {
   const attempts: { uri: string; at: number }[] = [];
   const warnings: unknown[] = [];
   const audit: { event: string; subject?: string; detail?: string }[] = [];
-  const state = { status: 200 as number | Error, principal: true, epoch: undefined as number | undefined };
+  const state = {
+    status: 200 as number | Error,
+    principal: true,
+    epoch: undefined as number | undefined,
+    /** Runs once, after the sender has looked for a session. */
+    afterLook: undefined as (() => Promise<unknown>) | undefined,
+  };
+  const looked = async () => {
+    const { afterLook } = state;
+    state.afterLook = undefined;
+    await afterLook?.();
+  };
   const make = async () => {
     const store = await openStore(uri);
     t.teardown(() => store.close());
@@ -218,7 +229,13 @@ async function laboratory(t: Test, uri: string) {
     await store.ready();
     const service = createBackchannelLogout({
       notices,
-      sessions,
+      sessions: {
+        async findOne(where) {
+          const found = await sessions.findOne(where);
+          await looked();
+          return found;
+        },
+      },
       directory: {
         findClient: async (id) =>
           id === 'gone' ? null : ({ id, backchannelLogoutUri: `https://${id}.test/` } as never),
@@ -311,6 +328,18 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
     await end(session);
     await run();
     t.equal(attempts.length, 1, 'the real end is told');
+  });
+
+  t.test(`${engine}: an end is told although an earlier announcement is being withdrawn`, async (t) => {
+    const { begin, end, run, notices, state, clock, attempts } = await laboratory(t, fresh(t));
+    const session = await begin('app');
+    // The process ended before it deleted the session.
+    await announceEnd(notices, { session: session.id }, clock.now());
+    clock.advance(MINUTE + SECOND);
+    state.afterLook = () => end(session);
+    await run();
+    await run();
+    t.equal(attempts.length, 1);
   });
 
   t.test(`${engine}: an attempt cut off by the end of its process is repeated a minute later`, async (t) => {

@@ -209,6 +209,20 @@ const mutants = [
     tests: [['backchannel', 'SQLite: an end that was announced and did not happen']],
   },
   {
+    name: 'an end is not announced a second time',
+    file: 'backchannel/store.js',
+    text: 'attempts: 0 }, {',
+    replacement: 'dueAt: null }, {',
+    tests: [['backchannel', 'SQLite: an end is told although an earlier announcement is being withdrawn']],
+  },
+  {
+    name: 'the job withdraws an announcement that it has not seen',
+    file: 'backchannel/service.js',
+    text: '{ id, attempts, dueAt }, isChanging',
+    replacement: '{ id, attempts }, isChanging',
+    tests: [['backchannel', 'SQLite: an end is told although an earlier announcement is being withdrawn']],
+  },
+  {
     name: 'a notice that failed is given up',
     file: 'backchannel/service.js',
     text: 'leased.attempts < MAX_ATTEMPTS',
@@ -218,8 +232,8 @@ const mutants = [
   {
     name: 'two processes send one notice',
     file: 'backchannel/service.js',
-    text: 'updateOne({ id, attempts, dueAt }',
-    replacement: 'updateOne({ id }',
+    text: 'updateOne({ id, attempts, dueAt }, { set:',
+    replacement: 'updateOne({ id }, { set:',
     tests: [['backchannel', 'SQLite: concurrent ends and processes tell each application once']],
   },
   {

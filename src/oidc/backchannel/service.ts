@@ -87,12 +87,12 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
     return principal === null || principal.epoch !== epoch;
   };
 
-  /** Waits again for the end of a session, once the announced change must be over. */
+  /** Waits again for the end of a session, once the announced change must be over and unless another was announced. */
   const wait = (notice: LogoutNoticeDocument) => {
-    const { id, attempts, announcedAt = 0 } = notice;
+    const { id, attempts, dueAt = 0, announcedAt = 0 } = notice;
     const isChanging = isUnexpired(announcedAt + CHANGE_MS, { now: clock.now(), life: CHANGE_MS });
     return notices.updateOne(
-      { id, attempts },
+      { id, attempts, dueAt },
       isChanging ? { set: { dueAt: clock.now() + SECOND } } : { unset: ['dueAt', 'announcedAt'] },
     );
   };

@@ -39,12 +39,12 @@ export type EndSessions = <T>(sub: string, change: () => Promise<T>) => Promise<
 
 /**
  * Makes notices due before the sessions end: after a crash in between, the job finds that the sessions continue, and
- * waits again.
+ * waits again. A repeated announcement counts anew, because the job may be about to give up the earlier one.
  */
 export async function announceEnd(
   notices: Pick<LogoutNotices, 'updateMany'>,
   of: { sub: string } | { session: string },
   now: number,
 ): Promise<boolean> {
-  return (await notices.updateMany({ ...of, dueAt: null }, { set: { dueAt: now, announcedAt: now } })) > 0;
+  return (await notices.updateMany({ ...of, attempts: 0 }, { set: { dueAt: now, announcedAt: now } })) > 0;
 }
