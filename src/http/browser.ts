@@ -37,6 +37,22 @@ const FAMILIES: readonly (readonly [token: RegExp, family: string])[] = [
   [/\bVersion\/[\d.]+.* Safari\//, 'Safari'],
 ];
 
+/** Operating systems by their token in the user agent. iPads call themselves Macs, unless they say otherwise. */
+const SYSTEMS: readonly (readonly [token: RegExp, system: string])[] = [
+  [/\b(iPhone|iPod)\b/, 'iOS'],
+  [/\biPad\b/, 'iPadOS'],
+  [/\bAndroid\b/, 'Android'],
+  [/\bCrOS\b/, 'ChromeOS'],
+  [/\bWindows\b/, 'Windows'],
+  [/\bMac OS X\b/, 'macOS'],
+  [/\bLinux\b/, 'Linux'],
+];
+
+/** The operating system of a browser, without its version. `undefined` if it is unknown. */
+export function systemFamily(userAgent: string | undefined): string | undefined {
+  return SYSTEMS.find(([token]) => token.test(userAgent ?? ''))?.[1];
+}
+
 /** The family of a browser, without version or system. `undefined` for other programs. */
 export function browserFamily(userAgent: string | undefined): string | undefined {
   return FAMILIES.find(([token]) => token.test(userAgent ?? ''))?.[1];

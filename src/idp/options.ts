@@ -37,6 +37,11 @@ export interface IdpRuntimeOptions extends RuntimeOptions {
   prefix?: string;
   /** Whether operators have a console at `/admin` below the prefix. Default: true, except for a plugin at the root of a host. */
   console?: boolean;
+  /**
+   * Whether people have pages for their accounts at `/account` below the prefix, to which `/` leads. Default: true, except
+   * for a plugin at the root of a host, which has only the page for the password.
+   */
+  accountPages?: boolean;
 }
 
 export type IdentityProviderOptions = Partial<IdpConfiguration> & IdpRuntimeOptions;
@@ -45,7 +50,7 @@ export interface ResolvedIdp {
   config: Resolved<IdpConfiguration>;
   runtime: Required<Pick<IdpRuntimeOptions, 'prefix' | 'clock' | 'random'>> &
     OptionalRuntime &
-    Pick<IdpRuntimeOptions, 'console'>;
+    Pick<IdpRuntimeOptions, 'console' | 'accountPages'>;
 }
 
 /** Rejects equal secrets: one was copied, or a step of a rotation is missing. */
@@ -113,6 +118,7 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
   const {
     prefix = '',
     console,
+    accountPages,
     env,
     clock = systemClock,
     random = systemRandom,
@@ -149,9 +155,11 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
     ...(limits !== undefined && { limits }),
     ...(mongo && { mongo }),
     ...(metricsPeers && { metricsPeers }),
+    ...(console !== undefined && { console }),
+    ...(accountPages !== undefined && { accountPages }),
   };
   return {
     config,
-    runtime: { prefix, clock, random, ...(console !== undefined && { console }), ...optional },
+    runtime: { prefix, clock, random, ...optional },
   };
 }

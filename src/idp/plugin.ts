@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import fp from 'fastify-plugin';
+import { createAccountModule } from '../account/module.js';
 import { createBrand } from '../http/brand.js';
 import { answerRules, type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
 import { createMessages, type Messages } from '../http/messages.js';
@@ -8,6 +9,7 @@ import { openScope, routeRules, type ScopeRules } from '../http/scope.js';
 import { renderOAuth } from '../kernel/errors.js';
 import type { KeyMaterial } from '../oidc/keys.js';
 import { createOidcModule, type OidcModule } from '../oidc/module.js';
+import { mountPath } from '../oidc/sessions.js';
 import { CONSOLE_PATH } from '../operators/guard.js';
 import { createOperatorsModule } from '../operators/module.js';
 import { type AuditRecord, createAudit } from '../ops/audit.js';
@@ -110,6 +112,9 @@ export async function mountIdp(
   });
   followLifecycle(fastify, context, values);
 
+  // At the root of a host, the paths may belong to its own pages or to saas-backend.
+  const ownsItsPaths = server !== undefined || prefix !== '';
+  const hasAccountPages = runtime.accountPages ?? ownsItsPaths;
   const provisioning = createProvisioningModule(context, {
     issuer,
     allowHttp: !config.production,
@@ -129,17 +134,32 @@ export async function mountIdp(
       isDeleted: provisioning.directory.isDeleted,
       findClient: provisioning.clients.find,
     },
-    changePassword: provisioning.principals.changePassword,
+    isSignUpOpen: !values.disableSignup,
+    signUp: (input, from) => provisioning.principals.register({ ...input, kind: 'human' }, from),
+    hasAccountPages,
     trustedEmailDomains: values.trustedEmailDomains ?? [],
     humansUseBasic: values.basicLogin === 'all',
     callsPrivateNetworks: values.backchannelPrivateNetworks || !config.production,
   });
 
   const { principals, links, directory, clients } = provisioning;
+  const signIn = oidc.ownPages({ pages });
+  const account = createAccountModule(context, {
+    mount: () => mountPath(issuer()),
+    pages,
+    signIn,
+    hasAccountPages,
+    sources: {
+      people: { ...principals, delete: directory.deleteSelf },
+      sessions: oidc.sessions,
+      applications: { ...oidc.consents, find: clients.find },
+      forget: oidc.forget,
+    },
+  });
   const operators = createOperatorsModule(context, {
     issuer,
     pages,
-    signIn: oidc.ownPages({ pages }),
+    signIn,
     sources: {
       principals: {
         ...directory,
@@ -161,7 +181,7 @@ export async function mountIdp(
     ...answerRules(host),
     prefix,
     conflictRemedy: 'Mount the identity provider at another path with the prefix option.',
-    guards: { ...provisioning.guards, ...oidc.guards },
+    guards: { ...provisioning.guards, ...oidc.guards, ...account.guards },
     onResponse: metrics?.observeResponse,
     renderError: createErrorRenderer(pages),
     meter: context.throttle.countRequest,
@@ -172,14 +192,14 @@ export async function mountIdp(
     isPlugin: server === undefined,
   };
   await openScope(fastify, rules, async (scope) => {
-    await scope.register(provisioning.plugin, { pages });
+    await scope.register(provisioning.plugin, { pages, hasAccountPages });
     await scope.register(oidc.plugin, { pages });
+    await scope.register(account.plugin);
     if (prefix !== '') await scope.register(healthPlugin, { store, wrap: (state) => state });
     // At the root, the server has the route.
     if (metrics && (prefix !== '' || !server)) await scope.register(metricsPlugin, { metrics });
   });
-  // At the root of a host, the path may belong to its own pages or to saas-backend.
-  if (runtime.console ?? (server !== undefined || prefix !== '')) {
+  if (runtime.console ?? ownsItsPaths) {
     const consoleRules: ScopeRules = {
       ...rules,
       prefix: prefix + CONSOLE_PATH,

@@ -58,6 +58,15 @@ export interface Directory {
   findClient(clientId: string): Promise<Client | null>;
 }
 
+/**
+ * Creates a person.
+ * @throws handle_taken, VALIDATION_ERROR, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED
+ */
+export type SignUp = (
+  input: { handle: string; password: string; name?: string },
+  from: Origin,
+) => Promise<Principal>;
+
 /** Whether a client to which something was issued is still registered. */
 export type IsRegistered = (clientId: string) => Promise<boolean>;
 

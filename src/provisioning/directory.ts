@@ -51,6 +51,8 @@ export interface PrincipalDirectory {
   deleteAgent(sub: string, from: Origin): Promise<PrincipalDocument | null>;
   /** The same for a human, invited or not. */
   deleteHuman(sub: string, from: Origin): Promise<PrincipalDocument | null>;
+  /** The same at the request of the human, unless the credentials have changed since `person` was read. */
+  deleteSelf(person: Pick<PrincipalDocument, 'id' | 'epoch'>, from: Origin): Promise<boolean>;
 }
 
 /** Sorts after every handle with the same prefix, and is not part of any. */
@@ -63,11 +65,16 @@ export function createDirectory(
   const get = async (sub: string): Promise<PrincipalDocument | null> =>
     /^u_[0-9a-f]{32}$/.test(sub) ? principals.findOne({ id: sub }) : null;
 
-  const remove = async (sub: string, kind: Kind, from: Origin): Promise<PrincipalDocument | null> => {
+  const remove = async (
+    sub: string,
+    kind: Kind,
+    from: Origin,
+    unchanged: { state?: PrincipalState; epoch?: number | null } = {},
+  ): Promise<PrincipalDocument | null> => {
     if (!(await get(sub))) return null;
     const deleted = await endSessions(sub, () =>
       principals.updateOne(
-        { id: sub, kind, state: { in: ['active', 'disabled', 'invited'] } },
+        { id: sub, kind, state: { in: ['active', 'disabled', 'invited'] }, ...unchanged },
         {
           set: { state: 'deleted', updatedAt: clock.now() },
           unset: [
@@ -152,5 +159,8 @@ export function createDirectory(
 
     deleteAgent: (sub, from) => remove(sub, 'agent', from),
     deleteHuman: (sub, from) => remove(sub, 'human', from),
+    async deleteSelf({ id, epoch = null }, from) {
+      return (await remove(id, 'human', from, { state: 'active', epoch })) !== null;
+    },
   };
 }

@@ -1,4 +1,3 @@
-import type { Pages } from '../http/pages.js';
 import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type Clients, createClients, type IdTokenAlgorithm } from './clients.js';
@@ -7,7 +6,7 @@ import { createFirstOperator, type FirstOperator, setupCollection } from './firs
 import { adminGuard, signupGuard } from './guards.js';
 import { createLinks, type Links } from './links.js';
 import { createOperatorRoles, type OperatorRoles } from './operators.js';
-import { provisioningPlugin } from './plugin.js';
+import { type ProvisioningPluginOptions, provisioningPlugin } from './plugin.js';
 import { createPrincipals, type EndSessions, type Principals } from './principals.js';
 import { clientCollection, principalCollection } from './store.js';
 
@@ -21,7 +20,7 @@ export interface ProvisioningModule {
   firstOperator: Pick<FirstOperator, 'offer'>;
   /** The access levels of the routes below. */
   guards: Record<'admin' | 'metrics' | 'inviter' | 'signup' | 'agent', Guard>;
-  plugin(scope: Scope, options: { pages: Pages }): Promise<void>;
+  plugin(scope: Scope, options: Pick<ProvisioningPluginOptions, 'pages' | 'hasAccountPages'>): Promise<void>;
 }
 
 export interface ProvisioningModuleOptions {
@@ -91,13 +90,13 @@ export function createProvisioningModule(
       signup: signupGuard(isSignupOpen),
       agent: authenticatedByRoute,
     },
-    plugin: (scope, { pages }) =>
+    plugin: (scope, options) =>
       provisioningPlugin(scope, {
         principals,
         links,
         clients,
         directory,
-        pages,
+        ...options,
         issuer,
         isSignupOpen,
         // As for people: only who may invite can give somebody an address that applications trust.

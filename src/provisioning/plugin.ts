@@ -43,6 +43,8 @@ export interface ProvisioningPluginOptions {
   pages: Pages;
   issuer(): string;
   isSignupOpen: boolean;
+  /** Whether people have pages at `/account`. */
+  hasAccountPages: boolean;
   /** Whether the administrator token, which creates agents, also vouches for their e-mail addresses. */
   adminVouchesForAgents: boolean;
 }

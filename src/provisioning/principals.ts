@@ -73,6 +73,8 @@ export interface Principals {
     passwords: { current: string; chosen: string },
     from: Origin,
   ): Promise<boolean>;
+  /** Changes the name of a human; an empty one removes it. `false` unless the human is active. */
+  rename(person: Pick<PrincipalDocument, 'id'>, name: string, from: Origin): Promise<boolean>;
   /** The active principal of a `sub`, or `null`. */
   find(sub: string): Promise<PrincipalDocument | null>;
 }
@@ -216,6 +218,17 @@ export function createPrincipals(
       if (!changed) return false;
       await throttle.trustOnly(handle, from.ip);
       await audit.record({ event: 'password.changed', subject: id, ip: from.ip });
+      return true;
+    },
+
+    async rename({ id }, name, from) {
+      const updatedAt = clock.now();
+      const renamed = await principals.updateOne(
+        { id, kind: 'human', state: 'active' },
+        name === '' ? { set: { updatedAt }, unset: ['name'] } : { set: { name, updatedAt } },
+      );
+      if (!renamed) return false;
+      await audit.record({ event: 'account.renamed', subject: id, ip: from.ip });
       return true;
     },
 
