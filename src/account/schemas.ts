@@ -17,7 +17,9 @@ export const PasswordBody = formOf({
 
 export const NameBody = formOf({ name: Type.String({ maxLength: 1024 }) });
 
-export const SessionBody = formOf({ sid: Type.String({ maxLength: 64 }) });
+export const SessionBody = formOf({
+  sid: Type.String({ accepts: 'the ID of a session', maxLength: 64, pattern: '^[\\w-]+$' }),
+});
 
 export const ApplicationBody = formOf({
   client_id: Type.String({ accepts: 'a client ID', maxLength: 64, pattern: '^[\\w-]+$' }),
@@ -36,4 +38,6 @@ export const NOTICES = {
 } as const;
 export type Notice = keyof typeof NOTICES;
 
-export const AccountQuery = Type.Object({ done: Type.Optional(Type.String({ maxLength: 64 })) });
+export const AccountQuery = Type.Object({
+  done: Type.Optional(Type.String({ accepts: 'the name of a notice', maxLength: 64, pattern: '^[a-z-]*$' })),
+});
