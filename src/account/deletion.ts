@@ -27,7 +27,7 @@ export async function deletionPlugin(scope: Scope, options: DeletionOptions): Pr
     const { confirm, password } = request.body;
     pages.keepForm(request, formOf(request, { confirm }));
     if (confirm.trim() !== principal.handle) {
-      const problems = [message('account-delete.differs', { handle: principal.handle })];
+      const problems = [message('account-delete.differs')];
       return pages.send(reply.code(422), formOf(request, { confirm, problems, wrong: { confirm: true } }));
     }
     if (await service.delete(principal, password, originOf(request))) {

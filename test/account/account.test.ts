@@ -215,8 +215,8 @@ t.test('a deleted account ends at once, everywhere, and its user name stays take
   const form = await get('/delete');
   t.match(form.body, `Type ${human.handle} to confirm`);
   const table: [Record<string, string>, number, RegExp][] = [
-    [{ confirm: 'another', password: PASSWORD }, 422, /The text is not human/],
-    [{ confirm: '', password: PASSWORD }, 422, /The text is not human/],
+    [{ confirm: 'another', password: PASSWORD }, 422, /not your user name/],
+    [{ confirm: '', password: PASSWORD }, 422, /not your user name/],
     [{ confirm: human.handle, password: 'wrong' }, 401, /password is incorrect/],
   ];
   for (const [fields, status, sentence] of table) {

@@ -1,5 +1,6 @@
 import type { Page, Response } from 'playwright-core';
 import type { Test } from 'tap';
+import { enterAccount, FIREFOX } from '../account/kit.js';
 import { type MailedApp, mailedApp, RESET, VERIFY } from '../auth/kit.js';
 import { PASSWORD, SECRETS } from '../kit/app.js';
 import type { IdpApp } from '../kit/idp.js';
@@ -23,7 +24,7 @@ export async function planTour(t: Test): Promise<Stop[]> {
   const [{ idp, origin }, saas] = await Promise.all([reachableIdp(t), mailedApp(t)]);
   const inConsole = await stopsOfConsole(t, idp, origin);
   return [
-    ...(await stopsOfIdp(idp, origin)),
+    ...(await stopsOfIdp(t, idp, origin)),
     ...inConsole,
     ...(await stopsOfSaas(saas, await saas.listen())),
   ];
@@ -44,9 +45,11 @@ const send =
     return response;
   };
 
-async function stopsOfIdp(idp: IdpApp, origin: string): Promise<Stop[]> {
+async function stopsOfIdp(t: Test, idp: IdpApp, origin: string): Promise<Stop[]> {
   const client = await idp.createClient({ name: NAME, redirect_uris: `${origin}/health` });
   await idp.makeHuman({ handle: HANDLE });
+  const agentsOnly = await idp.createClient({ name: NAME, principal_kinds: ['agent'] });
+  const closed = await reachableIdp(t, { disableSignup: true });
   const { body } = await idp.admin('POST', '/v1/invites', { handle: `new.${HANDLE}` });
   const chosen = { 'New password': 'a new one of mine', 'Confirm new password': 'a new one of mine' };
   const scope = 'openid profile email offline_access';
@@ -54,6 +57,11 @@ async function stopsOfIdp(idp: IdpApp, origin: string): Promise<Stop[]> {
   return [
     stop('sign-in', 200, open(start)),
     stop('sign-in-wrong', 401, send({ 'E-mail or user name': HANDLE, Password: 'wrong' })),
+    stop('sign-up', 200, open(`${start}&prompt=create`)),
+    stop('sign-up-taken', 409, send({ ...NEWCOMER, 'E-mail or user name': HANDLE, ...OTHER_PASSWORD })),
+    stop('sign-up-differ', 422, send({ ...NEWCOMER, 'Confirm password': 'another' })),
+    stop('sign-up-closed', 403, open(`${closed.origin}/account/sign-up`)),
+    stop('agents-only', 403, open(authorizeUrl(origin, agentsOnly))),
     stop('error-client', 400, open(`${origin}/authorize?client_id=cid_${'x'.repeat(60)}`)),
     stop('error-missing', 404, open(`${origin}/nothing`)),
     stop('error-details', 400, open(`${origin}/logout?state=1&state=2`)),
@@ -69,12 +77,33 @@ async function stopsOfIdp(idp: IdpApp, origin: string): Promise<Stop[]> {
       return page.goto(`${start}&prompt=consent`);
     }),
     stop('form-post', 200, open(`${start}&response_mode=form_post`)),
+    stop('account', 200, async (page) => {
+      await enterAccount(idp, { handle: HANDLE, password: PASSWORD }, { 'user-agent': FIREFOX });
+      return page.goto(`${origin}/account`);
+    }),
+    stop('account-renamed', 200, send({ Name: NAME })),
+    stop('account-wrong', 422, send({ Name: 'x'.repeat(201) })),
+    stop('account-delete', 200, open(`${origin}/account/delete`)),
+    stop('account-delete-differs', 422, send({ ...DELETION, [`Type ${HANDLE} to confirm`]: 'another' })),
+    stop('account-delete-wrong', 401, send({ ...DELETION, Password: 'wrong' })),
+    stop('account-deleted', 200, open(`${origin}/account/deleted`)),
     stop('account-password', 200, open(`${origin}/account/password`)),
     stop('account-password-wrong', 401, send({ 'Current password': 'wrong', ...chosen })),
     stop('account-password-done', 200, open(`${origin}/account/password/done`)),
     stop('logout', 200, open(`${origin}/logout`)),
   ];
 }
+
+const NEWCOMER = {
+  'E-mail or user name': `newcomer.${HANDLE}`,
+  Name: 'Maximiliane',
+  Password: PASSWORD,
+  'Confirm password': PASSWORD,
+};
+
+const OTHER_PASSWORD = { Password: `${PASSWORD}!`, 'Confirm password': `${PASSWORD}!` };
+
+const DELETION = { [`Type ${HANDLE} to confirm`]: HANDLE, Password: PASSWORD };
 
 /** The console, after the first operator has been made. */
 async function stopsOfConsole(t: Test, idp: IdpApp, origin: string): Promise<Stop[]> {

@@ -23,7 +23,7 @@ const KINDS = {
   refresh: /\brt_[0-9a-f]{32}[\w-]{43}/g,
   idToken: /\beyJ[\w-]+\.[\w-]+\.[\w-]+/g,
   interaction: /name="interaction" value="([\w.-]+)"/g,
-  form: /name="form" value="([\w-]+)"/g,
+  form: /name="form" value="([\w.-]+)"/g,
   confirm: /name="confirm" value="([\w-]+)"/g,
   link: /\/invite\/([\w-]{70,})/g,
   sub: /\bu_[0-9a-f]{32}/g,
@@ -99,6 +99,30 @@ const RECIPES: Record<string, Recipe> = {
     body: { form: self.dice.happens(0.5) ? [['confirm', self.one('confirm')]] : self.logout() },
     headers: self.browser(),
   }),
+  'POST /authorize/sign-up': (self) => {
+    const { handle, name } = self.newcomer();
+    const form: Pair[] = [
+      ['interaction', self.one('interaction')],
+      ['handle', handle],
+      ['name', name],
+      ['password', PASSWORD],
+      ['password_confirm', PASSWORD],
+    ];
+    return { body: { form }, headers: self.browser() };
+  },
+  'GET /account/sign-up': (self) => ({ headers: self.browser() }),
+  'GET /account': (self) => ({ query: [['done', 'renamed']], headers: self.browser() }),
+  'POST /account/name': (self) => self.accountForm([['name', 'Ada']]),
+  'POST /account/sessions/end': (self) => self.accountForm([['sid', self.one('sid')]]),
+  'POST /account/sessions/end-others': (self) => self.accountForm([]),
+  'POST /account/applications/disconnect': (self) => self.accountForm([['client_id', self.client().id]]),
+  'GET /account/delete': (self) => ({ headers: self.browser() }),
+  // Deletes nobody: other requests depend on the people.
+  'POST /account/delete': (self) =>
+    self.accountForm([
+      ['confirm', self.person().handle],
+      ['password', 'not the password'],
+    ]),
   'GET /account/password': (self) => ({ headers: self.browser() }),
   'POST /account/password': (self) => {
     const { password } = self.person();
@@ -281,6 +305,10 @@ class IdpVisitor implements Visitor {
     ];
   }
 
+  accountForm(fields: Pair[]): Partial<FuzzRequest> {
+    return { body: { form: [['form', this.one('form')], ...fields] }, headers: this.browser() };
+  }
+
   authorizationHeader(): Pair {
     const { handle, password } = this.dice.happens(0.7) ? this.agent() : this.person();
     return this.dice.happens(0.5)
@@ -295,7 +323,7 @@ class IdpVisitor implements Visitor {
       ['scope', ['openid', ...SCOPES.filter(() => dice.happens(0.5))].join(' ')],
       ['state', 'a b&c'],
       ['nonce', 'n-0S6'],
-      ['prompt', dice.one(['none', 'login', 'consent', 'select_account'])],
+      ['prompt', dice.one(['none', 'login', 'consent', 'select_account', 'create'])],
       ['max_age', String(dice.one([0, 1, 10_000]))],
       ['id_token_hint', this.one('idToken')],
       ['login_hint', this.person().handle],
