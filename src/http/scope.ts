@@ -107,6 +107,8 @@ export interface Origin {
   isDisconnected(): boolean;
   /** The family of the browser, such as `Firefox`; `undefined` for other programs. */
   browser?(): string | undefined;
+  /** The languages of the reader, as in `Accept-Language`. */
+  acceptLanguage?: string | undefined;
 }
 
 export function originOf(request: FastifyRequest): Origin {
@@ -114,6 +116,7 @@ export function originOf(request: FastifyRequest): Origin {
     ip: plainAddress(request.ip),
     isDisconnected: () => request.raw.socket.destroyed,
     browser: () => browserFamily(request.headers['user-agent']),
+    acceptLanguage: request.headers['accept-language'],
   };
 }
 

@@ -1,3 +1,4 @@
+import { mailCollection } from '../email/store.js';
 import { consentCollection, grantCollection, sessionCollection } from '../oidc/store.js';
 import { createAudit } from '../ops/audit.js';
 import { setupCollection } from '../provisioning/first-operator.js';
@@ -19,6 +20,7 @@ export function declareIdpCollections(store: Store): void {
     grantCollection,
     sessionCollection,
     consentCollection,
+    mailCollection,
   ];
   for (const declare of collections) declare(store);
 }

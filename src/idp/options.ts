@@ -2,6 +2,7 @@ import type { Static } from 'typebox';
 import type { Advice, Report } from '../config/configuration-error.js';
 import { defineOptions, type Resolved, resolveOptions } from '../config/options.js';
 import { mountProblem, publicUrlOption } from '../config/public-url.js';
+import { emailOptions } from '../email/schemas.js';
 import { brandOptions, refuseLoneDarkLogo } from '../http/brand.js';
 import { messagesOptions, refuseUnknownLocale } from '../http/messages.js';
 import { systemClock } from '../kernel/clock.js';
@@ -24,6 +25,7 @@ export const idpSchema = defineOptions({
   }),
   ...oidcOptions,
   ...provisioningOptions,
+  ...emailOptions('IDP_', '`IDP_BRAND_NAME`'),
   ...brandOptions('IDP_', 'the host of IDP_PUBLIC_URL'),
   ...messagesOptions('IDP_'),
   auditRetentionDays: auditRetentionOption('IDP_AUDIT_RETENTION_DAYS'),
@@ -56,6 +58,7 @@ function refuseEqualSecrets(values: IdpConfiguration, report: Report): void {
     IDP_ED25519_SEED_PREVIOUS: values.ed25519SeedPrevious,
     IDP_ADMIN_TOKEN: values.adminToken,
     IDP_INVITE_TOKEN: values.inviteToken,
+    IDP_EMAIL_API_KEY: values.emailApiKey,
   };
   for (const [name, twin] of equalSecrets(secrets)) {
     report.refuse(
@@ -79,6 +82,13 @@ const EQUAL_SECRETS: Record<string, Record<string, string>> = {
       'Set IDP_INVITE_TOKEN to a different secret, or unset it: with the same value it has no effect.',
   },
 };
+
+/** Whether the provider can send e-mails. Without a mail server it sends none, also in development. */
+export const hasMailServer = ({
+  emailApiKey,
+  emailSmtpUrl,
+}: Pick<IdpConfiguration, 'emailApiKey' | 'emailSmtpUrl'>): boolean =>
+  emailApiKey !== undefined || emailSmtpUrl !== undefined;
 
 /** Advice about a valid configuration, for the start log and `doctor`. */
 export function adviseIdp({

@@ -1,6 +1,7 @@
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
-import { createBrand } from '../http/brand.js';
+import type { EmailModule, EmailModuleOptions } from '../email/module.js';
+import { type Brand, createBrand } from '../http/brand.js';
 import { answerRules, type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
 import { createMessages, type Messages } from '../http/messages.js';
 import { createPages, type Pages, wantsPage } from '../http/pages.js';
@@ -17,10 +18,11 @@ import { createProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
 import type { Mounted } from '../server/assembly.js';
 import { openMeasuredStore } from '../server/measured-store.js';
-import { createModuleContext, followLifecycle } from '../server/module-context.js';
+import { createModuleContext, followLifecycle, type ModuleContext } from '../server/module-context.js';
 import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
 import {
   adviseIdp,
+  hasMailServer,
   type IdentityProviderOptions,
   type IdpConfiguration,
   type ResolvedIdp,
@@ -46,6 +48,7 @@ declare module 'fastify' {
 
 /** What people see. */
 export interface Appearance {
+  brand: Brand;
   pages: Pages;
   messages: Messages;
 }
@@ -54,7 +57,7 @@ export interface Appearance {
 export function createAppearance(values: IdpConfiguration, issuer: () => string): Appearance {
   const messages = createMessages(values);
   const brand = createBrand(values, () => new URL(issuer()).host);
-  return { pages: createPages(brand, messages), messages };
+  return { brand, pages: createPages(brand, messages), messages };
 }
 
 /** Renders errors as OAuth JSON, or as a page in a browser. */
@@ -87,7 +90,7 @@ export async function mountIdp(
       random,
     );
   const issuer = host.publicUrl.get;
-  const { pages, messages } = server ?? createAppearance(values, issuer);
+  const { brand, pages, messages } = server ?? createAppearance(values, issuer);
   const metrics = values.metrics ? await openMetrics('idp', runtime.metricsPeers) : undefined;
   const store = await openMeasuredStore(
     runtime.mongo ? { mongo: runtime.mongo, prefix: 'idp_' } : values.databaseUri,
@@ -109,8 +112,17 @@ export async function mountIdp(
   });
   followLifecycle(fastify, context, values);
 
+  const email = await openEmail(context, {
+    config,
+    messages,
+    colours: brand.colours,
+    publicUrl: issuer,
+    settings: async () => ({ siteName: brand.name(), emailNotifications: true }),
+    readUserVersion: (sub, field) => provisioning.readMailVersion(sub, field),
+  });
   const provisioning = createProvisioningModule(context, {
     issuer,
+    mail: email && { outbox: email.service, messages },
     allowHttp: !config.production,
     isSignupOpen: !values.disableSignup,
     adminToken: values.adminToken,
@@ -133,10 +145,11 @@ export async function mountIdp(
   });
 
   const { principals, links, directory, clients } = provisioning;
+  const ownPages = oidc.ownPages({ pages });
   const operators = createOperatorsModule(context, {
     issuer,
     pages,
-    signIn: oidc.ownPages({ pages }),
+    signIn: ownPages,
     sources: {
       principals: { ...directory, mintAgent: principals.mintAgent, rotate: principals.rotate },
       links,
@@ -165,7 +178,9 @@ export async function mountIdp(
     isPlugin: server === undefined,
   };
   await openScope(fastify, rules, async (scope) => {
-    await scope.register(provisioning.plugin, { pages });
+    const sessionOf = async (request: FastifyRequest) => (await ownPages.userOf(request))?.principal ?? null;
+    await scope.register(provisioning.plugin, { pages, sessionOf });
+    if (email) await scope.register(email.plugin);
     await scope.register(oidc.plugin, { pages });
     if (prefix !== '') await scope.register(healthPlugin, { store, wrap: (state) => state });
     // At the root, the server has the route.
@@ -192,6 +207,16 @@ export async function mountIdp(
   // All collections are declared here, so a faulty store prevents the start.
   await store.ready();
   return { store, metrics: metrics && { metrics, guard: provisioning.guards.metrics } };
+}
+
+/** The e-mail module, which is loaded only if a mail server is configured. */
+async function openEmail(
+  context: ModuleContext,
+  options: EmailModuleOptions,
+): Promise<EmailModule | undefined> {
+  if (!hasMailServer(options.config.values)) return undefined;
+  const { createEmailModule } = await import('../email/module.js');
+  return createEmailModule(context, options);
 }
 
 /** The keys in the order of their seeds. */

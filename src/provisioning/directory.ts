@@ -9,9 +9,11 @@ import type { Dependencies } from './principals.js';
 import {
   type Kind,
   OPERATOR_FIELDS,
+  PASSWORD_LINK_FIELDS,
   type PrincipalCollection,
   type PrincipalDocument,
   type PrincipalState,
+  VERIFICATION_FIELDS,
 } from './store.js';
 
 export interface PrincipalQuery {
@@ -70,7 +72,9 @@ export function createDirectory(
       {
         set: { state: 'deleted', updatedAt: clock.now() },
         unset: [
-          ...(['name', 'passwordHash', 'secretHash', 'linkHash', 'linkExpiresAt'] as const),
+          ...(['name', 'passwordHash', 'secretHash'] as const),
+          ...PASSWORD_LINK_FIELDS,
+          ...VERIFICATION_FIELDS,
           ...UNANSWERED_LINK_FIELDS,
           ...OPERATOR_FIELDS,
         ],
@@ -113,7 +117,12 @@ export function createDirectory(
         { id: sub, state: { in: ['active', 'invited'] } },
         {
           set: { state: 'disabled', updatedAt: clock.now() },
-          unset: ['linkHash', 'linkExpiresAt', ...UNANSWERED_LINK_FIELDS, ...OPERATOR_FIELDS],
+          unset: [
+            ...PASSWORD_LINK_FIELDS,
+            ...VERIFICATION_FIELDS,
+            ...UNANSWERED_LINK_FIELDS,
+            ...OPERATOR_FIELDS,
+          ],
           inc: { epoch: 1 },
         },
       );

@@ -1,5 +1,6 @@
 import formbody from '@fastify/formbody';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyReply } from 'fastify';
+import { isFormOfOtherSite } from '../http/browser.js';
 import { type Localized, message } from '../http/messages.js';
 import { isForm, type Page, type Pages } from '../http/pages.js';
 import { access, originOf, type Scope } from '../http/scope.js';
@@ -13,12 +14,17 @@ export interface LinkPageOptions {
   links: Pick<Links, 'look' | 'accept'>;
   pages: Pages;
   issuer(): string;
+  /** Whether people can request links for forgotten passwords. */
+  sendsLinks: boolean;
 }
 
 const FORM_LIMIT_BYTES = 16 * 1024;
 
 /** The page behind an invitation or a reset, where a user sets a password. Only the POST uses the link. */
-export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: LinkPageOptions): Promise<void> {
+export async function linkPagePlugin(
+  scope: Scope,
+  { links, pages, issuer, sendsLinks }: LinkPageOptions,
+): Promise<void> {
   await scope.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
   /** The path of the issuer, which includes what a proxy adds. */
   const mount = () => new URL(issuer()).pathname.replace(/\/$/, '');
@@ -42,6 +48,13 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
     return { template: 'invite', view };
   };
 
+  /** The same page for unknown, used and expired links. Other errors are thrown again. */
+  const showInvalidLink = (reply: FastifyReply, error: unknown): FastifyReply => {
+    if (!(error instanceof AppError) || ![404, 410].includes(error.statusCode)) throw error;
+    const view = sendsLinks ? { forgotPassword: `${mount()}/account/forgot-password` } : {};
+    return pages.send(reply.code(error.statusCode), { template: 'invite-dead', view });
+  };
+
   scope.get('/invite/done', { config }, (_request, reply) => pages.send(reply, { template: 'invite-done' }));
 
   scope.get('/invite/:token', { config, schema: { params: LinkParameters } }, async (request, reply) => {
@@ -49,7 +62,7 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
     try {
       return pages.send(reply, await formOf(token));
     } catch (error) {
-      return showInvalidLink(pages, reply, error);
+      return showInvalidLink(reply, error);
     }
   });
 
@@ -57,7 +70,9 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
     '/invite/:token',
     { config, schema: { params: LinkParameters, body: LinkBody } },
     async (request, reply) => {
-      if (isForeign(request, new URL(issuer()).origin)) throw provisioningErrors.foreign_form();
+      // The token protects the account; this check is an additional defense.
+      if (isFormOfOtherSite(request.headers, new URL(issuer()).origin))
+        throw provisioningErrors.foreign_form();
       const { token } = request.params;
       const { password, password_confirm: confirmation, handle: chosen } = request.body;
       try {
@@ -74,23 +89,11 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
         if (!isForm(request) || !(error instanceof AppError)) throw error;
         const { statusCode } = error;
         // 400 and 409 are about the handle that the first operator chose.
-        if (![400, 409, 422].includes(statusCode)) return showInvalidLink(pages, reply, error);
+        if (![400, 409, 422].includes(statusCode)) return showInvalidLink(reply, error);
         return pages.send(reply.code(statusCode), await formOf(token, failureOf(error, chosen)));
       }
     },
   );
-}
-
-/** The same page for unknown, used and expired links. Other errors are thrown again. */
-function showInvalidLink(pages: Pages, reply: FastifyReply, error: unknown): FastifyReply {
-  if (!(error instanceof AppError) || (error.statusCode !== 404 && error.statusCode !== 410)) throw error;
-  return pages.send(reply.code(error.statusCode), { template: 'invite-dead' });
-}
-
-/** Whether another site sent the form. The token protects the account; this check is an additional defense. */
-function isForeign({ headers }: FastifyRequest, own: string): boolean {
-  const { 'sec-fetch-site': site, origin } = headers;
-  return site === 'cross-site' || site === 'same-site' || (origin !== undefined && origin !== own);
 }
 
 /** The problems of a rejected form. Those of the passwords stand at the first, because both have to be typed again. */

@@ -1,4 +1,3 @@
-import type { Pages } from '../http/pages.js';
 import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type Clients, createClients } from './clients.js';
@@ -6,10 +5,13 @@ import { createDirectory, type PrincipalDirectory } from './directory.js';
 import { createFirstOperator, type FirstOperator, setupCollection } from './first-operator.js';
 import { adminGuard, signupGuard } from './guards.js';
 import { createLinks, type Links } from './links.js';
+import { createPersonMails, type MailDependencies, readMailVersion } from './mails.js';
 import { createOperatorRoles, type OperatorRoles } from './operators.js';
-import { provisioningPlugin } from './plugin.js';
+import { type ProvisioningPluginOptions, provisioningPlugin } from './plugin.js';
 import { createPrincipals, type Principals } from './principals.js';
+import { createRecovery } from './recovery.js';
 import { clientCollection, principalCollection } from './store.js';
+import { type AddressVerification, createVerification } from './verification.js';
 
 /** Principals, who sign in, and clients, which they sign in to. */
 export interface ProvisioningModule {
@@ -19,9 +21,13 @@ export interface ProvisioningModule {
   directory: PrincipalDirectory;
   operators: OperatorRoles;
   firstOperator: Pick<FirstOperator, 'offer'>;
+  /** Absent without a mail server. */
+  verification: AddressVerification | undefined;
+  /** For the send conditions of mails. */
+  readMailVersion(sub: string, field: string): Promise<number | null>;
   /** The access levels of the routes below. */
   guards: Record<'admin' | 'metrics' | 'inviter' | 'signup' | 'agent', Guard>;
-  plugin(scope: Scope, options: { pages: Pages }): Promise<void>;
+  plugin(scope: Scope, options: Pick<ProvisioningPluginOptions, 'pages' | 'sessionOf'>): Promise<void>;
 }
 
 export interface ProvisioningModuleOptions {
@@ -29,6 +35,8 @@ export interface ProvisioningModuleOptions {
   /** Whether redirect URIs may use http on addresses that are not loopback. */
   allowHttp: boolean;
   isSignupOpen: boolean;
+  /** Without it, people get no mails and cannot reset their passwords themselves. */
+  mail?: MailDependencies | undefined;
   /** Without it, the administrator endpoints are disabled. */
   adminToken?: string | undefined;
   /** Without it, the administrator token can invite users. */
@@ -47,16 +55,25 @@ export function createProvisioningModule(
     | 'passwords'
     | 'passwordPolicy'
     | 'unknownWrites'
+    | 'backgroundTasks'
   >,
-  { issuer, allowHttp, isSignupOpen, adminToken, inviteToken = adminToken }: ProvisioningModuleOptions,
+  { issuer, allowHttp, isSignupOpen, mail, adminToken, inviteToken = adminToken }: ProvisioningModuleOptions,
 ): ProvisioningModule {
   const collection = principalCollection(context.store);
-  const principals = createPrincipals(collection, context);
+  const mails = mail && createPersonMails({ ...mail, ...context });
+  const principals = createPrincipals(collection, {
+    ...context,
+    mails,
+    verifyAddress: (person, from) => verification?.begin(person, from) ?? Promise.resolve(),
+  });
+  const { authenticate } = principals;
+  const verification = mails && createVerification(collection, { ...context, mails, authenticate, issuer });
+  const recovery = mails && createRecovery(collection, { ...context, mails, issuer });
   const firstOperator = createFirstOperator(setupCollection(context.store), collection, {
     ...context,
     issuer,
   });
-  const links = createLinks(collection, { ...context, firstOperator, issuer });
+  const links = createLinks(collection, { ...context, firstOperator, mails, issuer });
   const clients = createClients(clientCollection(context.store), { ...context, allowHttp });
   const directory = createDirectory(collection, context);
   const { audit, throttle } = context;
@@ -68,6 +85,8 @@ export function createProvisioningModule(
     directory,
     operators: createOperatorRoles(collection, context),
     firstOperator,
+    verification,
+    readMailVersion: (sub, field) => readMailVersion(collection, sub, field),
     guards: {
       admin: adminGuard(adminToken, context),
       metrics: adminGuard(adminToken, { audit, throttle: inOutage }),
@@ -75,7 +94,10 @@ export function createProvisioningModule(
       signup: signupGuard(isSignupOpen),
       agent: authenticatedByRoute,
     },
-    plugin: (scope, { pages }) =>
-      provisioningPlugin(scope, { principals, links, clients, directory, pages, issuer, isSignupOpen }),
+    plugin: (scope, { pages, sessionOf }) =>
+      provisioningPlugin(scope, {
+        ...{ principals, links, clients, directory, pages, issuer, isSignupOpen, sessionOf },
+        mailed: recovery && verification && { recovery, verification },
+      }),
   };
 }

@@ -13,7 +13,7 @@ export function signInPage(
   issuer: string,
   form: { token: string; handle: string; problems?: Localized[]; wrong?: true },
 ): Page {
-  return pageOf('sign-in', request, { action: `${mountPath(issuer)}/authorize/login`, ...form });
+  return pageOf('sign-in', request, { ...linksOf(issuer), ...form });
 }
 
 /** The sign-in page for the console, the only page of the provider that is not part of its sign-in. */
@@ -22,7 +22,12 @@ export const ownSignInPage = (
   form: { token: string; handle: string; problems?: Localized[]; wrong?: true },
 ): Page => ({
   template: 'sign-in',
-  view: { action: `${mountPath(issuer)}/authorize/login`, isConsole: true, ...form },
+  view: { ...linksOf(issuer), isConsole: true, ...form },
+});
+
+const linksOf = (issuer: string) => ({
+  action: `${mountPath(issuer)}/authorize/login`,
+  forgotPassword: `${mountPath(issuer)}/account/forgot-password`,
 });
 
 /** The consent page for a signed-in user. */
