@@ -1,5 +1,8 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { mailCollection } from '../../src/email/store.js';
 import { createMessages } from '../../src/http/messages.js';
 import { DAY } from '../../src/kernel/clock.js';
 import { sha256 } from '../../src/kernel/secrets.js';
@@ -10,12 +13,13 @@ import { createPrincipals } from '../../src/provisioning/principals.js';
 import { type PrincipalDocument, principalCollection } from '../../src/provisioning/store.js';
 import { createVerification } from '../../src/provisioning/verification.js';
 import { nullIfTaken, type Store } from '../../src/storage/collection.js';
+import { openStore } from '../../src/storage/open.js';
 import { codes, holds, insist, ORIGIN, unknownWritesOn } from '../auth/explored-service.js';
 import { CHANGED, RESET, readMails, VERIFY } from '../auth/kit.js';
 import { PASSWORD } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { explore, type Scenario } from '../kit/explore.js';
-import { idpOptions } from '../kit/idp.js';
+import { idpApp, idpOptions } from '../kit/idp.js';
 import { mailSink } from '../kit/mail.js';
 import { compiled, startProgram } from '../kit/process.js';
 import { countedRandom } from '../kit/random.js';
@@ -70,6 +74,50 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
       t.equal(sink.mails.length, 3, 'one mail of each kind');
     },
   );
+}
+
+/** @param moments of each call of the store at which a process is killed */
+function forKills(engine: string, fresh: (t: Test) => string, moments: readonly string[]): void {
+  t.test(`${engine}: a reset killed at any call is complete and reported, or neither`, async (t) => {
+    const uri = fresh(t);
+    // With the time of the workers. The port is closed, so that the mails stay in the store.
+    const clock = fakeClock(Date.now());
+    const idp = await idpApp(t, { databaseUri: uri, clock, emailSmtpUrl: 'smtp://127.0.0.1:9' });
+    const store = await openStore(uri);
+    t.teardown(() => store.close());
+    const [principals, mails] = [principalCollection(store), mailCollection(store)];
+    const outcomes = new Set<string>();
+    for (const moment of moments) {
+      let hasEnded = false;
+      for (let step = 1; !hasEnded; step++) {
+        const { sub } = await idp.makeHuman();
+        const token = sub.slice('u_'.length) + 'x'.repeat(43);
+        const until = clock.now() + DAY;
+        const link = { mailedLinkHash: sha256(token), mailedLinkExpiresAt: until };
+        await principals.updateOne({ id: sub }, { set: link });
+        const args = [uri, token, `${PASSWORD}!`, String(step), moment];
+        const worker = compiled('test/provisioning/accept-worker.js');
+        const child = spawn(process.execPath, [worker, ...args], { stdio: ['ignore', 'inherit', 'inherit'] });
+        const [code] = await once(child, 'exit');
+        hasEnded = code === 0;
+        // Sends a request instead of reading the document: writes of a killed process may still reach the server.
+        const again = await idp.request('POST', `/invite/${token}`, { body: { password: `${PASSWORD}?` } });
+        const isUsed = again.status === 410;
+        t.equal(again.status, isUsed ? 410 : 201, `${moment} call ${step}`);
+        const { passwordVersion } = (await principals.findOne({ id: sub })) ?? {};
+        const { items } = await mails.page({ where: { userId: sub }, sort: 'id', limit: 10 });
+        const reports = items.filter(({ template }) => template === 'password-changed');
+        t.match(
+          [passwordVersion, reports.length, reports[0]?.after?.reaches],
+          [1, 1, 1],
+          'one change, one mail',
+        );
+        outcomes.add(`${moment} ${isUsed}`);
+        if (step > 30) throw new Error('it never comes to an end');
+      }
+    }
+    t.equal(outcomes.size, 2 * moments.length, 'both outcomes are seen');
+  });
 }
 
 const SUB = `u_${'0'.repeat(32)}`;
@@ -230,5 +278,10 @@ t.test('a notification that is enqueued after its change is found out', async (t
   t.equal(failure?.reason, '0 mails of 1 changes');
 });
 
-forEngine('SQLite', (t) => `sqlite:${join(temporaryFolder(t), 'idp.db')}`);
-await onMongod((server) => forEngine('MongoDB', (t) => server.fresh(t)));
+const inFile = (t: Test) => `sqlite:${join(temporaryFolder(t), 'idp.db')}`;
+forEngine('SQLite', inFile);
+forKills('SQLite', inFile, ['before', 'during']);
+await onMongod((server) => {
+  forEngine('MongoDB', (t) => server.fresh(t));
+  forKills('MongoDB', (t) => server.fresh(t), ['during']);
+});
