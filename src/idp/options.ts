@@ -90,6 +90,9 @@ export const hasMailServer = ({
 }: Pick<IdpConfiguration, 'emailApiKey' | 'emailSmtpUrl'>): boolean =>
   emailApiKey !== undefined || emailSmtpUrl !== undefined;
 
+/** The options without an effect if there is no mail server. */
+const MAIL_OPTIONS = ['fromEmail', 'fromName', 'emailReplyTo', 'emailUser', 'emailTemplateDir'] as const;
+
 /** Advice about a valid configuration, for the start log and `doctor`. */
 export function adviseIdp({
   values,
@@ -101,6 +104,12 @@ export function adviseIdp({
       'IDP_DISABLE_SIGNUP',
       'is not 1: anyone who can reach the service can create an account',
       'Set IDP_DISABLE_SIGNUP=1 unless sign-up is meant to be open.',
+    ],
+    [
+      !hasMailServer(values) && MAIL_OPTIONS.some((name) => values[name] !== undefined),
+      'IDP_EMAIL_SMTP_URL',
+      'is not set, so the other options of e-mail have no effect: no e-mail is sent',
+      'Set it, or IDP_EMAIL_API_KEY.',
     ],
   ];
 }

@@ -5,6 +5,7 @@ import type { Estimate, Page } from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
+import type { PersonMails } from './mails.js';
 import type { Dependencies } from './principals.js';
 import {
   type Kind,
@@ -55,12 +56,17 @@ export interface PrincipalDirectory {
   deleteHuman(sub: string, from: Origin): Promise<PrincipalDocument | null>;
 }
 
+export interface DirectoryDependencies extends Pick<Dependencies, 'audit' | 'clock'> {
+  /** Absent without a mail server. */
+  mails?: Pick<PersonMails, 'deleteAll'> | undefined;
+}
+
 /** Sorts after every handle with the same prefix, and is not part of any. */
 const LAST_CHARACTER = '\u{10ffff}';
 
 export function createDirectory(
   principals: PrincipalCollection,
-  { audit, clock }: Pick<Dependencies, 'audit' | 'clock'>,
+  { mails, audit, clock }: DirectoryDependencies,
 ): PrincipalDirectory {
   const get = async (sub: string): Promise<PrincipalDocument | null> =>
     /^u_[0-9a-f]{32}$/.test(sub) ? principals.findOne({ id: sub }) : null;
@@ -81,7 +87,9 @@ export function createDirectory(
         inc: { epoch: 1 },
       },
     );
-    if (deleted) await audit.record({ event: `${kind}.deleted`, subject: sub, ...actorOf(from) });
+    if (!deleted) return null;
+    await audit.record({ event: `${kind}.deleted`, subject: sub, ...actorOf(from) });
+    await mails?.deleteAll(sub);
     return deleted;
   };
 

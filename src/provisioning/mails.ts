@@ -19,6 +19,7 @@ export interface Outbox {
     sendCondition: { userId: string; versionField: MailVersion; minVersion: number };
     expiresAt: number;
   }): Promise<void>;
+  deleteByUser(userId: string): Promise<void>;
 }
 
 /** A link with a token, which only its mail contains. */
@@ -45,6 +46,8 @@ export interface PersonMails {
   verifyAddress(person: Recipient, link: MailedLink, from: Origin): Promise<void>;
   /** Enqueued before the change and sent after it. */
   passwordChanged(person: Recipient, from: Origin): Promise<void>;
+  /** Deletes all mails about a person, sent or not. */
+  deleteAll(sub: string): Promise<void>;
 }
 
 export interface MailDependencies {
@@ -137,5 +140,7 @@ export function createPersonMails({
         expiresAt: clock.now() + 7 * DAY,
       });
     },
+
+    deleteAll: outbox.deleteByUser,
   };
 }

@@ -75,7 +75,7 @@ export function createProvisioningModule(
   });
   const links = createLinks(collection, { ...context, firstOperator, mails, issuer });
   const clients = createClients(clientCollection(context.store), { ...context, allowHttp });
-  const directory = createDirectory(collection, context);
+  const directory = createDirectory(collection, { ...context, mails });
   const { audit, throttle } = context;
   const inOutage = { attemptAsOperator: throttle.attemptAsOperatorInOutage };
   return {

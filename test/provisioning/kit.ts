@@ -52,7 +52,7 @@ export async function otherProcess(t: Test, idp: IdpApp) {
   });
   const module = createProvisioningModule(context, {
     ...{ issuer: () => ISSUER, allowHttp: false, isSignupOpen: false },
-    mail: { outbox: { put }, messages: createMessages() },
+    mail: { outbox: { put, deleteByUser: async () => undefined }, messages: createMessages() },
   });
   return { ...module, paths };
 }

@@ -154,6 +154,7 @@ function domainOn(store: Store, seed: string) {
       async put({ key, sendCondition: { versionField, minVersion } }) {
         await mailsOf(store).insert({ id: key, versionField, minVersion }).catch(nullIfTaken);
       },
+      deleteByUser: async () => undefined,
     },
     messages: createMessages(),
     clock,

@@ -7,6 +7,7 @@ import { CHANGED, RESET, VERIFY } from '../auth/kit.js';
 import { PASSWORD } from '../kit/app.js';
 import { comparable, type IdpApp, ISSUER, idpApp, idpStore } from '../kit/idp.js';
 import { mailSink, smtpAnswer } from '../kit/mail.js';
+import { enterConsole, makeOperator } from '../kit/operator.js';
 import { countedRandom } from '../kit/random.js';
 import { collectionsOf } from '../kit/sqlite.js';
 import { waitUntil } from '../kit/wait.js';
@@ -224,6 +225,18 @@ t.test('a person who was disabled or deleted before the mail is sent gets no lin
   };
   await waitUntil('the mails are dropped', async () => (await statuses()).every((one) => one === 'dropped'));
   t.same(sink.mails, []);
+});
+
+t.test('deleting an account deletes its mails', async (t) => {
+  const idp = await mailedIdp(t);
+  const [ada, eve] = [await idp.makeHuman(), await idp.makeHuman()];
+  await idp.mail(VERIFY);
+  await idp.mail(VERIFY);
+  const operator = await makeOperator(t, idp);
+  const { act } = await enterConsole(idp, operator);
+  t.equal((await act(`/principals/${ada.sub}/delete`, { confirm: ada.handle })).status, 200);
+  const { items } = await mailCollection(await idpStore(t, idp)).page({ sort: 'id', limit: 10 });
+  t.same(new Set(items.map(({ userId }) => userId)), new Set([eve.sub, operator.sub]));
 });
 
 t.test('without a mail server the page says whom to ask, and nothing is loaded or stored', async (t) => {

@@ -1,3 +1,4 @@
+import { type Mails, mailCollection } from '../../../src/email/store.js';
 import { createIdentityServer } from '../../../src/idp/server.js';
 import { sha256 } from '../../../src/kernel/secrets.js';
 import { principalCollection } from '../../../src/provisioning/store.js';
@@ -26,6 +27,8 @@ const KINDS = {
   form: /name="form" value="([\w-]+)"/g,
   confirm: /name="confirm" value="([\w-]+)"/g,
   link: /\/invite\/([\w-]{70,})/g,
+  // Found only in e-mails.
+  verify: null,
   sub: /\bu_[0-9a-f]{32}/g,
   client: /class="secret" value="(cid_[\w-]+)"/g,
   invited: /invitations&#x2F;(u_[0-9a-f]{32})&#x2F;withdraw/g,
@@ -132,6 +135,15 @@ const RECIPES: Record<string, Recipe> = {
       ],
     },
   }),
+  'POST /account/forgot-password': (self) => ({
+    body: { form: [['handle', self.person().handle]] },
+    headers: self.browser(),
+  }),
+  'GET /verify/:token': (self) => ({ path: `/verify/${self.one('verify')}`, headers: self.browser() }),
+  'POST /verify/:token': (self) => ({
+    path: `/verify/${self.one('verify')}`,
+    body: { form: [['password', PASSWORD]] },
+  }),
   'POST /v1/clients': (self) => ({
     body: {
       json: {
@@ -194,6 +206,9 @@ function subFor(self: IdpVisitor, url: string): string {
   return /\/(rotate|delete)$/.test(url) ? self.own.agent.sub : self.ownSub;
 }
 
+/** Requests that put e-mails with links into the outbox. */
+const MAILING = /^\/(v1\/accounts|account\/forgot-password)$/;
+
 let names = 0;
 
 class IdpVisitor implements Visitor {
@@ -202,6 +217,7 @@ class IdpVisitor implements Visitor {
   readonly #clients: Client[];
   readonly #agents: Person[];
   readonly #people: Person[];
+  readonly #mails: Mails;
   /** A person with a session, and the operator of the console. */
   readonly operatorSub: string;
   /** The latest principal that this client created; no other client depends on it. */
@@ -209,7 +225,8 @@ class IdpVisitor implements Visitor {
   /** The latest of each kind. */
   readonly own = { agent: { sub: 'none', handle: '' }, human: { sub: 'none', handle: '' } };
 
-  constructor(dice: Dice, { clients, agents, people, operatorSub }: Common) {
+  constructor(dice: Dice, { clients, agents, people, operatorSub }: Common, mails: Mails) {
+    this.#mails = mails;
     this.operatorSub = operatorSub;
     this.dice = dice;
     this.#clients = [...clients];
@@ -224,10 +241,11 @@ class IdpVisitor implements Visitor {
     return { method, path: url, query: [], headers: [], ...recipe };
   }
 
-  learn({ method, path, body }: FuzzRequest, answer: FuzzAnswer): void {
+  async learn({ method, path, body }: FuzzRequest, answer: FuzzAnswer): Promise<void> {
     // A mutated administrator request may have registered this address, which is then a valid redirect.
     if (answer.body.includes(EVIL)) return;
     this.#collected.learn(answer);
+    if (MAILING.test(path)) await this.#readMails();
     if (answer.status !== 201 || method !== 'POST') return;
     const made = JSON.parse(answer.body);
     this.ownSub = made.sub ?? this.ownSub;
@@ -242,6 +260,15 @@ class IdpVisitor implements Visitor {
       Object.assign(this.own[made.kind as 'agent' | 'human'], made);
     if (made.kind === 'agent') keep(this.#agents, person);
     if (made.kind === 'human') keep(this.#people, person);
+  }
+
+  /** Collects the links of the latest e-mails. */
+  async #readMails(): Promise<void> {
+    const { items } = await this.#mails.page({ sort: 'id', desc: true, limit: 4 });
+    for (const { values } of items) {
+      const [, kind, token] = /\/(invite|verify)\/([\w-]+)$/.exec(values?.['link'] ?? '') ?? [];
+      if (token !== undefined) this.#collected.add(kind === 'invite' ? 'link' : 'verify', token);
+    }
   }
 
   known(): string {
@@ -367,9 +394,16 @@ async function grantRole(sub: string, folder: string): Promise<void> {
 /** @param folder of the store */
 export async function idpTarget(folder: string): Promise<FuzzTarget> {
   const clock = fakeClock();
-  const server = createIdentityServer({ ...idpOptions(folder), clock, limits: false } as never);
+  const server = createIdentityServer({
+    ...idpOptions(folder),
+    ...{ clock, limits: false },
+    // No server listens there, so that the links stay in the store.
+    emailSmtpUrl: 'smtp://127.0.0.1:9',
+  } as never);
   const routes = collectRoutes(server.fastify);
   const { url } = await server.start();
+  const store = await openStore(idpOptions(folder).databaseUri);
+  const mails = mailCollection(store);
 
   const make = async (path: string, body: object) => {
     const response = await server.fastify.inject({
@@ -406,7 +440,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     routes,
     busiest: routes.filter(({ url }) => /^\/(authorize|token)/.test(url)),
     clock,
-    visitor: (dice) => new IdpVisitor(dice, common),
+    visitor: (dice) => new IdpVisitor(dice, common, mails),
     unattainable: {},
     unavailable: ['temporarily_unavailable'],
     codeOf: (body) => {
@@ -431,6 +465,9 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
       });
       if (token.statusCode !== 200) throw new Error(`sign-in fails after the fuzzing: ${token.body}`);
     },
-    stop: () => server.stop(),
+    async stop() {
+      await server.stop();
+      await store.close();
+    },
   };
 }
