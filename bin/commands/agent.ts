@@ -41,7 +41,7 @@ export function define(group: Command, program: Program): void {
 async function mint(program: Program, handle: string, options: MintOptions, command: Command): Promise<void> {
   const name = displayName(command, options);
   await withProvisioning(program, { create: true }, async ({ principals }) => {
-    const { agent, password } = await principals.mintAgent({ handle, ...name }, ON_THE_HOST);
+    const { agent, password } = await principals.mintAgent({ handle, ...name }, ON_THE_HOST, true);
     answer(options, { ...principalView(agent), password }, SHOWN_ONCE);
   });
 }

@@ -18,7 +18,7 @@ import { FALLBACK_LOCALE } from './sentences.js';
 
 /**
  * HTML pages: Mustache templates in `templates/pages`, with partials (`_head`, `_brand`, `_problems`, `_foot`) and one
- * inline style sheet, without scripts or external resources.
+ * inline style sheet, without external resources. The only script is the one of a page that submits itself.
  */
 
 const FOLDER = fileURLToPath(new URL('../../../templates/pages/', import.meta.url));
@@ -45,6 +45,8 @@ export interface Page {
   formTargets?: readonly string[];
   /** Origins of images. */
   imageSources?: readonly string[];
+  /** Runs after the page was parsed; no other script does. */
+  script?: string;
   /** The `ui_locales` of the request, if they are not in its query. */
   uiLocales?: string | undefined;
 }
@@ -66,7 +68,7 @@ export interface Pages {
 export function createPages(brand: Brand, messages = createMessages()): Pages {
   const { name, logo, logoDark, style: accent = '' } = brand;
   const style = sheet + accent;
-  const styleHash = `'sha256-${createHash('sha256').update(style).digest('base64')}'`;
+  const styleHash = hashSource(style);
   const keptForms = new WeakMap<FastifyRequest, Page>();
   const localized = new Map<string, Record<string, string>>();
 
@@ -88,7 +90,10 @@ export function createPages(brand: Brand, messages = createMessages()): Pages {
   ): Catalogue =>
     typeof view?.title === 'string' ? english() : messages.catalogue(messages.negotiate(request, uiLocales));
 
-  const render = ({ template, view: { title, ...values } = {} }: Page, catalogue: Catalogue): string => {
+  const render = (
+    { template, script, view: { title, ...values } = {} }: Page,
+    catalogue: Catalogue,
+  ): string => {
     const templates = templatesIn(catalogue);
     const text = textOf(templates, template);
     const view = localizeValues(
@@ -98,7 +103,7 @@ export function createPages(brand: Brand, messages = createMessages()): Pages {
     const { locale, direction } = catalogue;
     return mustache.render(
       text,
-      { ...view, locale, direction, brand: { name: name(), logo, logoDark }, style },
+      { ...view, locale, direction, brand: { name: name(), logo, logoDark }, style, script },
       templates,
     );
   };
@@ -109,12 +114,12 @@ export function createPages(brand: Brand, messages = createMessages()): Pages {
     page: Page,
   ): { body: string; headers: Record<string, string> } => {
     const catalogue = catalogueFor(request, page);
-    const { formTargets = [], imageSources = [] } = page;
+    const { formTargets = [], imageSources = [], script } = page;
     const targets = ["'self'", ...formTargets].join(' ');
     const images = ['data:', ...imageSources].join(' ');
     const headers = {
       'content-language': catalogue.locale,
-      'content-security-policy': `default-src 'none'; style-src ${styleHash}; img-src ${images}; form-action ${targets}; base-uri 'none'; object-src 'none'; frame-ancestors 'none'`,
+      'content-security-policy': `default-src 'none'; ${scriptPolicy(script)}style-src ${styleHash}; img-src ${images}; form-action ${targets}; base-uri 'none'; object-src 'none'; frame-ancestors 'none'`,
       'x-frame-options': 'DENY',
       // An application may have opened the sign-in in a pop-up window and wait for its result.
       ...(formTargets.length === 0 && { 'cross-origin-opener-policy': 'same-origin' }),
@@ -162,6 +167,12 @@ export function createPages(brand: Brand, messages = createMessages()): Pages {
     },
   };
 }
+
+/** A source of a content security policy that allows this inline text only. */
+const hashSource = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+
+const scriptPolicy = (script: string | undefined): string =>
+  script === undefined ? '' : `script-src ${hashSource(script)}; `;
 
 function textOf(templates: Record<string, string>, name: string): string {
   const text = templates[name];

@@ -65,7 +65,7 @@ function advise(
     [
       production && (values.trustedEmailDomains ?? []).length > 0 && values.inviteToken === undefined,
       'IDP_TRUSTED_EMAIL_DOMAINS',
-      'applies to everyone invited with IDP_ADMIN_TOKEN: a stolen token can create verified addresses in these domains',
+      'applies to every person and agent created with IDP_ADMIN_TOKEN: a stolen token can create verified addresses in these domains',
       'Set IDP_INVITE_TOKEN to a different secret.',
     ],
     [

@@ -151,7 +151,11 @@ export async function mountIdp(
     pages,
     signIn: ownPages,
     sources: {
-      principals: { ...directory, mintAgent: principals.mintAgent, rotate: principals.rotate },
+      principals: {
+        ...directory,
+        mintAgent: (input, from) => principals.mintAgent(input, from, true),
+        rotate: principals.rotate,
+      },
       links,
       clients,
       sessions: oidc.sessions,

@@ -8,19 +8,19 @@ export const SCOPES = ['openid', 'email', 'profile', 'offline_access'] as const;
 export const ACR_VALUES = ['0'] as const;
 
 export const CLAIMS = [
-  ...['iss', 'sub', 'aud', 'exp', 'iat', 'auth_time', 'jti', 'amr', 'acr', 'nonce', 'at_hash', 'sid'],
+  ...['iss', 'sub', 'aud', 'exp', 'iat', 'auth_time', 'jti', 'amr', 'acr', 'nonce', 'sid'],
   ...['kind', 'sub_profile', 'name', 'preferred_username', 'updated_at', 'email', 'email_verified'],
 ] as const;
 
 /** The claims about a principal for the granted scopes (OIDC Core §5.4). */
 export type ClaimsOf = (principal: Principal, scope: string) => Record<string, string | number | boolean>;
 
-/** @param trustedDomains e-mail domains in which an accepted invitation verifies the address */
+/** @param trustedDomains e-mail domains in which an accepted invitation, or the operator of an agent, verifies the address */
 export function createClaims(trustedDomains: readonly string[]): ClaimsOf {
   const isInTrustedDomain = createDomainCheck(trustedDomains);
-  // Registration accepts any address, so only a mailed link or an invitation proves access to the mailbox.
-  const isVerified = ({ handle, invitedAt, emailVerifiedAt }: Principal) =>
-    emailVerifiedAt !== undefined || (invitedAt !== undefined && isInTrustedDomain(handle));
+  // Registration accepts any address. A mailed link or an invitation proves access to the mailbox; of an agent, the operator has chosen it.
+  const isVerified = ({ handle, invitedAt, vouchedAt, emailVerifiedAt }: Principal) =>
+    emailVerifiedAt !== undefined || ((invitedAt ?? vouchedAt) !== undefined && isInTrustedDomain(handle));
 
   return (principal, scope) => {
     const { id, handle, kind, name, updatedAt } = principal;

@@ -14,6 +14,8 @@ export interface Principal {
   invitedAt?: number;
   /** Present when a link that was mailed to the handle was used. */
   emailVerifiedAt?: number;
+  /** Present when the operator created the agent. */
+  vouchedAt?: number;
   /** Present for an operator of the provider. */
   operatorSince?: number;
   updatedAt: number;

@@ -1,4 +1,5 @@
 import { access, type Scope } from '../http/scope.js';
+import { RESPONSE_MODES } from './authorize/rules.js';
 import { ACR_VALUES, CLAIMS, SCOPES } from './claims.js';
 import type { Keys } from './keys.js';
 
@@ -76,7 +77,7 @@ function providerMetadata(issuer: string, locales: readonly string[]) {
     end_session_endpoint: `${issuer}/logout`,
     jwks_uri: `${issuer}/.well-known/jwks.json`,
     response_types_supported: ['code'],
-    response_modes_supported: ['query'],
+    response_modes_supported: [...RESPONSE_MODES],
     grant_types_supported: ['authorization_code', 'refresh_token'],
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: ['EdDSA'],

@@ -49,7 +49,7 @@ export const oidcOptions = {
   }),
   trustedEmailDomains: option(Type.Optional(Type.Array(Type.String())), {
     env: 'IDP_TRUSTED_EMAIL_DOMAINS',
-    doc: 'Domains, separated by commas, to whose addresses you send invitations by e-mail: email_verified is true for people who accept one.',
+    doc: 'Domains, separated by commas, whose addresses you vouch for: email_verified is true for people who accept an invitation to one, and for agents that the operator creates in one.',
     check: (domains) => domains?.map(emailDomainProblem).find((problem) => problem !== undefined),
   }),
   basicLogin: option(Type.Enum(['all', 'agents'], { default: 'all' }), {

@@ -3,6 +3,7 @@ import { defineErrors } from '../kernel/errors.js';
 export const provisioningErrors = defineErrors({
   invalid_kind: [400, "kind must be 'agent' or 'human'."],
   kind_not_allowed: [400, 'This endpoint creates agents only.'],
+  invalid_client_metadata: [400, 'The client metadata is not supported.'],
   invalid_days: [400, 'days must be a whole number from 1 to 30.'],
   browser_basic: [400, 'HTTP Basic authentication is for agents. Use the sign-in form in a browser.'],
   invalid_credentials: [401, 'The handle or password is incorrect.'],

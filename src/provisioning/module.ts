@@ -98,6 +98,8 @@ export function createProvisioningModule(
       provisioningPlugin(scope, {
         ...{ principals, links, clients, directory, pages, issuer, isSignupOpen, sessionOf },
         mailed: recovery && verification && { recovery, verification },
+        // As for people: only who may invite can give somebody an address that applications trust.
+        adminVouchesForAgents: inviteToken === adminToken,
       }),
   };
 }

@@ -44,6 +44,8 @@ export interface ProvisioningPluginOptions extends Pick<RecoveryPageOptions, 'ma
   pages: Pages;
   issuer(): string;
   isSignupOpen: boolean;
+  /** Whether the administrator token, which creates agents, also vouches for their e-mail addresses. */
+  adminVouchesForAgents: boolean;
 }
 
 /** Creates principals and clients, and lets the operator manage them. */
@@ -57,7 +59,7 @@ export async function provisioningPlugin(scope: Scope, options: ProvisioningPlug
 
 async function creationPlugin(
   scope: Scope,
-  { principals, links, clients }: ProvisioningPluginOptions,
+  { principals, links, clients, adminVouchesForAgents }: ProvisioningPluginOptions,
 ): Promise<void> {
   scope.post(
     '/v1/accounts',
@@ -72,7 +74,11 @@ async function creationPlugin(
     '/v1/agents',
     { config: access('admin'), schema: { body: AgentBody, response: { 201: AgentAnswer } } },
     async (request, reply) => {
-      const { agent, password } = await principals.mintAgent(request.body, originOf(request));
+      const { agent, password } = await principals.mintAgent(
+        request.body,
+        originOf(request),
+        adminVouchesForAgents,
+      );
       return reply.code(201).send({ ...principalView(agent), password });
     },
   );
@@ -108,6 +114,7 @@ async function creationPlugin(
     { config: access('admin'), schema: { body: ClientBody, response: { 201: ClientAnswer } } },
     async (request, reply) => {
       const { body } = request;
+      refuseUnknownMetadata(body);
       const input = {
         name: body.client_name ?? body.name ?? '',
         redirectUris: [body.redirect_uris].flat(),
@@ -131,6 +138,24 @@ async function creationPlugin(
       return { clients: items.map(clientView), next };
     },
   );
+}
+
+/** Limits of what an error repeats. */
+const MAX_NAME_LENGTH = 64;
+const MAX_NAMES = 20;
+
+/** @throws invalid_client_metadata naming every field that is not supported (RFC 7591 §3.2.2) */
+function refuseUnknownMetadata(body: object): void {
+  const known = Object.keys(ClientBody.properties);
+  const unknown = Object.keys(body)
+    .filter((name) => !known.includes(name))
+    .map((name) => name.slice(0, MAX_NAME_LENGTH))
+    .slice(0, MAX_NAMES);
+  if (unknown.length === 0) return;
+  throw provisioningErrors.invalid_client_metadata({
+    message: `Client metadata that is not supported: ${unknown.join(', ')}. Supported: ${known.join(', ')}.`,
+    details: unknown.map((path) => ({ path, message: 'is not supported' })),
+  });
 }
 
 /** The administrator can see and disable principals, but never act on their behalf. */

@@ -189,7 +189,8 @@ export const ClientBody = Type.Object(
     principal_kinds: Type.Optional(Kinds),
     logo_uri: Type.Optional(LogoUri),
   },
-  { additionalProperties: false },
+  // An ignored field would be taken for registered (RFC 7591 §3.2.1), so the route refuses others by name.
+  { additionalProperties: true },
 );
 
 const client = {

@@ -45,6 +45,8 @@ export interface PrincipalDocument {
   unansweredSince?: number;
   /** Present when the principal was invited, so that the operator chose the handle. */
   invitedAt?: number;
+  /** Present when the operator created the agent, so that the operator chose the handle. */
+  vouchedAt?: number;
   /** Present for an operator. Only commands on the host set it, or the use of a link that they print. */
   operatorSince?: number;
   /** SHA-256 of the invitation that makes an operator. Another invitation of the same principal does not. */

@@ -41,10 +41,15 @@ await onChromium((browser) => {
     const context = await browser.newContext({ bypassCSP: true, reducedMotion: 'reduce' });
     t.teardown(() => context.close());
     const page = await context.newPage();
+    const devtools = await context.newCDPSession(page);
+    const disableScripts = (value: boolean) =>
+      devtools.send('Emulation.setScriptExecutionDisabled', { value });
     for (const { name, status, go } of await planTour(t)) {
       await t.test(name, async (t) => {
         await page.setViewportSize({ width: 1280, height: 800 });
+        await disableScripts(true);
         const response = await go(page);
+        await disableScripts(false);
         t.equal(response?.status(), status);
         t.equal(await page.locator('html').getAttribute('lang'), 'en');
         await checkFields(t, page);

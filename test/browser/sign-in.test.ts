@@ -123,6 +123,38 @@ await onChromium((browser) => {
     await expectAnswer(t, idp, second, await arrival(page, cb, cb, submit));
   });
 
+  t.test('an application receives the answer as a form, with and without scripts', async (t) => {
+    const posts: { type: string | undefined; form: URLSearchParams }[] = [];
+    const app = await serveElsewhere(t, async (request, response) => {
+      const body = Buffer.concat(await request.toArray()).toString();
+      if (request.method === 'POST')
+        posts.push({ type: request.headers['content-type'], form: new URLSearchParams(body) });
+      response.end('arrived');
+    });
+    const { idp, origin } = await reachableIdp(t);
+    const cb = `${app.url}/cb`;
+    const client = await idp.createClient({ redirect_uris: cb });
+    const human = await idp.makeHuman();
+    for (const js of [true, false]) {
+      const { page, refusals } = await open(t, browser, js);
+      await page.goto(authorizeUrl(origin, client, { response_mode: 'form_post' }));
+      await fillSignIn(page, human.handle);
+      await submit(page);
+      if (!js) {
+        t.match(await page.locator('main').innerText(), /returned to/);
+        await page.getByRole('button', { name: 'Continue' }).click();
+      }
+      await page.waitForURL(cb);
+      t.same(refusals, []);
+      const { type, form } = posts.pop() ?? {};
+      t.equal(type, 'application/x-www-form-urlencoded');
+      t.equal(form?.get('state'), STATE);
+      t.equal(form?.get('iss'), origin);
+      t.equal((await idp.redeem(client, form?.get('code') ?? '')).status, 200);
+    }
+    t.same(posts, []);
+  });
+
   t.test('an application that signs in by a pop-up window receives the answer', async (t) => {
     const { idp, origin } = await reachableIdp(t);
     const app = await serveElsewhere(t, (_request, response) =>

@@ -75,6 +75,7 @@ async function stopsOfIdp(idp: IdpApp, origin: string): Promise<Stop[]> {
       await send({ 'E-mail or user name': HANDLE, Password: PASSWORD })(page);
       return page.goto(`${start}&prompt=consent`);
     }),
+    stop('form-post', 200, open(`${start}&response_mode=form_post`)),
     stop('account-password', 200, open(`${origin}/account/password`)),
     stop('account-password-wrong', 401, send({ 'Current password': 'wrong', ...chosen })),
     stop('account-password-done', 200, open(`${origin}/account/password/done`)),

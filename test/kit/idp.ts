@@ -259,3 +259,20 @@ function expectStatus(status: number, answer: Answer): Answer {
   if (answer.status !== status) throw new Error(`expected ${status}, got ${answer.status}: ${answer.text}`);
   return answer;
 }
+
+/** The form that a page posts to the application (`response_mode=form_post`). */
+export function postedBy(page: string): { action: string; values: Record<string, string> } {
+  const [, action = ''] = /<form method="post" action="([^"]*)">/.exec(page) ?? [];
+  const fields = page.matchAll(/<input type="hidden" name="([^"]*)" value="([^"]*)">/g);
+  const values = [...fields].map(([, name = '', value = '']) => [name, unescapeHtml(value)]);
+  return { action: unescapeHtml(action), values: Object.fromEntries(values) };
+}
+
+const ENTITIES: Record<string, string> = { amp: '&', lt: '<', gt: '>', quot: '"', '#39': "'" };
+
+const unescapeHtml = (text: string): string =>
+  text.replace(/&(?:#x([\da-f]+)|([#\w]+));/gi, (whole, hexadecimal?: string, name = '') =>
+    hexadecimal === undefined
+      ? (ENTITIES[name] ?? whole)
+      : String.fromCodePoint(Number.parseInt(hexadecimal, 16)),
+  );

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import t, { type Test } from 'tap';
 import { sha256 } from '../../src/kernel/secrets.js';
 import { grantIdOf } from '../../src/oidc/grant-tokens.js';
@@ -13,6 +14,7 @@ import {
   idpApp,
   idpStore,
   type Parameters,
+  postedBy,
   type RegisteredClient,
   VERIFIER,
 } from '../kit/idp.js';
@@ -178,7 +180,7 @@ t.test('all other errors go to the application with its state and our issuer', a
     [{ response_type: 'code token' }, 'unsupported_response_type'],
     [{ response_type: 'CODE' }, 'unsupported_response_type'],
     [{ response_mode: 'fragment' }, 'invalid_request'],
-    [{ response_mode: 'form_post' }, 'invalid_request'],
+    [{ response_mode: 'query.jwt' }, 'invalid_request'],
     [{ request: 'eyJhbGciOiJub25lIn0.e30.' }, 'request_not_supported'],
     [{ request_uri: 'https://evil.test/' }, 'request_uri_not_supported'],
     [{ code_challenge: challenge, code_challenge_method: 'plain' }, 'invalid_request'],
@@ -209,6 +211,43 @@ t.test('all other errors go to the application with its state and our issuer', a
   t.equal(queryOf(long)['error'], 'invalid_request');
   const most = { state: 's'.repeat(2048), nonce: 'n'.repeat(512), scope: `openid ${'s'.repeat(1017)}` };
   t.ok(queryOf(await idp.authorize(web, agent, most))['code'], 'the limits themselves are allowed');
+});
+
+t.test('with form_post the browser posts the response to the application', async (t) => {
+  const idp = await idpApp(t);
+  const client = await idp.createClient();
+  const agent = await idp.mintAgent();
+  const state = `<script>"'&\r\n é😀 +%`;
+  const answer = await idp.authorize(client, agent, { response_mode: 'form_post', state });
+  t.equal(answer.status, 200);
+  t.equal(answer.headers['location'], undefined);
+  t.equal(answer.headers['cache-control'], 'no-store');
+  const { action, values } = postedBy(answer.text);
+  t.equal(action, CALLBACK);
+  t.strictSame({ ...values, code: undefined }, { code: undefined, state, iss: ISSUER });
+  t.match(await idp.redeem(client, values['code'] ?? ''), { status: 200 });
+
+  const policy = answer.headers['content-security-policy'] ?? '';
+  const [, script = ''] = /<script>(.*?)<\/script>/s.exec(answer.text) ?? [];
+  const source = `'sha256-${createHash('sha256').update(script).digest('base64')}'`;
+  t.match(policy, `default-src 'none'; script-src ${source}; style-src 'sha256-`);
+  t.match(policy, "form-action 'self' https: ");
+  t.match(policy, "frame-ancestors 'none'");
+  t.equal(answer.text.match(/<script/g)?.length, 1, 'the state adds none');
+
+  const refused = await idp.authorize(client, agent, { response_mode: 'form_post', max_age: 'x', state });
+  t.match(postedBy(refused.text), {
+    action: CALLBACK,
+    values: { error: 'invalid_request', state, iss: ISSUER },
+  });
+  const wrong = await idp.authorize(client, { ...agent, password: 'wrong' }, { response_mode: 'form_post' });
+  t.equal(wrong.status, 401);
+
+  const native = await idp.createClient({ redirect_uris: 'com.example.app:/cb' });
+  const more = { response_mode: 'form_post', redirect_uri: 'com.example.app:/cb' };
+  const unpostable = await idp.authorize(native, agent, more);
+  t.equal(unpostable.status, 302);
+  t.match(unpostable.headers['location'], /^com\.example\.app:\/cb\?error=invalid_request&/);
 });
 
 t.test('Basic is answered with 302, which keeps the registered query and adds state and iss', async (t) => {

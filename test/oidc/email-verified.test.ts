@@ -70,8 +70,6 @@ t.test('an address of a person who was not invited is not verified', async (t) =
   const idp = await idpApp(t, { trustedEmailDomains: TRUSTED });
   const self = await idp.makeHuman({ handle: 'self@example.com' });
   t.same(await emailClaims(idp, self), { email: self.handle, verified: false });
-  const agent = await idp.mintAgent({ handle: 'agent@example.com' });
-  t.same(await emailClaims(idp, agent), { email: agent.handle, verified: false });
   t.equal((await idp.admin('POST', '/v1/invites', { handle: self.handle })).status, 409);
   t.same(
     await emailClaims(idp, self),
@@ -89,6 +87,32 @@ t.test('an address of a person who was not invited is not verified', async (t) =
     'a link that was no invitation',
   );
 });
+
+t.test(
+  'an address of an agent is verified if the operator created it with the right to invite',
+  async (t) => {
+    const inviteToken = 'invite-only-9JdK3vXw7QbLr2ZsTn5Gh8';
+    const byAdmin = await idpApp(t, { trustedEmailDomains: TRUSTED });
+    const minted = await byAdmin.mintAgent({ handle: 'agent@example.com' });
+    t.same(await emailClaims(byAdmin, minted), { email: minted.handle, verified: true });
+    const elsewhere = await byAdmin.mintAgent({ handle: 'agent@other.example' });
+    t.same(await emailClaims(byAdmin, elsewhere), { email: elsewhere.handle, verified: false });
+    const self = { handle: 'self@example.com', password: PASSWORD, kind: 'agent' };
+    const { body } = await byAdmin.request('POST', '/v1/accounts', { body: self });
+    t.same(
+      await emailClaims(byAdmin, { ...self, sub: body.sub }),
+      { email: self.handle, verified: false },
+      'an agent that registered itself',
+    );
+    const split = await idpApp(t, { trustedEmailDomains: TRUSTED, inviteToken });
+    const unvouched = await split.mintAgent({ handle: 'agent@example.com' });
+    t.same(
+      await emailClaims(split, unvouched),
+      { email: unvouched.handle, verified: false },
+      'the administrator token cannot invite, so it cannot vouch',
+    );
+  },
+);
 
 t.test('the list of trusted domains decides which addresses are verified', async (t) => {
   const first = await idpApp(t);

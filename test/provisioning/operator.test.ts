@@ -251,8 +251,7 @@ t.test('the secret of a client is returned once, and a public client has none', 
     public: true,
     principal_kinds: ['human'],
   };
-  const native = (await idp.admin('POST', '/v1/clients', { ...whole, trusted: true, client_secret: 'mine' }))
-    .body;
+  const native = (await idp.admin('POST', '/v1/clients', whole)).body;
   t.match(native, { ...whole, post_logout_redirect_uris: ['https://app.example.test/bye'] });
   t.notOk('client_secret' in native);
 
@@ -264,6 +263,25 @@ t.test('the secret of a client is returned once, and a public client has none', 
     created.map(({ subject }) => subject),
     [body.client_id, native.client_id],
   );
+});
+
+t.test('client metadata that is not supported is refused by its name', async (t) => {
+  const idp = await idpApp(t);
+  const unsupported = { trusted: true, client_secret: 'mine', jwks_uri: URI };
+  const answer = await idp.admin('POST', '/v1/clients', { redirect_uris: URI, ...unsupported });
+  t.match(answer, { status: 400, body: { error: 'invalid_client_metadata', details: Array } });
+  t.match(
+    answer.body.error_description,
+    /not supported: trusted, client_secret, jwks_uri\. Supported: name, /,
+  );
+  t.same(
+    answer.body.details.map(({ path }: { path: string }) => path),
+    Object.keys(unsupported),
+  );
+  const many = Object.fromEntries(Array.from({ length: 900 }, (_, index) => [`${index}${'x'.repeat(3)}`, 1]));
+  const bounded = await idp.admin('POST', '/v1/clients', { redirect_uris: URI, ...many });
+  t.equal(bounded.body.details.length, 20);
+  t.equal(await clientCollection(await idpStore(t, idp)).count(), 0);
 });
 
 t.test('redirect URIs are https, http to a loopback address, or a reverse-DNS scheme', async (t) => {

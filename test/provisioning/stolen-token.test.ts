@@ -192,8 +192,10 @@ t.test(
 
 t.test('a client created with a stolen token is not trusted, and no client can be changed', async (t) => {
   const { idp, client } = await before(t);
-  const mine = { name: 'Mine', redirect_uris: 'https://evil.test/cb', trusted: true };
+  const mine = { name: 'Mine', redirect_uris: 'https://evil.test/cb' };
   t.match((await idp.admin('POST', '/v1/clients', mine)).body, { trusted: false });
+  const trusted = await idp.admin('POST', '/v1/clients', { ...mine, trusted: true });
+  t.match(trusted, { status: 400, body: { error: 'invalid_client_metadata' } });
   for (const method of ['PUT', 'PATCH', 'POST', 'DELETE']) {
     t.equal((await idp.admin(method, `/v1/clients/${client.id}`, mine)).status, 404, method);
   }

@@ -6,11 +6,12 @@ import {
 } from '@modelcontextprotocol/sdk/client/auth.js';
 import { mcpAuthMetadataRouter } from '@modelcontextprotocol/sdk/server/auth/router.js';
 import express from 'express';
+import * as openid from 'openid-client';
 import t, { type Test } from 'tap';
 import { Agent } from '../kit/agent.js';
-import { parseJson } from '../kit/app.js';
+import { basic, parseJson } from '../kit/app.js';
 import { onChromium } from '../kit/chromium.js';
-import { claimsOf } from '../kit/idp.js';
+import { claimsOf, postedBy } from '../kit/idp.js';
 import { compiled } from '../kit/process.js';
 import {
   asLibrary,
@@ -192,6 +193,32 @@ t.test('the provider meets what MCP clients verify in place of an id_token', asy
     answer.searchParams.set(name, value);
     await t.rejects(finish(answer, kept), /not what was begun/, name);
   }
+});
+
+t.test('openid-client 6 reads a response that the browser posts', async (t) => {
+  const config = await openid.discovery(
+    new URL(issuer),
+    confidential.id,
+    undefined,
+    openid.ClientSecretBasic(confidential.secret ?? ''),
+    { execute: [openid.allowInsecureRequests, openid.enableNonRepudiationChecks] },
+  );
+  const [state, nonce] = [openid.randomState(), openid.randomNonce()];
+  const url = openid.buildAuthorizationUrl(config, {
+    redirect_uri: REDIRECT_URI,
+    scope: 'openid profile',
+    response_mode: 'form_post',
+    state,
+    nonce,
+  });
+  const page = await fetch(url, { headers: { authorization: basic(agent.handle, agent.password) } });
+  const { action, values } = postedBy(await page.text());
+  const posted = new Request(action, { method: 'POST', body: new URLSearchParams(values) });
+  const tokens = await openid.authorizationCodeGrant(config, posted, {
+    expectedState: state,
+    expectedNonce: nonce,
+  });
+  t.match(tokens.claims(), { sub: agent.sub, kind: 'agent' });
 });
 
 /** A browser-only application: the recipe of oidc-client-ts, in a real browser. */

@@ -15,7 +15,8 @@ import { type Cookies, mountPath, type SessionService, type SignedInUser } from 
 import { INTERACTION_ERRORS, type InteractionKind, promptsOf, requiredInteraction } from './interaction.js';
 import { MAX_TOKEN_LENGTH, type OwnPage } from './interaction-token.js';
 import { consentPage, ownSignInPage, signInPage } from './pages.js';
-import { type AuthorizationRequest, isParameter, readParameters } from './request.js';
+import { type AuthorizationRequest, type ErrorResponse, isParameter, readParameters } from './request.js';
+import { type AuthorizationResponse, sendResponse } from './response.js';
 import type { Authorization, ResumedInteraction } from './service.js';
 
 export interface AuthorizePluginOptions {
@@ -55,9 +56,9 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   scope.get('/authorize', { config: authorizeConfig, exposeHeadRoute: false }, async (request, reply) => {
     if (request.url.length > MAX_URL_BYTES) throw oidcErrors.uri_too_long();
     const validated = await authorization.validate(readParameters(queryOf(request.url)));
-    if ('error' in validated) return reply.redirect(authorization.errorRedirect(validated.error), 302);
+    if ('error' in validated) return respondWithError(reply, validated.error, 302);
     if (request.headers.authorization !== undefined) {
-      return reply.redirect(await approveBasic(validated.request, request), 302);
+      return sendResponse(pages, reply, await approveBasic(validated.request, request), 302);
     }
     return respondToBrowser(validated.request, request, reply);
   });
@@ -78,7 +79,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const resumed = await resume(request, token);
     if ('returnTo' in resumed) return signInToOwnPage(resumed, request, reply);
     const { validated } = resumed;
-    if ('error' in validated) return reply.redirect(authorization.errorRedirect(validated.error), 303);
+    if ('error' in validated) return respondWithError(reply, validated.error, 303);
     const { request: authRequest } = validated;
     pages.keepForm(request, signInPage(authRequest, issuer(), { token, handle }));
     const principal = await signInByForm(request);
@@ -87,14 +88,15 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
       return pages.send(reply.code(401), form);
     }
     const violation = authorization.findViolation(authRequest, principal);
-    if (violation) return reply.redirect(authorization.errorRedirect({ ...authRequest, violation }), 303);
+    if (violation) return respondWithError(reply, { ...authRequest, violation }, 303);
     const [{ token: cookie, session }] = await Promise.all([
       sessions.start(principal, cookies.session.read(request)),
       consents.remember(principal.id, authRequest.client.id, authRequest.scope),
     ]);
     cookies.session.set(reply, cookie);
     const { ip } = originOf(request);
-    return reply.redirect(await authorization.approve(authRequest, { principal, session }, ip), 303);
+    const approved = await authorization.approve(authRequest, { principal, session }, ip);
+    return sendResponse(pages, reply, approved, 303);
   });
 
   scope.post('/authorize/consent', { config, schema: { body: ConsentBody } }, async (request, reply) => {
@@ -102,10 +104,10 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const resumed = await resume(request, token);
     if ('returnTo' in resumed) throw oidcErrors.login_rejected();
     const { validated, sid } = resumed;
-    if ('error' in validated) return reply.redirect(authorization.errorRedirect(validated.error), 303);
+    if ('error' in validated) return respondWithError(reply, validated.error, 303);
     const { request: authRequest } = validated;
     if (decision === 'deny') {
-      return reply.redirect(authorization.errorRedirect({ ...authRequest, violation: DENIED }), 303);
+      return respondWithError(reply, { ...authRequest, violation: DENIED }, 303);
     }
     const user = await sessions.find(cookies.session.read(request));
     // The user signed out, another one signed in, or the session became too old: the request starts again.
@@ -115,8 +117,11 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const { handle } = user.principal;
     pages.keepForm(request, consentPage(authRequest, issuer(), { token, handle }));
     await consents.remember(user.principal.id, authRequest.client.id, authRequest.scope);
-    return reply.redirect(await approveUser(authRequest, user, request), 303);
+    return sendResponse(pages, reply, await approveUser(authRequest, user, request), 303);
   });
+
+  const respondWithError = (reply: FastifyReply, error: ErrorResponse, status: 302 | 303): FastifyReply =>
+    sendResponse(pages, reply, authorization.errorResponse(error), status);
 
   /** Signs in for a page of the provider itself. Which people may use that page, it decides. */
   async function signInToOwnPage(
@@ -166,11 +171,11 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const redirectStatus = request.method === 'POST' ? 303 : 302;
     const required = await interactionFor(authRequest, user);
     if (user && !required)
-      return reply.redirect(await approveUser(authRequest, user, request), redirectStatus);
+      return sendResponse(pages, reply, await approveUser(authRequest, user, request), redirectStatus);
     const kind = required ?? 'login';
     if (promptsOf(authRequest).includes('none')) {
       const violation = INTERACTION_ERRORS[kind];
-      return reply.redirect(authorization.errorRedirect({ ...authRequest, violation }), redirectStatus);
+      return respondWithError(reply, { ...authRequest, violation }, redirectStatus);
     }
     return sendPage(kind, authRequest, user, request, reply);
   }
@@ -207,7 +212,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     authRequest: AuthorizationRequest,
     { principal, session }: SignedInUser,
     request: FastifyRequest,
-  ): Promise<string> {
+  ): Promise<AuthorizationResponse> {
     await sessions.extend(session);
     const authentication = { principal, session, isSilent: true };
     return authorization.approve(authRequest, authentication, originOf(request).ip);
@@ -240,7 +245,10 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   }
 
   /** Authenticates in the request itself. @throws browser_basic, invalid_credentials */
-  async function approveBasic(authRequest: AuthorizationRequest, request: FastifyRequest): Promise<string> {
+  async function approveBasic(
+    authRequest: AuthorizationRequest,
+    request: FastifyRequest,
+  ): Promise<AuthorizationResponse> {
     // The form cookie is not checked: programs that store cookies have it after a redirect from an application.
     const isSignedIn = cookies.session.read(request) !== undefined;
     if (isBrowser(request.headers) || isSignedIn) throw oidcErrors.browser_basic();

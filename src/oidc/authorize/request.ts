@@ -54,7 +54,7 @@ export async function validateAuthorizationRequest(
     });
   }
   for (const rule of RULES) {
-    const violation = rule({ parameters, client });
+    const violation = rule({ parameters, client, redirectUri });
     if (violation) return { error: { redirectUri, parameters, violation } };
   }
   const request = { parameters, client, redirectUri, scope: grantedScope(scope) };

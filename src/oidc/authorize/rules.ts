@@ -10,7 +10,11 @@ export interface RuleViolation {
 }
 
 /** Checks a request whose client and redirect URI are valid. */
-export type Rule = (request: { parameters: Parameters; client: Client }) => RuleViolation | null;
+export type Rule = (request: {
+  parameters: Parameters;
+  client: Client;
+  redirectUri: string;
+}) => RuleViolation | null;
 
 const MAX_LENGTHS = Object.entries({ state: 2048, nonce: 512, scope: 1024 });
 
@@ -36,9 +40,20 @@ const requireCode: Rule = ({ parameters: { response_type: type } }) => {
     : { error: 'invalid_request', description: 'response_type is missing.' };
 };
 
-/** The response is sent in the query. */
-const requireQueryMode: Rule = ({ parameters: { response_mode: mode = 'query' } }) =>
-  mode === 'query' ? null : { error: 'invalid_request', description: 'response_mode must be query.' };
+/** How the response is sent (OAuth 2.0 Multiple Response Types §2.1, Form Post Response Mode). */
+export const RESPONSE_MODES = ['query', 'form_post'] as const;
+
+const requireKnownMode: Rule = ({ parameters: { response_mode: mode = 'query' }, redirectUri }) => {
+  const refuse = (description: string) => ({ error: 'invalid_request', description });
+  if (!RESPONSE_MODES.some((known) => known === mode))
+    return refuse('response_mode must be query or form_post.');
+  return mode === 'form_post' && !isWebUri(redirectUri)
+    ? refuse('response_mode form_post requires a redirect_uri with http or https.')
+    : null;
+};
+
+/** Whether a form can be posted to it. */
+export const isWebUri = (uri: string): boolean => /^https?:/i.test(uri);
 
 /** S256 only. Public clients must use it, because nothing else binds their code (RFC 7636, RFC 9700 §2.1.1). */
 const requirePkce: Rule = ({ parameters, client }) => {
@@ -71,7 +86,7 @@ export const RULES: readonly Rule[] = [
   limitLengths,
   refuseRequestObjects,
   requireCode,
-  requireQueryMode,
+  requireKnownMode,
   requirePkce,
   excludeOtherPrompts,
   requireWholeMaxAge,

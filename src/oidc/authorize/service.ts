@@ -7,25 +7,29 @@ import { CODE_LIFETIME_MS, newGrantToken } from '../grant-tokens.js';
 import type { ReadHint } from '../keys.js';
 import { GRANT, type Grants, type SessionDocument } from '../store.js';
 import type { InteractionTokens, OwnPage } from './interaction-token.js';
-import { withResponse } from './redirect-uri.js';
 import {
   type AuthorizationRequest,
   type ErrorResponse,
   type ValidationResult,
   validateAuthorizationRequest,
 } from './request.js';
-import type { Parameters, RuleViolation } from './rules.js';
+import type { AuthorizationResponse } from './response.js';
+import { isWebUri, type Parameters, type RuleViolation } from './rules.js';
 
 /** Responds to authorization requests with a code or an error, possibly after a form. */
 export interface Authorization {
   /** @throws invalid_request */
   validate(parameters: Parameters): Promise<ValidationResult>;
-  /** The redirect target for an error response. */
-  errorRedirect(error: ErrorResponse): string;
+  /** The error as a response to the application. */
+  errorResponse(error: ErrorResponse): AuthorizationResponse;
   /** Why this principal must not be authorized, or `null`. */
   findViolation(request: AuthorizationRequest, principal: Principal): RuleViolation | null;
-  /** The redirect target with a new code, or with an error when this principal must not be authorized. */
-  approve(request: AuthorizationRequest, authenticated: Authentication, ip: string): Promise<string>;
+  /** The response with a new code, or with an error when this principal must not be authorized. */
+  approve(
+    request: AuthorizationRequest,
+    authenticated: Authentication,
+    ip: string,
+  ): Promise<AuthorizationResponse>;
   /** Issues the token of a form that is about to be shown to the browser with this cookie, or with a new one. */
   beginInteraction(
     request: AuthorizationRequest,
@@ -77,13 +81,17 @@ const OTHER_USER: RuleViolation = {
 export function createAuthorization(deps: AuthorizationDependencies): Authorization {
   const { grants, interactionTokens, issuer, audit, clock, random } = deps;
 
-  const errorRedirect = ({ redirectUri, parameters, violation }: ErrorResponse): string =>
-    withResponse(redirectUri, {
-      error: violation.error,
-      error_description: violation.description,
-      state: parameters['state'],
-      iss: issuer(),
-    });
+  const respond = (
+    { redirectUri, parameters }: Pick<ErrorResponse, 'redirectUri' | 'parameters'>,
+    values: Record<string, string>,
+  ): AuthorizationResponse => ({
+    redirectUri,
+    isFormPost: parameters['response_mode'] === 'form_post' && isWebUri(redirectUri),
+    values: { ...values, state: parameters['state'], iss: issuer() },
+  });
+
+  const errorResponse = ({ violation, ...request }: ErrorResponse): AuthorizationResponse =>
+    respond(request, { error: violation.error, error_description: violation.description });
 
   const findViolation = ({ client, hintedSub }: AuthorizationRequest, { id, kind }: Principal) => {
     if (!client.principalKinds.includes(kind)) return WRONG_KIND;
@@ -95,12 +103,12 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
 
   return {
     validate: (parameters) => validateAuthorizationRequest(parameters, deps),
-    errorRedirect,
+    errorResponse,
     findViolation,
 
     async approve(request, { principal, session, isSilent = false }, ip) {
       const violation = findViolation(request, principal);
-      if (violation) return errorRedirect({ ...request, violation });
+      if (violation) return errorResponse({ ...request, violation });
       const { parameters, client, redirectUri, scope } = request;
       const id = newId(GRANT, clock, random);
       const code = newGrantToken('ac_', id, random);
@@ -128,7 +136,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         grants.insert(grant),
         audit.record({ event, subject: principal.id, ip, detail: client.id }),
       ]);
-      return withResponse(redirectUri, { code, state: parameters['state'], iss: issuer() });
+      return respond(request, { code });
     },
 
     beginInteraction({ parameters: { id_token_hint: _, ...parameters }, hintedSub }, known, sid) {

@@ -1,4 +1,3 @@
-import { hash } from 'node:crypto';
 import { type Clock, toSeconds } from '../../kernel/clock.js';
 import { newId, type Random } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
@@ -71,10 +70,11 @@ export async function createTokenResponse(
 function signIdToken(
   grant: GrantDocument,
   principal: Principal,
-  { accessToken, scope, nonce }: IssuedTokens,
+  { scope, nonce }: IssuedTokens,
   { keys, claimsOf, issuer, clock, random }: ResponseDependencies,
 ): Promise<string> {
   const now = toSeconds(clock.now());
+  // Without `at_hash`, which is optional in this flow: two libraries compute it wrongly for EdDSA.
   const claims = {
     iss: issuer(),
     aud: grant.clientId,
@@ -83,18 +83,12 @@ function signIdToken(
     auth_time: toSeconds(grant.authTime),
     jti: newId('jti_', clock, random),
     amr: ['pwd'],
-    at_hash: leftHalf(accessToken),
     ...(grant.sid !== undefined && { sid: grant.sid }),
     ...(grant.acr !== undefined && { acr: grant.acr }),
     ...(nonce !== undefined && { nonce }),
   };
   // Claims of the principal are assigned first, so that they cannot replace a protocol claim.
   return keys.sign(Object.assign(claimsOf(principal, scope), claims));
-}
-
-/** `at_hash` for Ed25519: the left half of SHA-512 (OIDC Core §3.1.3.6). */
-function leftHalf(accessToken: string): string {
-  return hash('sha512', accessToken, 'buffer').subarray(0, 32).toString('base64url');
 }
 
 /** The principal of a grant, unless it was disabled or its credentials have changed since. */

@@ -32,7 +32,7 @@ const KINDS = {
   sub: /\bu_[0-9a-f]{32}/g,
   client: /class="secret" value="(cid_[\w-]+)"/g,
   invited: /invitations&#x2F;(u_[0-9a-f]{32})&#x2F;withdraw/g,
-  sid: /\bsid_[0-9a-f]{32}/g,
+  sid: /sessions(?:\/|&#x2F;)(sid_[0-9a-f]{32})(?:\/|&#x2F;)end/g,
   token: /name="token" value="(\d+\.[\w-]{43})"/g,
   next: /"next":"([^"]+)"/g,
 };
@@ -54,6 +54,8 @@ interface Common {
   people: Person[];
   /** The first of the people. */
   operatorSub: string;
+  /** Whether the client signs in as no other person, so that it always reaches the console. */
+  isOperator: boolean;
 }
 
 type Recipe = (self: IdpVisitor) => Partial<FuzzRequest>;
@@ -218,6 +220,7 @@ class IdpVisitor implements Visitor {
   readonly #agents: Person[];
   readonly #people: Person[];
   readonly #mails: Mails;
+  readonly #isOperator: boolean;
   /** A person with a session, and the operator of the console. */
   readonly operatorSub: string;
   /** The latest principal that this client created; no other client depends on it. */
@@ -225,13 +228,14 @@ class IdpVisitor implements Visitor {
   /** The latest of each kind. */
   readonly own = { agent: { sub: 'none', handle: '' }, human: { sub: 'none', handle: '' } };
 
-  constructor(dice: Dice, { clients, agents, people, operatorSub }: Common, mails: Mails) {
+  constructor(dice: Dice, { clients, agents, people, operatorSub, isOperator }: Common, mails: Mails) {
     this.#mails = mails;
     this.operatorSub = operatorSub;
     this.dice = dice;
     this.#clients = [...clients];
     this.#agents = [...agents];
     this.#people = [...people];
+    this.#isOperator = isOperator;
   }
 
   draft({ method, url }: Route): FuzzRequest {
@@ -291,7 +295,7 @@ class IdpVisitor implements Visitor {
 
   client = (): Client => this.dice.one(this.#clients.slice(-4));
   agent = (): Person => this.dice.one(this.#agents);
-  person = (): Person => this.dice.one(this.#people);
+  person = (): Person => this.dice.one(this.#isOperator ? this.#people.slice(0, 1) : this.#people);
   token = (): string => this.one(this.dice.one(['access', 'refresh']));
   newcomer = () => ({ handle: `f${names++}@example.test`, name: 'Robot' });
   page = (): Pair[] => (this.dice.happens(0.3) ? [['after', this.one('next')]] : []);
@@ -422,7 +426,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     return { id, ...(secret && { secret }) };
   };
   const makeAgent = (handle: string): Promise<Person> => make('/v1/agents', { handle });
-  const makeCommon = async (name: string): Promise<Common> => {
+  const makeCommon = async (name: string, isOperator: boolean): Promise<Common> => {
     const person = { handle: `${name}@example.test`, password: PASSWORD };
     const { sub: operatorSub } = await make('/v1/accounts', { ...person, kind: 'human' });
     await grantRole(operatorSub, folder);
@@ -431,9 +435,10 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
       agents: [await makeAgent(`agent-${name}@example.test`)],
       people: [person],
       operatorSub,
+      isOperator,
     };
   };
-  let common = await makeCommon('person');
+  let common = await makeCommon('person', false);
 
   return {
     url,
@@ -448,7 +453,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
       return typeof error === 'string' && typeof sentence === 'string' ? error : undefined;
     },
     async renew() {
-      common = await makeCommon('renewed');
+      common = await makeCommon('renewed', true);
     },
     async prove() {
       const [client, agent] = [await makeClient(false), await makeAgent('last@example.test')];
