@@ -161,6 +161,7 @@ export async function mountIdp(
       sessions: oidc.sessions,
       consents: oidc.consents,
       audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), record: context.audit.record },
+      mails: email?.administration,
       keys: publishedKeys(values, oidc.keyIds),
     },
   });

@@ -162,6 +162,7 @@ async function stopsOfConsole(t: Test, idp: IdpApp, origin: string): Promise<Sto
       return send({ Name: 'Shop', 'Redirect URIs': 'https://app.example/cb' })(page);
     }),
     stop('console-keys', 200, page('/keys')),
+    stop('console-mails', 200, page('/mails')),
     stop('console-audit', 200, page('/audit?event=login.')),
     stop('console-audit-empty', 200, page('/audit?event=nothing')),
     stop('console-forbidden', 403, async (page) => {
