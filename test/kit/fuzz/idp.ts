@@ -1,6 +1,7 @@
 import { type Mails, mailCollection } from '../../../src/email/store.js';
 import { createIdentityServer } from '../../../src/idp/server.js';
-import { sha256 } from '../../../src/kernel/secrets.js';
+import { newId, sha256, systemRandom } from '../../../src/kernel/secrets.js';
+import { SESSION, sessionCollection } from '../../../src/oidc/store.js';
 import { principalCollection } from '../../../src/provisioning/store.js';
 import { openStore } from '../../../src/storage/open.js';
 import { basic, PASSWORD } from '../app.js';
@@ -52,6 +53,8 @@ interface Common {
   clients: Client[];
   agents: Person[];
   people: Person[];
+  /** Sessions of the operator in other browsers. */
+  operatorSids: string[];
   /** The first of the people. */
   operatorSub: string;
   /** Whether the client signs in as no other person, so that it always reaches the console. */
@@ -194,10 +197,10 @@ function consoleDraft(
     // A client that was created in the console: other clients of the fuzz depend on theirs.
     .replace(':id', self.one('client'))
     .replace(':sub', subFor(self, url))
-    .replace(':sid', self.one('sid'));
+    .replace(':sid', self.dice.one([self.one('sid'), ...self.operatorSids]));
   if (method !== 'POST') return { path, headers: self.browser() };
   const fields = CONSOLE_FIELDS[url.replace('/admin/', '')]?.(self) ?? {};
-  const form: Pair[] = [['token', self.one('token')], ...Object.entries(fields)];
+  const form: Pair[] = [['token', self.formToken()], ...Object.entries(fields)];
   return { path, headers: self.browser(), body: { form } };
 }
 
@@ -223,13 +226,16 @@ class IdpVisitor implements Visitor {
   readonly #isOperator: boolean;
   /** A person with a session, and the operator of the console. */
   readonly operatorSub: string;
+  readonly operatorSids: string[];
   /** The latest principal that this client created; no other client depends on it. */
   ownSub = 'none';
   /** The latest of each kind. */
   readonly own = { agent: { sub: 'none', handle: '' }, human: { sub: 'none', handle: '' } };
 
-  constructor(dice: Dice, { clients, agents, people, operatorSub, isOperator }: Common, mails: Mails) {
+  constructor(dice: Dice, common: Common, mails: Mails) {
+    const { clients, agents, people, operatorSub, operatorSids, isOperator } = common;
     this.#mails = mails;
+    this.operatorSids = operatorSids;
     this.operatorSub = operatorSub;
     this.dice = dice;
     this.#clients = [...clients];
@@ -298,6 +304,8 @@ class IdpVisitor implements Visitor {
 
   client = (): Client => this.dice.one(this.#clients.slice(-4));
   agent = (): Person => this.dice.one(this.#agents);
+  /** Mostly that of the latest page, because a new session ends the others. */
+  formToken = (): string => (this.dice.happens(0.7) ? this.#collected.latest('token') : this.one('token'));
   /** Someone else than the operator, whose session would end with a new password. */
   newest = (): Person => this.#people.slice(1).at(-1) ?? { handle: 'nobody', password: PASSWORD };
   person = (): Person => this.dice.one(this.#isOperator ? this.#people.slice(0, 1) : this.#people);
@@ -430,16 +438,26 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     const { client_id: id, client_secret: secret } = await make('/v1/clients', body);
     return { id, ...(secret && { secret }) };
   };
+  const newSid = () => newId(SESSION, clock, systemRandom);
+  const sessions = sessionCollection(store);
+  const startSession = (id: string, sub: string) => {
+    const now = clock.now();
+    const times = { authTime: now, createdAt: now, expiresAt: now + 3_600_000 };
+    return sessions.insert({ id, sub, tokenHash: sha256(id), ...times });
+  };
   const makeAgent = (handle: string): Promise<Person> => make('/v1/agents', { handle });
   const makeCommon = async (name: string, isOperator: boolean): Promise<Common> => {
     const person = { handle: `${name}@example.test`, password: PASSWORD };
     const { sub: operatorSub } = await make('/v1/accounts', { ...person, kind: 'human' });
     await grantRole(operatorSub, folder);
+    const operatorSids = [newSid(), newSid(), newSid()];
+    for (const id of operatorSids) await startSession(id, operatorSub);
     return {
       clients: [await makeClient(false), await makeClient(true), await makeClient(false)],
       agents: [await makeAgent(`agent-${name}@example.test`)],
       people: [person],
       operatorSub,
+      operatorSids,
       isOperator,
     };
   };
