@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { parseList } from '../../src/config/options.js';
+import { ID_TOKEN_ALGORITHMS, type IdTokenAlgorithm } from '../../src/provisioning/clients.js';
 import { clientView } from '../../src/provisioning/schemas.js';
 import { KINDS, type Kind } from '../../src/provisioning/store.js';
 import { type CommonOptions, examples } from '../command.js';
@@ -13,6 +14,8 @@ interface DescribeOptions extends CommonOptions {
   postLogoutUris?: string[];
   kinds?: Kind[];
   logo?: string;
+  backchannelLogoutUri?: string;
+  idTokenAlg?: IdTokenAlgorithm;
 }
 
 type CreateOptions = DescribeOptions & { public?: true; trusted?: true };
@@ -92,6 +95,16 @@ function describe(command: Command): Command {
       parseList,
     )
     .option('--kinds <kinds>', 'Who may sign in: human, agent or both', parseKinds)
+    .option(
+      '--backchannel-logout-uri <uri>',
+      'Where it is told that a session has ended; an empty one removes it',
+    )
+    .addOption(
+      new Option(
+        '--id-token-alg <alg>',
+        'Signature of its id_tokens; ES256 needs IDP_ES256_KEY of the server',
+      ).choices(ID_TOKEN_ALGORITHMS),
+    )
     .option('--logo <url>', 'https address of an image for its sign-in page; an empty one removes it');
 }
 
@@ -117,7 +130,11 @@ async function create(
     isPublic: options.public === true,
     principalKinds: options.kinds ?? [...KINDS],
     trusted: options.trusted === true,
+    ...(options.idTokenAlg && { idTokenAlg: options.idTokenAlg }),
     ...(options.logo !== undefined && { logoUri: options.logo }),
+    ...(options.backchannelLogoutUri !== undefined && {
+      backchannelLogoutUri: options.backchannelLogoutUri,
+    }),
   };
   await withProvisioning(program, { create: true }, async ({ clients }) => {
     const { client, secret } = await clients.create(input, ON_THE_HOST);
@@ -139,7 +156,7 @@ async function update(
   options: UpdateOptions,
   command: Command,
 ): Promise<void> {
-  const { redirectUris, postLogoutUris, kinds, trusted, logo } = options;
+  const { redirectUris, postLogoutUris, kinds, trusted, logo, backchannelLogoutUri, idTokenAlg } = options;
   const change = {
     ...displayName(command, options),
     ...(redirectUris && { redirectUris }),
@@ -147,6 +164,8 @@ async function update(
     ...(kinds && { principalKinds: kinds }),
     ...(trusted && { trusted: trusted === 'yes' }),
     ...(logo !== undefined && { logoUri: logo }),
+    ...(idTokenAlg && { idTokenAlg }),
+    ...(backchannelLogoutUri !== undefined && { backchannelLogoutUri }),
   };
   if (Object.keys(change).length === 0) {
     command.error('error: no change is given. Use at least one option, like --name "My app".');

@@ -1,7 +1,9 @@
 import { defineOptions, resolveOptions } from '../config/options.js';
 import { createPublicUrl } from '../config/public-url.js';
 import { systemRandom } from '../kernel/secrets.js';
+import { announceEnd, logoutNoticeCollection } from '../oidc/backchannel/store.js';
 import { createAudit } from '../ops/audit.js';
+import { ID_TOKEN_ALGORITHMS } from '../provisioning/clients.js';
 import { createProvisioningModule, type ProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
 import { createCommandContext } from '../server/module-context.js';
@@ -36,11 +38,19 @@ export async function openProvisioning(
   );
   const store = await (create ? openStore : openExistingStore)(values.databaseUri);
   const base = values.publicUrl ?? (await createLastKnownAddress(store).recall());
+  const notices = logoutNoticeCollection(store);
   const context = createCommandContext(store, { production, warn, createAudit });
   const { principals, links, directory, clients, operators } = createProvisioningModule(context, {
     issuer: createPublicUrl(base, values.port).get,
     allowHttp: !production,
     isSignupOpen: false,
+    // The server knows its keys; a command may run without them.
+    idTokenAlgorithms: ID_TOKEN_ALGORITHMS,
+    // A server sends the notices.
+    async endSessions(sub, change) {
+      await announceEnd(notices, { sub }, context.clock.now());
+      return change();
+    },
   });
   return { principals, links, directory, clients, operators, close: () => store.close() };
 }

@@ -56,6 +56,9 @@ function refuseEqualSecrets(values: IdpConfiguration, report: Report): void {
     IDP_ED25519_SEED: values.ed25519Seed,
     IDP_ED25519_SEED_NEXT: values.ed25519SeedNext,
     IDP_ED25519_SEED_PREVIOUS: values.ed25519SeedPrevious,
+    IDP_ES256_KEY: values.es256Key,
+    IDP_ES256_KEY_NEXT: values.es256KeyNext,
+    IDP_ES256_KEY_PREVIOUS: values.es256KeyPrevious,
     IDP_ADMIN_TOKEN: values.adminToken,
     IDP_INVITE_TOKEN: values.inviteToken,
     IDP_EMAIL_API_KEY: values.emailApiKey,
@@ -76,6 +79,13 @@ const EQUAL_SECRETS: Record<string, Record<string, string>> = {
   IDP_ED25519_SEED_PREVIOUS: {
     IDP_ED25519_SEED: 'Unset IDP_ED25519_SEED_PREVIOUS: its key still signs.',
     IDP_ED25519_SEED_NEXT: 'Set IDP_ED25519_SEED_NEXT to a new key: openssl rand -hex 32',
+  },
+  IDP_ES256_KEY_NEXT: {
+    IDP_ES256_KEY: 'Unset IDP_ES256_KEY_NEXT: its key signs already.',
+  },
+  IDP_ES256_KEY_PREVIOUS: {
+    IDP_ES256_KEY: 'Unset IDP_ES256_KEY_PREVIOUS: its key still signs.',
+    IDP_ES256_KEY_NEXT: 'Set IDP_ES256_KEY_NEXT to a new key: openssl rand -hex 32',
   },
   IDP_INVITE_TOKEN: {
     IDP_ADMIN_TOKEN:

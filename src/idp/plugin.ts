@@ -7,7 +7,8 @@ import { createMessages, type Messages } from '../http/messages.js';
 import { createPages, type Pages, wantsPage } from '../http/pages.js';
 import { openScope, routeRules, type ScopeRules } from '../http/scope.js';
 import { renderOAuth } from '../kernel/errors.js';
-import { createOidcModule } from '../oidc/module.js';
+import type { KeyMaterial } from '../oidc/keys.js';
+import { createOidcModule, type OidcModule } from '../oidc/module.js';
 import { CONSOLE_PATH } from '../operators/guard.js';
 import { createOperatorsModule } from '../operators/module.js';
 import { type AuditRecord, createAudit } from '../ops/audit.js';
@@ -125,14 +126,15 @@ export async function mountIdp(
     mail: email && { outbox: email.service, messages },
     allowHttp: !config.production,
     isSignupOpen: !values.disableSignup,
+    idTokenAlgorithms: values.es256Key === undefined ? ['EdDSA'] : ['EdDSA', 'ES256'],
     adminToken: values.adminToken,
     inviteToken: values.inviteToken,
+    endSessions: (sub, change) => oidc.endSessions(sub, change),
   });
-  const otherSeeds = [values.ed25519SeedNext, values.ed25519SeedPrevious];
   const oidc = createOidcModule(context, {
     issuer,
     locales: messages.locales,
-    seeds: [values.ed25519Seed, ...otherSeeds.filter((seed) => seed !== undefined)],
+    keys: keyMaterial(values),
     directory: {
       authenticate: provisioning.principals.authenticate,
       findPrincipal: provisioning.principals.find,
@@ -142,6 +144,7 @@ export async function mountIdp(
     changePassword: provisioning.principals.changePassword,
     trustedEmailDomains: values.trustedEmailDomains ?? [],
     humansUseBasic: values.basicLogin === 'all',
+    callsPrivateNetworks: values.backchannelPrivateNetworks || !config.production,
   });
 
   const { principals, links, directory, clients } = provisioning;
@@ -162,7 +165,7 @@ export async function mountIdp(
       consents: oidc.consents,
       audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), record: context.audit.record },
       mails: email?.administration,
-      keys: publishedKeys(values, oidc.keyIds),
+      keys: publishedKeys(values, oidc.publishedKeys),
     },
   });
 
@@ -224,14 +227,33 @@ async function openEmail(
   return createEmailModule(context, options);
 }
 
-/** The keys in the order of their seeds. */
-function publishedKeys(values: IdpConfiguration, ids: readonly string[]) {
-  const uses = [
-    'current' as const,
-    ...(values.ed25519SeedNext === undefined ? [] : ['next' as const]),
-    ...(values.ed25519SeedPrevious === undefined ? [] : ['previous' as const]),
+const defined = (keys: (string | undefined)[]): string[] => keys.filter((key) => key !== undefined);
+
+function keyMaterial(values: IdpConfiguration): KeyMaterial {
+  const { ed25519Seed, ed25519SeedNext, ed25519SeedPrevious } = values;
+  const { es256Key, es256KeyNext, es256KeyPrevious } = values;
+  return {
+    seeds: [ed25519Seed, ...defined([ed25519SeedNext, ed25519SeedPrevious])],
+    es256Keys: defined([es256Key, es256KeyNext, es256KeyPrevious]),
+    signsES256: es256Key !== undefined,
+  };
+}
+
+/** What each key is for, in the order of `keyMaterial`. */
+function publishedKeys(values: IdpConfiguration, published: OidcModule['publishedKeys']) {
+  const usesOf = (current?: string, next?: string, previous?: string) => [
+    ...(current === undefined ? [] : ['current' as const]),
+    ...(next === undefined ? [] : ['next' as const]),
+    ...(previous === undefined ? [] : ['previous' as const]),
   ];
-  return uses.map((use, index) => ({ use, id: ids[index] ?? '' }));
+  const uses = [
+    ...usesOf(values.ed25519Seed, values.ed25519SeedNext, values.ed25519SeedPrevious),
+    ...usesOf(values.es256Key, values.es256KeyNext, values.es256KeyPrevious),
+  ];
+  return published.flatMap((key, index) => {
+    const use = uses[index];
+    return use ? [{ ...key, use }] : [];
+  });
 }
 
 /**

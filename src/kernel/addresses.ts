@@ -73,6 +73,45 @@ export function isPrivateAddress(address: string): boolean {
   return family !== 0 && PRIVATE.check(bare, family === 4 ? 'ipv4' : 'ipv6');
 }
 
+/** Networks beside those that reach no host of the Internet, or a private one by another name. */
+const SPECIAL_NETWORKS = [
+  // "This network", protocol assignments, documentation, benchmarks, multicast, reserved.
+  ['0.0.0.0', 8],
+  ['192.0.0.0', 24],
+  ['192.0.2.0', 24],
+  ['192.88.99.0', 24],
+  ['198.18.0.0', 15],
+  ['198.51.100.0', 24],
+  ['203.0.113.0', 24],
+  ['224.0.0.0', 4],
+  ['240.0.0.0', 4],
+  // Unspecified and IPv4-compatible, IPv4-mapped, NAT64, discard, Teredo and others, documentation, 6to4, site-local, multicast.
+  ['::', 96],
+  ['::ffff:0:0', 96],
+  ['64:ff9b::', 32],
+  ['100::', 64],
+  ['2001::', 23],
+  ['2001:db8::', 32],
+  ['2002::', 16],
+  ['fec0::', 10],
+  ['ff00::', 8],
+] as const;
+
+/** By family: a list with the network of IPv4-mapped addresses contains every IPv4 address. */
+const SPECIAL = { ipv4: new BlockList(), ipv6: new BlockList() };
+for (const [network, length] of SPECIAL_NETWORKS) {
+  const family = isIP(network) === 4 ? 'ipv4' : 'ipv6';
+  SPECIAL[family].addSubnet(network, length, family);
+}
+
+/** Whether a normalized address belongs to a host of the Internet (IANA special-purpose address registries). */
+export function isPublicAddress(address: string): boolean {
+  const [bare = ''] = address.split('%');
+  if (isIP(bare) === 0 || isPrivateAddress(bare)) return false;
+  const family = isIP(bare) === 4 ? 'ipv4' : 'ipv6';
+  return !SPECIAL[family].check(bare, family);
+}
+
 /** Whether an address is a loopback address. */
 export function isLoopbackAddress(address: string | undefined): boolean {
   if (address === '127.0.0.1' || address === '::1') return true;

@@ -36,6 +36,10 @@ export interface Client {
   trusted?: true;
   /** The https address of an image. */
   logoUri?: string;
+  /** The signature of its id_tokens; EdDSA by default. */
+  idTokenAlg?: 'ES256';
+  /** Where the client is told that a session has ended. */
+  backchannelLogoutUri?: string;
 }
 
 export interface Directory {

@@ -19,35 +19,35 @@ export interface DiscoveryOptions {
   issuer(): string;
 }
 
+type MetadataOptions = Omit<DiscoveryOptions, 'keys'> & Pick<Keys, 'algorithms'>;
+
 /** The metadata and the JWK Set. */
 export async function discoveryPlugin(
   scope: Scope,
   { keys, locales, issuer }: DiscoveryOptions,
 ): Promise<void> {
-  publishMetadata(scope, ['/.well-known/openid-configuration', WELL_KNOWN], { locales, issuer });
+  const { algorithms } = keys;
+  publishMetadata(scope, ['/.well-known/openid-configuration', WELL_KNOWN], { locales, issuer, algorithms });
   const jwks = JSON.stringify(keys.jwks);
   publish(scope, ['/.well-known/jwks.json', '/jwks'], () => jwks);
 }
 
 /** The metadata of an issuer with a path: RFC 8414 §3.1 inserts the well-known part before it, outside of the prefix. */
-export async function pathMetadataPlugin(
-  scope: Scope,
-  options: Omit<DiscoveryOptions, 'keys'>,
-): Promise<void> {
+export async function pathMetadataPlugin(scope: Scope, options: MetadataOptions): Promise<void> {
   publishMetadata(scope, [WELL_KNOWN + new URL(options.issuer()).pathname], options);
 }
 
 function publishMetadata(
   scope: Scope,
   paths: string[],
-  { locales, issuer }: Omit<DiscoveryOptions, 'keys'>,
+  { locales, issuer, algorithms }: MetadataOptions,
 ): void {
   // In development, the issuer is known only once the server listens.
   let known = { issuer: '', text: '' };
   const text = () => {
     const current = issuer();
     if (known.issuer !== current)
-      known = { issuer: current, text: JSON.stringify(providerMetadata(current, locales)) };
+      known = { issuer: current, text: JSON.stringify(providerMetadata(current, locales, algorithms)) };
     return known.text;
   };
   publish(scope, paths, text);
@@ -66,7 +66,7 @@ function publish(scope: Scope, paths: string[], text: () => string): void {
 const SECRET_METHODS = ['client_secret_basic', 'client_secret_post'] as const;
 
 /** Provider metadata (OIDC Discovery §3, RFC 8414 §2). */
-function providerMetadata(issuer: string, locales: readonly string[]) {
+function providerMetadata(issuer: string, locales: readonly string[], algorithms: Keys['algorithms']) {
   return {
     issuer,
     authorization_endpoint: `${issuer}/authorize`,
@@ -80,7 +80,7 @@ function providerMetadata(issuer: string, locales: readonly string[]) {
     response_modes_supported: [...RESPONSE_MODES],
     grant_types_supported: ['authorization_code', 'refresh_token'],
     subject_types_supported: ['public'],
-    id_token_signing_alg_values_supported: ['EdDSA'],
+    id_token_signing_alg_values_supported: algorithms,
     acr_values_supported: [...ACR_VALUES],
     scopes_supported: [...SCOPES],
     claims_supported: [...CLAIMS],
@@ -91,6 +91,8 @@ function providerMetadata(issuer: string, locales: readonly string[]) {
     authorization_response_iss_parameter_supported: true,
     prompt_values_supported: ['none', 'login', 'consent', 'select_account'],
     ui_locales_supported: locales,
+    backchannel_logout_supported: true,
+    backchannel_logout_session_supported: true,
     claims_parameter_supported: false,
     request_parameter_supported: false,
     request_uri_parameter_supported: false,

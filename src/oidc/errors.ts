@@ -8,6 +8,10 @@ export const oidcErrors = defineErrors({
     'The code or refresh token is invalid, expired, already used or was issued to another client.',
   ],
   invalid_scope: [400, 'The requested scope exceeds the granted scope.'],
+  unauthorized_client: [
+    400,
+    'The client is registered for id_tokens with ES256, and the provider has no such key (IDP_ES256_KEY).',
+  ],
   unsupported_grant_type: [400, 'The grant type is not supported.'],
   browser_basic: [400, 'HTTP Basic authentication is for agents. Use the sign-in form in a browser.'],
   invalid_client: [401, 'Client authentication failed.'],

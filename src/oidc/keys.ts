@@ -1,29 +1,52 @@
-import { createPrivateKey, createPublicKey, hash, type KeyObject, sign } from 'node:crypto';
+import { createECDH, createPrivateKey, createPublicKey, hash, type KeyObject, sign } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { JWK } from 'jose';
 
-/** The Ed25519 keys: one signs, all are published. */
+/** The signature algorithms of id_tokens; the first is the default of every client. */
+export const SIGNING_ALGORITHMS = ['EdDSA', 'ES256'] as const;
+export type SigningAlgorithm = (typeof SIGNING_ALGORITHMS)[number];
+
+/** The keys: the first of each algorithm signs, all are published. */
 export interface Keys {
   /** The JWK Set (RFC 7517): public keys only. */
   readonly jwks: { keys: JWK[] };
-  /** A JWS (RFC 7515 §7.1) with `alg: EdDSA` over these claims, which must be complete. */
-  sign(claims: Record<string, unknown>): Promise<string>;
+  /** The algorithms with a signing key. */
+  readonly algorithms: readonly SigningAlgorithm[];
+  /**
+   * A JWS (RFC 7515 §7.1) over these claims, which must be complete.
+   * @throws if there is no key for the algorithm
+   */
+  sign(claims: Record<string, unknown>, algorithm?: SigningAlgorithm, type?: 'logout+jwt'): Promise<string>;
   /** The claims of a JWS that one of these keys signed, expired or not; else `null`. */
   verify(jws: string): Promise<Record<string, unknown> | null>;
 }
 
-/** @param seeds 64 hexadecimal characters each; the first signs */
-export function createKeys(seeds: readonly [string, ...string[]]): Keys {
-  const pairs = seeds.map(loadPair);
-  const [{ privateKey, jwk }] = pairs as [Pair, ...Pair[]];
-  const publicKeys = new Map(pairs.map(({ jwk, publicKey }) => [jwk.kid, publicKey]));
-  const header = base64url(JSON.stringify({ alg: 'EdDSA', typ: 'JWT', kid: jwk.kid }));
+export interface KeyMaterial {
+  /** Ed25519 seeds, 64 hexadecimal characters each; the first signs. */
+  seeds: readonly [string, ...string[]];
+  /** Private keys on P-256, 64 hexadecimal characters each; the first signs if `signsES256`. */
+  es256Keys?: readonly string[];
+  /** False while the only ES256 keys are published for a rotation. */
+  signsES256?: boolean;
+}
+
+export function createKeys({ seeds, es256Keys = [], signsES256 = es256Keys.length > 0 }: KeyMaterial): Keys {
+  const pairs = [...seeds.map(loadEd25519), ...es256Keys.map(loadP256)];
+  const publicKeys = new Map(pairs.map((pair) => [pair.jwk.kid, pair]));
+  const signing = (algorithm: SigningAlgorithm) => pairs.find(({ jwk }) => jwk.alg === algorithm);
+  const signers = new Map(
+    SIGNING_ALGORITHMS.flatMap((algorithm) => {
+      const pair = algorithm === 'ES256' && !signsES256 ? undefined : signing(algorithm);
+      return pair ? [[algorithm, createSigner(algorithm, pair)] as const] : [];
+    }),
+  );
   return {
     jwks: { keys: pairs.map((pair) => pair.jwk) },
-    async sign(claims) {
-      const input = `${header}.${base64url(JSON.stringify(claims))}`;
-      const signature = await signInThreadPool(null, Buffer.from(input), privateKey);
-      return `${input}.${signature.toString('base64url')}`;
+    algorithms: [...signers.keys()],
+    async sign(claims, algorithm = 'EdDSA', type) {
+      const signer = signers.get(algorithm);
+      if (!signer) throw new Error(`There is no key for ${algorithm}.`);
+      return signer(claims, type);
     },
     async verify(jws) {
       const [{ compactVerify }, { JOSEError }] = await Promise.all([
@@ -33,12 +56,12 @@ export function createKeys(seeds: readonly [string, ...string[]]): Keys {
       try {
         const { payload } = await compactVerify(
           jws,
-          ({ kid }) => {
-            const key = publicKeys.get(kid);
-            if (!key) throw new JOSEError('unknown key');
-            return key;
+          ({ kid, alg }) => {
+            const pair = publicKeys.get(kid);
+            if (pair?.jwk.alg !== alg) throw new JOSEError('unknown key');
+            return (pair as Pair).publicKey;
           },
-          { algorithms: ['EdDSA'] },
+          { algorithms: [...SIGNING_ALGORITHMS] },
         );
         return JSON.parse(Buffer.from(payload).toString()) as Record<string, unknown>;
       } catch (error) {
@@ -46,6 +69,21 @@ export function createKeys(seeds: readonly [string, ...string[]]): Keys {
         throw error;
       }
     },
+  };
+}
+
+type Signer = (claims: Record<string, unknown>, type?: string) => Promise<string>;
+
+function createSigner(alg: SigningAlgorithm, { privateKey, jwk: { kid } }: Pair): Signer {
+  const headerOf = (typ: string) => base64url(JSON.stringify({ alg, typ, kid }));
+  const header = headerOf('JWT');
+  const digest = alg === 'ES256' ? 'sha256' : null;
+  // JWS has the two numbers of an ECDSA signature, not their DER encoding (RFC 7518 §3.4).
+  const key = alg === 'ES256' ? { key: privateKey, dsaEncoding: 'ieee-p1363' as const } : privateKey;
+  return async (claims, type) => {
+    const input = `${type ? headerOf(type) : header}.${base64url(JSON.stringify(claims))}`;
+    const signature = await signInThreadPool(digest, Buffer.from(input), key);
+    return `${input}.${signature.toString('base64url')}`;
   };
 }
 
@@ -81,13 +119,28 @@ interface Pair {
 /** The DER header before the 32 bytes of an Ed25519 private key (RFC 8410 §7). */
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex');
 
-function loadPair(seed: string): Pair {
+function loadEd25519(seed: string): Pair {
   const der = Buffer.concat([PKCS8_PREFIX, Buffer.from(seed, 'hex')]);
   const privateKey = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' });
   const publicKey = createPublicKey(privateKey);
   const { crv, kty, x } = publicKey.export({ format: 'jwk' });
-  // The thumbprint of RFC 7638: exactly these members in this order. jose would load WebCrypto at every start.
-  const kid = hash('sha256', JSON.stringify({ crv, kty, x }), 'base64url');
   // `alg` is EdDSA, because most clients do not support the newer name Ed25519.
-  return { privateKey, publicKey, jwk: { kty, crv, x, kid, use: 'sig', alg: 'EdDSA' } as JWK };
+  const jwk = { kty, crv, x, kid: thumbprint({ crv, kty, x }), use: 'sig', alg: 'EdDSA' } as JWK;
+  return { privateKey, publicKey, jwk };
 }
+
+function loadP256(secret: string): Pair {
+  const curve = createECDH('prime256v1');
+  curve.setPrivateKey(secret, 'hex');
+  const point = curve.getPublicKey();
+  const [x, y] = [point.subarray(1, 33).toString('base64url'), point.subarray(33).toString('base64url')];
+  const shared = { kty: 'EC', crv: 'P-256', x, y };
+  const d = Buffer.from(secret, 'hex').toString('base64url');
+  const privateKey = createPrivateKey({ key: { ...shared, d }, format: 'jwk' });
+  const kid = thumbprint({ crv: shared.crv, kty: shared.kty, x, y });
+  const jwk = { ...shared, kid, use: 'sig', alg: 'ES256' } as JWK;
+  return { privateKey, publicKey: createPublicKey(privateKey), jwk };
+}
+
+/** RFC 7638: exactly these members in this order. jose would load WebCrypto at every start. */
+const thumbprint = (members: object): string => hash('sha256', JSON.stringify(members), 'base64url');

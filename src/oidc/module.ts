@@ -1,15 +1,19 @@
 import type { Pages } from '../http/pages.js';
 import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
+import type { Metrics } from '../ops/metrics.js';
 import type { ModuleContext } from '../server/module-context.js';
 import type { ChangePassword } from './account.js';
 import { createInteractionTokens } from './authorize/interaction-token.js';
 import { createAuthorization } from './authorize/service.js';
+import { createLogoutRequest } from './backchannel/request.js';
+import { type BackchannelLogout, createBackchannelLogout } from './backchannel/service.js';
+import { type EndSessions, logoutNoticeCollection } from './backchannel/store.js';
 import { createClaims } from './claims.js';
 import { rejectCrossSiteForms } from './client-auth.js';
 import { type ConsentService, createConsentService } from './consents.js';
 import type { Directory } from './directory.js';
 import { pathMetadataPlugin } from './discovery.js';
-import { createHintReader, createKeys } from './keys.js';
+import { createHintReader, createKeys, type KeyMaterial } from './keys.js';
 import { createOwnPages, type OwnPages } from './own-pages.js';
 import { oidcPlugin } from './plugin.js';
 import { createPurges } from './purge.js';
@@ -25,9 +29,10 @@ export interface OidcModule {
   /** The sign-in for pages of the provider itself. */
   ownPages(options: { pages: Pages }): OwnPages;
   sessions: Pick<SessionService, 'list' | 'end'>;
+  endSessions: EndSessions;
   consents: Pick<ConsentService, 'list'>;
-  /** The identifiers of the published keys; the first signs. */
-  keyIds: readonly string[];
+  /** The published keys, those of one algorithm in the order of their configuration. */
+  publishedKeys: readonly { id: string; algorithm: string }[];
   /** The metadata of an issuer with a path, which belongs to the root of the host. */
   pathMetadataPlugin(scope: Scope): Promise<void>;
 }
@@ -36,42 +41,55 @@ export interface OidcModuleOptions {
   issuer(): string;
   /** The languages of the pages. */
   locales: readonly string[];
-  /** Seeds of the signing keys, 64 hexadecimal characters each: the first signs, all of them are published. */
-  seeds: readonly [string, ...string[]];
+  keys: KeyMaterial;
   directory: Directory;
   changePassword: ChangePassword;
   /** Domains in which an accepted invitation verifies the e-mail address. */
   trustedEmailDomains: readonly string[];
   /** Whether users may use HTTP Basic as agents do. */
   humansUseBasic: boolean;
+  /** Whether applications in private networks or without TLS are told about ended sessions. */
+  callsPrivateNetworks: boolean;
 }
 
 export function createOidcModule(
   context: Pick<
     ModuleContext,
-    'store' | 'audit' | 'clock' | 'random' | 'throttle' | 'jobs' | 'unknownWrites'
+    'store' | 'audit' | 'clock' | 'random' | 'log' | 'throttle' | 'jobs' | 'unknownWrites' | 'metrics'
   >,
   options: OidcModuleOptions,
 ): OidcModule {
-  const { issuer, locales, seeds, directory, changePassword, trustedEmailDomains, humansUseBasic } = options;
-  const { store, audit, clock, throttle, jobs } = context;
+  const { issuer, locales, directory, changePassword, trustedEmailDomains } = options;
+  const { humansUseBasic, callsPrivateNetworks } = options;
+  const { store, audit, clock, throttle, jobs, metrics } = context;
   const collections = {
     grants: grantCollection(store),
     sessions: sessionCollection(store),
     consents: consentCollection(store),
   };
-  const keys = createKeys(seeds);
+  const { seeds } = options.keys;
+  const keys = createKeys(options.keys);
   const readHint = createHintReader(keys, issuer);
   const claimsOf = createClaims(trustedEmailDomains);
   const shared = { ...context, ...collections, directory, issuer };
   const tokens = createTokenService({ ...shared, keys, claimsOf, seeds });
+  const backchannel = createBackchannelLogout({
+    ...shared,
+    notices: logoutNoticeCollection(store),
+    keys,
+    post: createLogoutRequest({ allowPrivate: callsPrivateNetworks }),
+    wake: () => void jobs.runNow('backchannel-logout'),
+  });
   const interactionTokens = createInteractionTokens(seeds, { clock });
-  const authorization = createAuthorization({ ...shared, interactionTokens, readHint });
-  const sessions = createSessionService(shared);
+  const authorization = createAuthorization({ ...shared, interactionTokens, backchannel, readHint });
+  const sessions = createSessionService({ ...shared, follower: backchannel });
   const consents = createConsentService(collections.consents, clock);
   const cookies = createCookies(issuer);
 
   for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
+  jobs.add('backchannel-logout', backchannel.jobs.send);
+  jobs.add('logout-notice-purge', backchannel.jobs.purge);
+  if (metrics) measureNotices(metrics, backchannel);
 
   return {
     guards: { client: rejectCrossSiteForms, bearer: authenticatedByRoute },
@@ -97,8 +115,23 @@ export function createOidcModule(
       }),
     ownPages: ({ pages }) => createOwnPages({ sessions, cookies, authorization, pages, issuer }),
     sessions,
+    endSessions: backchannel.endSessions,
     consents,
-    keyIds: keys.jwks.keys.map(({ kid = '' }) => kid),
-    pathMetadataPlugin: (scope) => pathMetadataPlugin(scope, { issuer, locales }),
+    publishedKeys: keys.jwks.keys.map(({ kid = '', alg = '' }) => ({ id: kid, algorithm: alg })),
+    pathMetadataPlugin: (scope) =>
+      pathMetadataPlugin(scope, { issuer, locales, algorithms: keys.algorithms }),
   };
+}
+
+/** Notices counted at a scrape. */
+const MAX_COUNTED = 10_000;
+
+function measureNotices(metrics: Metrics, { countDue }: Pick<BackchannelLogout, 'countDue'>): void {
+  metrics.storeGauge(
+    {
+      name: 'backchannel_logouts_due',
+      help: `Applications to be told that a session has ended, counted up to ${MAX_COUNTED}.`,
+    },
+    async () => [{ labels: {}, value: await countDue(MAX_COUNTED) }],
+  );
 }

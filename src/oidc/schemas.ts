@@ -25,6 +25,35 @@ const seed = (env: string, doc: string) => ({
       : undefined,
 });
 
+/** The order of the group of P-256 (SEC 2 §2.4.2): a private key is smaller. */
+const P256_ORDER = BigInt('0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551');
+
+/** Private keys published in RFC 6979, 7515 and 7517. */
+const PUBLISHED_P256_KEYS = new Set([
+  'c9afa9d845ba75166b5c215767b1d6934e50c3db36e89b127b8a622b120f6721',
+  '8e9b109e719098bf980487df1f5d77e9cb29606ebed2263b5f57c213df84f4b2',
+  'f3bd0c07a81fb932781ed52752f60cc89a6be5e51934fe01938ddb55d8f77801',
+]);
+
+const es256Key = (env: string, doc: string) => ({
+  env,
+  doc,
+  secret: true,
+  check(value: string | undefined) {
+    if (value === undefined) return undefined;
+    if (!/^[0-9a-f]{64}$/i.test(value)) return 'must be 64 hexadecimal characters: openssl rand -hex 32';
+    const number = BigInt(`0x${value}`);
+    return number > 0n && number < P256_ORDER
+      ? undefined
+      : 'is not a private key of P-256. Generate another one: openssl rand -hex 32';
+  },
+  safe: (value: string | undefined) =>
+    PUBLISHED_P256_KEYS.has(value?.toLowerCase() ?? '') ||
+    (value !== undefined && new Set(value.slice(0, 60)).size < 4)
+      ? 'is a published or trivial key. Generate one: openssl rand -hex 32'
+      : undefined,
+});
+
 export const oidcOptions = {
   ed25519Seed: option(Type.String(), {
     ...seed(
@@ -47,10 +76,28 @@ export const oidcOptions = {
       'Seed of the previous key, still published so that the tokens it signed remain verifiable.',
     ),
   }),
+  es256Key: option(Type.Optional(Type.String()), {
+    ...es256Key(
+      'IDP_ES256_KEY',
+      'Private key on P-256, 32 random bytes as 64 hexadecimal characters, for clients that cannot verify EdDSA: those with `id_token_signed_response_alg` ES256.',
+    ),
+  }),
+  es256KeyNext: option(Type.Optional(Type.String()), {
+    ...es256Key('IDP_ES256_KEY_NEXT', 'The next ES256 key, published before it signs.'),
+  }),
+  es256KeyPrevious: option(Type.Optional(Type.String()), {
+    ...es256Key('IDP_ES256_KEY_PREVIOUS', 'The previous ES256 key, still published.'),
+  }),
   trustedEmailDomains: option(Type.Optional(Type.Array(Type.String())), {
     env: 'IDP_TRUSTED_EMAIL_DOMAINS',
     doc: 'Domains, separated by commas, whose addresses you vouch for: email_verified is true for people who accept an invitation to one, and for agents that the operator creates in one.',
     check: (domains) => domains?.map(emailDomainProblem).find((problem) => problem !== undefined),
+  }),
+  backchannelPrivateNetworks: option(Type.Boolean({ default: false, accepts: '0 or 1' }), {
+    env: 'IDP_BACKCHANNEL_PRIVATE_NETWORKS',
+    doc: '1 lets idp tell applications in private networks, and without TLS, about ended sessions (`backchannel_logout_uri`). Outside production it always does.',
+    shown: '0',
+    parse: (text) => ({ 0: false, 1: true })[text] ?? text,
   }),
   basicLogin: option(Type.Enum(['all', 'agents'], { default: 'all' }), {
     env: 'IDP_BASIC_LOGIN',

@@ -31,19 +31,28 @@ export interface SessionService {
 export interface SessionDependencies {
   sessions: Sessions;
   directory: Pick<Directory, 'findPrincipal'>;
+  follower: SessionFollower;
   clock: Clock;
   random: Random;
 }
 
+/** Follows sessions, so that applications are told when one ends. */
+export interface SessionFollower {
+  /** The same user has signed in again in the same browser. */
+  continueIn(next: SessionDocument, previous: SessionDocument): Promise<void>;
+  /** Runs a change that ends a session. */
+  endSession<T>(session: string, change: () => Promise<T>): Promise<T>;
+}
+
 const IDLE_LIFETIME_MS = HOUR;
-const MAX_LIFETIME_MS = 12 * HOUR;
+export const MAX_SESSION_LIFETIME_MS = 12 * HOUR;
 const MAX_LISTED = 100;
 
 export function createSessionService(deps: SessionDependencies): SessionService {
-  const { sessions, directory, clock, random } = deps;
+  const { sessions, directory, follower, clock, random } = deps;
 
   const expiry = (createdAt: number): number =>
-    Math.min(clock.now() + IDLE_LIFETIME_MS, createdAt + MAX_LIFETIME_MS);
+    Math.min(clock.now() + IDLE_LIFETIME_MS, createdAt + MAX_SESSION_LIFETIME_MS);
 
   const findSession = async (token: string | undefined): Promise<SessionDocument | null> => {
     const id = token === undefined ? undefined : sessionIdOf(token);
@@ -74,7 +83,17 @@ export function createSessionService(deps: SessionDependencies): SessionService 
         expiresAt: expiry(now),
       };
       const ended = await findSession(previous);
-      await Promise.all([sessions.insert(session), ended && sessions.deleteOne({ id: ended.id })]);
+      const end = () => ended && sessions.deleteOne({ id: ended.id });
+      if (ended && ended.sub === sub) {
+        await sessions.insert(session);
+        await follower.continueIn(session, ended);
+        await end();
+      } else {
+        await Promise.all([
+          sessions.insert(session),
+          ended && follower.endSession(ended.id, async () => end()),
+        ]);
+      }
       return { token, session };
     },
 
@@ -92,7 +111,8 @@ export function createSessionService(deps: SessionDependencies): SessionService 
     },
 
     async end(sid) {
-      return isSessionId(sid) && (await sessions.deleteOne({ id: sid })) !== null;
+      if (!isSessionId(sid)) return false;
+      return (await follower.endSession(sid, () => sessions.deleteOne({ id: sid }))) !== null;
     },
   };
 }

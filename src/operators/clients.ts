@@ -59,6 +59,21 @@ const INPUTS: readonly Input[] = [
     options: yesOrNo,
   },
   {
+    name: 'id_token_alg',
+    label: 'Signature of id_tokens',
+    hint: 'ES256 is for applications that cannot verify EdDSA. It needs the option IDP_ES256_KEY.',
+    options: [
+      { value: 'EdDSA', label: 'EdDSA' },
+      { value: 'ES256', label: 'ES256' },
+    ],
+  },
+  {
+    name: 'backchannel_logout_uri',
+    label: 'Back-channel logout URI',
+    hint: 'Where the application is told that a session has ended. Optional.',
+    maxLength: MAX_URI_LENGTH,
+  },
+  {
     name: 'logo_uri',
     label: 'Logo',
     hint: 'The https address of an image for the pages of sign-in and consent, whose visitors load it. Optional.',
@@ -72,6 +87,10 @@ const Form = Type.Object({
   post_logout_redirect_uris: Type.Optional(Type.String()),
   kinds: Type.Optional(Type.String()),
   trusted: Type.Optional(Type.String()),
+  id_token_alg: Type.Optional(Type.String()),
+  backchannel_logout_uri: Type.Optional(
+    Type.String({ accepts: 'an https address of at most 2048 characters', maxLength: MAX_URI_LENGTH }),
+  ),
   logo_uri: Type.Optional(
     Type.String({ accepts: 'an https address of at most 2048 characters', maxLength: MAX_URI_LENGTH }),
   ),
@@ -103,6 +122,8 @@ function readClient({ name = '', ...form }: Record<string, string | undefined>):
     principalKinds: (KINDS[form['kinds'] ?? ''] ?? KINDS['both'])?.kinds ?? [],
     trusted: form['trusted'] === 'yes',
     logoUri: form['logo_uri'] ?? '',
+    backchannelLogoutUri: form['backchannel_logout_uri'] ?? '',
+    idTokenAlg: form['id_token_alg'] === 'ES256' ? 'ES256' : 'EdDSA',
   };
 }
 
@@ -174,6 +195,8 @@ export async function clientsPlugin(
       { label: 'Logout URIs', text: client.postLogoutRedirectUris.join(' ') || '–' },
       { label: 'Who may sign in', text: KINDS[choiceOf(client)]?.label ?? '' },
       { label: 'Trusted', text: client.trusted ? 'yes' : 'no' },
+      { label: 'Signature of id_tokens', text: client.idTokenAlg ?? 'EdDSA' },
+      { label: 'Back-channel logout URI', text: client.backchannelLogoutUri ?? '–' },
       { label: 'Logo', text: client.logoUri ?? '–' },
       { label: 'Secret', text: secretHash === undefined ? 'none (public application)' : 'stored as a hash' },
       ...(previousSecretUntil === undefined
@@ -232,6 +255,8 @@ export async function clientsPlugin(
       kinds: choiceOf(client),
       trusted: client.trusted ? 'yes' : 'no',
       logo_uri: client.logoUri ?? '',
+      backchannel_logout_uri: client.backchannelLogoutUri ?? '',
+      id_token_alg: client.idTokenAlg ?? 'EdDSA',
     }),
     find,
     run: async ({ id }, fields, by) =>

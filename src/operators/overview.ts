@@ -60,6 +60,7 @@ export async function overviewPlugin(
   scope.get('/keys', { config: console.config, schema: { querystring } }, async (request, reply) => {
     const columns: Column<ConsoleSources['keys'][number]>[] = [
       { label: 'Use', text: ({ use }) => use, kind: 'status' },
+      { label: 'Algorithm', text: ({ algorithm }) => algorithm },
       { label: 'Key ID', text: ({ id }) => id, kind: 'code' },
       { label: 'What it does', text: ({ use }) => ROTATION[use] },
     ];
@@ -85,13 +86,18 @@ export async function overviewPlugin(
   });
 }
 
+/** The variable of the current key of each algorithm. */
+const VARIABLES: Readonly<Record<string, string>> = { EdDSA: 'IDP_ED25519_SEED', ES256: 'IDP_ES256_KEY' };
+
 function nextStep(keys: ConsoleSources['keys']): string {
-  const has = (wanted: string) => keys.some(({ use }) => use === wanted);
-  if (has('next')) {
-    return 'Once every process has published the next key for ten minutes, make it IDP_ED25519_SEED, and the current one IDP_ED25519_SEED_PREVIOUS.';
+  const find = (wanted: string) => keys.find(({ use }) => use === wanted);
+  const [next, previous] = [find('next'), find('previous')];
+  const name = VARIABLES[(next ?? previous)?.algorithm ?? ''] ?? 'IDP_ED25519_SEED';
+  if (next) {
+    return `Once every process has published the next key for ten minutes, make it ${name}, and the current one ${name}_PREVIOUS.`;
   }
-  if (has('previous')) return 'A day after the rotation, unset IDP_ED25519_SEED_PREVIOUS.';
-  return 'No rotation is in progress. It begins with a new key in IDP_ED25519_SEED_NEXT.';
+  if (previous) return `A day after the rotation, unset ${name}_PREVIOUS.`;
+  return `No rotation is in progress. It begins with a new key in ${name}_NEXT.`;
 }
 
 /** Days before the oldest record that was read are unknown. */

@@ -19,7 +19,7 @@ export interface ConsoleSources {
   /** Absent without a mail server. */
   mails?: Outbox | undefined;
   /** The published keys. */
-  keys: readonly { id: string; use: 'current' | 'next' | 'previous' }[];
+  keys: readonly { id: string; algorithm: string; use: 'current' | 'next' | 'previous' }[];
 }
 
 export type Kind = 'agent' | 'human';
@@ -96,6 +96,8 @@ export interface Client {
   principalKinds: Kind[];
   trusted?: true;
   logoUri?: string;
+  backchannelLogoutUri?: string;
+  idTokenAlg?: 'ES256';
   createdAt: number;
 }
 
@@ -107,6 +109,9 @@ export interface ClientInput {
   trusted: boolean;
   /** An empty one removes it. */
   logoUri: string;
+  /** An empty one removes it. */
+  backchannelLogoutUri: string;
+  idTokenAlg: 'EdDSA' | 'ES256';
 }
 
 export interface ClientSource {

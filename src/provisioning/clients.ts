@@ -10,6 +10,9 @@ import { readPage } from '../storage/pages.js';
 import type { Dependencies } from './principals.js';
 import type { ClientCollection, ClientDocument, Kind } from './store.js';
 
+export const ID_TOKEN_ALGORITHMS = ['EdDSA', 'ES256'] as const;
+export type IdTokenAlgorithm = (typeof ID_TOKEN_ALGORITHMS)[number];
+
 export interface ClientInput {
   name: string;
   redirectUris: string[];
@@ -20,6 +23,10 @@ export interface ClientInput {
   trusted?: boolean;
   /** An https address; an empty one removes it. */
   logoUri?: string;
+  /** Where the client is told that a session has ended; an empty one removes it. */
+  backchannelLogoutUri?: string;
+  /** The signature of its id_tokens. */
+  idTokenAlg?: IdTokenAlgorithm;
 }
 
 /** The fields to change; absent fields keep their value. */
@@ -46,14 +53,23 @@ export interface Clients {
 export interface ClientDependencies extends Dependencies {
   /** Whether redirect URIs may use http on addresses that are not loopback. */
   allowHttp: boolean;
+  /** The algorithms for which the provider has a key. */
+  idTokenAlgorithms: readonly IdTokenAlgorithm[];
   log: Pick<JobLog, 'warn'>;
 }
 
 export function createClients(
   clients: ClientCollection,
-  { audit, clock, random, allowHttp, log }: ClientDependencies,
+  { audit, clock, random, allowHttp, idTokenAlgorithms, log }: ClientDependencies,
 ): Clients {
-  const validateUris = ({ redirectUris, postLogoutRedirectUris = [], logoUri = '' }: ClientChange): void => {
+  const validate = ({
+    redirectUris,
+    postLogoutRedirectUris = [],
+    logoUri = '',
+    backchannelLogoutUri = '',
+    idTokenAlg = 'EdDSA',
+  }: ClientChange): void => {
+    const problem = backchannelLogoutUri === '' ? null : logoutUriProblem(backchannelLogoutUri, allowHttp);
     if (redirectUris?.length === 0)
       throw invalidFields({
         path: 'redirect_uris',
@@ -63,6 +79,10 @@ export function createClients(
       ...uriProblems('redirect_uris', redirectUris ?? [], allowHttp),
       ...uriProblems('post_logout_redirect_uris', postLogoutRedirectUris, allowHttp),
       ...(logoUri === '' || isLogoUri(logoUri) ? [] : [{ path: 'logo_uri', message: LOGO_RULE }]),
+      ...(problem === null ? [] : [{ path: 'backchannel_logout_uri', message: problem }]),
+      ...(idTokenAlgorithms.includes(idTokenAlg)
+        ? []
+        : [{ path: 'id_token_signed_response_alg', message: NO_KEY }]),
     ];
     if (details.length > 0) throw invalidFields(...details);
     const open = redirectUris?.find((uri) => redirectUriProblem(uri, false) !== null);
@@ -73,8 +93,11 @@ export function createClients(
   };
 
   return {
-    async create({ isPublic, trusted, logoUri = '', ...input }, from) {
-      validateUris({ ...input, logoUri });
+    async create(
+      { isPublic, trusted, logoUri = '', backchannelLogoutUri = '', idTokenAlg = 'EdDSA', ...input },
+      from,
+    ) {
+      validate({ ...input, logoUri, backchannelLogoutUri, idTokenAlg });
       const secret = isPublic ? null : newToken(random, 'csec_');
       const client: ClientDocument = {
         id: newId('cid_', clock, random),
@@ -83,6 +106,8 @@ export function createClients(
         ...(secret !== null && { secretHash: sha256(secret) }),
         ...(trusted === true && { trusted }),
         ...(logoUri !== '' && { logoUri }),
+        ...(backchannelLogoutUri !== '' && { backchannelLogoutUri }),
+        ...(idTokenAlg !== 'EdDSA' && { idTokenAlg }),
       };
       await Promise.all([
         clients.insert(client),
@@ -91,14 +116,27 @@ export function createClients(
       return { client, secret };
     },
 
-    async update(clientId, { trusted, logoUri, ...change }, from) {
-      validateUris({ ...change, ...(logoUri !== undefined && { logoUri }) });
+    async update(clientId, { trusted, logoUri, backchannelLogoutUri, idTokenAlg, ...change }, from) {
+      const optional = {
+        ...(logoUri !== undefined && { logoUri }),
+        ...(backchannelLogoutUri !== undefined && { backchannelLogoutUri }),
+        ...(idTokenAlg !== undefined && { idTokenAlg }),
+      };
+      validate({ ...change, ...optional });
       const before = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
       if (!before) return null;
-      const set = { ...change, ...(trusted === true && { trusted }), ...(logoUri && { logoUri }) };
+      const set = {
+        ...change,
+        ...(trusted === true && { trusted }),
+        ...(logoUri && { logoUri }),
+        ...(backchannelLogoutUri && { backchannelLogoutUri }),
+        ...(idTokenAlg === 'ES256' && { idTokenAlg }),
+      };
       const unset = [
         ...(trusted === false ? (['trusted'] as const) : []),
         ...(logoUri === '' ? (['logoUri'] as const) : []),
+        ...(backchannelLogoutUri === '' ? (['backchannelLogoutUri'] as const) : []),
+        ...(idTokenAlg === 'EdDSA' ? (['idTokenAlg'] as const) : []),
       ];
       const updated = await clients.updateOne({ id: clientId }, { set, ...(unset.length > 0 && { unset }) });
       if (updated) {
@@ -159,6 +197,8 @@ function auditedFields({
   principalKinds,
   trusted,
   logoUri,
+  backchannelLogoutUri,
+  idTokenAlg,
 }: ClientDocument) {
   return {
     name,
@@ -167,8 +207,12 @@ function auditedFields({
     principalKinds: principalKinds.join(' '),
     trusted: trusted === true,
     logoUri,
+    backchannelLogoutUri,
+    idTokenAlg: idTokenAlg ?? 'EdDSA',
   };
 }
+
+const NO_KEY = 'needs a key for ES256: set IDP_ES256_KEY first';
 
 const LOGO_RULE =
   'must be an https address without a user name, like https://app.example.com/logo.png, or empty for no logo';
@@ -179,6 +223,12 @@ function isLogoUri(uri: string): boolean {
   const { protocol, username, password } = new URL(uri);
   return protocol === 'https:' && !username && !password;
 }
+
+/** The rules of redirect URIs for the web: the provider itself calls it. */
+const logoutUriProblem = (uri: string, allowHttp: boolean): string | null =>
+  /^https?:/i.test(uri)
+    ? redirectUriProblem(uri, allowHttp)
+    : 'must be an https address, like https://app.example.com/backchannel-logout, or empty for none';
 
 /** Other text is never looked up, because a store may be unable to represent it. */
 const isClientId = (text: string): boolean => /^cid_[\w-]{22,}$/.test(text);

@@ -6,7 +6,7 @@ import { readPage } from '../storage/pages.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
 import type { PersonMails } from './mails.js';
-import type { Dependencies } from './principals.js';
+import type { PrincipalDependencies } from './principals.js';
 import {
   type Kind,
   OPERATOR_FIELDS,
@@ -56,7 +56,8 @@ export interface PrincipalDirectory {
   deleteHuman(sub: string, from: Origin): Promise<PrincipalDocument | null>;
 }
 
-export interface DirectoryDependencies extends Pick<Dependencies, 'audit' | 'clock'> {
+export interface DirectoryDependencies
+  extends Pick<PrincipalDependencies, 'endSessions' | 'audit' | 'clock'> {
   /** Absent without a mail server. */
   mails?: Pick<PersonMails, 'deleteAll'> | undefined;
 }
@@ -66,26 +67,28 @@ const LAST_CHARACTER = '\u{10ffff}';
 
 export function createDirectory(
   principals: PrincipalCollection,
-  { mails, audit, clock }: DirectoryDependencies,
+  { mails, endSessions, audit, clock }: DirectoryDependencies,
 ): PrincipalDirectory {
   const get = async (sub: string): Promise<PrincipalDocument | null> =>
     /^u_[0-9a-f]{32}$/.test(sub) ? principals.findOne({ id: sub }) : null;
 
   const remove = async (sub: string, kind: Kind, from: Origin): Promise<PrincipalDocument | null> => {
     if (!(await get(sub))) return null;
-    const deleted = await principals.updateOne(
-      { id: sub, kind, state: { in: ['active', 'disabled', 'invited'] } },
-      {
-        set: { state: 'deleted', updatedAt: clock.now() },
-        unset: [
-          ...(['name', 'passwordHash', 'secretHash'] as const),
-          ...PASSWORD_LINK_FIELDS,
-          ...VERIFICATION_FIELDS,
-          ...UNANSWERED_LINK_FIELDS,
-          ...OPERATOR_FIELDS,
-        ],
-        inc: { epoch: 1 },
-      },
+    const deleted = await endSessions(sub, () =>
+      principals.updateOne(
+        { id: sub, kind, state: { in: ['active', 'disabled', 'invited'] } },
+        {
+          set: { state: 'deleted', updatedAt: clock.now() },
+          unset: [
+            ...(['name', 'passwordHash', 'secretHash'] as const),
+            ...PASSWORD_LINK_FIELDS,
+            ...VERIFICATION_FIELDS,
+            ...UNANSWERED_LINK_FIELDS,
+            ...OPERATOR_FIELDS,
+          ],
+          inc: { epoch: 1 },
+        },
+      ),
     );
     if (!deleted) return null;
     await audit.record({ event: `${kind}.deleted`, subject: sub, ...actorOf(from) });
@@ -121,18 +124,20 @@ export function createDirectory(
     async disable(sub, from) {
       const found = await get(sub);
       if (!found || found.state === 'disabled') return found;
-      const disabled = await principals.updateOne(
-        { id: sub, state: { in: ['active', 'invited'] } },
-        {
-          set: { state: 'disabled', updatedAt: clock.now() },
-          unset: [
-            ...PASSWORD_LINK_FIELDS,
-            ...VERIFICATION_FIELDS,
-            ...UNANSWERED_LINK_FIELDS,
-            ...OPERATOR_FIELDS,
-          ],
-          inc: { epoch: 1 },
-        },
+      const disabled = await endSessions(sub, () =>
+        principals.updateOne(
+          { id: sub, state: { in: ['active', 'invited'] } },
+          {
+            set: { state: 'disabled', updatedAt: clock.now() },
+            unset: [
+              ...PASSWORD_LINK_FIELDS,
+              ...VERIFICATION_FIELDS,
+              ...UNANSWERED_LINK_FIELDS,
+              ...OPERATOR_FIELDS,
+            ],
+            inc: { epoch: 1 },
+          },
+        ),
       );
       if (!disabled) throw provisioningErrors.wrong_state();
       await audit.record({

@@ -13,7 +13,7 @@ import { provisioningErrors } from './errors.js';
 import { type FirstOperator, linkUrl, newLinkToken, OPERATOR_LINK_LIFETIME_MS } from './first-operator.js';
 import { canonicalHandle } from './handles.js';
 import type { PersonMails } from './mails.js';
-import { CREATIONS, chosenPasswordProblem, type Dependencies } from './principals.js';
+import { CREATIONS, chosenPasswordProblem, type Dependencies, type EndSessions } from './principals.js';
 import {
   OPERATOR_FIELDS,
   PASSWORD_LINK_FIELDS,
@@ -87,6 +87,7 @@ export interface LinkDependencies extends Dependencies {
   firstOperator: Pick<FirstOperator, 'look' | 'create'>;
   /** Absent without a mail server. */
   mails?: PersonMails | undefined;
+  endSessions: EndSessions;
   issuer(): string;
 }
 
@@ -105,7 +106,8 @@ const RESET: LinkKind = { lifetimeMs: DAY, isForOperator: false };
 const REPETITIONS = atMost('link.repetition', 10, DAY);
 
 export function createLinks(principals: PrincipalCollection, deps: LinkDependencies): Links {
-  const { passwords, passwordPolicy, throttle, firstOperator, mails, issuer, audit, clock, random } = deps;
+  const { passwords, passwordPolicy, throttle, firstOperator, mails, endSessions, issuer } = deps;
+  const { audit, clock, random } = deps;
 
   const usedLinks = createUsedLinks(principals, deps);
 
@@ -210,26 +212,28 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     const current = isMailed
       ? { mailedLinkHash: usedLinkHash, mailedLinkExpiresAt: { gt: now } }
       : { linkHash: usedLinkHash, linkExpiresAt: { gt: now } };
-    return principals.updateOne(
-      {
-        ...{ id, state: { in: isMailed ? ['active'] : ['invited', 'active'] } },
-        ...current,
-        ...(becomesOperator && { operatorLinkHash: usedLinkHash }),
-      },
-      {
-        set: {
-          state: 'active',
-          passwordHash,
-          usedLinkHash,
-          usedLink: { expiresAt, isInvitation },
-          unansweredSince,
-          updatedAt: now,
-          ...(becomesOperator && { operatorSince: now }),
-          ...(isMailed && { emailVerifiedAt: now }),
+    return endSessions(id, () =>
+      principals.updateOne(
+        {
+          ...{ id, state: { in: isMailed ? ['active'] : ['invited', 'active'] } },
+          ...current,
+          ...(becomesOperator && { operatorLinkHash: usedLinkHash }),
         },
-        unset: [...PASSWORD_LINK_FIELDS, 'operatorLinkHash', ...(isMailed ? VERIFICATION_FIELDS : [])],
-        inc: { epoch: 1, ...(!isInvitation && { passwordVersion: 1 }) },
-      },
+        {
+          set: {
+            state: 'active',
+            passwordHash,
+            usedLinkHash,
+            usedLink: { expiresAt, isInvitation },
+            unansweredSince,
+            updatedAt: now,
+            ...(becomesOperator && { operatorSince: now }),
+            ...(isMailed && { emailVerifiedAt: now }),
+          },
+          unset: [...PASSWORD_LINK_FIELDS, 'operatorLinkHash', ...(isMailed ? VERIFICATION_FIELDS : [])],
+          inc: { epoch: 1, ...(!isInvitation && { passwordVersion: 1 }) },
+        },
+      ),
     );
   };
 

@@ -1,6 +1,6 @@
 import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
-import { type Clients, createClients } from './clients.js';
+import { type Clients, createClients, type IdTokenAlgorithm } from './clients.js';
 import { createDirectory, type PrincipalDirectory } from './directory.js';
 import { createFirstOperator, type FirstOperator, setupCollection } from './first-operator.js';
 import { adminGuard, signupGuard } from './guards.js';
@@ -8,7 +8,7 @@ import { createLinks, type Links } from './links.js';
 import { createPersonMails, type MailDependencies, readMailVersion } from './mails.js';
 import { createOperatorRoles, type OperatorRoles } from './operators.js';
 import { type ProvisioningPluginOptions, provisioningPlugin } from './plugin.js';
-import { createPrincipals, type Principals } from './principals.js';
+import { createPrincipals, type EndSessions, type Principals } from './principals.js';
 import { createRecovery } from './recovery.js';
 import { clientCollection, principalCollection } from './store.js';
 import { type AddressVerification, createVerification } from './verification.js';
@@ -41,6 +41,10 @@ export interface ProvisioningModuleOptions {
   adminToken?: string | undefined;
   /** Without it, the administrator token can invite users. */
   inviteToken?: string | undefined;
+  /** The algorithms for which the provider has a key. */
+  idTokenAlgorithms: readonly IdTokenAlgorithm[];
+  /** Runs a change that ends all sessions of a principal. */
+  endSessions: EndSessions;
 }
 
 export function createProvisioningModule(
@@ -57,13 +61,21 @@ export function createProvisioningModule(
     | 'unknownWrites'
     | 'backgroundTasks'
   >,
-  { issuer, allowHttp, isSignupOpen, mail, adminToken, inviteToken = adminToken }: ProvisioningModuleOptions,
+  {
+    issuer,
+    allowHttp,
+    isSignupOpen,
+    mail,
+    adminToken,
+    inviteToken = adminToken,
+    idTokenAlgorithms,
+    endSessions,
+  }: ProvisioningModuleOptions,
 ): ProvisioningModule {
   const collection = principalCollection(context.store);
   const mails = mail && createPersonMails({ ...mail, ...context });
   const principals = createPrincipals(collection, {
-    ...context,
-    mails,
+    ...{ ...context, endSessions, mails },
     verifyAddress: (person, from) => verification?.begin(person, from) ?? Promise.resolve(),
   });
   const { authenticate } = principals;
@@ -73,9 +85,13 @@ export function createProvisioningModule(
     ...context,
     issuer,
   });
-  const links = createLinks(collection, { ...context, firstOperator, mails, issuer });
-  const clients = createClients(clientCollection(context.store), { ...context, allowHttp });
-  const directory = createDirectory(collection, { ...context, mails });
+  const links = createLinks(collection, { ...context, firstOperator, mails, issuer, endSessions });
+  const clients = createClients(clientCollection(context.store), {
+    ...context,
+    allowHttp,
+    idTokenAlgorithms,
+  });
+  const directory = createDirectory(collection, { ...context, mails, endSessions });
   const { audit, throttle } = context;
   const inOutage = { attemptAsOperator: throttle.attemptAsOperatorInOutage };
   return {

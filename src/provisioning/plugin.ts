@@ -122,6 +122,12 @@ async function creationPlugin(
         isPublic: body.public ?? false,
         principalKinds: body.principal_kinds ?? [...KINDS],
         ...(body.logo_uri !== undefined && { logoUri: body.logo_uri }),
+        ...(body.id_token_signed_response_alg !== undefined && {
+          idTokenAlg: body.id_token_signed_response_alg,
+        }),
+        ...(body.backchannel_logout_uri !== undefined && {
+          backchannelLogoutUri: body.backchannel_logout_uri,
+        }),
       };
       const { client, secret } = await clients.create(input, originOf(request));
       return reply

@@ -90,7 +90,11 @@ export interface Dependencies {
   random: Random;
 }
 
+/** Runs a change that ends all sessions of a principal, so that the applications are told about it. */
+export type EndSessions = <T>(sub: string, change: () => Promise<T>) => Promise<T>;
+
 export interface PrincipalDependencies extends Dependencies {
+  endSessions: EndSessions;
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
   throttle: Pick<Throttle, 'attempt' | 'count' | 'trustOnly'>;
@@ -100,10 +104,9 @@ export interface PrincipalDependencies extends Dependencies {
   verifyAddress?: ((person: PrincipalDocument, from: Origin) => Promise<void>) | undefined;
 }
 
-export function createPrincipals(
-  principals: PrincipalCollection,
-  { passwords, passwordPolicy, throttle, mails, verifyAddress, audit, clock, random }: PrincipalDependencies,
-): Principals {
+export function createPrincipals(principals: PrincipalCollection, deps: PrincipalDependencies): Principals {
+  const { passwords, passwordPolicy, throttle, endSessions, mails, verifyAddress } = deps;
+  const { audit, clock, random } = deps;
   const create = async (
     input: { handle: string; name?: string | undefined },
     rest: Pick<PrincipalDocument, 'kind' | 'passwordHash' | 'secretHash' | 'vouchedAt'>,
@@ -214,14 +217,16 @@ export function createPrincipals(
       const passwordHash = await passwords.hash(chosen, from.isDisconnected);
       // Enqueued before the change and sent only after it, so that a crash in between loses nothing.
       await mails?.passwordChanged(proven, from);
-      const changed = await principals.updateOne(
-        { id, kind: 'human', state: 'active', epoch: proven.epoch ?? null },
-        {
-          set: { passwordHash, updatedAt: clock.now() },
-          // A reset link is no longer needed.
-          unset: [...PASSWORD_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS],
-          inc: { epoch: 1, passwordVersion: 1 },
-        },
+      const changed = await endSessions(id, () =>
+        principals.updateOne(
+          { id, kind: 'human', state: 'active', epoch: proven.epoch ?? null },
+          {
+            set: { passwordHash, updatedAt: clock.now() },
+            // A reset link is no longer needed.
+            unset: [...PASSWORD_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS],
+            inc: { epoch: 1, passwordVersion: 1 },
+          },
+        ),
       );
       if (!changed) return false;
       await throttle.trustOnly(handle, from.ip);

@@ -3,6 +3,7 @@ import { option } from '../config/options.js';
 import { After, DisplayName, Next, PasswordInput, Timestamp, toTimestamp } from '../http/schemas.js';
 import { newToken, secretWeakness } from '../kernel/secrets.js';
 import type { Page } from '../storage/collection.js';
+import { ID_TOKEN_ALGORITHMS } from './clients.js';
 import { type ClientDocument, KINDS, type PrincipalDocument } from './store.js';
 
 export const provisioningOptions = {
@@ -179,6 +180,18 @@ const LogoUri = Type.String({
   pattern: '^[\\x21-\\x7e]*$',
 });
 
+const LogoutUri = Type.String({
+  description: 'Where the application is told that a session has ended (Back-Channel Logout).',
+  accepts: 'an https address of at most 2048 characters',
+  examples: ['https://app.example.com/backchannel-logout'],
+  maxLength: 2048,
+  pattern: '^[\\x21-\\x7e]*$',
+});
+
+const IdTokenAlg = Type.Enum(ID_TOKEN_ALGORITHMS, {
+  description: 'The signature of its id_tokens. ES256 needs IDP_ES256_KEY.',
+});
+
 export const ClientBody = Type.Object(
   {
     name: Type.Optional(ClientName),
@@ -188,6 +201,10 @@ export const ClientBody = Type.Object(
     public: Type.Optional(Type.Boolean()),
     principal_kinds: Type.Optional(Kinds),
     logo_uri: Type.Optional(LogoUri),
+    backchannel_logout_uri: Type.Optional(LogoutUri),
+    id_token_signed_response_alg: Type.Optional(IdTokenAlg),
+    /** Every logout token contains the session. */
+    backchannel_logout_session_required: Type.Optional(Type.Boolean()),
   },
   // An ignored field would be taken for registered (RFC 7591 §3.2.1), so the route refuses others by name.
   { additionalProperties: true },
@@ -202,6 +219,9 @@ const client = {
   principal_kinds: Kinds,
   trusted: Type.Boolean(),
   logo_uri: Type.Optional(LogoUri),
+  id_token_signed_response_alg: Type.Optional(IdTokenAlg),
+  backchannel_logout_uri: Type.Optional(LogoutUri),
+  backchannel_logout_session_required: Type.Optional(Type.Literal(true)),
   created_at: Timestamp,
 };
 
@@ -247,6 +267,11 @@ export function clientView(client: ClientDocument) {
     principal_kinds: client.principalKinds,
     trusted: client.trusted === true,
     ...(client.logoUri !== undefined && { logo_uri: client.logoUri }),
+    ...(client.idTokenAlg !== undefined && { id_token_signed_response_alg: client.idTokenAlg }),
+    ...(client.backchannelLogoutUri !== undefined && {
+      backchannel_logout_uri: client.backchannelLogoutUri,
+      backchannel_logout_session_required: true as const,
+    }),
     created_at: toTimestamp(client.createdAt),
   };
 }

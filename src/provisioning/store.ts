@@ -86,6 +86,10 @@ export interface ClientDocument {
   trusted?: true;
   /** An image that the pages of sign-in and consent show (RFC 7591 §2). */
   logoUri?: string;
+  /** The signature of its id_tokens; EdDSA if absent (OpenID Connect Registration §2). */
+  idTokenAlg?: 'ES256';
+  /** Where the client is told that a session has ended (Back-Channel Logout §2.2). */
+  backchannelLogoutUri?: string;
   createdAt: number;
 }
 

@@ -359,6 +359,23 @@ const nextSeed: Cases = {
   ],
 };
 
+const es256: Cases = {
+  valid: nextSeed.valid,
+  invalid: [
+    ...(nextSeed.invalid ?? []),
+    '0'.repeat(64),
+    // The order of the group, and above.
+    'ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551',
+    'f'.repeat(64),
+  ],
+  unsafe: [
+    `${'0'.repeat(62)}01`,
+    'C9AFA9D845BA75166B5C215767B1D6934E50C3DB36E89B127B8A622B120F6721',
+    '8e9b109e719098bf980487df1f5d77e9cb29606ebed2263b5f57c213df84f4b2',
+    'f3bd0c07a81fb932781ed52752f60cc89a6be5e51934fe01938ddb55d8f77801',
+  ],
+};
+
 export function idpCases(folder: string): Record<string, Cases> {
   return {
     IDP_DATABASE_URI: store('idp'),
@@ -385,6 +402,17 @@ export function idpCases(folder: string): Record<string, Cases> {
         ['agents', 'agents'],
       ],
       invalid: ['humans', 'none', 'All'],
+    },
+    IDP_ES256_KEY: es256,
+    IDP_ES256_KEY_NEXT: es256,
+    IDP_ES256_KEY_PREVIOUS: es256,
+    IDP_BACKCHANNEL_PRIVATE_NETWORKS: {
+      default: false,
+      valid: [
+        ['0', false],
+        ['1', true],
+      ],
+      invalid: ['true', 'yes', '2'],
     },
     IDP_DISABLE_SIGNUP: {
       default: false,

@@ -75,6 +75,8 @@ t.test('discovery lists exactly the supported features', async (t) => {
     authorization_response_iss_parameter_supported: true,
     prompt_values_supported: ['none', 'login', 'consent', 'select_account'],
     ui_locales_supported: ['en', 'ar', 'de'],
+    backchannel_logout_supported: true,
+    backchannel_logout_session_supported: true,
     claims_parameter_supported: false,
     request_parameter_supported: false,
     request_uri_parameter_supported: false,

@@ -180,6 +180,55 @@ const mutants = [
       ['interactions', 'a form shown by one process is accepted by another, even during a key rotation'],
     ],
   },
+  {
+    name: 'a client that asked for ES256 gets EdDSA',
+    file: 'tokens/issuance.js',
+    text: ', idTokenAlg);',
+    replacement: ');',
+    tests: [['es256', 'a client that asks for ES256 gets it']],
+  },
+  {
+    name: 'a name may resolve to a private address',
+    file: 'backchannel/request.js',
+    text: '!addresses.every(({ address }) => isAllowed(address))',
+    replacement: 'false',
+    tests: [['backchannel', 'only public addresses are called']],
+  },
+  {
+    name: 'one of several addresses is checked',
+    file: 'backchannel/request.js',
+    text: 'addresses.every(',
+    replacement: 'addresses.some(',
+    tests: [['backchannel', 'only public addresses are called']],
+  },
+  {
+    name: 'a notice is sent although the session continues',
+    file: 'backchannel/service.js',
+    text: 'if (!(await hasEnded(due)))',
+    replacement: 'if (false)',
+    tests: [['backchannel', 'SQLite: an end that was announced and did not happen']],
+  },
+  {
+    name: 'a notice that failed is given up',
+    file: 'backchannel/service.js',
+    text: 'leased.attempts < MAX_ATTEMPTS',
+    replacement: 'false',
+    tests: [['backchannel', 'SQLite: an application that fails is told again']],
+  },
+  {
+    name: 'two processes send one notice',
+    file: 'backchannel/service.js',
+    text: 'updateOne({ id, attempts, dueAt }',
+    replacement: 'updateOne({ id }',
+    tests: [['backchannel', 'SQLite: concurrent ends and processes tell each application once']],
+  },
+  {
+    name: 'an application that comes late is forgotten',
+    file: 'backchannel/service.js',
+    text: 'if (isNew && ',
+    replacement: 'if (false && ',
+    tests: [['backchannel', 'SQLite: an application that is remembered while its session ends']],
+  },
 ];
 
 runMutants('oidc', mutants);

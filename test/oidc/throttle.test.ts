@@ -46,6 +46,7 @@ async function resetLink(t: Test, idp: IdpApp, sub: string): Promise<string> {
   const people = principalCollection(await idpStore(t, idp));
   const nothing = async () => undefined;
   const links = createLinks(people, {
+    endSessions: (_, change) => change(),
     firstOperator: { look: async () => null, create: async () => null },
     audit: { record: nothing },
     clock: idp.clock,

@@ -74,6 +74,7 @@ const outbox = createEmailService({
 });
 const links = createLinks(principals, {
   mails: createPersonMails({ outbox, messages, clock }),
+  endSessions: (_, change) => change(),
   firstOperator,
   audit,
   clock,

@@ -118,6 +118,7 @@ function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly
 /** The links of another process; passwords are not hashed. */
 const linksOn = (principals: PrincipalCollection, { clock }: IdpApp, hash = async () => 'a hash') =>
   createLinks(principals, {
+    endSessions: (_, change) => change(),
     firstOperator: NO_FIRST_OPERATOR,
     audit: { record: async () => undefined },
     clock,

@@ -162,6 +162,7 @@ function domainOn(store: Store, seed: string) {
   const deps = {
     ...{ clock, mails, random: countedRandom(seed), issuer: () => 'https://id.example.test' },
     audit: { record: async () => undefined },
+    endSessions: <T>(_: string, change: () => Promise<T>) => change(),
     passwords: {
       problem: () => null,
       ensureCapacity: async () => undefined,

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import {
   discoverAuthorizationServerMetadata,
   exchangeAuthorization,
@@ -6,6 +7,7 @@ import {
 } from '@modelcontextprotocol/sdk/client/auth.js';
 import { mcpAuthMetadataRouter } from '@modelcontextprotocol/sdk/server/auth/router.js';
 import express from 'express';
+import expressOidc from 'express-openid-connect';
 import * as openid from 'openid-client';
 import t, { type Test } from 'tap';
 import { Agent } from '../kit/agent.js';
@@ -13,6 +15,7 @@ import { basic, parseJson } from '../kit/app.js';
 import { onChromium } from '../kit/chromium.js';
 import { claimsOf, postedBy } from '../kit/idp.js';
 import { compiled } from '../kit/process.js';
+import { waitUntil } from '../kit/wait.js';
 import {
   asLibrary,
   type Known,
@@ -28,6 +31,9 @@ import {
   withBasic,
   withForm,
 } from './kit.js';
+
+/** Has no types. */
+const { MemoryStore } = createRequire(import.meta.url)('express-session');
 
 const { middle, idp, issuer, human, agent } = await startProvider(t);
 const site = await startSite(t);
@@ -219,6 +225,37 @@ t.test('openid-client 6 reads a response that the browser posts', async (t) => {
     expectedNonce: nonce,
   });
   t.match(tokens.claims(), { sub: agent.sub, kind: 'agent' });
+});
+
+t.test('express-openid-connect ends its session when the provider tells it', async (t) => {
+  const provider = await startProvider(t);
+  const app = await startSite(t);
+  const client = await provider.idp.createClient({
+    redirect_uris: `${app.url}/callback`,
+    backchannel_logout_uri: `${app.url}/backchannel-logout`,
+  });
+  const handler = express();
+  handler.set('env', 'test');
+  handler.use(
+    expressOidc.auth({
+      issuerBaseURL: provider.issuer,
+      baseURL: app.url,
+      clientID: client.id,
+      clientSecret: client.secret ?? '',
+      secret: ENV.APP_SECRET,
+      idTokenSigningAlg: 'EdDSA',
+      authorizationParams: { response_type: 'code', scope: 'openid' },
+      backchannelLogout: { store: new MemoryStore() },
+    }),
+  );
+  handler.get('/', (request, response) => void response.json(request.oidc.user));
+  app.answer = handler;
+  const browser = new Agent({ origin: app.url });
+  const { location = '' } = await browser.open(app.url);
+  await browser.follow(await browser.get((await withForm(provider.issuer, provider.human)(location)).href));
+  t.match(parseJson((await browser.get(app.url)).body), { sub: provider.human.sub });
+  await provider.idp.admin('POST', `/v1/principals/${provider.human.sub}/disable`);
+  await waitUntil('the session has ended', async () => (await browser.get(app.url)).status === 302);
 });
 
 /** A browser-only application: the recipe of oidc-client-ts, in a real browser. */

@@ -215,7 +215,7 @@ async function frozenMajority(t: Test, set: ReplicaSet): Promise<void> {
   const invitation = new URL(invited.body.invite_url).pathname;
   const accept = (at: IdpApp) => at.request('POST', invitation, { body: { password: PASSWORD } });
   const agent = await idp.mintAgent();
-  const client = await idp.createClient({ token_endpoint_auth_method: 'none' });
+  const client = await idp.createClient();
   const offline = await idp.codeFor(client, agent, { scope: 'openid offline_access', prompt: 'consent' });
   const family: string = (await idp.redeem(client, offline)).body.refresh_token;
   const code = await idp.codeFor(client, agent);

@@ -1,6 +1,7 @@
 import type { Clock } from '../../kernel/clock.js';
 import { newId, newToken, type Random, sha256 } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
+import type { BackchannelLogout } from '../backchannel/service.js';
 import { ACR_VALUES } from '../claims.js';
 import type { Directory, Principal } from '../directory.js';
 import { CODE_LIFETIME_MS, newGrantToken } from '../grant-tokens.js';
@@ -61,6 +62,7 @@ export type ResumedInteraction = { validated: ValidationResult; sid: string | un
 export interface AuthorizationDependencies {
   grants: Grants;
   interactionTokens: InteractionTokens;
+  backchannel: Pick<BackchannelLogout, 'remember'>;
   directory: Directory;
   readHint: ReadHint;
   issuer(): string;
@@ -79,7 +81,7 @@ const OTHER_USER: RuleViolation = {
 };
 
 export function createAuthorization(deps: AuthorizationDependencies): Authorization {
-  const { grants, interactionTokens, issuer, audit, clock, random } = deps;
+  const { grants, interactionTokens, backchannel, issuer, audit, clock, random } = deps;
 
   const respond = (
     { redirectUri, parameters }: Pick<ErrorResponse, 'redirectUri' | 'parameters'>,
@@ -131,6 +133,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         createdAt: now,
         codeExpiresAt: now + CODE_LIFETIME_MS,
       };
+      if (session) await backchannel.remember(client, session);
       const event = isSilent ? 'login.continued' : 'login.succeeded';
       await Promise.all([
         grants.insert(grant),

@@ -50,6 +50,7 @@ type ResponseDependencies = Pick<TokenDependencies, 'keys' | 'claimsOf' | 'issue
 
 /** The response of the token endpoint (RFC 6749 §5.1, OIDC Core §3.1.3.3). */
 export async function createTokenResponse(
+  client: Pick<Client, 'idTokenAlg'>,
   grant: GrantDocument,
   principal: Principal,
   issued: IssuedTokens,
@@ -61,13 +62,14 @@ export async function createTokenResponse(
     expires_in: issued.expiresIn,
     scope: issued.scope,
     ...(issued.scope.split(' ').includes('openid') && {
-      id_token: await signIdToken(grant, principal, issued, deps),
+      id_token: await signIdToken(client, grant, principal, issued, deps),
     }),
     ...(issued.refreshToken !== undefined && { refresh_token: issued.refreshToken }),
   };
 }
 
 function signIdToken(
+  { idTokenAlg }: Pick<Client, 'idTokenAlg'>,
   grant: GrantDocument,
   principal: Principal,
   { scope, nonce }: IssuedTokens,
@@ -88,7 +90,7 @@ function signIdToken(
     ...(nonce !== undefined && { nonce }),
   };
   // Claims of the principal are assigned first, so that they cannot replace a protocol claim.
-  return keys.sign(Object.assign(claimsOf(principal, scope), claims));
+  return keys.sign(Object.assign(claimsOf(principal, scope), claims), idTokenAlg);
 }
 
 /** The principal of a grant, unless it was disabled or its credentials have changed since. */

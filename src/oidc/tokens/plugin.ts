@@ -6,6 +6,7 @@ import type { Throttle } from '../../throttle/throttle.js';
 import { authenticateClient, invalidClient } from '../client-auth.js';
 import type { Client, Directory } from '../directory.js';
 import { oidcErrors } from '../errors.js';
+import type { Keys } from '../keys.js';
 import { AnyForm, IntrospectionResponse, TokenResponseBody } from '../schemas.js';
 import type { TokenResponse } from './issuance.js';
 import type { TokenService } from './service.js';
@@ -14,6 +15,7 @@ export interface TokensPluginOptions {
   tokens: TokenService;
   directory: Directory;
   throttle: Pick<Throttle, 'attempt'>;
+  keys: Keys;
 }
 
 const TOKEN_LIMIT_BYTES = 64 * 1024;
@@ -35,6 +37,9 @@ export async function tokensPlugin(scope: Scope, options: TokensPluginOptions): 
       if (!grantType) throw oidcErrors.invalid_request({ message: 'grant_type is missing.' });
       const handleGrant = GRANT_HANDLERS.get(grantType);
       if (!handleGrant) throw oidcErrors.unsupported_grant_type();
+      // Before the code is used, which then remains valid.
+      if (client.idTokenAlg && !options.keys.algorithms.includes(client.idTokenAlg))
+        throw oidcErrors.unauthorized_client();
       reply.header('pragma', 'no-cache');
       return handleGrant(tokens, client, fields, originOf(request).ip);
     },

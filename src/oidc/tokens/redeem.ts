@@ -87,6 +87,7 @@ export async function redeemCode(
     throw oidcErrors.invalid_grant();
   }
   return createTokenResponse(
+    client,
     grant,
     principal,
     { accessToken, expiresIn: TOKEN_LIFETIME_SECONDS, scope, refreshToken, nonce },

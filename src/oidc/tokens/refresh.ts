@@ -50,7 +50,7 @@ export async function refreshTokens(
       if (await deps.rotations.settle(presented)) continue;
       const isPrevious = grant.previousRefreshHash === presented;
       const isRetry = isPrevious && isRecent(grant.rotatedAt ?? 0, { now, within: REUSE_WINDOW_MS });
-      if (isRetry) return repeatResponse(grant, principal, token, deps);
+      if (isRetry) return repeatResponse(client, grant, principal, token, deps);
       if (isPrevious || isIssuedRefreshToken(id, token, deps.seeds))
         await revokeReusedFamily(grant, ip, deps);
       throw oidcErrors.invalid_grant();
@@ -91,7 +91,7 @@ export async function refreshTokens(
         refreshToken,
         nonce: undefined,
       };
-      return createTokenResponse(grant, principal, tokens, deps);
+      return createTokenResponse(client, grant, principal, tokens, deps);
     }
     // Another request changed the grant first, so it has to be read again.
   }
@@ -115,6 +115,7 @@ async function findFamily(
 
 /** The response of the first exchange. @throws invalid_grant if it cannot be derived */
 async function repeatResponse(
+  client: Client,
   grant: GrantDocument,
   principal: Principal,
   token: string,
@@ -127,7 +128,13 @@ async function repeatResponse(
   const { successor, issued } = issuedBefore;
   const expiresIn = Math.floor((issued.expiresAt - now) / 1000);
   const scope = issued.scope ?? grant.scope;
-  return createTokenResponse(grant, principal, { ...successor, expiresIn, scope, nonce: undefined }, deps);
+  return createTokenResponse(
+    client,
+    grant,
+    principal,
+    { ...successor, expiresIn, scope, nonce: undefined },
+    deps,
+  );
 }
 
 /** @throws invalid_scope when the requested scope exceeds the granted one */

@@ -72,9 +72,6 @@ func signIn(ctx context.Context) error {
 	if idToken.Nonce != nonce {
 		return errors.New("the nonce is another one")
 	}
-	if err := idToken.VerifyAccessToken(token.AccessToken); err != nil {
-		return err
-	}
 	userInfo, err := provider.UserInfo(ctx, config.TokenSource(ctx, token))
 	if err != nil {
 		return err
