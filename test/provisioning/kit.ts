@@ -52,7 +52,6 @@ export async function otherProcess(t: Test, idp: IdpApp) {
   });
   const module = createProvisioningModule(context, {
     ...{ issuer: () => ISSUER, allowHttp: false, isSignupOpen: false },
-    idTokenAlgorithms: ['EdDSA'],
     endSessions: (_, change) => change(),
     idTokenAlgorithms: ['EdDSA'],
     mail: { outbox: { put, deleteByUser: async () => undefined }, messages: createMessages() },
