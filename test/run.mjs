@@ -15,8 +15,8 @@ import { Worker } from 'node:worker_threads';
 import t from 'tap';
 import Reporter from './reporter.mjs';
 
-/** Two more than there are processors: many tests wait for time limits and starting programs. */
-const JOBS = 4;
+/** One more than there are processors: many tests wait for time limits and starting programs. */
+const JOBS = 3;
 
 /** Three times the duration of the slowest process while two such runs share two processors. */
 const TIMEOUT_SECONDS = '600';

@@ -24,6 +24,7 @@ export function createAccountModule(
   const service = createAccountService(sources, { audit });
   return {
     guards: { person: guard.guard, 'recent-person': guard.recentGuard },
-    plugin: (scope) => accountPlugin(scope, { ...options, guard, service, audit }),
+    plugin: (scope) =>
+      accountPlugin(scope, { ...options, guard, service, verification: sources.verification, audit }),
   };
 }

@@ -13,18 +13,20 @@ import {
   type Notice,
   SessionBody,
 } from './schemas.js';
-import type { AccountService, Application, Session } from './service.js';
+import type { AccountService, AddressVerification, Application, Session } from './service.js';
 
 export interface AccountPageOptions {
   guard: PersonGuard;
   service: AccountService;
+  /** Absent without a mail server. */
+  verification: AddressVerification | undefined;
   pages: Pages;
   mount(): string;
 }
 
 /** The page on which people see their account, with the forms to change it. */
 export async function accountPagePlugin(scope: Scope, options: AccountPageOptions): Promise<void> {
-  const { guard, service, pages, mount } = options;
+  const { guard, service, verification, pages, mount } = options;
   const config = access('person', { page: true });
   const recently = access('recent-person', { page: true });
   const path = () => `${mount()}/account`;
@@ -76,6 +78,15 @@ export async function accountPagePlugin(scope: Scope, options: AccountPageOption
     },
   );
 
+  if (verification) {
+    scope.post('/account/verification', { config, schema: { body: EmptyBody } }, async (request, reply) => {
+      guard.checkForm(request);
+      pages.keepForm(request, await accountPage(request));
+      const isSent = await verification.sendAgain(guard.personOf(request).principal.id, originOf(request));
+      return returnWith(reply, isSent ? 'link-sent' : 'address-confirmed');
+    });
+  }
+
   const returnWith = (reply: FastifyReply, done: Notice): FastifyReply =>
     reply.redirect(`${path()}?done=${done}`, 303);
 
@@ -98,6 +109,7 @@ export async function accountPagePlugin(scope: Scope, options: AccountPageOption
       form: guard.formsOf(request).issue(),
       handle: principal.handle,
       name: principal.name ?? '',
+      isUnconfirmed: verification?.isDue(principal) ?? false,
       sessions: sessions.map((one) => viewOfSession(one, session.id)),
       hasOtherSessions: sessions.some(({ id }) => id !== session.id),
       applications: applications.map(viewOfApplication),

@@ -35,6 +35,8 @@ export const NOTICES = {
   'session-ended': 'account.done.session-ended',
   'sessions-ended': 'account.done.sessions-ended',
   disconnected: 'account.done.disconnected',
+  'link-sent': 'account.done.link-sent',
+  'address-confirmed': 'account.done.address-confirmed',
 } as const;
 export type Notice = keyof typeof NOTICES;
 

@@ -8,6 +8,7 @@ export interface Person {
   handle: string;
   name?: string;
   epoch?: number;
+  emailVerifiedAt?: number;
 }
 
 export interface Session {
@@ -53,8 +54,21 @@ export interface AccountSources {
     revoke(sub: string, clientId: string): Promise<boolean>;
     find(clientId: string): Promise<{ name: string; redirectUris: readonly string[] } | null>;
   };
+  /** Absent without a mail server. */
+  verification: AddressVerification | undefined;
   /** Removes what is stored about a deleted person elsewhere. */
   forget(sub: string): Promise<void>;
+}
+
+/** The mailed links with which people confirm their addresses. */
+export interface AddressVerification {
+  /** Whether the person has an e-mail address that is not confirmed. */
+  isDue(person: Person & { kind: 'agent' | 'human' }): boolean;
+  /**
+   * Sends a new link, which replaces the previous one. `false` if it is not due.
+   * @throws RATE_LIMITED
+   */
+  sendAgain(sub: string, from: Origin): Promise<boolean>;
 }
 
 /** An application with access to the data of a person. */

@@ -9,6 +9,14 @@ export function isSimpleCrossSite(headers: IncomingHttpHeaders): boolean {
   return (site === 'cross-site' || site === 'same-site') && (mode === 'no-cors' || mode === 'navigate');
 }
 
+/** Whether a page of another origin sent a form. `own` is the origin of the form. */
+export function isFormOfOtherSite(
+  { 'sec-fetch-site': site, origin }: IncomingHttpHeaders,
+  own: string,
+): boolean {
+  return site === 'cross-site' || site === 'same-site' || (origin !== undefined && origin !== own);
+}
+
 /**
  * Whether a page or a navigation sent the request, possibly with cached credentials. The `fetch` of a program sends
  * `sec-fetch-mode: cors` only.

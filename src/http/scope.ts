@@ -109,6 +109,8 @@ export interface Origin {
   browser?(): string | undefined;
   /** Its operating system, such as `Windows`. */
   system?(): string | undefined;
+  /** The languages of the reader, as in `Accept-Language`. */
+  acceptLanguage?: string | undefined;
 }
 
 export function originOf(request: FastifyRequest): Origin {
@@ -117,6 +119,7 @@ export function originOf(request: FastifyRequest): Origin {
     isDisconnected: () => request.raw.socket.destroyed,
     browser: () => browserFamily(request.headers['user-agent']),
     system: () => systemFamily(request.headers['user-agent']),
+    acceptLanguage: request.headers['accept-language'],
   };
 }
 

@@ -12,6 +12,8 @@ export interface Principal {
   epoch?: number;
   /** Present when the operator invited it. */
   invitedAt?: number;
+  /** Present when a link that was mailed to the handle was used. */
+  emailVerifiedAt?: number;
   /** Present when the operator created the agent. */
   vouchedAt?: number;
   /** Present for an operator of the provider. */

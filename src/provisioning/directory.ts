@@ -5,13 +5,16 @@ import type { Estimate, Page } from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
+import type { PersonMails } from './mails.js';
 import type { PrincipalDependencies } from './principals.js';
 import {
   type Kind,
   OPERATOR_FIELDS,
+  PASSWORD_LINK_FIELDS,
   type PrincipalCollection,
   type PrincipalDocument,
   type PrincipalState,
+  VERIFICATION_FIELDS,
 } from './store.js';
 
 export interface PrincipalQuery {
@@ -55,12 +58,18 @@ export interface PrincipalDirectory {
   deleteSelf(person: Pick<PrincipalDocument, 'id' | 'epoch'>, from: Origin): Promise<boolean>;
 }
 
+export interface DirectoryDependencies
+  extends Pick<PrincipalDependencies, 'endSessions' | 'audit' | 'clock'> {
+  /** Absent without a mail server. */
+  mails?: Pick<PersonMails, 'deleteAll'> | undefined;
+}
+
 /** Sorts after every handle with the same prefix, and is not part of any. */
 const LAST_CHARACTER = '\u{10ffff}';
 
 export function createDirectory(
   principals: PrincipalCollection,
-  { endSessions, audit, clock }: Pick<PrincipalDependencies, 'endSessions' | 'audit' | 'clock'>,
+  { mails, endSessions, audit, clock }: DirectoryDependencies,
 ): PrincipalDirectory {
   const get = async (sub: string): Promise<PrincipalDocument | null> =>
     /^u_[0-9a-f]{32}$/.test(sub) ? principals.findOne({ id: sub }) : null;
@@ -78,7 +87,9 @@ export function createDirectory(
         {
           set: { state: 'deleted', updatedAt: clock.now() },
           unset: [
-            ...(['name', 'passwordHash', 'secretHash', 'linkHash', 'linkExpiresAt'] as const),
+            ...(['name', 'passwordHash', 'secretHash'] as const),
+            ...PASSWORD_LINK_FIELDS,
+            ...VERIFICATION_FIELDS,
             ...UNANSWERED_LINK_FIELDS,
             ...OPERATOR_FIELDS,
           ],
@@ -86,7 +97,9 @@ export function createDirectory(
         },
       ),
     );
-    if (deleted) await audit.record({ event: `${kind}.deleted`, subject: sub, ...actorOf(from) });
+    if (!deleted) return null;
+    await audit.record({ event: `${kind}.deleted`, subject: sub, ...actorOf(from) });
+    await mails?.deleteAll(sub);
     return deleted;
   };
 
@@ -123,7 +136,12 @@ export function createDirectory(
           { id: sub, state: { in: ['active', 'invited'] } },
           {
             set: { state: 'disabled', updatedAt: clock.now() },
-            unset: ['linkHash', 'linkExpiresAt', ...UNANSWERED_LINK_FIELDS, ...OPERATOR_FIELDS],
+            unset: [
+              ...PASSWORD_LINK_FIELDS,
+              ...VERIFICATION_FIELDS,
+              ...UNANSWERED_LINK_FIELDS,
+              ...OPERATOR_FIELDS,
+            ],
             inc: { epoch: 1 },
           },
         ),

@@ -1,5 +1,6 @@
 import formbody from '@fastify/formbody';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyReply } from 'fastify';
+import { isFormOfOtherSite } from '../http/browser.js';
 import { message } from '../http/messages.js';
 import { isForm, type Page, type Pages } from '../http/pages.js';
 import { access, originOf, type Scope } from '../http/scope.js';
@@ -15,6 +16,8 @@ export interface LinkPageOptions {
   issuer(): string;
   /** Whether people have pages at `/account`. */
   hasAccountPages: boolean;
+  /** Whether people can request links for forgotten passwords. */
+  sendsLinks: boolean;
 }
 
 const FORM_LIMIT_BYTES = 16 * 1024;
@@ -22,7 +25,7 @@ const FORM_LIMIT_BYTES = 16 * 1024;
 /** The page behind an invitation or a reset, where a user sets a password. Only the POST uses the link. */
 export async function linkPagePlugin(
   scope: Scope,
-  { links, pages, issuer, hasAccountPages }: LinkPageOptions,
+  { links, pages, issuer, hasAccountPages, sendsLinks }: LinkPageOptions,
 ): Promise<void> {
   await scope.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
   /** The path of the issuer, which includes what a proxy adds. */
@@ -51,7 +54,11 @@ export async function linkPagePlugin(
   /** The same page for unknown, used and expired links. Other errors are thrown again. */
   const showInvalidLink = (reply: FastifyReply, error: unknown): FastifyReply => {
     if (!(error instanceof AppError) || ![404, 410].includes(error.statusCode)) throw error;
-    const view = { issuer: issuer(), accountHref: accountHref() };
+    const view = {
+      issuer: issuer(),
+      accountHref: accountHref(),
+      ...(sendsLinks && { forgotPassword: `${mount()}/account/forgot-password` }),
+    };
     return pages.send(reply.code(error.statusCode), { template: 'invite-dead', view });
   };
 
@@ -72,7 +79,9 @@ export async function linkPagePlugin(
     '/invite/:token',
     { config, schema: { params: LinkParameters, body: LinkBody } },
     async (request, reply) => {
-      if (isForeign(request, new URL(issuer()).origin)) throw provisioningErrors.foreign_form();
+      // The token protects the account; this check is an additional defense.
+      if (isFormOfOtherSite(request.headers, new URL(issuer()).origin))
+        throw provisioningErrors.foreign_form();
       const { token } = request.params;
       const { password, password_confirm: confirmation, handle: chosen } = request.body;
       try {
@@ -97,12 +106,6 @@ export async function linkPagePlugin(
       }
     },
   );
-}
-
-/** Whether another site sent the form. The token protects the account; this check is an additional defense. */
-function isForeign({ headers }: FastifyRequest, own: string): boolean {
-  const { 'sec-fetch-site': site, origin } = headers;
-  return site === 'cross-site' || site === 'same-site' || (origin !== undefined && origin !== own);
 }
 
 /** The problems of a rejected form. */

@@ -4,6 +4,7 @@ import { clientCollection, principalCollection } from '../../src/provisioning/st
 import { Agent } from '../kit/agent.js';
 import { auditOf, basic, PASSWORD } from '../kit/app.js';
 import { ADMIN_TOKEN, authorizePath, codeIn, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
+import { mailSink } from '../kit/mail.js';
 import { waitUntil } from '../kit/wait.js';
 import { browse, connect, connected, enterAccount, FIREFOX, HERE } from './kit.js';
 
@@ -279,6 +280,7 @@ const ROUTES: [method: string, path: string, fields?: Record<string, string>][] 
   ['POST', '/account/name', { name: 'Mine' }],
   ['POST', '/account/sessions/end', { sid: `sid_${'0'.repeat(32)}` }],
   ['POST', '/account/sessions/end-others', {}],
+  ['POST', '/account/verification', {}],
   ['POST', '/account/applications/disconnect', { client_id: 'cid_1' }],
   ['GET', '/account/password'],
   ['POST', '/account/password', { current_password: PASSWORD, password: 'mine', password_confirm: 'mine' }],
@@ -287,7 +289,7 @@ const ROUTES: [method: string, path: string, fields?: Record<string, string>][] 
 ];
 
 t.test('neither tokens, nor Basic, nor agents open the account pages', async (t) => {
-  const { idp, human, tokens } = await connected(t);
+  const { idp, human, tokens } = await connected(t, { emailSmtpUrl: (await mailSink(t)).url });
   const agent = await idp.mintAgent();
   const principals = principalCollection(await idpStore(t, idp));
   const before = (await principals.page({ sort: 'id', limit: 10 })).items;
@@ -311,7 +313,7 @@ t.test('neither tokens, nor Basic, nor agents open the account pages', async (t)
 });
 
 t.test('a form without the token of its session is refused', async (t) => {
-  const { idp, browser, get } = await connected(t);
+  const { idp, browser, get } = await connected(t, { emailSmtpUrl: (await mailSink(t)).url });
   const stranger = await enterAccount(idp, await idp.makeHuman());
   const foreign = stranger.page.form('/name').fields['form'] as string;
   const old = (await get()).form('/name').fields['form'] as string;

@@ -137,6 +137,7 @@ function processOn(store: Store, seed = 'a') {
       people: { ...principals, delete: deleteSelf },
       sessions,
       applications: { ...consents, find: async () => CLIENT },
+      verification: undefined,
       forget: async (sub) => {
         await Promise.all([sessions.forget(sub), consents.forget(sub)]);
       },

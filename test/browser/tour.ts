@@ -1,11 +1,13 @@
 import type { Page, Response } from 'playwright-core';
 import type { Test } from 'tap';
 import { enterAccount, FIREFOX } from '../account/kit.js';
-import { type MailedApp, mailedApp, RESET, VERIFY } from '../auth/kit.js';
+import { type MailedApp, mailedApp, RESET, readMails, VERIFY } from '../auth/kit.js';
 import { PASSWORD, SECRETS } from '../kit/app.js';
 import type { IdpApp } from '../kit/idp.js';
+import { type MailSink, mailSink } from '../kit/mail.js';
 import { makeOperator, ON_THE_HOST, rolesOf } from '../kit/operator.js';
 import { signWebhook } from '../kit/sign-webhook.js';
+import { linkOf } from '../provisioning/kit.js';
 import { authorizeUrl, reachableIdp } from './kit.js';
 
 /** Every HTML page, in an order in which a browser can visit them. */
@@ -21,10 +23,15 @@ export interface Stop {
 }
 
 export async function planTour(t: Test): Promise<Stop[]> {
-  const [{ idp, origin }, saas] = await Promise.all([reachableIdp(t), mailedApp(t)]);
+  const sink = await mailSink(t);
+  const [{ idp, origin }, saas] = await Promise.all([
+    reachableIdp(t, { emailSmtpUrl: sink.url }),
+    mailedApp(t),
+  ]);
   const inConsole = await stopsOfConsole(t, idp, origin);
   return [
     ...(await stopsOfIdp(t, idp, origin)),
+    ...(await stopsOfMailedLinks(t, idp, origin, sink)),
     ...inConsole,
     ...(await stopsOfSaas(saas, await saas.listen())),
   ];
@@ -34,14 +41,17 @@ const stop = (name: string, status: number, go: Stop['go']): Stop => ({ name, st
 
 const open = (url: string) => (page: Page) => page.goto(url);
 
-/** Fills in fields by their labels and submits the form. */
+/** Fills in fields by their labels and submits the form that contains the last one, or else the first form. */
 const send =
   (fields: Record<string, string> = {}) =>
   async (page: Page) => {
+    const last = Object.keys(fields).at(-1);
+    const form =
+      last === undefined ? page : page.locator('form', { has: page.getByLabel(last, { exact: true }) });
     for (const [label, value] of Object.entries(fields)) {
       await page.getByLabel(label, { exact: true }).fill(value);
     }
-    const [response] = await Promise.all([page.waitForNavigation(), page.locator('button').first().click()]);
+    const [response] = await Promise.all([page.waitForNavigation(), form.locator('button').first().click()]);
     return response;
   };
 
@@ -105,6 +115,45 @@ const OTHER_PASSWORD = { Password: `${PASSWORD}!`, 'Confirm password': `${PASSWO
 
 const DELETION = { [`Type ${HANDLE} to confirm`]: HANDLE, Password: PASSWORD };
 
+/** The pages for a forgotten password and for the verification of an address. */
+async function stopsOfMailedLinks(t: Test, idp: IdpApp, origin: string, sink: MailSink): Promise<Stop[]> {
+  const { mail } = readMails(sink, idp.clock);
+  const withoutMail = await reachableIdp(t);
+  const ada = await idp.makeHuman({ handle: `ada.${HANDLE}`, name: NAME });
+  const linkTo = async (subject: RegExp): Promise<string> => {
+    for (;;) {
+      const { to, text } = await mail(subject);
+      if (to.includes(ada.handle)) return origin + linkOf(text);
+    }
+  };
+  const verification = await linkTo(VERIFY);
+  return [
+    stop('forgot-password-unavailable', 200, open(`${withoutMail.origin}/account/forgot-password`)),
+    stop('forgot-password', 200, async (page) => {
+      await page.context().clearCookies();
+      await page.goto(authorizeUrl(origin, await idp.createClient(), {}));
+      const [response] = await Promise.all([
+        page.waitForNavigation(),
+        page.getByRole('link', { name: 'Forgot your password?' }).click(),
+      ]);
+      return response;
+    }),
+    stop('forgot-password-sent', 200, send({ 'Your user name': ada.handle })),
+    stop('mailed-reset', 200, async (page) => page.goto(await linkTo(RESET))),
+    stop('verify-address', 200, open(verification)),
+    stop('verify-address-wrong', 401, send({ Password: 'wrong' })),
+    stop('verify-address-signed-in', 200, async (page) => {
+      await page.goto(
+        authorizeUrl(origin, await idp.createClient({ redirect_uris: `${origin}/health` }), {}),
+      );
+      await send({ 'E-mail or user name': ada.handle, Password: ada.password })(page);
+      return page.goto(verification);
+    }),
+    stop('verify-address-done', 200, send()),
+    stop('verify-address-dead', 410, open(verification)),
+  ];
+}
+
 /** The console, after the first operator has been made. */
 async function stopsOfConsole(t: Test, idp: IdpApp, origin: string): Promise<Stop[]> {
   const empty = await reachableIdp(t);
@@ -145,6 +194,7 @@ async function stopsOfConsole(t: Test, idp: IdpApp, origin: string): Promise<Sto
       return send({ Name: 'Shop', 'Redirect URIs': 'https://app.example/cb' })(page);
     }),
     stop('console-keys', 200, page('/keys')),
+    stop('console-mails', 200, page('/mails')),
     stop('console-audit', 200, page('/audit?event=login.')),
     stop('console-audit-empty', 200, page('/audit?event=nothing')),
     stop('console-forbidden', 403, async (page) => {

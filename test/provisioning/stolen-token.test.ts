@@ -2,13 +2,16 @@ import t, { type Test } from 'tap';
 import { consentCollection, sessionCollection } from '../../src/oidc/store.js';
 import { setupCollection } from '../../src/provisioning/first-operator.js';
 import { type PrincipalDocument, principalCollection } from '../../src/provisioning/store.js';
+import { RESET, readMails } from '../auth/kit.js';
 import { basic, PASSWORD } from '../kit/app.js';
 import { ADMIN_TOKEN, CALLBACK, type Credentials, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
+import { mailSink } from '../kit/mail.js';
 import { enterConsole, makeOperator } from '../kit/operator.js';
+import { linkOf } from './kit.js';
 
 /**
  * The promise: the holder of IDP_ADMIN_TOKEN alone cannot sign in as any existing principal, choose or learn an
- * existing password, change a kind, reuse a handle, bring an agent through the form, become an operator, open the console
+ * existing password, change a kind, reuse a handle, bring an agent through the form or a reset, become an operator, open the console
  * or create the link of the first operator. With IDP_INVITE_TOKEN set they create no human either.
  */
 
@@ -25,7 +28,10 @@ interface Victims {
   invited: Credentials;
 }
 
-async function before(t: Test, more: { inviteToken?: string } = {}) {
+async function before(
+  t: Test,
+  more: { inviteToken?: string; emailSmtpUrl?: string; metrics?: boolean } = {},
+) {
   const idp = await idpApp(t, { limits: false, ...more });
   const chosen = { sub: '', handle: 'chosen@example.test', password: PASSWORD };
   chosen.sub = (await idp.request('POST', '/v1/accounts', { body: chosen })).body.sub;
@@ -194,6 +200,46 @@ t.test('a client created with a stolen token is not trusted, and no client can b
   for (const method of ['PUT', 'PATCH', 'POST', 'DELETE']) {
     t.equal((await idp.admin(method, `/v1/clients/${client.id}`, mine)).status, 404, method);
   }
+});
+
+t.test('the link of a reset that a thief starts reaches the mailbox of the person alone', async (t) => {
+  const sink = await mailSink(t);
+  const { idp, victims, documents, client } = await before(t, { emailSmtpUrl: sink.url, metrics: true });
+  const mail = readMails(sink, idp.clock).mail;
+  const passwords = async () =>
+    (await documents()).map(({ passwordHash, secretHash }) => [passwordHash, secretHash]);
+  const then = await passwords();
+  for (const { handle } of Object.values(victims)) {
+    const call = { token: ADMIN_TOKEN, headers: { accept: 'text/html' }, form: { handle } };
+    t.equal((await idp.request('POST', '/account/forgot-password', call)).status, 303);
+  }
+  const { to, text } = await mail(RESET);
+  t.same(to, [victims.human.handle], 'and neither an agent nor a disabled, deleted or invited principal');
+  const path = linkOf(text);
+  const { sub } = victims.human;
+  const answers = await everythingTheTokenDoes(idp, { human: victims.human });
+  for (const page of [
+    '/metrics',
+    '/v1/mails',
+    '/admin/mails',
+    `/v1/principals/${sub}/mails`,
+    '/admin/api/mails',
+  ]) {
+    answers.push(await idp.admin('GET', page));
+  }
+  for (const answer of answers)
+    t.notMatch(answer.text, path.slice('/invite/'.length), 'no answer has the link');
+  t.match((await idp.admin('GET', '/metrics')).text, 'idp_mail_outbox_mails');
+  t.same(await passwords(), then, 'no password has changed');
+  const { mailedLinkHash = '' } = (await documents()).find(({ id }) => id === sub) ?? {};
+  const guess = `/invite/${sub.slice('u_'.length)}${mailedLinkHash}`;
+  t.equal(
+    (await idp.request('POST', guess, { body: { password: MINE } })).status,
+    404,
+    'the hash is no link',
+  );
+  t.equal((await idp.authorize(client, victims.human)).status, 302);
+  t.equal((await idp.request('POST', path, { body: { password: MINE } })).status, 201, 'the mailbox has it');
 });
 
 /** Every page and change of the console, about this principal and this client. */

@@ -51,6 +51,7 @@ export function createSignInPages(
     signIn: (purpose, form) =>
       pageFor('sign-in', purpose, {
         action: `${mountPath(issuer())}/authorize/login`,
+        forgotPassword: `${mountPath(issuer())}/account/forgot-password`,
         ...(offersSignUp(purpose) && { signUpHref: signUpHref(purpose, mountPath(issuer())) }),
         ...form,
       }),
