@@ -121,9 +121,9 @@ const RECIPES: Record<string, Recipe> = {
   'POST /account/name': (self) => self.accountForm([['name', 'Ada']]),
   'POST /account/sessions/end': (self) => self.accountForm([['sid', self.one('sid')]]),
   'POST /account/sessions/end-others': (self) => self.accountForm([]),
+  'POST /account/verification': (self) => self.accountForm([]),
   'POST /account/applications/disconnect': (self) => self.accountForm([['client_id', self.client().id]]),
   'GET /account/delete': (self) => ({ headers: self.browser() }),
-  // Deletes nobody: other requests depend on the people.
   'POST /account/delete': (self) =>
     self.accountForm([
       ['confirm', self.person().handle],
@@ -236,7 +236,7 @@ function subFor(self: IdpVisitor, url: string): string {
 }
 
 /** Requests that put e-mails with links into the outbox. */
-const MAILING = /^\/(v1\/accounts|account\/forgot-password)$/;
+const MAILING = /^\/(v1\/accounts|account\/(forgot-password|verification))$/;
 
 let names = 0;
 
@@ -494,10 +494,11 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
   return {
     url,
     routes,
-    busiest: routes.filter(({ url }) => /^\/(authorize|token)/.test(url)),
+    // A sign-up ends the session of the operator.
+    busiest: routes.filter(({ url }) => /^\/(authorize(?!\/sign-up)|token)/.test(url)),
     clock,
     visitor: (dice) => new IdpVisitor(dice, common, mails),
-    unattainable: {},
+    unattainable: { 'POST /account/delete': 'other requests depend on the people' },
     unavailable: ['temporarily_unavailable'],
     codeOf: (body) => {
       const { error, error_description: sentence } = (body ?? {}) as Record<string, unknown>;
