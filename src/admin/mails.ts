@@ -2,23 +2,18 @@ import { type TSchema, Type } from 'typebox';
 import { registerAction } from '../console/actions.js';
 import { type Console, Done, Parameters } from '../console/console.js';
 import { factsOf } from '../console/facts.js';
-import { type ListQuery, registerList } from '../console/lists.js';
+import { registerList } from '../console/lists.js';
+import { type ListedMail, meaningOf, type Outbox, outboxList } from '../console/outbox.js';
 import { Email, Envelope, ok } from '../http/schemas.js';
 import { access, type Scope } from '../http/scope.js';
-import { type Clock, DAY, HOUR, MINUTE } from '../kernel/clock.js';
+import type { Clock } from '../kernel/clock.js';
 import type { Operator } from '../ops/audit.js';
-import type { Page } from '../storage/collection.js';
 import type { ResolveUser } from './users.js';
 
 export interface MailsSource {
-  list(query: {
-    status?: Status | undefined;
-    userId?: string | undefined;
-    after: string | undefined;
-    limit: number;
-  }): Promise<Page<ListedMail>>;
+  list: Outbox['list'];
   /** @throws NOT_FOUND */
-  find(id: string): Promise<ListedMail>;
+  find(id: string): Promise<ListedMail & { canRetry: boolean }>;
   /** Queues a failed mail again. */
   retry(id: string, by: Operator): Promise<void>;
   /** The names of all templates. */
@@ -30,39 +25,11 @@ export interface MailsSource {
   schema: TSchema;
 }
 
-type Status = (typeof STATUSES)[number]['value'];
-
-interface ListedMail {
-  id: string;
-  template: string;
-  to: string;
-  userId: string | null;
-  status: Status;
-  attempts: number;
-  reason: string | null;
-  createdAt: string;
-  dueAt: string | null;
-  endedAt: string | null;
-  expiresAt: string;
-  canRetry: boolean;
-}
-
 interface Preview {
   subject: string;
   text: string;
   html: string;
 }
-
-const STATUSES = [
-  { value: 'failed', label: 'Failed', meaning: 'It was given up. The reason says why.' },
-  { value: 'queued', label: 'Queued', meaning: 'It is sent when it is due.' },
-  { value: 'sending', label: 'Being sent', meaning: 'An attempt is running.' },
-  { value: 'sent', label: 'Sent', meaning: 'A mail server accepted it.' },
-  { value: 'expired', label: 'Expired', meaning: 'It could not be sent in time.' },
-  { value: 'dropped', label: 'Dropped', meaning: 'The reason says why it is not sent.' },
-  { value: 'written', label: 'Written to a file', meaning: 'No mail server is configured.' },
-  { value: 'undeliverable', label: 'Not deliverable', meaning: 'No mail server is configured.' },
-] as const;
 
 /** The preview of a mail: nothing in it runs, and nothing is loaded but images. */
 const PREVIEW_HEADERS = {
@@ -88,29 +55,11 @@ export async function mailsPlugin(
   const { config } = console;
   const withNotice = { params: Parameters, querystring: Type.Object({ done: Done }) };
 
-  registerList<ListedMail>(scope, console, {
-    path: 'mails',
-    title: 'E-mails',
-    intro: 'Completed e-mails are deleted after 30 days.',
+  registerList(scope, console, {
+    ...outboxList({ list: mails.list, resolveUser, mailHref: ({ id }) => `mails/${id}`, clock }),
     links: [{ path: 'mails/templates', label: 'Templates and test e-mails' }],
     search: { label: 'User', hint: 'A user ID or e-mail address.', maxLength: 254 },
-    filters: [{ name: 'status', label: 'Status', options: STATUSES }],
-    columns: [
-      { label: 'E-mail', text: ({ template }) => template, href: ({ id }) => `mails/${id}` },
-      { label: 'To', text: ({ to }) => to },
-      { label: 'Status', text: ({ status }) => status, kind: 'status' },
-      { label: 'Attempts', text: ({ attempts }) => attempts, kind: 'number' },
-      { label: 'Reason', text: ({ reason }) => reason },
-      { label: 'Age', text: ({ createdAt }) => ageOf(clock.now() - Date.parse(createdAt)), kind: 'number' },
-      { label: 'Created', text: ({ createdAt }) => createdAt, kind: 'time' },
-    ],
     item: mails.schema,
-    async read({ search, filters, after, limit }: ListQuery) {
-      const query = { status: filters['status'] as Status | undefined, after, limit };
-      if (search === undefined) return mails.list(query);
-      const userId = await resolveUser(search);
-      return userId === undefined ? { items: [], next: null } : mails.list({ ...query, userId });
-    },
     empty: 'There are no e-mails yet. To check that they arrive, open the templates and send a test e-mail.',
   });
 
@@ -119,11 +68,10 @@ export async function mailsPlugin(
   scope.get('/mails/:id', { config, schema: withNotice }, async (request, reply) => {
     const mail = await mails.find(request.params['id'] ?? '');
     const { id, userId, status } = mail;
-    const meaning = STATUSES.find(({ value }) => value === status)?.meaning;
     const view = {
       title: `E-mail ${mail.template}`,
       facts: factsOf([
-        { label: 'Status', text: `${status}. ${meaning}` },
+        { label: 'Status', text: `${status}. ${meaningOf(status)}` },
         { label: 'To', text: mail.to },
         { label: 'Attempts', text: String(mail.attempts) },
         ...(mail.reason === null ? [] : [{ label: 'Reason', text: mail.reason }]),
@@ -235,9 +183,4 @@ function registerTemplates(scope: Scope, console: Console, mails: MailsSource): 
       return ok({ name, ...(await mails.preview(name)) });
     },
   );
-}
-
-function ageOf(milliseconds: number): string {
-  if (milliseconds < HOUR) return `${Math.max(0, Math.floor(milliseconds / MINUTE))} min`;
-  return milliseconds < DAY ? `${Math.floor(milliseconds / HOUR)} h` : `${Math.floor(milliseconds / DAY)} d`;
 }

@@ -1,7 +1,6 @@
 import { withQuery } from '../config/public-url.js';
-import { inHours, type Localized, longTime } from '../http/messages.js';
-import type { Origin } from '../http/scope.js';
-import { addressBlock, UNKNOWN_ADDRESS } from '../kernel/addresses.js';
+import { circumstancesOf, type RequestOrigin } from '../http/circumstances.js';
+import { inHours, type Localized } from '../http/messages.js';
 import { type Clock, DAY } from '../kernel/clock.js';
 import type { LinkToken } from './link-tokens.js';
 import type { UserDocument } from './store.js';
@@ -30,9 +29,6 @@ export interface Outbox {
 }
 
 type Recipient = Pick<UserDocument, 'id' | 'email' | 'name'> & { locale?: string | undefined };
-
-/** Where a request came from, as told to the holder of the account. Absent for a request of the operator. */
-type RequestOrigin = Pick<Origin, 'ip' | 'browser'> | undefined;
 
 /** Enqueues the mails about accounts. */
 export interface AccountMails {
@@ -63,17 +59,7 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
   const greeting = ({ name }: Recipient) => (name === undefined ? {} : { name });
   const inDays = (days: number) => clock.now() + days * DAY;
 
-  /** When and from where a request was made: never more than the address block and the family of the browser. */
-  const circumstances = (origin: RequestOrigin): Record<string, string | Localized> => {
-    if (origin === undefined) return {};
-    const ipAddress = addressBlock(origin.ip);
-    const browser = origin.browser?.();
-    return {
-      when: longTime(clock.now()),
-      ...(ipAddress !== UNKNOWN_ADDRESS && { ipAddress }),
-      ...(browser !== undefined && { browser }),
-    };
-  };
+  const circumstances = (origin: RequestOrigin) => circumstancesOf(origin, clock.now());
 
   /** A mail to an address that is to be confirmed. */
   const confirmation =

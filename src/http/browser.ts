@@ -9,6 +9,14 @@ export function isSimpleCrossSite(headers: IncomingHttpHeaders): boolean {
   return (site === 'cross-site' || site === 'same-site') && (mode === 'no-cors' || mode === 'navigate');
 }
 
+/** Whether a page of another origin sent a form. `own` is the origin of the form. */
+export function isFormOfOtherSite(
+  { 'sec-fetch-site': site, origin }: IncomingHttpHeaders,
+  own: string,
+): boolean {
+  return site === 'cross-site' || site === 'same-site' || (origin !== undefined && origin !== own);
+}
+
 /**
  * Whether a page or a navigation sent the request, possibly with cached credentials. The `fetch` of a program sends
  * `sec-fetch-mode: cors` only.
@@ -36,6 +44,22 @@ const FAMILIES: readonly (readonly [token: RegExp, family: string])[] = [
   [/\b(Chrome|CriOS|Chromium)\//, 'Chrome'],
   [/\bVersion\/[\d.]+.* Safari\//, 'Safari'],
 ];
+
+/** Operating systems by their token in the user agent. iPads call themselves Macs, unless they say otherwise. */
+const SYSTEMS: readonly (readonly [token: RegExp, system: string])[] = [
+  [/\b(iPhone|iPod)\b/, 'iOS'],
+  [/\biPad\b/, 'iPadOS'],
+  [/\bAndroid\b/, 'Android'],
+  [/\bCrOS\b/, 'ChromeOS'],
+  [/\bWindows\b/, 'Windows'],
+  [/\bMac OS X\b/, 'macOS'],
+  [/\bLinux\b/, 'Linux'],
+];
+
+/** The operating system of a browser, without its version. `undefined` if it is unknown. */
+export function systemFamily(userAgent: string | undefined): string | undefined {
+  return SYSTEMS.find(([token]) => token.test(userAgent ?? ''))?.[1];
+}
 
 /** The family of a browser, without version or system. `undefined` for other programs. */
 export function browserFamily(userAgent: string | undefined): string | undefined {

@@ -163,17 +163,21 @@ function withWiderLocales(locale: string): string[] {
   return parts.map((_, index) => parts.slice(0, parts.length - index).join('-'));
 }
 
-/** Renders the values that depend on the locale, also those in lists. */
+/** Renders the values that depend on the locale, also those in lists and their items. */
 export function localizeValues(
   values: Record<string, unknown>,
   catalogue: Catalogue,
 ): Record<string, unknown> {
   const localize = (value: unknown): unknown =>
     typeof value === 'function' ? (value as Localized)(catalogue) : value;
+  const localizeItem = (item: unknown): unknown =>
+    typeof item === 'object' && item !== null
+      ? localizeValues(item as Record<string, unknown>, catalogue)
+      : localize(item);
   return Object.fromEntries(
     Object.entries(values).map(([name, value]) => [
       name,
-      Array.isArray(value) ? value.map(localize) : localize(value),
+      Array.isArray(value) ? value.map(localizeItem) : localize(value),
     ]),
   );
 }

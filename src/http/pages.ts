@@ -24,10 +24,14 @@ import { FALLBACK_LOCALE } from './sentences.js';
 const FOLDER = fileURLToPath(new URL('../../../templates/pages/', import.meta.url));
 const HTML = 'text/html; charset=utf-8';
 
-const files = readdirSync(FOLDER).filter((file) => file.endsWith('.html'));
-const sources = files.map(
-  (file) => [basename(file, '.html'), readFileSync(join(FOLDER, file), 'utf8')] as const,
-);
+/** Read with the first page. */
+let sources: (readonly [name: string, text: string])[] | undefined;
+
+const readSources = () =>
+  readdirSync(FOLDER)
+    .filter((file) => file.endsWith('.html'))
+    .map((file) => [basename(file, '.html'), readFileSync(join(FOLDER, file), 'utf8')] as const);
+
 const sheet = readFileSync(join(FOLDER, 'style.css'), 'utf8');
 
 /**
@@ -76,6 +80,7 @@ export function createPages(brand: Brand, messages = createMessages()): Pages {
   const templatesIn = (catalogue: Catalogue): Record<string, string> => {
     let templates = localized.get(catalogue.locale);
     if (!templates) {
+      sources ??= readSources();
       templates = Object.fromEntries(sources.map(([file, text]) => [file, catalogue.localize(text, 'html')]));
       localized.set(catalogue.locale, templates);
     }

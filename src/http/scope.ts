@@ -18,7 +18,7 @@ import { type AppError, httpErrors } from '../kernel/errors.js';
 import { RequestBudget } from '../storage/request-budget.js';
 import { type AnswerRules, describeRequest, sendError, setCommonHeaders } from './answers.js';
 import { readBody, setBodyParser } from './bodies.js';
-import { browserFamily } from './browser.js';
+import { browserFamily, systemFamily } from './browser.js';
 import { pinCompilers, setCompilers } from './compilers.js';
 import { type RouteConflicts, watchRouteConflicts } from './route-conflicts.js';
 
@@ -107,6 +107,10 @@ export interface Origin {
   isDisconnected(): boolean;
   /** The family of the browser, such as `Firefox`; `undefined` for other programs. */
   browser?(): string | undefined;
+  /** Its operating system, such as `Windows`. */
+  system?(): string | undefined;
+  /** The languages of the reader, as in `Accept-Language`. */
+  acceptLanguage?: string | undefined;
 }
 
 export function originOf(request: FastifyRequest): Origin {
@@ -114,6 +118,8 @@ export function originOf(request: FastifyRequest): Origin {
     ip: plainAddress(request.ip),
     isDisconnected: () => request.raw.socket.destroyed,
     browser: () => browserFamily(request.headers['user-agent']),
+    system: () => systemFamily(request.headers['user-agent']),
+    acceptLanguage: request.headers['accept-language'],
   };
 }
 

@@ -1,4 +1,7 @@
+import { mailCollection } from '../email/store.js';
+
 import { logoutNoticeCollection } from '../oidc/backchannel/store.js';
+
 import { consentCollection, grantCollection, sessionCollection } from '../oidc/store.js';
 import { createAudit } from '../ops/audit.js';
 import { setupCollection } from '../provisioning/first-operator.js';
@@ -20,6 +23,7 @@ export function declareIdpCollections(store: Store): void {
     grantCollection,
     sessionCollection,
     consentCollection,
+    mailCollection,
     logoutNoticeCollection,
   ];
   for (const declare of collections) declare(store);

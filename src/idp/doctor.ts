@@ -2,7 +2,7 @@ import { type Advice, collectProblems } from '../config/configuration-error.js';
 import type { Resolved } from '../config/options.js';
 import { diagnose, type Finding } from '../server/doctor.js';
 import { idpServerSchema, resolveServer, type ServerConfiguration } from '../server/options.js';
-import { adviseIdp, type IdpConfiguration, idpSchema, resolveIdp } from './options.js';
+import { adviseIdp, hasMailServer, type IdpConfiguration, idpSchema, resolveIdp } from './options.js';
 
 /** Reports what a start of idp would encounter. */
 export function examineIdp(): Promise<Finding[]> {
@@ -43,6 +43,12 @@ function advise(
       'IDP_ADMIN_TOKEN',
       'is not set: the administrator endpoints respond with 501',
       'Set it to at least 32 random characters, unless you create clients and agents on this machine only.',
+    ],
+    [
+      production && !values.disableSignup && !hasMailServer(values),
+      'IDP_EMAIL_SMTP_URL',
+      'is not set: people who sign up cannot reset a forgotten password and their addresses stay unverified',
+      'Set it, or IDP_EMAIL_API_KEY.',
     ],
     [
       values.ed25519SeedNext !== undefined,

@@ -2,6 +2,7 @@ import type { Static } from 'typebox';
 import type { Advice, Report } from '../config/configuration-error.js';
 import { defineOptions, type Resolved, resolveOptions } from '../config/options.js';
 import { mountProblem, publicUrlOption } from '../config/public-url.js';
+import { emailOptions } from '../email/schemas.js';
 import { brandOptions, refuseLoneDarkLogo } from '../http/brand.js';
 import { messagesOptions, refuseUnknownLocale } from '../http/messages.js';
 import { systemClock } from '../kernel/clock.js';
@@ -24,6 +25,7 @@ export const idpSchema = defineOptions({
   }),
   ...oidcOptions,
   ...provisioningOptions,
+  ...emailOptions('IDP_', '`IDP_BRAND_NAME`'),
   ...brandOptions('IDP_', 'the host of IDP_PUBLIC_URL'),
   ...messagesOptions('IDP_'),
   auditRetentionDays: auditRetentionOption('IDP_AUDIT_RETENTION_DAYS'),
@@ -37,6 +39,11 @@ export interface IdpRuntimeOptions extends RuntimeOptions {
   prefix?: string;
   /** Whether operators have a console at `/admin` below the prefix. Default: true, except for a plugin at the root of a host. */
   console?: boolean;
+  /**
+   * Whether people have pages for their accounts at `/account` below the prefix, to which `/` leads. Default: true, except
+   * for a plugin at the root of a host, which has only the page for the password.
+   */
+  accountPages?: boolean;
 }
 
 export type IdentityProviderOptions = Partial<IdpConfiguration> & IdpRuntimeOptions;
@@ -45,7 +52,7 @@ export interface ResolvedIdp {
   config: Resolved<IdpConfiguration>;
   runtime: Required<Pick<IdpRuntimeOptions, 'prefix' | 'clock' | 'random'>> &
     OptionalRuntime &
-    Pick<IdpRuntimeOptions, 'console'>;
+    Pick<IdpRuntimeOptions, 'console' | 'accountPages'>;
 }
 
 /** Rejects equal secrets: one was copied, or a step of a rotation is missing. */
@@ -59,6 +66,7 @@ function refuseEqualSecrets(values: IdpConfiguration, report: Report): void {
     IDP_ES256_KEY_PREVIOUS: values.es256KeyPrevious,
     IDP_ADMIN_TOKEN: values.adminToken,
     IDP_INVITE_TOKEN: values.inviteToken,
+    IDP_EMAIL_API_KEY: values.emailApiKey,
   };
   for (const [name, twin] of equalSecrets(secrets)) {
     report.refuse(
@@ -90,6 +98,16 @@ const EQUAL_SECRETS: Record<string, Record<string, string>> = {
   },
 };
 
+/** Whether the provider can send e-mails. Without a mail server it sends none, also in development. */
+export const hasMailServer = ({
+  emailApiKey,
+  emailSmtpUrl,
+}: Pick<IdpConfiguration, 'emailApiKey' | 'emailSmtpUrl'>): boolean =>
+  emailApiKey !== undefined || emailSmtpUrl !== undefined;
+
+/** The options without an effect if there is no mail server. */
+const MAIL_OPTIONS = ['fromEmail', 'fromName', 'emailReplyTo', 'emailUser', 'emailTemplateDir'] as const;
+
 /** Advice about a valid configuration, for the start log and `doctor`. */
 export function adviseIdp({
   values,
@@ -102,6 +120,12 @@ export function adviseIdp({
       'is not 1: anyone who can reach the service can create an account',
       'Set IDP_DISABLE_SIGNUP=1 unless sign-up is meant to be open.',
     ],
+    [
+      !hasMailServer(values) && MAIL_OPTIONS.some((name) => values[name] !== undefined),
+      'IDP_EMAIL_SMTP_URL',
+      'is not set, so the other options of e-mail have no effect: no e-mail is sent',
+      'Set it, or IDP_EMAIL_API_KEY.',
+    ],
   ];
 }
 
@@ -113,6 +137,7 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
   const {
     prefix = '',
     console,
+    accountPages,
     env,
     clock = systemClock,
     random = systemRandom,
@@ -149,9 +174,11 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
     ...(limits !== undefined && { limits }),
     ...(mongo && { mongo }),
     ...(metricsPeers && { metricsPeers }),
+    ...(console !== undefined && { console }),
+    ...(accountPages !== undefined && { accountPages }),
   };
   return {
     config,
-    runtime: { prefix, clock, random, ...(console !== undefined && { console }), ...optional },
+    runtime: { prefix, clock, random, ...optional },
   };
 }

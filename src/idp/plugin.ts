@@ -1,6 +1,8 @@
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
-import { createBrand } from '../http/brand.js';
+import { createAccountModule } from '../account/module.js';
+import type { EmailModule, EmailModuleOptions } from '../email/module.js';
+import { type Brand, createBrand } from '../http/brand.js';
 import { answerRules, type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
 import { createMessages, type Messages } from '../http/messages.js';
 import { createPages, type Pages, wantsPage } from '../http/pages.js';
@@ -8,6 +10,7 @@ import { openScope, routeRules, type ScopeRules } from '../http/scope.js';
 import { renderOAuth } from '../kernel/errors.js';
 import type { KeyMaterial } from '../oidc/keys.js';
 import { createOidcModule, type OidcModule } from '../oidc/module.js';
+import { mountPath } from '../oidc/sessions.js';
 import { CONSOLE_PATH } from '../operators/guard.js';
 import { createOperatorsModule } from '../operators/module.js';
 import { type AuditRecord, createAudit } from '../ops/audit.js';
@@ -18,10 +21,11 @@ import { createProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
 import type { Mounted } from '../server/assembly.js';
 import { openMeasuredStore } from '../server/measured-store.js';
-import { createModuleContext, followLifecycle } from '../server/module-context.js';
+import { createModuleContext, followLifecycle, type ModuleContext } from '../server/module-context.js';
 import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
 import {
   adviseIdp,
+  hasMailServer,
   type IdentityProviderOptions,
   type IdpConfiguration,
   type ResolvedIdp,
@@ -47,6 +51,7 @@ declare module 'fastify' {
 
 /** What people see. */
 export interface Appearance {
+  brand: Brand;
   pages: Pages;
   messages: Messages;
 }
@@ -55,7 +60,7 @@ export interface Appearance {
 export function createAppearance(values: IdpConfiguration, issuer: () => string): Appearance {
   const messages = createMessages(values);
   const brand = createBrand(values, () => new URL(issuer()).host);
-  return { pages: createPages(brand, messages), messages };
+  return { brand, pages: createPages(brand, messages), messages };
 }
 
 /** Renders errors as OAuth JSON, or as a page in a browser. */
@@ -88,7 +93,7 @@ export async function mountIdp(
       random,
     );
   const issuer = host.publicUrl.get;
-  const { pages, messages } = server ?? createAppearance(values, issuer);
+  const { brand, pages, messages } = server ?? createAppearance(values, issuer);
   const metrics = values.metrics ? await openMetrics('idp', runtime.metricsPeers) : undefined;
   const store = await openMeasuredStore(
     runtime.mongo ? { mongo: runtime.mongo, prefix: 'idp_' } : values.databaseUri,
@@ -110,8 +115,21 @@ export async function mountIdp(
   });
   followLifecycle(fastify, context, values);
 
+  // At the root of a host, the paths may belong to its own pages or to saas-backend.
+  const ownsItsPaths = server !== undefined || prefix !== '';
+  const hasAccountPages = runtime.accountPages ?? ownsItsPaths;
+
+  const email = await openEmail(context, {
+    config,
+    messages,
+    colours: brand.colours,
+    publicUrl: issuer,
+    settings: async () => ({ siteName: brand.name(), emailNotifications: true }),
+    readUserVersion: (sub, field) => provisioning.readMailVersion(sub, field),
+  });
   const provisioning = createProvisioningModule(context, {
     issuer,
+    mail: email && { outbox: email.service, messages },
     allowHttp: !config.production,
     isSignupOpen: !values.disableSignup,
     idTokenAlgorithms: values.es256Key === undefined ? ['EdDSA'] : ['EdDSA', 'ES256'],
@@ -129,17 +147,33 @@ export async function mountIdp(
       isDeleted: provisioning.directory.isDeleted,
       findClient: provisioning.clients.find,
     },
-    changePassword: provisioning.principals.changePassword,
+    isSignUpOpen: !values.disableSignup,
+    signUp: (input, from) => provisioning.principals.register({ ...input, kind: 'human' }, from),
+    hasAccountPages,
     trustedEmailDomains: values.trustedEmailDomains ?? [],
     humansUseBasic: values.basicLogin === 'all',
     callsPrivateNetworks: values.backchannelPrivateNetworks || !config.production,
   });
 
   const { principals, links, directory, clients } = provisioning;
+  const signIn = oidc.ownPages({ pages });
+  const account = createAccountModule(context, {
+    mount: () => mountPath(issuer()),
+    pages,
+    signIn,
+    hasAccountPages,
+    sources: {
+      people: { ...principals, delete: directory.deleteSelf },
+      sessions: oidc.sessions,
+      applications: { ...oidc.consents, find: clients.find },
+      verification: provisioning.verification,
+      forget: oidc.forget,
+    },
+  });
   const operators = createOperatorsModule(context, {
     issuer,
     pages,
-    signIn: oidc.ownPages({ pages }),
+    signIn,
     sources: {
       principals: {
         ...directory,
@@ -151,6 +185,7 @@ export async function mountIdp(
       sessions: oidc.sessions,
       consents: oidc.consents,
       audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), record: context.audit.record },
+      mails: email?.administration,
       keys: publishedKeys(values, oidc.publishedKeys),
     },
   });
@@ -161,7 +196,7 @@ export async function mountIdp(
     ...answerRules(host),
     prefix,
     conflictRemedy: 'Mount the identity provider at another path with the prefix option.',
-    guards: { ...provisioning.guards, ...oidc.guards },
+    guards: { ...provisioning.guards, ...oidc.guards, ...account.guards },
     onResponse: metrics?.observeResponse,
     renderError: createErrorRenderer(pages),
     meter: context.throttle.countRequest,
@@ -172,14 +207,16 @@ export async function mountIdp(
     isPlugin: server === undefined,
   };
   await openScope(fastify, rules, async (scope) => {
-    await scope.register(provisioning.plugin, { pages });
+    const sessionOf = async (request: FastifyRequest) => (await signIn.userOf(request))?.principal ?? null;
+    await scope.register(provisioning.plugin, { pages, hasAccountPages, sessionOf });
+    if (email) await scope.register(email.plugin);
     await scope.register(oidc.plugin, { pages });
+    await scope.register(account.plugin);
     if (prefix !== '') await scope.register(healthPlugin, { store, wrap: (state) => state });
     // At the root, the server has the route.
     if (metrics && (prefix !== '' || !server)) await scope.register(metricsPlugin, { metrics });
   });
-  // At the root of a host, the path may belong to its own pages or to saas-backend.
-  if (runtime.console ?? (server !== undefined || prefix !== '')) {
+  if (runtime.console ?? ownsItsPaths) {
     const consoleRules: ScopeRules = {
       ...rules,
       prefix: prefix + CONSOLE_PATH,
@@ -199,6 +236,16 @@ export async function mountIdp(
   // All collections are declared here, so a faulty store prevents the start.
   await store.ready();
   return { store, metrics: metrics && { metrics, guard: provisioning.guards.metrics } };
+}
+
+/** The e-mail module, which is loaded only if a mail server is configured. */
+async function openEmail(
+  context: ModuleContext,
+  options: EmailModuleOptions,
+): Promise<EmailModule | undefined> {
+  if (!hasMailServer(options.config.values)) return undefined;
+  const { createEmailModule } = await import('../email/module.js');
+  return createEmailModule(context, options);
 }
 
 const defined = (keys: (string | undefined)[]): string[] => keys.filter((key) => key !== undefined);

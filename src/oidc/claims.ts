@@ -1,5 +1,4 @@
-import { domainToASCII, domainToUnicode } from 'node:url';
-import { Email, fits } from '../http/schemas.js';
+import { canonicalDomain, isDomain, mailboxOf, spellingsOf } from '../http/mailboxes.js';
 import { toSeconds } from '../kernel/clock.js';
 import type { Principal } from './directory.js';
 
@@ -19,9 +18,9 @@ export type ClaimsOf = (principal: Principal, scope: string) => Record<string, s
 /** @param trustedDomains e-mail domains in which an accepted invitation, or the operator of an agent, verifies the address */
 export function createClaims(trustedDomains: readonly string[]): ClaimsOf {
   const isInTrustedDomain = createDomainCheck(trustedDomains);
-  // Registration accepts any address. An invitation proves access to the mailbox; of an agent, the operator has chosen it.
-  const isVerified = ({ handle, invitedAt, vouchedAt }: Principal) =>
-    (invitedAt ?? vouchedAt) !== undefined && isInTrustedDomain(handle);
+  // Registration accepts any address. A mailed link or an invitation proves access to the mailbox; of an agent, the operator has chosen it.
+  const isVerified = ({ handle, invitedAt, vouchedAt, emailVerifiedAt }: Principal) =>
+    emailVerifiedAt !== undefined || ((invitedAt ?? vouchedAt) !== undefined && isInTrustedDomain(handle));
 
   return (principal, scope) => {
     const { id, handle, kind, name, updatedAt } = principal;
@@ -36,14 +35,14 @@ export function createClaims(trustedDomains: readonly string[]): ClaimsOf {
         updated_at: toSeconds(updatedAt),
       }),
       ...(granted.has('email') &&
-        isEmailAddress(handle) && { email: handle, email_verified: isVerified(principal) }),
+        mailboxOf(handle) !== undefined && { email: handle, email_verified: isVerified(principal) }),
     };
   };
 }
 
 /** The problem of a domain of the configuration, or `undefined`. */
 export function emailDomainProblem(domain: string): string | undefined {
-  return isDomain(canonical(domain))
+  return isDomain(canonicalDomain(domain))
     ? undefined
     : `must list domains like example.com: ${JSON.stringify(domain)} is not a domain.`;
 }
@@ -53,29 +52,6 @@ export function emailDomainProblem(domain: string): string | undefined {
  * other spelling is another domain, even if a resolver would accept it.
  */
 function createDomainCheck(domains: readonly string[]): (address: string) => boolean {
-  const spellings = new Set(
-    domains
-      .map(canonical)
-      .flatMap((domain) => [domainToASCII(domain), domainToUnicode(domainToASCII(domain))]),
-  );
+  const spellings = new Set(domains.map(canonicalDomain).flatMap(spellingsOf));
   return (address) => spellings.has(address.slice(address.lastIndexOf('@') + 1));
 }
-
-/** Whether a handle is an e-mail address: ASCII, apart from a domain in its other spelling. */
-function isEmailAddress(handle: string): boolean {
-  const at = handle.lastIndexOf('@');
-  const domain = handle.slice(at + 1);
-  return at > 0 && isDomain(domain) && fits(`${handle.slice(0, at)}@${domainToASCII(domain)}`, Email);
-}
-
-/** Whether a domain in canonical form is one of its two spellings. */
-function isDomain(domain: string): boolean {
-  const ascii = domainToASCII(domain);
-  return (domain === ascii || domain === domainToUnicode(ascii)) && LABELS.test(ascii);
-}
-
-/** The form in which handles are stored. */
-const canonical = (domain: string): string => domain.toLowerCase().normalize('NFC');
-
-/** At least two non-empty labels. The last one is not a number, which would be an IP address. */
-const LABELS = /^([a-z\d]([a-z\d-]*[a-z\d])?\.)+[a-z]([a-z\d-]*[a-z\d])?$/;

@@ -1,46 +1,113 @@
 import type { Clock } from '../kernel/clock.js';
-import { UniqueViolation } from '../storage/collection.js';
-import type { Consents } from './store.js';
+import { nullIfTaken } from '../storage/collection.js';
+import type { ConsentDocument, Consents } from './store.js';
+
+/** What a user granted to a client. */
+export interface Consent {
+  scopes: readonly string[];
+  /** How often the user has revoked it, for the grants that are created under it. */
+  revocations: number;
+}
+
+/** An application that has access to the data of a user. */
+export interface Connection {
+  clientId: string;
+  /** Empty if it needs no consent. */
+  scopes: string[];
+  updatedAt: number;
+}
 
 /** Stores which scopes users granted to clients, so that consent is requested once. */
 export interface ConsentService {
-  /** Whether the user granted all of these scopes to this client before. */
-  covers(sub: string, clientId: string, scope: string): Promise<boolean>;
-  remember(sub: string, clientId: string, scope: string): Promise<void>;
-  /** What a user granted, to whom and when, up to a hundred clients. */
-  list(sub: string): Promise<{ clientId: string; scopes: string[]; updatedAt: number }[]>;
+  find(sub: string, clientId: string): Promise<Consent>;
+  /** Adds the scopes to what the user granted to this client before. */
+  remember(sub: string, clientId: string, scope: string): Promise<Consent>;
+  /** Before a client receives a refresh token without consent: lists it among the connected applications. */
+  connect(sub: string, clientId: string): Promise<Consent>;
+  /** The connected applications of a user, up to a hundred. */
+  list(sub: string): Promise<Connection[]>;
+  /** Revokes the consent and everything issued to the client for this user. Returns whether there was access. */
+  revoke(sub: string, clientId: string): Promise<boolean>;
+  /** Removes everything about a user. */
+  forget(sub: string): Promise<void>;
 }
 
 const MAX_LISTED = 100;
 
-export function createConsentService(consents: Consents, clock: Clock): ConsentService {
-  return {
-    async covers(sub, clientId, scope) {
-      const consent = await consents.findOne({ id: idOf(sub, clientId) });
-      return consent !== null && namesIn(scope).every((name) => consent.scopes.includes(name));
-    },
+/** Whether the consent includes all of these scopes. */
+export const covers = ({ scopes }: Consent, scope: string): boolean =>
+  namesIn(scope).every((name) => scopes.includes(name));
 
-    async list(sub) {
-      const where = { id: { gte: idOf(sub, ''), lt: idOf(sub, '~') } };
-      const { items } = await consents.page({ where, sort: 'id', limit: MAX_LISTED });
-      return items.map(({ id, ...consent }) => ({ ...consent, clientId: partiesOf(id).clientId }));
-    },
+export function createConsentService(consents: Consents, clock: Clock): ConsentService {
+  const read = async (id: string): Promise<Consent & Pick<ConsentDocument, 'connectedAt'>> => {
+    const { scopes = [], revocations = 0, connectedAt } = (await consents.findOne({ id })) ?? {};
+    return { scopes, revocations, ...(connectedAt !== undefined && { connectedAt }) };
+  };
+
+  /** Changes the consent, unless it has been revoked since it was read. */
+  const change = async (
+    id: string,
+    { revocations }: Consent,
+    set: Partial<Pick<ConsentDocument, 'scopes' | 'connectedAt'>>,
+  ): Promise<boolean> => {
+    const changed = { ...set, updatedAt: clock.now() };
+    if (await consents.updateOne({ id, revocations: revocations || null }, { set: changed })) return true;
+    return (await consents.insert({ id, scopes: [], ...changed }).then(() => true, nullIfTaken)) ?? false;
+  };
+
+  return {
+    find: (sub, clientId) => read(idOf(sub, clientId)),
 
     async remember(sub, clientId, scope) {
       const id = idOf(sub, clientId);
-      const known = await consents.findOne({ id });
-      const scopes = [...new Set([...(known?.scopes ?? []), ...namesIn(scope)])];
-      if (scopes.length === known?.scopes.length) return;
-      const consent = { scopes, updatedAt: clock.now() };
-      if (await consents.updateOne({ id }, { set: consent })) return;
-      await consents.insert({ id, ...consent }).catch(async (error: unknown) => {
-        if (!(error instanceof UniqueViolation)) throw error;
+      for (;;) {
+        const known = await read(id);
+        if (known.scopes.length > 0 && covers(known, scope)) return known;
+        const scopes = [...new Set([...known.scopes, ...namesIn(scope)])];
         // The last of two simultaneous writes wins. Missing scopes are requested again.
-        await consents.updateOne({ id }, { set: consent });
-      });
+        if (await change(id, known, { scopes })) return { ...known, scopes };
+      }
+    },
+
+    async connect(sub, clientId) {
+      const id = idOf(sub, clientId);
+      for (;;) {
+        const known = await read(id);
+        if (known.scopes.length > 0 || known.connectedAt !== undefined) return known;
+        if (await change(id, known, { connectedAt: clock.now() })) return known;
+      }
+    },
+
+    async list(sub) {
+      const { items } = await consents.page({ where: { id: allOf(sub) }, sort: 'id', limit: MAX_LISTED });
+      return items.flatMap(({ id, scopes, connectedAt, updatedAt }) =>
+        scopes.length === 0 && connectedAt === undefined
+          ? []
+          : [{ clientId: partiesOf(id).clientId, scopes, updatedAt }],
+      );
+    },
+
+    async revoke(sub, clientId) {
+      const { scopes, connectedAt } = await read(idOf(sub, clientId));
+      if (scopes.length === 0 && connectedAt === undefined) return false;
+      const revoked = await consents.updateOne(
+        { id: idOf(sub, clientId) },
+        {
+          set: { scopes: [], updatedAt: clock.now() },
+          unset: ['connectedAt'],
+          inc: { revocations: 1 },
+        },
+      );
+      return revoked !== null;
+    },
+
+    async forget(sub) {
+      await consents.deleteMany({ id: allOf(sub) });
     },
   };
 }
+
+const allOf = (sub: string) => ({ gte: idOf(sub, ''), lt: idOf(sub, '~') });
 
 const idOf = (sub: string, clientId: string): string => `${sub} ${clientId}`;
 

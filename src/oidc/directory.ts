@@ -12,6 +12,8 @@ export interface Principal {
   epoch?: number;
   /** Present when the operator invited it. */
   invitedAt?: number;
+  /** Present when a link that was mailed to the handle was used. */
+  emailVerifiedAt?: number;
   /** Present when the operator created the agent. */
   vouchedAt?: number;
   /** Present for an operator of the provider. */
@@ -57,6 +59,15 @@ export interface Directory {
   isDeleted(sub: string): Promise<boolean>;
   findClient(clientId: string): Promise<Client | null>;
 }
+
+/**
+ * Creates a person.
+ * @throws handle_taken, VALIDATION_ERROR, WEAK_PASSWORD, RATE_LIMITED, OVERLOADED
+ */
+export type SignUp = (
+  input: { handle: string; password: string; name?: string },
+  from: Origin,
+) => Promise<Principal>;
 
 /** Whether a client to which something was issued is still registered. */
 export type IsRegistered = (clientId: string) => Promise<boolean>;

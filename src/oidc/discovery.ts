@@ -16,6 +16,7 @@ export interface DiscoveryOptions {
   keys: Keys;
   /** The languages of the pages. */
   locales: readonly string[];
+  isSignUpOpen: boolean;
   issuer(): string;
 }
 
@@ -24,10 +25,11 @@ type MetadataOptions = Omit<DiscoveryOptions, 'keys'> & Pick<Keys, 'algorithms'>
 /** The metadata and the JWK Set. */
 export async function discoveryPlugin(
   scope: Scope,
-  { keys, locales, issuer }: DiscoveryOptions,
+  { keys, locales, isSignUpOpen, issuer }: DiscoveryOptions,
 ): Promise<void> {
   const { algorithms } = keys;
-  publishMetadata(scope, ['/.well-known/openid-configuration', WELL_KNOWN], { locales, issuer, algorithms });
+  const metadata = { locales, isSignUpOpen, issuer, algorithms };
+  publishMetadata(scope, ['/.well-known/openid-configuration', WELL_KNOWN], metadata);
   const jwks = JSON.stringify(keys.jwks);
   publish(scope, ['/.well-known/jwks.json', '/jwks'], () => jwks);
 }
@@ -37,17 +39,13 @@ export async function pathMetadataPlugin(scope: Scope, options: MetadataOptions)
   publishMetadata(scope, [WELL_KNOWN + new URL(options.issuer()).pathname], options);
 }
 
-function publishMetadata(
-  scope: Scope,
-  paths: string[],
-  { locales, issuer, algorithms }: MetadataOptions,
-): void {
+function publishMetadata(scope: Scope, paths: string[], options: MetadataOptions): void {
   // In development, the issuer is known only once the server listens.
   let known = { issuer: '', text: '' };
   const text = () => {
-    const current = issuer();
+    const current = options.issuer();
     if (known.issuer !== current)
-      known = { issuer: current, text: JSON.stringify(providerMetadata(current, locales, algorithms)) };
+      known = { issuer: current, text: JSON.stringify(providerMetadata(current, options)) };
     return known.text;
   };
   publish(scope, paths, text);
@@ -66,7 +64,7 @@ function publish(scope: Scope, paths: string[], text: () => string): void {
 const SECRET_METHODS = ['client_secret_basic', 'client_secret_post'] as const;
 
 /** Provider metadata (OIDC Discovery §3, RFC 8414 §2). */
-function providerMetadata(issuer: string, locales: readonly string[], algorithms: Keys['algorithms']) {
+function providerMetadata(issuer: string, { locales, isSignUpOpen, algorithms }: MetadataOptions) {
   return {
     issuer,
     authorization_endpoint: `${issuer}/authorize`,
@@ -89,7 +87,13 @@ function providerMetadata(issuer: string, locales: readonly string[], algorithms
     introspection_endpoint_auth_methods_supported: [...SECRET_METHODS],
     code_challenge_methods_supported: ['S256'],
     authorization_response_iss_parameter_supported: true,
-    prompt_values_supported: ['none', 'login', 'consent', 'select_account'],
+    prompt_values_supported: [
+      'none',
+      'login',
+      'consent',
+      'select_account',
+      ...(isSignUpOpen ? ['create'] : []),
+    ],
     ui_locales_supported: locales,
     backchannel_logout_supported: true,
     backchannel_logout_session_supported: true,

@@ -16,7 +16,6 @@ export const oidcErrors = defineErrors({
   browser_basic: [400, 'HTTP Basic authentication is for agents. Use the sign-in form in a browser.'],
   invalid_client: [401, 'Client authentication failed.'],
   invalid_credentials: [401, 'The handle or password is incorrect.'],
-  sign_in_first: [401, 'You are not signed in. Sign in to an application, then open this page again.'],
   invalid_token: [401, 'The access token is missing, expired or revoked.'],
   login_rejected: [
     403,

@@ -18,14 +18,19 @@ export interface LogoutPluginOptions {
   readHint: ReadHint;
   audit: Audit;
   issuer(): string;
+  /** Whether people have pages at `/account`. */
+  hasAccountPages: boolean;
 }
 
 /** Sign-out, requested by an application (OIDC RP-Initiated Logout 1.0) or by the user. */
 export async function logoutPlugin(scope: Scope, options: LogoutPluginOptions): Promise<void> {
-  const { sessions, cookies, pages, audit, issuer } = options;
+  const { sessions, cookies, pages, audit, issuer, hasAccountPages } = options;
   const config = access('public', { page: true });
   const path = () => `${mountPath(issuer())}/logout`;
-  const sendDonePage = (reply: FastifyReply) => pages.send(reply, { template: 'logout-done' });
+  const sendDonePage = (reply: FastifyReply) => {
+    const accountHref = hasAccountPages ? `${mountPath(issuer())}/account` : undefined;
+    return pages.send(reply, { template: 'logout-done', view: { accountHref } });
+  };
 
   scope.get('/logout', { config, exposeHeadRoute: false }, async (request, reply) => {
     const { searchParams } = new URL(request.url, issuer());

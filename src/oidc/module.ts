@@ -2,8 +2,8 @@ import type { Pages } from '../http/pages.js';
 import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
 import type { Metrics } from '../ops/metrics.js';
 import type { ModuleContext } from '../server/module-context.js';
-import type { ChangePassword } from './account.js';
 import { createInteractionTokens } from './authorize/interaction-token.js';
+import { createSignInPages } from './authorize/pages.js';
 import { createAuthorization } from './authorize/service.js';
 import { createLogoutRequest } from './backchannel/request.js';
 import { type BackchannelLogout, createBackchannelLogout } from './backchannel/service.js';
@@ -11,7 +11,7 @@ import { type EndSessions, logoutNoticeCollection } from './backchannel/store.js
 import { createClaims } from './claims.js';
 import { rejectCrossSiteForms } from './client-auth.js';
 import { type ConsentService, createConsentService } from './consents.js';
-import type { Directory } from './directory.js';
+import type { Directory, SignUp } from './directory.js';
 import { pathMetadataPlugin } from './discovery.js';
 import { createHintReader, createKeys, type KeyMaterial } from './keys.js';
 import { createOwnPages, type OwnPages } from './own-pages.js';
@@ -28,9 +28,11 @@ export interface OidcModule {
   plugin(scope: Scope, options: { pages: Pages }): Promise<void>;
   /** The sign-in for pages of the provider itself. */
   ownPages(options: { pages: Pages }): OwnPages;
-  sessions: Pick<SessionService, 'list' | 'end'>;
+  sessions: Pick<SessionService, 'list' | 'end' | 'endOwn' | 'endOthers'>;
   endSessions: EndSessions;
-  consents: Pick<ConsentService, 'list'>;
+  consents: Pick<ConsentService, 'list' | 'revoke'>;
+  /** Removes the sessions and consents of a principal that was deleted. */
+  forget(sub: string): Promise<void>;
   /** The published keys, those of one algorithm in the order of their configuration. */
   publishedKeys: readonly { id: string; algorithm: string }[];
   /** The metadata of an issuer with a path, which belongs to the root of the host. */
@@ -43,7 +45,10 @@ export interface OidcModuleOptions {
   locales: readonly string[];
   keys: KeyMaterial;
   directory: Directory;
-  changePassword: ChangePassword;
+  isSignUpOpen: boolean;
+  signUp: SignUp;
+  /** Whether people have pages at `/account`. */
+  hasAccountPages: boolean;
   /** Domains in which an accepted invitation verifies the e-mail address. */
   trustedEmailDomains: readonly string[];
   /** Whether users may use HTTP Basic as agents do. */
@@ -59,7 +64,7 @@ export function createOidcModule(
   >,
   options: OidcModuleOptions,
 ): OidcModule {
-  const { issuer, locales, directory, changePassword, trustedEmailDomains } = options;
+  const { issuer, locales, directory, trustedEmailDomains } = options;
   const { humansUseBasic, callsPrivateNetworks } = options;
   const { store, audit, clock, throttle, jobs, metrics } = context;
   const collections = {
@@ -72,7 +77,8 @@ export function createOidcModule(
   const readHint = createHintReader(keys, issuer);
   const claimsOf = createClaims(trustedEmailDomains);
   const shared = { ...context, ...collections, directory, issuer };
-  const tokens = createTokenService({ ...shared, keys, claimsOf, seeds });
+  const consents = createConsentService(collections.consents, clock);
+  const tokens = createTokenService({ ...shared, consents, keys, claimsOf, seeds });
   const backchannel = createBackchannelLogout({
     ...shared,
     notices: logoutNoticeCollection(store),
@@ -83,8 +89,9 @@ export function createOidcModule(
   const interactionTokens = createInteractionTokens(seeds, { clock });
   const authorization = createAuthorization({ ...shared, interactionTokens, backchannel, readHint });
   const sessions = createSessionService({ ...shared, follower: backchannel });
-  const consents = createConsentService(collections.consents, clock);
   const cookies = createCookies(issuer);
+  const signInPages = createSignInPages(issuer, options);
+  const { isSignUpOpen, signUp, hasAccountPages } = options;
 
   for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
   jobs.add('backchannel-logout', backchannel.jobs.send);
@@ -109,17 +116,24 @@ export function createOidcModule(
         consents,
         cookies,
         pages,
-        changePassword,
+        signInPages,
+        isSignUpOpen,
+        signUp,
+        hasAccountPages,
         meter: throttle.countRequest,
         humansUseBasic,
       }),
-    ownPages: ({ pages }) => createOwnPages({ sessions, cookies, authorization, pages, issuer }),
+    ownPages: ({ pages }) =>
+      createOwnPages({ sessions, cookies, authorization, signInPages, isSignUpOpen, pages }),
     sessions,
     endSessions: backchannel.endSessions,
     consents,
+    async forget(sub) {
+      await Promise.all([sessions.forget(sub), consents.forget(sub)]);
+    },
     publishedKeys: keys.jwks.keys.map(({ kid = '', alg = '' }) => ({ id: kid, algorithm: alg })),
     pathMetadataPlugin: (scope) =>
-      pathMetadataPlugin(scope, { issuer, locales, algorithms: keys.algorithms }),
+      pathMetadataPlugin(scope, { issuer, locales, isSignUpOpen, algorithms: keys.algorithms }),
   };
 }
 

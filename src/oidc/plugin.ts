@@ -1,7 +1,6 @@
 import formbody from '@fastify/formbody';
 import { registerCors } from '../http/cors.js';
 import type { Scope } from '../http/scope.js';
-import { type AccountPluginOptions, accountPlugin } from './account.js';
 import { type AuthorizePluginOptions, authorizePlugin } from './authorize/plugin.js';
 import type { Directory } from './directory.js';
 import { type DiscoveryOptions, discoveryPlugin } from './discovery.js';
@@ -11,7 +10,6 @@ import { introspectionPlugin, type TokensPluginOptions, tokensPlugin } from './t
 export interface OidcPluginOptions
   extends AuthorizePluginOptions,
     LogoutPluginOptions,
-    AccountPluginOptions,
     TokensPluginOptions,
     DiscoveryOptions {
   directory: Directory;
@@ -24,7 +22,6 @@ export async function oidcPlugin(scope: Scope, options: OidcPluginOptions): Prom
   await scope.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
   await scope.register(authorizePlugin, options);
   await scope.register(logoutPlugin, options);
-  await scope.register(accountPlugin, options);
   await scope.register(introspectionPlugin, options);
   await registerCors(scope, ['*'], async (open) => {
     await discoveryPlugin(open, options);

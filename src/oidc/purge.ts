@@ -24,7 +24,7 @@ export function createPurges(deps: PurgeDependencies): Record<string, Job> {
   const { grants, sessions, consents, directory, clock } = deps;
   return {
     // Every sign-in creates a grant, so they are removed continuously.
-    'grant-purge': { everySeconds: MINUTE / SECOND, run: createGrantPurge(grants, clock) },
+    'grant-purge': { everySeconds: MINUTE / SECOND, run: createGrantPurge(grants, directory, clock) },
     'session-purge': createExpiryPurge(sessions, clock),
     'consent-purge': { everySeconds: HOUR / SECOND, run: createConsentPurge(consents, directory) },
   };
@@ -32,11 +32,19 @@ export function createPurges(deps: PurgeDependencies): Record<string, Job> {
 
 /**
  * Reads grants in the order of their creation, so that no index of their expiration is needed. Only grants with
- * refresh tokens remain before the cursor; those are read again every day.
+ * refresh tokens remain before the cursor; those are read again every day, and removed if their principal is deleted.
  */
-function createGrantPurge(grants: Grants, clock: Clock): Run {
+function createGrantPurge(grants: Grants, directory: PurgeDependencies['directory'], clock: Clock): Run {
   let after: string | undefined;
   let startedAt = Number.NEGATIVE_INFINITY;
+
+  const findObsolete = async (items: readonly GrantDocument[], now: number): Promise<GrantDocument[]> => {
+    const isExpired = (grant: GrantDocument) => grantExpiry(grant) <= now - PURGE_MARGIN_MS;
+    const owners = [...new Set(items.flatMap((grant) => (isExpired(grant) ? [] : [grant.sub])))];
+    const areDeleted = await Promise.all(owners.map((sub) => directory.isDeleted(sub)));
+    const deleted = new Set(owners.filter((_, index) => areDeleted[index]));
+    return items.filter((grant) => isExpired(grant) || deleted.has(grant.sub));
+  };
 
   return async ({ signal }) => {
     const now = clock.now();
@@ -52,8 +60,7 @@ function createGrantPurge(grants: Grants, clock: Clock): Run {
         limit: PURGE_BATCH_SIZE,
         ...(after && { after }),
       });
-      const expired = items.filter((grant) => grantExpiry(grant) <= now - PURGE_MARGIN_MS);
-      const removed = await removeUnchanged(grants, expired);
+      const removed = await removeUnchanged(grants, await findObsolete(items, now));
       // The last page is read again, because it grows.
       after = next ?? after;
       return { removed, isLast: next === null };
@@ -62,9 +69,9 @@ function createGrantPurge(grants: Grants, clock: Clock): Run {
 }
 
 /** Deletes grants with one call per revision. A grant refreshed since it was read has another revision and stays. */
-async function removeUnchanged(grants: Grants, expired: readonly GrantDocument[]): Promise<number> {
+async function removeUnchanged(grants: Grants, obsolete: readonly GrantDocument[]): Promise<number> {
   const idsByRevision = new Map<number | null, string[]>();
-  for (const { id, revision = null } of expired) {
+  for (const { id, revision = null } of obsolete) {
     const ids = idsByRevision.get(revision);
     if (ids) ids.push(id);
     else idsByRevision.set(revision, [id]);

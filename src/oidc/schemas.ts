@@ -127,15 +127,18 @@ export const ConsentBody = Type.Object(
   { additionalProperties: false },
 );
 
-export const PasswordBody = Type.Object(
+export const SignUpBody = Type.Object(
   {
-    form: Type.String({ maxLength: 128, writeOnly: true }),
-    current_password: Type.String({ maxLength: 4096, writeOnly: true }),
+    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    handle: Type.String({ maxLength: 1024 }),
+    name: Type.Optional(Type.String({ maxLength: 1024 })),
     password: Type.String({ maxLength: 4096, writeOnly: true }),
     password_confirm: Type.String({ maxLength: 4096, writeOnly: true }),
   },
   { additionalProperties: false },
 );
+
+export type SignUpForm = Static<typeof SignUpBody>;
 
 export const TokenResponseBody = Type.Object({
   access_token: Token,

@@ -1,5 +1,7 @@
 import { parse, serialize } from 'cookie';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Origin } from '../http/scope.js';
+import { addressBlock, UNKNOWN_ADDRESS } from '../kernel/addresses.js';
 import { type Clock, HOUR, isUnexpired } from '../kernel/clock.js';
 import { isSecretOf, newId, newToken, type Random, sha256 } from '../kernel/secrets.js';
 import type { Directory, Principal } from './directory.js';
@@ -19,6 +21,7 @@ export interface SessionService {
   start(
     principal: Principal,
     previous: string | undefined,
+    from: Origin,
   ): Promise<{ token: string; session: SessionDocument }>;
   /** The valid sessions of a user, the newest first, up to a hundred. */
   list(principal: Pick<Principal, 'id' | 'epoch'>): Promise<SessionDocument[]>;
@@ -26,6 +29,12 @@ export interface SessionService {
   extend(session: SessionDocument): Promise<void>;
   /** Ends the session with this `sid` of an id_token. Returns whether it existed. */
   end(sid: string): Promise<boolean>;
+  /** The same for a session of this user only. */
+  endOwn(sub: string, sid: string): Promise<boolean>;
+  /** Ends all sessions of the user except this one. */
+  endOthers(sub: string, current: string): Promise<void>;
+  /** Removes all sessions of a user who is deleted. */
+  forget(sub: string): Promise<void>;
 }
 
 export interface SessionDependencies {
@@ -60,6 +69,11 @@ export function createSessionService(deps: SessionDependencies): SessionService 
     return session && isSecretOf(token ?? '', session.tokenHash) ? session : null;
   };
 
+  const end = async (sid: string): Promise<boolean> => {
+    if (!isSessionId(sid)) return false;
+    return (await follower.endSession(sid, () => sessions.deleteOne({ id: sid }))) !== null;
+  };
+
   return {
     async find(token) {
       const session = await findSession(token);
@@ -69,7 +83,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       return principal && principal.epoch === session.epoch ? { principal, session } : null;
     },
 
-    async start({ id: sub, epoch }, previous) {
+    async start({ id: sub, epoch }, previous, from) {
       const now = clock.now();
       const id = newId(SESSION, clock, random);
       const token = newToken(random, id.slice(SESSION.length));
@@ -79,19 +93,20 @@ export function createSessionService(deps: SessionDependencies): SessionService 
         sub,
         ...(epoch !== undefined && { epoch }),
         authTime: now,
+        ...deviceOf(from),
         createdAt: now,
         expiresAt: expiry(now),
       };
       const ended = await findSession(previous);
-      const end = () => ended && sessions.deleteOne({ id: ended.id });
+      const endPrevious = () => ended && sessions.deleteOne({ id: ended.id });
       if (ended && ended.sub === sub) {
         await sessions.insert(session);
         await follower.continueIn(session, ended);
-        await end();
+        await endPrevious();
       } else {
         await Promise.all([
           sessions.insert(session),
-          ended && follower.endSession(ended.id, async () => end()),
+          ended && follower.endSession(ended.id, async () => endPrevious()),
         ]);
       }
       return { token, session };
@@ -110,10 +125,35 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       await sessions.updateOne({ id }, { set: { expiresAt: expiry(createdAt) } });
     },
 
-    async end(sid) {
-      if (!isSessionId(sid)) return false;
-      return (await follower.endSession(sid, () => sessions.deleteOne({ id: sid }))) !== null;
+    end,
+
+    async endOwn(sub, sid) {
+      const session = isSessionId(sid) ? await sessions.findOne({ id: sid }) : null;
+      return session?.sub === sub && (await end(sid));
     },
+
+    async endOthers(sub, current) {
+      for (;;) {
+        const { items } = await sessions.page({ where: { sub }, sort: 'id', limit: MAX_LISTED });
+        const others = items.filter(({ id }) => id !== current);
+        if (others.length === 0) return;
+        await Promise.all(others.map(({ id }) => end(id)));
+      }
+    },
+
+    async forget(sub) {
+      await sessions.deleteMany({ sub });
+    },
+  };
+}
+
+/** What the user sees in the list of sessions: never more than the family of the browser and the address block. */
+function deviceOf({ ip, browser, system }: Origin): Pick<SessionDocument, 'browser' | 'system' | 'place'> {
+  const [family, name, place] = [browser?.(), system?.(), addressBlock(ip)];
+  return {
+    ...(family !== undefined && { browser: family }),
+    ...(name !== undefined && { system: name }),
+    ...(place !== UNKNOWN_ADDRESS && { place }),
   };
 }
 

@@ -22,6 +22,8 @@ export interface GrantDocument {
   acr?: string;
   /** The session of the user, if there is one. */
   sid?: string;
+  /** `revocations` of the consent at sign-in; absent for 0. */
+  revocations?: number;
   /** When the principal authenticated. */
   authTime: number;
   createdAt: number;
@@ -61,6 +63,10 @@ export interface SessionDocument {
   /** `epoch` of the principal at sign-in. */
   epoch?: number;
   authTime: number;
+  /** The family of the browser, its operating system and the address block at sign-in, as far as they are known. */
+  browser?: string;
+  system?: string;
+  place?: string;
   createdAt: number;
   expiresAt: number;
 }
@@ -70,6 +76,10 @@ export interface ConsentDocument {
   /** The principal and the client. */
   id: string;
   scopes: string[];
+  /** When a client that needs no consent got a refresh token. */
+  connectedAt?: number;
+  /** How often the user has revoked the access; grants of the client with another number are invalid. */
+  revocations?: number;
   updatedAt: number;
 }
 
@@ -96,5 +106,5 @@ export function sessionCollection(store: Store): Sessions {
 }
 
 export function consentCollection(store: Store): Consents {
-  return store.collection<ConsentDocument>('consents');
+  return store.collection<ConsentDocument>('consents', { fields: ['revocations'] });
 }

@@ -4,7 +4,7 @@ import type { Pages } from '../http/pages.js';
 import type { Guard, Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { createOperatorGuard, type SignIn } from './guard.js';
-import { consolePlugin, SECTIONS } from './plugin.js';
+import { consolePlugin, sectionsOf } from './plugin.js';
 import type { ConsoleSources } from './sources.js';
 
 /** The console, in which operators manage the provider. */
@@ -28,7 +28,7 @@ export function createOperatorsModule(
   const { guard, operatorOf } = createOperatorGuard({ signIn, clock, issuer });
   const console = createConsole({
     title: 'Console',
-    sections: SECTIONS,
+    sections: sectionsOf(sources),
     access: 'operator',
     pages,
     // Bound to the session, so that a form ends with it.

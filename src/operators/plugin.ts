@@ -3,6 +3,7 @@ import type { Scope } from '../http/scope.js';
 import type { Clock } from '../kernel/clock.js';
 import { auditPlugin } from './audit.js';
 import { clientsPlugin } from './clients.js';
+import { mailsPlugin } from './mails.js';
 import { overviewPlugin } from './overview.js';
 import { principalPagePlugin } from './principal.js';
 import { principalActionsPlugin } from './principal-actions.js';
@@ -15,13 +16,17 @@ export interface ConsolePluginOptions {
   clock: Clock;
 }
 
-/** The navigation of the console, in this order. */
-export const SECTIONS = [
+/** The navigation of the console, in this order. E-mails are part of it only with a mail server. */
+export const sectionsOf = ({ mails }: Pick<ConsoleSources, 'mails'>) =>
+  SECTIONS.filter(({ path }) => path !== 'mails' || mails);
+
+const SECTIONS = [
   { path: '', label: 'Overview' },
   { path: 'principals', label: 'People and agents' },
   { path: 'invitations', label: 'Invitations' },
   { path: 'clients', label: 'Applications' },
   { path: 'keys', label: 'Keys' },
+  { path: 'mails', label: 'E-mails' },
   { path: 'audit', label: 'Audit' },
 ] as const;
 
@@ -32,5 +37,6 @@ export async function consolePlugin(scope: Scope, options: ConsolePluginOptions)
   await scope.register(principalPagePlugin, options);
   await scope.register(principalActionsPlugin, options);
   await scope.register(clientsPlugin, options);
+  await scope.register(mailsPlugin, options);
   await scope.register(auditPlugin, options);
 }

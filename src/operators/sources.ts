@@ -1,3 +1,4 @@
+import type { Outbox } from '../console/outbox.js';
 import type { Origin } from '../http/scope.js';
 import type { AuditRecord, Operator } from '../ops/audit.js';
 import type { AuditSearch } from '../ops/audit-search.js';
@@ -15,6 +16,8 @@ export interface ConsoleSources {
   };
   consents: { list(sub: string): Promise<{ clientId: string; scopes: string[]; updatedAt: number }[]> };
   audit: AuditSearch & { record(entry: Omit<AuditRecord, 'id' | 'at'>): Promise<void> };
+  /** Absent without a mail server. */
+  mails?: Outbox | undefined;
   /** The published keys. */
   keys: readonly { id: string; algorithm: string; use: 'current' | 'next' | 'previous' }[];
 }

@@ -9,8 +9,8 @@ export const PASSWORD_BYTES = { min: 8, max: 1024 };
  */
 export const PASSWORD_PROBLEMS = {
   unreadable: 'contains characters that are not valid Unicode',
-  short: `must be at least ${PASSWORD_BYTES.min} bytes long`,
-  long: `must be at most ${PASSWORD_BYTES.max} bytes long`,
+  short: `must be at least ${PASSWORD_BYTES.min} characters long`,
+  long: `must be at most ${PASSWORD_BYTES.max} bytes long, which are fewer characters in some scripts`,
   personal: 'is the e-mail address, the handle or the name of the site',
   common: 'is one of the most common passwords',
   generated: 'must not begin with agp_',

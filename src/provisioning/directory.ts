@@ -5,13 +5,16 @@ import type { Estimate, Page } from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, isPossibleHandle } from './handles.js';
+import type { PersonMails } from './mails.js';
 import type { PrincipalDependencies } from './principals.js';
 import {
   type Kind,
   OPERATOR_FIELDS,
+  PASSWORD_LINK_FIELDS,
   type PrincipalCollection,
   type PrincipalDocument,
   type PrincipalState,
+  VERIFICATION_FIELDS,
 } from './store.js';
 
 export interface PrincipalQuery {
@@ -51,6 +54,14 @@ export interface PrincipalDirectory {
   deleteAgent(sub: string, from: Origin): Promise<PrincipalDocument | null>;
   /** The same for a human, invited or not. */
   deleteHuman(sub: string, from: Origin): Promise<PrincipalDocument | null>;
+  /** The same at the request of the human, unless the credentials have changed since `person` was read. */
+  deleteSelf(person: Pick<PrincipalDocument, 'id' | 'epoch'>, from: Origin): Promise<boolean>;
+}
+
+export interface DirectoryDependencies
+  extends Pick<PrincipalDependencies, 'endSessions' | 'audit' | 'clock'> {
+  /** Absent without a mail server. */
+  mails?: Pick<PersonMails, 'deleteAll'> | undefined;
 }
 
 /** Sorts after every handle with the same prefix, and is not part of any. */
@@ -58,20 +69,27 @@ const LAST_CHARACTER = '\u{10ffff}';
 
 export function createDirectory(
   principals: PrincipalCollection,
-  { endSessions, audit, clock }: Pick<PrincipalDependencies, 'endSessions' | 'audit' | 'clock'>,
+  { mails, endSessions, audit, clock }: DirectoryDependencies,
 ): PrincipalDirectory {
   const get = async (sub: string): Promise<PrincipalDocument | null> =>
     /^u_[0-9a-f]{32}$/.test(sub) ? principals.findOne({ id: sub }) : null;
 
-  const remove = async (sub: string, kind: Kind, from: Origin): Promise<PrincipalDocument | null> => {
+  const remove = async (
+    sub: string,
+    kind: Kind,
+    from: Origin,
+    unchanged: { state?: PrincipalState; epoch?: number | null } = {},
+  ): Promise<PrincipalDocument | null> => {
     if (!(await get(sub))) return null;
     const deleted = await endSessions(sub, () =>
       principals.updateOne(
-        { id: sub, kind, state: { in: ['active', 'disabled', 'invited'] } },
+        { id: sub, kind, state: { in: ['active', 'disabled', 'invited'] }, ...unchanged },
         {
           set: { state: 'deleted', updatedAt: clock.now() },
           unset: [
-            ...(['name', 'passwordHash', 'secretHash', 'linkHash', 'linkExpiresAt'] as const),
+            ...(['name', 'passwordHash', 'secretHash'] as const),
+            ...PASSWORD_LINK_FIELDS,
+            ...VERIFICATION_FIELDS,
             ...UNANSWERED_LINK_FIELDS,
             ...OPERATOR_FIELDS,
           ],
@@ -79,7 +97,9 @@ export function createDirectory(
         },
       ),
     );
-    if (deleted) await audit.record({ event: `${kind}.deleted`, subject: sub, ...actorOf(from) });
+    if (!deleted) return null;
+    await audit.record({ event: `${kind}.deleted`, subject: sub, ...actorOf(from) });
+    await mails?.deleteAll(sub);
     return deleted;
   };
 
@@ -116,7 +136,12 @@ export function createDirectory(
           { id: sub, state: { in: ['active', 'invited'] } },
           {
             set: { state: 'disabled', updatedAt: clock.now() },
-            unset: ['linkHash', 'linkExpiresAt', ...UNANSWERED_LINK_FIELDS, ...OPERATOR_FIELDS],
+            unset: [
+              ...PASSWORD_LINK_FIELDS,
+              ...VERIFICATION_FIELDS,
+              ...UNANSWERED_LINK_FIELDS,
+              ...OPERATOR_FIELDS,
+            ],
             inc: { epoch: 1 },
           },
         ),
@@ -152,5 +177,8 @@ export function createDirectory(
 
     deleteAgent: (sub, from) => remove(sub, 'agent', from),
     deleteHuman: (sub, from) => remove(sub, 'human', from),
+    async deleteSelf({ id, epoch = null }, from) {
+      return (await remove(id, 'human', from, { state: 'active', epoch })) !== null;
+    },
   };
 }

@@ -17,7 +17,7 @@ function guide(issuer: string, isSignupOpen: boolean): string {
     ? `Or register yourself, with a handle like an e-mail address and a password of your choice:
 
     curl -sS ${issuer}/v1/accounts -H 'content-type: application/json' \\
-      -d '{"handle":"you@agents.example","password":"at least eight bytes, not a common one","kind":"agent"}'
+      -d '{"handle":"you@agents.example","password":"at least eight characters, not a common one","kind":"agent"}'
 `
     : 'Sign-up is disabled.\n';
   return `# Identity provider at ${issuer}

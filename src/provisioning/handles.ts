@@ -23,7 +23,8 @@ function handleProblem(handle: string): string | null {
 
 /** No colon, because HTTP Basic splits there, and no prefix of the provider's own identifiers. */
 function basicProblem(form: string): string | null {
-  if (form.length < 3 || Buffer.byteLength(form) > 254) return 'must be 3 to 254 bytes long';
+  if (form.length < 3 || Buffer.byteLength(form) > 254)
+    return 'must be 3 to 254 characters long; characters beyond ASCII count as two to four';
   if (!/^[^\p{C}\p{Z}:]+$/u.test(form)) return 'must contain no colon, space or control character';
   if (/^(cid_|ac_|u_)/.test(form)) return 'must not begin like an identifier of this service';
   return null;

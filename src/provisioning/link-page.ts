@@ -1,10 +1,11 @@
 import formbody from '@fastify/formbody';
-import type { FastifyReply, FastifyRequest } from 'fastify';
-import { type Localized, message } from '../http/messages.js';
+import type { FastifyReply } from 'fastify';
+import { isFormOfOtherSite } from '../http/browser.js';
+import { message } from '../http/messages.js';
 import { isForm, type Page, type Pages } from '../http/pages.js';
 import { access, originOf, type Scope } from '../http/scope.js';
 import { AppError } from '../kernel/errors.js';
-import { passwordSentences } from '../passwords/problems.js';
+import { type CredentialProblems, credentialProblems } from '../passwords/form-problems.js';
 import { provisioningErrors } from './errors.js';
 import type { Links } from './links.js';
 import { LinkBody, LinkParameters, principalView } from './schemas.js';
@@ -13,16 +14,24 @@ export interface LinkPageOptions {
   links: Pick<Links, 'look' | 'accept'>;
   pages: Pages;
   issuer(): string;
+  /** Whether people have pages at `/account`. */
+  hasAccountPages: boolean;
+  /** Whether people can request links for forgotten passwords. */
+  sendsLinks: boolean;
 }
 
 const FORM_LIMIT_BYTES = 16 * 1024;
 
 /** The page behind an invitation or a reset, where a user sets a password. Only the POST uses the link. */
-export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: LinkPageOptions): Promise<void> {
+export async function linkPagePlugin(
+  scope: Scope,
+  { links, pages, issuer, hasAccountPages, sendsLinks }: LinkPageOptions,
+): Promise<void> {
   await scope.register(formbody, { bodyLimit: FORM_LIMIT_BYTES });
   /** The path of the issuer, which includes what a proxy adds. */
   const mount = () => new URL(issuer()).pathname.replace(/\/$/, '');
   const config = access('public', { page: true });
+  const accountHref = () => (hasAccountPages ? `${mount()}/account` : undefined);
 
   const formOf = async (token: string, failure: Failure = {}): Promise<Page> => {
     const { principal, isInvitation } = await links.look(token);
@@ -42,14 +51,27 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
     return { template: 'invite', view };
   };
 
-  scope.get('/invite/done', { config }, (_request, reply) => pages.send(reply, { template: 'invite-done' }));
+  /** The same page for unknown, used and expired links. Other errors are thrown again. */
+  const showInvalidLink = (reply: FastifyReply, error: unknown): FastifyReply => {
+    if (!(error instanceof AppError) || ![404, 410].includes(error.statusCode)) throw error;
+    const view = {
+      issuer: issuer(),
+      accountHref: accountHref(),
+      ...(sendsLinks && { forgotPassword: `${mount()}/account/forgot-password` }),
+    };
+    return pages.send(reply.code(error.statusCode), { template: 'invite-dead', view });
+  };
+
+  scope.get('/invite/done', { config }, (_request, reply) =>
+    pages.send(reply, { template: 'invite-done', view: { accountHref: accountHref() } }),
+  );
 
   scope.get('/invite/:token', { config, schema: { params: LinkParameters } }, async (request, reply) => {
     const { token } = request.params;
     try {
       return pages.send(reply, await formOf(token));
     } catch (error) {
-      return showInvalidLink(pages, reply, error);
+      return showInvalidLink(reply, error);
     }
   });
 
@@ -57,7 +79,9 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
     '/invite/:token',
     { config, schema: { params: LinkParameters, body: LinkBody } },
     async (request, reply) => {
-      if (isForeign(request, new URL(issuer()).origin)) throw provisioningErrors.foreign_form();
+      // The token protects the account; this check is an additional defense.
+      if (isFormOfOtherSite(request.headers, new URL(issuer()).origin))
+        throw provisioningErrors.foreign_form();
       const { token } = request.params;
       const { password, password_confirm: confirmation, handle: chosen } = request.body;
       try {
@@ -74,40 +98,18 @@ export async function linkPagePlugin(scope: Scope, { links, pages, issuer }: Lin
         if (!isForm(request) || !(error instanceof AppError)) throw error;
         const { statusCode } = error;
         // 400 and 409 are about the handle that the first operator chose.
-        if (![400, 409, 422].includes(statusCode)) return showInvalidLink(pages, reply, error);
-        return pages.send(reply.code(statusCode), await formOf(token, failureOf(error, chosen)));
+        if (![400, 409, 422].includes(statusCode)) return showInvalidLink(reply, error);
+        return pages.send(
+          reply.code(statusCode),
+          await formOf(token, { ...credentialProblems(error), handle: chosen }),
+        );
       }
     },
   );
 }
 
-/** The same page for unknown, used and expired links. Other errors are thrown again. */
-function showInvalidLink(pages: Pages, reply: FastifyReply, error: unknown): FastifyReply {
-  if (!(error instanceof AppError) || (error.statusCode !== 404 && error.statusCode !== 410)) throw error;
-  return pages.send(reply.code(error.statusCode), { template: 'invite-dead' });
-}
-
-/** Whether another site sent the form. The token protects the account; this check is an additional defense. */
-function isForeign({ headers }: FastifyRequest, own: string): boolean {
-  const { 'sec-fetch-site': site, origin } = headers;
-  return site === 'cross-site' || site === 'same-site' || (origin !== undefined && origin !== own);
-}
-
-/** The problems of a rejected form. Those of the passwords stand at the first, because both have to be typed again. */
-interface Failure {
-  problems?: Localized[];
-  wrong?: { password?: true; handle?: true };
+/** The problems of a rejected form. */
+interface Failure extends Partial<CredentialProblems> {
   /** The user name that the first operator typed. */
   handle?: string | undefined;
-}
-
-function failureOf(error: AppError, handle: string | undefined): Failure {
-  const isTaken = error.code === 'handle_taken';
-  if (isTaken || error.details?.some(({ path }) => path === 'handle')) {
-    const problem = isTaken ? 'invite.handle-taken' : 'invite.handle-invalid';
-    return { problems: [message(problem)], wrong: { handle: true }, handle };
-  }
-  const isMismatch = error.code === 'passwords_differ';
-  const problems = isMismatch ? [message('password.differ')] : passwordSentences(error);
-  return { problems, wrong: { password: true }, handle };
 }

@@ -12,8 +12,15 @@ import { atMost, type Throttle } from '../throttle/throttle.js';
 import { provisioningErrors } from './errors.js';
 import { type FirstOperator, linkUrl, newLinkToken, OPERATOR_LINK_LIFETIME_MS } from './first-operator.js';
 import { canonicalHandle } from './handles.js';
+import type { PersonMails } from './mails.js';
 import { CREATIONS, chosenPasswordProblem, type Dependencies, type EndSessions } from './principals.js';
-import { OPERATOR_FIELDS, type PrincipalCollection, type PrincipalDocument } from './store.js';
+import {
+  OPERATOR_FIELDS,
+  PASSWORD_LINK_FIELDS,
+  type PrincipalCollection,
+  type PrincipalDocument,
+  VERIFICATION_FIELDS,
+} from './store.js';
 
 /**
  * Single-use links that set a password: an invitation activates an account, a reset changes its password. Link and
@@ -78,6 +85,8 @@ export interface LinkDependencies extends Dependencies {
   throttle: Pick<Throttle, 'count' | 'countKey' | 'trustOnly'>;
   unknownWrites: Pick<UnknownWritesRegistry, 'track'>;
   firstOperator: Pick<FirstOperator, 'look' | 'create'>;
+  /** Absent without a mail server. */
+  mails?: PersonMails | undefined;
   endSessions: EndSessions;
   issuer(): string;
 }
@@ -97,8 +106,8 @@ const RESET: LinkKind = { lifetimeMs: DAY, isForOperator: false };
 const REPETITIONS = atMost('link.repetition', 10, DAY);
 
 export function createLinks(principals: PrincipalCollection, deps: LinkDependencies): Links {
-  const { passwords, passwordPolicy, throttle, firstOperator, endSessions, issuer, audit, clock, random } =
-    deps;
+  const { passwords, passwordPolicy, throttle, firstOperator, mails, endSessions, issuer } = deps;
+  const { audit, clock, random } = deps;
 
   const usedLinks = createUsedLinks(principals, deps);
 
@@ -147,13 +156,6 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     return principal && { principal, url };
   };
 
-  /** Reads the nearest principal, so that an identifier without a principal takes as long as one with a principal. */
-  const findOwner = async (id: string): Promise<PrincipalDocument | null> => {
-    const query = { where: { id: { lte: id } }, sort: 'id', desc: true, limit: 1 } as const;
-    const [nearest] = (await principals.page(query)).items;
-    return nearest?.id === id ? nearest : null;
-  };
-
   const inviteAs = async (
     { handle, name }: { handle: string; name?: string },
     kind: LinkKind,
@@ -172,19 +174,21 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
 
   const look: Links['look'] = async (token) => {
     const id = principalIdOf(token);
-    const principal = id === undefined ? null : await findOwner(id);
-    // Compares both hashes in every case, so that the duration reveals no more than the status.
+    const principal = id === undefined ? null : await findLinkOwner(principals, id);
+    // Compares all hashes in every case, so that the duration reveals no more than the status.
     const isCurrent = isSecretOf(token, principal?.linkHash ?? UNUSED_HASH);
+    const isMailed = isSecretOf(token, principal?.mailedLinkHash ?? UNUSED_HASH);
     const isUsed = isSecretOf(token, principal?.usedLinkHash ?? UNUSED_HASH);
     if (id !== undefined && !principal) {
       const setup = await firstOperator.look(token);
       if (setup) return { isInvitation: true, expiresAt: setup.expiresAt };
     }
-    if (!principal || !(isCurrent || isUsed)) throw provisioningErrors.link_unknown();
-    const { linkExpiresAt, usedLink, state } = principal;
-    const expiresAt = (isCurrent ? linkExpiresAt : usedLink?.expiresAt) ?? 0;
+    if (!principal || !(isCurrent || isMailed || isUsed)) throw provisioningErrors.link_unknown();
+    const { linkExpiresAt, mailedLinkExpiresAt, usedLink, state } = principal;
+    const usedExpiresAt = usedLink?.isVerification ? 0 : usedLink?.expiresAt;
+    const expiresAt = (isCurrent ? linkExpiresAt : isMailed ? mailedLinkExpiresAt : usedExpiresAt) ?? 0;
     if (expiresAt <= clock.now()) throw provisioningErrors.link_spent();
-    const isInvitation = isCurrent ? state === 'invited' : usedLink?.isInvitation === true;
+    const isInvitation = isCurrent ? state === 'invited' : isUsed && usedLink?.isInvitation === true;
     return { principal, isInvitation, expiresAt };
   };
 
@@ -194,19 +198,26 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     { isInvitation, expiresAt }: LinkTarget,
     { usedLinkHash, unansweredSince }: LinkUse,
     password: string,
-    { isDisconnected }: Origin,
+    from: Origin,
   ): Promise<PrincipalDocument | null> => {
-    const { id, handle, linkHash, operatorLinkHash } = principal;
-    if (linkHash !== usedLinkHash) return null;
+    const { id, handle, linkHash, mailedLinkHash, operatorLinkHash } = principal;
+    const isMailed = mailedLinkHash === usedLinkHash;
+    if (linkHash !== usedLinkHash && !isMailed) return null;
     const becomesOperator = operatorLinkHash === usedLinkHash;
     await passwordPolicy.validate(password, [handle]);
-    const passwordHash = await passwords.hash(password, isDisconnected);
+    const passwordHash = await passwords.hash(password, from.isDisconnected);
+    // Enqueued before the change and sent only after it, so that a crash in between loses nothing.
+    if (!isInvitation) await mails?.passwordChanged(principal, from);
     const now = clock.now();
+    const current = isMailed
+      ? { mailedLinkHash: usedLinkHash, mailedLinkExpiresAt: { gt: now } }
+      : { linkHash: usedLinkHash, linkExpiresAt: { gt: now } };
     return endSessions(id, () =>
       principals.updateOne(
         {
-          ...{ id, state: { in: ['invited', 'active'] }, linkHash, linkExpiresAt: { gt: now } },
-          ...(becomesOperator && { operatorLinkHash }),
+          ...{ id, state: { in: isMailed ? ['active'] : ['invited', 'active'] } },
+          ...current,
+          ...(becomesOperator && { operatorLinkHash: usedLinkHash }),
         },
         {
           set: {
@@ -217,9 +228,10 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
             unansweredSince,
             updatedAt: now,
             ...(becomesOperator && { operatorSince: now }),
+            ...(isMailed && { emailVerifiedAt: now }),
           },
-          unset: ['linkHash', 'linkExpiresAt', 'operatorLinkHash'],
-          inc: { epoch: 1 },
+          unset: [...PASSWORD_LINK_FIELDS, 'operatorLinkHash', ...(isMailed ? VERIFICATION_FIELDS : [])],
+          inc: { epoch: 1, ...(!isInvitation && { passwordVersion: 1 }) },
         },
       ),
     );
@@ -334,7 +346,18 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
 const isDays = (days: unknown): days is number =>
   Number.isInteger(days) && (days as number) >= 1 && (days as number) <= MAX_INVITE_DAYS;
 
-function principalIdOf(token: string): string | undefined {
+/** Reads the nearest principal, so that an identifier without a principal takes as long as one with a principal. */
+export async function findLinkOwner(
+  principals: Pick<PrincipalCollection, 'page'>,
+  id: string,
+): Promise<PrincipalDocument | null> {
+  const query = { where: { id: { lte: id } }, sort: 'id', desc: true, limit: 1 } as const;
+  const [nearest] = (await principals.page(query)).items;
+  return nearest?.id === id ? nearest : null;
+}
+
+/** The id of a principal in the token of a link. */
+export function principalIdOf(token: string): string | undefined {
   const name = /^([0-9a-f]{32})[\w-]{43}$/.exec(token)?.[1];
   return name === undefined ? undefined : `u_${name}`;
 }

@@ -1,4 +1,3 @@
-import type { Pages } from '../http/pages.js';
 import { authenticatedByRoute, type Guard, type Scope } from '../http/scope.js';
 import type { ModuleContext } from '../server/module-context.js';
 import { type Clients, createClients, type IdTokenAlgorithm } from './clients.js';
@@ -6,10 +5,13 @@ import { createDirectory, type PrincipalDirectory } from './directory.js';
 import { createFirstOperator, type FirstOperator, setupCollection } from './first-operator.js';
 import { adminGuard, signupGuard } from './guards.js';
 import { createLinks, type Links } from './links.js';
+import { createPersonMails, type MailDependencies, readMailVersion } from './mails.js';
 import { createOperatorRoles, type OperatorRoles } from './operators.js';
-import { provisioningPlugin } from './plugin.js';
+import { type ProvisioningPluginOptions, provisioningPlugin } from './plugin.js';
 import { createPrincipals, type EndSessions, type Principals } from './principals.js';
+import { createRecovery } from './recovery.js';
 import { clientCollection, principalCollection } from './store.js';
+import { type AddressVerification, createVerification } from './verification.js';
 
 /** Principals, who sign in, and clients, which they sign in to. */
 export interface ProvisioningModule {
@@ -19,9 +21,16 @@ export interface ProvisioningModule {
   directory: PrincipalDirectory;
   operators: OperatorRoles;
   firstOperator: Pick<FirstOperator, 'offer'>;
+  /** Absent without a mail server. */
+  verification: AddressVerification | undefined;
+  /** For the send conditions of mails. */
+  readMailVersion(sub: string, field: string): Promise<number | null>;
   /** The access levels of the routes below. */
   guards: Record<'admin' | 'metrics' | 'inviter' | 'signup' | 'agent', Guard>;
-  plugin(scope: Scope, options: { pages: Pages }): Promise<void>;
+  plugin(
+    scope: Scope,
+    options: Pick<ProvisioningPluginOptions, 'pages' | 'hasAccountPages' | 'sessionOf'>,
+  ): Promise<void>;
 }
 
 export interface ProvisioningModuleOptions {
@@ -29,6 +38,8 @@ export interface ProvisioningModuleOptions {
   /** Whether redirect URIs may use http on addresses that are not loopback. */
   allowHttp: boolean;
   isSignupOpen: boolean;
+  /** Without it, people get no mails and cannot reset their passwords themselves. */
+  mail?: MailDependencies | undefined;
   /** Without it, the administrator endpoints are disabled. */
   adminToken?: string | undefined;
   /** Without it, the administrator token can invite users. */
@@ -51,11 +62,13 @@ export function createProvisioningModule(
     | 'passwords'
     | 'passwordPolicy'
     | 'unknownWrites'
+    | 'backgroundTasks'
   >,
   {
     issuer,
     allowHttp,
     isSignupOpen,
+    mail,
     adminToken,
     inviteToken = adminToken,
     idTokenAlgorithms,
@@ -63,18 +76,25 @@ export function createProvisioningModule(
   }: ProvisioningModuleOptions,
 ): ProvisioningModule {
   const collection = principalCollection(context.store);
-  const principals = createPrincipals(collection, { ...context, endSessions });
+  const mails = mail && createPersonMails({ ...mail, ...context });
+  const principals = createPrincipals(collection, {
+    ...{ ...context, endSessions, mails },
+    verifyAddress: (person, from) => verification?.begin(person, from) ?? Promise.resolve(),
+  });
+  const { authenticate } = principals;
+  const verification = mails && createVerification(collection, { ...context, mails, authenticate, issuer });
+  const recovery = mails && createRecovery(collection, { ...context, mails, issuer });
   const firstOperator = createFirstOperator(setupCollection(context.store), collection, {
     ...context,
     issuer,
   });
-  const links = createLinks(collection, { ...context, firstOperator, issuer, endSessions });
+  const links = createLinks(collection, { ...context, firstOperator, mails, issuer, endSessions });
   const clients = createClients(clientCollection(context.store), {
     ...context,
     allowHttp,
     idTokenAlgorithms,
   });
-  const directory = createDirectory(collection, { ...context, endSessions });
+  const directory = createDirectory(collection, { ...context, mails, endSessions });
   const { audit, throttle } = context;
   const inOutage = { attemptAsOperator: throttle.attemptAsOperatorInOutage };
   return {
@@ -84,6 +104,8 @@ export function createProvisioningModule(
     directory,
     operators: createOperatorRoles(collection, context),
     firstOperator,
+    verification,
+    readMailVersion: (sub, field) => readMailVersion(collection, sub, field),
     guards: {
       admin: adminGuard(adminToken, context),
       metrics: adminGuard(adminToken, { audit, throttle: inOutage }),
@@ -91,15 +113,10 @@ export function createProvisioningModule(
       signup: signupGuard(isSignupOpen),
       agent: authenticatedByRoute,
     },
-    plugin: (scope, { pages }) =>
+    plugin: (scope, options) =>
       provisioningPlugin(scope, {
-        principals,
-        links,
-        clients,
-        directory,
-        pages,
-        issuer,
-        isSignupOpen,
+        ...{ principals, links, clients, directory, issuer, isSignupOpen, ...options },
+        mailed: recovery && verification && { recovery, verification },
         // As for people: only who may invite can give somebody an address that applications trust.
         adminVouchesForAgents: inviteToken === adminToken,
       }),

@@ -12,6 +12,7 @@ import { guidePlugin } from './guide.js';
 import { linkPagePlugin } from './link-page.js';
 import type { Links } from './links.js';
 import type { Principals } from './principals.js';
+import { type RecoveryPageOptions, recoveryPagesPlugin } from './recovery-pages.js';
 import {
   AccountBody,
   AgentAnswer,
@@ -35,7 +36,7 @@ import {
 } from './schemas.js';
 import { KINDS, type PrincipalDocument } from './store.js';
 
-export interface ProvisioningPluginOptions {
+export interface ProvisioningPluginOptions extends Pick<RecoveryPageOptions, 'mailed' | 'sessionOf'> {
   principals: Principals;
   links: Links;
   clients: Clients;
@@ -43,6 +44,8 @@ export interface ProvisioningPluginOptions {
   pages: Pages;
   issuer(): string;
   isSignupOpen: boolean;
+  /** Whether people have pages at `/account`. */
+  hasAccountPages: boolean;
   /** Whether the administrator token, which creates agents, also vouches for their e-mail addresses. */
   adminVouchesForAgents: boolean;
 }
@@ -51,7 +54,8 @@ export interface ProvisioningPluginOptions {
 export async function provisioningPlugin(scope: Scope, options: ProvisioningPluginOptions): Promise<void> {
   await scope.register(creationPlugin, options);
   await scope.register(operatorPlugin, options);
-  await scope.register(linkPagePlugin, options);
+  await scope.register(linkPagePlugin, { ...options, sendsLinks: options.mailed !== undefined });
+  await scope.register(recoveryPagesPlugin, options);
   await scope.register(guidePlugin, options);
 }
 

@@ -11,7 +11,14 @@ import { UniqueViolation } from '../storage/collection.js';
 import { atMost, type Limit, type Throttle } from '../throttle/throttle.js';
 import { provisioningErrors } from './errors.js';
 import { canonicalForm, canonicalHandle, isPossibleHandle } from './handles.js';
-import { KINDS, type Kind, type PrincipalCollection, type PrincipalDocument } from './store.js';
+import type { PersonMails } from './mails.js';
+import {
+  KINDS,
+  type Kind,
+  PASSWORD_LINK_FIELDS,
+  type PrincipalCollection,
+  type PrincipalDocument,
+} from './store.js';
 
 /** Prefix of generated passwords, which a chosen password must not have. */
 const GENERATED_PREFIX = 'agp_';
@@ -73,6 +80,8 @@ export interface Principals {
     passwords: { current: string; chosen: string },
     from: Origin,
   ): Promise<boolean>;
+  /** Changes the name of a human; an empty one removes it. `false` unless the human is active. */
+  rename(person: Pick<PrincipalDocument, 'id'>, name: string, from: Origin): Promise<boolean>;
   /** The active principal of a `sub`, or `null`. */
   find(sub: string): Promise<PrincipalDocument | null>;
 }
@@ -91,12 +100,15 @@ export interface PrincipalDependencies extends Dependencies {
   passwords: Passwords;
   passwordPolicy: PasswordPolicy;
   throttle: Pick<Throttle, 'attempt' | 'count' | 'trustOnly'>;
+  /** Absent without a mail server. */
+  mails?: PersonMails | undefined;
+  /** Called when a person has signed up. */
+  verifyAddress?: ((person: PrincipalDocument, from: Origin) => Promise<void>) | undefined;
 }
 
-export function createPrincipals(
-  principals: PrincipalCollection,
-  { passwords, passwordPolicy, throttle, endSessions, audit, clock, random }: PrincipalDependencies,
-): Principals {
+export function createPrincipals(principals: PrincipalCollection, deps: PrincipalDependencies): Principals {
+  const { passwords, passwordPolicy, throttle, endSessions, mails, verifyAddress } = deps;
+  const { audit, clock, random } = deps;
   const create = async (
     input: { handle: string; name?: string | undefined },
     rest: Pick<PrincipalDocument, 'kind' | 'passwordHash' | 'secretHash' | 'vouchedAt'>,
@@ -145,7 +157,8 @@ export function createPrincipals(
   };
 
   return {
-    async register({ handle, password, kind = 'agent', name }, { ip, isDisconnected }) {
+    async register({ handle, password, kind = 'agent', name }, from) {
+      const { ip, isDisconnected } = from;
       if (!isKind(kind)) throw provisioningErrors.invalid_kind();
       const canonical = canonicalHandle(handle);
       const problem = chosenPasswordProblem(password, passwords);
@@ -156,6 +169,8 @@ export function createPrincipals(
       const principal = await create({ handle: canonical, name }, { kind, passwordHash });
       await throttle.trustOnly(canonical, ip);
       await audit.record({ event: 'account.registered', subject: principal.id, ip, detail: kind });
+      // Before the response, so that everyone who has signed up has the mail.
+      await verifyAddress?.(principal, from);
       return principal;
     },
 
@@ -202,20 +217,33 @@ export function createPrincipals(
       if (problem) throw passwordErrors.WEAK_PASSWORD({ details: [{ path: 'password', message: problem }] });
       await passwordPolicy.validate(chosen, [handle]);
       const passwordHash = await passwords.hash(chosen, from.isDisconnected);
+      // Enqueued before the change and sent only after it, so that a crash in between loses nothing.
+      await mails?.passwordChanged(proven, from);
       const changed = await endSessions(id, () =>
         principals.updateOne(
           { id, kind: 'human', state: 'active', epoch: proven.epoch ?? null },
           {
             set: { passwordHash, updatedAt: clock.now() },
             // A reset link is no longer needed.
-            unset: ['linkHash', 'linkExpiresAt', ...UNANSWERED_LINK_FIELDS],
-            inc: { epoch: 1 },
+            unset: [...PASSWORD_LINK_FIELDS, ...UNANSWERED_LINK_FIELDS],
+            inc: { epoch: 1, passwordVersion: 1 },
           },
         ),
       );
       if (!changed) return false;
       await throttle.trustOnly(handle, from.ip);
       await audit.record({ event: 'password.changed', subject: id, ip: from.ip });
+      return true;
+    },
+
+    async rename({ id }, name, from) {
+      const updatedAt = clock.now();
+      const renamed = await principals.updateOne(
+        { id, kind: 'human', state: 'active' },
+        name === '' ? { set: { updatedAt }, unset: ['name'] } : { set: { name, updatedAt } },
+      );
+      if (!renamed) return false;
+      await audit.record({ event: 'account.renamed', subject: id, ip: from.ip });
       return true;
     },
 

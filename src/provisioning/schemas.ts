@@ -140,6 +140,18 @@ export const LinkBody = Type.Object(
   { additionalProperties: false },
 );
 
+/** The form for a forgotten password. Any text is accepted, because the response is the same for every user name. */
+export const ForgotPasswordBody = Type.Object(
+  { handle: Type.String({ maxLength: 1024 }) },
+  { additionalProperties: false },
+);
+
+/** The form of the page that verifies an address, without a password for a person who is signed in. */
+export const VerificationBody = Type.Object(
+  { password: Type.Optional(Type.String({ maxLength: 4096, writeOnly: true })) },
+  { additionalProperties: false },
+);
+
 export const LinkParameters = Type.Object({ token: Type.String() });
 
 const Uri = Type.String({

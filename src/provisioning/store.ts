@@ -24,13 +24,23 @@ export interface PrincipalDocument {
   secretHash?: string;
   /** Incremented to invalidate all codes, tokens and sessions issued before. */
   epoch?: number;
+  /** Incremented when a human replaces the password. */
+  passwordVersion?: number;
   /** SHA-256 of the link that sets a password: an invitation or a reset. */
   linkHash?: string;
   linkExpiresAt?: number;
+  /** SHA-256 of the mailed link for a forgotten password, beside which `linkHash` remains valid. */
+  mailedLinkHash?: string;
+  mailedLinkExpiresAt?: number;
+  /** SHA-256 of the mailed link that verifies the e-mail address. */
+  verifyHash?: string;
+  verifyExpiresAt?: number;
+  /** When a link that was mailed to the handle was used. */
+  emailVerifiedAt?: number;
   /** SHA-256 of the last used link. */
   usedLinkHash?: string;
   /** Present until a request with this link has been answered with success. */
-  usedLink?: { expiresAt: number; isInvitation: boolean };
+  usedLink?: { expiresAt: number; isInvitation: boolean; isVerification?: true };
   /** When the request began that has used it; 0 if that has failed. */
   unansweredSince?: number;
   /** Present when the principal was invited, so that the operator chose the handle. */
@@ -44,6 +54,17 @@ export interface PrincipalDocument {
   createdAt: number;
   updatedAt: number;
 }
+
+/** The fields to unset where no link may set a password any more. */
+export const PASSWORD_LINK_FIELDS = [
+  'linkHash',
+  'linkExpiresAt',
+  'mailedLinkHash',
+  'mailedLinkExpiresAt',
+] as const;
+
+/** The fields to unset where the address must not be verified any more, or is. */
+export const VERIFICATION_FIELDS = ['verifyHash', 'verifyExpiresAt'] as const;
 
 /** The fields to unset where a principal must not remain or become an operator. */
 export const OPERATOR_FIELDS = ['operatorSince', 'operatorLinkHash'] as const;
@@ -82,6 +103,7 @@ export function principalCollection(store: Store): PrincipalCollection {
     indexes: [['createdAt'], ['kind', 'handle'], ['state', 'handle'], ['operatorSince']],
     fields: [
       ...(['epoch', 'linkHash', 'linkExpiresAt', 'usedLinkHash', 'unansweredSince'] as const),
+      ...(['mailedLinkHash', 'mailedLinkExpiresAt', 'verifyHash', 'verifyExpiresAt'] as const),
       'operatorLinkHash',
     ],
   });

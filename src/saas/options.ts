@@ -34,7 +34,7 @@ export const saasSchema = defineOptions({
   ...authOptions,
   ...billingOptions,
   ...adminOptions,
-  ...emailOptions,
+  ...emailOptions('', 'the site name'),
   ...settingsOptions,
   ...brandOptions('', 'the site name'),
   ...messagesOptions(''),

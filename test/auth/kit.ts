@@ -1,5 +1,6 @@
 import type { Test } from 'tap';
 import { type Account, type SaasApp, saasApp } from '../kit/app.js';
+import type { FakeClock } from '../kit/clock.js';
 import { type MailSink, mailSink, readMail } from '../kit/mail.js';
 
 /** A backend whose e-mails are delivered. */
@@ -38,19 +39,7 @@ export async function mailedApp(
 ): Promise<MailedApp> {
   const { sink = await mailSink(t), ...rest } = options;
   const app = await saasApp(t, { emailSmtpUrl: sink.url, ...rest });
-  const nextMail = async () => arrived(await sink.next());
-  const mail = async (subject: RegExp): Promise<ArrivedMail> => {
-    // The relay retries an unsendable e-mail after a second, by a clock that only tests move.
-    const passing = setInterval(() => app.clock.advance(1000), 1000);
-    try {
-      for (;;) {
-        const one = await nextMail();
-        if (subject.test(one.subject)) return one;
-      }
-    } finally {
-      clearInterval(passing);
-    }
-  };
+  const { nextMail, mail } = readMails(sink, app.clock);
   return {
     ...app,
     sink,
@@ -60,6 +49,24 @@ export async function mailedApp(
     post: (path, body, more = {}) => app.request('POST', `/api${path}`, { body, ...more }),
     me: async ({ accessToken: token }) => (await app.request('GET', '/api/auth/me', { token })).status,
   };
+}
+
+/** Reads the e-mails of a server one by one. */
+export function readMails(sink: MailSink, clock: FakeClock): Pick<MailedApp, 'nextMail' | 'mail'> {
+  const nextMail = async () => arrived(await sink.next());
+  const mail = async (subject: RegExp): Promise<ArrivedMail> => {
+    // The relay retries an unsendable e-mail after a second, by a clock that only tests move.
+    const passing = setInterval(() => clock.advance(1000), 1000);
+    try {
+      for (;;) {
+        const one = await nextMail();
+        if (subject.test(one.subject)) return one;
+      }
+    } finally {
+      clearInterval(passing);
+    }
+  };
+  return { nextMail, mail };
 }
 
 export function arrived(mail: Awaited<ReturnType<MailSink['next']>>): ArrivedMail {

@@ -111,10 +111,15 @@ t.test('risky settings are warnings', async (t) => {
   t.same(idp.warnings.toSorted(), [
     'IDP_ADMIN_TOKEN',
     'IDP_DISABLE_SIGNUP',
+    'IDP_EMAIL_SMTP_URL',
     'IDP_TRUSTED_EMAIL_DOMAINS',
     'IDP_TRUST_PROXY',
   ]);
   t.notMatch(idp.text, /5d9c1e8a/);
+  const unused = await doctor(t, IDP, { IDP_FROM_EMAIL: 'id@example.com' });
+  t.match(unused.text, /IDP_EMAIL_SMTP_URL","message":"is not set, so the other options/);
+  const used = { IDP_FROM_EMAIL: 'id@example.com', IDP_EMAIL_SMTP_URL: 'smtp://127.0.0.1:9' };
+  t.notOk((await doctor(t, IDP, used)).warnings.includes('IDP_EMAIL_SMTP_URL'));
 });
 
 t.test('key rotation: reports the waiting time and incomplete steps', async (t) => {

@@ -134,7 +134,7 @@ t.test('the instructions of /llms.txt work with the issuer that serves them', as
       .replace('CLIENT_SECRET', client.client_secret)
       .replace('REDIRECT_URI', redirectUri)
       .replace('HANDLE', 'you@agents.example')
-      .replace('PASSWORD', 'at least eight bytes, not a common one'),
+      .replace('PASSWORD', 'at least eight characters, not a common one'),
   );
   t.match(JSON.parse(await paste(register)), { kind: 'agent' });
   const code = new URL(await paste(authorize)).searchParams.get('code') ?? '';

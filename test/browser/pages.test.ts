@@ -135,6 +135,7 @@ await onChromium((browser) => {
     const linked = `${await saas.listen()}/api/auth`;
     const urls = {
       'sign-in': authorizeUrl(origin, client, { scope: 'openid profile email offline_access' }),
+      'sign-up': authorizeUrl(origin, client, { prompt: 'create' }),
       invite: body.invite_url,
       error: `${origin}/nothing`,
       'logout-done': `${origin}/logout`,

@@ -1,10 +1,13 @@
 import type { Page, Response } from 'playwright-core';
 import type { Test } from 'tap';
-import { type MailedApp, mailedApp, RESET, VERIFY } from '../auth/kit.js';
+import { enterAccount, FIREFOX } from '../account/kit.js';
+import { type MailedApp, mailedApp, RESET, readMails, VERIFY } from '../auth/kit.js';
 import { PASSWORD, SECRETS } from '../kit/app.js';
 import type { IdpApp } from '../kit/idp.js';
+import { type MailSink, mailSink } from '../kit/mail.js';
 import { makeOperator, ON_THE_HOST, rolesOf } from '../kit/operator.js';
 import { signWebhook } from '../kit/sign-webhook.js';
+import { linkOf } from '../provisioning/kit.js';
 import { authorizeUrl, reachableIdp } from './kit.js';
 
 /** Every HTML page, in an order in which a browser can visit them. */
@@ -20,10 +23,15 @@ export interface Stop {
 }
 
 export async function planTour(t: Test): Promise<Stop[]> {
-  const [{ idp, origin }, saas] = await Promise.all([reachableIdp(t), mailedApp(t)]);
+  const sink = await mailSink(t);
+  const [{ idp, origin }, saas] = await Promise.all([
+    reachableIdp(t, { emailSmtpUrl: sink.url }),
+    mailedApp(t),
+  ]);
   const inConsole = await stopsOfConsole(t, idp, origin);
   return [
-    ...(await stopsOfIdp(idp, origin)),
+    ...(await stopsOfIdp(t, idp, origin)),
+    ...(await stopsOfMailedLinks(t, idp, origin, sink)),
     ...inConsole,
     ...(await stopsOfSaas(saas, await saas.listen())),
   ];
@@ -33,20 +41,25 @@ const stop = (name: string, status: number, go: Stop['go']): Stop => ({ name, st
 
 const open = (url: string) => (page: Page) => page.goto(url);
 
-/** Fills in fields by their labels and submits the form. */
+/** Fills in fields by their labels and submits the form that contains the last one, or else the first form. */
 const send =
   (fields: Record<string, string> = {}) =>
   async (page: Page) => {
+    const last = Object.keys(fields).at(-1);
+    const form =
+      last === undefined ? page : page.locator('form', { has: page.getByLabel(last, { exact: true }) });
     for (const [label, value] of Object.entries(fields)) {
       await page.getByLabel(label, { exact: true }).fill(value);
     }
-    const [response] = await Promise.all([page.waitForNavigation(), page.locator('button').first().click()]);
+    const [response] = await Promise.all([page.waitForNavigation(), form.locator('button').first().click()]);
     return response;
   };
 
-async function stopsOfIdp(idp: IdpApp, origin: string): Promise<Stop[]> {
+async function stopsOfIdp(t: Test, idp: IdpApp, origin: string): Promise<Stop[]> {
   const client = await idp.createClient({ name: NAME, redirect_uris: `${origin}/health` });
   await idp.makeHuman({ handle: HANDLE });
+  const agentsOnly = await idp.createClient({ name: NAME, principal_kinds: ['agent'] });
+  const closed = await reachableIdp(t, { disableSignup: true });
   const { body } = await idp.admin('POST', '/v1/invites', { handle: `new.${HANDLE}` });
   const chosen = { 'New password': 'a new one of mine', 'Confirm new password': 'a new one of mine' };
   const scope = 'openid profile email offline_access';
@@ -54,6 +67,11 @@ async function stopsOfIdp(idp: IdpApp, origin: string): Promise<Stop[]> {
   return [
     stop('sign-in', 200, open(start)),
     stop('sign-in-wrong', 401, send({ 'E-mail or user name': HANDLE, Password: 'wrong' })),
+    stop('sign-up', 200, open(`${start}&prompt=create`)),
+    stop('sign-up-taken', 409, send({ ...NEWCOMER, 'E-mail or user name': HANDLE, ...OTHER_PASSWORD })),
+    stop('sign-up-differ', 422, send({ ...NEWCOMER, 'Confirm password': 'another' })),
+    stop('sign-up-closed', 403, open(`${closed.origin}/account/sign-up`)),
+    stop('agents-only', 403, open(authorizeUrl(origin, agentsOnly))),
     stop('error-client', 400, open(`${origin}/authorize?client_id=cid_${'x'.repeat(60)}`)),
     stop('error-missing', 404, open(`${origin}/nothing`)),
     stop('error-details', 400, open(`${origin}/logout?state=1&state=2`)),
@@ -69,10 +87,70 @@ async function stopsOfIdp(idp: IdpApp, origin: string): Promise<Stop[]> {
       return page.goto(`${start}&prompt=consent`);
     }),
     stop('form-post', 200, open(`${start}&response_mode=form_post`)),
+    stop('account', 200, async (page) => {
+      await enterAccount(idp, { handle: HANDLE, password: PASSWORD }, { 'user-agent': FIREFOX });
+      return page.goto(`${origin}/account`);
+    }),
+    stop('account-renamed', 200, send({ Name: NAME })),
+    stop('account-wrong', 422, send({ Name: 'x'.repeat(201) })),
+    stop('account-delete', 200, open(`${origin}/account/delete`)),
+    stop('account-delete-differs', 422, send({ ...DELETION, [`Type ${HANDLE} to confirm`]: 'another' })),
+    stop('account-delete-wrong', 401, send({ ...DELETION, Password: 'wrong' })),
+    stop('account-deleted', 200, open(`${origin}/account/deleted`)),
     stop('account-password', 200, open(`${origin}/account/password`)),
     stop('account-password-wrong', 401, send({ 'Current password': 'wrong', ...chosen })),
     stop('account-password-done', 200, open(`${origin}/account/password/done`)),
     stop('logout', 200, open(`${origin}/logout`)),
+  ];
+}
+
+const NEWCOMER = {
+  'E-mail or user name': `newcomer.${HANDLE}`,
+  Name: 'Maximiliane',
+  Password: PASSWORD,
+  'Confirm password': PASSWORD,
+};
+
+const OTHER_PASSWORD = { Password: `${PASSWORD}!`, 'Confirm password': `${PASSWORD}!` };
+
+const DELETION = { [`Type ${HANDLE} to confirm`]: HANDLE, Password: PASSWORD };
+
+/** The pages for a forgotten password and for the verification of an address. */
+async function stopsOfMailedLinks(t: Test, idp: IdpApp, origin: string, sink: MailSink): Promise<Stop[]> {
+  const { mail } = readMails(sink, idp.clock);
+  const withoutMail = await reachableIdp(t);
+  const ada = await idp.makeHuman({ handle: `ada.${HANDLE}`, name: NAME });
+  const linkTo = async (subject: RegExp): Promise<string> => {
+    for (;;) {
+      const { to, text } = await mail(subject);
+      if (to.includes(ada.handle)) return origin + linkOf(text);
+    }
+  };
+  const verification = await linkTo(VERIFY);
+  return [
+    stop('forgot-password-unavailable', 200, open(`${withoutMail.origin}/account/forgot-password`)),
+    stop('forgot-password', 200, async (page) => {
+      await page.context().clearCookies();
+      await page.goto(authorizeUrl(origin, await idp.createClient(), {}));
+      const [response] = await Promise.all([
+        page.waitForNavigation(),
+        page.getByRole('link', { name: 'Forgot your password?' }).click(),
+      ]);
+      return response;
+    }),
+    stop('forgot-password-sent', 200, send({ 'Your user name': ada.handle })),
+    stop('mailed-reset', 200, async (page) => page.goto(await linkTo(RESET))),
+    stop('verify-address', 200, open(verification)),
+    stop('verify-address-wrong', 401, send({ Password: 'wrong' })),
+    stop('verify-address-signed-in', 200, async (page) => {
+      await page.goto(
+        authorizeUrl(origin, await idp.createClient({ redirect_uris: `${origin}/health` }), {}),
+      );
+      await send({ 'E-mail or user name': ada.handle, Password: ada.password })(page);
+      return page.goto(verification);
+    }),
+    stop('verify-address-done', 200, send()),
+    stop('verify-address-dead', 410, open(verification)),
   ];
 }
 
@@ -116,6 +194,7 @@ async function stopsOfConsole(t: Test, idp: IdpApp, origin: string): Promise<Sto
       return send({ Name: 'Shop', 'Redirect URIs': 'https://app.example/cb' })(page);
     }),
     stop('console-keys', 200, page('/keys')),
+    stop('console-mails', 200, page('/mails')),
     stop('console-audit', 200, page('/audit?event=login.')),
     stop('console-audit-empty', 200, page('/audit?event=nothing')),
     stop('console-forbidden', 403, async (page) => {

@@ -200,9 +200,6 @@ const trustProxy: Cases = {
 
 /** Both functions have cases that need a folder. */
 export function saasCases(folder: string): Record<string, Cases> {
-  mkdirSync(join(folder, 'templates'));
-  mkdirSync(join(folder, 'broken'));
-  writeFileSync(join(folder, 'broken', 'welcome.html'), '{{#open}}');
   return {
     DATABASE_URI: store('saas-backend'),
     PUBLIC_URL: publicUrl,
@@ -336,48 +333,8 @@ export function saasCases(folder: string): Record<string, Cases> {
       invalid: [],
       unsafe: ['k3Y-8fJq2xZ', 'administrator', `changeme-${CANARY}`, ' '.repeat(20)],
     },
-    EMAIL_API_KEY: { valid: [['re_9fJq2', 're_9fJq2']], invalid: [`re ${CANARY}`, `re_${CANARY}\n`] },
-    EMAIL_SERVICE: {
-      default: 'Resend',
-      valid: [
-        ['SendGrid', 'SendGrid'],
-        ['Postmark', 'Postmark'],
-      ],
-      invalid: ['Pigeon', 'smtp.example'],
-    },
-    EMAIL_USER: { valid: [['apikey', 'apikey']], invalid: ['jörg', 'a\nb'] },
-    EMAIL_SMTP_URL: {
-      valid: ['smtp://mail.example:587', 'smtps://user:p%40ss@mail.example'].map((url) => [url, url]),
-      invalid: [
-        `https://user:${CANARY}@mail.example`,
-        `smtp://user:${CANARY}@mail.example/path`,
-        `smtp://user:${CANARY}@mail.example?pool=true`,
-        `smtp://user:${CANARY}%ff@mail.example`,
-        'mail.example',
-      ],
-    },
-    FROM_EMAIL: {
-      valid: [['no-reply@app.example', 'no-reply@app.example']],
-      invalid: [
-        'App <no-reply@app.example>',
-        'a@b.example, c@d.example',
-        'nobody',
-        'a@b.example\nBcc: c@d.example',
-      ],
-    },
+    ...mailCases('', folder),
     ...appearanceCases('', folder),
-    FROM_NAME: {
-      valid: [['Ada & Söhne', 'Ada & Söhne']],
-      invalid: ['a\nb', 'x'.repeat(201)],
-    },
-    EMAIL_REPLY_TO: {
-      valid: [['help@app.example', 'help@app.example']],
-      invalid: ['Ada <ada@app.example>', 'a@b.example, c@d.example', 'a@b.example\nBcc: c@d.example'],
-    },
-    EMAIL_TEMPLATE_DIR: {
-      valid: [[join(folder, 'templates'), join(folder, 'templates')]],
-      invalid: [join(folder, 'nowhere'), join(folder, 'broken')],
-    },
     HOST: host,
     PORT: port(3000),
     LOG_LEVEL: logLevel,
@@ -469,6 +426,7 @@ export function idpCases(folder: string): Record<string, Cases> {
       valid: [['a.example, B.example', ['a.example', 'B.example']]],
       invalid: ['a', '@a.example', '*.a.example', 'a.example/b', 'a.example,127.0.0.1', 'a b.example'],
     },
+    ...mailCases('IDP_', folder),
     ...appearanceCases('IDP_', folder),
     IDP_ADMIN_TOKEN: signing,
     IDP_INVITE_TOKEN: signing,
@@ -538,5 +496,58 @@ function appearanceCases(prefix: '' | 'IDP_', folder: string): Record<string, Ca
       invalid: ['DE', 'fr', 'de_DE', '../en'],
     },
     [`${prefix}MESSAGES_DIR`]: { valid: [[messages, messages]], invalid: [logo, join(folder, 'nowhere')] },
+  };
+}
+
+/** The options of e-mail, which both programs have. */
+function mailCases(prefix: '' | 'IDP_', folder: string): Record<string, Cases> {
+  mkdirSync(join(folder, 'templates'));
+  mkdirSync(join(folder, 'broken'));
+  writeFileSync(join(folder, 'broken', 'welcome.html'), '{{#open}}');
+  return {
+    [`${prefix}EMAIL_API_KEY`]: {
+      valid: [['re_9fJq2', 're_9fJq2']],
+      invalid: [`re ${CANARY}`, `re_${CANARY}\n`],
+    },
+    [`${prefix}EMAIL_SERVICE`]: {
+      default: 'Resend',
+      valid: [
+        ['SendGrid', 'SendGrid'],
+        ['Postmark', 'Postmark'],
+      ],
+      invalid: ['Pigeon', 'smtp.example'],
+    },
+    [`${prefix}EMAIL_USER`]: { valid: [['apikey', 'apikey']], invalid: ['jörg', 'a\nb'] },
+    [`${prefix}EMAIL_SMTP_URL`]: {
+      valid: ['smtp://mail.example:587', 'smtps://user:p%40ss@mail.example'].map((url) => [url, url]),
+      invalid: [
+        `https://user:${CANARY}@mail.example`,
+        `smtp://user:${CANARY}@mail.example/path`,
+        `smtp://user:${CANARY}@mail.example?pool=true`,
+        `smtp://user:${CANARY}%ff@mail.example`,
+        'mail.example',
+      ],
+    },
+    [`${prefix}FROM_EMAIL`]: {
+      valid: [['no-reply@app.example', 'no-reply@app.example']],
+      invalid: [
+        'App <no-reply@app.example>',
+        'a@b.example, c@d.example',
+        'nobody',
+        'a@b.example\nBcc: c@d.example',
+      ],
+    },
+    [`${prefix}FROM_NAME`]: {
+      valid: [['Ada & Söhne', 'Ada & Söhne']],
+      invalid: ['a\nb', 'x'.repeat(201)],
+    },
+    [`${prefix}EMAIL_REPLY_TO`]: {
+      valid: [['help@app.example', 'help@app.example']],
+      invalid: ['Ada <ada@app.example>', 'a@b.example, c@d.example', 'a@b.example\nBcc: c@d.example'],
+    },
+    [`${prefix}EMAIL_TEMPLATE_DIR`]: {
+      valid: [[join(folder, 'templates'), join(folder, 'templates')]],
+      invalid: [join(folder, 'nowhere'), join(folder, 'broken')],
+    },
   };
 }

@@ -312,24 +312,36 @@ await onMongod((server) => {
     t.equal(code(await post('/api/auth/unlock', { token })), 'INVALID_TOKEN', 'the link is used');
   });
 
-  t.test('an unanswered invitation and an unanswered reset of idp are repeated', async (t) => {
+  t.test('an unanswered invitation, reset or verification of idp is repeated', async (t) => {
     const { post, get, lossy, store, clock } = await hosts(t, server, 'idp_', async (host, mongo, clock) => {
       const { databaseUri: _, ...options } = idpPluginOptions(t);
-      await host.register(identityProvider, { ...options, clock, mongo });
+      const emailSmtpUrl = 'smtp://127.0.0.1:9';
+      await host.register(identityProvider, { ...options, clock, mongo, emailSmtpUrl });
     });
     const handle = 'ada@example.test';
     const principals = principalCollection(store);
     const invited = await post('/idp/v1/invites', { handle }, { token: ADMIN_TOKEN });
     const { invite_url: url } = invited.body as unknown as { invite_url: string };
     let path = new URL(url).pathname;
-    for (const [round, event] of ['invitation.accepted', 'password.reset'].entries()) {
-      const password = `${PASSWORD} ${round}`;
+    const nextLink = async (path: string, hash: 'linkHash' | 'mailedLinkHash' | 'verifyHash') => {
+      const { id = '' } = (await principals.findOne({ handle })) ?? {};
+      const next = `${id.slice('u_'.length)}${hash.padEnd(43, 'x')}`;
+      const until = clock.now() + 3_600_000;
+      const times = { linkExpiresAt: until, mailedLinkExpiresAt: until, verifyExpiresAt: until };
+      await principals.updateOne({ id }, { set: { [hash]: sha256(next), ...times } });
+      return `/idp/${path}/${next}`;
+    };
+    const unanswered = async (form: { password: string }) => {
       lossy.lose('idp_principals');
-      t.equal((await post(path, { password })).status, 503);
+      t.equal((await post(path, form)).status, 503);
       await waitUntil('the outcome is settled', async () => {
         return (await principals.findOne({ handle, unansweredSince: 0 })) !== null;
       });
-      const { id = '', epoch, state } = (await principals.findOne({ handle })) ?? {};
+    };
+    for (const [round, event] of ['invitation.accepted', 'password.reset', 'password.reset'].entries()) {
+      const password = `${PASSWORD} ${round}`;
+      await unanswered({ password });
+      const { epoch, state } = (await principals.findOne({ handle })) ?? {};
       t.same([state, epoch], ['active', round + 1], 'it took effect');
       const page = await get(path);
       t.equal(page.status, 200, 'the person can open the link again');
@@ -340,12 +352,18 @@ await onMongod((server) => {
       t.ok((await auditOf(store)).some((record) => record.event === event));
       t.equal((await post(path, { password })).status, 410, 'the link is used');
       t.equal((await get(path)).status, 410);
-      const next = `${id.slice('u_'.length)}${'x'.repeat(43)}`;
-      await principals.updateOne(
-        { id },
-        { set: { linkHash: sha256(next), linkExpiresAt: clock.now() + 3_600_000 } },
-      );
-      path = `/idp/invite/${next}`;
+      path = await nextLink('invite', round === 0 ? 'linkHash' : 'mailedLinkHash');
     }
+    const password = `${PASSWORD} 2`;
+    path = await nextLink('verify', 'verifyHash');
+    await principals.updateOne({ handle }, { unset: ['emailVerifiedAt'] });
+    await unanswered({ password });
+    const verifiedAt = (await principals.findOne({ handle }))?.emailVerifiedAt;
+    t.ok(verifiedAt, 'it took effect');
+    t.equal((await post(path, { password: NEW }, { at: 1 })).status, 401, 'with a valid proof only');
+    t.equal((await post(path.replace('verify', 'invite'), { password }, { at: 1 })).status, 410);
+    t.match(await post(path, { password }, { at: 1 }), { status: 303 });
+    t.equal((await principals.findOne({ handle }))?.emailVerifiedAt, verifiedAt, 'once');
+    t.equal((await post(path, { password })).status, 410, 'the link is used');
   });
 });

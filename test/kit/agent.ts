@@ -17,8 +17,8 @@ export interface Page {
   body: string;
   /** The address a redirect points to. */
   location: string | undefined;
-  /** The first form of the page. @throws when there is none */
-  form(): Form;
+  /** The first form of the page, or the first whose action ends in `action`. @throws when there is none */
+  form(action?: string): Form;
 }
 
 export interface AgentOptions {
@@ -57,9 +57,9 @@ export class Agent {
     return this.follow(await this.get(url));
   }
 
-  /** Fills in a page's first form, submits it and follows redirects. */
-  async submit(page: Page, fields: Record<string, string> = {}): Promise<Page> {
-    return this.follow(await this.send(page, fields));
+  /** Fills in a page's first form, or the first with this action, submits it and follows redirects. */
+  async submit(page: Page, fields: Record<string, string> = {}, action?: string): Promise<Page> {
+    return this.follow(await this.send(page, fields, action));
   }
 
   /** One GET, without following redirects. */
@@ -67,9 +67,9 @@ export class Agent {
     return this.#exchange(url, { method: 'GET' });
   }
 
-  /** One submission of a page's first form, without following redirects. */
-  send(page: Page, fields: Record<string, string> = {}): Promise<Page> {
-    const form = page.form();
+  /** One submission of a form, without following redirects. */
+  send(page: Page, fields: Record<string, string> = {}, action?: string): Promise<Page> {
+    const form = page.form(action);
     const values = new URLSearchParams({ ...form.fields, ...fields });
     if (form.method === 'get') return this.get(`${form.action.replace(/\?.*$/, '')}?${values}`);
     // Browsers send these headers with a form of the same origin.
@@ -117,13 +117,15 @@ function pageOf(url: string, response: Response, body: string): Page {
     headers: response.headers,
     body,
     location: location === null ? undefined : new URL(location, url).href,
-    form: () => readForm(url, body),
+    form: (action) => readForm(url, body, action),
   };
 }
 
 /** Our own pages are regular enough for this; others may not be. */
-function readForm(url: string, html: string): Form {
-  const [, attributes = '', inside = ''] = /<form\b([^>]*)>([\s\S]*?)<\/form>/i.exec(html) ?? [];
+function readForm(url: string, html: string, wanted = ''): Form {
+  const forms = html.matchAll(/<form\b([^>]*)>([\s\S]*?)<\/form>/gi);
+  const [, attributes = '', inside = ''] =
+    [...forms].find(([, text = '']) => (readAttributes(text)['action'] ?? '').endsWith(wanted)) ?? [];
   if (inside === '') throw new Error(`there is no form at ${url}:\n${html}`);
   const { action = url, method = 'get' } = readAttributes(attributes);
   const fields: Record<string, string> = {};
@@ -162,7 +164,8 @@ function readAttributes(text: string): Record<string, string> {
 
 const ENTITIES: Record<string, string> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" };
 
-function decodeEntities(text: string): string {
+/** The text of HTML as a person sees it. */
+export function decodeEntities(text: string): string {
   return text.replace(/&(?:#x([0-9a-f]+)|#(\d+)|(\w+));/gi, (whole, hex, decimal, name) => {
     if (hex) return String.fromCodePoint(Number.parseInt(hex, 16));
     if (decimal) return String.fromCodePoint(Number(decimal));

@@ -2,7 +2,7 @@ import type { Test } from 'tap';
 import { createOperatorRoles } from '../../src/provisioning/operators.js';
 import { principalCollection } from '../../src/provisioning/store.js';
 import { openStore } from '../../src/storage/open.js';
-import { Agent, type Page } from './agent.js';
+import { Agent, decodeEntities, type Page } from './agent.js';
 import type { Credentials, IdpApp } from './idp.js';
 
 /** Operators of an identity provider, and their console in a browser. */
@@ -43,12 +43,8 @@ export async function browse(idp: IdpApp, prefix = ''): Promise<ConsoleBrowser> 
   return { browser, origin, get, act };
 }
 
-const ENTITIES: Record<string, string> = { amp: '&', quot: '"', '#39': "'", '#x2F': '/', '#x3D': '=' };
-
 /** The page with its texts and links as a person sees them. */
-function readable(page: Page): Page {
-  return { ...page, body: page.body.replace(/&([#\w]+);/g, (entity, name) => ENTITIES[name] ?? entity) };
-}
+const readable = (page: Page): Page => ({ ...page, body: decodeEntities(page.body) });
 
 /** The console of a person who has signed in. */
 export async function enterConsole(

@@ -4,7 +4,16 @@ import { type Answer, basic } from '../kit/app.js';
 import { FuzzConnection } from '../kit/fuzz/connection.js';
 import { collectRoutes } from '../kit/fuzz/engine.js';
 import { bytesOf, type Pair } from '../kit/fuzz/request.js';
-import { ADMIN_TOKEN, authorizePath, codeIn, idpApp, idpOptions, redemption, search } from '../kit/idp.js';
+import {
+  ADMIN_TOKEN,
+  authorizePath,
+  codeIn,
+  type IdpApp,
+  idpApp,
+  idpOptions,
+  redemption,
+  search,
+} from '../kit/idp.js';
 import { temporaryFolder } from '../kit/tmp.js';
 
 /** Malicious requests, sent to every endpoint of OpenID Connect. */
@@ -19,7 +28,10 @@ const BODIES: Record<string, number> = {
   '/introspect': 16 * 1024,
   '/userinfo': 16 * 1024,
   '/logout': 16 * 1024,
+  '/authorize/sign-up': 16 * 1024,
   '/account/password': 16 * 1024,
+  '/account/name': 16 * 1024,
+  '/account/delete': 16 * 1024,
 };
 
 const PATHS = [
@@ -28,6 +40,15 @@ const PATHS = [
   '/.well-known/jwks.json',
   '/jwks',
 ];
+
+/** The headers of a browser in which a person is signed in, which the account pages require before they read a body. */
+async function signedIn(idp: IdpApp): Promise<(path: string) => Record<string, string>> {
+  const { browser, page } = await idp.visit(await idp.createClient());
+  const { handle, password } = await idp.makeHuman();
+  await browser.submit(page, { handle, password });
+  const cookie = `__Host-idp-session=${browser.cookies()['__Host-idp-session']}`;
+  return (path) => (path.startsWith('/account') ? { cookie } : {});
+}
 
 /** In the format of this product's errors, not of the framework's. */
 function isOurs(t: Test, { status, headers, text, body }: Answer, name: string): void {
@@ -39,11 +60,13 @@ function isOurs(t: Test, { status, headers, text, body }: Answer, name: string):
 
 t.test('a body is read up to its limit and refused beyond it', async (t) => {
   const idp = await idpApp(t);
+  const headersFor = await signedIn(idp);
   for (const [path, limit] of Object.entries(BODIES)) {
     const fill = (length: number) => `x=${'y'.repeat(length - 2)}`;
-    const most = await idp.request('POST', path, { form: fill(limit) });
+    const headers = headersFor(path);
+    const most = await idp.request('POST', path, { form: fill(limit), headers });
     t.ok(most.status < 500 && most.status !== 413, `${path}: ${most.status}`);
-    const more = await idp.request('POST', path, { form: fill(limit + 1) });
+    const more = await idp.request('POST', path, { form: fill(limit + 1), headers });
     t.equal(more.status, 413, path);
     isOurs(t, more, path);
   }
@@ -51,18 +74,20 @@ t.test('a body is read up to its limit and refused beyond it', async (t) => {
 
 t.test('a body must be a declared, unencoded form or JSON', async (t) => {
   const idp = await idpApp(t);
+  const headersFor = await signedIn(idp);
   const types = [
     ...['text/plain', 'multipart/form-data; boundary=x', 'application/xml', 'application/jsonx', 'x', ';'],
     ...['text/html', 'application/x-www-form-urlencodedx', 'application/jwt', 'application/cbor'],
   ];
   for (const path of Object.keys(BODIES)) {
     for (const type of types) {
-      const answer = await idp.request('POST', path, { form: 'token=x', headers: { 'content-type': type } });
+      const headers = { ...headersFor(path), 'content-type': type };
+      const answer = await idp.request('POST', path, { form: 'token=x', headers });
       t.equal(answer.status, 415, `${path} ${type}`);
       isOurs(t, answer, path);
     }
     for (const encoding of ['gzip', 'br', 'deflate', 'zstd', 'identity, gzip']) {
-      const headers = { 'content-encoding': encoding };
+      const headers = { ...headersFor(path), 'content-encoding': encoding };
       t.equal((await idp.request('POST', path, { form: 'a=b', headers })).status, 415, `${path} ${encoding}`);
     }
   }
@@ -70,12 +95,18 @@ t.test('a body must be a declared, unencoded form or JSON', async (t) => {
 
 t.test('every field accepts only one string', async (t) => {
   const idp = await idpApp(t);
+  const headersFor = await signedIn(idp);
   const client = await idp.createClient();
   const own = { client_id: client.id, client_secret: client.secret };
   const fields: Record<string, string[]> = {
     '/authorize/login': ['interaction', 'handle', 'password'],
     '/authorize/consent': ['interaction', 'decision'],
+    '/authorize/sign-up': ['interaction', 'handle', 'name', 'password', 'password_confirm'],
     '/account/password': ['form', 'current_password', 'password', 'password_confirm'],
+    '/account/name': ['form', 'name'],
+    '/account/sessions/end': ['form', 'sid'],
+    '/account/applications/disconnect': ['form', 'client_id'],
+    '/account/delete': ['form', 'confirm', 'password'],
     '/revoke': ['token', 'token_type_hint', 'client_id', 'client_secret'],
     '/introspect': ['token', 'token_type_hint', 'client_id', 'client_secret'],
     '/logout': ['id_token_hint', 'state', 'client_id', 'confirm'],
@@ -86,13 +117,14 @@ t.test('every field accepts only one string', async (t) => {
       ...Object.fromEntries(names.map((name) => [name, 'x'])),
       ...(names.includes('token') && own),
     };
+    const headers = headersFor(path);
     for (const name of names) {
       for (const value of [null, 1, true, {}, { $ne: '' }, [['x']], [null], [{}]]) {
-        const answer = await idp.request('POST', path, { body: { ...right, [name]: value } });
+        const answer = await idp.request('POST', path, { body: { ...right, [name]: value }, headers });
         const message = `${path} ${name}: ${JSON.stringify(value)}`;
         t.match(answer, { status: 400, body: { error: 'invalid_request' } }, message);
       }
-      const twice = await idp.request('POST', path, { form: `${search(right)}&${name}=y` });
+      const twice = await idp.request('POST', path, { form: `${search(right)}&${name}=y`, headers });
       const isRefused =
         twice.status === 303 ? await idp.request('GET', twice.headers['location'] ?? '') : twice;
       t.equal(isRefused.status, 400, `${path} ${name} twice`);
@@ -106,7 +138,11 @@ t.test('every field accepts only one string', async (t) => {
       '{"a":1e400}',
       '['.repeat(8000),
     ]) {
-      t.equal((await idp.request('POST', path, { body })).status, 400, `${path} ${body.slice(0, 40)}`);
+      t.equal(
+        (await idp.request('POST', path, { body, headers })).status,
+        400,
+        `${path} ${body.slice(0, 40)}`,
+      );
     }
     for (const form of [
       '__proto__=1&x=1',
@@ -114,7 +150,7 @@ t.test('every field accepts only one string', async (t) => {
       'token[$gt]=',
       'toString=1&valueOf=2',
     ]) {
-      const answer = await idp.request('POST', path, { form });
+      const answer = await idp.request('POST', path, { form, headers });
       t.ok(answer.status < 500, `${path} ${form}: ${answer.status}`);
       isOurs(t, answer, path);
     }

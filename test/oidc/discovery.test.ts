@@ -73,7 +73,7 @@ t.test('discovery lists exactly the supported features', async (t) => {
     introspection_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
     code_challenge_methods_supported: ['S256'],
     authorization_response_iss_parameter_supported: true,
-    prompt_values_supported: ['none', 'login', 'consent', 'select_account'],
+    prompt_values_supported: ['none', 'login', 'consent', 'select_account', 'create'],
     ui_locales_supported: ['en', 'ar', 'de'],
     backchannel_logout_supported: true,
     backchannel_logout_session_supported: true,

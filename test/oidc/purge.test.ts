@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { type Clock, systemClock } from '../../src/kernel/clock.js';
-import { createConsentService } from '../../src/oidc/consents.js';
+import { covers, createConsentService } from '../../src/oidc/consents.js';
 import { createPurges } from '../../src/oidc/purge.js';
 import {
   consentCollection,
@@ -265,9 +265,9 @@ t.test('consents are removed with their application or person, and no others', a
   t.equal(await consents.count(), 450, 'an aborted purge removes nothing');
   await purge();
   t.equal(await consents.count(), 2 * 148);
-  t.equal(await service.covers('u_8', 'cid_new', 'openid'), true);
-  t.equal(await service.covers('u_8', 'cid_old', 'openid'), false);
-  t.equal(await service.covers('u_7', 'cid_new', 'openid'), false);
+  t.equal(covers(await service.find('u_8', 'cid_new'), 'openid'), true);
+  t.equal(covers(await service.find('u_8', 'cid_old'), 'openid'), false);
+  t.equal(covers(await service.find('u_7', 'cid_new'), 'openid'), false);
 });
 
 t.test('the purge removes consents of deleted principals and keeps those of disabled ones', async (t) => {
@@ -285,8 +285,8 @@ t.test('the purge removes consents of deleted principals and keeps those of disa
   // A starting process runs overdue jobs at once.
   await idpApp(t, { databaseUri: `sqlite:${idp.file}`, clock: idp.clock });
   await waitUntil('the purge', async () => (await consents.count()) <= 2);
-  t.equal(await service.covers(away.sub, client.id, 'openid'), true);
-  t.equal(await service.covers(lockedOut.sub, client.id, 'openid'), true);
+  t.equal(covers(await service.find(away.sub, client.id), 'openid'), true);
+  t.equal(covers(await service.find(lockedOut.sub, client.id), 'openid'), true);
 });
 
 t.test('a session extended during its removal stays', async (t) => {
@@ -341,7 +341,7 @@ t.test('a family that is refreshed while it is being removed stays', async (t) =
   const old = { id, codeHash: 'x', clientId: 'cid_1', sub: 'u_1', redirectUri: 'x:', scope: 'openid' };
   const times = { authTime: 1, createdAt: 1, codeExpiresAt: 1, consumedAt: 1, refreshExpiresAt: 2 };
   const purge = (store: Store) => {
-    const directory = { findClient: async () => null, isDeleted: async () => true };
+    const directory = { findClient: async () => null, isDeleted: async () => false };
     const jobs = createPurges({ ...collectionsOf(store), directory, clock: { now: () => DAY } });
     return jobs['grant-purge']?.run({ term: 1, signal: NEVER }) ?? Promise.reject(new Error('no such job'));
   };

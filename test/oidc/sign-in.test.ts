@@ -1,5 +1,6 @@
 import t from 'tap';
 import { clientCollection } from '../../src/provisioning/store.js';
+import { decodeEntities } from '../kit/agent.js';
 import { type Answer, auditOf, PASSWORD } from '../kit/app.js';
 import {
   authorizePath,
@@ -314,11 +315,27 @@ t.test('a form submitted twice leads to the application', async (t) => {
   }
 });
 
-t.test('principals that a client does not admit are refused at the application', async (t) => {
+t.test('a person learns that an application is for agents only before typing a password', async (t) => {
   const idp = await idpApp(t);
-  const client = await idp.createClient({ principal_kinds: ['agent'] });
-  const human = await idp.makeHuman();
+  const client = await idp.createClient({ name: 'Robots', principal_kinds: ['agent'] });
+  for (const more of [{}, { prompt: 'create' }, { prompt: 'login' }]) {
+    const { browser, page } = await idp.visit(client, { state: 's', ...more });
+    t.equal(page.status, 403);
+    t.match(page.body, /<h1>For agents only<\/h1>[\s\S]*Robots[\s\S]*app\.example\.test/);
+    t.notMatch(page.body, /<form|type="password"/);
+    const [, back = ''] = /class="button" href="([^"]*)"/.exec(page.body) ?? [];
+    t.match(decodeEntities(back), /^https:\/\/app\.example\.test\/cb\?error=access_denied&.*state=s&iss=/);
+    t.same(browser.cookies(), {});
+  }
+  t.equal((await idp.authorize(client, await idp.mintAgent())).status, 302, 'agents sign in as before');
+});
+
+t.test('principals that a client no longer admits are refused at the application', async (t) => {
+  const idp = await idpApp(t);
+  const [client, human] = [await idp.createClient(), await idp.makeHuman()];
   const { browser, page } = await idp.visit(client, { state: 's' });
+  const clients = clientCollection(await idpStore(t, idp));
+  await clients.updateOne({ id: client.id }, { set: { principalKinds: ['agent'] } });
   const end = await browser.submit(page, { handle: human.handle, password: human.password });
   t.equal(end.status, 303);
   t.match(end.location, /^https:\/\/app\.example\.test\/cb\?error=access_denied&.*state=s&iss=/);

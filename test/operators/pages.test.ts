@@ -1,7 +1,9 @@
 import t from 'tap';
+import { mailCollection } from '../../src/email/store.js';
 import { auditOf, PASSWORD } from '../kit/app.js';
 import { CALLBACK, idpApp, idpStore } from '../kit/idp.js';
 import { enterConsole, makeOperator } from '../kit/operator.js';
+import { waitUntil } from '../kit/wait.js';
 
 /** What operators see and change in the console. */
 
@@ -220,3 +222,39 @@ t.test('the overview plots sign-ins by day, and the keys page says what a rotati
   t.match(keys, 'Once every process has published the next key for ten minutes');
   t.notMatch(keys, /abab/);
 });
+
+t.test(
+  'with a mail server, the console lists e-mails by status and person, without their links',
+  async (t) => {
+    const down = { ...HERE, emailSmtpUrl: 'smtp://127.0.0.1:9' };
+    const idp = await idpApp(t, down);
+    const { get } = await enterConsole(idp, await makeOperator(t, idp));
+    const ada = await idp.makeHuman({ handle: 'ada@example.test' });
+    await idp.request('POST', '/account/forgot-password', { form: { handle: ada.handle } });
+    const mails = mailCollection(await idpStore(t, idp));
+    await waitUntil('the link is queued', async () => (await mails.count({ userId: ada.sub })) === 2);
+    const { items } = await mails.page({ sort: 'id', limit: 10 });
+    t.equal(items.length, 3);
+    const pages = [
+      await get('/mails'),
+      await get(`/mails?q=${ada.handle}`),
+      await get(`/mails?q=${ada.sub}`),
+    ];
+    for (const page of pages) {
+      t.equal(page.status, 200);
+      t.match(page.body, `href="./principals/${ada.sub}"`);
+      for (const { values } of items) {
+        const token = new URL(values?.['link'] ?? '').pathname.split('/').at(-1) ?? '';
+        t.notMatch(page.body, token);
+      }
+    }
+    t.match((await get('/mails.csv?q=ada@example.test')).body, /password-reset,ada@example\.test/);
+    for (const query of ['status=failed', 'q=nobody']) {
+      t.notMatch((await get(`/mails?${query}`)).body, ada.sub, query);
+    }
+    const without = await idpApp(t, HERE);
+    const other = await enterConsole(without, await makeOperator(t, without));
+    t.notMatch(other.page.body, 'E-mails');
+    t.equal((await other.get('/mails')).status, 404, 'and there is no such page without one');
+  },
+);

@@ -1,13 +1,17 @@
 import t, { type Test } from 'tap';
+import { consentCollection, sessionCollection } from '../../src/oidc/store.js';
 import { setupCollection } from '../../src/provisioning/first-operator.js';
 import { type PrincipalDocument, principalCollection } from '../../src/provisioning/store.js';
+import { RESET, readMails } from '../auth/kit.js';
 import { basic, PASSWORD } from '../kit/app.js';
 import { ADMIN_TOKEN, CALLBACK, type Credentials, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
+import { mailSink } from '../kit/mail.js';
 import { enterConsole, makeOperator } from '../kit/operator.js';
+import { linkOf } from './kit.js';
 
 /**
  * The promise: the holder of IDP_ADMIN_TOKEN alone cannot sign in as any existing principal, choose or learn an
- * existing password, change a kind, reuse a handle, bring an agent through the form, become an operator, open the console
+ * existing password, change a kind, reuse a handle, bring an agent through the form or a reset, become an operator, open the console
  * or create the link of the first operator. With IDP_INVITE_TOKEN set they create no human either.
  */
 
@@ -24,7 +28,10 @@ interface Victims {
   invited: Credentials;
 }
 
-async function before(t: Test, more: { inviteToken?: string } = {}) {
+async function before(
+  t: Test,
+  more: { inviteToken?: string; emailSmtpUrl?: string; metrics?: boolean } = {},
+) {
   const idp = await idpApp(t, { limits: false, ...more });
   const chosen = { sub: '', handle: 'chosen@example.test', password: PASSWORD };
   chosen.sub = (await idp.request('POST', '/v1/accounts', { body: chosen })).body.sub;
@@ -195,6 +202,46 @@ t.test('a client created with a stolen token is not trusted, and no client can b
   }
 });
 
+t.test('the link of a reset that a thief starts reaches the mailbox of the person alone', async (t) => {
+  const sink = await mailSink(t);
+  const { idp, victims, documents, client } = await before(t, { emailSmtpUrl: sink.url, metrics: true });
+  const mail = readMails(sink, idp.clock).mail;
+  const passwords = async () =>
+    (await documents()).map(({ passwordHash, secretHash }) => [passwordHash, secretHash]);
+  const then = await passwords();
+  for (const { handle } of Object.values(victims)) {
+    const call = { token: ADMIN_TOKEN, headers: { accept: 'text/html' }, form: { handle } };
+    t.equal((await idp.request('POST', '/account/forgot-password', call)).status, 303);
+  }
+  const { to, text } = await mail(RESET);
+  t.same(to, [victims.human.handle], 'and neither an agent nor a disabled, deleted or invited principal');
+  const path = linkOf(text);
+  const { sub } = victims.human;
+  const answers = await everythingTheTokenDoes(idp, { human: victims.human });
+  for (const page of [
+    '/metrics',
+    '/v1/mails',
+    '/admin/mails',
+    `/v1/principals/${sub}/mails`,
+    '/admin/api/mails',
+  ]) {
+    answers.push(await idp.admin('GET', page));
+  }
+  for (const answer of answers)
+    t.notMatch(answer.text, path.slice('/invite/'.length), 'no answer has the link');
+  t.match((await idp.admin('GET', '/metrics')).text, 'idp_mail_outbox_mails');
+  t.same(await passwords(), then, 'no password has changed');
+  const { mailedLinkHash = '' } = (await documents()).find(({ id }) => id === sub) ?? {};
+  const guess = `/invite/${sub.slice('u_'.length)}${mailedLinkHash}`;
+  t.equal(
+    (await idp.request('POST', guess, { body: { password: MINE } })).status,
+    404,
+    'the hash is no link',
+  );
+  t.equal((await idp.authorize(client, victims.human)).status, 302);
+  t.equal((await idp.request('POST', path, { body: { password: MINE } })).status, 201, 'the mailbox has it');
+});
+
 /** Every page and change of the console, about this principal and this client. */
 const consolePaths = (sub: string, clientId: string): [method: string, path: string][] => [
   ...[
@@ -251,6 +298,88 @@ for (const [name, token] of [
     t.equal((await idp.admin('GET', '/v1/clients')).text, clients, 'nor a client');
   });
 }
+
+/** Every account page and its changes, about this principal, session and client. */
+const accountPaths = (clientId: string, sid: string): [method: string, path: string, fields?: object][] => [
+  ['GET', '/'],
+  ['GET', '/.well-known/change-password'],
+  ['GET', '/account'],
+  ['GET', '/account/password'],
+  ['GET', '/account/delete'],
+  ['POST', '/account/name', { name: 'Mine' }],
+  ['POST', '/account/password', { current_password: MINE, password: MINE, password_confirm: MINE }],
+  ['POST', '/account/sessions/end', { sid }],
+  ['POST', '/account/sessions/end-others', {}],
+  ['POST', '/account/applications/disconnect', { client_id: clientId }],
+  ['POST', '/account/delete', { password: MINE }],
+];
+
+for (const [name, token] of [
+  ['admin', ADMIN_TOKEN],
+  ['invite', INVITE_TOKEN],
+] as const) {
+  t.test(`a stolen ${name} token opens no account page and changes no account`, async (t) => {
+    const { idp, victims, documents, client } = await before(t, { inviteToken: INVITE_TOKEN });
+    const { browser, page } = await idp.visit(client);
+    await browser.submit(page, { handle: victims.human.handle, password: victims.human.password });
+    const store = await idpStore(t, idp);
+    const sessions = sessionCollection(store);
+    const consents = consentCollection(store);
+    const [session] = (await sessions.page({ sort: 'id', limit: 10 })).items;
+    const then = await documents();
+    for (const who of [victims.human, victims.agent, victims.chosen]) {
+      for (const [method, path, fields] of accountPaths(client.id, session?.id ?? '')) {
+        for (const authorization of [`Bearer ${token}`, basic('admin', token), basic(who.handle, token)]) {
+          const form = { form: token, token, confirm: who.handle, handle: who.handle, ...fields };
+          const answer = await idp.request(method, path, {
+            headers: { authorization, accept: 'text/html' },
+            ...(method === 'POST' && { form }),
+          });
+          const isRedirect = path === '/' || path.startsWith('/.well-known');
+          t.equal(answer.status, isRedirect ? 302 : 401, `${method} ${path}`);
+          if (!isRedirect) t.match(answer.text, 'to continue to your account');
+          t.notMatch(answer.text, /agp_|csec_|invite\/|argon2/);
+        }
+      }
+    }
+    t.strictSame(await documents(), then, 'no principal has changed');
+    t.equal(await sessions.count(), 1, 'no session has ended or begun');
+    t.equal(await consents.count(), 1, 'nor a consent');
+  });
+}
+
+t.test('with a stolen token, sign-up gives no more than it gives to anyone', async (t) => {
+  const { idp, victims, documents, client } = await before(t, { inviteToken: INVITE_TOKEN });
+  const then = await documents();
+  const { browser, page } = await idp.visit(client, { prompt: 'create' });
+  const { interaction = '' } = page.form().fields;
+  const cookie = `__Host-idp=${browser.cookies()['__Host-idp']}`;
+  const role = { kind: 'agent', operatorSince: '1', operator: 'true', sub: victims.human.sub };
+  for (const authorization of [`Bearer ${ADMIN_TOKEN}`, `Bearer ${INVITE_TOKEN}`]) {
+    for (const { handle } of Object.values(victims)) {
+      const form = { interaction, handle, password: MINE, password_confirm: MINE, ...role };
+      const answer = await idp.request('POST', '/authorize/sign-up', {
+        form,
+        headers: { cookie, authorization },
+      });
+      t.equal(answer.status, 409, 'no existing handle, whatever its state');
+    }
+    for (const headers of [{ authorization }, { authorization, cookie: `__Host-idp=${ADMIN_TOKEN}` }]) {
+      const form = { interaction, handle: 'mine@example.test', password: MINE, password_confirm: MINE };
+      t.equal((await idp.request('POST', '/authorize/sign-up', { form, headers })).status, 403);
+    }
+  }
+  t.strictSame(await documents(), then);
+  const form = { interaction, handle: 'mine@example.test', password: MINE, password_confirm: MINE, ...role };
+  t.equal((await idp.request('POST', '/authorize/sign-up', { form, headers: { cookie } })).status, 303);
+  const [mine] = (await documents()).filter(({ handle }) => handle === 'mine@example.test');
+  t.match(mine, { kind: 'human', operatorSince: undefined });
+  const closed = await idpApp(t, { inviteToken: INVITE_TOKEN, disableSignup: true });
+  for (const token of [ADMIN_TOKEN, INVITE_TOKEN]) {
+    t.equal((await closed.request('POST', '/authorize/sign-up', { token, form })).status, 403);
+    t.equal((await closed.request('GET', '/account/sign-up', { token })).status, 403);
+  }
+});
 
 t.test('no field of a request over HTTP grants the role of an operator', async (t) => {
   const { idp, documents } = await before(t, { inviteToken: INVITE_TOKEN });

@@ -13,8 +13,8 @@ export type Interaction = ClientInteraction | OwnPage;
 export interface OwnPage {
   /** The page, below the path of the issuer: `/admin/clients`. */
   returnTo: string;
-  /** What the page belongs to, for the audit: `the console`. */
-  name: string;
+  /** What the page belongs to, for its reader and for the audit. */
+  name: 'the console' | 'the account page';
 }
 
 /** A sign-in or consent that ends with a response to an application. */

@@ -3,7 +3,7 @@ import type { AuthorizationRequest } from './request.js';
 import type { RuleViolation } from './rules.js';
 
 /** A page that the user must complete before the response to the application. */
-export type InteractionKind = 'login' | 'consent';
+export type InteractionKind = 'login' | 'sign-up' | 'consent';
 
 interface Situation {
   request: AuthorizationRequest;
@@ -11,6 +11,10 @@ interface Situation {
   prompts: readonly string[];
   now: number;
 }
+
+/** Whether the request asks for a new account (Initiating User Registration via OpenID Connect 1.0). */
+export const asksForSignUp = ({ hintedSub, ...request }: AuthorizationRequest): boolean =>
+  hintedSub === undefined && promptsOf(request).includes('create');
 
 type Reason = readonly [InteractionKind, (situation: Situation) => boolean];
 
@@ -22,22 +26,20 @@ const REASONS: readonly Reason[] = [
   ['consent', ({ prompts }) => prompts.includes('consent')],
 ];
 
-/**
- * The interaction that a request requires (OIDC Core §3.1.2.3); `null` if none is required.
- * @param hasConsent called only if no other reason applies
- */
-export async function requiredInteraction(
+/** The interaction that a request requires (OIDC Core §3.1.2.3); `null` if none is required. */
+export function requiredInteraction(
   request: AuthorizationRequest,
   user: SignedInUser | null,
-  { now, hasConsent }: { now: number; hasConsent(user: SignedInUser): Promise<boolean> },
-): Promise<InteractionKind | null> {
+  { now, hasConsent }: { now: number; hasConsent: boolean },
+): InteractionKind | null {
+  if (asksForSignUp(request)) return 'sign-up';
   if (!user) return 'login';
   // A kind that may not sign in to the client gets an error response, not a page.
   if (!request.client.principalKinds.includes(user.principal.kind)) return null;
   const prompts = promptsOf(request);
   const reason = REASONS.find(([, applies]) => applies({ request, user, prompts, now }));
   if (reason) return reason[0];
-  return request.client.trusted || (await hasConsent(user)) ? null : 'consent';
+  return request.client.trusted || hasConsent ? null : 'consent';
 }
 
 export function promptsOf({
@@ -47,7 +49,7 @@ export function promptsOf({
 }
 
 /** The errors for `prompt=none`, which forbids every page (OIDC Core §3.1.2.6). */
-export const INTERACTION_ERRORS: Readonly<Record<InteractionKind, RuleViolation>> = {
+export const INTERACTION_ERRORS: Readonly<Record<'login' | 'consent', RuleViolation>> = {
   login: { error: 'login_required', description: 'The user is not signed in.' },
   consent: { error: 'consent_required', description: 'The user has not given consent.' },
 };

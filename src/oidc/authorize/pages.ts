@@ -2,28 +2,98 @@ import { type Localized, message } from '../../http/messages.js';
 import type { Page } from '../../http/pages.js';
 import { SCOPES } from '../claims.js';
 import { mountPath } from '../sessions.js';
-import { formActionSource } from './redirect-uri.js';
+import { asksForSignUp } from './interaction.js';
+import type { OwnPage } from './interaction-token.js';
+import { formActionSource, withResponse } from './redirect-uri.js';
 import type { AuthorizationRequest } from './request.js';
+import type { AuthorizationResponse } from './response.js';
 
-/**
- * The sign-in page. It names the application, its address and the requested data, so that signing in includes consent.
- */
-export function signInPage(
-  request: AuthorizationRequest,
-  issuer: string,
-  form: { token: string; handle: string; problems?: Localized[]; wrong?: true },
-): Page {
-  return pageOf('sign-in', request, { action: `${mountPath(issuer)}/authorize/login`, ...form });
+/** What a sign-in is for: an application, or a page of the provider itself. */
+export type Purpose = AuthorizationRequest | OwnPage;
+
+/** What the user has typed, and what is wrong with it. */
+export interface FormState {
+  token: string;
+  handle: string;
+  problems?: Localized[];
+  wrong?: Readonly<Partial<Record<'handle' | 'name' | 'password', true>>> | true;
+  name?: string | undefined;
 }
 
-/** The sign-in page for the console, the only page of the provider that is not part of its sign-in. */
-export const ownSignInPage = (
-  issuer: string,
-  form: { token: string; handle: string; problems?: Localized[]; wrong?: true },
-): Page => ({
-  template: 'sign-in',
-  view: { action: `${mountPath(issuer)}/authorize/login`, isConsole: true, ...form },
-});
+/**
+ * The pages on which a user signs in or signs up. They name the application, its address and the requested data, so that
+ * signing in includes consent.
+ */
+export interface SignInPages {
+  signIn(purpose: Purpose, form: FormState): Page;
+  signUp(purpose: Purpose, form: FormState): Page;
+  /** Where sign-up is not open. */
+  signUpClosed(purpose: Purpose): Page;
+}
+
+export function createSignInPages(
+  issuer: () => string,
+  { isSignUpOpen, hasAccountPages }: { isSignUpOpen: boolean; hasAccountPages: boolean },
+): SignInPages {
+  const pageFor = (template: string, purpose: Purpose, view: Record<string, unknown>): Page =>
+    'returnTo' in purpose
+      ? { template, view: { destination: message(DESTINATIONS[purpose.name]), ...view } }
+      : pageOf(template, purpose, view);
+
+  /** Not for the console, which needs a role. */
+  const offersSignUp = (purpose: Purpose): boolean =>
+    isSignUpOpen &&
+    ('returnTo' in purpose
+      ? hasAccountPages && purpose.name === 'the account page'
+      : admitsNewPeople(purpose));
+
+  return {
+    signIn: (purpose, form) =>
+      pageFor('sign-in', purpose, {
+        action: `${mountPath(issuer())}/authorize/login`,
+        forgotPassword: `${mountPath(issuer())}/account/forgot-password`,
+        ...(offersSignUp(purpose) && { signUpHref: signUpHref(purpose, mountPath(issuer())) }),
+        ...form,
+      }),
+
+    signUp: (purpose, form) =>
+      pageFor('sign-up', purpose, {
+        action: `${mountPath(issuer())}/authorize/sign-up`,
+        signInHref: signInHref(purpose, mountPath(issuer())),
+        ...form,
+      }),
+
+    signUpClosed: (purpose) => ({
+      template: 'sign-up-closed',
+      view: { issuer: issuer(), signInHref: signInHref(purpose, mountPath(issuer())) },
+    }),
+  };
+}
+
+const DESTINATIONS = { 'the console': 'sign-in.console', 'the account page': 'sign-in.account' } as const;
+
+/** Whether a new person could be the user of this request. */
+export const admitsNewPeople = ({ client, hintedSub }: AuthorizationRequest): boolean =>
+  hintedSub === undefined && client.principalKinds.includes('human');
+
+function signUpHref(purpose: Purpose, mount: string): string {
+  if ('returnTo' in purpose) return `${mount}/account/sign-up`;
+  return `${mount}/authorize?${new URLSearchParams({ ...purpose.parameters, prompt: 'create' })}`;
+}
+
+function signInHref(purpose: Purpose, mount: string): string {
+  if ('returnTo' in purpose) return mount + purpose.returnTo;
+  const { prompt = '', ...others } = purpose.parameters;
+  const rest = prompt === '' || asksForSignUp(purpose) ? others : { ...others, prompt };
+  return `${mount}/authorize?${new URLSearchParams(rest)}`;
+}
+
+/** Says that only agents sign in to an application, before a person types a password. */
+export function agentsOnlyPage(request: AuthorizationRequest, response: AuthorizationResponse): Page {
+  const { redirectUri, isFormPost, values } = response;
+  const returnHref = isFormPost ? undefined : withResponse(redirectUri, values);
+  return pageOf('agents-only', request, { returnHref });
+}
 
 /** The consent page for a signed-in user. */
 export function consentPage(

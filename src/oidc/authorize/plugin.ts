@@ -7,17 +7,19 @@ import { access, originOf, type Scope } from '../../http/scope.js';
 import type { Clock } from '../../kernel/clock.js';
 import type { AppError } from '../../kernel/errors.js';
 import type { Audit } from '../../ops/audit.js';
-import type { ConsentService } from '../consents.js';
-import type { Directory, Principal } from '../directory.js';
+import { type Consent, type ConsentService, covers } from '../consents.js';
+import type { Directory, Principal, SignUp } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { AnyForm, ConsentBody, LoginBody, type LoginForm } from '../schemas.js';
 import { type Cookies, mountPath, type SessionService, type SignedInUser } from '../sessions.js';
+import { createInteractionForms } from './forms.js';
 import { INTERACTION_ERRORS, type InteractionKind, promptsOf, requiredInteraction } from './interaction.js';
-import { MAX_TOKEN_LENGTH, type OwnPage } from './interaction-token.js';
-import { consentPage, ownSignInPage, signInPage } from './pages.js';
-import { type AuthorizationRequest, type ErrorResponse, isParameter, readParameters } from './request.js';
+import { MAX_TOKEN_LENGTH } from './interaction-token.js';
+import { agentsOnlyPage, consentPage, type SignInPages } from './pages.js';
+import { type AuthorizationRequest, isParameter, readParameters } from './request.js';
 import { type AuthorizationResponse, sendResponse } from './response.js';
-import type { Authorization, ResumedInteraction } from './service.js';
+import { type Authorization, WRONG_KIND } from './service.js';
+import { signUpPlugin } from './sign-up.js';
 
 export interface AuthorizePluginOptions {
   authorization: Authorization;
@@ -33,6 +35,9 @@ export interface AuthorizePluginOptions {
   meter(ip: string): AppError | undefined;
   /** Whether users may use HTTP Basic as agents do. */
   humansUseBasic: boolean;
+  signInPages: SignInPages;
+  isSignUpOpen: boolean;
+  signUp: SignUp;
 }
 
 /** Longest request target; the form contains its parameters. */
@@ -42,6 +47,9 @@ const MAX_URL_BYTES = 8 * 1024;
 export async function authorizePlugin(scope: Scope, options: AuthorizePluginOptions): Promise<void> {
   const { authorization, directory, sessions, consents, cookies, pages, audit, issuer, humansUseBasic } =
     options;
+  const { signInPages, isSignUpOpen } = options;
+  const forms = createInteractionForms(options);
+  const { resume, resumeSignIn, respondWithError, complete } = forms;
   const config = access('public', { page: true });
   // Many agents may share an address, so only their failures count (see `approveBasic`).
   const hasCredentials = ({ headers }: FastifyRequest) => headers.authorization !== undefined;
@@ -76,28 +84,17 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
 
   scope.post('/authorize/login', { config, schema: { body: LoginBody } }, async (request, reply) => {
     const { interaction: token, handle } = request.body;
-    const resumed = await resume(request, token);
-    if ('returnTo' in resumed) return signInToOwnPage(resumed, request, reply);
-    const { validated } = resumed;
-    if ('error' in validated) return respondWithError(reply, validated.error, 303);
-    const { request: authRequest } = validated;
-    pages.keepForm(request, signInPage(authRequest, issuer(), { token, handle }));
+    const resumed = await resumeSignIn(request, token);
+    if ('error' in resumed) return respondWithError(reply, resumed.error, 303);
+    const { purpose } = resumed;
+    pages.keepForm(request, signInPages.signIn(purpose, { token, handle }));
     const principal = await signInByForm(request);
-    if (!principal) {
-      const form = signInPage(authRequest, issuer(), { token, handle, problems: WRONG, wrong: true });
-      return pages.send(reply.code(401), form);
-    }
-    const violation = authorization.findViolation(authRequest, principal);
-    if (violation) return respondWithError(reply, { ...authRequest, violation }, 303);
-    const [{ token: cookie, session }] = await Promise.all([
-      sessions.start(principal, cookies.session.read(request)),
-      consents.remember(principal.id, authRequest.client.id, authRequest.scope),
-    ]);
-    cookies.session.set(reply, cookie);
-    const { ip } = originOf(request);
-    const approved = await authorization.approve(authRequest, { principal, session }, ip);
-    return sendResponse(pages, reply, approved, 303);
+    if (principal) return complete(request, reply, purpose, principal);
+    const form = signInPages.signIn(purpose, { token, handle, problems: WRONG, wrong: true });
+    return pages.send(reply.code(401), form);
   });
+
+  await signUpPlugin(scope, { ...options, forms });
 
   scope.post('/authorize/consent', { config, schema: { body: ConsentBody } }, async (request, reply) => {
     const { interaction: token, decision } = request.body;
@@ -111,37 +108,14 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     }
     const user = await sessions.find(cookies.session.read(request));
     // The user signed out, another one signed in, or the session became too old: the request starts again.
-    if (!user || user.session.id !== sid || (await interactionFor(authRequest, user)) === 'login') {
+    if (!user || user.session.id !== sid || interactionFor(authRequest, user, NO_CONSENT) === 'login') {
       return respondToBrowser(authRequest, request, reply);
     }
     const { handle } = user.principal;
     pages.keepForm(request, consentPage(authRequest, issuer(), { token, handle }));
-    await consents.remember(user.principal.id, authRequest.client.id, authRequest.scope);
-    return sendResponse(pages, reply, await approveUser(authRequest, user, request), 303);
+    const consent = await consents.remember(user.principal.id, authRequest.client.id, authRequest.scope);
+    return sendResponse(pages, reply, await approveUser(authRequest, user, consent, request), 303);
   });
-
-  const respondWithError = (reply: FastifyReply, error: ErrorResponse, status: 302 | 303): FastifyReply =>
-    sendResponse(pages, reply, authorization.errorResponse(error), status);
-
-  /** Signs in for a page of the provider itself. Which people may use that page, it decides. */
-  async function signInToOwnPage(
-    page: OwnPage,
-    request: FastifyRequest<{ Body: LoginForm }>,
-    reply: FastifyReply,
-  ): Promise<FastifyReply> {
-    const { interaction: token, handle } = request.body;
-    pages.keepForm(request, ownSignInPage(issuer(), { token, handle }));
-    const principal = await signInByForm(request);
-    if (!principal) {
-      const form = ownSignInPage(issuer(), { token, handle, problems: WRONG, wrong: true });
-      return pages.send(reply.code(401), form);
-    }
-    const { token: cookie } = await sessions.start(principal, cookies.session.read(request));
-    cookies.session.set(reply, cookie);
-    const { ip } = originOf(request);
-    await audit.record({ event: 'login.succeeded', subject: principal.id, ip, detail: page.name });
-    return reply.redirect(mountPath(issuer()) + page.returnTo, 303);
-  }
 
   /** The human with the credentials of the form. */
   function signInByForm(request: FastifyRequest<{ Body: LoginForm }>): Promise<Principal | null> {
@@ -155,10 +129,11 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   const interactionFor = (
     authRequest: AuthorizationRequest,
     user: SignedInUser | null,
-  ): Promise<InteractionKind | null> =>
+    consent: Consent,
+  ): InteractionKind | null =>
     requiredInteraction(authRequest, user, {
       now: options.clock.now(),
-      hasConsent: ({ principal }) => consents.covers(principal.id, authRequest.client.id, authRequest.scope),
+      hasConsent: covers(consent, authRequest.scope),
     });
 
   /** Responds to a request without credentials: with a code, a page, or an error for `prompt=none`. */
@@ -168,14 +143,25 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     reply: FastifyReply,
   ): Promise<FastifyReply> {
     const user = await sessions.find(cookies.session.read(request));
+    const consent = user ? await consents.find(user.principal.id, authRequest.client.id) : NO_CONSENT;
     const redirectStatus = request.method === 'POST' ? 303 : 302;
-    const required = await interactionFor(authRequest, user);
-    if (user && !required)
-      return sendResponse(pages, reply, await approveUser(authRequest, user, request), redirectStatus);
+    const required = interactionFor(authRequest, user, consent);
+    if (user && !required) {
+      return sendResponse(
+        pages,
+        reply,
+        await approveUser(authRequest, user, consent, request),
+        redirectStatus,
+      );
+    }
     const kind = required ?? 'login';
     if (promptsOf(authRequest).includes('none')) {
-      const violation = INTERACTION_ERRORS[kind];
+      const violation = INTERACTION_ERRORS[kind === 'consent' ? 'consent' : 'login'];
       return respondWithError(reply, { ...authRequest, violation }, redirectStatus);
+    }
+    if (!authRequest.client.principalKinds.includes('human')) {
+      const response = authorization.errorResponse({ ...authRequest, violation: WRONG_KIND });
+      return pages.send(reply.code(403), agentsOnlyPage(authRequest, response));
     }
     return sendPage(kind, authRequest, user, request, reply);
   }
@@ -187,6 +173,9 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     request: FastifyRequest,
     reply: FastifyReply,
   ): Promise<FastifyReply> {
+    if (kind === 'sign-up' && !isSignUpOpen) {
+      return pages.send(reply.code(403), signInPages.signUpClosed(authRequest));
+    }
     const sid = kind === 'consent' ? user?.session.id : undefined;
     const present = cookies.form.read(request);
     const { token, cookie } = authorization.beginInteraction(authRequest, present, sid);
@@ -197,25 +186,35 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
       return pages.send(reply, consentPage(authRequest, issuer(), { token, handle }));
     }
     const { login_hint: handle = '' } = authRequest.parameters;
-    return pages.send(reply, signInPage(authRequest, issuer(), { token, handle }));
-  }
-
-  /** The interaction of a form that was shown to this browser. @throws login_rejected, invalid_request */
-  async function resume(request: FastifyRequest, token: string): Promise<ResumedInteraction> {
-    if (request.headers['sec-fetch-site'] === 'cross-site') throw oidcErrors.login_rejected();
-    const resumed = await authorization.resume(token, cookies.form.read(request));
-    if (!resumed) throw oidcErrors.login_rejected();
-    return resumed;
+    const form = { token, handle };
+    return pages.send(
+      reply,
+      kind === 'sign-up' ? signInPages.signUp(authRequest, form) : signInPages.signIn(authRequest, form),
+    );
   }
 
   async function approveUser(
     authRequest: AuthorizationRequest,
     { principal, session }: SignedInUser,
+    consent: Consent,
     request: FastifyRequest,
   ): Promise<AuthorizationResponse> {
     await sessions.extend(session);
-    const authentication = { principal, session, isSilent: true };
+    const { revocations } = await connectIfUnasked(authRequest, principal, consent);
+    const authentication = { principal, session, revocations, isSilent: true };
     return authorization.approve(authRequest, authentication, originOf(request).ip);
+  }
+
+  /** Lists a client that gets a refresh token without consent, so that the user can revoke it. */
+  async function connectIfUnasked(
+    { client, scope }: AuthorizationRequest,
+    { id, kind }: Principal,
+    consent: Consent,
+  ): Promise<Consent> {
+    const isListed = kind !== 'human' || consent.scopes.length > 0;
+    return isListed || !scope.split(' ').includes('offline_access')
+      ? consent
+      : consents.connect(id, client.id);
   }
 
   /** The principal with these credentials, if it is accepted; else `null`, after a record in the audit log. */
@@ -255,7 +254,12 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const credentials = parseBasic(request.headers.authorization ?? '');
     const mayUseBasic = ({ kind }: Principal) => kind === 'agent' || humansUseBasic;
     const principal = await signIn(request, credentials, mayUseBasic);
-    if (principal) return authorization.approve(authRequest, { principal }, originOf(request).ip);
+    if (principal) {
+      const found =
+        principal.kind === 'human' ? await consents.find(principal.id, authRequest.client.id) : NO_CONSENT;
+      const { revocations } = await connectIfUnasked(authRequest, principal, found);
+      return authorization.approve(authRequest, { principal, revocations }, originOf(request).ip);
+    }
     const excess = options.meter(originOf(request).ip);
     if (excess) throw excess;
     throw oidcErrors.invalid_credentials({
@@ -263,6 +267,8 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     });
   }
 }
+
+const NO_CONSENT: Consent = { scopes: [], revocations: 0 };
 
 const WRONG = [message('sign-in.wrong')];
 

@@ -53,6 +53,8 @@ export interface Authentication {
   principal: Principal;
   /** Absent if the request itself contained the credentials. */
   session?: SessionDocument;
+  /** Of the consent, read before the principal is authorized: a later revocation applies to the grant. */
+  revocations: number;
   /** Whether an earlier session is used, without a sign-in. */
   isSilent?: boolean;
 }
@@ -71,7 +73,7 @@ export interface AuthorizationDependencies {
   random: Random;
 }
 
-const WRONG_KIND: RuleViolation = {
+export const WRONG_KIND: RuleViolation = {
   error: 'access_denied',
   description: 'This kind of principal is not allowed to sign in to this client.',
 };
@@ -108,7 +110,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
     errorResponse,
     findViolation,
 
-    async approve(request, { principal, session, isSilent = false }, ip) {
+    async approve(request, { principal, session, revocations, isSilent = false }, ip) {
       const violation = findViolation(request, principal);
       if (violation) return errorResponse({ ...request, violation });
       const { parameters, client, redirectUri, scope } = request;
@@ -129,6 +131,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         // Only one acr value is supported (OIDC Core §3.1.2.1).
         ...(acrValues && { acr: ACR_VALUES[0] }),
         ...(session && { sid: session.id }),
+        ...(revocations > 0 && { revocations }),
         authTime: session?.authTime ?? now,
         createdAt: now,
         codeExpiresAt: now + CODE_LIFETIME_MS,

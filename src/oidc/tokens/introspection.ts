@@ -13,12 +13,16 @@ export interface ActiveAccessToken {
   scope: string;
 }
 
-type AccessDependencies = Pick<TokenDependencies, 'grants' | 'directory' | 'isRegistered' | 'clock'>;
+type AccessDependencies = Pick<
+  TokenDependencies,
+  'grants' | 'directory' | 'consents' | 'isRegistered' | 'clock'
+>;
 
 export async function findAccessToken(
   accessToken: string,
-  { grants, directory, isRegistered, clock }: AccessDependencies,
+  deps: AccessDependencies,
 ): Promise<ActiveAccessToken | null> {
+  const { grants, isRegistered, clock } = deps;
   const id = grantIdOf('at_', accessToken);
   const grant = id === undefined ? null : await grants.findOne({ id });
   if (!grant || grant.revokedAt !== undefined) return null;
@@ -26,7 +30,7 @@ export async function findAccessToken(
   if (!issued || !isUnexpired(issued.expiresAt, { now: clock.now(), life: TOKEN_LIFETIME_SECONDS * SECOND }))
     return null;
   if (!(await isRegistered(grant.clientId))) return null;
-  const principal = await findOwner(grant, directory);
+  const principal = await findOwner(grant, deps);
   return principal && { grant, issued, principal, scope: issued.scope ?? grant.scope };
 }
 
@@ -53,7 +57,7 @@ export async function introspectToken(
   token: string,
   deps: TokenDependencies,
 ): Promise<Introspection> {
-  const { grants, directory, issuer, clock } = deps;
+  const { grants, issuer, clock } = deps;
   const about = { client_id: client.id, iss: issuer(), aud: client.id };
   const access = await findAccessToken(token, deps);
   if (access) {
@@ -69,7 +73,7 @@ export async function introspectToken(
   const { refreshHash, refreshExpiresAt = 0, rotatedAt, consumedAt = 0 } = grant;
   if (refreshHash !== sha256(token)) return INACTIVE;
   if (!isUnexpired(refreshExpiresAt, { now: clock.now(), life: REFRESH_IDLE_LIFETIME_MS })) return INACTIVE;
-  if (!(await findOwner(grant, directory))) return INACTIVE;
+  if (!(await findOwner(grant, deps))) return INACTIVE;
   const times = { exp: toSeconds(refreshExpiresAt), iat: toSeconds(rotatedAt ?? consumedAt) };
   return { active: true, scope: grant.scope, ...about, sub: grant.sub, ...times };
 }

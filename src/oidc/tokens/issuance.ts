@@ -3,6 +3,7 @@ import { newId, type Random } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
 import type { UnknownWrites } from '../../ops/unknown-writes.js';
 import type { ClaimsOf } from '../claims.js';
+import type { ConsentService } from '../consents.js';
 import type { Client, Directory, IsRegistered, Principal } from '../directory.js';
 import { TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
 import type { Keys } from '../keys.js';
@@ -13,6 +14,7 @@ export interface TokenDependencies {
   grants: Grants;
   directory: Pick<Directory, 'findPrincipal' | 'findClient'>;
   isRegistered: IsRegistered;
+  consents: Pick<ConsentService, 'find'>;
   keys: Keys;
   claimsOf: ClaimsOf;
   issuer(): string;
@@ -93,21 +95,29 @@ function signIdToken(
   return keys.sign(Object.assign(claimsOf(principal, scope), claims), idTokenAlg);
 }
 
-/** The principal of a grant, unless it was disabled or its credentials have changed since. */
+type OwnerDependencies = { directory: Pick<Directory, 'findPrincipal'> } & Pick<
+  TokenDependencies,
+  'consents'
+>;
+
+/** The principal of a grant, unless it was disabled, its credentials have changed or it has revoked the access since. */
 export async function findOwner(
-  { sub, epoch }: Pick<GrantDocument, 'sub' | 'epoch'>,
-  directory: Pick<Directory, 'findPrincipal'>,
+  { sub, epoch, clientId, revocations = 0 }: GrantDocument,
+  { directory, consents }: OwnerDependencies,
 ): Promise<Principal | null> {
   const principal = await directory.findPrincipal(sub);
-  return principal?.epoch === epoch ? principal : null;
+  if (principal?.epoch !== epoch) return null;
+  // Only people can revoke the access of an application.
+  if (principal?.kind !== 'human') return principal;
+  return (await consents.find(sub, clientId)).revocations === revocations ? principal : null;
 }
 
 /** The same, unless its kind may no longer sign in to the client. */
 export async function findAllowedOwner(
   client: Pick<Client, 'principalKinds'>,
-  grant: Pick<GrantDocument, 'sub' | 'epoch'>,
-  directory: Pick<Directory, 'findPrincipal'>,
+  grant: GrantDocument,
+  deps: OwnerDependencies,
 ): Promise<Principal | null> {
-  const principal = await findOwner(grant, directory);
+  const principal = await findOwner(grant, deps);
   return principal && client.principalKinds.includes(principal.kind) ? principal : null;
 }

@@ -31,7 +31,7 @@ export async function redeemCode(
   ip: string,
   deps: TokenDependencies,
 ): Promise<TokenResponse> {
-  const { grants, directory, clock, random } = deps;
+  const { grants, clock, random } = deps;
   if (!code) throw oidcErrors.invalid_request({ message: 'code is missing.' });
   const id = grantIdOf('ac_', code);
   const grant = id === undefined ? null : await grants.findOne({ id });
@@ -41,7 +41,7 @@ export async function redeemCode(
   if (grant.redirectUri !== redirectUri || !matchesChallenge(grant.challenge, verifier)) {
     throw oidcErrors.invalid_grant();
   }
-  const principal = await findAllowedOwner(client, grant, directory);
+  const principal = await findAllowedOwner(client, grant, deps);
   if (!principal) throw oidcErrors.invalid_grant();
 
   const { scope, nonce } = grant;

@@ -101,14 +101,14 @@ export async function refreshTokens(
 async function findFamily(
   id: string,
   client: Client,
-  { grants, directory, clock }: TokenDependencies,
+  deps: TokenDependencies,
 ): Promise<{ grant: GrantDocument; principal: Principal }> {
-  const grant = await grants.findOne({ id });
+  const grant = await deps.grants.findOne({ id });
   if (grant?.clientId !== client.id || grant.revokedAt !== undefined) throw oidcErrors.invalid_grant();
   const { refreshExpiresAt = 0 } = grant;
-  if (!isUnexpired(refreshExpiresAt, { now: clock.now(), life: REFRESH_IDLE_LIFETIME_MS }))
+  if (!isUnexpired(refreshExpiresAt, { now: deps.clock.now(), life: REFRESH_IDLE_LIFETIME_MS }))
     throw oidcErrors.invalid_grant();
-  const principal = await findAllowedOwner(client, grant, directory);
+  const principal = await findAllowedOwner(client, grant, deps);
   if (!principal) throw oidcErrors.invalid_grant();
   return { grant, principal };
 }

@@ -18,10 +18,14 @@ export class CollectedValues {
     return found.length === 0 ? 'none' : dice.one(found);
   }
 
+  /** The latest value, or a placeholder. */
+  latest(kind: string): string {
+    return this.#found.get(kind)?.at(-1) ?? 'none';
+  }
+
   add(kind: string, value: string): void {
     const found = this.#found.get(kind) ?? [];
-    if (found.includes(value)) return;
-    this.#found.set(kind, [...found.slice(-MOST + 1), value]);
+    this.#found.set(kind, [...found.filter((other) => other !== value).slice(-MOST + 1), value]);
   }
 
   /** One of the latest values of any kind. */

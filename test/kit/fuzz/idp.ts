@@ -1,5 +1,7 @@
+import { type Mails, mailCollection } from '../../../src/email/store.js';
 import { createIdentityServer } from '../../../src/idp/server.js';
-import { sha256 } from '../../../src/kernel/secrets.js';
+import { newId, sha256, systemRandom } from '../../../src/kernel/secrets.js';
+import { SESSION, sessionCollection } from '../../../src/oidc/store.js';
 import { principalCollection } from '../../../src/provisioning/store.js';
 import { openStore } from '../../../src/storage/open.js';
 import { basic, PASSWORD } from '../app.js';
@@ -23,9 +25,11 @@ const KINDS = {
   refresh: /\brt_[0-9a-f]{32}[\w-]{43}/g,
   idToken: /\beyJ[\w-]+\.[\w-]+\.[\w-]+/g,
   interaction: /name="interaction" value="([\w.-]+)"/g,
-  form: /name="form" value="([\w-]+)"/g,
+  form: /name="form" value="([\w.-]+)"/g,
   confirm: /name="confirm" value="([\w-]+)"/g,
   link: /\/invite\/([\w-]{70,})/g,
+  // Found only in e-mails.
+  verify: null,
   sub: /\bu_[0-9a-f]{32}/g,
   client: /class="secret" value="(cid_[\w-]+)"/g,
   invited: /invitations&#x2F;(u_[0-9a-f]{32})&#x2F;withdraw/g,
@@ -49,6 +53,8 @@ interface Common {
   clients: Client[];
   agents: Person[];
   people: Person[];
+  /** Sessions of the operator in other browsers. */
+  operatorSids: string[];
   /** The first of the people. */
   operatorSub: string;
   /** Whether the client signs in as no other person, so that it always reaches the console. */
@@ -99,6 +105,30 @@ const RECIPES: Record<string, Recipe> = {
     body: { form: self.dice.happens(0.5) ? [['confirm', self.one('confirm')]] : self.logout() },
     headers: self.browser(),
   }),
+  'POST /authorize/sign-up': (self) => {
+    const { handle, name } = self.newcomer();
+    const form: Pair[] = [
+      ['interaction', self.one('interaction')],
+      ['handle', handle],
+      ['name', name],
+      ['password', PASSWORD],
+      ['password_confirm', PASSWORD],
+    ];
+    return { body: { form }, headers: self.browser() };
+  },
+  'GET /account/sign-up': (self) => ({ headers: self.browser() }),
+  'GET /account': (self) => ({ query: [['done', 'renamed']], headers: self.browser() }),
+  'POST /account/name': (self) => self.accountForm([['name', 'Ada']]),
+  'POST /account/sessions/end': (self) => self.accountForm([['sid', self.one('sid')]]),
+  'POST /account/sessions/end-others': (self) => self.accountForm([]),
+  'POST /account/verification': (self) => self.accountForm([]),
+  'POST /account/applications/disconnect': (self) => self.accountForm([['client_id', self.client().id]]),
+  'GET /account/delete': (self) => ({ headers: self.browser() }),
+  'POST /account/delete': (self) =>
+    self.accountForm([
+      ['confirm', self.person().handle],
+      ['password', 'not the password'],
+    ]),
   'GET /account/password': (self) => ({ headers: self.browser() }),
   'POST /account/password': (self) => {
     const { password } = self.person();
@@ -133,6 +163,15 @@ const RECIPES: Record<string, Recipe> = {
         ['password_confirm', PASSWORD],
       ],
     },
+  }),
+  'POST /account/forgot-password': (self) => ({
+    body: { form: [['handle', self.newest().handle]] },
+    headers: self.browser(),
+  }),
+  'GET /verify/:token': (self) => ({ path: `/verify/${self.one('verify')}`, headers: self.browser() }),
+  'POST /verify/:token': (self) => ({
+    path: `/verify/${self.one('verify')}`,
+    body: { form: [['password', PASSWORD]] },
   }),
   'POST /v1/clients': (self) => ({
     body: {
@@ -182,10 +221,10 @@ function consoleDraft(
     // A client that was created in the console: other clients of the fuzz depend on theirs.
     .replace(':id', self.one('client'))
     .replace(':sub', subFor(self, url))
-    .replace(':sid', self.one('sid'));
+    .replace(':sid', self.dice.one([self.one('sid'), ...self.operatorSids]));
   if (method !== 'POST') return { path, headers: self.browser() };
   const fields = CONSOLE_FIELDS[url.replace('/admin/', '')]?.(self) ?? {};
-  const form: Pair[] = [['token', self.one('token')], ...Object.entries(fields)];
+  const form: Pair[] = [['token', self.formToken()], ...Object.entries(fields)];
   return { path, headers: self.browser(), body: { form } };
 }
 
@@ -196,6 +235,9 @@ function subFor(self: IdpVisitor, url: string): string {
   return /\/(rotate|delete)$/.test(url) ? self.own.agent.sub : self.ownSub;
 }
 
+/** Requests that put e-mails with links into the outbox. */
+const MAILING = /^\/(v1\/accounts|account\/(forgot-password|verification))$/;
+
 let names = 0;
 
 class IdpVisitor implements Visitor {
@@ -204,15 +246,20 @@ class IdpVisitor implements Visitor {
   readonly #clients: Client[];
   readonly #agents: Person[];
   readonly #people: Person[];
+  readonly #mails: Mails;
   readonly #isOperator: boolean;
   /** A person with a session, and the operator of the console. */
   readonly operatorSub: string;
+  readonly operatorSids: string[];
   /** The latest principal that this client created; no other client depends on it. */
   ownSub = 'none';
   /** The latest of each kind. */
   readonly own = { agent: { sub: 'none', handle: '' }, human: { sub: 'none', handle: '' } };
 
-  constructor(dice: Dice, { clients, agents, people, operatorSub, isOperator }: Common) {
+  constructor(dice: Dice, common: Common, mails: Mails) {
+    const { clients, agents, people, operatorSub, operatorSids, isOperator } = common;
+    this.#mails = mails;
+    this.operatorSids = operatorSids;
     this.operatorSub = operatorSub;
     this.dice = dice;
     this.#clients = [...clients];
@@ -228,10 +275,11 @@ class IdpVisitor implements Visitor {
     return { method, path: url, query: [], headers: [], ...recipe };
   }
 
-  learn({ method, path, body }: FuzzRequest, answer: FuzzAnswer): void {
+  async learn({ method, path, body }: FuzzRequest, answer: FuzzAnswer): Promise<void> {
     // A mutated administrator request may have registered this address, which is then a valid redirect.
     if (answer.body.includes(EVIL)) return;
     this.#collected.learn(answer);
+    if (MAILING.test(path)) await this.#readMails();
     if (answer.status !== 201 || method !== 'POST') return;
     const made = JSON.parse(answer.body);
     this.ownSub = made.sub ?? this.ownSub;
@@ -246,6 +294,18 @@ class IdpVisitor implements Visitor {
       Object.assign(this.own[made.kind as 'agent' | 'human'], made);
     if (made.kind === 'agent') keep(this.#agents, person);
     if (made.kind === 'human') keep(this.#people, person);
+  }
+
+  /** Collects the links of the latest e-mails. */
+  async #readMails(): Promise<void> {
+    const { items } = await this.#mails.page({ sort: 'id', desc: true, limit: 4 });
+    for (const { values } of items) {
+      const [, kind, token] = /\/(invite|verify)\/([\w-]+)$/.exec(values?.['link'] ?? '') ?? [];
+      if (token !== undefined) this.#collected.add(kind === 'invite' ? 'link' : 'verify', token);
+    }
+    // The relay would try to send all of them whenever the clock advances.
+    const oldest = items.at(-1)?.id;
+    if (oldest !== undefined) await this.#mails.deleteMany({ id: { lt: oldest } });
   }
 
   known(): string {
@@ -268,6 +328,10 @@ class IdpVisitor implements Visitor {
 
   client = (): Client => this.dice.one(this.#clients.slice(-4));
   agent = (): Person => this.dice.one(this.#agents);
+  /** Mostly that of the latest page, because a new session ends the others. */
+  formToken = (): string => (this.dice.happens(0.7) ? this.#collected.latest('token') : this.one('token'));
+  /** Someone else than the operator, whose session would end with a new password. */
+  newest = (): Person => this.#people.slice(1).at(-1) ?? { handle: 'nobody', password: PASSWORD };
   person = (): Person => this.dice.one(this.#isOperator ? this.#people.slice(0, 1) : this.#people);
   token = (): string => this.one(this.dice.one(['access', 'refresh']));
   newcomer = () => ({ handle: `f${names++}@example.test`, name: 'Robot' });
@@ -279,6 +343,10 @@ class IdpVisitor implements Visitor {
       ['accept', 'text/html'],
       ['sec-fetch-site', 'same-origin'],
     ];
+  }
+
+  accountForm(fields: Pair[]): Partial<FuzzRequest> {
+    return { body: { form: [['form', this.one('form')], ...fields] }, headers: this.browser() };
   }
 
   authorizationHeader(): Pair {
@@ -295,7 +363,7 @@ class IdpVisitor implements Visitor {
       ['scope', ['openid', ...SCOPES.filter(() => dice.happens(0.5))].join(' ')],
       ['state', 'a b&c'],
       ['nonce', 'n-0S6'],
-      ['prompt', dice.one(['none', 'login', 'consent', 'select_account'])],
+      ['prompt', dice.one(['none', 'login', 'consent', 'select_account', 'create'])],
       ['max_age', String(dice.one([0, 1, 10_000]))],
       ['id_token_hint', this.one('idToken')],
       ['login_hint', this.person().handle],
@@ -371,9 +439,16 @@ async function grantRole(sub: string, folder: string): Promise<void> {
 /** @param folder of the store */
 export async function idpTarget(folder: string): Promise<FuzzTarget> {
   const clock = fakeClock();
-  const server = createIdentityServer({ ...idpOptions(folder), clock, limits: false } as never);
+  const server = createIdentityServer({
+    ...idpOptions(folder),
+    ...{ clock, limits: false },
+    // No server listens there, so that the links stay in the store.
+    emailSmtpUrl: 'smtp://127.0.0.1:9',
+  } as never);
   const routes = collectRoutes(server.fastify);
   const { url } = await server.start();
+  const store = await openStore(idpOptions(folder).databaseUri);
+  const mails = mailCollection(store);
 
   const make = async (path: string, body: object) => {
     const response = await server.fastify.inject({
@@ -391,16 +466,26 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     const { client_id: id, client_secret: secret } = await make('/v1/clients', body);
     return { id, ...(secret && { secret }) };
   };
+  const newSid = () => newId(SESSION, clock, systemRandom);
+  const sessions = sessionCollection(store);
+  const startSession = (id: string, sub: string) => {
+    const now = clock.now();
+    const times = { authTime: now, createdAt: now, expiresAt: now + 3_600_000 };
+    return sessions.insert({ id, sub, tokenHash: sha256(id), ...times });
+  };
   const makeAgent = (handle: string): Promise<Person> => make('/v1/agents', { handle });
   const makeCommon = async (name: string, isOperator: boolean): Promise<Common> => {
     const person = { handle: `${name}@example.test`, password: PASSWORD };
     const { sub: operatorSub } = await make('/v1/accounts', { ...person, kind: 'human' });
     await grantRole(operatorSub, folder);
+    const operatorSids = [newSid(), newSid(), newSid()];
+    for (const id of operatorSids) await startSession(id, operatorSub);
     return {
       clients: [await makeClient(false), await makeClient(true), await makeClient(false)],
       agents: [await makeAgent(`agent-${name}@example.test`)],
       people: [person],
       operatorSub,
+      operatorSids,
       isOperator,
     };
   };
@@ -409,10 +494,11 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
   return {
     url,
     routes,
-    busiest: routes.filter(({ url }) => /^\/(authorize|token)/.test(url)),
+    // A sign-up ends the session of the operator.
+    busiest: routes.filter(({ url }) => /^\/(authorize(?!\/sign-up)|token)/.test(url)),
     clock,
-    visitor: (dice) => new IdpVisitor(dice, common),
-    unattainable: {},
+    visitor: (dice) => new IdpVisitor(dice, common, mails),
+    unattainable: { 'POST /account/delete': 'other requests depend on the people' },
     unavailable: ['temporarily_unavailable'],
     codeOf: (body) => {
       const { error, error_description: sentence } = (body ?? {}) as Record<string, unknown>;
@@ -436,6 +522,9 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
       });
       if (token.statusCode !== 200) throw new Error(`sign-in fails after the fuzzing: ${token.body}`);
     },
-    stop: () => server.stop(),
+    async stop() {
+      await server.stop();
+      await store.close();
+    },
   };
 }

@@ -1,0 +1,99 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { createFormTokens, type FormTokens } from '../console/forms.js';
+import { wantsPage } from '../http/pages.js';
+import type { Guard } from '../http/scope.js';
+import { type Clock, isRecent, MINUTE } from '../kernel/clock.js';
+import { accountErrors } from './errors.js';
+import type { Person, Session } from './service.js';
+
+/** How old a sign-in may be for what cannot be undone. */
+const MAX_AUTHENTICATION_AGE_MS = 15 * MINUTE;
+
+const PAGE = 'the account page';
+
+/** A person who is signed in, and the token of the session. */
+export interface SignedIn {
+  principal: Person & { kind: 'agent' | 'human'; operatorSince?: number };
+  session: Session;
+  token: string;
+}
+
+/** The sign-in of the provider. */
+export interface SignIn {
+  userOf(request: FastifyRequest): Promise<SignedIn | null>;
+  /** Sends the sign-in form, which returns to the page. */
+  sendSignIn(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    page: { returnTo: string; name: typeof PAGE },
+    handle?: string,
+  ): FastifyReply;
+  sendSignUp(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    page: { returnTo: string; name: typeof PAGE },
+  ): FastifyReply;
+  /** Removes the session from the browser. */
+  forgetSession(reply: FastifyReply): void;
+}
+
+export interface PersonGuard {
+  guard: Guard;
+  /** The same if the person has signed in within the last 15 minutes. */
+  recentGuard: Guard;
+  /** The person of a request that a guard has admitted. */
+  personOf(request: FastifyRequest): SignedIn;
+  /** The tokens of the forms of this session. */
+  formsOf(request: FastifyRequest): FormTokens;
+  /** @throws login_rejected if no page of this session contained the form */
+  checkForm(request: FastifyRequest<{ Body: { form: string } }>): void;
+}
+
+/** Admits people by their session only: agents have none, and no token or password in a header opens these pages. */
+export function createPersonGuard({ signIn, clock }: { signIn: SignIn; clock: Clock }): PersonGuard {
+  const admitted = new WeakMap<FastifyRequest, SignedIn>();
+
+  const admit = async (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    { within }: { within: number },
+  ): Promise<FastifyReply | undefined> => {
+    const user = await signIn.userOf(request);
+    if (user && isRecent(user.session.authTime, { now: clock.now(), within })) {
+      admitted.set(request, user);
+      return undefined;
+    }
+    if (!wantsPage(request.headers.accept)) throw accountErrors.sign_in_first();
+    const page = { returnTo: pageOf(request), name: PAGE } as const;
+    return signIn.sendSignIn(request, reply, page, user?.principal.handle);
+  };
+
+  const personOf: PersonGuard['personOf'] = (request) => {
+    const user = admitted.get(request);
+    if (!user) throw new Error('The request was not admitted by the guard.');
+    return user;
+  };
+
+  const formsOf: PersonGuard['formsOf'] = (request) =>
+    createFormTokens({ secret: `account ${personOf(request).token}`, clock });
+
+  return {
+    guard: (request, reply) => admit(request, reply, { within: Number.POSITIVE_INFINITY }),
+    recentGuard: (request, reply) => admit(request, reply, { within: MAX_AUTHENTICATION_AGE_MS }),
+    personOf,
+    formsOf,
+    checkForm(request) {
+      if (!formsOf(request).isValid(request.body.form)) {
+        throw accountErrors.login_rejected({ page: 'foreign_request' });
+      }
+    },
+  };
+}
+
+/** The page that a person wanted to see; after a form, the one that contains it. */
+function pageOf({ url, server: { prefix } }: FastifyRequest): string {
+  const [path = ''] = url.slice(prefix.length).split('?');
+  return PAGES.find((page) => page === path) ?? '/account';
+}
+
+const PAGES = ['/account/password', '/account/delete'];

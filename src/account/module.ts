@@ -1,0 +1,30 @@
+import type { Guard, Scope } from '../http/scope.js';
+import type { ModuleContext } from '../server/module-context.js';
+import { createPersonGuard } from './guard.js';
+import { type AccountPluginOptions, accountPlugin } from './plugin.js';
+import { type AccountSources, createAccountService } from './service.js';
+
+/** The pages on which people manage their own accounts. */
+export interface AccountModule {
+  /** The access levels of the routes below. */
+  guards: Record<'person' | 'recent-person', Guard>;
+  plugin(scope: Scope): Promise<void>;
+}
+
+export interface AccountModuleOptions
+  extends Pick<AccountPluginOptions, 'signIn' | 'pages' | 'mount' | 'hasAccountPages'> {
+  sources: AccountSources;
+}
+
+export function createAccountModule(
+  { audit, clock }: Pick<ModuleContext, 'audit' | 'clock'>,
+  { sources, ...options }: AccountModuleOptions,
+): AccountModule {
+  const guard = createPersonGuard({ ...options, clock });
+  const service = createAccountService(sources, { audit });
+  return {
+    guards: { person: guard.guard, 'recent-person': guard.recentGuard },
+    plugin: (scope) =>
+      accountPlugin(scope, { ...options, guard, service, verification: sources.verification, audit }),
+  };
+}

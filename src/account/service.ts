@@ -1,0 +1,158 @@
+import type { Origin } from '../http/scope.js';
+import type { Audit } from '../ops/audit.js';
+
+/** What people do with their own accounts. Other domains provide it; the product passes it on. */
+
+export interface Person {
+  id: string;
+  handle: string;
+  name?: string;
+  epoch?: number;
+  emailVerifiedAt?: number;
+}
+
+export interface Session {
+  id: string;
+  authTime: number;
+  /** Absent in sessions of earlier versions. */
+  browser?: string;
+  system?: string;
+  place?: string;
+}
+
+export interface AccountSources {
+  people: {
+    /** @throws RATE_LIMITED, OVERLOADED */
+    authenticate(
+      handle: string,
+      password: string,
+      from: Origin,
+      accepts: (principal: Person & { kind: 'agent' | 'human' }) => boolean,
+    ): Promise<Person | null>;
+    /**
+     * Changes the password and revokes everything issued under the old one. `false` if `current` is wrong or was changed
+     * in the meantime.
+     * @throws WEAK_PASSWORD, RATE_LIMITED, OVERLOADED
+     */
+    changePassword(
+      person: Person,
+      passwords: { current: string; chosen: string },
+      from: Origin,
+    ): Promise<boolean>;
+    rename(person: Person, name: string, from: Origin): Promise<boolean>;
+    /** In one step, after which nothing issued to the person is valid; `false` if the credentials have changed. */
+    delete(person: Person, from: Origin): Promise<boolean>;
+  };
+  sessions: {
+    /** The valid sessions, the newest first. */
+    list(person: Person): Promise<Session[]>;
+    endOwn(sub: string, sid: string): Promise<boolean>;
+    endOthers(sub: string, current: string): Promise<void>;
+  };
+  applications: {
+    list(sub: string): Promise<{ clientId: string; scopes: string[]; updatedAt: number }[]>;
+    revoke(sub: string, clientId: string): Promise<boolean>;
+    find(clientId: string): Promise<{ name: string; redirectUris: readonly string[] } | null>;
+  };
+  /** Absent without a mail server. */
+  verification: AddressVerification | undefined;
+  /** Removes what is stored about a deleted person elsewhere. */
+  forget(sub: string): Promise<void>;
+}
+
+/** The mailed links with which people confirm their addresses. */
+export interface AddressVerification {
+  /** Whether the person has an e-mail address that is not confirmed. */
+  isDue(person: Person & { kind: 'agent' | 'human' }): boolean;
+  /**
+   * Sends a new link, which replaces the previous one. `false` if it is not due.
+   * @throws RATE_LIMITED
+   */
+  sendAgain(sub: string, from: Origin): Promise<boolean>;
+}
+
+/** An application with access to the data of a person. */
+export interface Application {
+  clientId: string;
+  /** Its name, or else its address. */
+  name: string;
+  scopes: string[];
+  since: number;
+}
+
+export interface AccountService {
+  sessions(person: Person): Promise<Session[]>;
+  /** The latest first. */
+  applications(person: Person): Promise<Application[]>;
+  changePassword: AccountSources['people']['changePassword'];
+  rename(person: Person, name: string, from: Origin): Promise<void>;
+  endSession(person: Person, sid: string, from: Origin): Promise<void>;
+  endOtherSessions(person: Person, current: string, from: Origin): Promise<void>;
+  /** Revokes the access of an application, which has to ask for it again. */
+  disconnect(person: Person, clientId: string, from: Origin): Promise<void>;
+  /**
+   * Deletes the account; its user name stays taken. `false` if the password is wrong or was changed in the meantime.
+   * @throws RATE_LIMITED, OVERLOADED
+   */
+  delete(person: Person, password: string, from: Origin): Promise<boolean>;
+}
+
+export function createAccountService(
+  { people, sessions, applications, forget }: AccountSources,
+  { audit }: { audit: Pick<Audit, 'record' | 'recordFailure'> },
+): AccountService {
+  return {
+    sessions: (person) => sessions.list(person),
+
+    async applications({ id }) {
+      const connections = await applications.list(id);
+      const found = await Promise.all(
+        connections.map(async ({ clientId, scopes, updatedAt: since }) => {
+          const client = await applications.find(clientId);
+          const [address = ''] = client?.redirectUris ?? [];
+          return client && { clientId, name: client.name || hostOf(address), scopes, since };
+        }),
+      );
+      return found.filter((application) => application !== null).sort((a, b) => b.since - a.since);
+    },
+
+    changePassword: people.changePassword,
+
+    async rename(person, name, from) {
+      await people.rename(person, name, from);
+    },
+
+    async endSession({ id }, sid, { ip }) {
+      if (await sessions.endOwn(id, sid)) await audit.record({ event: 'session.ended', subject: id, ip });
+    },
+
+    async endOtherSessions({ id }, current, { ip }) {
+      await sessions.endOthers(id, current);
+      await audit.record({ event: 'sessions.ended', subject: id, ip });
+    },
+
+    async disconnect({ id }, clientId, { ip }) {
+      if (!(await applications.revoke(id, clientId))) return;
+      await audit.record({ event: 'consent.revoked', subject: id, ip, detail: clientId });
+    },
+
+    async delete({ id, handle }, password, from) {
+      const proven = await people.authenticate(
+        handle,
+        password,
+        from,
+        (principal) => principal.id === id && principal.kind === 'human',
+      );
+      if (!proven) {
+        await audit.recordFailure({ event: 'login.failed', subject: id, ip: from.ip });
+        return false;
+      }
+      if (!(await people.delete(proven, from))) return false;
+      // Nothing of it is valid any more; after a crash, jobs remove it.
+      await forget(id);
+      return true;
+    },
+  };
+}
+
+const hostOf = (address: string): string => (URL.canParse(address) && new URL(address).host) || address;

@@ -1,0 +1,34 @@
+import { domainToASCII, domainToUnicode } from 'node:url';
+import { Email, fits } from './schemas.js';
+
+/** E-mail addresses and their domains, of which each may have two spellings: ASCII and Unicode. */
+
+/**
+ * The mailbox that a user name in canonical form names, in ASCII; `undefined` if the user name is not an e-mail address:
+ * ASCII, apart from a domain in its other spelling.
+ */
+export function mailboxOf(handle: string): string | undefined {
+  const at = handle.lastIndexOf('@');
+  const domain = handle.slice(at + 1);
+  if (at <= 0 || !isDomain(domain)) return undefined;
+  const mailbox = `${handle.slice(0, at)}@${domainToASCII(domain)}`;
+  return fits(mailbox, Email) ? mailbox : undefined;
+}
+
+/** Whether a domain in canonical form is one of its two spellings. */
+export function isDomain(domain: string): boolean {
+  const ascii = domainToASCII(domain);
+  return (domain === ascii || domain === domainToUnicode(ascii)) && LABELS.test(ascii);
+}
+
+/** Both spellings of a domain in canonical form. */
+export const spellingsOf = (domain: string): [ascii: string, unicode: string] => {
+  const ascii = domainToASCII(domain);
+  return [ascii, domainToUnicode(ascii)];
+};
+
+/** The form in which domains are compared, and in which handles are stored. */
+export const canonicalDomain = (domain: string): string => domain.toLowerCase().normalize('NFC');
+
+/** At least two non-empty labels. The last one is not a number, which would be an IP address. */
+const LABELS = /^([a-z\d]([a-z\d-]*[a-z\d])?\.)+[a-z]([a-z\d-]*[a-z\d])?$/;

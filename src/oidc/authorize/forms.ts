@@ -1,0 +1,96 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Pages } from '../../http/pages.js';
+import { originOf } from '../../http/scope.js';
+import type { Audit } from '../../ops/audit.js';
+import type { ConsentService } from '../consents.js';
+import type { Principal } from '../directory.js';
+import { oidcErrors } from '../errors.js';
+import { type Cookies, mountPath, type SessionService } from '../sessions.js';
+import type { Purpose } from './pages.js';
+import type { ErrorResponse } from './request.js';
+import { sendResponse } from './response.js';
+import type { Authorization, ResumedInteraction } from './service.js';
+
+export interface InteractionFormsOptions {
+  authorization: Authorization;
+  sessions: Pick<SessionService, 'start'>;
+  consents: Pick<ConsentService, 'remember'>;
+  cookies: Cookies;
+  pages: Pages;
+  audit: Audit;
+  issuer(): string;
+}
+
+/** What the forms of sign-in, sign-up and consent have in common. */
+export interface InteractionForms {
+  /** The interaction of a form that was shown to this browser. @throws login_rejected, invalid_request */
+  resume(request: FastifyRequest, token: string): Promise<ResumedInteraction>;
+  /** The same for a form of sign-in or sign-up: what it is for, or an error for the application. */
+  resumeSignIn(
+    request: FastifyRequest,
+    token: string,
+  ): Promise<{ purpose: Purpose } | { error: ErrorResponse }>;
+  respondWithError(reply: FastifyReply, error: ErrorResponse, status: 302 | 303): FastifyReply;
+  /**
+   * Starts the session of a person whose password was typed into the form, and continues to the application or the page. A
+   * form of an application names what it will see, so that the password is the consent.
+   */
+  complete(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    purpose: Purpose,
+    principal: Principal,
+  ): Promise<FastifyReply>;
+}
+
+export function createInteractionForms(options: InteractionFormsOptions): InteractionForms {
+  const { authorization, sessions, consents, cookies, pages, audit, issuer } = options;
+
+  const respondWithError: InteractionForms['respondWithError'] = (reply, error, status) =>
+    sendResponse(pages, reply, authorization.errorResponse(error), status);
+
+  const startSession = async (request: FastifyRequest, reply: FastifyReply, principal: Principal) => {
+    const previous = cookies.session.read(request);
+    const { token, session } = await sessions.start(principal, previous, originOf(request));
+    cookies.session.set(reply, token);
+    return session;
+  };
+
+  const resume: InteractionForms['resume'] = async (request, token) => {
+    if (request.headers['sec-fetch-site'] === 'cross-site') throw oidcErrors.login_rejected();
+    const resumed = await authorization.resume(token, cookies.form.read(request));
+    if (!resumed) throw oidcErrors.login_rejected();
+    return resumed;
+  };
+
+  return {
+    resume,
+
+    async resumeSignIn(request, token) {
+      const resumed = await resume(request, token);
+      if ('returnTo' in resumed) return { purpose: resumed };
+      const { validated } = resumed;
+      return 'error' in validated ? validated : { purpose: validated.request };
+    },
+
+    respondWithError,
+
+    async complete(request, reply, purpose, principal) {
+      const { ip } = originOf(request);
+      if ('returnTo' in purpose) {
+        // Which people may use the page, it decides.
+        await startSession(request, reply, principal);
+        await audit.record({ event: 'login.succeeded', subject: principal.id, ip, detail: purpose.name });
+        return reply.redirect(mountPath(issuer()) + purpose.returnTo, 303);
+      }
+      const violation = authorization.findViolation(purpose, principal);
+      if (violation) return respondWithError(reply, { ...purpose, violation }, 303);
+      const [session, { revocations }] = await Promise.all([
+        startSession(request, reply, principal),
+        consents.remember(principal.id, purpose.client.id, purpose.scope),
+      ]);
+      const approved = await authorization.approve(purpose, { principal, session, revocations }, ip);
+      return sendResponse(pages, reply, approved, 303);
+    },
+  };
+}

@@ -1,0 +1,68 @@
+import type { FastifyRequest } from 'fastify';
+import { message } from '../../http/messages.js';
+import type { Pages } from '../../http/pages.js';
+import { fits, OptionalName } from '../../http/schemas.js';
+import { access, originOf, type Scope } from '../../http/scope.js';
+import { AppError } from '../../kernel/errors.js';
+import { credentialProblems } from '../../passwords/form-problems.js';
+import type { Directory, Principal, SignUp } from '../directory.js';
+import { oidcErrors } from '../errors.js';
+import { SignUpBody, type SignUpForm } from '../schemas.js';
+import type { InteractionForms } from './forms.js';
+import { admitsNewPeople, type FormState, type SignInPages } from './pages.js';
+
+export interface SignUpPluginOptions {
+  forms: InteractionForms;
+  signInPages: SignInPages;
+  signUp: SignUp;
+  directory: Pick<Directory, 'authenticate'>;
+  pages: Pages;
+}
+
+/** The form with which people create an account, and continue to what they wanted to sign in for. */
+export async function signUpPlugin(scope: Scope, options: SignUpPluginOptions): Promise<void> {
+  const { forms, signInPages, signUp, directory, pages } = options;
+  const config = access('signup', { page: true });
+
+  scope.post('/authorize/sign-up', { config, schema: { body: SignUpBody } }, async (request, reply) => {
+    const { interaction: token, name = '', password, password_confirm: again } = request.body;
+    const handle = request.body.handle.trim();
+    const resumed = await forms.resumeSignIn(request, token);
+    if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
+    const { purpose } = resumed;
+    if (!('returnTo' in purpose) && !admitsNewPeople(purpose)) throw oidcErrors.login_rejected();
+    const show = (status: number, failure: Pick<FormState, 'problems' | 'wrong'>) =>
+      pages.send(reply.code(status), signInPages.signUp(purpose, { token, handle, name, ...failure }));
+    pages.keepForm(request, signInPages.signUp(purpose, { token, handle, name }));
+    if (!fits(name, OptionalName)) {
+      return show(422, { problems: [message('account.name-invalid')], wrong: { name: true } });
+    }
+    if (again !== password) {
+      return show(422, { problems: [message('password.differ')], wrong: { password: true } });
+    }
+    try {
+      const principal = await register(request, { handle, password, ...(name !== '' && { name }) });
+      return await forms.complete(request, reply, purpose, principal);
+    } catch (error) {
+      if (!(error instanceof AppError) || ![400, 409, 422].includes(error.statusCode)) throw error;
+      return show(error.statusCode, credentialProblems(error));
+    }
+  });
+
+  /** Creates the account. On a double click, the browser shows the response to the second form, which signs in. */
+  async function register(
+    request: FastifyRequest<{ Body: SignUpForm }>,
+    input: Parameters<SignUp>[0],
+  ): Promise<Principal> {
+    const origin = originOf(request);
+    try {
+      return await signUp(input, origin);
+    } catch (error) {
+      if (!(error instanceof AppError) || error.code !== 'handle_taken') throw error;
+      const { handle, password } = input;
+      const own = await directory.authenticate(handle, password, origin, ({ kind }) => kind === 'human');
+      if (!own) throw error;
+      return own;
+    }
+  }
+}

@@ -1,0 +1,75 @@
+import { mailboxOf } from '../http/mailboxes.js';
+import type { Origin } from '../http/scope.js';
+import { HOUR, MINUTE } from '../kernel/clock.js';
+import { sha256 } from '../kernel/secrets.js';
+import type { Audit } from '../ops/audit.js';
+import type { BackgroundTasks } from '../ops/background-tasks.js';
+import { atMost, type Throttle } from '../throttle/throttle.js';
+import { linkUrl, newLinkToken } from './first-operator.js';
+import { canonicalForm, isPossibleHandle } from './handles.js';
+import { type PersonMails, RESET_LINK_LIFETIME_MS } from './mails.js';
+import type { Dependencies } from './principals.js';
+import type { PrincipalCollection, PrincipalDocument } from './store.js';
+
+/** Links for forgotten passwords, which reach nobody but the mailbox that the handle names. */
+export interface Recovery {
+  /**
+   * Sends a link if the handle is the e-mail address of an active person, after the response, which is the same for every
+   * handle. It replaces the previous mailed link, but not the link of an operator. @throws RATE_LIMITED
+   */
+  forgotPassword(handle: string, from: Origin): Promise<void>;
+}
+
+export interface RecoveryDependencies extends Omit<Dependencies, 'audit'> {
+  audit: Pick<Audit, 'recordFailure'>;
+  mails: Pick<PersonMails, 'passwordReset'>;
+  throttle: Pick<Throttle, 'count' | 'tryCountKey'>;
+  backgroundTasks: Pick<BackgroundTasks, 'run'>;
+  issuer(): string;
+}
+
+/** Requests for links by mail from one address block. */
+export const MAIL_REQUESTS = atMost('mail', 10, HOUR);
+
+/** Mails with one kind of link to one handle, from any address. */
+export const mailsTo = (kind: 'reset' | 'verify') => atMost(`mail.${kind}`, 3, 15 * MINUTE);
+
+const RESETS = mailsTo('reset');
+
+export function createRecovery(
+  principals: Pick<PrincipalCollection, 'findOne' | 'updateOne'>,
+  { mails, throttle, backgroundTasks, issuer, audit, clock, random }: RecoveryDependencies,
+): Recovery {
+  const sendReset = async ({ id }: PrincipalDocument, from: Origin): Promise<void> => {
+    const token = newLinkToken(id, random);
+    const link = {
+      url: linkUrl(issuer(), token),
+      hash: sha256(token),
+      expiresAt: clock.now() + RESET_LINK_LIFETIME_MS,
+    };
+    const person = await principals.updateOne(
+      { id, kind: 'human', state: 'active' },
+      { set: { mailedLinkHash: link.hash, mailedLinkExpiresAt: link.expiresAt } },
+    );
+    if (person) await mails.passwordReset(person, link, from);
+  };
+
+  return {
+    async forgotPassword(handle, from) {
+      const { ip } = from;
+      await throttle.count(MAIL_REQUESTS, ip);
+      const account = canonicalForm(handle);
+      if (!isPossibleHandle(account)) return;
+      backgroundTasks.run('password reset', async () => {
+        if (!(await throttle.tryCountKey(RESETS, account, ip))) return;
+        const found = await principals.findOne({ handle: account });
+        await audit.recordFailure({
+          event: 'password.forgotten',
+          ip,
+          ...(found && { subject: found.id }),
+        });
+        if (found && mailboxOf(account) !== undefined) await sendReset(found, from);
+      });
+    },
+  };
+}
