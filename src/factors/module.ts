@@ -15,10 +15,10 @@ export interface FactorModuleOptions {
 }
 
 export function createFactorModule(
-  context: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'throttle'>,
+  context: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'throttle' | 'jobs'>,
   options: FactorModuleOptions,
 ): FactorModule {
-  return {
-    service: createFactorService({ ...context, ...options, factors: factorCollection(context.store) }),
-  };
+  const service = createFactorService({ ...context, ...options, factors: factorCollection(context.store) });
+  if (options.keys.length > 1) context.jobs.add('factor-encryption', service.encryptionJob);
+  return { service };
 }

@@ -1,13 +1,15 @@
 import { hkdfSync } from 'node:crypto';
 import type { Origin } from '../http/scope.js';
-import { type Clock, MINUTE } from '../kernel/clock.js';
+import { type Clock, HOUR, MINUTE, SECOND } from '../kernel/clock.js';
 import { createEncryption } from '../kernel/encryption.js';
-import type { Random } from '../kernel/secrets.js';
+import { newToken, type Random } from '../kernel/secrets.js';
 import type { Audit } from '../ops/audit.js';
+import type { Job } from '../ops/jobs.js';
 import { nullIfTaken } from '../storage/collection.js';
+import { pagesOf } from '../storage/pages.js';
 import type { Throttle } from '../throttle/throttle.js';
 import { factorErrors } from './errors.js';
-import type { FactorDocument, Factors } from './store.js';
+import { type FactorDocument, type Factors, removeFactor } from './store.js';
 import { type Enrolment, enrolmentOf, newSecret, recoveryCodesOf, recoveryHash, stepOfCode } from './totp.js';
 
 /** How a person proved the second factor. */
@@ -45,9 +47,11 @@ export interface FactorService {
   /** New recovery codes instead of all earlier ones. @throws factor_changed if there is no factor */
   renewRecoveryCodes(account: string, form: string, from: Origin): Promise<string[]>;
   /** Removes the factor. False if there is none. */
-  remove(account: string, from: Pick<Origin, 'ip'>, by?: string): Promise<boolean>;
+  remove(account: string, from: Origin): Promise<boolean>;
   /** Removes everything about a deleted account. */
   forget(account: string): Promise<void>;
+  /** Encrypts with the current key what another key has encrypted. */
+  encryptionJob: Job;
 }
 
 export interface FactorDependencies {
@@ -73,11 +77,27 @@ export function createFactorService(deps: FactorDependencies): FactorService {
       'A second factor cannot be decrypted. Set FACTOR_ENCRYPTION_KEY or FACTOR_ENCRYPTION_KEY_PREVIOUS to the key that encrypted it, or remove the factor of the account.',
     random,
   });
-  const recoveryKeys = keys.map((key) => Buffer.from(hkdfSync('sha256', key, '', 'recovery codes', 32)));
-  const [recoveryKey] = recoveryKeys as [Buffer, ...Buffer[]];
+  const codeKey = Buffer.from(hkdfSync('sha256', keys[0], '', 'recovery codes', 32));
 
-  const hashesOf = (account: string, codes: readonly string[]): string[] =>
-    codes.flatMap((code) => recoveryHash(recoveryKey, account, code) ?? []);
+  /** Recovery codes as they are stored, with a new key. */
+  const sealed = (account: string, codes: readonly string[]) => {
+    const key = newToken(random);
+    return {
+      recovery: codes.flatMap((code) => recoveryHash(key, code) ?? []),
+      recoveryKey: encryption.encrypt(recoveryNameOf(account), key),
+    };
+  };
+
+  /** The stored form of a recovery code; null if it cannot be one. */
+  const hashIn = ({ id, recoveryKey }: FactorDocument, code: string): string | null =>
+    recoveryKey === undefined
+      ? null
+      : recoveryHash(encryption.decrypt(recoveryNameOf(id), recoveryKey), code);
+
+  /** Whether these codes are the ones that were given out last. */
+  const hasCodes = (document: FactorDocument, codes: readonly string[]): boolean =>
+    document.recovery.length === codes.length &&
+    codes.every((code, index) => hashIn(document, code) === document.recovery[index]);
 
   /** Evaluates a code with the limits for guesses: of six digits, one in 333,333 is right. */
   const attempt = <T>(account: string, from: Origin, evaluate: () => Promise<T | null>): Promise<T | null> =>
@@ -97,22 +117,25 @@ export function createFactorService(deps: FactorDependencies): FactorService {
       ? null
       : encryption.decrypt(document.id, document.pending);
 
-  /** Uses a code of the app: a later step than any before, of the secret that was read. */
-  const useCode = async ({ id, secret, rev }: FactorDocument, code: string): Promise<boolean> => {
-    if (secret === undefined) return false;
-    const step = stepOfCode(encryption.decrypt(id, secret), code, clock.now());
-    if (step === null) return false;
-    return (
-      (await factors.updateOne({ id, rev, lastStep: { lt: step } }, { set: { lastStep: step } })) !== null
-    );
-  };
-
-  /** Uses a recovery code, once. */
-  const useRecoveryCode = async (document: FactorDocument, code: string): Promise<boolean> => {
-    const hashes = recoveryKeys.map((key) => recoveryHash(key, document.id, code));
-    const recovery = document.recovery.filter((hash) => !hashes.includes(hash));
-    if (recovery.length === document.recovery.length) return false;
-    return change(document, { recovery });
+  /** Uses a code of the app or a recovery code, whatever else changes at the same time. */
+  const use = async (account: string, code: string): Promise<FactorMethod | null> => {
+    for (;;) {
+      const found = await factors.findOne({ id: account });
+      if (found?.secret === undefined) return null;
+      const { rev, secret } = found;
+      const step = stepOfCode(encryption.decrypt(account, secret), code, clock.now());
+      if (step === null) {
+        const hash = hashIn(found, code);
+        if (hash === null || !found.recovery.includes(hash)) return null;
+        const recovery = found.recovery.filter((other) => other !== hash);
+        if (await change(found, { recovery })) return 'recovery';
+      } else {
+        const later = { id: account, rev, lastStep: { lt: step } };
+        if (await factors.updateOne(later, { set: { lastStep: step } })) return 'otp';
+        // Used before, unless the document was changed since it was read.
+        if ((await factors.findOne({ id: account }))?.rev === rev) return null;
+      }
+    }
   };
 
   return {
@@ -146,40 +169,28 @@ export function createFactorService(deps: FactorDependencies): FactorService {
     },
 
     confirm(account, code, form, from) {
-      const codes = recoveryCodesOf(recoveryKey, account, form);
-      const recovery = hashesOf(account, codes);
+      const codes = recoveryCodesOf(codeKey, account, form);
       return attempt(account, from, async () => {
-        const found = await factors.findOne({ id: account });
-        const secret = pendingOf(found);
-        // The form was submitted twice, and the browser shows the second response.
-        if (found && secret === null && found.recovery.join() === recovery.join()) return codes;
-        if (!found || secret === null) throw factorErrors.factor_changed();
-        const step = stepOfCode(secret, code, clock.now());
-        if (step === null) return null;
-        const confirmed = await change(
-          found,
-          {
-            secret: encryption.encrypt(account, secret),
-            confirmedAt: clock.now(),
-            lastStep: step,
-            recovery,
-          },
-          ['pending', 'pendingUntil'],
-        );
-        if (!confirmed) throw factorErrors.factor_changed();
+        for (;;) {
+          const found = await factors.findOne({ id: account });
+          const secret = pendingOf(found);
+          // The form was submitted twice, and the browser shows the second response.
+          if (found && secret === null && hasCodes(found, codes)) return codes;
+          if (!found || secret === null) throw factorErrors.factor_changed();
+          const step = stepOfCode(secret, code, clock.now());
+          if (step === null) return null;
+          const [confirmedAt, encrypted] = [clock.now(), encryption.encrypt(account, secret)];
+          const confirmed = { secret: encrypted, confirmedAt, lastStep: step, ...sealed(account, codes) };
+          if (await change(found, confirmed, ['pending', 'pendingUntil'])) break;
+        }
         await audit.record({ event: 'factor.enrolled', subject: account, ip: from.ip });
         return codes;
       });
     },
 
     async verify(account, code, from) {
-      const method = await attempt(account, from, async (): Promise<FactorMethod | null> => {
-        const found = await factors.findOne({ id: account });
-        if (found?.secret === undefined) return null;
-        const typed = code.replaceAll(/\s/g, '');
-        if (await useCode(found, typed)) return 'otp';
-        return (await useRecoveryCode(found, typed)) ? 'recovery' : null;
-      });
+      const typed = code.replaceAll(/\s/g, '');
+      const method = await attempt(account, from, () => use(account, typed));
       if (method === null) {
         await audit.recordFailure({ event: 'factor.failed', subject: account, ip: from.ip });
       } else if (method === 'recovery') {
@@ -189,32 +200,50 @@ export function createFactorService(deps: FactorDependencies): FactorService {
     },
 
     async renewRecoveryCodes(account, form, from) {
-      const codes = recoveryCodesOf(recoveryKey, account, form);
-      const recovery = hashesOf(account, codes);
+      const codes = recoveryCodesOf(codeKey, account, form);
       for (;;) {
         const found = await factors.findOne({ id: account });
         if (found?.secret === undefined) throw factorErrors.factor_changed();
-        if (found.recovery.join() === recovery.join()) return codes;
-        if (await change(found, { recovery })) break;
+        if (hasCodes(found, codes)) return codes;
+        if (await change(found, sealed(account, codes))) break;
       }
       await audit.record({ event: 'factor.recovery-codes-renewed', subject: account, ip: from.ip });
       return codes;
     },
 
-    async remove(account, { ip }, by) {
-      const removed = await factors.deleteOne({ id: account });
-      if (removed?.secret === undefined) return false;
-      await audit.record({
-        event: 'factor.removed',
-        subject: account,
-        ip,
-        ...(by !== undefined && { detail: JSON.stringify({ by }) }),
-      });
-      return true;
-    },
+    remove: (account, from) => removeFactor(account, from, deps),
 
     async forget(account) {
       await factors.deleteOne({ id: account });
     },
+
+    encryptionJob: {
+      everySeconds: HOUR / SECOND,
+      async run({ signal }) {
+        for await (const documents of pagesOf(factors, { sort: 'id' })) {
+          if (signal.aborted) return;
+          for (const document of documents) {
+            const renewed = renewedIn(document);
+            // A concurrent change has used the current key, or the next run renews it.
+            if (Object.keys(renewed).length > 0) await change(document, renewed);
+          }
+        }
+      },
+    },
   };
+
+  /** What another key than the current one has encrypted, encrypted anew. */
+  function renewedIn(document: FactorDocument): Partial<FactorDocument> {
+    const { id } = document;
+    const names = { secret: id, pending: id, recoveryKey: recoveryNameOf(id) } as const;
+    return Object.fromEntries(
+      Object.entries(names).flatMap(([field, name]) => {
+        const stored = document[field as keyof typeof names];
+        if (stored === undefined || encryption.isCurrent(name, stored)) return [];
+        return [[field, encryption.encrypt(name, encryption.decrypt(name, stored))]];
+      }),
+    );
+  }
 }
+
+const recoveryNameOf = (account: string): string => `recovery codes of ${account}`;

@@ -1,3 +1,5 @@
+import type { Origin } from '../http/scope.js';
+import type { Audit } from '../ops/audit.js';
 import type { Collection, Store } from '../storage/collection.js';
 
 /** The second factor of an account. */
@@ -15,6 +17,8 @@ export interface FactorDocument {
   pendingUntil?: number;
   /** HMACs of the recovery codes that are left. */
   recovery: string[];
+  /** Their key, encrypted: codes are too short for a hash alone. */
+  recoveryKey?: string;
   /** Incremented by every change except that of `lastStep`. */
   rev: number;
   updatedAt: number;
@@ -24,3 +28,18 @@ export type Factors = Collection<FactorDocument>;
 
 export const factorCollection = (store: Store): Factors =>
   store.collection<FactorDocument>('factors', { fields: ['lastStep', 'rev'] });
+
+/**
+ * Removes the factor of an account; false if it has none. It needs neither the key nor the libraries of the service, so that
+ * it also helps if the key was lost.
+ */
+export async function removeFactor(
+  account: string,
+  { ip }: Pick<Origin, 'ip'>,
+  { factors, audit }: { factors: Factors; audit: Pick<Audit, 'record'> },
+): Promise<boolean> {
+  const removed = await factors.deleteOne({ id: account });
+  if (removed?.secret === undefined) return false;
+  await audit.record({ event: 'factor.removed', subject: account, ip });
+  return true;
+}

@@ -42,12 +42,12 @@ const totpOf = (secret: string, labels: { issuer?: string; label?: string } = {}
 
 export const RECOVERY_CODES = 10;
 
-/** 60 bits, of which an attacker without the key cannot try any offline. */
+/** 60 bits. */
 const RECOVERY_CHARACTERS = 12;
 
 /**
- * The recovery codes that a form creates: `abcd-efgh-ijkm`. A form that is submitted twice creates the same, so that those that
- * the browser shows are valid.
+ * The recovery codes that a form creates: `abcd-efgh-ijkm`. A form that is submitted twice creates the same, so that the
+ * browser shows valid ones.
  */
 export function recoveryCodesOf(key: Buffer, account: string, form: string): string[] {
   return Array.from({ length: RECOVERY_CODES }, (_, index) => {
@@ -58,10 +58,10 @@ export function recoveryCodesOf(key: Buffer, account: string, form: string): str
 }
 
 /** The stored form of a recovery code; hyphens, spaces and the case do not matter. Null if it cannot be one. */
-export function recoveryHash(key: Buffer, account: string, code: string): string | null {
+export function recoveryHash(key: string, code: string): string | null {
   const plain = code.replaceAll(/[\s-]/g, '').toLowerCase();
   if (!/^[a-z2-7]{12}$/.test(plain)) return null;
-  return createHmac('sha256', key).update(`used recovery code of ${account}\0${plain}`).digest('base64url');
+  return createHmac('sha256', key).update(plain).digest('base64url');
 }
 
 const base32 = (bytes: Uint8Array<ArrayBufferLike>): string =>

@@ -186,6 +186,11 @@ export async function mountIdp(
     sources: {
       principals: {
         ...directory,
+        async deleteHuman(sub, from) {
+          const deleted = await directory.deleteHuman(sub, from);
+          if (deleted) await factors?.forget(sub);
+          return deleted;
+        },
         mintAgent: (input, from) => principals.mintAgent(input, from, true),
         rotate: principals.rotate,
       },
