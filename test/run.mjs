@@ -107,6 +107,7 @@ const SECONDS = {
   'provisioning/acceptance': 32,
   'provisioning/stolen-token': 7,
   'proxy/proxies': 8,
+  'relying-parties/es256': 9,
   'relying-parties/parties': 5,
   'server/server': 5,
   'settings/custom': 6,
