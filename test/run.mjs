@@ -67,7 +67,7 @@ const SECONDS = {
   'billing/usage': 12,
   'bin/audit': 8,
   'bin/backup': 5,
-  'bin/doctor': 24,
+  'bin/doctor': 32,
   'bin/documents': 10,
   'bin/idp': 14,
   'bin/programs': 28,
