@@ -54,8 +54,8 @@ const PRODUCTS: Record<string, Product> = {
   idp: {
     open: (folder) => createIdentityServer({ ...idpOptions(folder), limits: false } as never),
     verifiedInHandler: ['client', 'bearer', 'agent'],
-    // test/operators/access.test.ts
-    openedElsewhere: ['operator'],
+    // test/operators/access.test.ts, test/account/account.test.ts
+    openedElsewhere: ['operator', 'person', 'recent-person'],
     least: 15,
     async credentials() {
       const authorization = `Bearer ${ADMIN_TOKEN}`;
