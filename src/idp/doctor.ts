@@ -113,7 +113,7 @@ function advise(
       values.es256KeyNext !== undefined && values.es256Key === undefined,
       'IDP_ES256_KEY',
       'is not set, so no key signs ES256: IDP_ES256_KEY_NEXT is only published',
-      'For the first key, set IDP_ES256_KEY ten minutes after every process has published it.',
+      'Set IDP_ES256_KEY to it: the first key can sign at once.',
     ],
     [
       production && (values.trustedEmailDomains ?? []).length > 0 && values.inviteToken === undefined,

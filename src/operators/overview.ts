@@ -15,8 +15,8 @@ const SHOWN_DAYS = 30;
 const MAX_RECORDS = 10_000;
 
 const ROTATION = {
-  current: 'Signs all tokens. Its successor is configured with IDP_ED25519_SEED_NEXT.',
-  next: 'Published, but does not sign yet. When it becomes IDP_ED25519_SEED, it signs.',
+  current: 'Signs the id_tokens of this algorithm.',
+  next: 'Published, but does not sign yet.',
   previous: 'Does not sign any more; tokens that it has signed can still be verified.',
 } as const;
 

@@ -277,6 +277,7 @@ t.test('the keys page says for each algorithm what a rotation does next', async 
     /EdDSA[^<]*<\/dt><dd>No rotation is in progress\. It begins with a new key in IDP_ED25519_SEED_NEXT/,
   );
   t.match(body, /ES256[^<]*<\/dt><dd>A day after the rotation, unset IDP_ES256_KEY_PREVIOUS/);
+  t.equal(body.match(/IDP_ED25519_SEED/g)?.length, 1, 'the ES256 keys have their own variables');
   const published = await idpApp(t, { ...HERE, es256KeyNext: ES256_KEY });
   const other = await enterConsole(published, await makeOperator(t, published));
   t.match((await other.get('/keys')).body, /make it IDP_ES256_KEY\./);

@@ -26,7 +26,7 @@ const ES256_KEY = 'c9afa9d845ba75166b5c215767b1d6934e50c3db36e89b127b8a622b120f6
 const SOURCES = join(compiled('.'), '../test/relying-parties');
 const run = promisify(execFile);
 
-/** The clients of a product. Each gets keys of its own, because products cache them. */
+/** The clients of a product. Each fetches the keys itself, because products cache them. */
 const CLIENTS = {
   accepted: { id_token_signed_response_alg: 'ES256' },
   foreign: { id_token_signed_response_alg: 'ES256' },
@@ -259,7 +259,7 @@ await withOrSkip(
     name: 'apache',
     subject: 'Apache with mod_auth_openidc',
     want: 'an Apache with mod_auth_openidc',
-    remedy: 'apt-get install apache2 libapache2-mod-auth-openidc',
+    remedy: 'apt-get install apache2-bin libapache2-mod-auth-openidc',
   },
   async () => {
     await run('apache2', ['-v']);
