@@ -24,6 +24,7 @@ const BEARER = planted('bearer');
 const SIGNED = planted('signed-url');
 const TOKEN = planted('token');
 const SMTP = planted('smtp');
+const ES256_KEY = '8f1d5a3bc7e20946d8b3f7a1625c0e94b7d2183ea5f6c04917e8d3b260fa5c71';
 
 interface Route {
   method: string;
@@ -240,6 +241,7 @@ t.test('idp writes no secret to logs, answers or its database', async (t) => {
     IDP_DATABASE_URI: `sqlite:${join(cwd, 'idp.db')}`,
     IDP_ADMIN_TOKEN: ADMIN_TOKEN,
     IDP_ED25519_SEED: SEED,
+    IDP_ES256_KEY: ES256_KEY,
   };
   const args = ['serve', '-port', '0', '--json'];
   const program = startProgram(t, compiled('package/bin/idp.js'), { args, cwd, env });
@@ -251,7 +253,11 @@ t.test('idp writes no secret to logs, answers or its database', async (t) => {
     return answer.json() as Promise<any>;
   };
   const agent = await post('/v1/agents', { handle: 'scout@agents.example' });
-  const client = await post('/v1/clients', { name: 'App', redirect_uris: ['https://app.example.test/cb'] });
+  const client = await post('/v1/clients', {
+    name: 'App',
+    redirect_uris: ['https://app.example.test/cb'],
+    id_token_signed_response_alg: 'ES256',
+  });
   await post('/v1/accounts', { handle: 'ada@example.test', kind: 'human', password: PASSWORD });
   const parameters = new URLSearchParams({
     client_id: client.client_id,
@@ -292,10 +298,12 @@ t.test('idp writes no secret to logs, answers or its database', async (t) => {
     ...(await drive(url, routes, bearer(BEARER))),
   ];
   const { found, open, ...ended } = await sightings(cwd, program, answers, {
-    ...all({ ...COMMON, ADMIN_TOKEN, SEED, code, agentPassword: agent.password }),
+    ...all({ ...COMMON, ADMIN_TOKEN, SEED, ES256_KEY, code, agentPassword: agent.password }),
     ...all({ clientSecret: client.client_secret, accessToken: tokens['access_token'] ?? '' }),
     seed: Buffer.from(SEED, 'hex').toString('latin1'),
     'seed, base64': Buffer.from(SEED, 'hex').toString('base64url'),
+    'ES256 key': Buffer.from(ES256_KEY, 'hex').toString('latin1'),
+    'ES256 key, base64': Buffer.from(ES256_KEY, 'hex').toString('base64url'),
     id_token: tokens['id_token']?.split('.')[2] ?? '',
     'cookie of the form': cookie.split('=')[1] ?? '',
   });

@@ -102,7 +102,7 @@ function describe(command: Command): Command {
     .addOption(
       new Option(
         '--id-token-alg <alg>',
-        'Signature of its id_tokens; ES256 needs IDP_ES256_KEY of the server',
+        'Signature of its id_tokens; ES256 needs IDP_ES256_KEY, here and on the server',
       ).choices(ID_TOKEN_ALGORITHMS),
     )
     .option('--logo <url>', 'https address of an image for its sign-in page; an empty one removes it');

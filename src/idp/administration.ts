@@ -4,13 +4,12 @@ import { factorCollection, removeFactor } from '../factors/store.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { announceEnd, logoutNoticeCollection } from '../oidc/backchannel/store.js';
 import { createAudit } from '../ops/audit.js';
-import { ID_TOKEN_ALGORITHMS } from '../provisioning/clients.js';
 import { createProvisioningModule, type ProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
 import { createCommandContext } from '../server/module-context.js';
 import { idpServerSchema } from '../server/options.js';
 import { openExistingStore, openStore } from '../storage/open.js';
-import { idpSchema } from './options.js';
+import { idpSchema, idTokenAlgorithmsOf } from './options.js';
 
 /** Principals and clients for the operator of the machine: the module of the server, without limits. */
 export interface ProvisioningAdministration
@@ -34,9 +33,9 @@ export async function openProvisioning(
   warn: (message: string) => void,
   { create }: { create: boolean },
 ): Promise<ProvisioningAdministration> {
-  const { databaseUri, publicUrl } = idpSchema.properties;
+  const { databaseUri, publicUrl, es256Key } = idpSchema.properties;
   const { values, production } = resolveOptions(
-    defineOptions({ databaseUri, publicUrl, port: idpServerSchema.properties.port }),
+    defineOptions({ databaseUri, publicUrl, es256Key, port: idpServerSchema.properties.port }),
     { program: 'idp', given: {}, env: undefined, random: systemRandom },
   );
   const store = await (create ? openStore : openExistingStore)(values.databaseUri);
@@ -47,8 +46,7 @@ export async function openProvisioning(
     issuer: createPublicUrl(base, values.port).get,
     allowHttp: !production,
     isSignupOpen: false,
-    // The server knows its keys; a command may run without them.
-    idTokenAlgorithms: ID_TOKEN_ALGORITHMS,
+    idTokenAlgorithms: idTokenAlgorithmsOf(values),
     // A server sends the notices.
     async endSessions(sub, change) {
       await announceEnd(notices, { sub }, context.clock.now());

@@ -1,12 +1,15 @@
 import { type Advice, collectProblems } from '../config/configuration-error.js';
 import type { Resolved } from '../config/options.js';
+import type { ClientCollection, ClientDocument } from '../provisioning/store.js';
 import { diagnose, type Finding } from '../server/doctor.js';
 import { idpServerSchema, resolveServer, type ServerConfiguration } from '../server/options.js';
+import { readCollection } from '../storage/inspect.js';
 import { adviseIdp, hasMailServer, type IdpConfiguration, idpSchema, resolveIdp } from './options.js';
 
 /** Reports what a start of idp would encounter. */
-export function examineIdp(): Promise<Finding[]> {
-  return diagnose({
+export async function examineIdp(): Promise<Finding[]> {
+  let values: IdpConfiguration | undefined;
+  const findings = await diagnose({
     product: 'idp',
     schemas: [idpSchema, idpServerSchema],
     resolve() {
@@ -15,6 +18,7 @@ export function examineIdp(): Promise<Finding[]> {
         () => resolveServer('idp', idpServerSchema, {}, {}),
         () => resolveIdp({}, false),
       );
+      values = idp.config.values;
       return [server, idp.config];
     },
     storeVariable: 'IDP_DATABASE_URI',
@@ -24,6 +28,59 @@ export function examineIdp(): Promise<Finding[]> {
     advise,
     unwrapHealth: (answer) => answer,
   });
+  const storeOpens = findings.every(
+    ({ level, about }) => level !== 'problem' || about !== 'IDP_DATABASE_URI',
+  );
+  if (values === undefined || values.es256Key !== undefined || !storeOpens) return findings;
+  return [...findings, ...(await examineClients(values.databaseUri))];
+}
+
+/** The applications that the doctor names, at most. */
+const NAMED_CLIENTS = 10;
+
+/** Applications for which there is no key; the store is known to open. */
+async function examineClients(databaseUri: string): Promise<Finding[]> {
+  const found = await readCollection(databaseUri, 'clients', findES256Clients);
+  if (found === null || found.length === 0) return [];
+  const names = found.slice(0, NAMED_CLIENTS).map(({ id, name }) => (name === '' ? id : `${name} (${id})`));
+  const more = found.length > NAMED_CLIENTS ? ` and ${found.length - NAMED_CLIENTS} more` : '';
+  return [
+    {
+      level: 'warning',
+      about: 'IDP_ES256_KEY',
+      message: `is not set: nobody can sign in to applications with ES256: ${names.join(', ')}${more}`,
+      remedy: 'Set it, or change them: idp client update <client-id> --id-token-alg EdDSA',
+    },
+  ];
+}
+
+async function findES256Clients(clients: Pick<ClientCollection, 'page'>) {
+  const found: Pick<ClientDocument, 'id' | 'name'>[] = [];
+  let after: string | undefined;
+  do {
+    const { items, next } = await clients.page({ sort: 'id', limit: 1000, ...(after && { after }) });
+    for (const { id, name, idTokenAlg } of items) if (idTokenAlg === 'ES256') found.push({ id, name });
+    after = next ?? undefined;
+  } while (after !== undefined);
+  return found;
+}
+
+/** How a rotation of a key goes on. */
+function adviseRotation(variable: string, next?: string, previous?: string): Advice[] {
+  return [
+    [
+      next !== undefined,
+      `${variable}_NEXT`,
+      'is published but does not sign yet',
+      `Publish it from every process for ten minutes before it becomes ${variable}: clients and caches keep the keys for five minutes, and some refresh them at most once a minute.`,
+    ],
+    [
+      previous !== undefined,
+      `${variable}_PREVIOUS`,
+      'is still published',
+      'Unset it one day after the rotation: by then, the last token that it signed and the sessions that such tokens refer to have expired.',
+    ],
+  ];
 }
 
 function advise(
@@ -50,17 +107,13 @@ function advise(
       'is not set: people who sign up cannot reset a forgotten password and their addresses stay unverified',
       'Set it, or IDP_EMAIL_API_KEY.',
     ],
+    ...adviseRotation('IDP_ED25519_SEED', values.ed25519SeedNext, values.ed25519SeedPrevious),
+    ...adviseRotation('IDP_ES256_KEY', values.es256KeyNext, values.es256KeyPrevious),
     [
-      values.ed25519SeedNext !== undefined,
-      'IDP_ED25519_SEED_NEXT',
-      'is published but does not sign yet',
-      'Publish it from every process for ten minutes before it becomes IDP_ED25519_SEED: clients and caches keep the keys for five minutes, and some refresh them at most once a minute.',
-    ],
-    [
-      values.ed25519SeedPrevious !== undefined,
-      'IDP_ED25519_SEED_PREVIOUS',
-      'is still published',
-      'Unset it one day after the rotation: by then, the last token that it signed and the sessions that such tokens refer to have expired.',
+      values.es256KeyNext !== undefined && values.es256Key === undefined,
+      'IDP_ES256_KEY',
+      'is not set, so no key signs ES256: IDP_ES256_KEY_NEXT is only published',
+      'Set IDP_ES256_KEY to it: the first key can sign at once.',
     ],
     [
       production && (values.trustedEmailDomains ?? []).length > 0 && values.inviteToken === undefined,

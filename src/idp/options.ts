@@ -11,6 +11,7 @@ import { equalSecrets, systemRandom } from '../kernel/secrets.js';
 import { oidcOptions } from '../oidc/schemas.js';
 import { auditRetentionOption } from '../ops/audit.js';
 import { metricsOption } from '../ops/metrics.js';
+import type { IdTokenAlgorithm } from '../provisioning/clients.js';
 import { provisioningOptions } from '../provisioning/schemas.js';
 import { storeOptions } from '../server/options.js';
 import type { OptionalRuntime, RuntimeOptions } from '../server/runtime-options.js';
@@ -101,6 +102,10 @@ const EQUAL_SECRETS: Record<string, Record<string, string>> = {
       'Set IDP_INVITE_TOKEN to a different secret, or unset it: with the same value it has no effect.',
   },
 };
+
+/** The algorithms for which the provider has a key that signs. */
+export const idTokenAlgorithmsOf = ({ es256Key }: Pick<IdpConfiguration, 'es256Key'>): IdTokenAlgorithm[] =>
+  es256Key === undefined ? ['EdDSA'] : ['EdDSA', 'ES256'];
 
 /** Whether the provider can send e-mails. Without a mail server it sends none, also in development. */
 export const hasMailServer = ({

@@ -29,6 +29,7 @@ import {
   hasMailServer,
   type IdentityProviderOptions,
   type IdpConfiguration,
+  idTokenAlgorithmsOf,
   type ResolvedIdp,
   resolveIdp,
 } from './options.js';
@@ -134,7 +135,7 @@ export async function mountIdp(
     mail: email && { outbox: email.service, messages },
     allowHttp: !config.production,
     isSignupOpen: !values.disableSignup,
-    idTokenAlgorithms: values.es256Key === undefined ? ['EdDSA'] : ['EdDSA', 'ES256'],
+    idTokenAlgorithms: idTokenAlgorithmsOf(values),
     adminToken: values.adminToken,
     inviteToken: values.inviteToken,
     endSessions: (sub, change) => oidc.endSessions(sub, change),

@@ -123,17 +123,20 @@ function readClient({ name = '', ...form }: Record<string, string | undefined>):
     trusted: form['trusted'] === 'yes',
     logoUri: form['logo_uri'] ?? '',
     backchannelLogoutUri: form['backchannel_logout_uri'] ?? '',
-    idTokenAlg: form['id_token_alg'] === 'ES256' ? 'ES256' : 'EdDSA',
+    ...(form['id_token_alg'] !== undefined && { idTokenAlg: form['id_token_alg'] }),
   };
 }
 
-/** Names the field of the form instead of one URI in it: `redirect_uris.0` becomes `redirect_uris`. */
+/** The fields of the form that have another name than the client metadata. */
+const FORM_FIELDS: Readonly<Record<string, string>> = { id_token_signed_response_alg: 'id_token_alg' };
+
+/** Names the field of the form instead of the metadata or one URI in it: `redirect_uris.0` becomes `redirect_uris`. */
 function atField(error: unknown): unknown {
   if (!(error instanceof AppError) || error.details === undefined) return error;
   const details = error.details.map(({ path, message }) => {
     const [field = path, index] = path.split('.');
     return {
-      path: field,
+      path: FORM_FIELDS[field] ?? field,
       message: index === undefined ? message : `in line ${Number(index) + 1} ${message}`,
     };
   });
@@ -143,13 +146,19 @@ function atField(error: unknown): unknown {
 /** The list, the page and the changes of applications. */
 export async function clientsPlugin(
   scope: Scope,
-  { console, sources: { clients } }: { console: Console; sources: ConsoleSources },
+  { console, sources: { clients, keys } }: { console: Console; sources: ConsoleSources },
 ): Promise<void> {
   const section = 'clients';
   const find = async ({ id = '' }: Record<string, string>): Promise<Client> => {
     const found = await clients.find(id);
     if (!found) throw httpErrors.NOT_FOUND();
     return found;
+  };
+  const signatureOf = (client: Client): string => {
+    const idTokenAlg: string = client.idTokenAlg ?? 'EdDSA';
+    return keys.some(({ algorithm, use }) => algorithm === idTokenAlg && use === 'current')
+      ? idTokenAlg
+      : `${idTokenAlg}. Nobody can sign in: IDP_ES256_KEY is not set on the server.`;
   };
   const register = <Target, Result>(action: Action<Target, typeof Form, Result>) =>
     registerAction(scope, console, action);
@@ -195,7 +204,7 @@ export async function clientsPlugin(
       { label: 'Logout URIs', text: client.postLogoutRedirectUris.join(' ') || '–' },
       { label: 'Who may sign in', text: KINDS[choiceOf(client)]?.label ?? '' },
       { label: 'Trusted', text: client.trusted ? 'yes' : 'no' },
-      { label: 'Signature of id_tokens', text: client.idTokenAlg ?? 'EdDSA' },
+      { label: 'Signature of id_tokens', text: signatureOf(client) },
       { label: 'Back-channel logout URI', text: client.backchannelLogoutUri ?? '–' },
       { label: 'Logo', text: client.logoUri ?? '–' },
       { label: 'Secret', text: secretHash === undefined ? 'none (public application)' : 'stored as a hash' },

@@ -15,8 +15,8 @@ const SHOWN_DAYS = 30;
 const MAX_RECORDS = 10_000;
 
 const ROTATION = {
-  current: 'Signs all tokens. Its successor is configured with IDP_ED25519_SEED_NEXT.',
-  next: 'Published, but does not sign yet. When it becomes IDP_ED25519_SEED, it signs.',
+  current: 'Signs the id_tokens of this algorithm.',
+  next: 'Published, but does not sign yet.',
   previous: 'Does not sign any more; tokens that it has signed can still be verified.',
 } as const;
 
@@ -69,7 +69,7 @@ export async function overviewPlugin(
       section: 'keys',
       view: {
         title: 'Keys',
-        facts: factsOf([{ label: 'What a rotation does next', text: nextStep(sources.keys) }]),
+        facts: factsOf(nextSteps(sources.keys)),
         actions: [],
         tables: [
           {
@@ -89,14 +89,24 @@ export async function overviewPlugin(
 /** The variable of the current key of each algorithm. */
 const VARIABLES: Readonly<Record<string, string>> = { EdDSA: 'IDP_ED25519_SEED', ES256: 'IDP_ES256_KEY' };
 
-function nextStep(keys: ConsoleSources['keys']): string {
-  const find = (wanted: string) => keys.find(({ use }) => use === wanted);
-  const [next, previous] = [find('next'), find('previous')];
-  const name = VARIABLES[(next ?? previous)?.algorithm ?? ''] ?? 'IDP_ED25519_SEED';
-  if (next) {
-    return `Once every process has published the next key for ten minutes, make it ${name}, and the current one ${name}_PREVIOUS.`;
+function nextSteps(keys: ConsoleSources['keys']) {
+  const algorithms = [...new Set(keys.map(({ algorithm }) => algorithm))];
+  return algorithms.map((algorithm) => ({
+    label: `What a rotation of the ${algorithm} key does next`,
+    text: nextStep(
+      VARIABLES[algorithm] ?? '',
+      keys.filter((key) => key.algorithm === algorithm).map(({ use }) => use),
+    ),
+  }));
+}
+
+/** @param name the variable of the current key */
+function nextStep(name: string, uses: readonly string[]): string {
+  if (uses.includes('next')) {
+    const current = uses.includes('current') ? `, and the current one ${name}_PREVIOUS` : '';
+    return `Once every process has published the next key for ten minutes, make it ${name}${current}.`;
   }
-  if (previous) return `A day after the rotation, unset ${name}_PREVIOUS.`;
+  if (uses.includes('previous')) return `A day after the rotation, unset ${name}_PREVIOUS.`;
   return `No rotation is in progress. It begins with a new key in ${name}_NEXT.`;
 }
 

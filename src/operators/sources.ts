@@ -111,19 +111,20 @@ export interface ClientInput {
   logoUri: string;
   /** An empty one removes it. */
   backchannelLogoutUri: string;
-  idTokenAlg: 'EdDSA' | 'ES256';
+  /** Absent: keeps the stored one, or else EdDSA. */
+  idTokenAlg?: string;
 }
 
 export interface ClientSource {
   list(after: string | undefined, limit: number): Promise<Page<Client>>;
   estimate(): Promise<Estimate>;
   find(clientId: string): Promise<Client | null>;
-  /** @throws VALIDATION_ERROR */
+  /** @throws VALIDATION_ERROR, invalid_client_metadata */
   create(
     input: ClientInput & { isPublic: boolean },
     from: Origin,
   ): Promise<{ client: Client; secret: string | null }>;
-  /** @throws VALIDATION_ERROR */
+  /** @throws VALIDATION_ERROR, invalid_client_metadata */
   update(clientId: string, change: ClientInput, from: Origin): Promise<Client | null>;
   rotate(clientId: string, options: { atOnce: boolean }, from: Origin): Promise<string | null>;
   delete(clientId: string, from: Origin): Promise<Client | null>;

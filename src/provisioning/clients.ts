@@ -7,6 +7,7 @@ import { actorOf, changeDetail } from '../ops/audit.js';
 import type { JobLog } from '../ops/jobs.js';
 import type { Estimate, Page } from '../storage/collection.js';
 import { readPage } from '../storage/pages.js';
+import { provisioningErrors } from './errors.js';
 import type { Dependencies } from './principals.js';
 import type { ClientCollection, ClientDocument, Kind } from './store.js';
 
@@ -25,17 +26,20 @@ export interface ClientInput {
   logoUri?: string;
   /** Where the client is told that a session has ended; an empty one removes it. */
   backchannelLogoutUri?: string;
-  /** The signature of its id_tokens. */
-  idTokenAlg?: IdTokenAlgorithm;
+  /** The signature of its id_tokens, one of `ID_TOKEN_ALGORITHMS`; the provider must have a key for it. */
+  idTokenAlg?: unknown;
 }
 
 /** The fields to change; absent fields keep their value. */
 export type ClientChange = Partial<Omit<ClientInput, 'isPublic'>>;
 
 export interface Clients {
-  /** @throws VALIDATION_ERROR naming every URI that cannot be registered */
+  /** @throws VALIDATION_ERROR naming every URI that cannot be registered, invalid_client_metadata */
   create(input: ClientInput, from: Origin): Promise<{ client: ClientDocument; secret: string | null }>;
-  /** Returns `null` if unknown. @throws VALIDATION_ERROR naming every URI that cannot be registered */
+  /**
+   * Returns `null` if unknown. A client keeps a signature for which there is no key.
+   * @throws VALIDATION_ERROR naming every URI that cannot be registered, invalid_client_metadata
+   */
   update(clientId: string, change: ClientChange, from: Origin): Promise<ClientDocument | null>;
   /**
    * Creates a new secret; the old one remains valid for a day, unless `atOnce`. `null` if the client is unknown, has
@@ -80,11 +84,9 @@ export function createClients(
       ...uriProblems('post_logout_redirect_uris', postLogoutRedirectUris, allowHttp),
       ...(logoUri === '' || isLogoUri(logoUri) ? [] : [{ path: 'logo_uri', message: LOGO_RULE }]),
       ...(problem === null ? [] : [{ path: 'backchannel_logout_uri', message: problem }]),
-      ...(idTokenAlgorithms.includes(idTokenAlg)
-        ? []
-        : [{ path: 'id_token_signed_response_alg', message: NO_KEY }]),
     ];
     if (details.length > 0) throw invalidFields(...details);
+    refuseIdTokenAlg(idTokenAlg, idTokenAlgorithms);
     const open = redirectUris?.find((uri) => redirectUriProblem(uri, false) !== null);
     if (open !== undefined)
       log.warn(
@@ -107,7 +109,7 @@ export function createClients(
         ...(trusted === true && { trusted }),
         ...(logoUri !== '' && { logoUri }),
         ...(backchannelLogoutUri !== '' && { backchannelLogoutUri }),
-        ...(idTokenAlg !== 'EdDSA' && { idTokenAlg }),
+        ...(idTokenAlg === 'ES256' && { idTokenAlg: 'ES256' as const }),
       };
       await Promise.all([
         clients.insert(client),
@@ -117,20 +119,20 @@ export function createClients(
     },
 
     async update(clientId, { trusted, logoUri, backchannelLogoutUri, idTokenAlg, ...change }, from) {
+      const before = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
+      if (!before) return null;
       const optional = {
         ...(logoUri !== undefined && { logoUri }),
         ...(backchannelLogoutUri !== undefined && { backchannelLogoutUri }),
-        ...(idTokenAlg !== undefined && { idTokenAlg }),
+        ...(idTokenAlg !== before.idTokenAlg && { idTokenAlg }),
       };
       validate({ ...change, ...optional });
-      const before = isClientId(clientId) ? await clients.findOne({ id: clientId }) : null;
-      if (!before) return null;
       const set = {
         ...change,
         ...(trusted === true && { trusted }),
         ...(logoUri && { logoUri }),
         ...(backchannelLogoutUri && { backchannelLogoutUri }),
-        ...(idTokenAlg === 'ES256' && { idTokenAlg }),
+        ...(idTokenAlg === 'ES256' && { idTokenAlg: 'ES256' as const }),
       };
       const unset = [
         ...(trusted === false ? (['trusted'] as const) : []),
@@ -212,7 +214,19 @@ function auditedFields({
   };
 }
 
-const NO_KEY = 'needs a key for ES256: set IDP_ES256_KEY first';
+/** @throws invalid_client_metadata (RFC 7591 §3.2.2) */
+function refuseIdTokenAlg(alg: unknown, available: readonly IdTokenAlgorithm[]): void {
+  if (available.some((known) => known === alg)) return;
+  const message =
+    alg === 'ES256'
+      ? 'must be EdDSA: ES256 needs a key, so set IDP_ES256_KEY first'
+      : `must be ${ID_TOKEN_ALGORITHMS.join(' or ')}`;
+  const path = 'id_token_signed_response_alg';
+  throw provisioningErrors.invalid_client_metadata({
+    message: `${path} ${message}.`,
+    details: [{ path, message }],
+  });
+}
 
 const LOGO_RULE =
   'must be an https address without a user name, like https://app.example.com/logo.png, or empty for no logo';

@@ -188,9 +188,9 @@ const LogoutUri = Type.String({
   pattern: '^[\\x21-\\x7e]*$',
 });
 
-const IdTokenAlg = Type.Enum(ID_TOKEN_ALGORITHMS, {
-  description: 'The signature of its id_tokens. ES256 needs IDP_ES256_KEY.',
-});
+const ID_TOKEN_ALG = {
+  description: 'The signature of its id_tokens: EdDSA or ES256, which needs IDP_ES256_KEY.',
+};
 
 export const ClientBody = Type.Object(
   {
@@ -202,7 +202,8 @@ export const ClientBody = Type.Object(
     principal_kinds: Type.Optional(Kinds),
     logo_uri: Type.Optional(LogoUri),
     backchannel_logout_uri: Type.Optional(LogoutUri),
-    id_token_signed_response_alg: Type.Optional(IdTokenAlg),
+    // The service refuses others with invalid_client_metadata (RFC 7591 §3.2.2).
+    id_token_signed_response_alg: Type.Optional(Type.Unknown({ ...ID_TOKEN_ALG, examples: ['ES256'] })),
     /** Every logout token contains the session. */
     backchannel_logout_session_required: Type.Optional(Type.Boolean()),
   },
@@ -219,7 +220,7 @@ const client = {
   principal_kinds: Kinds,
   trusted: Type.Boolean(),
   logo_uri: Type.Optional(LogoUri),
-  id_token_signed_response_alg: Type.Optional(IdTokenAlg),
+  id_token_signed_response_alg: Type.Optional(Type.Enum(ID_TOKEN_ALGORITHMS, ID_TOKEN_ALG)),
   backchannel_logout_uri: Type.Optional(LogoutUri),
   backchannel_logout_session_required: Type.Optional(Type.Literal(true)),
   created_at: Timestamp,

@@ -7,6 +7,7 @@ import t, { type Test } from 'tap';
 import { customerCollection } from '../../src/billing/store.js';
 import { type UsageDocument, usageCollection } from '../../src/billing/usage/reports.js';
 import { DAY, HOUR } from '../../src/kernel/clock.js';
+import { clientCollection } from '../../src/provisioning/store.js';
 import type { Finding } from '../../src/server/doctor.js';
 import { openStore } from '../../src/storage/open.js';
 import { loadDriver, openDatabase } from '../../src/storage/sqlite/store.js';
@@ -152,6 +153,44 @@ t.test('key rotation: reports the waiting time and incomplete steps', async (t) 
   }
   t.notMatch(all.text, one);
 });
+
+t.test(
+  'the doctor names applications with ES256 if there is no key for it, and checks its rotation',
+  async (t) => {
+    const cwd = temporaryFolder(t);
+    const store = await openStore(`sqlite:${join(cwd, 'idp.db')}`);
+    const clients = clientCollection(store);
+    const [key, other] = ['5d9c1e8a70f3b264', 'c6e1d8f05a9b3742'].map((part) => part.repeat(4)) as [
+      string,
+      string,
+    ];
+    const examine = (more: Record<string, string>) =>
+      doctor(t, IDP, { IDP_PORT: '0', IDP_DATABASE_URI: `sqlite:${cwd}/idp.db`, ...more });
+    const client = { redirectUris: [], postLogoutRedirectUris: [], principalKinds: [], createdAt: 0 };
+    await clients.insert({ ...client, id: 'cid_plain', name: 'Plain' });
+    t.notOk((await examine({})).warnings.includes('IDP_ES256_KEY'));
+    await clients.insert({ ...client, id: 'cid_shop', name: 'Shop', idTokenAlg: 'ES256' });
+    await clients.insert({ ...client, id: 'cid_nameless', name: '', idTokenAlg: 'ES256' });
+    const without = await examine({});
+    t.same([without.healthy, without.warnings], [true, ['IDP_ES256_KEY']]);
+    t.match(
+      without.text,
+      /nobody can sign in to .*Shop \(cid_shop\), cid_nameless|nobody can sign in to .*cid_nameless, Shop \(cid_shop\)/,
+    );
+    t.notMatch(without.text, /Plain|cid_plain/);
+    t.same((await examine({ IDP_ES256_KEY: key })).warnings, []);
+    const NEXT = 'IDP_ES256_KEY_NEXT';
+    const PREVIOUS = 'IDP_ES256_KEY_PREVIOUS';
+    const ahead = await examine({ IDP_ES256_KEY: key, [NEXT]: other });
+    t.same(ahead.warnings, [NEXT]);
+    t.match(ahead.text, /before it becomes IDP_ES256_KEY:/);
+    t.match((await examine({ IDP_ES256_KEY: other, [PREVIOUS]: key })).warnings, [PREVIOUS]);
+    const alone = await examine({ [NEXT]: key });
+    t.same(alone.warnings, [NEXT, 'IDP_ES256_KEY', 'IDP_ES256_KEY']);
+    t.match(alone.text, /no key signs ES256/);
+    await store.close();
+  },
+);
 
 t.test('the doctor reports usage and profiles that do not reach the payment provider', async (t) => {
   const folder = temporaryFolder(t);

@@ -161,6 +161,13 @@ t.test('docs/eddsa.md names the versions that are tested', async (t) => {
     'go-oidc': /go-oidc\/v3 v(\S+)/.exec(read('test/relying-parties/go/go.mod')),
     PyJWT: /^PyJWT==(\S+)/m.exec(requirements),
     Authlib: /^Authlib==(\S+)/m.exec(requirements),
+    'python-social-auth': /^social-auth-core==(\S+)/m.exec(requirements),
+    idpyoidc: /^idpyoidc==(\S+)/m.exec(requirements),
+    'python-jose': /^python-jose==(\S+)/m.exec(requirements),
+    'pyoidc (oic)': /^oic==(\S+)/m.exec(requirements),
+    'mozilla-django-oidc': /^mozilla-django-oidc==(\S+)/m.exec(requirements),
+    'Spring Boot': /-parent<\/artifactId>\s*<version>(.*)</.exec(read('test/relying-parties/spring/pom.xml')),
+    'better-auth': /'better-auth@(.*)'/.exec(read('test/package/package.test.ts')),
     Keycloak: /VERSION = '(\S+)'/.exec(read('examples/keycloak-broker.mjs')),
   };
   const page = read('docs/eddsa.md');

@@ -28,6 +28,20 @@ async function both(t: Test) {
   return { idp, type: typed, file: join(probe.cwd, 'idp.db'), cwd: probe.cwd };
 }
 
+t.test('clients: ES256 needs the key of the server', async (t) => {
+  const { type } = await both(t);
+  const create = ['client', 'create', 'https://app.example.test/cb', '--id-token-alg', 'ES256', '--json'];
+  const IDP_ES256_KEY = 'c9afa9d845ba75166b5c215767b1d6934e50c3db36e89b127b8a622b120f6721';
+  t.match(await type(create), { code: 1, err: /IDP_ES256_KEY/ });
+  t.match((await type(['client', 'list', '--json'])).json, { clients: [] });
+  const made = (await type(create, { more: { IDP_ES256_KEY } })).json;
+  t.equal(made.id_token_signed_response_alg, 'ES256');
+  const update = (...options: string[]) => type(['client', 'update', made.client_id, ...options, '--json']);
+  t.match((await update('--name', 'App')).json, { id_token_signed_response_alg: 'ES256' });
+  t.notOk('id_token_signed_response_alg' in (await update('--id-token-alg', 'EdDSA')).json);
+  t.match(await update('--id-token-alg', 'ES256'), { code: 1, err: /IDP_ES256_KEY/ });
+});
+
 t.test('clients: every change to the trust in applications happens on the host', async (t) => {
   const { idp, type, file } = await both(t);
   const uris = 'https://app.example.test/cb,http://127.0.0.1/cb';

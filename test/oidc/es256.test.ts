@@ -69,14 +69,19 @@ t.test('without an ES256 key the provider is as before, and refuses clients that
   const refused = await plain.admin('POST', '/v1/clients', { redirect_uris, ...ES256 });
   t.match(refused, {
     status: 400,
-    body: { details: [{ path: 'id_token_signed_response_alg', message: /IDP_ES256_KEY/ }] },
+    body: {
+      error: 'invalid_client_metadata',
+      error_description: /id_token_signed_response_alg .*IDP_ES256_KEY/,
+      details: [{ path: 'id_token_signed_response_alg', message: /EdDSA.*IDP_ES256_KEY/ }],
+    },
   });
   for (const alg of ['RS256', 'none', 'ES384', 'HS256', '', null, 1]) {
     const answer = await plain.admin('POST', '/v1/clients', {
       redirect_uris,
       id_token_signed_response_alg: alg,
     });
-    t.match(answer, { status: 400, body: { details: [{ path: 'id_token_signed_response_alg' }] } }, `${alg}`);
+    const details = [{ path: 'id_token_signed_response_alg', message: 'must be EdDSA or ES256' }];
+    t.match(answer, { status: 400, body: { error: 'invalid_client_metadata', details } }, `${alg}`);
   }
 });
 

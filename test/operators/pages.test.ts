@@ -9,6 +9,8 @@ import { waitUntil } from '../kit/wait.js';
 
 const HERE = { publicUrl: undefined, limits: false } as const;
 
+const ES256_KEY = 'c9afa9d845ba75166b5c215767b1d6934e50c3db36e89b127b8a622b120f6721';
+
 /** The readonly fields of a page that shows secrets. */
 const secretsOf = (body: string) =>
   [...body.matchAll(/class="secret" value="([^"]*)" readonly/g)].map(([, value = '']) => value);
@@ -174,6 +176,49 @@ t.test('applications are created, changed, rotated and deleted', async (t) => {
   t.match(update?.detail, /"before":.*Shop.*"after":.*New shop/);
 });
 
+t.test(
+  'the console names a wrong signature of id_tokens at its field, and keeps one it is not given',
+  async (t) => {
+    const idp = await idpApp(t, { ...HERE, es256Key: ES256_KEY });
+    const { act } = await enterConsole(idp, await makeOperator(t, idp));
+    const fields = { name: 'Shop', redirect_uris: CALLBACK };
+    const wrong = await act('/clients/create', { ...fields, id_token_alg: 'RS256' });
+    t.equal(wrong.status, 400);
+    t.match(wrong.body, /id="problem-id_token_alg"[^>]*>[^<]*must be EdDSA or ES256/);
+    const [id = ''] = secretsOf((await act('/clients/create', { ...fields, id_token_alg: 'ES256' })).body);
+    const algorithm = async () =>
+      (await idp.admin('GET', '/v1/clients')).body.clients[0].id_token_signed_response_alg;
+    t.equal(await algorithm(), 'ES256');
+    t.match((await act(`/clients/${id}/update`, fields)).body, 'Saved.');
+    t.equal(await algorithm(), 'ES256', 'a form without the field changes nothing');
+    t.equal((await act(`/clients/${id}/update`, { ...fields, id_token_alg: 'none' })).status, 400);
+    t.equal(await algorithm(), 'ES256');
+    t.match((await act(`/clients/${id}/update`, { ...fields, id_token_alg: 'EdDSA' })).body, 'Saved.');
+    t.equal(await algorithm(), undefined);
+  },
+);
+
+t.test(
+  'an application with ES256 remains editable without a key, and its page says what is missing',
+  async (t) => {
+    const first = await idpApp(t, { ...HERE, es256Key: ES256_KEY });
+    const operator = await makeOperator(t, first);
+    const { id } = await first.createClient({ id_token_signed_response_alg: 'ES256' });
+    const { get: getBefore } = await enterConsole(first, operator);
+    t.notMatch((await getBefore(`/clients/${id}`)).body, /Nobody can sign in/);
+    const idp = await idpApp(t, { ...HERE, databaseUri: `sqlite:${first.file}`, clock: first.clock });
+    const { get, act } = await enterConsole(idp, operator);
+    t.match((await get(`/clients/${id}`)).body, /ES256\. Nobody can sign in: IDP_ES256_KEY is not set/);
+    const fields = { name: 'New name', redirect_uris: CALLBACK };
+    t.match((await act(`/clients/${id}/update`, { ...fields, id_token_alg: 'ES256' })).body, 'Saved.');
+    const [client] = (await idp.admin('GET', '/v1/clients')).body.clients;
+    t.match(client, { client_name: 'New name', id_token_signed_response_alg: 'ES256' });
+    const refused = await act('/clients/create', { ...fields, id_token_alg: 'ES256' });
+    t.equal(refused.status, 400);
+    t.match(refused.body, /id="problem-id_token_alg"[^>]*>[^<]*IDP_ES256_KEY/);
+  },
+);
+
 t.test('the audit is searched by event, subject and day, page by page, and exported as CSV', async (t) => {
   const idp = await idpApp(t, HERE);
   const operator = await makeOperator(t, idp);
@@ -221,6 +266,23 @@ t.test('the overview plots sign-ins by day, and the keys page says what a rotati
   for (const { kid } of body.keys) t.match(keys, kid);
   t.match(keys, 'Once every process has published the next key for ten minutes');
   t.notMatch(keys, /abab/);
+});
+
+t.test('the keys page says for each algorithm what a rotation does next', async (t) => {
+  const idp = await idpApp(t, { ...HERE, es256Key: ES256_KEY, es256KeyPrevious: `${'ab'.repeat(31)}cd` });
+  const { get } = await enterConsole(idp, await makeOperator(t, idp));
+  const { body } = await get('/keys');
+  t.match(
+    body,
+    /EdDSA[^<]*<\/dt><dd>No rotation is in progress\. It begins with a new key in IDP_ED25519_SEED_NEXT/,
+  );
+  t.match(body, /ES256[^<]*<\/dt><dd>A day after the rotation, unset IDP_ES256_KEY_PREVIOUS/);
+  t.equal(body.match(/IDP_ED25519_SEED/g)?.length, 1, 'the ES256 keys have their own variables');
+  const published = await idpApp(t, { ...HERE, es256KeyNext: ES256_KEY });
+  const other = await enterConsole(published, await makeOperator(t, published));
+  t.match((await other.get('/keys')).body, /make it IDP_ES256_KEY\./);
+  const plain = await idpApp(t, HERE);
+  t.notMatch((await (await enterConsole(plain, await makeOperator(t, plain))).get('/keys')).body, 'ES256');
 });
 
 t.test(

@@ -9,7 +9,7 @@ import type { Test } from 'tap';
 import { Agent } from '../kit/agent.js';
 import { basic, parseJson } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
-import { type Credentials, type IdpApp, idpApp } from '../kit/idp.js';
+import { type Credentials, type IdpApp, type IdpAppOptions, idpApp } from '../kit/idp.js';
 import { compiled } from '../kit/process.js';
 import { type Middle, standInTheMiddle } from '../package/man-in-the-middle.js';
 
@@ -41,10 +41,10 @@ export interface Known {
 /** Signs in. Rejects when the application refuses. */
 export type Party = (visit: Visitor) => Promise<Known>;
 
-export async function startProvider(t: Test): Promise<Provider> {
+export async function startProvider(t: Test, options: IdpAppOptions = {}): Promise<Provider> {
   const middle = await standInTheMiddle(t);
   // Libraries compare times with the real clock.
-  const idp = await idpApp(t, { publicUrl: middle.url, clock: fakeClock(Date.now()) });
+  const idp = await idpApp(t, { publicUrl: middle.url, clock: fakeClock(Date.now()), ...options });
   middle.target = await idp.listen();
   const human = await idp.makeHuman({ name: 'Ada' });
   const agent = await idp.mintAgent({ name: 'Scout' });
