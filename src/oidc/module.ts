@@ -8,7 +8,7 @@ import { createAuthorization } from './authorize/service.js';
 import { createLogoutRequest } from './backchannel/request.js';
 import { type BackchannelLogout, createBackchannelLogout } from './backchannel/service.js';
 import { type EndSessions, logoutNoticeCollection } from './backchannel/store.js';
-import { createClaims } from './claims.js';
+import { ACR_VALUES, createClaims } from './claims.js';
 import { rejectCrossSiteForms } from './client-auth.js';
 import { type ConsentService, createConsentService } from './consents.js';
 import type { Directory, SecondFactor, SignUp } from './directory.js';
@@ -94,6 +94,7 @@ export function createOidcModule(
   const cookies = createCookies(issuer);
   const signInPages = createSignInPages(issuer, options);
   const { isSignUpOpen, signUp, secondFactor, hasAccountPages } = options;
+  const acrValues = secondFactor ? ACR_VALUES : ACR_VALUES.slice(0, 1);
 
   for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
   jobs.add('backchannel-logout', backchannel.jobs.send);
@@ -120,6 +121,7 @@ export function createOidcModule(
         pages,
         signInPages,
         isSignUpOpen,
+        acrValues,
         signUp,
         secondFactor,
         hasAccountPages,
@@ -136,7 +138,7 @@ export function createOidcModule(
     },
     publishedKeys: keys.jwks.keys.map(({ kid = '', alg = '' }) => ({ id: kid, algorithm: alg })),
     pathMetadataPlugin: (scope) =>
-      pathMetadataPlugin(scope, { issuer, locales, isSignUpOpen, algorithms: keys.algorithms }),
+      pathMetadataPlugin(scope, { issuer, locales, isSignUpOpen, acrValues, algorithms: keys.algorithms }),
   };
 }
 

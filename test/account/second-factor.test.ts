@@ -258,6 +258,12 @@ t.test('the secret is encrypted in the store, and a key rotation keeps it readab
   t.match((await browser.submit(asked, { code: codeAt(secret, idp.clock.now()) })).location, /code=/);
 });
 
+t.test('the metadata lists the class with a second factor only where there is one', async (t) => {
+  const metadata = (idp: IdpApp) => idp.request('GET', '/.well-known/openid-configuration');
+  t.strictSame((await metadata(await idpApp(t))).body.acr_values_supported, ['0']);
+  t.strictSame((await metadata(await idpApp(t, ENABLED))).body.acr_values_supported, ['0', 'mfa']);
+});
+
 t.test('without an encryption key, no page and no route mentions a second factor', async (t) => {
   const idp = await idpApp(t, HERE);
   const { page } = await enterAccount(idp, await idp.makeHuman());
