@@ -22,10 +22,13 @@ const domainsOf = (product) =>
     ),
   ].map(([, folder]) => folder);
 
+/** The domains that only the provider has, and loads only if they are configured. */
+const LAZY_IDP_DOMAINS = ['factors'];
+
 /** The program that the errors of a folder of src belong to; those of the shared folders belong to both. */
 const PROGRAM_OF = Object.fromEntries([
   ...['saas', ...domainsOf('saas')].map((folder) => [folder, 'saas-backend']),
-  ...['idp', ...domainsOf('idp')].map((folder) => [folder, 'idp']),
+  ...['idp', ...domainsOf('idp'), ...LAZY_IDP_DOMAINS].map((folder) => [folder, 'idp']),
   ...['http', 'kernel', 'passwords', 'throttle', 'storage', 'ops', 'console', 'config', 'server'].map(
     (folder) => [folder, 'both'],
   ),
@@ -113,7 +116,10 @@ async function routesPage() {
   // Given, so that no secrets are generated and saved.
   const secret = 'x'.repeat(64);
   const saas = { jwtAccessSecret: secret, jwtRefreshSecret: secret, adminPassword: secret };
-  const idp = { ed25519Seed: '5'.repeat(64), adminToken: secret, emailSmtpUrl: 'smtp://localhost' };
+  const idp = {
+    ...{ ed25519Seed: '5'.repeat(64), adminToken: secret },
+    ...{ emailSmtpUrl: 'smtp://localhost', factorEncryptionKey: `${secret}factors` },
+  };
   return `${NOTE}
 # Routes
 
@@ -139,7 +145,8 @@ ${await routeTable(createServer({ ...shared, ...saas }))}
 | \`bearer\` | an access token issued by this provider |
 
 Without a mail server, of the routes for mailed links (\`/verify/…\`, \`/account/forgot-password…\`) only
-\`GET /account/forgot-password\` exists, which says whom to ask.
+\`GET /account/forgot-password\` exists, which says whom to ask. Routes with \`second-factor\` exist with
+\`IDP_FACTOR_ENCRYPTION_KEY\`.
 
 ${await routeTable(createIdentityServer({ ...shared, ...idp }))}`;
 }

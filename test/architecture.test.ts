@@ -226,7 +226,7 @@ t.test('files have at most 400 lines and no unfinished parts', async (t) => {
 });
 
 /** Development dependencies that the bundle contains, with their licenses: `bundle.mjs`. */
-const BUNDLED = ['@observablehq/plot', 'linkedom'];
+const BUNDLED = ['@observablehq/plot', 'linkedom', 'otpauth', 'uqr'];
 
 t.test('every dependency is imported and has a documented reason', async (t) => {
   const { dependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));

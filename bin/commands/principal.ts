@@ -39,6 +39,12 @@ export function define(group: Command, program: Program): void {
     .argument('<handle>')
     .addHelpText('after', examples('idp principal reset ada@example.com'))
     .action((handle: string, options: CommonOptions) => resetPassword(program, handle, options));
+  group
+    .command('remove-factor')
+    .description('Remove the second factor of a person who has lost the app and the recovery codes')
+    .argument('<handle>')
+    .addHelpText('after', examples('idp principal remove-factor ada@example.com'))
+    .action((handle: string, options: CommonOptions) => removeFactor(program, handle, options));
 }
 
 function list(program: Program, prefix: string | undefined, options: CommonOptions): Promise<void> {
@@ -73,6 +79,14 @@ function resetPassword(program: Program, handle: string, options: CommonOptions)
       reset_url: link.url,
       expires_at: toTimestamp(link.expiresAt),
     });
+  });
+}
+
+function removeFactor(program: Program, handle: string, options: CommonOptions): Promise<void> {
+  return withProvisioning(program, { create: false }, async (administration) => {
+    const person = await findPrincipal(administration, handle);
+    if (!(await administration.removeFactor(person.id))) fail(1, `${person.handle} has no second factor.`);
+    answer(options, { handle: person.handle, removed: true });
   });
 }
 

@@ -93,7 +93,7 @@ export function createPersonGuard({ signIn, clock }: { signIn: SignIn; clock: Cl
 /** The page that a person wanted to see; after a form, the one that contains it. */
 function pageOf({ url, server: { prefix } }: FastifyRequest): string {
   const [path = ''] = url.slice(prefix.length).split('?');
-  return PAGES.find((page) => page === path) ?? '/account';
+  return PAGES.find((page) => path === page || path.startsWith(`${page}/`)) ?? '/account';
 }
 
-const PAGES = ['/account/password', '/account/delete'];
+const PAGES = ['/account/password', '/account/delete', '/account/second-factor'];

@@ -13,20 +13,22 @@ import {
   type Notice,
   SessionBody,
 } from './schemas.js';
-import type { AccountService, AddressVerification, Application, Session } from './service.js';
+import type { AccountService, AddressVerification, Application, SecondFactors, Session } from './service.js';
 
 export interface AccountPageOptions {
   guard: PersonGuard;
   service: AccountService;
   /** Absent without a mail server. */
   verification: AddressVerification | undefined;
+  /** Absent if second factors are not configured. */
+  factors: Pick<SecondFactors, 'stateOf'> | undefined;
   pages: Pages;
   mount(): string;
 }
 
 /** The page on which people see their account, with the forms to change it. */
 export async function accountPagePlugin(scope: Scope, options: AccountPageOptions): Promise<void> {
-  const { guard, service, verification, pages, mount } = options;
+  const { guard, service, verification, factors, pages, mount } = options;
   const config = access('person', { page: true });
   const recently = access('recent-person', { page: true });
   const path = () => `${mount()}/account`;
@@ -100,9 +102,10 @@ export async function accountPagePlugin(scope: Scope, options: AccountPageOption
     } = {},
   ): Promise<Page> {
     const { principal, session } = guard.personOf(request);
-    const [sessions, applications] = await Promise.all([
+    const [sessions, applications, factor] = await Promise.all([
       service.sessions(principal),
       service.applications(principal),
+      factors?.stateOf(principal.id),
     ]);
     const view = {
       path: path(),
@@ -114,6 +117,7 @@ export async function accountPagePlugin(scope: Scope, options: AccountPageOption
       hasOtherSessions: sessions.some(({ id }) => id !== session.id),
       applications: applications.map(viewOfApplication),
       hasApplications: applications.length > 0,
+      ...(factors && { factor: { isEnrolled: factor !== null } }),
       signOutHref: `${mount()}/logout`,
       ...state,
     };

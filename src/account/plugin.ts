@@ -4,11 +4,14 @@ import { type DeletionOptions, deletionPlugin } from './deletion.js';
 import type { SignIn } from './guard.js';
 import { type AccountPageOptions, accountPagePlugin } from './page.js';
 import { type PasswordOptions, passwordPlugin } from './password.js';
-import type { AccountService } from './service.js';
+import { secondFactorPlugin } from './second-factor.js';
+import type { AccountService, SecondFactors } from './service.js';
 
 export interface AccountPluginOptions extends AccountPageOptions, DeletionOptions, PasswordOptions {
   service: AccountService;
   signIn: SignIn;
+  /** Absent if they are not configured. */
+  factors: SecondFactors | undefined;
   /** The path of the issuer, which includes what a proxy adds. */
   mount(): string;
   /** Whether there are more pages than the one for the password. */
@@ -24,6 +27,8 @@ export async function accountPlugin(scope: Scope, options: AccountPluginOptions)
   if (!options.hasAccountPages) return;
   await scope.register(accountPagePlugin, options);
   await scope.register(deletionPlugin, options);
+  const { factors } = options;
+  if (factors) await scope.register(secondFactorPlugin, { ...options, factors });
   await scope.register(entrancePlugin, options);
 }
 

@@ -27,6 +27,12 @@ export const ApplicationBody = formOf({
 
 export const EmptyBody = formOf({});
 
+const Code = Type.String({ maxLength: 64, writeOnly: true });
+
+export const CodeBody = formOf({ code: Code });
+
+export const FactorRemovalBody = formOf({ code: Code, password: Password });
+
 export const DeletionBody = formOf({ confirm: Type.String({ maxLength: 1024 }), password: Password });
 
 /** What the previous form did, and the sentence that confirms it. */
@@ -35,6 +41,7 @@ export const NOTICES = {
   'session-ended': 'account.done.session-ended',
   'sessions-ended': 'account.done.sessions-ended',
   disconnected: 'account.done.disconnected',
+  'factor-removed': 'account.done.factor-removed',
   'link-sent': 'account.done.link-sent',
   'address-confirmed': 'account.done.address-confirmed',
 } as const;

@@ -56,6 +56,8 @@ export interface AccountSources {
   };
   /** Absent without a mail server. */
   verification: AddressVerification | undefined;
+  /** Absent if they are not configured. */
+  factors: SecondFactors | undefined;
   /** Removes what is stored about a deleted person elsewhere. */
   forget(sub: string): Promise<void>;
 }
@@ -69,6 +71,29 @@ export interface AddressVerification {
    * @throws RATE_LIMITED
    */
   sendAgain(sub: string, from: Origin): Promise<boolean>;
+}
+
+/** What an authenticator app needs. */
+export interface Enrolment {
+  secret: string;
+  uri: string;
+  /** An SVG image of the address. */
+  qr: string;
+}
+
+/** The second factors of people. `account` is the ID of the person, `label` the user name. */
+export interface SecondFactors {
+  stateOf(account: string): Promise<{ since: number; recoveryCodesLeft: number } | null>;
+  begin(account: string, label: string): Promise<Enrolment>;
+  /** What was begun and not confirmed yet. */
+  pending(account: string, label: string): Promise<Enrolment | null>;
+  /** The recovery codes; null for a wrong code. @throws factor_changed, RATE_LIMITED */
+  confirm(account: string, code: string, form: string, from: Origin): Promise<string[] | null>;
+  /** Null for a wrong code. @throws RATE_LIMITED */
+  verify(account: string, code: string, from: Origin): Promise<string | null>;
+  /** @throws factor_changed */
+  renewRecoveryCodes(account: string, form: string, from: Origin): Promise<string[]>;
+  remove(account: string, from: Origin): Promise<boolean>;
 }
 
 /** An application with access to the data of a person. */
@@ -95,13 +120,28 @@ export interface AccountService {
    * @throws RATE_LIMITED, OVERLOADED
    */
   delete(person: Person, password: string, from: Origin): Promise<boolean>;
+  /** Whether this is the password of the person. @throws RATE_LIMITED, OVERLOADED */
+  provePassword(person: Person, password: string, from: Origin): Promise<Person | null>;
 }
 
 export function createAccountService(
   { people, sessions, applications, forget }: AccountSources,
   { audit }: { audit: Pick<Audit, 'record' | 'recordFailure'> },
 ): AccountService {
+  const provePassword: AccountService['provePassword'] = async ({ id, handle }, password, from) => {
+    const proven = await people.authenticate(
+      handle,
+      password,
+      from,
+      (principal) => principal.id === id && principal.kind === 'human',
+    );
+    if (!proven) await audit.recordFailure({ event: 'login.failed', subject: id, ip: from.ip });
+    return proven;
+  };
+
   return {
+    provePassword,
+
     sessions: (person) => sessions.list(person),
 
     async applications({ id }) {
@@ -136,20 +176,11 @@ export function createAccountService(
       await audit.record({ event: 'consent.revoked', subject: id, ip, detail: clientId });
     },
 
-    async delete({ id, handle }, password, from) {
-      const proven = await people.authenticate(
-        handle,
-        password,
-        from,
-        (principal) => principal.id === id && principal.kind === 'human',
-      );
-      if (!proven) {
-        await audit.recordFailure({ event: 'login.failed', subject: id, ip: from.ip });
-        return false;
-      }
-      if (!(await people.delete(proven, from))) return false;
+    async delete(person, password, from) {
+      const proven = await provePassword(person, password, from);
+      if (!proven || !(await people.delete(proven, from))) return false;
       // Nothing of it is valid any more; after a crash, jobs remove it.
-      await forget(id);
+      await forget(person.id);
       return true;
     },
   };

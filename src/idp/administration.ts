@@ -1,5 +1,6 @@
 import { defineOptions, resolveOptions } from '../config/options.js';
 import { createPublicUrl } from '../config/public-url.js';
+import { factorCollection, removeFactor } from '../factors/store.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { announceEnd, logoutNoticeCollection } from '../oidc/backchannel/store.js';
 import { createAudit } from '../ops/audit.js';
@@ -13,6 +14,8 @@ import { idpSchema, idTokenAlgorithmsOf } from './options.js';
 /** Principals and clients for the operator of the machine: the module of the server, without limits. */
 export interface ProvisioningAdministration
   extends Pick<ProvisioningModule, 'principals' | 'links' | 'directory' | 'clients' | 'operators'> {
+  /** Removes the second factor of a person; false without one. */
+  removeFactor(sub: string): Promise<boolean>;
   close(): Promise<void>;
 }
 
@@ -50,5 +53,10 @@ export async function openProvisioning(
       return change();
     },
   });
-  return { principals, links, directory, clients, operators, close: () => store.close() };
+  const factors = factorCollection(store);
+  return {
+    ...{ principals, links, directory, clients, operators },
+    removeFactor: (sub) => removeFactor(sub, ON_THE_HOST, { factors, audit: context.audit }),
+    close: () => store.close(),
+  };
 }

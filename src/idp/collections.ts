@@ -1,4 +1,5 @@
 import { mailCollection } from '../email/store.js';
+import { factorCollection } from '../factors/store.js';
 
 import { logoutNoticeCollection } from '../oidc/backchannel/store.js';
 
@@ -24,6 +25,7 @@ export function declareIdpCollections(store: Store): void {
     sessionCollection,
     consentCollection,
     mailCollection,
+    factorCollection,
     logoutNoticeCollection,
   ];
   for (const declare of collections) declare(store);

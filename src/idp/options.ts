@@ -3,6 +3,7 @@ import type { Advice, Report } from '../config/configuration-error.js';
 import { defineOptions, type Resolved, resolveOptions } from '../config/options.js';
 import { mountProblem, publicUrlOption } from '../config/public-url.js';
 import { emailOptions } from '../email/schemas.js';
+import { factorOptions } from '../factors/schemas.js';
 import { brandOptions, refuseLoneDarkLogo } from '../http/brand.js';
 import { messagesOptions, refuseUnknownLocale } from '../http/messages.js';
 import { systemClock } from '../kernel/clock.js';
@@ -26,6 +27,7 @@ export const idpSchema = defineOptions({
   }),
   ...oidcOptions,
   ...provisioningOptions,
+  ...factorOptions('IDP_'),
   ...emailOptions('IDP_', '`IDP_BRAND_NAME`'),
   ...brandOptions('IDP_', 'the host of IDP_PUBLIC_URL'),
   ...messagesOptions('IDP_'),
@@ -68,6 +70,8 @@ function refuseEqualSecrets(values: IdpConfiguration, report: Report): void {
     IDP_ADMIN_TOKEN: values.adminToken,
     IDP_INVITE_TOKEN: values.inviteToken,
     IDP_EMAIL_API_KEY: values.emailApiKey,
+    IDP_FACTOR_ENCRYPTION_KEY: values.factorEncryptionKey,
+    IDP_FACTOR_ENCRYPTION_KEY_PREVIOUS: values.factorEncryptionKeyPrevious,
   };
   for (const [name, twin] of equalSecrets(secrets)) {
     report.refuse(

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import { createAccountModule } from '../account/module.js';
 import type { EmailModule, EmailModuleOptions } from '../email/module.js';
+import type { FactorService } from '../factors/service.js';
 import { type Brand, createBrand } from '../http/brand.js';
 import { answerRules, type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
 import { createMessages, type Messages } from '../http/messages.js';
@@ -128,6 +129,7 @@ export async function mountIdp(
     settings: async () => ({ siteName: brand.name(), emailNotifications: true }),
     readUserVersion: (sub, field) => provisioning.readMailVersion(sub, field),
   });
+  const factors = await openFactors(context, values, () => brand.name());
   const provisioning = createProvisioningModule(context, {
     issuer,
     mail: email && { outbox: email.service, messages },
@@ -150,6 +152,10 @@ export async function mountIdp(
     },
     isSignUpOpen: !values.disableSignup,
     signUp: (input, from) => provisioning.principals.register({ ...input, kind: 'human' }, from),
+    secondFactor: factors && {
+      isEnrolled: async (sub) => (await factors.stateOf(sub)) !== null,
+      verify: factors.verify,
+    },
     hasAccountPages,
     trustedEmailDomains: values.trustedEmailDomains ?? [],
     humansUseBasic: values.basicLogin === 'all',
@@ -168,7 +174,10 @@ export async function mountIdp(
       sessions: oidc.sessions,
       applications: { ...oidc.consents, find: clients.find },
       verification: provisioning.verification,
-      forget: oidc.forget,
+      factors,
+      async forget(sub) {
+        await Promise.all([oidc.forget(sub), factors?.forget(sub)]);
+      },
     },
   });
   const operators = createOperatorsModule(context, {
@@ -178,6 +187,11 @@ export async function mountIdp(
     sources: {
       principals: {
         ...directory,
+        async deleteHuman(sub, from) {
+          const deleted = await directory.deleteHuman(sub, from);
+          if (deleted) await factors?.forget(sub);
+          return deleted;
+        },
         mintAgent: (input, from) => principals.mintAgent(input, from, true),
         rotate: principals.rotate,
       },
@@ -247,6 +261,17 @@ async function openEmail(
   if (!hasMailServer(options.config.values)) return undefined;
   const { createEmailModule } = await import('../email/module.js');
   return createEmailModule(context, options);
+}
+
+/** Second factors, which are loaded only if their encryption key is configured. */
+async function openFactors(
+  context: ModuleContext,
+  { factorEncryptionKey: key, factorEncryptionKeyPrevious: previous }: IdpConfiguration,
+  issuer: () => string,
+): Promise<FactorService | undefined> {
+  if (key === undefined) return undefined;
+  const { createFactorModule } = await import('../factors/module.js');
+  return createFactorModule(context, { keys: [key, ...defined([previous])], issuer }).service;
 }
 
 const defined = (keys: (string | undefined)[]): string[] => keys.filter((key) => key !== undefined);

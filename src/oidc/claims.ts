@@ -4,8 +4,14 @@ import type { Principal } from './directory.js';
 
 export const SCOPES = ['openid', 'email', 'profile', 'offline_access'] as const;
 
-/** No level of assurance (OIDC Core §2): the only class without a second factor. */
-export const ACR_VALUES = ['0'] as const;
+/** No level of assurance (OIDC Core §2), and a password with a second factor. */
+export const ACR_VALUES = ['0', 'mfa'] as const;
+
+/** How a person signed in (RFC 8176). */
+export const AMR = { password: ['pwd'], secondFactor: ['pwd', 'otp', 'mfa'] } as const;
+
+/** The class of a sign-in. */
+export const acrOf = (amr: readonly string[] | undefined): string => ACR_VALUES[amr?.includes('mfa') ? 1 : 0];
 
 export const CLAIMS = [
   ...['iss', 'sub', 'aud', 'exp', 'iat', 'auth_time', 'jti', 'amr', 'acr', 'nonce', 'sid'],

@@ -69,6 +69,16 @@ export type SignUp = (
   from: Origin,
 ) => Promise<Principal>;
 
+/** The second factor of people. */
+export interface SecondFactor {
+  isEnrolled(sub: string): Promise<boolean>;
+  /**
+   * Checks a code and uses it. Null for a wrong or used one.
+   * @throws RATE_LIMITED
+   */
+  verify(sub: string, code: string, from: Origin): Promise<string | null>;
+}
+
 /** Whether a client to which something was issued is still registered. */
 export type IsRegistered = (clientId: string) => Promise<boolean>;
 

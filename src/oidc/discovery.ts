@@ -1,6 +1,6 @@
 import { access, type Scope } from '../http/scope.js';
 import { RESPONSE_MODES } from './authorize/rules.js';
-import { ACR_VALUES, CLAIMS, SCOPES } from './claims.js';
+import { CLAIMS, SCOPES } from './claims.js';
 import type { Keys } from './keys.js';
 
 /** Headers of documents that every origin may read and cache. A plain GET needs no preflight. */
@@ -17,6 +17,8 @@ export interface DiscoveryOptions {
   /** The languages of the pages. */
   locales: readonly string[];
   isSignUpOpen: boolean;
+  /** What a sign-in can prove. */
+  acrValues: readonly string[];
   issuer(): string;
 }
 
@@ -25,10 +27,10 @@ type MetadataOptions = Omit<DiscoveryOptions, 'keys'> & Pick<Keys, 'algorithms'>
 /** The metadata and the JWK Set. */
 export async function discoveryPlugin(
   scope: Scope,
-  { keys, locales, isSignUpOpen, issuer }: DiscoveryOptions,
+  { keys, locales, isSignUpOpen, acrValues, issuer }: DiscoveryOptions,
 ): Promise<void> {
   const { algorithms } = keys;
-  const metadata = { locales, isSignUpOpen, issuer, algorithms };
+  const metadata = { locales, isSignUpOpen, acrValues, issuer, algorithms };
   publishMetadata(scope, ['/.well-known/openid-configuration', WELL_KNOWN], metadata);
   const jwks = JSON.stringify(keys.jwks);
   publish(scope, ['/.well-known/jwks.json', '/jwks'], () => jwks);
@@ -64,7 +66,7 @@ function publish(scope: Scope, paths: string[], text: () => string): void {
 const SECRET_METHODS = ['client_secret_basic', 'client_secret_post'] as const;
 
 /** Provider metadata (OIDC Discovery §3, RFC 8414 §2). */
-function providerMetadata(issuer: string, { locales, isSignUpOpen, algorithms }: MetadataOptions) {
+function providerMetadata(issuer: string, { locales, isSignUpOpen, acrValues, algorithms }: MetadataOptions) {
   return {
     issuer,
     authorization_endpoint: `${issuer}/authorize`,
@@ -79,7 +81,7 @@ function providerMetadata(issuer: string, { locales, isSignUpOpen, algorithms }:
     grant_types_supported: ['authorization_code', 'refresh_token'],
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: algorithms,
-    acr_values_supported: [...ACR_VALUES],
+    acr_values_supported: acrValues,
     scopes_supported: [...SCOPES],
     claims_supported: [...CLAIMS],
     token_endpoint_auth_methods_supported: [...SECRET_METHODS, 'none'],

@@ -8,10 +8,10 @@ import { createAuthorization } from './authorize/service.js';
 import { createLogoutRequest } from './backchannel/request.js';
 import { type BackchannelLogout, createBackchannelLogout } from './backchannel/service.js';
 import { type EndSessions, logoutNoticeCollection } from './backchannel/store.js';
-import { createClaims } from './claims.js';
+import { ACR_VALUES, createClaims } from './claims.js';
 import { rejectCrossSiteForms } from './client-auth.js';
 import { type ConsentService, createConsentService } from './consents.js';
-import type { Directory, SignUp } from './directory.js';
+import type { Directory, SecondFactor, SignUp } from './directory.js';
 import { pathMetadataPlugin } from './discovery.js';
 import { createHintReader, createKeys, type KeyMaterial } from './keys.js';
 import { createOwnPages, type OwnPages } from './own-pages.js';
@@ -47,6 +47,8 @@ export interface OidcModuleOptions {
   directory: Directory;
   isSignUpOpen: boolean;
   signUp: SignUp;
+  /** Absent if it is not configured. */
+  secondFactor: SecondFactor | undefined;
   /** Whether people have pages at `/account`. */
   hasAccountPages: boolean;
   /** Domains in which an accepted invitation verifies the e-mail address. */
@@ -91,7 +93,8 @@ export function createOidcModule(
   const sessions = createSessionService({ ...shared, follower: backchannel });
   const cookies = createCookies(issuer);
   const signInPages = createSignInPages(issuer, options);
-  const { isSignUpOpen, signUp, hasAccountPages } = options;
+  const { isSignUpOpen, signUp, secondFactor, hasAccountPages } = options;
+  const acrValues = secondFactor ? ACR_VALUES : ACR_VALUES.slice(0, 1);
 
   for (const [name, job] of Object.entries(createPurges(shared))) jobs.add(name, job);
   jobs.add('backchannel-logout', backchannel.jobs.send);
@@ -118,7 +121,9 @@ export function createOidcModule(
         pages,
         signInPages,
         isSignUpOpen,
+        acrValues,
         signUp,
+        secondFactor,
         hasAccountPages,
         meter: throttle.countRequest,
         humansUseBasic,
@@ -133,7 +138,7 @@ export function createOidcModule(
     },
     publishedKeys: keys.jwks.keys.map(({ kid = '', alg = '' }) => ({ id: kid, algorithm: alg })),
     pathMetadataPlugin: (scope) =>
-      pathMetadataPlugin(scope, { issuer, locales, isSignUpOpen, algorithms: keys.algorithms }),
+      pathMetadataPlugin(scope, { issuer, locales, isSignUpOpen, acrValues, algorithms: keys.algorithms }),
   };
 }
 

@@ -119,6 +119,14 @@ export const LoginBody = Type.Object(
 
 export type LoginForm = Static<typeof LoginBody>;
 
+export const SecondFactorBody = Type.Object(
+  {
+    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    code: Type.String({ maxLength: 64, writeOnly: true }),
+  },
+  { additionalProperties: false },
+);
+
 export const ConsentBody = Type.Object(
   {
     interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),

@@ -22,6 +22,7 @@ export interface SessionService {
     principal: Principal,
     previous: string | undefined,
     from: Origin,
+    amr?: readonly string[],
   ): Promise<{ token: string; session: SessionDocument }>;
   /** The valid sessions of a user, the newest first, up to a hundred. */
   list(principal: Pick<Principal, 'id' | 'epoch'>): Promise<SessionDocument[]>;
@@ -83,7 +84,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
       return principal && principal.epoch === session.epoch ? { principal, session } : null;
     },
 
-    async start({ id: sub, epoch }, previous, from) {
+    async start({ id: sub, epoch }, previous, from, amr) {
       const now = clock.now();
       const id = newId(SESSION, clock, random);
       const token = newToken(random, id.slice(SESSION.length));
@@ -93,6 +94,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
         sub,
         ...(epoch !== undefined && { epoch }),
         authTime: now,
+        ...(amr && { amr: [...amr] }),
         ...deviceOf(from),
         createdAt: now,
         expiresAt: expiry(now),

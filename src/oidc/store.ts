@@ -20,6 +20,8 @@ export interface GrantDocument {
   challenge?: string;
   /** Authentication context class, if the client requested one. */
   acr?: string;
+  /** How the principal signed in, if not with a password alone. */
+  amr?: string[];
   /** The session of the user, if there is one. */
   sid?: string;
   /** `revocations` of the consent at sign-in; absent for 0. */
@@ -63,6 +65,8 @@ export interface SessionDocument {
   /** `epoch` of the principal at sign-in. */
   epoch?: number;
   authTime: number;
+  /** How the user signed in, if not with a password alone. */
+  amr?: string[];
   /** The family of the browser, its operating system and the address block at sign-in, as far as they are known. */
   browser?: string;
   system?: string;

@@ -1,4 +1,5 @@
 import type { Clock } from '../kernel/clock.js';
+import { createEncryption } from '../kernel/encryption.js';
 import { type ErrorDetail, httpErrors } from '../kernel/errors.js';
 import type { Random } from '../kernel/secrets.js';
 import { suggestion } from '../kernel/text.js';
@@ -6,7 +7,6 @@ import { type Audit, changeDetail, type Operator } from '../ops/audit.js';
 import type { Job } from '../ops/jobs.js';
 import type { Store } from '../storage/collection.js';
 import { type CustomSettings, fieldOf, type SettingField, valueProblem } from './definitions.js';
-import { createEncryption } from './encryption.js';
 import { type CustomSettingsDocument, type CustomValue, customSettingsCollection } from './store.js';
 import { createVersionedDocument } from './versioned.js';
 
@@ -57,7 +57,13 @@ const ENCRYPTION_INTERVAL_SECONDS = 60;
 
 export function createCustomSettings(deps: CustomSettingsDependencies): CustomSettingsService {
   const { definitions, audit, clock } = deps;
-  const encryption = createEncryption(deps.encryptionKeys, deps.random);
+  const encryption = createEncryption({
+    keys: deps.encryptionKeys,
+    purpose: 'saas-backend custom settings',
+    unreadable: (name) =>
+      `The custom setting ${name} cannot be decrypted. Set SETTINGS_ENCRYPTION_KEY or SETTINGS_ENCRYPTION_KEY_PREVIOUS to the key that encrypted it, or set the setting again.`,
+    random: deps.random,
+  });
   const defaults: CustomSettingsDocument = { id: 'custom', version: 0, values: {}, secrets: {} };
   const document = createVersionedDocument(customSettingsCollection(deps.store), defaults, clock);
   const entries = Object.entries(definitions);

@@ -1,3 +1,4 @@
+import { Secret, TOTP } from 'otpauth';
 import type { Test } from 'tap';
 import { Agent, type Page } from '../kit/agent.js';
 import {
@@ -68,3 +69,11 @@ export async function connect(
   const end = await browser.submit(page, { handle, password });
   return (await idp.redeem(client, codeIn(end.location))).body;
 }
+
+/** The secret on the page that sets up an authenticator app. */
+export const secretIn = (html: string): string =>
+  (/<code class="wrap" dir="ltr">([A-Z2-7 ]+)<\/code>/.exec(html)?.[1] ?? '').replaceAll(' ', '');
+
+/** The code that the app shows at a time, in Unix milliseconds. */
+export const codeAt = (secret: string, time: number): string =>
+  new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: time });

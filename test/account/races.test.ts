@@ -138,6 +138,7 @@ function processOn(store: Store, seed = 'a') {
       sessions,
       applications: { ...consents, find: async () => CLIENT },
       verification: undefined,
+      factors: undefined,
       forget: async (sub) => {
         await Promise.all([sessions.forget(sub), consents.forget(sub)]);
       },

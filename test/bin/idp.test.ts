@@ -2,10 +2,11 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { sha256 } from '../../src/kernel/secrets.js';
 import { clientCollection } from '../../src/provisioning/store.js';
+import { codeAt, enterAccount, HERE, secretIn } from '../account/kit.js';
 import { auditOf, openFile, PASSWORD } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { commandLine } from '../kit/command-line.js';
-import { idpApp } from '../kit/idp.js';
+import { FACTOR_KEY, idpApp } from '../kit/idp.js';
 import { REGISTRABLE, UNREGISTRABLE } from '../kit/redirect-uris.js';
 
 /** The commands of idp, as an operator runs them. */
@@ -306,4 +307,25 @@ t.test('operators: granted, revoked, invited and listed on the host', async (t) 
     'operator.invited cli',
     'operator.revoked cli',
   ]);
+});
+
+t.test('idp principal remove-factor lets a person in who has lost the app, without the key', async (t) => {
+  const idp = await idpApp(t, { ...HERE, factorEncryptionKey: FACTOR_KEY });
+  const { type } = commandLine(t, { IDP_DATABASE_URI: `sqlite:${idp.file}` });
+  const [client, human] = [await idp.createClient(), await idp.makeHuman()];
+  t.match(await type(['principal', 'remove-factor', human.handle]), { code: 1, err: /no second factor/ });
+  const { browser, get } = await enterAccount(idp, human);
+  const begun = await browser.submit(await get('/second-factor'), {}, '/begin');
+  await browser.submit(begun, { code: codeAt(secretIn(begun.body), idp.clock.now()) }, '/confirm');
+  t.equal((await idp.authorize(client, human)).status, 401);
+
+  const removed = await type(['principal', 'remove-factor', human.handle, '--json']);
+  t.match(removed, { code: 0, json: { handle: human.handle, removed: true } });
+  t.equal((await idp.authorize(client, human)).status, 302);
+  t.match(await type(['principal', 'remove-factor', 'nobody']), { code: 1, err: /No principal has/ });
+  const records = await auditOf(await openFile(t, idp.file));
+  t.match(
+    records.find(({ event }) => event === 'factor.removed'),
+    { subject: human.sub, ip: 'cli' },
+  );
 });

@@ -96,6 +96,7 @@ const OF_WHAT_EXISTS: Record<string, string[]> = {
   'principal disable': ['scout'],
   'principal enable': ['scout'],
   'principal reset': ['ada'],
+  'principal remove-factor': ['ada'],
   'billing resync': [],
   'user show': ['ada@example.test'],
   'user suspend': ['ada@example.test'],

@@ -1,9 +1,9 @@
 import type { Page, Response } from 'playwright-core';
 import type { Test } from 'tap';
-import { enterAccount, FIREFOX } from '../account/kit.js';
+import { codeAt, enterAccount, FIREFOX, secretIn } from '../account/kit.js';
 import { type MailedApp, mailedApp, RESET, readMails, VERIFY } from '../auth/kit.js';
 import { PASSWORD, SECRETS } from '../kit/app.js';
-import type { IdpApp } from '../kit/idp.js';
+import { FACTOR_KEY, type IdpApp } from '../kit/idp.js';
 import { type MailSink, mailSink } from '../kit/mail.js';
 import { makeOperator, ON_THE_HOST, rolesOf } from '../kit/operator.js';
 import { signWebhook } from '../kit/sign-webhook.js';
@@ -25,13 +25,14 @@ export interface Stop {
 export async function planTour(t: Test): Promise<Stop[]> {
   const sink = await mailSink(t);
   const [{ idp, origin }, saas] = await Promise.all([
-    reachableIdp(t, { emailSmtpUrl: sink.url }),
+    reachableIdp(t, { emailSmtpUrl: sink.url, factorEncryptionKey: FACTOR_KEY }),
     mailedApp(t),
   ]);
   const inConsole = await stopsOfConsole(t, idp, origin);
   return [
     ...(await stopsOfIdp(t, idp, origin)),
     ...(await stopsOfMailedLinks(t, idp, origin, sink)),
+    ...(await stopsOfSecondFactor(idp, origin)),
     ...inConsole,
     ...(await stopsOfSaas(saas, await saas.listen())),
   ];
@@ -151,6 +152,37 @@ async function stopsOfMailedLinks(t: Test, idp: IdpApp, origin: string, sink: Ma
     }),
     stop('verify-address-done', 200, send()),
     stop('verify-address-dead', 410, open(verification)),
+  ];
+}
+
+/** Setting up an authenticator app, and the sign-in with it. */
+async function stopsOfSecondFactor(idp: IdpApp, origin: string): Promise<Stop[]> {
+  const { handle, password } = await idp.makeHuman({ handle: `factor.${HANDLE}`, name: NAME });
+  const credentials = { 'E-mail or user name': handle, Password: password };
+  const code = () => codeAt(secret, idp.clock.now());
+  let secret = '';
+  return [
+    stop('second-factor-begin', 200, async (page) => {
+      await page.context().clearCookies();
+      await page.goto(`${origin}/account/second-factor`);
+      return send(credentials)(page);
+    }),
+    stop('second-factor-set-up', 200, async (page) => {
+      const response = await send()(page);
+      secret = secretIn(await page.content());
+      return response;
+    }),
+    stop('second-factor-set-up-wrong', 401, send({ 'Enter the code that the app shows': '000000' })),
+    stop('second-factor-recovery-codes', 200, async (page) =>
+      send({ 'Enter the code that the app shows': code() })(page),
+    ),
+    stop('second-factor-manage', 200, open(`${origin}/account/second-factor`)),
+    stop('second-factor', 200, async (page) => {
+      await page.context().clearCookies();
+      await page.goto(`${origin}/account`);
+      return send(credentials)(page);
+    }),
+    stop('second-factor-wrong', 401, send({ Code: '000000' })),
   ];
 }
 

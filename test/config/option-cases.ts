@@ -406,6 +406,8 @@ export function idpCases(folder: string): Record<string, Cases> {
     IDP_ES256_KEY: es256,
     IDP_ES256_KEY_NEXT: es256,
     IDP_ES256_KEY_PREVIOUS: es256,
+    IDP_FACTOR_ENCRYPTION_KEY: signing,
+    IDP_FACTOR_ENCRYPTION_KEY_PREVIOUS: signing,
     IDP_BACKCHANNEL_PRIVATE_NETWORKS: {
       default: false,
       valid: [

@@ -3,10 +3,10 @@ import type { Pages } from '../../http/pages.js';
 import { originOf } from '../../http/scope.js';
 import type { Audit } from '../../ops/audit.js';
 import type { ConsentService } from '../consents.js';
-import type { Principal } from '../directory.js';
+import type { Principal, SecondFactor } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { type Cookies, mountPath, type SessionService } from '../sessions.js';
-import type { Purpose } from './pages.js';
+import type { Purpose, SignInPages } from './pages.js';
 import type { ErrorResponse } from './request.js';
 import { sendResponse } from './response.js';
 import type { Authorization, ResumedInteraction } from './service.js';
@@ -14,6 +14,9 @@ import type { Authorization, ResumedInteraction } from './service.js';
 export interface InteractionFormsOptions {
   authorization: Authorization;
   sessions: Pick<SessionService, 'start'>;
+  /** Absent if it is not configured. */
+  secondFactor: Pick<SecondFactor, 'isEnrolled'> | undefined;
+  signInPages: Pick<SignInPages, 'secondFactor'>;
   consents: Pick<ConsentService, 'remember'>;
   cookies: Cookies;
   pages: Pages;
@@ -29,29 +32,43 @@ export interface InteractionForms {
   resumeSignIn(
     request: FastifyRequest,
     token: string,
-  ): Promise<{ purpose: Purpose } | { error: ErrorResponse }>;
+  ): Promise<{ purpose: Purpose; proven: ResumedInteraction['proven'] } | { error: ErrorResponse }>;
   respondWithError(reply: FastifyReply, error: ErrorResponse, status: 302 | 303): FastifyReply;
+  /** Continues after the password: with the form for the second factor, if the person has one. */
+  acceptPassword(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    purpose: Purpose,
+    principal: Principal,
+  ): Promise<FastifyReply>;
   /**
-   * Starts the session of a person whose password was typed into the form, and continues to the application or the page. A
-   * form of an application names what it will see, so that the password is the consent.
+   * Starts the session of a person who has signed in, and continues to the application or the page. A form of an application
+   * names what it will see, so that the password is the consent.
    */
   complete(
     request: FastifyRequest,
     reply: FastifyReply,
     purpose: Purpose,
     principal: Principal,
+    amr?: readonly string[],
   ): Promise<FastifyReply>;
 }
 
 export function createInteractionForms(options: InteractionFormsOptions): InteractionForms {
-  const { authorization, sessions, consents, cookies, pages, audit, issuer } = options;
+  const { authorization, sessions, secondFactor, signInPages, consents, cookies, pages, audit, issuer } =
+    options;
 
   const respondWithError: InteractionForms['respondWithError'] = (reply, error, status) =>
     sendResponse(pages, reply, authorization.errorResponse(error), status);
 
-  const startSession = async (request: FastifyRequest, reply: FastifyReply, principal: Principal) => {
+  const startSession = async (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    principal: Principal,
+    amr: readonly string[] | undefined,
+  ) => {
     const previous = cookies.session.read(request);
-    const { token, session } = await sessions.start(principal, previous, originOf(request));
+    const { token, session } = await sessions.start(principal, previous, originOf(request), amr);
     cookies.session.set(reply, token);
     return session;
   };
@@ -63,34 +80,50 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
     return resumed;
   };
 
+  const complete: InteractionForms['complete'] = async (request, reply, purpose, principal, amr) => {
+    const { ip } = originOf(request);
+    if ('returnTo' in purpose) {
+      // Which people may use the page, it decides.
+      await startSession(request, reply, principal, amr);
+      await audit.record({ event: 'login.succeeded', subject: principal.id, ip, detail: purpose.name });
+      return reply.redirect(mountPath(issuer()) + purpose.returnTo, 303);
+    }
+    const [session, { revocations }] = await Promise.all([
+      startSession(request, reply, principal, amr),
+      consents.remember(principal.id, purpose.client.id, purpose.scope),
+    ]);
+    const approved = await authorization.approve(purpose, { principal, session, revocations }, ip);
+    return sendResponse(pages, reply, approved, 303);
+  };
+
   return {
     resume,
 
     async resumeSignIn(request, token) {
       const resumed = await resume(request, token);
-      if ('returnTo' in resumed) return { purpose: resumed };
+      const { proven } = resumed;
+      if ('returnTo' in resumed) {
+        const { returnTo, name } = resumed;
+        return { purpose: { returnTo, name }, proven };
+      }
       const { validated } = resumed;
-      return 'error' in validated ? validated : { purpose: validated.request };
+      return 'error' in validated ? validated : { purpose: validated.request, proven };
     },
 
     respondWithError,
 
-    async complete(request, reply, purpose, principal) {
-      const { ip } = originOf(request);
-      if ('returnTo' in purpose) {
-        // Which people may use the page, it decides.
-        await startSession(request, reply, principal);
-        await audit.record({ event: 'login.succeeded', subject: principal.id, ip, detail: purpose.name });
-        return reply.redirect(mountPath(issuer()) + purpose.returnTo, 303);
-      }
-      const violation = authorization.findViolation(purpose, principal);
-      if (violation) return respondWithError(reply, { ...purpose, violation }, 303);
-      const [session, { revocations }] = await Promise.all([
-        startSession(request, reply, principal),
-        consents.remember(principal.id, purpose.client.id, purpose.scope),
-      ]);
-      const approved = await authorization.approve(purpose, { principal, session, revocations }, ip);
-      return sendResponse(pages, reply, approved, 303);
+    async acceptPassword(request, reply, purpose, principal) {
+      const violation = 'returnTo' in purpose ? null : authorization.findViolation(purpose, principal);
+      if (violation && !('returnTo' in purpose))
+        return respondWithError(reply, { ...purpose, violation }, 303);
+      if (!(await secondFactor?.isEnrolled(principal.id)))
+        return complete(request, reply, purpose, principal);
+      const present = cookies.form.read(request);
+      const { token, cookie } = authorization.beginSecondFactor(purpose, principal, present);
+      if (cookie !== present) cookies.form.set(reply, cookie);
+      return pages.send(reply, signInPages.secondFactor(purpose, { token }));
     },
+
+    complete,
   };
 }

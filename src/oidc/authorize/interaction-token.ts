@@ -1,13 +1,17 @@
 import { createHmac, createSecretKey, hkdfSync, type KeyObject, timingSafeEqual } from 'node:crypto';
 import { type Clock, isUnexpired, MINUTE } from '../../kernel/clock.js';
 import { sha256 } from '../../kernel/secrets.js';
+import type { Principal } from '../directory.js';
 import type { Parameters } from './rules.js';
 
 /**
  * The state of a sign-in or consent form, contained in the form itself: a request without credentials stores nothing.
  * The token is authenticated, expires, and is bound to the cookie of the browser that got the form.
  */
-export type Interaction = ClientInteraction | OwnPage;
+export type Interaction = (ClientInteraction | OwnPage) & {
+  /** The principal whose password was given, which a second factor has to follow. */
+  proven?: Pick<Principal, 'id' | 'epoch'>;
+};
 
 /** A sign-in that ends at a page of the provider itself, which no application has requested. */
 export interface OwnPage {

@@ -10,6 +10,8 @@ interface Situation {
   user: SignedInUser;
   prompts: readonly string[];
   now: number;
+  /** Whether the user has a second factor. */
+  canStepUp: boolean;
 }
 
 /** Whether the request asks for a new account (Initiating User Registration via OpenID Connect 1.0). */
@@ -22,6 +24,7 @@ type Reason = readonly [InteractionKind, (situation: Situation) => boolean];
 const REASONS: readonly Reason[] = [
   ['login', ({ prompts }) => prompts.includes('login') || prompts.includes('select_account')],
   ['login', ({ request, user, now }) => isTooOld(request.parameters['max_age'], user, now)],
+  ['login', ({ request, user, canStepUp }) => canStepUp && needsSecondFactor(request, user)],
   ['login', ({ request, user }) => (request.hintedSub ?? user.principal.id) !== user.principal.id],
   ['consent', ({ prompts }) => prompts.includes('consent')],
 ];
@@ -30,14 +33,14 @@ const REASONS: readonly Reason[] = [
 export function requiredInteraction(
   request: AuthorizationRequest,
   user: SignedInUser | null,
-  { now, hasConsent }: { now: number; hasConsent: boolean },
+  { now, hasConsent, canStepUp }: { now: number; hasConsent: boolean; canStepUp: boolean },
 ): InteractionKind | null {
   if (asksForSignUp(request)) return 'sign-up';
   if (!user) return 'login';
   // A kind that may not sign in to the client gets an error response, not a page.
   if (!request.client.principalKinds.includes(user.principal.kind)) return null;
   const prompts = promptsOf(request);
-  const reason = REASONS.find(([, applies]) => applies({ request, user, prompts, now }));
+  const reason = REASONS.find(([, applies]) => applies({ request, user, prompts, now, canStepUp }));
   if (reason) return reason[0];
   return request.client.trusted || hasConsent ? null : 'consent';
 }
@@ -53,6 +56,14 @@ export const INTERACTION_ERRORS: Readonly<Record<'login' | 'consent', RuleViolat
   login: { error: 'login_required', description: 'The user is not signed in.' },
   consent: { error: 'consent_required', description: 'The user has not given consent.' },
 };
+
+/** Whether the application asks for a second factor that the sign-in had not (RFC 9470 §5). */
+export function needsSecondFactor(
+  { parameters: { acr_values: values = '' } }: Pick<AuthorizationRequest, 'parameters'>,
+  { session }: SignedInUser,
+): boolean {
+  return session.amr === undefined && values.split(' ')[0] === 'mfa';
+}
 
 /** Includes equality, so that `max_age=0` always requires a sign-in. */
 function isTooOld(maxAge: string | undefined, { session }: SignedInUser, now: number): boolean {

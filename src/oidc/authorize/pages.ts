@@ -27,6 +27,8 @@ export interface FormState {
 export interface SignInPages {
   signIn(purpose: Purpose, form: FormState): Page;
   signUp(purpose: Purpose, form: FormState): Page;
+  /** Asks for the second factor, after the password. */
+  secondFactor(purpose: Purpose, form: { token: string; problems?: Localized[] }): Page;
   /** Where sign-up is not open. */
   signUpClosed(purpose: Purpose): Page;
 }
@@ -60,6 +62,14 @@ export function createSignInPages(
       pageFor('sign-up', purpose, {
         action: `${mountPath(issuer())}/authorize/sign-up`,
         signInHref: signInHref(purpose, mountPath(issuer())),
+        ...form,
+      }),
+
+    secondFactor: (purpose, form) =>
+      pageFor('second-factor', purpose, {
+        action: `${mountPath(issuer())}/authorize/second-factor`,
+        signInHref: signInHref(purpose, mountPath(issuer())),
+        issuer: issuer(),
         ...form,
       }),
 

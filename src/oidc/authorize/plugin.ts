@@ -8,16 +8,23 @@ import type { Clock } from '../../kernel/clock.js';
 import type { AppError } from '../../kernel/errors.js';
 import type { Audit } from '../../ops/audit.js';
 import { type Consent, type ConsentService, covers } from '../consents.js';
-import type { Directory, Principal, SignUp } from '../directory.js';
+import type { Directory, Principal, SecondFactor, SignUp } from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { AnyForm, ConsentBody, LoginBody, type LoginForm } from '../schemas.js';
 import { type Cookies, mountPath, type SessionService, type SignedInUser } from '../sessions.js';
 import { createInteractionForms } from './forms.js';
-import { INTERACTION_ERRORS, type InteractionKind, promptsOf, requiredInteraction } from './interaction.js';
+import {
+  INTERACTION_ERRORS,
+  type InteractionKind,
+  needsSecondFactor,
+  promptsOf,
+  requiredInteraction,
+} from './interaction.js';
 import { MAX_TOKEN_LENGTH } from './interaction-token.js';
 import { agentsOnlyPage, consentPage, type SignInPages } from './pages.js';
 import { type AuthorizationRequest, isParameter, readParameters } from './request.js';
 import { type AuthorizationResponse, sendResponse } from './response.js';
+import { secondFactorPlugin } from './second-factor.js';
 import { type Authorization, WRONG_KIND } from './service.js';
 import { signUpPlugin } from './sign-up.js';
 
@@ -38,6 +45,8 @@ export interface AuthorizePluginOptions {
   signInPages: SignInPages;
   isSignUpOpen: boolean;
   signUp: SignUp;
+  /** Absent if it is not configured. */
+  secondFactor: SecondFactor | undefined;
 }
 
 /** Longest request target; the form contains its parameters. */
@@ -49,7 +58,8 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     options;
   const { signInPages, isSignUpOpen } = options;
   const forms = createInteractionForms(options);
-  const { resume, resumeSignIn, respondWithError, complete } = forms;
+  const { resume, resumeSignIn, respondWithError, acceptPassword } = forms;
+  const { secondFactor } = options;
   const config = access('public', { page: true });
   // Many agents may share an address, so only their failures count (see `approveBasic`).
   const hasCredentials = ({ headers }: FastifyRequest) => headers.authorization !== undefined;
@@ -89,12 +99,13 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const { purpose } = resumed;
     pages.keepForm(request, signInPages.signIn(purpose, { token, handle }));
     const principal = await signInByForm(request);
-    if (principal) return complete(request, reply, purpose, principal);
+    if (principal) return acceptPassword(request, reply, purpose, principal);
     const form = signInPages.signIn(purpose, { token, handle, problems: WRONG, wrong: true });
     return pages.send(reply.code(401), form);
   });
 
   await signUpPlugin(scope, { ...options, forms });
+  if (secondFactor) await scope.register(secondFactorPlugin, { ...options, secondFactor, forms });
 
   scope.post('/authorize/consent', { config, schema: { body: ConsentBody } }, async (request, reply) => {
     const { interaction: token, decision } = request.body;
@@ -108,7 +119,11 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     }
     const user = await sessions.find(cookies.session.read(request));
     // The user signed out, another one signed in, or the session became too old: the request starts again.
-    if (!user || user.session.id !== sid || interactionFor(authRequest, user, NO_CONSENT) === 'login') {
+    if (
+      !user ||
+      user.session.id !== sid ||
+      (await interactionFor(authRequest, user, NO_CONSENT)) === 'login'
+    ) {
       return respondToBrowser(authRequest, request, reply);
     }
     const { handle } = user.principal;
@@ -126,15 +141,18 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     return signIn(request, credentials, ({ kind }) => kind === 'human');
   }
 
-  const interactionFor = (
+  async function interactionFor(
     authRequest: AuthorizationRequest,
     user: SignedInUser | null,
     consent: Consent,
-  ): InteractionKind | null =>
-    requiredInteraction(authRequest, user, {
+  ): Promise<InteractionKind | null> {
+    const mayStepUp = user !== null && needsSecondFactor(authRequest, user);
+    return requiredInteraction(authRequest, user, {
       now: options.clock.now(),
       hasConsent: covers(consent, authRequest.scope),
+      canStepUp: mayStepUp && (await secondFactor?.isEnrolled(user.principal.id)) === true,
     });
+  }
 
   /** Responds to a request without credentials: with a code, a page, or an error for `prompt=none`. */
   async function respondToBrowser(
@@ -145,7 +163,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const user = await sessions.find(cookies.session.read(request));
     const consent = user ? await consents.find(user.principal.id, authRequest.client.id) : NO_CONSENT;
     const redirectStatus = request.method === 'POST' ? 303 : 302;
-    const required = interactionFor(authRequest, user, consent);
+    const required = await interactionFor(authRequest, user, consent);
     if (user && !required) {
       return sendResponse(
         pages,
@@ -254,7 +272,10 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const credentials = parseBasic(request.headers.authorization ?? '');
     const mayUseBasic = ({ kind }: Principal) => kind === 'agent' || humansUseBasic;
     const principal = await signIn(request, credentials, mayUseBasic);
-    if (principal) {
+    // A person with a second factor is refused like a wrong password: Basic cannot ask for it.
+    const lacksFactor =
+      principal?.kind === 'human' && (await secondFactor?.isEnrolled(principal.id)) === true;
+    if (principal && !lacksFactor) {
       const found =
         principal.kind === 'human' ? await consents.find(principal.id, authRequest.client.id) : NO_CONSENT;
       const { revocations } = await connectIfUnasked(authRequest, principal, found);

@@ -2,12 +2,12 @@ import type { Clock } from '../../kernel/clock.js';
 import { newId, newToken, type Random, sha256 } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
 import type { BackchannelLogout } from '../backchannel/service.js';
-import { ACR_VALUES } from '../claims.js';
+import { acrOf } from '../claims.js';
 import type { Directory, Principal } from '../directory.js';
 import { CODE_LIFETIME_MS, newGrantToken } from '../grant-tokens.js';
 import type { ReadHint } from '../keys.js';
 import { GRANT, type Grants, type SessionDocument } from '../store.js';
-import type { InteractionTokens, OwnPage } from './interaction-token.js';
+import type { Interaction, InteractionTokens, OwnPage } from './interaction-token.js';
 import {
   type AuthorizationRequest,
   type ErrorResponse,
@@ -39,6 +39,12 @@ export interface Authorization {
   ): { token: string; cookie: string };
   /** The same for the sign-in form of a page of the provider itself. */
   beginOwnSignIn(page: OwnPage, cookie: string | undefined): { token: string; cookie: string };
+  /** Starts the form for the second factor, after the principal has given the password. */
+  beginSecondFactor(
+    purpose: AuthorizationRequest | OwnPage,
+    principal: Principal,
+    cookie: string | undefined,
+  ): { token: string; cookie: string };
   /**
    * The request or the page that a form was shown for, validated again; `null` when the form is invalid, expired, or was shown to
    * another browser. A form may be submitted twice: on a double click, the browser discards the first response, and the
@@ -59,7 +65,9 @@ export interface Authentication {
   isSilent?: boolean;
 }
 
-export type ResumedInteraction = { validated: ValidationResult; sid: string | undefined } | OwnPage;
+export type ResumedInteraction =
+  | { validated: ValidationResult; sid: string | undefined; proven: Interaction['proven'] }
+  | (OwnPage & Pick<Interaction, 'proven'>);
 
 export interface AuthorizationDependencies {
   grants: Grants;
@@ -128,8 +136,9 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         scope,
         ...(nonce && { nonce }),
         ...(challenge && { challenge }),
-        // Only one acr value is supported (OIDC Core §3.1.2.1).
-        ...(acrValues && { acr: ACR_VALUES[0] }),
+        // The class of the sign-in, whichever was requested (OIDC Core §3.1.2.1).
+        ...(acrValues && { acr: acrOf(session?.amr) }),
+        ...(session?.amr && { amr: session.amr }),
         ...(session && { sid: session.id }),
         ...(revocations > 0 && { revocations }),
         authTime: session?.authTime ?? now,
@@ -160,15 +169,28 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
       return { token: interactionTokens.issue(page, cookie), cookie };
     },
 
+    beginSecondFactor(purpose, { id, epoch }, known) {
+      const cookie = formCookie(known);
+      const proven = { id, ...(epoch !== undefined && { epoch }) };
+      if ('returnTo' in purpose)
+        return { token: interactionTokens.issue({ ...purpose, proven }, cookie), cookie };
+      const {
+        parameters: { id_token_hint: _, ...parameters },
+        hintedSub,
+      } = purpose;
+      const interaction = { parameters, ...(hintedSub !== undefined && { hintedSub }), proven };
+      return { token: interactionTokens.issue(interaction, cookie), cookie };
+    },
+
     async resume(token, cookie) {
       if (cookie === undefined) return null;
       const interaction = interactionTokens.verify(token, cookie);
       if (!interaction) return null;
       if ('returnTo' in interaction) return interaction;
-      const { parameters, hintedSub, sid } = interaction;
+      const { parameters, hintedSub, sid, proven } = interaction;
       const validated = await validateAuthorizationRequest(parameters, deps);
       if ('request' in validated && hintedSub !== undefined) validated.request.hintedSub = hintedSub;
-      return { validated, sid };
+      return { validated, sid, proven };
     },
   };
 }

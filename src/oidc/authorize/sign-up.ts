@@ -42,7 +42,7 @@ export async function signUpPlugin(scope: Scope, options: SignUpPluginOptions): 
     }
     try {
       const principal = await register(request, { handle, password, ...(name !== '' && { name }) });
-      return await forms.complete(request, reply, purpose, principal);
+      return await forms.acceptPassword(request, reply, purpose, principal);
     } catch (error) {
       if (!(error instanceof AppError) || ![400, 409, 422].includes(error.statusCode)) throw error;
       return show(error.statusCode, credentialProblems(error));

@@ -2,7 +2,7 @@ import { type Clock, toSeconds } from '../../kernel/clock.js';
 import { newId, type Random } from '../../kernel/secrets.js';
 import type { Audit } from '../../ops/audit.js';
 import type { UnknownWrites } from '../../ops/unknown-writes.js';
-import type { ClaimsOf } from '../claims.js';
+import { AMR, type ClaimsOf } from '../claims.js';
 import type { ConsentService } from '../consents.js';
 import type { Client, Directory, IsRegistered, Principal } from '../directory.js';
 import { TOKEN_LIFETIME_SECONDS } from '../grant-tokens.js';
@@ -86,7 +86,7 @@ function signIdToken(
     exp: now + TOKEN_LIFETIME_SECONDS,
     auth_time: toSeconds(grant.authTime),
     jti: newId('jti_', clock, random),
-    amr: ['pwd'],
+    amr: grant.amr ?? AMR.password,
     ...(grant.sid !== undefined && { sid: grant.sid }),
     ...(grant.acr !== undefined && { acr: grant.acr }),
     ...(nonce !== undefined && { nonce }),

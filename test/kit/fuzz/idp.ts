@@ -6,7 +6,7 @@ import { principalCollection } from '../../../src/provisioning/store.js';
 import { openStore } from '../../../src/storage/open.js';
 import { basic, PASSWORD } from '../app.js';
 import { fakeClock } from '../clock.js';
-import { ADMIN_TOKEN, CALLBACK, idpOptions, VERIFIER } from '../idp.js';
+import { ADMIN_TOKEN, CALLBACK, FACTOR_KEY, idpOptions, VERIFIER } from '../idp.js';
 import type { Dice } from '../stripe-simulator.js';
 import { CollectedValues } from './collected-values.js';
 import type { FuzzAnswer } from './connection.js';
@@ -122,6 +122,24 @@ const RECIPES: Record<string, Recipe> = {
   'POST /account/sessions/end': (self) => self.accountForm([['sid', self.one('sid')]]),
   'POST /account/sessions/end-others': (self) => self.accountForm([]),
   'POST /account/verification': (self) => self.accountForm([]),
+  'GET /account/second-factor': (self) => ({ headers: self.browser() }),
+  'POST /account/second-factor/begin': (self) => self.accountForm([]),
+  'POST /account/second-factor/confirm': (self) => self.accountForm([['code', '000000']]),
+  'POST /account/second-factor/recovery-codes': (self) => self.accountForm([['code', '000000']]),
+  'POST /account/second-factor/remove': (self) =>
+    self.accountForm([
+      ['code', '000000'],
+      ['password', self.person().password],
+    ]),
+  'POST /authorize/second-factor': (self) => ({
+    body: {
+      form: [
+        ['interaction', self.one('interaction')],
+        ['code', '000000'],
+      ],
+    },
+    headers: self.browser(),
+  }),
   'POST /account/applications/disconnect': (self) => self.accountForm([['client_id', self.client().id]]),
   'GET /account/delete': (self) => ({ headers: self.browser() }),
   'POST /account/delete': (self) =>
@@ -444,6 +462,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     ...{ clock, limits: false },
     // No server listens there, so that the links stay in the store.
     emailSmtpUrl: 'smtp://127.0.0.1:9',
+    factorEncryptionKey: FACTOR_KEY,
   } as never);
   const routes = collectRoutes(server.fastify);
   const { url } = await server.start();
@@ -498,7 +517,17 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     busiest: routes.filter(({ url }) => /^\/(authorize(?!\/sign-up)|token)/.test(url)),
     clock,
     visitor: (dice) => new IdpVisitor(dice, common, mails),
-    unattainable: { 'POST /account/delete': 'other requests depend on the people' },
+    unattainable: {
+      'POST /account/delete': 'other requests depend on the people',
+      ...Object.fromEntries(
+        [
+          'account/second-factor/confirm',
+          'account/second-factor/recovery-codes',
+          'account/second-factor/remove',
+        ].map((path) => [`POST /${path}`, 'people without a factor sign in']),
+      ),
+      'POST /authorize/second-factor': 'people without a factor sign in',
+    },
     unavailable: ['temporarily_unavailable'],
     codeOf: (body) => {
       const { error, error_description: sentence } = (body ?? {}) as Record<string, unknown>;

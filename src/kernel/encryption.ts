@@ -1,9 +1,9 @@
 import { createCipheriv, createDecipheriv, hkdfSync } from 'node:crypto';
-import type { Random } from '../kernel/secrets.js';
+import type { Random } from './secrets.js';
 
-/** Encrypts secret settings for the store with AES-256-GCM. */
+/** Encrypts values for the store with AES-256-GCM. */
 export interface Encryption {
-  /** @param name of the setting; a value stored under another name cannot be decrypted */
+  /** @param name of the value; under another name it cannot be decrypted */
   encrypt(name: string, text: string): string;
   /** @throws Error if neither key has encrypted it, or it was modified */
   decrypt(name: string, stored: string): string;
@@ -15,11 +15,18 @@ const VERSION = 'v1';
 const IV_BYTES = 12;
 const TAG_BYTES = 16;
 
-/** @param keys the configured secrets, the current one first */
-export function createEncryption(keys: readonly string[], random: Random): Encryption {
-  const derived = keys.map((key) =>
-    Buffer.from(hkdfSync('sha256', key, '', 'saas-backend custom settings', 32)),
-  );
+export interface EncryptionOptions {
+  /** The configured secrets, the current one first. */
+  keys: readonly string[];
+  /** Separates this use of a secret from others, and with it the values. */
+  purpose: string;
+  /** The error for a value that no key has encrypted, with what to do. */
+  unreadable(name: string): string;
+  random: Random;
+}
+
+export function createEncryption({ keys, purpose, unreadable, random }: EncryptionOptions): Encryption {
+  const derived = keys.map((key) => Buffer.from(hkdfSync('sha256', key, '', purpose, 32)));
   const [current = Buffer.alloc(0)] = derived;
 
   const open = (key: Buffer, name: string, stored: string): string | null => {
@@ -54,9 +61,7 @@ export function createEncryption(keys: readonly string[], random: Random): Encry
         const text = open(key, name, stored);
         if (text !== null) return text;
       }
-      throw new Error(
-        `The custom setting ${name} cannot be decrypted. Set SETTINGS_ENCRYPTION_KEY or SETTINGS_ENCRYPTION_KEY_PREVIOUS to the key that encrypted it, or set the setting again.`,
-      );
+      throw new Error(unreadable(name));
     },
 
     isCurrent: (name, stored) => open(current, name, stored) !== null,

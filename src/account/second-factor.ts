@@ -1,0 +1,128 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Localized, longTime, message } from '../http/messages.js';
+import type { Page, Pages } from '../http/pages.js';
+import { access, originOf, type Scope } from '../http/scope.js';
+import type { PersonGuard } from './guard.js';
+import { CodeBody, EmptyBody, FactorRemovalBody } from './schemas.js';
+import type { AccountService, SecondFactors } from './service.js';
+
+export interface SecondFactorOptions {
+  guard: PersonGuard;
+  service: Pick<AccountService, 'provePassword'>;
+  factors: SecondFactors;
+  pages: Pages;
+  mount(): string;
+}
+
+/** What is wrong with a form, and which one. */
+interface Failure {
+  problems: Localized[];
+  wrong: { renewal?: true; removal?: true };
+}
+
+/** The page on which people set up an authenticator app, get recovery codes and remove both. */
+export async function secondFactorPlugin(scope: Scope, options: SecondFactorOptions): Promise<void> {
+  const { guard, service, factors, pages, mount } = options;
+  const config = access('recent-person', { page: true });
+  const path = () => `${mount()}/account/second-factor`;
+
+  scope.get('/account/second-factor', { config }, async (request, reply) =>
+    pages.send(reply, await pageOf(request)),
+  );
+
+  scope.post(
+    '/account/second-factor/begin',
+    { config, schema: { body: EmptyBody } },
+    async (request, reply) => {
+      guard.checkForm(request);
+      const { id, handle } = guard.personOf(request).principal;
+      if ((await factors.stateOf(id)) === null) await factors.begin(id, handle);
+      return reply.redirect(path(), 303);
+    },
+  );
+
+  scope.post(
+    '/account/second-factor/confirm',
+    { config, schema: { body: CodeBody } },
+    async (request, reply) => {
+      guard.checkForm(request);
+      const { code, form } = request.body;
+      pages.keepForm(request, await pageOf(request));
+      const { id } = guard.personOf(request).principal;
+      const codes = await factors.confirm(id, withoutSpaces(code), form, originOf(request));
+      if (codes) return sendCodes(reply, codes);
+      return pages.send(reply.code(401), await pageOf(request, wrongCode({})));
+    },
+  );
+
+  scope.post(
+    '/account/second-factor/recovery-codes',
+    { config, schema: { body: CodeBody } },
+    async (request, reply) => {
+      guard.checkForm(request);
+      const { code, form } = request.body;
+      pages.keepForm(request, await pageOf(request));
+      const { id } = guard.personOf(request).principal;
+      if (!(await factors.verify(id, code, originOf(request)))) {
+        return pages.send(reply.code(401), await pageOf(request, wrongCode({ renewal: true })));
+      }
+      return sendCodes(reply, await factors.renewRecoveryCodes(id, form, originOf(request)));
+    },
+  );
+
+  scope.post(
+    '/account/second-factor/remove',
+    { config, schema: { body: FactorRemovalBody } },
+    async (request, reply) => {
+      guard.checkForm(request);
+      const { code, password } = request.body;
+      const { principal } = guard.personOf(request);
+      const origin = originOf(request);
+      pages.keepForm(request, await pageOf(request));
+      const wrong = { removal: true } as const;
+      if (!(await service.provePassword(principal, password, origin))) {
+        const problems = [message('account-delete.wrong')];
+        return pages.send(reply.code(401), await pageOf(request, { problems, wrong }));
+      }
+      if (!(await factors.verify(principal.id, code, origin))) {
+        return pages.send(reply.code(401), await pageOf(request, wrongCode(wrong)));
+      }
+      await factors.remove(principal.id, origin);
+      return reply.redirect(`${mount()}/account?done=factor-removed`, 303);
+    },
+  );
+
+  const wrongCode = (wrong: Failure['wrong']): Failure => ({
+    problems: [message('second-factor.wrong')],
+    wrong,
+  });
+
+  const sendCodes = (reply: FastifyReply, codes: string[]): FastifyReply =>
+    pages.send(reply, {
+      template: 'account-recovery-codes',
+      view: { codes, accountHref: `${mount()}/account` },
+    });
+
+  async function pageOf(request: FastifyRequest, failure?: Failure): Promise<Page> {
+    const { id, handle } = guard.personOf(request).principal;
+    const state = await factors.stateOf(id);
+    const enrolment = state ? null : await factors.pending(id, handle);
+    const view = {
+      path: path(),
+      accountHref: `${mount()}/account`,
+      form: guard.formsOf(request).issue(),
+      handle,
+      enrolment,
+      canBegin: state === null && enrolment === null,
+      ...(state && {
+        isEnrolled: true,
+        since: message('account-factor.since', { when: longTime(state.since) }),
+        left: message('account-factor.left', { count: String(state.recoveryCodesLeft) }),
+      }),
+      ...failure,
+    };
+    return { template: 'account-second-factor', view };
+  }
+}
+
+const withoutSpaces = (code: string): string => code.replaceAll(/\s/g, '');

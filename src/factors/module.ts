@@ -1,0 +1,24 @@
+import type { ModuleContext } from '../server/module-context.js';
+import { createFactorService, type FactorService } from './service.js';
+import { factorCollection } from './store.js';
+
+/** The second factors of accounts. */
+export interface FactorModule {
+  service: FactorService;
+}
+
+export interface FactorModuleOptions {
+  /** The encryption keys, the current one first. */
+  keys: readonly [string, ...string[]];
+  /** What the authenticator app shows as the provider of the account. */
+  issuer(): string;
+}
+
+export function createFactorModule(
+  context: Pick<ModuleContext, 'store' | 'audit' | 'clock' | 'random' | 'throttle' | 'jobs'>,
+  options: FactorModuleOptions,
+): FactorModule {
+  const service = createFactorService({ ...context, ...options, factors: factorCollection(context.store) });
+  if (options.keys.length > 1) context.jobs.add('factor-encryption', service.encryptionJob);
+  return { service };
+}

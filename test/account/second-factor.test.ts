@@ -1,0 +1,281 @@
+import t, { type Test } from 'tap';
+import { factorCollection } from '../../src/factors/store.js';
+import type { Page } from '../kit/agent.js';
+import { auditOf, basic, PASSWORD } from '../kit/app.js';
+import {
+  authorizePath,
+  claimsOf,
+  codeIn,
+  FACTOR_KEY,
+  type IdpApp,
+  type IdpAppOptions,
+  idpApp,
+  idpStore,
+} from '../kit/idp.js';
+import { codeAt, enterAccount, HERE, secretIn } from './kit.js';
+
+/** A second factor: codes of an authenticator app, which the tests compute as an app does. */
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+
+const ENABLED = { ...HERE, factorEncryptionKey: FACTOR_KEY } satisfies IdpAppOptions;
+
+const recoveryCodesIn = ({ body }: Page): string[] =>
+  [...body.matchAll(/<li><code>([a-z2-7-]+)<\/code>/g)].map(([, code = '']) => code);
+
+/** A person with a second factor, in the browser in which it was set up. */
+async function enrolled(t: Test, options: IdpAppOptions = {}) {
+  const idp = await idpApp(t, { ...ENABLED, ...options });
+  const human = await idp.makeHuman();
+  const entered = await enterAccount(idp, human);
+  const { browser, get } = entered;
+  const begun = await browser.submit(await get('/second-factor'), {}, '/begin');
+  const secret = secretIn(begun.body);
+  const shown = await browser.submit(begun, { code: codeAt(secret, idp.clock.now()) }, '/confirm');
+  const codes = recoveryCodesIn(shown);
+  t.equal(codes.length, 10);
+  const code = () => codeAt(secret, idp.clock.now());
+  return { idp, human, secret, codes, code, ...entered };
+}
+
+/** Signs in to an application as far as the page after the password. */
+async function afterPassword(idp: IdpApp, who: { handle: string; password: string }, more = {}) {
+  const client = await idp.createClient();
+  const { browser, page } = await idp.visit(client, more);
+  const asked = await browser.submit(page, { handle: who.handle, password: who.password });
+  return { client, browser, asked };
+}
+
+t.test('a person sets up an authenticator app, and sign-in asks for its code', async (t) => {
+  const { idp, human, code, get } = await enrolled(t);
+  t.match((await get()).body, 'Sign-in asks for a code of your authenticator app.');
+
+  idp.clock.advance(MINUTE);
+  const { client, browser, asked } = await afterPassword(idp, human, { state: 'kept' });
+  t.equal(asked.status, 200);
+  t.match(asked.body, 'Enter your code');
+  t.same(
+    Object.keys(browser.cookies()).filter((name) => name.endsWith('session')),
+    [],
+    'no session yet',
+  );
+  const wrong = await browser.submit(asked, { code: '000000' });
+  t.equal(wrong.status, 401);
+  t.match(wrong.body, /role="alert"[\s\S]*The code is incorrect/);
+  const end = await browser.submit(wrong, { code: code() });
+  t.match(end.location, /state=kept/);
+  const { body } = await idp.redeem(client, codeIn(end.location));
+  t.match(claimsOf(body.id_token), { sub: human.sub, amr: ['pwd', 'otp', 'mfa'] });
+});
+
+t.test('a code works once, also for the page on which it was confirmed', async (t) => {
+  const { idp, human, code, secret } = await enrolled(t);
+  const first = await afterPassword(idp, human);
+  t.equal((await first.browser.submit(first.asked, { code: code() })).status, 401, 'used at the enrolment');
+  const next = codeAt(secret, idp.clock.now() + 30 * SECOND);
+  t.match(
+    (await first.browser.submit(first.asked, { code: next })).location,
+    /code=/,
+    'the clock of the phone is ahead',
+  );
+  const second = await afterPassword(idp, human);
+  t.equal((await second.browser.submit(second.asked, { code: next })).status, 401);
+  idp.clock.advance(2 * MINUTE);
+  t.equal((await second.browser.submit(second.asked, { code: next })).status, 401, 'it has expired');
+  const spaced = code().replace(/^.../, '$& ');
+  t.match((await second.browser.submit(second.asked, { code: spaced })).location, /code=/);
+});
+
+t.test('a recovery code replaces the app once, however it is typed', async (t) => {
+  const { idp, human, codes, get } = await enrolled(t);
+  const [one = '', two = ''] = codes;
+  const first = await afterPassword(idp, human);
+  const typed = ` ${one.toUpperCase().replaceAll('-', ' ')} `;
+  t.match((await first.browser.submit(first.asked, { code: typed })).location, /code=/);
+  const second = await afterPassword(idp, human);
+  t.equal((await second.browser.submit(second.asked, { code: one })).status, 401);
+  t.match((await second.browser.submit(second.asked, { code: two })).location, /code=/);
+  t.match((await get('/second-factor')).body, 'Recovery codes left: 8.');
+  const events = (await auditOf(await idpStore(t, idp))).map(({ event }) => event);
+  t.equal(events.filter((event) => event === 'factor.recovery-code-used').length, 2);
+});
+
+t.test('new recovery codes and the removal require a code', async (t) => {
+  const { idp, human, codes, code, browser, get } = await enrolled(t);
+  const [old = '', other = ''] = codes;
+  idp.clock.advance(MINUTE);
+  t.equal(
+    (await browser.submit(await get('/second-factor'), { code: '123456' }, '/recovery-codes')).status,
+    401,
+  );
+  const form = await get('/second-factor');
+  const renewed = await browser.submit(form, { code: code() }, '/recovery-codes');
+  const fresh = recoveryCodesIn(renewed);
+  t.equal(fresh.length, 10);
+  t.notOk(fresh.some((one) => codes.includes(one)));
+  const { browser: elsewhere, asked } = await afterPassword(idp, human);
+  t.equal((await elsewhere.submit(asked, { code: old })).status, 401);
+
+  idp.clock.advance(MINUTE);
+  const removal = { password: PASSWORD, code: code() };
+  t.equal(
+    (await browser.submit(await get('/second-factor'), { ...removal, password: 'x' }, '/remove')).status,
+    401,
+  );
+  t.equal(
+    (await browser.submit(await get('/second-factor'), { ...removal, code: other }, '/remove')).status,
+    401,
+  );
+  const done = await browser.submit(await get('/second-factor'), removal, '/remove');
+  t.match(done.body, 'The second factor has been removed.');
+  const { asked: end } = await afterPassword(idp, human);
+  t.match(end.location, /code=/);
+});
+
+t.test('a form submitted twice shows the same recovery codes', async (t) => {
+  const idp = await idpApp(t, ENABLED);
+  const { browser, get } = await enterAccount(idp, await idp.makeHuman());
+  const begun = await browser.submit(await get('/second-factor'), {}, '/begin');
+  const fields = { code: codeAt(secretIn(begun.body), idp.clock.now()) };
+  const [one, other] = [
+    await browser.submit(begun, fields, '/confirm'),
+    await browser.submit(begun, fields, '/confirm'),
+  ];
+  t.same(recoveryCodesIn(one), recoveryCodesIn(other));
+  t.equal(recoveryCodesIn(one).length, 10);
+});
+
+t.test('the second step belongs to the browser and the password before it', async (t) => {
+  const { idp, human, code } = await enrolled(t);
+  idp.clock.advance(MINUTE);
+  const { asked, client } = await afterPassword(idp, human);
+  const { interaction = '' } = asked.form().fields;
+  const foreign = await idp.request('POST', '/authorize/second-factor', {
+    form: { interaction, code: code() },
+  });
+  t.match(foreign, { status: 403, body: { error: 'login_rejected' } });
+
+  // The form for the password proves nothing.
+  const { browser, page } = await idp.visit(client);
+  const skipped = page.form().fields['interaction'] ?? '';
+  const cookie = Object.entries(browser.cookies('/authorize'))
+    .map((pair) => pair.join('='))
+    .join('; ');
+  const answer = await idp.request('POST', '/authorize/second-factor', {
+    form: { interaction: skipped, code: code() },
+    headers: { cookie },
+  });
+  t.match(answer, { status: 403, body: { error: 'login_rejected' } });
+});
+
+t.test('a new password or a disabled account ends a sign-in that waits for its code', async (t) => {
+  const { idp, human, code, browser: own, get } = await enrolled(t);
+  idp.clock.advance(MINUTE);
+  const { browser, asked } = await afterPassword(idp, human);
+  const changed = { current_password: PASSWORD, password: `${PASSWORD}!`, password_confirm: `${PASSWORD}!` };
+  t.equal((await own.submit(await get('/password'), changed)).status, 200);
+  t.equal((await browser.submit(asked, { code: code() })).status, 403);
+
+  const again = await afterPassword(idp, { ...human, password: `${PASSWORD}!` });
+  t.equal(again.asked.status, 200);
+  await idp.admin('POST', `/v1/principals/${human.sub}/disable`);
+  idp.clock.advance(MINUTE);
+  t.equal((await again.browser.submit(again.asked, { code: code() })).status, 403);
+});
+
+t.test('HTTP Basic does not bypass the second factor, and agents have none', async (t) => {
+  const { idp, human } = await enrolled(t);
+  const client = await idp.createClient();
+  const other = await idp.makeHuman();
+  t.equal((await idp.authorize(client, other)).status, 302);
+  const refused = await idp.request('GET', authorizePath(client), {
+    headers: { authorization: basic(human.handle, human.password) },
+  });
+  t.match(refused, { status: 401, body: { error: 'invalid_credentials' } });
+  const agent = await idp.mintAgent();
+  t.equal((await idp.authorize(client, agent)).status, 302);
+});
+
+t.test('an application asks for the second factor by acr_values', async (t) => {
+  const idp = await idpApp(t, ENABLED);
+  const [client, human] = [await idp.createClient(), await idp.makeHuman()];
+  const { browser, page, get } = await enterAccount(idp, human);
+  t.equal(page.status, 200);
+  const origin = await idp.listen();
+  const scope = { scope: 'openid', acr_values: 'mfa' };
+  const without = await browser.open(origin + authorizePath(client, scope));
+  const allowed = await browser.submit(without, { decision: 'allow' });
+  t.match(claimsOf((await idp.redeem(client, codeIn(allowed.location))).body.id_token), {
+    acr: '0',
+    amr: ['pwd'],
+  });
+
+  const begun = await browser.submit(await get('/second-factor'), {}, '/begin');
+  const secret = secretIn(begun.body);
+  await browser.submit(begun, { code: codeAt(secret, idp.clock.now()) }, '/confirm');
+  const silent = await browser.open(origin + authorizePath(client, { ...scope, prompt: 'none' }));
+  t.match(silent.location, /error=login_required/);
+  idp.clock.advance(MINUTE);
+  const form = await browser.open(origin + authorizePath(client, scope));
+  const asked = await browser.submit(form, { handle: human.handle, password: human.password });
+  const end = await browser.submit(asked, { code: codeAt(secret, idp.clock.now()) });
+  t.match(claimsOf((await idp.redeem(client, codeIn(end.location))).body.id_token), {
+    acr: 'mfa',
+    amr: ['pwd', 'otp', 'mfa'],
+  });
+  const again = await browser.open(origin + authorizePath(client, scope));
+  t.match(again.location, /code=/, 'the session has it');
+});
+
+t.test('guesses at codes are limited, and the form stays', async (t) => {
+  const { idp, human, code } = await enrolled(t, { limits: true });
+  idp.clock.advance(MINUTE);
+  const { browser, asked } = await afterPassword(idp, human);
+  for (let count = 0; count < 10; count++)
+    t.equal((await browser.submit(asked, { code: '000000' })).status, 401);
+  const throttled = await browser.submit(asked, { code: code() });
+  t.equal(throttled.status, 429);
+  t.match(throttled.body, /role="alert"[\s\S]*<form/);
+  idp.clock.advance(MINUTE);
+  t.match((await browser.submit(throttled, { code: code() })).location, /code=/);
+});
+
+t.test('the secret is encrypted in the store, and a key rotation keeps it readable', async (t) => {
+  const { idp, human, secret } = await enrolled(t);
+  const stored = await factorCollection(await idpStore(t, idp)).findOne({ id: human.sub });
+  t.notMatch(JSON.stringify(stored), secret);
+  const next = 'Zx8cV4bN1mQ7wE3rT9yU5iO2pA6sD0fG';
+  const later = await idpApp(t, {
+    ...HERE,
+    databaseUri: `sqlite:${idp.file}`,
+    clock: idp.clock,
+    factorEncryptionKey: next,
+    factorEncryptionKeyPrevious: FACTOR_KEY,
+  });
+  idp.clock.advance(MINUTE);
+  const { browser, asked } = await afterPassword(later, human);
+  t.match((await browser.submit(asked, { code: codeAt(secret, idp.clock.now()) })).location, /code=/);
+});
+
+t.test('the metadata lists the class with a second factor only where there is one', async (t) => {
+  const metadata = (idp: IdpApp) => idp.request('GET', '/.well-known/openid-configuration');
+  t.strictSame((await metadata(await idpApp(t))).body.acr_values_supported, ['0']);
+  t.strictSame((await metadata(await idpApp(t, ENABLED))).body.acr_values_supported, ['0', 'mfa']);
+});
+
+t.test('without an encryption key, no page and no route mentions a second factor', async (t) => {
+  const idp = await idpApp(t, HERE);
+  const { page } = await enterAccount(idp, await idp.makeHuman());
+  t.notMatch(page.body, /factor|authenticator/i);
+  for (const path of ['/account/second-factor', '/authorize/second-factor']) {
+    t.equal((await idp.request('POST', path, { form: { form: 'x' } })).status, 404);
+  }
+});
+
+t.test('a deleted account leaves no factor behind', async (t) => {
+  const { idp, human, browser, get } = await enrolled(t);
+  const done = await browser.submit(await get('/delete'), { confirm: human.handle, password: PASSWORD });
+  t.equal(done.status, 200);
+  t.equal(await factorCollection(await idpStore(t, idp)).count(), 0);
+});
