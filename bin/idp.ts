@@ -23,7 +23,7 @@ await run({
       load: () => import('./commands/invite.js'),
     },
     principal: {
-      summary: 'Manage people and agents: list, disable, enable, reset',
+      summary: 'Manage principals: list, disable, enable, reset, remove-factor',
       load: () => import('./commands/principal.js'),
     },
     operator: {
