@@ -49,7 +49,7 @@ function commandsOf(page: string): [name: string, description: string][] {
   const [, list = ''] = page.split('Commands:\n');
   const [items = ''] = list.split('\n\n');
   const joined = items.replace(/\n {4,}/g, ' ');
-  return [...joined.matchAll(/^ {2}(\w+).*? {2,}(.*)$/gm)].map(([, name = '', text = '']) => [name, text]);
+  return [...joined.matchAll(/^ {2}([\w-]+).*? {2,}(.*)$/gm)].map(([, name = '', text = '']) => [name, text]);
 }
 
 t.test('every help page has examples and exit codes, and fits a terminal of 80 columns', async (t) => {
