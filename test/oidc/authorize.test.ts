@@ -213,6 +213,30 @@ t.test('all other errors go to the application with its state and our issuer', a
   t.ok(queryOf(await idp.authorize(web, agent, most))['code'], 'the limits themselves are allowed');
 });
 
+t.test('the error for a request object is sent in the response mode that the object names', async (t) => {
+  const idp = await idpApp(t);
+  const [client, agent] = [await idp.createClient(), await idp.mintAgent()];
+  const objectWith = (payload: unknown) =>
+    `eyJhbGciOiJub25lIn0.${Buffer.from(JSON.stringify(payload)).toString('base64url')}.`;
+  const posted = await idp.authorize(client, agent, { request: objectWith({ response_mode: 'form_post' }) });
+  t.equal(posted.status, 200);
+  t.match(posted.text, /name="error" value="request_not_supported"/);
+  for (const request of [
+    objectWith({}),
+    objectWith({ response_mode: ['form_post'] }),
+    objectWith({ response_mode: 'fragment' }),
+    objectWith(null),
+    'x',
+    'x.y.z',
+    'eyJhbGciOiJub25lIn0.bm8ganNvbg.',
+  ]) {
+    const answer = await idp.authorize(client, agent, { request });
+    t.match(answer.headers['location'], /[?&]error=request_not_supported/, request);
+  }
+  const outside = { request: objectWith({ response_mode: 'form_post' }), response_mode: 'query' };
+  t.match((await idp.authorize(client, agent, outside)).headers['location'], /error=request_not_supported/);
+});
+
 t.test('with form_post the browser posts the response to the application', async (t) => {
   const idp = await idpApp(t);
   const client = await idp.createClient();

@@ -1,3 +1,4 @@
+import { decodeJwt } from 'jose';
 import { SCOPES } from '../claims.js';
 import type { Client, Directory } from '../directory.js';
 import { oidcErrors } from '../errors.js';
@@ -55,13 +56,29 @@ export async function validateAuthorizationRequest(
   }
   for (const rule of RULES) {
     const violation = rule({ parameters, client, redirectUri });
-    if (violation) return { error: { redirectUri, parameters, violation } };
+    if (violation) return { error: { redirectUri, parameters: withModeOfObject(parameters), violation } };
   }
   const request = { parameters, client, redirectUri, scope: grantedScope(scope) };
   if (idToken === undefined) return { request };
   const hint = await readHint(idToken);
   if (!hint) return { error: { redirectUri, parameters, violation: FOREIGN_HINT } };
   return { request: { ...request, hintedSub: hint.sub } };
+}
+
+/**
+ * An application that puts its parameters into a request object, which is refused, awaits the error in the response mode
+ * that the object names. Nothing else of it is read.
+ */
+function withModeOfObject(parameters: Parameters): Parameters {
+  const { request, response_mode: mode } = parameters;
+  if (request === undefined || mode !== undefined) return parameters;
+  try {
+    const { response_mode: named } = decodeJwt(request);
+    return named === 'form_post' ? { ...parameters, response_mode: named } : parameters;
+  } catch {
+    // It is no JWT, and is refused anyway.
+    return parameters;
+  }
 }
 
 /** Ignores unknown scopes. The default is `openid`, because a scope must not be empty (RFC 6749 §3.3). */
