@@ -573,7 +573,7 @@ function killsOn(engine: string, fresh: (t: Test) => string): void {
     // As after a minute: its leases on the job and on the notice have expired.
     await store
       .collection<LeaseDocument>(LEASE_COLLECTION, LEASE_FIELDS)
-      .updateOne({ id: 'backchannel-logout' }, { set: { until: 0 } });
+      .updateOne({ id: 'backchannel-logout' }, { set: { until: 0, dueAt: 1 } });
     t.equal(await notices.updateMany({ dueAt: { gt: 0 } }, { set: { dueAt: 1 } }), 1);
     isHanging = false;
     await start().url();
