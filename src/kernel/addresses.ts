@@ -85,14 +85,17 @@ const SPECIAL_NETWORKS = [
   ['203.0.113.0', 24],
   ['224.0.0.0', 4],
   ['240.0.0.0', 4],
-  // Unspecified and IPv4-compatible, IPv4-mapped, NAT64, discard, Teredo and others, documentation, 6to4, site-local, multicast.
+  // Unspecified and IPv4-compatible, IPv4-mapped, NAT64, discard, Teredo and others, documentation (two), 6to4, segment
+  // routing, site-local, multicast.
   ['::', 96],
   ['::ffff:0:0', 96],
   ['64:ff9b::', 32],
   ['100::', 64],
   ['2001::', 23],
   ['2001:db8::', 32],
+  ['3fff::', 20],
   ['2002::', 16],
+  ['5f00::', 16],
   ['fec0::', 10],
   ['ff00::', 8],
 ] as const;

@@ -94,7 +94,7 @@ export const MAX_LIFETIME_WITHOUT_REFRESH_MS = CODE_LIFETIME_MS + TOKEN_LIFETIME
 
 /** Lifetime of an unused refresh token, and of its family in total. */
 export const REFRESH_IDLE_LIFETIME_MS = 30 * DAY;
-const REFRESH_MAX_LIFETIME_MS = 90 * DAY;
+export const REFRESH_MAX_LIFETIME_MS = 90 * DAY;
 
 /** Valid access tokens of one grant; another one revokes the oldest. */
 const MAX_ACCESS_TOKENS = 16;

@@ -1,4 +1,4 @@
-import { createServer } from 'node:http';
+import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createLocalJWKSet, jwtVerify } from 'jose';
 import t, { type Test } from 'tap';
@@ -8,18 +8,25 @@ import { createLogoutRequest } from '../../src/oidc/backchannel/request.js';
 import { createBackchannelLogout } from '../../src/oidc/backchannel/service.js';
 import { announceEnd, logoutNoticeCollection } from '../../src/oidc/backchannel/store.js';
 import { type SessionDocument, sessionCollection } from '../../src/oidc/store.js';
+import { LEASE_COLLECTION, LEASE_FIELDS, type LeaseDocument } from '../../src/ops/jobs.js';
 import { openStore } from '../../src/storage/open.js';
+import { Agent } from '../kit/agent.js';
+import { PASSWORD } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import {
+  ADMIN_TOKEN,
   authorizePath,
+  CALLBACK,
   claimsOf,
   codeIn,
   ISSUER,
   idpApp,
+  idpOptions,
   idpStore,
   type RegisteredClient,
 } from '../kit/idp.js';
 import { makeOperator } from '../kit/operator.js';
+import { compiled, startProgram } from '../kit/process.js';
 import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { waitUntil } from '../kit/wait.js';
@@ -212,6 +219,8 @@ async function laboratory(t: Test, uri: string) {
   const audit: { event: string; subject?: string; detail?: string }[] = [];
   const state = {
     status: 200 as number | Error,
+    /** Of single applications. */
+    of: {} as Record<string, number | Error>,
     principal: true,
     epoch: undefined as number | undefined,
     /** Runs once, after the sender has looked for a session. */
@@ -244,8 +253,9 @@ async function laboratory(t: Test, uri: string) {
       keys: { sign: async () => 'token' },
       async post(address) {
         attempts.push({ uri: address, at: clock.now() });
-        if (state.status instanceof Error) throw state.status;
-        return state.status;
+        const status = state.of[new URL(address).hostname.replace('.test', '')] ?? state.status;
+        if (status instanceof Error) throw status;
+        return status;
       },
       issuer: () => ISSUER,
       wake() {},
@@ -260,7 +270,7 @@ async function laboratory(t: Test, uri: string) {
   const first = await make();
   let count = 0;
   /** A session with these clients. */
-  const begin = async (...clients: string[]): Promise<SessionDocument> => {
+  const beginWith = async (scope: string, clients: string[]): Promise<SessionDocument> => {
     const session = {
       id: `sid_${String(++count).padStart(32, '0')}`,
       ...{ tokenHash: 'x', sub: `u_${count}`, authTime: clock.now(), createdAt: clock.now() },
@@ -268,12 +278,13 @@ async function laboratory(t: Test, uri: string) {
     };
     await first.sessions.insert(session);
     for (const id of clients)
-      await first.service.remember({ id, backchannelLogoutUri: `https://${id}.test/` }, session);
+      await first.service.remember({ id, backchannelLogoutUri: `https://${id}.test/` }, session, scope);
     return session;
   };
+  const begin = (...clients: string[]) => beginWith('openid', clients);
   const end = ({ id }: SessionDocument, by = first) =>
     by.service.endSession(id, () => by.sessions.deleteOne({ id }));
-  return { ...first, make, begin, end, clock, state, attempts, warnings, audit };
+  return { ...first, make, begin, beginWith, end, clock, state, attempts, warnings, audit };
 }
 
 function forEngine(engine: string, fresh: (t: Test) => string): void {
@@ -298,6 +309,65 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
     t.equal(await notices.count(), 0);
     t.match(audit, [{ event: 'logout.undelivered', subject: session.sub, detail: /^app: / }]);
     t.equal(warnings.length, 1);
+  });
+
+  t.test(
+    `${engine}: an application that cannot be reached delays no other, whatever waits for it`,
+    async (t) => {
+      const { begin, end, run, notices, clock, state, attempts } = await laboratory(t, fresh(t));
+      state.of['dead'] = new Error('The operation timed out.');
+      state.of['ill'] = 503;
+      const sessions = [];
+      for (let count = 0; count < 30; count++) {
+        sessions.push(await begin('dead', 'ill', 'well'));
+      }
+      for (const session of sessions) await end(session);
+      await run();
+      const told = (name: string) => attempts.filter(({ uri }) => uri === `https://${name}.test/`).length;
+      t.equal(told('well'), 30);
+      t.equal(told('ill'), 30, 'it answers, each time');
+      t.ok(told('dead') <= 3, `${told('dead')}: once for each batch at most`);
+      delete state.of['dead'];
+      for (let minutes = 0; minutes < 3; minutes++) {
+        clock.advance(MINUTE);
+        await run();
+      }
+      t.ok(told('dead') >= 30);
+      state.of['ill'] = 200;
+      clock.advance(HOUR);
+      await run();
+      t.equal(await notices.count(), 0);
+    },
+  );
+
+  t.test(`${engine}: an application with refresh tokens is told long after the sign-in`, async (t) => {
+    const { beginWith, notices, service, run, sessions, clock, state, attempts } = await laboratory(
+      t,
+      fresh(t),
+    );
+    const session = await beginWith('openid offline_access', ['lasting']);
+    const purge = () => service.jobs.purge.run({ term: 1, signal: new AbortController().signal });
+    // The session has expired, and its refresh tokens are in use.
+    await sessions.deleteOne({ id: session.id });
+    clock.advance(60 * 24 * HOUR);
+    await purge();
+    state.principal = false;
+    await service.endSessions(session.sub, async () => {});
+    await run();
+    t.equal(attempts.length, 1);
+
+    const other = await beginWith('openid', ['lasting']);
+    await service.remember(
+      { id: 'lasting', backchannelLogoutUri: 'https://lasting.test/' },
+      other,
+      'openid offline_access',
+    );
+    clock.advance(60 * 24 * HOUR);
+    await purge();
+    t.equal(await notices.count(), 1, 'asked for later');
+    clock.advance(32 * 24 * HOUR);
+    await purge();
+    t.equal(await notices.count(), 0);
   });
 
   t.test(`${engine}: concurrent ends and processes tell each application once`, async (t) => {
@@ -374,7 +444,7 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
     const { begin, end, service, run, attempts } = await laboratory(t, fresh(t));
     const session = await begin();
     await end(session);
-    await service.remember({ id: 'late', backchannelLogoutUri: 'https://late.test/' }, session);
+    await service.remember({ id: 'late', backchannelLogoutUri: 'https://late.test/' }, session, 'openid');
     await run();
     t.same(
       attempts.map(({ uri }) => uri),
@@ -410,7 +480,7 @@ t.test('only public addresses are called, whatever a name resolves to', async (t
   const refused = /its address is not public|it is not https/;
   for (const address of [
     ...['127.0.0.1', '10.1.2.3', '172.31.0.1', '192.168.1.1', '169.254.169.254', '100.64.0.1', '0.0.0.0'],
-    ...['224.0.0.1', '255.255.255.255', '::1', '::', 'fe80::1', 'fd00::1', 'ff02::1'],
+    ...['224.0.0.1', '255.255.255.255', '::1', '::', 'fe80::1', 'fd00::1', 'ff02::1', '3fff::1', '5f00::1'],
     ...['::ffff:127.0.0.1', '::ffff:a00:1', '64:ff9b::7f00:1', '2002:7f00:1::', '::127.0.0.1'],
   ]) {
     const host = address.includes(':') ? `[${address}]` : address;
@@ -451,3 +521,68 @@ t.test('a redirect is not followed and a body is not read', async (t) => {
   t.equal(await post(`http://127.0.0.1:${port}/endless`, 'x'), 200);
   t.ok(written < 64 * 1024 * 1024);
 });
+
+function killsOn(engine: string, fresh: (t: Test) => string): void {
+  t.test(`${engine}: a process that is killed while it tells an application loses no notice`, async (t) => {
+    const databaseUri = fresh(t);
+    const { publicUrl: _, ...shared } = { ...idpOptions(temporaryFolder(t)), databaseUri };
+    const start = () =>
+      startProgram(t, compiled('test/kit/idp-server.js'), {
+        args: [JSON.stringify({ ...shared, logLevel: 'info' })],
+      });
+    const hung: IncomingMessage[] = [];
+    const told: string[] = [];
+    let isHanging = true;
+    const application = createServer(async (request, response) => {
+      if (isHanging) return void hung.push(request);
+      told.push(Buffer.concat(await request.toArray()).toString());
+      response.end();
+    });
+    await new Promise<void>((resolve) => application.listen(0, '127.0.0.1', resolve));
+    t.teardown(() => application.closeAllConnections());
+    t.teardown(() => application.close());
+    const { port } = application.address() as AddressInfo;
+
+    const first = start();
+    const origin = await first.url();
+    const post = async (path: string, body: object): Promise<{ client_id?: string }> => {
+      const response = await fetch(origin + path, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${ADMIN_TOKEN}` },
+        body: JSON.stringify(body),
+      });
+      return response.json() as Promise<{ client_id?: string }>;
+    };
+    const { client_id: id = '' } = await post('/v1/clients', {
+      name: 'Shop',
+      redirect_uris: [CALLBACK],
+      backchannel_logout_uri: `http://127.0.0.1:${port}/out`,
+    });
+    await post('/v1/accounts', { handle: 'ada@example.test', password: PASSWORD, kind: 'human' });
+    const browser = new Agent({ origin });
+    const form = await browser.open(origin + authorizePath({ id, secret: '', redirectUri: CALLBACK }));
+    await browser.submit(form, { handle: 'ada@example.test', password: PASSWORD });
+    const left = await browser.submit(await browser.open(`${origin}/logout`));
+    t.equal(left.status, 200);
+    await waitUntil('the application is called', async () => hung.length > 0);
+    await first.kill();
+
+    const store = await openStore(databaseUri);
+    t.teardown(() => store.close());
+    const notices = logoutNoticeCollection(store);
+    // As after a minute: its leases on the job and on the notice have expired.
+    await store
+      .collection<LeaseDocument>(LEASE_COLLECTION, LEASE_FIELDS)
+      .updateOne({ id: 'backchannel-logout' }, { set: { until: 0, dueAt: 1 } });
+    t.equal(await notices.updateMany({ dueAt: { gt: 0 } }, { set: { dueAt: 1 } }), 1);
+    isHanging = false;
+    await start().url();
+    await waitUntil('the application is told', async () => told.length > 0);
+    t.match(told[0], /^logout_token=/);
+    await waitUntil('the notice is removed', async () => (await notices.count()) === 0);
+    t.equal(told.length, 1);
+  });
+}
+
+killsOn('SQLite', (t) => `sqlite:${temporaryFolder(t)}/idp.db`);
+await onMongod((server) => killsOn('MongoDB', (t) => server.fresh(t)));

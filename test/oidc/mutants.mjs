@@ -230,6 +230,20 @@ const mutants = [
     tests: [['backchannel', 'SQLite: an application that fails is told again']],
   },
   {
+    name: 'an application that hangs is called for each notice',
+    file: 'backchannel/service.js',
+    text: 'if (await deliver(notice))',
+    replacement: 'if ((await deliver(notice)) || true)',
+    tests: [['backchannel', 'SQLite: an application that cannot be reached delays no other']],
+  },
+  {
+    name: 'an application with refresh tokens is forgotten with the session',
+    file: 'backchannel/service.js',
+    text: "includes('offline_access')",
+    replacement: "includes('nothing')",
+    tests: [['backchannel', 'SQLite: an application with refresh tokens is told long after']],
+  },
+  {
     name: 'two processes send one notice',
     file: 'backchannel/service.js',
     text: 'updateOne({ id, attempts, dueAt }, { set:',

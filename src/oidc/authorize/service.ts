@@ -145,7 +145,7 @@ export function createAuthorization(deps: AuthorizationDependencies): Authorizat
         createdAt: now,
         codeExpiresAt: now + CODE_LIFETIME_MS,
       };
-      if (session) await backchannel.remember(client, session);
+      if (session) await backchannel.remember(client, session, scope);
       const event = isSilent ? 'login.continued' : 'login.succeeded';
       await Promise.all([
         grants.insert(grant),

@@ -1,6 +1,7 @@
 import {
   CLOCK_SKEW_MS,
   type Clock,
+  DAY,
   HOUR,
   isUnexpired,
   MINUTE,
@@ -13,16 +14,28 @@ import type { Job, JobLog } from '../../ops/jobs.js';
 import { purgeMatching } from '../../ops/purge.js';
 import { nullIfTaken } from '../../storage/collection.js';
 import type { Client, Directory, Principal } from '../directory.js';
+import { REFRESH_MAX_LIFETIME_MS } from '../grant-tokens.js';
 import type { Keys } from '../keys.js';
 import { MAX_SESSION_LIFETIME_MS, type SessionFollower } from '../sessions.js';
 import type { SessionDocument, Sessions } from '../store.js';
 import type { PostLogoutToken } from './request.js';
 import { announceEnd, type EndSessions, type LogoutNoticeDocument, type LogoutNotices } from './store.js';
 
+interface Attempt {
+  /** Why the application was not told; `null` on success. */
+  failure: string | null;
+  /** Whether it has answered. */
+  isReachable: boolean;
+}
+
 /** Tells applications that a session has ended (OpenID Connect Back-Channel Logout 1.0). */
 export interface BackchannelLogout extends SessionFollower {
-  /** Before a client receives a code in a session. */
-  remember(client: Pick<Client, 'id' | 'backchannelLogoutUri'>, session: SessionDocument): Promise<void>;
+  /** Before a client receives a code for this scope in a session. */
+  remember(
+    client: Pick<Client, 'id' | 'backchannelLogoutUri'>,
+    session: SessionDocument,
+    scope: string,
+  ): Promise<void>;
   endSessions: EndSessions;
   jobs: { send: Job; purge: Job };
   /** Notices that are due, up to `limit`. */
@@ -68,6 +81,17 @@ const TOKEN_LIFETIME_SECONDS = 120;
 /** How long a notice outlives its session, so that attempts go on. */
 const RETENTION_MS = 24 * HOUR;
 
+/** Notices by client, in their order. */
+function byClient(notices: readonly LogoutNoticeDocument[]): Map<string, LogoutNoticeDocument[]> {
+  const found = new Map<string, LogoutNoticeDocument[]>();
+  for (const notice of notices) {
+    const others = found.get(notice.clientId);
+    if (others) others.push(notice);
+    else found.set(notice.clientId, [notice]);
+  }
+  return found;
+}
+
 const EVENTS = { 'http://schemas.openid.net/event/backchannel-logout': {} };
 
 export function createBackchannelLogout(deps: BackchannelDependencies): BackchannelLogout {
@@ -112,85 +136,85 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
     return keys.sign(claims, client.idTokenAlg, 'logout+jwt');
   };
 
-  /** Why the application was not told; `null` on success. */
-  const attempt = async (
-    notice: LogoutNoticeDocument,
-    client: Client,
-    uri: string,
-  ): Promise<string | null> => {
+  const attempt = async (notice: LogoutNoticeDocument, client: Client, uri: string): Promise<Attempt> => {
     try {
       const status = await post(uri, await createToken(notice, client));
-      return status === 200 || status === 204 ? null : `status ${status}`;
+      return { failure: status === 200 || status === 204 ? null : `status ${status}`, isReachable: true };
     } catch (error) {
-      return error instanceof Error ? error.message : String(error);
+      return { failure: error instanceof Error ? error.message : String(error), isReachable: false };
     }
   };
 
-  const deliver = async (due: LogoutNoticeDocument): Promise<void> => {
+  /** Returns whether the application can be told of other ends now. */
+  const deliver = async (due: LogoutNoticeDocument): Promise<boolean> => {
     if (!(await hasEnded(due))) {
       await wait(due);
-      return;
+      return true;
     }
     const { id, clientId, sub, attempts, dueAt = 0 } = due;
     const client = await directory.findClient(clientId);
     const uri = client?.backchannelLogoutUri;
     if (!client || uri === undefined) {
       await notices.deleteOne({ id, attempts });
-      return;
+      return true;
     }
     const leased = await notices.updateOne(
       { id, attempts, dueAt },
       { set: { dueAt: clock.now() + LEASE_MS }, inc: { attempts: 1 } },
     );
-    if (!leased) return;
+    if (!leased) return true;
     const own = { id, attempts: leased.attempts };
-    const reason = await attempt(leased, client, uri);
-    if (reason === null) {
+    const { failure, isReachable } = await attempt(leased, client, uri);
+    if (failure === null) {
       await notices.deleteOne(own);
-      return;
-    }
-    if (leased.attempts < MAX_ATTEMPTS) {
+    } else if (leased.attempts < MAX_ATTEMPTS) {
       await notices.updateOne(own, { set: { dueAt: clock.now() + backoffMs(leased.attempts) } });
+    } else if (await notices.deleteOne(own)) {
+      log.warn({ clientId, reason: failure }, 'an application could not be told that a session has ended');
+      const detail = `${clientId}: ${failure}`;
+      await audit.record({ event: 'logout.undelivered', subject: sub, ip: 'local', detail });
+    }
+    return isReachable;
+  };
+
+  /** Delivers notices of one client, one after the other. One that cannot be reached is not called again for each of them. */
+  const deliverTo = async (clientId: string, due: LogoutNoticeDocument[], signal: AbortSignal) => {
+    for (const notice of due) {
+      if (signal.aborted) return;
+      if (await deliver(notice)) continue;
+      const now = clock.now();
+      await notices.updateMany({ clientId, dueAt: { lte: now } }, { set: { dueAt: now + backoffMs(1) } });
       return;
     }
-    if (!(await notices.deleteOne(own))) return;
-    log.warn({ clientId, reason }, 'an application could not be told that a session has ended');
-    await audit.record({
-      event: 'logout.undelivered',
-      subject: sub,
-      ip: 'local',
-      detail: `${clientId}: ${reason}`,
-    });
   };
 
   const outdated = () => ({ expiresAt: { lt: clock.now() - RETENTION_MS } });
 
   return {
-    async remember({ id: clientId, backchannelLogoutUri }, { id: session, sub, epoch, createdAt }) {
+    async remember({ id: clientId, backchannelLogoutUri }, { id: session, sub, epoch, createdAt }, scope) {
       if (backchannelLogoutUri === undefined) return;
+      const id = `${session}.${clientId}`;
+      // A refresh token outlives the session, and a disabled account ends it.
+      const isLasting = scope.split(' ').includes('offline_access');
+      const expiresAt = isLasting
+        ? clock.now() + REFRESH_MAX_LIFETIME_MS
+        : createdAt + MAX_SESSION_LIFETIME_MS;
       const notice = {
-        id: `${session}.${clientId}`,
-        ...{ clientId, sub, sid: session, session },
+        ...{ id, clientId, sub, sid: session, session },
         ...(epoch !== undefined && { epoch }),
-        expiresAt: createdAt + MAX_SESSION_LIFETIME_MS,
-        attempts: 0,
+        ...{ expiresAt, attempts: 0 },
       };
       const isNew = (await notices.insert(notice).then(() => true, nullIfTaken)) !== null;
+      if (!isNew) await notices.updateOne({ id, expiresAt: { lt: expiresAt - DAY } }, { set: { expiresAt } });
       // A concurrent end of the session either finds the notice or is found here.
       if (isNew && !(await sessions.findOne({ id: session }))) await announce({ session }, async () => {});
     },
 
     async continueIn({ id: session, epoch, createdAt }, { id: previous }) {
-      await notices.updateMany(
-        { session: previous, dueAt: null },
-        {
-          set: {
-            session,
-            expiresAt: createdAt + MAX_SESSION_LIFETIME_MS,
-            ...(epoch !== undefined && { epoch }),
-          },
-        },
-      );
+      const expiresAt = createdAt + MAX_SESSION_LIFETIME_MS;
+      const waiting = { session: previous, dueAt: null };
+      await notices.updateMany({ ...waiting, expiresAt: { lt: expiresAt } }, { set: { expiresAt } });
+      await notices.updateMany(waiting, { set: { session, ...(epoch !== undefined && { epoch }) } });
     },
 
     endSession: (session, change) => announce({ session }, change),
@@ -204,9 +228,9 @@ export function createBackchannelLogout(deps: BackchannelDependencies): Backchan
           const deliverAll = async (dueAt: { lte: number } | { gt: number }) => {
             for (let isMore = true; isMore && !signal.aborted; ) {
               const { items } = await notices.page({ where: { dueAt }, sort: 'dueAt', limit: BATCH_SIZE });
-              const queue = items.values();
+              const queue = byClient(items).entries();
               const worker = async () => {
-                for (const notice of queue) if (!signal.aborted) await deliver(notice);
+                for (const [clientId, due] of queue) await deliverTo(clientId, due, signal);
               };
               await Promise.all(Array.from({ length: CONCURRENCY }, worker));
               isMore = items.length === BATCH_SIZE;

@@ -15,7 +15,7 @@ export interface LogoutNoticeDocument {
   session: string;
   /** `epoch` of the principal in that session. */
   epoch?: number;
-  /** When the session can no longer be used: it ends without a notice. */
+  /** When neither the session nor what was issued in it can be used any more: they end without a notice. */
   expiresAt: number;
   /** When to send it next, or to take it over from a process that has ended. Absent while the session continues. */
   dueAt?: number;
@@ -30,7 +30,7 @@ export type LogoutNotices = Collection<LogoutNoticeDocument>;
 export function logoutNoticeCollection(store: Store): LogoutNotices {
   return store.collection<LogoutNoticeDocument>('logout_notices', {
     indexes: [['session'], ['sub'], ['dueAt'], ['expiresAt']],
-    fields: ['attempts'],
+    fields: ['attempts', 'clientId'],
   });
 }
 
