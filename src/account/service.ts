@@ -31,7 +31,7 @@ export interface AccountSources {
     ): Promise<Person | null>;
     /**
      * Changes the password and revokes everything issued under the old one. `false` if `current` is wrong or was changed
-     * in the meantime.
+     * in the meantime, unless to `chosen`.
      * @throws WEAK_PASSWORD, RATE_LIMITED, OVERLOADED
      */
     changePassword(
@@ -42,6 +42,7 @@ export interface AccountSources {
     rename(person: Person, name: string, from: Origin): Promise<boolean>;
     /** In one step, after which nothing issued to the person is valid; `false` if the credentials have changed. */
     delete(person: Person, from: Origin): Promise<boolean>;
+    isDeleted(sub: string): Promise<boolean>;
   };
   sessions: {
     /** The valid sessions, the newest first. */
@@ -116,7 +117,8 @@ export interface AccountService {
   /** Revokes the access of an application, which has to ask for it again. */
   disconnect(person: Person, clientId: string, from: Origin): Promise<void>;
   /**
-   * Deletes the account; its user name stays taken. `false` if the password is wrong or was changed in the meantime.
+   * Deletes the account; its user name stays taken. `false` if the password is wrong or was changed in the meantime;
+   * `true` also if another request has deleted it.
    * @throws RATE_LIMITED, OVERLOADED
    */
   delete(person: Person, password: string, from: Origin): Promise<boolean>;
@@ -178,7 +180,8 @@ export function createAccountService(
 
     async delete(person, password, from) {
       const proven = await provePassword(person, password, from);
-      if (!proven || !(await people.delete(proven, from))) return false;
+      // On a double click, the browser shows the response to the second form, whose account is already deleted.
+      if (!proven || !(await people.delete(proven, from))) return people.isDeleted(person.id);
       // Nothing of it is valid any more; after a crash, jobs remove it.
       await forget(person.id);
       return true;

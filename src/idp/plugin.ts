@@ -170,7 +170,7 @@ export async function mountIdp(
     signIn,
     hasAccountPages,
     sources: {
-      people: { ...principals, delete: directory.deleteSelf },
+      people: { ...principals, delete: directory.deleteSelf, isDeleted: directory.isDeleted },
       sessions: oidc.sessions,
       applications: { ...oidc.consents, find: clients.find },
       verification: provisioning.verification,

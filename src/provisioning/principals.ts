@@ -72,7 +72,7 @@ export interface Principals {
   ): Promise<PrincipalDocument | null>;
   /**
    * Changes the password of a human and revokes everything issued under the old one. `false` if `current` is wrong or
-   * was changed in the meantime.
+   * was changed in the meantime, unless to `chosen`.
    * @throws WEAK_PASSWORD, RATE_LIMITED, OVERLOADED
    */
   changePassword(
@@ -156,6 +156,11 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
     });
   };
 
+  const hasPassword = async (id: string, password: string, { isDisconnected }: Origin): Promise<boolean> => {
+    const { passwordHash = null } = (await principals.findOne({ id, state: 'active' })) ?? {};
+    return (await passwords.verify(passwordHash, password, isDisconnected)).ok;
+  };
+
   return {
     async register({ handle, password, kind = 'agent', name }, from) {
       const { ip, isDisconnected } = from;
@@ -230,7 +235,8 @@ export function createPrincipals(principals: PrincipalCollection, deps: Principa
           },
         ),
       );
-      if (!changed) return false;
+      // On a double click, the browser shows the response to the second form, whose password is already stored.
+      if (!changed) return hasPassword(id, chosen, from);
       await throttle.trustOnly(handle, from.ip);
       await audit.record({ event: 'password.changed', subject: id, ip: from.ip });
       return true;

@@ -261,6 +261,16 @@ t.test('a deleted account ends at once, everywhere, and its user name stays take
   await waitUntil('the purge of grants', async () => (await grants.count()) === 0);
 });
 
+t.test('a deletion that is submitted twice says that the account is deleted', async (t) => {
+  const { idp, human, get, browser } = await connected(t);
+  const form = await get('/delete');
+  const fields = { confirm: human.handle, password: PASSWORD };
+  const answers = await Promise.all([browser.send(form, fields), browser.send(form, fields)]);
+  for (const answer of answers) t.match(answer, { status: 303, location: /\/account\/deleted$/ });
+  const events = await eventsOf(t, idp, human.sub);
+  t.equal(events.filter((event) => event === 'human.deleted').length, 1);
+});
+
 t.test('a throttled deletion stays a form', async (t) => {
   const { get, browser, human, idp } = await connected(t, { limits: true });
   const form = await get('/delete');

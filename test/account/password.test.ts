@@ -130,3 +130,13 @@ t.test('of many concurrent password changes one succeeds', async (t) => {
     answers.map(({ status }) => status === 303),
   );
 });
+
+t.test('a change that is submitted twice says that the password has changed', async (t) => {
+  const { idp, client, human, browser, path } = await signedIn(t);
+  const form = await browser.open(path);
+  const answers = await Promise.all([browser.send(form, FILLED), browser.send(form, FILLED)]);
+  for (const answer of answers) t.match(answer, { status: 303, location: /\/account\/password\/done$/ });
+  t.equal((await idp.authorize(client, { ...human, password: NEW })).status, 302);
+  const events = await auditOf(await idpStore(t, idp));
+  t.equal(events.filter(({ event }) => event === 'password.changed').length, 1);
+});
