@@ -59,6 +59,8 @@ export interface AccountSources {
   verification: AddressVerification | undefined;
   /** Absent if they are not configured. */
   factors: SecondFactors | undefined;
+  /** Absent if they are not configured. */
+  passkeys: Passkeys | undefined;
   /** Removes what is stored about a deleted person elsewhere. */
   forget(sub: string): Promise<void>;
 }
@@ -95,6 +97,33 @@ export interface SecondFactors {
   /** @throws factor_changed */
   renewRecoveryCodes(account: string, form: string, from: Origin): Promise<string[]>;
   remove(account: string, from: Origin): Promise<boolean>;
+}
+
+/** A passkey as its owner sees it. */
+export interface Passkey {
+  id: string;
+  name: string;
+  /** Whether it is synchronized to other devices. */
+  backedUp: boolean;
+  createdAt: number;
+  lastUsedAt?: number;
+}
+
+/** The passkeys of people. `account` is the ID of the person, `form` the token of the form with the challenge. */
+export interface Passkeys {
+  /** The script of the pages that use them. */
+  script: string;
+  list(account: string): Promise<Passkey[]>;
+  /** For the browser, as JSON; null if the person has as many as possible. */
+  creationOptions(person: Person, form: string): Promise<string | null>;
+  /** False for an invalid or repeated response of the browser. */
+  add(
+    account: string,
+    created: { form: string; credential: string; name: string },
+    from: Origin,
+  ): Promise<boolean>;
+  rename(account: string, id: string, name: string, from: Origin): Promise<boolean>;
+  remove(account: string, id: string, from: Origin): Promise<boolean>;
 }
 
 /** An application with access to the data of a person. */

@@ -18,6 +18,7 @@ import { type AuditRecord, createAudit } from '../ops/audit.js';
 import { createAuditSearch } from '../ops/audit-search.js';
 import { healthPlugin } from '../ops/health.js';
 import { metricsPlugin, openMetrics } from '../ops/metrics.js';
+import type { PasskeyModule, PasskeyModuleOptions } from '../passkeys/module.js';
 import { createProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
 import type { Mounted } from '../server/assembly.js';
@@ -130,6 +131,8 @@ export async function mountIdp(
     readUserVersion: (sub, field) => provisioning.readMailVersion(sub, field),
   });
   const factors = await openFactors(context, values, () => brand.name());
+  const passkeyModule = await openPasskeys(context, values, { issuer, name: () => brand.name() });
+  const passkeys = passkeyModule && { ...passkeyModule.service, script: passkeyModule.script };
   const provisioning = createProvisioningModule(context, {
     issuer,
     mail: email && { outbox: email.service, messages },
@@ -156,6 +159,7 @@ export async function mountIdp(
       isEnrolled: async (sub) => (await factors.stateOf(sub)) !== null,
       verify: factors.verify,
     },
+    passkeys,
     hasAccountPages,
     trustedEmailDomains: values.trustedEmailDomains ?? [],
     humansUseBasic: values.basicLogin === 'all',
@@ -175,8 +179,9 @@ export async function mountIdp(
       applications: { ...oidc.consents, find: clients.find },
       verification: provisioning.verification,
       factors,
+      passkeys,
       async forget(sub) {
-        await Promise.all([oidc.forget(sub), factors?.forget(sub)]);
+        await Promise.all([oidc.forget(sub), factors?.forget(sub), passkeys?.forget(sub)]);
       },
     },
   });
@@ -189,7 +194,7 @@ export async function mountIdp(
         ...directory,
         async deleteHuman(sub, from) {
           const deleted = await directory.deleteHuman(sub, from);
-          if (deleted) await factors?.forget(sub);
+          if (deleted) await Promise.all([factors?.forget(sub), passkeys?.forget(sub)]);
           return deleted;
         },
         mintAgent: (input, from) => principals.mintAgent(input, from, true),
@@ -272,6 +277,17 @@ async function openFactors(
   if (key === undefined) return undefined;
   const { createFactorModule } = await import('../factors/module.js');
   return createFactorModule(context, { keys: [key, ...defined([previous])], issuer }).service;
+}
+
+/** Passkeys, which are loaded only if they are enabled. */
+async function openPasskeys(
+  context: ModuleContext,
+  { passkeys }: IdpConfiguration,
+  options: PasskeyModuleOptions,
+): Promise<PasskeyModule | undefined> {
+  if (!passkeys) return undefined;
+  const { createPasskeyModule } = await import('../passkeys/module.js');
+  return createPasskeyModule(context, options);
 }
 
 const defined = (keys: (string | undefined)[]): string[] => keys.filter((key) => key !== undefined);

@@ -79,6 +79,25 @@ export interface SecondFactor {
   verify(sub: string, code: string, from: Origin): Promise<string | null>;
 }
 
+/** The passkeys of people. `form` is the token of the form with the challenge. */
+export interface SignInPasskeys {
+  /** The script of the sign-in page. */
+  script: string;
+  /** What the script passes to the browser, as JSON. */
+  requestOptions(form: string): string;
+  /** Whether the person has one. */
+  has(sub: string): Promise<boolean>;
+  /**
+   * The person whose passkey has signed the challenge. Null for an invalid or repeated signature, and if `find` finds nobody.
+   * @throws RATE_LIMITED, after failures only
+   */
+  verify<T>(
+    signed: { form: string; credential: string },
+    find: (sub: string) => Promise<T | null>,
+    from: Origin,
+  ): Promise<T | null>;
+}
+
 /** Whether a client to which something was issued is still registered. */
 export type IsRegistered = (clientId: string) => Promise<boolean>;
 

@@ -127,6 +127,18 @@ export const SecondFactorBody = Type.Object(
   { additionalProperties: false },
 );
 
+export const PasskeyBody = Type.Object(
+  {
+    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    credential: Type.String({
+      accepts: 'the credential with which the browser has signed, as JSON',
+      maxLength: 4096,
+      writeOnly: true,
+    }),
+  },
+  { additionalProperties: false },
+);
+
 export const ConsentBody = Type.Object(
   {
     interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),

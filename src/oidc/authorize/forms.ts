@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Pages } from '../../http/pages.js';
 import { originOf } from '../../http/scope.js';
 import type { Audit } from '../../ops/audit.js';
+import { AMR } from '../claims.js';
 import type { ConsentService } from '../consents.js';
 import type { Principal, SecondFactor } from '../directory.js';
 import { oidcErrors } from '../errors.js';
@@ -34,8 +35,17 @@ export interface InteractionForms {
     token: string,
   ): Promise<{ purpose: Purpose; proven: ResumedInteraction['proven'] } | { error: ErrorResponse }>;
   respondWithError(reply: FastifyReply, error: ErrorResponse, status: 302 | 303): FastifyReply;
+  /** The token of the same form, with a new challenge for passkeys. */
+  renew(request: FastifyRequest, purpose: Purpose): string;
   /** Continues after the password: with the form for the second factor, if the person has one. */
   acceptPassword(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    purpose: Purpose,
+    principal: Principal,
+  ): Promise<FastifyReply>;
+  /** Continues after a passkey. */
+  acceptPasskey(
     request: FastifyRequest,
     reply: FastifyReply,
     purpose: Purpose,
@@ -80,6 +90,13 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
     return resumed;
   };
 
+  /** The response to an application for which this principal must not be authorized; null for every other one. */
+  const refuse = (reply: FastifyReply, purpose: Purpose, principal: Principal): FastifyReply | null => {
+    if ('returnTo' in purpose) return null;
+    const violation = authorization.findViolation(purpose, principal);
+    return violation && respondWithError(reply, { ...purpose, violation }, 303);
+  };
+
   const complete: InteractionForms['complete'] = async (request, reply, purpose, principal, amr) => {
     const { ip } = originOf(request);
     if ('returnTo' in purpose) {
@@ -112,16 +129,26 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
 
     respondWithError,
 
+    renew(request, purpose) {
+      const cookie = cookies.form.read(request);
+      return 'returnTo' in purpose
+        ? authorization.beginOwnSignIn(purpose, cookie).token
+        : authorization.beginInteraction(purpose, cookie).token;
+    },
+
     async acceptPassword(request, reply, purpose, principal) {
-      const violation = 'returnTo' in purpose ? null : authorization.findViolation(purpose, principal);
-      if (violation && !('returnTo' in purpose))
-        return respondWithError(reply, { ...purpose, violation }, 303);
+      const refused = refuse(reply, purpose, principal);
+      if (refused) return refused;
       if (!(await secondFactor?.isEnrolled(principal.id)))
         return complete(request, reply, purpose, principal);
       const present = cookies.form.read(request);
       const { token, cookie } = authorization.beginSecondFactor(purpose, principal, present);
       if (cookie !== present) cookies.form.set(reply, cookie);
       return pages.send(reply, signInPages.secondFactor(purpose, { token }));
+    },
+
+    async acceptPasskey(request, reply, purpose, principal) {
+      return refuse(reply, purpose, principal) ?? complete(request, reply, purpose, principal, AMR.passkey);
     },
 
     complete,
