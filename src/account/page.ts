@@ -127,7 +127,7 @@ export async function accountPagePlugin(scope: Scope, options: AccountPageOption
       applications: applications.map(viewOfApplication),
       hasApplications: applications.length > 0,
       ...(factors && { factor: { isEnrolled: factor !== null } }),
-      ...(passkeys && { passkeys: { count: countOf(owned) } }),
+      ...(passkeys && { hasPasskeyPage: true, passkeyCount: countOf(owned) }),
       signOutHref: `${mount()}/logout`,
       ...state,
     };

@@ -116,3 +116,9 @@ export class SoftwareAuthenticator {
     return Buffer.concat([sha256(deviation.rpId ?? rpId), Buffer.from([flags]), counter, attested]);
   }
 }
+
+/** What a page contains for the browser. */
+export function optionsIn(html: string): string {
+  const [, options = ''] = /data-options="([^"]*)"/.exec(html) ?? [];
+  return options.replaceAll('&quot;', '"').replaceAll('&#x3D;', '=').replaceAll('&amp;', '&');
+}
