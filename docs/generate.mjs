@@ -23,7 +23,7 @@ const domainsOf = (product) =>
   ].map(([, folder]) => folder);
 
 /** The domains that only the provider has, and loads only if they are configured. */
-const LAZY_IDP_DOMAINS = ['factors'];
+const LAZY_IDP_DOMAINS = ['factors', 'passkeys'];
 
 /** The program that the errors of a folder of src belong to; those of the shared folders belong to both. */
 const PROGRAM_OF = Object.fromEntries([
@@ -119,6 +119,7 @@ async function routesPage() {
   const idp = {
     ...{ ed25519Seed: '5'.repeat(64), adminToken: secret },
     ...{ emailSmtpUrl: 'smtp://localhost', factorEncryptionKey: `${secret}factors` },
+    passkeys: true,
   };
   return `${NOTE}
 # Routes
@@ -146,7 +147,7 @@ ${await routeTable(createServer({ ...shared, ...saas }))}
 
 Without a mail server, of the routes for mailed links (\`/verify/…\`, \`/account/forgot-password…\`) only
 \`GET /account/forgot-password\` exists, which says whom to ask. Routes with \`second-factor\` exist with
-\`IDP_FACTOR_ENCRYPTION_KEY\`.
+\`IDP_FACTOR_ENCRYPTION_KEY\`, those with \`passkey\` with \`IDP_PASSKEYS\`.
 
 ${await routeTable(createIdentityServer({ ...shared, ...idp }))}`;
 }

@@ -4,6 +4,7 @@ import { factorCollection, removeFactor } from '../factors/store.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { announceEnd, logoutNoticeCollection } from '../oidc/backchannel/store.js';
 import { createAudit } from '../ops/audit.js';
+import { passkeyCollection, removePasskeys } from '../passkeys/store.js';
 import { createProvisioningModule, type ProvisioningModule } from '../provisioning/module.js';
 import { createLastKnownAddress } from '../provisioning/store.js';
 import { createCommandContext } from '../server/module-context.js';
@@ -16,6 +17,8 @@ export interface ProvisioningAdministration
   extends Pick<ProvisioningModule, 'principals' | 'links' | 'directory' | 'clients' | 'operators'> {
   /** Removes the second factor of a person; false without one. */
   removeFactor(sub: string): Promise<boolean>;
+  /** Removes all passkeys of a person and returns their number. */
+  removePasskeys(sub: string): Promise<number>;
   close(): Promise<void>;
 }
 
@@ -54,9 +57,11 @@ export async function openProvisioning(
     },
   });
   const factors = factorCollection(store);
+  const passkeys = passkeyCollection(store);
   return {
     ...{ principals, links, directory, clients, operators },
     removeFactor: (sub) => removeFactor(sub, ON_THE_HOST, { factors, audit: context.audit }),
+    removePasskeys: (sub) => removePasskeys(sub, ON_THE_HOST, { passkeys, audit: context.audit }),
     close: () => store.close(),
   };
 }

@@ -53,7 +53,7 @@ async function setUp(t: Test, options: IdpAppOptions = {}) {
     // Forms of one millisecond have one challenge.
     idp.clock.advance(1);
     await page.goto(`${origin}/account/passkeys`);
-    if (name !== undefined) await page.getByLabel('Name of the passkey').last().fill(name);
+    if (name !== undefined) await page.getByLabel('Name of the passkey').fill(name);
     await page.getByRole('button', { name: 'Add a passkey' }).click();
     await page.waitForURL(/done=passkey-added/);
   };
@@ -113,7 +113,7 @@ await onChromium((browser) => {
     await devtools.send('WebAuthn.addVirtualAuthenticator', { options: key });
     await add(page, 'Security key');
     await page.locator('summary').first().click();
-    await page.getByLabel('Name of the passkey').first().fill('Old laptop');
+    await page.getByLabel('New name').first().fill('Old laptop');
     await page.getByRole('button', { name: 'Save the name' }).first().click();
     await page.waitForURL(/done=passkey-renamed/);
     t.match(await page.locator('.entries').innerText(), /Old laptop[\s\S]*Security key/);

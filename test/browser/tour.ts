@@ -3,6 +3,7 @@ import type { Test } from 'tap';
 import { codeAt, enterAccount, FIREFOX, secretIn } from '../account/kit.js';
 import { type MailedApp, mailedApp, RESET, readMails, VERIFY } from '../auth/kit.js';
 import { PASSWORD, SECRETS } from '../kit/app.js';
+import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
 import { FACTOR_KEY, type IdpApp } from '../kit/idp.js';
 import { type MailSink, mailSink } from '../kit/mail.js';
 import { makeOperator, ON_THE_HOST, rolesOf } from '../kit/operator.js';
@@ -25,7 +26,7 @@ export interface Stop {
 export async function planTour(t: Test): Promise<Stop[]> {
   const sink = await mailSink(t);
   const [{ idp, origin }, saas] = await Promise.all([
-    reachableIdp(t, { emailSmtpUrl: sink.url, factorEncryptionKey: FACTOR_KEY }),
+    reachableIdp(t, { emailSmtpUrl: sink.url, factorEncryptionKey: FACTOR_KEY, passkeys: true }),
     mailedApp(t),
   ]);
   const inConsole = await stopsOfConsole(t, idp, origin);
@@ -33,6 +34,7 @@ export async function planTour(t: Test): Promise<Stop[]> {
     ...(await stopsOfIdp(t, idp, origin)),
     ...(await stopsOfMailedLinks(t, idp, origin, sink)),
     ...(await stopsOfSecondFactor(idp, origin)),
+    ...(await stopsOfPasskeys(idp, origin)),
     ...inConsole,
     ...(await stopsOfSaas(saas, await saas.listen())),
   ];
@@ -183,6 +185,43 @@ async function stopsOfSecondFactor(idp: IdpApp, origin: string): Promise<Stop[]>
       return send(credentials)(page);
     }),
     stop('second-factor-wrong', 401, send({ Code: '000000' })),
+  ];
+}
+
+/** The pages with passkeys, as their script shows them. */
+async function stopsOfPasskeys(idp: IdpApp, origin: string): Promise<Stop[]> {
+  const { handle, password } = await idp.makeHuman({ handle: `passkey.${HANDLE}`, name: NAME });
+  const url = `${origin}/account/passkeys`;
+  const authenticator = new SoftwareAuthenticator(origin);
+  const reveal = async (page: Page, response: Response | null) => {
+    await page.evaluate(`for (const [selector, hidden] of [['[data-passkey]', false], ['[data-no-passkey]', true]])
+      for (const one of document.querySelectorAll(selector)) one.hidden = hidden;
+      document.querySelector('[data-passkey] [autofocus]')?.focus()`);
+    return response;
+  };
+  /** Submits the form of the script. */
+  const answer = async (page: Page, credential: string) => {
+    const form = "document.querySelector('[data-passkey]')";
+    await page.evaluate(`${form}.elements.credential.value = ${JSON.stringify(credential)}`);
+    const [response] = await Promise.all([page.waitForNavigation(), page.evaluate(`${form}.submit()`)]);
+    return response;
+  };
+  return [
+    stop('passkeys-sign-in', 401, async (page) => {
+      await page.context().clearCookies();
+      return reveal(page, await page.goto(url));
+    }),
+    stop('passkeys-sign-in-wrong', 401, async (page) => reveal(page, await answer(page, '{}'))),
+    stop('passkeys-none', 200, send({ 'E-mail or user name': handle, Password: password })),
+    stop('passkeys-wrong', 422, async (page) => reveal(page, await answer(page, '{}'))),
+    stop('passkeys-added', 200, async (page) => {
+      const credential = authenticator.create(optionsIn(await page.content()));
+      return reveal(page, await answer(page, credential));
+    }),
+    stop('passkeys-renamed-wrong', 422, async (page) => {
+      await page.locator('summary').first().click();
+      return send({ 'New name': '\u2800' })(page);
+    }),
   ];
 }
 

@@ -408,6 +408,16 @@ export function idpCases(folder: string): Record<string, Cases> {
     IDP_ES256_KEY_PREVIOUS: es256,
     IDP_FACTOR_ENCRYPTION_KEY: signing,
     IDP_FACTOR_ENCRYPTION_KEY_PREVIOUS: signing,
+    IDP_PASSKEYS: {
+      default: false,
+      valid: [
+        ['true', true],
+        ['1', true],
+        ['false', false],
+        ['0', false],
+      ],
+      invalid: ['yes', 'TRUE', '2'],
+    },
     IDP_BACKCHANNEL_PRIVATE_NETWORKS: {
       default: false,
       valid: [

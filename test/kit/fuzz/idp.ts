@@ -131,6 +131,27 @@ const RECIPES: Record<string, Recipe> = {
       ['code', '000000'],
       ['password', self.person().password],
     ]),
+  'GET /account/passkeys': (self) => ({ query: [['done', 'passkey-added']], headers: self.browser() }),
+  'POST /account/passkeys/add': (self) =>
+    self.accountForm([
+      ['credential', '{}'],
+      ['name', 'Laptop'],
+    ]),
+  'POST /account/passkeys/rename': (self) =>
+    self.accountForm([
+      ['id', 'x'],
+      ['name', 'Laptop'],
+    ]),
+  'POST /account/passkeys/remove': (self) => self.accountForm([['id', 'x']]),
+  'POST /authorize/passkey': (self) => ({
+    body: {
+      form: [
+        ['interaction', self.one('interaction')],
+        ['credential', '{}'],
+      ],
+    },
+    headers: self.browser(),
+  }),
   'POST /authorize/second-factor': (self) => ({
     body: {
       form: [
@@ -463,6 +484,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
     // No server listens there, so that the links stay in the store.
     emailSmtpUrl: 'smtp://127.0.0.1:9',
     factorEncryptionKey: FACTOR_KEY,
+    passkeys: true,
   } as never);
   const routes = collectRoutes(server.fastify);
   const { url } = await server.start();
@@ -527,6 +549,8 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
         ].map((path) => [`POST /${path}`, 'people without a factor sign in']),
       ),
       'POST /authorize/second-factor': 'people without a factor sign in',
+      'POST /account/passkeys/add': 'a passkey requires an authenticator',
+      'POST /authorize/passkey': 'a passkey requires an authenticator',
     },
     unavailable: ['temporarily_unavailable'],
     codeOf: (body) => {
