@@ -72,7 +72,12 @@ export async function passkeysPlugin(scope: Scope, options: PasskeysOptions): Pr
     { config, schema: { body: PasskeyRemovalBody } },
     async (request, reply) => {
       guard.checkForm(request);
-      await passkeys.remove(guard.personOf(request).principal.id, request.body.id, originOf(request));
+      const { id, passkeyOnly } = guard.personOf(request).principal;
+      if (passkeyOnly && (await passkeys.list(id)).length <= 1) {
+        const problems = [message('account-passkey.last')];
+        return pages.send(reply.code(422), await pageOf(request, { problems }));
+      }
+      await passkeys.remove(id, request.body.id, originOf(request));
       return returnWith(reply, 'passkey-removed');
     },
   );

@@ -32,7 +32,10 @@ const Code = Type.String({ maxLength: 64, writeOnly: true });
 
 export const CodeBody = formOf({ code: Code });
 
-export const FactorRemovalBody = formOf({ code: Code, password: Password });
+/** Absent in the forms of people without a password. */
+const OwnPassword = Type.Optional(Password);
+
+export const FactorRemovalBody = formOf({ code: Code, password: OwnPassword });
 
 const Credential = Type.String({
   accepts: 'the credential that the browser has created, as JSON',
@@ -48,7 +51,7 @@ export const PasskeyNameBody = formOf({ id: PasskeyId, name: Type.String({ maxLe
 
 export const PasskeyRemovalBody = formOf({ id: PasskeyId });
 
-export const DeletionBody = formOf({ confirm: Type.String({ maxLength: 1024 }), password: Password });
+export const DeletionBody = formOf({ confirm: Type.String({ maxLength: 1024 }), password: OwnPassword });
 
 /** What the previous form did, and the sentence that confirms it. */
 export const NOTICES = {

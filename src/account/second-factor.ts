@@ -75,7 +75,7 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
     { config, schema: { body: FactorRemovalBody } },
     async (request, reply) => {
       guard.checkForm(request);
-      const { code, password } = request.body;
+      const { code, password = '' } = request.body;
       const { principal } = guard.personOf(request);
       const origin = originOf(request);
       pages.keepForm(request, await pageOf(request));
@@ -104,7 +104,7 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
     });
 
   async function pageOf(request: FastifyRequest, failure?: Failure): Promise<Page> {
-    const { id, handle } = guard.personOf(request).principal;
+    const { id, handle, passkeyOnly } = guard.personOf(request).principal;
     const state = await factors.stateOf(id);
     const enrolment = state ? null : await factors.pending(id, handle);
     const view = {
@@ -112,6 +112,7 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
       accountHref: `${mount()}/account`,
       form: guard.formsOf(request).issue(),
       handle,
+      hasPassword: !passkeyOnly,
       enrolment,
       canBegin: state === null && enrolment === null,
       ...(state && {

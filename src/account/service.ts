@@ -9,6 +9,8 @@ export interface Person {
   name?: string;
   epoch?: number;
   emailVerifiedAt?: number;
+  /** Without a password: the person signs in with a passkey. */
+  passkeyOnly?: true;
 }
 
 export interface Session {
@@ -151,7 +153,7 @@ export interface AccountService {
    * @throws RATE_LIMITED, OVERLOADED
    */
   delete(person: Person, password: string, from: Origin): Promise<boolean>;
-  /** Whether this is the password of the person. @throws RATE_LIMITED, OVERLOADED */
+  /** Whether this is the password of the person, if there is one. @throws RATE_LIMITED, OVERLOADED */
   provePassword(person: Person, password: string, from: Origin): Promise<Person | null>;
 }
 
@@ -159,7 +161,10 @@ export function createAccountService(
   { people, sessions, applications, forget }: AccountSources,
   { audit }: { audit: Pick<Audit, 'record' | 'recordFailure'> },
 ): AccountService {
-  const provePassword: AccountService['provePassword'] = async ({ id, handle }, password, from) => {
+  const provePassword: AccountService['provePassword'] = async (person, password, from) => {
+    // The recent sign-in, which the pages require, was with the passkey.
+    if (person.passkeyOnly) return person;
+    const { id, handle } = person;
     const proven = await people.authenticate(
       handle,
       password,

@@ -34,6 +34,7 @@ import {
   type ResolvedIdp,
   resolveIdp,
 } from './options.js';
+import { createPasskeySignUp } from './passkey-sign-up.js';
 
 /** The host's `fastify.idp`. */
 export interface IdpDecorator {
@@ -160,6 +161,7 @@ export async function mountIdp(
       verify: factors.verify,
     },
     passkeys,
+    passkeySignUp: passkeyModule && createPasskeySignUp(passkeyModule, provisioning.principals),
     hasAccountPages,
     trustedEmailDomains: values.trustedEmailDomains ?? [],
     humansUseBasic: values.basicLogin === 'all',

@@ -98,6 +98,22 @@ export interface SignInPasskeys {
   ): Promise<T | null>;
 }
 
+/** Sign-up with a passkey instead of a password. `form` is the token of the form with the challenge. */
+export interface PasskeySignUp {
+  /** The script of the sign-up page. */
+  script: string;
+  /** What the script passes to the browser, as JSON, after it has filled in the user name. */
+  creationOptions(form: string): string;
+  /**
+   * Creates a person with the passkey that the browser has created. Null for an invalid or repeated response.
+   * @throws handle_taken, VALIDATION_ERROR, RATE_LIMITED
+   */
+  create(
+    input: { handle: string; name?: string; form: string; credential: string },
+    from: Origin,
+  ): Promise<Principal | null>;
+}
+
 /** Whether a client to which something was issued is still registered. */
 export type IsRegistered = (clientId: string) => Promise<boolean>;
 

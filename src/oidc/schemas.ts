@@ -158,6 +158,20 @@ export const SignUpBody = Type.Object(
   { additionalProperties: false },
 );
 
+export const PasskeySignUpBody = Type.Object(
+  {
+    interaction: Type.String({ maxLength: MAX_TOKEN_LENGTH, writeOnly: true }),
+    handle: Type.String({ maxLength: 1024 }),
+    name: Type.String({ maxLength: 1024 }),
+    credential: Type.String({
+      accepts: 'the credential that the browser has created, as JSON',
+      maxLength: 8 * 1024,
+      writeOnly: true,
+    }),
+  },
+  { additionalProperties: false },
+);
+
 export type SignUpForm = Static<typeof SignUpBody>;
 
 export const TokenResponseBody = Type.Object({

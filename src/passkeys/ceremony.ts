@@ -78,6 +78,8 @@ export async function verifyCreation(
   );
   if (!verification?.verified) return null;
   const { credential: created, credentialDeviceType, credentialBackedUp } = verification.registrationInfo;
+  // The library compares the ID in the authenticator data with no other one.
+  if (created.id !== response.id) return null;
   return {
     id: created.id,
     publicKey: Buffer.from(created.publicKey).toString('base64url'),

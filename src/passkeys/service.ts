@@ -24,6 +24,8 @@ export interface PasskeyService {
   has(account: string): Promise<boolean>;
   /** For the browser, as JSON; null if the account has as many as it can have. */
   creationOptions(user: { id: string; handle: string; name?: string }, form: string): Promise<string | null>;
+  /** The same for an account that does not exist yet, whose name the page fills in. */
+  firstCreationOptions(account: string, form: string): string;
   /** Adds the passkey that the browser has created. False for an invalid or repeated response, and beyond the limit. */
   add(
     account: string,
@@ -111,6 +113,9 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
       if (existing.length >= MAX_PER_ACCOUNT) return null;
       return JSON.stringify(creationOptions(relyingParty(), user, form, existing));
     },
+
+    firstCreationOptions: (account, form) =>
+      JSON.stringify(creationOptions(relyingParty(), { id: account, handle: '' }, form, [])),
 
     async add(account, { form, credential, name }, { ip }) {
       const created = await verifyCreation(relyingParty(), form, credential);

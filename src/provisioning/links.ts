@@ -230,7 +230,11 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
             ...(becomesOperator && { operatorSince: now }),
             ...(isMailed && { emailVerifiedAt: now }),
           },
-          unset: [...PASSWORD_LINK_FIELDS, 'operatorLinkHash', ...(isMailed ? VERIFICATION_FIELDS : [])],
+          unset: [
+            ...PASSWORD_LINK_FIELDS,
+            ...(['operatorLinkHash', 'passkeyOnly'] as const),
+            ...(isMailed ? VERIFICATION_FIELDS : []),
+          ],
           inc: { epoch: 1, ...(!isInvitation && { passwordVersion: 1 }) },
         },
       ),

@@ -2,7 +2,14 @@
 {
   const form = document.querySelector('[data-passkey]');
   const passkeys = window.PublicKeyCredential;
-  const options = () => JSON.parse(form.dataset.options);
+  /** The form of a sign-up, whose fields the one for passkeys repeats. */
+  const signUp = document.getElementById('sign-up');
+  const options = () => {
+    const given = JSON.parse(form.dataset.options);
+    if (!signUp) return given;
+    const { handle, name } = form.elements;
+    return { ...given, user: { ...given.user, name: handle.value, displayName: name.value || handle.value } };
+  };
   let waiting;
 
   const send = (credential) => {
@@ -37,6 +44,11 @@
   const start = async (event) => {
     event.preventDefault();
     waiting?.abort();
+    for (const name of signUp ? ['handle', 'name'] : []) {
+      const field = signUp.elements[name];
+      if (!field.reportValidity()) return;
+      form.elements[name].value = field.value;
+    }
     try {
       send(await ceremonies[form.dataset.passkey]());
     } catch (error) {

@@ -167,6 +167,28 @@ await onChromium((browser) => {
     t.match(await page.locator('main').innerText(), human.handle);
   });
 
+  t.test('a person signs up with a passkey, under the user name that was typed', async (t) => {
+    const { origin, signOut } = await setUp(t);
+    const { page, devtools, authenticator, refusals } = await openDevice(t, browser);
+    await page.goto(`${origin}/account/sign-up`);
+    const create = page.getByRole('button', { name: 'Create account with a passkey' });
+    await create.click();
+    t.equal(new URL(page.url()).pathname, '/account/sign-up', 'a user name is required');
+    await page.getByLabel('E-mail or user name').fill('ada@example.test');
+    await create.click();
+    await page.waitForURL(`${origin}/account`);
+    const { credentials } = await devtools.send('WebAuthn.getCredentials', {
+      authenticatorId: authenticator,
+    });
+    t.match(credentials, [{ userName: 'ada@example.test', userDisplayName: 'ada@example.test' }]);
+    await signOut(page);
+    await page.goto(`${origin}/account/delete`);
+    await page.getByLabel('Type ada@example.test to confirm').fill('ada@example.test');
+    await page.getByRole('button', { name: 'Delete' }).click();
+    await page.waitForURL(`${origin}/account/deleted`);
+    t.same(refusals, []);
+  });
+
   t.test('without scripts, or in a browser without passkeys, the password form works', async (t) => {
     const { start, enter, human, arrive } = await setUp(t);
     const plain = await browser.newContext({ javaScriptEnabled: false });

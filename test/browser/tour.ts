@@ -218,6 +218,21 @@ async function stopsOfPasskeys(idp: IdpApp, origin: string): Promise<Stop[]> {
       const credential = authenticator.create(optionsIn(await page.content()));
       return reveal(page, await answer(page, credential));
     }),
+    stop('passkeys-sign-up', 200, async (page) => reveal(page, await page.goto(`${origin}/account/sign-up`))),
+    stop('passkeys-no-password', 200, async (page) => {
+      const options = optionsIn(await page.content());
+      const newcomer = new SoftwareAuthenticator(origin);
+      const form = "document.querySelector('[data-passkey]')";
+      await page.evaluate(`${form}.elements.handle.value = 'keys.${HANDLE}'`);
+      await answer(page, newcomer.create(options));
+      return page.goto(`${origin}/account/password`);
+    }),
+    stop('passkeys-no-password-delete', 200, open(`${origin}/account/delete`)),
+    stop('passkeys-enter', 200, async (page) => {
+      await page.context().clearCookies();
+      await page.goto(url);
+      return send({ 'E-mail or user name': handle, Password: password })(page);
+    }),
     stop('passkeys-renamed-wrong', 422, async (page) => {
       await page.locator('summary').first().click();
       return send({ 'New name': '\u2800' })(page);

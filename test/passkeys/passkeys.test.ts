@@ -153,6 +153,11 @@ t.test('a new passkey is accepted from its origin, host and verified user only',
   for (const [name, deviation] of Object.entries(deviations)) {
     t.notOk(await add(service, new SoftwareAuthenticator(ORIGIN), deviation), name);
   }
+  const form = newForm();
+  const options = (await service.creationOptions(ADA, form)) ?? '';
+  const created = JSON.parse(new SoftwareAuthenticator(ORIGIN).create(options));
+  const credential = JSON.stringify({ ...created, id: 'another', rawId: 'another' });
+  t.notOk(await service.add(ADA.id, { form, credential, name: 'Laptop' }, FROM), 'another ID');
   t.same(await service.list(ADA.id), []);
 });
 

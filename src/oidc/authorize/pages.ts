@@ -1,7 +1,7 @@
 import { type Localized, message } from '../../http/messages.js';
 import type { Page } from '../../http/pages.js';
 import { SCOPES } from '../claims.js';
-import type { SignInPasskeys } from '../directory.js';
+import type { PasskeySignUp, SignInPasskeys } from '../directory.js';
 import { mountPath } from '../sessions.js';
 import { asksForSignUp } from './interaction.js';
 import type { OwnPage } from './interaction-token.js';
@@ -40,10 +40,12 @@ export function createSignInPages(
     isSignUpOpen,
     hasAccountPages,
     passkeys,
+    passkeySignUp,
   }: {
     isSignUpOpen: boolean;
     hasAccountPages: boolean;
     passkeys: Pick<SignInPasskeys, 'script' | 'requestOptions'> | undefined;
+    passkeySignUp: Pick<PasskeySignUp, 'script' | 'creationOptions'> | undefined;
   },
 ): SignInPages {
   const pageFor = (template: string, purpose: Purpose, view: Record<string, unknown>): Page =>
@@ -75,12 +77,20 @@ export function createSignInPages(
       ...(passkeys && { script: passkeys.script }),
     }),
 
-    signUp: (purpose, form) =>
-      pageFor('sign-up', purpose, {
+    signUp: (purpose, form) => ({
+      ...pageFor('sign-up', purpose, {
         action: `${mountPath(issuer())}/authorize/sign-up`,
         signInHref: signInHref(purpose, mountPath(issuer())),
+        ...(passkeySignUp && {
+          passkey: {
+            action: `${mountPath(issuer())}/authorize/sign-up/passkey`,
+            options: passkeySignUp.creationOptions(form.token),
+          },
+        }),
         ...form,
       }),
+      ...(passkeySignUp && { script: passkeySignUp.script }),
+    }),
 
     secondFactor: (purpose, form) =>
       pageFor('second-factor', purpose, {

@@ -8,7 +8,14 @@ import type { Clock } from '../../kernel/clock.js';
 import type { AppError } from '../../kernel/errors.js';
 import type { Audit } from '../../ops/audit.js';
 import { type Consent, type ConsentService, covers } from '../consents.js';
-import type { Directory, Principal, SecondFactor, SignInPasskeys, SignUp } from '../directory.js';
+import type {
+  Directory,
+  PasskeySignUp,
+  Principal,
+  SecondFactor,
+  SignInPasskeys,
+  SignUp,
+} from '../directory.js';
 import { oidcErrors } from '../errors.js';
 import { AnyForm, ConsentBody, LoginBody, type LoginForm } from '../schemas.js';
 import { type Cookies, mountPath, type SessionService, type SignedInUser } from '../sessions.js';
@@ -23,6 +30,7 @@ import {
 import { MAX_TOKEN_LENGTH } from './interaction-token.js';
 import { agentsOnlyPage, consentPage, type SignInPages } from './pages.js';
 import { passkeyPlugin } from './passkey.js';
+import { passkeySignUpPlugin } from './passkey-sign-up.js';
 import { type AuthorizationRequest, isParameter, readParameters } from './request.js';
 import { type AuthorizationResponse, sendResponse } from './response.js';
 import { secondFactorPlugin } from './second-factor.js';
@@ -50,6 +58,8 @@ export interface AuthorizePluginOptions {
   secondFactor: SecondFactor | undefined;
   /** Absent if they are not configured. */
   passkeys: SignInPasskeys | undefined;
+  /** Absent if passkeys are not configured. */
+  passkeySignUp: PasskeySignUp | undefined;
 }
 
 /** Longest request target; the form contains its parameters. */
@@ -62,7 +72,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   const { signInPages, isSignUpOpen } = options;
   const forms = createInteractionForms(options);
   const { resume, resumeSignIn, respondWithError, acceptPassword } = forms;
-  const { secondFactor, passkeys } = options;
+  const { secondFactor, passkeys, passkeySignUp } = options;
   const config = access('public', { page: true });
   // Many agents may share an address, so only their failures count (see `approveBasic`).
   const hasCredentials = ({ headers }: FastifyRequest) => headers.authorization !== undefined;
@@ -110,6 +120,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   await signUpPlugin(scope, { ...options, forms });
   if (secondFactor) await scope.register(secondFactorPlugin, { ...options, secondFactor, forms });
   if (passkeys) await scope.register(passkeyPlugin, { ...options, passkeys, forms });
+  if (passkeySignUp) await scope.register(passkeySignUpPlugin, { ...options, passkeySignUp, forms });
 
   scope.post('/authorize/consent', { config, schema: { body: ConsentBody } }, async (request, reply) => {
     const { interaction: token, decision } = request.body;

@@ -116,6 +116,16 @@ const RECIPES: Record<string, Recipe> = {
     ];
     return { body: { form }, headers: self.browser() };
   },
+  'POST /authorize/sign-up/passkey': (self) => {
+    const { handle, name } = self.newcomer();
+    const form: Pair[] = [
+      ['interaction', self.one('interaction')],
+      ['handle', handle],
+      ['name', name],
+      ['credential', '{}'],
+    ];
+    return { body: { form }, headers: self.browser() };
+  },
   'GET /account/sign-up': (self) => ({ headers: self.browser() }),
   'GET /account': (self) => ({ query: [['done', 'renamed']], headers: self.browser() }),
   'POST /account/name': (self) => self.accountForm([['name', 'Ada']]),
@@ -550,6 +560,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
       ),
       'POST /authorize/second-factor': 'people without a factor sign in',
       'POST /account/passkeys/add': 'a passkey requires an authenticator',
+      'POST /authorize/sign-up/passkey': 'a passkey requires an authenticator',
       'POST /authorize/passkey': 'a passkey requires an authenticator',
     },
     unavailable: ['temporarily_unavailable'],
