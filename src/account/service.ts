@@ -88,11 +88,11 @@ export interface SecondFactors {
   begin(account: string, label: string): Promise<Enrolment>;
   /** What was begun and not confirmed yet. */
   pending(account: string, label: string): Promise<Enrolment | null>;
-  /** The recovery codes; null for a wrong code. @throws factor_changed, RATE_LIMITED */
+  /** The recovery codes; null for a wrong code. @throws FACTOR_CHANGED, RATE_LIMITED */
   confirm(account: string, code: string, form: string, from: Origin): Promise<string[] | null>;
   /** Null for a wrong code. @throws RATE_LIMITED */
   verify(account: string, code: string, from: Origin): Promise<string | null>;
-  /** @throws factor_changed */
+  /** @throws FACTOR_CHANGED */
   renewRecoveryCodes(account: string, form: string, from: Origin): Promise<string[]>;
   remove(account: string, from: Origin): Promise<boolean>;
 }

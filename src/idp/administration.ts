@@ -56,7 +56,7 @@ export async function openProvisioning(
   const factors = factorCollection(store);
   return {
     ...{ principals, links, directory, clients, operators },
-    removeFactor: (sub) => removeFactor(sub, ON_THE_HOST, { factors, audit: context.audit }),
+    removeFactor: (sub) => removeFactor(sub, ON_THE_HOST, { ...context, factors }),
     close: () => store.close(),
   };
 }

@@ -3,6 +3,7 @@ import fp from 'fastify-plugin';
 import { createAccountModule } from '../account/module.js';
 import type { EmailModule, EmailModuleOptions } from '../email/module.js';
 import type { FactorService } from '../factors/service.js';
+import { refuseMissingKey } from '../factors/store.js';
 import { type Brand, createBrand } from '../http/brand.js';
 import { answerRules, type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
 import { createMessages, type Messages } from '../http/messages.js';
@@ -263,13 +264,19 @@ async function openEmail(
   return createEmailModule(context, options);
 }
 
-/** Second factors, which are loaded only if their encryption key is configured. */
+/**
+ * Second factors, which are loaded only if their encryption key is configured.
+ * @throws ConfigurationError without a key, if people have second factors
+ */
 async function openFactors(
   context: ModuleContext,
   { factorEncryptionKey: key, factorEncryptionKeyPrevious: previous }: IdpConfiguration,
   issuer: () => string,
 ): Promise<FactorService | undefined> {
-  if (key === undefined) return undefined;
+  if (key === undefined) {
+    await refuseMissingKey(context.store, { program: 'idp', variable: 'IDP_FACTOR_ENCRYPTION_KEY' });
+    return undefined;
+  }
   const { createFactorModule } = await import('../factors/module.js');
   return createFactorModule(context, { keys: [key, ...defined([previous])], issuer }).service;
 }

@@ -2,17 +2,17 @@ import t, { type Test } from 'tap';
 import { factorCollection } from '../../src/factors/store.js';
 import type { Page } from '../kit/agent.js';
 import { auditOf, basic, PASSWORD } from '../kit/app.js';
+import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import {
   authorizePath,
   claimsOf,
   codeIn,
-  FACTOR_KEY,
   type IdpApp,
   type IdpAppOptions,
   idpApp,
   idpStore,
 } from '../kit/idp.js';
-import { codeAt, enterAccount, HERE, secretIn } from './kit.js';
+import { enterAccount, HERE, secretIn } from './kit.js';
 
 /** A second factor: codes of an authenticator app, which the tests compute as an app does. */
 

@@ -1,9 +1,10 @@
 import type { Page, Response } from 'playwright-core';
 import type { Test } from 'tap';
-import { codeAt, enterAccount, FIREFOX, secretIn } from '../account/kit.js';
+import { enterAccount, FIREFOX, secretIn } from '../account/kit.js';
 import { type MailedApp, mailedApp, RESET, readMails, VERIFY } from '../auth/kit.js';
 import { PASSWORD, SECRETS } from '../kit/app.js';
-import { FACTOR_KEY, type IdpApp } from '../kit/idp.js';
+import { codeAt, FACTOR_KEY } from '../kit/factors.js';
+import type { IdpApp } from '../kit/idp.js';
 import { type MailSink, mailSink } from '../kit/mail.js';
 import { makeOperator, ON_THE_HOST, rolesOf } from '../kit/operator.js';
 import { signWebhook } from '../kit/sign-webhook.js';
