@@ -84,6 +84,8 @@ export interface Enrolment {
 
 /** The second factors of people. `account` is the ID of the person, `label` the user name. */
 export interface SecondFactors {
+  /** By when a person without one must have one, in Unix milliseconds; null if nobody requires it. */
+  requiredFrom(person: Person & { operatorSince?: number }): Promise<number | null>;
   stateOf(account: string): Promise<{ since: number; recoveryCodesLeft: number } | null>;
   begin(account: string, label: string): Promise<Enrolment>;
   /** What was begun and not confirmed yet. */

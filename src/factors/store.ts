@@ -60,16 +60,17 @@ export const readFactorVersion = async (factors: Factors, account: string): Prom
  * Enqueues the mail about a change of the factor of an account, before the change and to be sent after it.
  *
  * @param version of the factor after the change
+ * @param from absent if the operator makes the change
  */
 export type AnnounceFactor = (
   change: 'added' | 'removed',
   account: string,
   version: number,
-  from: ChangeOrigin,
+  from: ChangeOrigin | undefined,
 ) => Promise<void>;
 
 /** Who changes a factor: the person, or the operator named by `by`. */
-export type ChangeOrigin = Pick<Origin, 'ip' | 'by' | 'browser'>;
+export type ChangeOrigin = Pick<Origin, 'ip' | 'by' | 'browser' | 'acceptLanguage'>;
 
 export interface RemovalDependencies {
   factors: Factors;
@@ -91,7 +92,7 @@ export async function removeFactor(
     const found = await factors.findOne({ id: account });
     if (found?.confirmedAt === undefined) return false;
     const { id, rev } = found;
-    await announce?.('removed', account, rev + 1, from);
+    await announce?.('removed', account, rev + 1, from.by === undefined ? from : undefined);
     const removal: Change<FactorDocument> = {
       set: { recovery: [], updatedAt: clock.now() },
       unset: ['secret', 'confirmedAt', 'pending', 'pendingUntil', 'recoveryKey'],

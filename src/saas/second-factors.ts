@@ -41,12 +41,8 @@ export async function openSecondFactors(
   const { service } = createFactorModule(context, {
     keys: previous === undefined ? [key] : [key, previous],
     issuer,
-    announce: (kind, userId, version, { by, ...origin }) =>
-      announce(
-        userId,
-        { kind, versionField: FACTOR_VERSION, version },
-        by === undefined ? origin : undefined,
-      ),
+    announce: (kind, userId, version, from) =>
+      announce(userId, { kind, versionField: FACTOR_VERSION, version }, from),
   });
   const isRequired = values.secondFactor === 'required';
   const graceMs = values.secondFactorGraceDays * DAY;

@@ -141,6 +141,15 @@ const RECIPES: Record<string, Recipe> = {
     },
     headers: self.browser(),
   }),
+  'POST /authorize/second-factor/enrol': (self) => ({
+    body: {
+      form: [
+        ['interaction', self.one('interaction')],
+        ['code', '000000'],
+      ],
+    },
+    headers: self.browser(),
+  }),
   'POST /account/applications/disconnect': (self) => self.accountForm([['client_id', self.client().id]]),
   'GET /account/delete': (self) => ({ headers: self.browser() }),
   'POST /account/delete': (self) =>
@@ -528,6 +537,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
         ].map((path) => [`POST /${path}`, 'people without a factor sign in']),
       ),
       'POST /authorize/second-factor': 'people without a factor sign in',
+      'POST /authorize/second-factor/enrol': 'no rule requires a factor',
     },
     unavailable: ['temporarily_unavailable'],
     codeOf: (body) => {
