@@ -73,9 +73,7 @@ export function createSecondFactorStep(deps: SecondFactorStepDependencies): Seco
     await throttle.count(authLimits.login, ip);
     const claims = challenges.verify(challenge, purpose);
     const user = claims && (await users.findOne({ id: claims.sub }));
-    const isCurrent =
-      user?.passwordVersion === claims?.passwordVersion && user?.sessionEpoch === claims?.epoch;
-    if (!user || !isCurrent || isDisabled(user)) throw authErrors.INVALID_CHALLENGE();
+    if (!user || user.sessionEpoch !== claims.epoch || isDisabled(user)) throw authErrors.INVALID_CHALLENGE();
     return user;
   };
 
@@ -127,7 +125,7 @@ type Purpose = 'verify' | 'enrol';
 
 interface ChallengeClaims {
   sub: string;
-  passwordVersion: number;
+  /** The `sessionEpoch` of the user, which a new password increments, too. */
   epoch: number;
 }
 
@@ -150,13 +148,12 @@ export interface ChallengeOptions {
 export function createChallenges({ tokens, issuer, clock }: ChallengeOptions): Challenges {
   const audience = (purpose: Purpose) => `saas-second-factor-${purpose}`;
   return {
-    issue({ id, passwordVersion, sessionEpoch }, purpose) {
+    issue({ id, sessionEpoch }, purpose) {
       const iat = toSeconds(clock.now());
       return tokens.sign({
         iss: issuer(),
         aud: audience(purpose),
         sub: id,
-        passwordVersion,
         epoch: sessionEpoch,
         iat,
         exp: iat + CHALLENGE_LIFETIME_MS / SECOND,
@@ -164,19 +161,18 @@ export function createChallenges({ tokens, issuer, clock }: ChallengeOptions): C
     },
 
     verify(token, purpose) {
-      const { iss, aud, sub, passwordVersion, epoch, iat, exp } = tokens.verify(token) ?? {};
+      const { iss, aud, sub, epoch, iat, exp } = tokens.verify(token) ?? {};
       const now = toSeconds(clock.now());
       const isValid =
         iss === issuer() &&
         aud === audience(purpose) &&
         typeof sub === 'string' &&
-        typeof passwordVersion === 'number' &&
         typeof epoch === 'number' &&
         typeof iat === 'number' &&
         typeof exp === 'number' &&
         iat <= now + 60 &&
         now < exp;
-      return isValid ? { sub, passwordVersion, epoch } : null;
+      return isValid ? { sub, epoch } : null;
     },
   };
 }

@@ -135,8 +135,16 @@ export function createFactorService(deps: FactorDependencies): FactorService {
     for (;;) {
       const found = await factors.findOne({ id: account });
       const now = clock.now();
-      // Begins with the time, so that what was read about a deleted account never matches a new one.
-      const fresh = { id: account, lastStep: 0, recovery: [], rev: now, updatedAt: now, ...set };
+      // Both begin with the time, so that they never repeat those of a document that was deleted.
+      const fresh = {
+        id: account,
+        lastStep: 0,
+        recovery: [],
+        version: now,
+        rev: now,
+        updatedAt: now,
+        ...set,
+      };
       // A sign-in or a session that began without the factor must not replace it.
       if (found?.confirmedAt !== undefined) throw factorErrors.FACTOR_EXISTS();
       const stored = found
@@ -206,9 +214,12 @@ export function createFactorService(deps: FactorDependencies): FactorService {
             throw factorErrors.FACTOR_CHANGED();
           const step = stepOfCode(secret, code, clock.now());
           if (step === null) return null;
-          const [confirmedAt, encrypted] = [clock.now(), encryption.encrypt(account, secret)];
-          const confirmed = { secret: encrypted, confirmedAt, lastStep: step, ...sealed(account, codes) };
-          await announce?.('added', account, found.rev + 1, from);
+          const version = (found.version ?? 0) + 1;
+          const confirmed = {
+            ...{ secret: encryption.encrypt(account, secret), lastStep: step, ...sealed(account, codes) },
+            ...{ confirmedAt: clock.now(), version },
+          };
+          await announce?.('added', account, version, from);
           if (await change(found, confirmed, ['pending', 'pendingUntil'])) break;
         }
         await audit.record({ event: 'factor.enrolled', subject: account, ip: from.ip });

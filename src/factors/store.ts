@@ -23,7 +23,9 @@ export interface FactorDocument {
   recoveryKey?: string;
   /** By when the account must have a factor, if the operator requires one. */
   requiredFrom?: number;
-  /** Incremented by every change except that of `lastStep`. It survives the removal of the factor, for the mail about it. */
+  /** Incremented when a factor is set up or removed; for the mail about it. Absent in documents of earlier versions. */
+  version?: number;
+  /** Incremented by every change except that of `lastStep`. */
   rev: number;
   updatedAt: number;
 }
@@ -54,7 +56,7 @@ export const FACTOR_VERSION = 'factorVersion';
 
 /** The current value of `FACTOR_VERSION`. */
 export const readFactorVersion = async (factors: Factors, account: string): Promise<number> =>
-  (await factors.findOne({ id: account }))?.rev ?? 0;
+  (await factors.findOne({ id: account }))?.version ?? 0;
 
 /**
  * Enqueues the mail about a change of the factor of an account, before the change and to be sent after it.
@@ -91,10 +93,10 @@ export async function removeFactor(
   for (;;) {
     const found = await factors.findOne({ id: account });
     if (found?.confirmedAt === undefined) return false;
-    const { id, rev } = found;
-    await announce?.('removed', account, rev + 1, from.by === undefined ? from : undefined);
+    const { id, rev, version = 0 } = found;
+    await announce?.('removed', account, version + 1, from.by === undefined ? from : undefined);
     const removal: Change<FactorDocument> = {
-      set: { recovery: [], updatedAt: clock.now() },
+      set: { recovery: [], version: version + 1, updatedAt: clock.now() },
       unset: ['secret', 'confirmedAt', 'pending', 'pendingUntil', 'recoveryKey'],
       inc: { rev: 1 },
     };

@@ -398,6 +398,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
           ...['/admin', '/admin/api'].map((root) => `${root}/users/:id/remove-second-factor`),
         ].map((path) => [`POST ${path}`, 'users without a factor sign in']),
       ),
+      'POST /api/user/second-factor/begin': 'few addresses are verified',
       'POST /api/auth/unlock': 'without limits no account is locked, and no mail has such a link',
       'POST /admin/mails/:id/retry': NOT_FAILED,
       'POST /admin/api/mails/:id/retry': NOT_FAILED,
