@@ -162,15 +162,13 @@ export const EmailChangeBody = Type.Object(
 export const DeletionBody = Type.Object({ password: PasswordInput }, { additionalProperties: false });
 
 const Code = Type.String({
-  minLength: 1,
-  maxLength: 64,
   accepts: 'a code of the authenticator app, or a recovery code',
+  pattern: '^[\\w\\s-]{1,64}$',
   writeOnly: true,
 });
 const Challenge = Type.String({
-  minLength: 1,
-  maxLength: 2048,
   accepts: 'the challenge of an error response',
+  pattern: '^[\\w.-]{1,2048}$',
   writeOnly: true,
 });
 

@@ -2,12 +2,12 @@ import type { User } from '../http/schemas.js';
 import type { Origin } from '../http/scope.js';
 import { type Clock, MINUTE, SECOND, toSeconds } from '../kernel/clock.js';
 import type { Audit } from '../ops/audit.js';
-import type { AuthDependencies } from './dependencies.js';
+import type { Throttle } from '../throttle/throttle.js';
 import { authErrors } from './errors.js';
 import type { TokenKind } from './jwt.js';
 import { authLimits } from './limits.js';
 import type { IssuedTokens, SessionService } from './sessions.js';
-import { AMR, isDisabled, type UserDocument } from './store.js';
+import { AMR, isDisabled, type UserDocument, type Users } from './store.js';
 
 /** The part of second factors that this domain uses. */
 export interface SecondFactors {
@@ -57,9 +57,10 @@ export interface SecondFactorStep {
   ): Promise<SignedIn & { recoveryCodes: string[] }>;
 }
 
-export interface SecondFactorStepDependencies
-  extends Pick<AuthDependencies, 'users' | 'throttle' | 'clock'>,
-    Pick<SessionService, 'startSession'> {
+export interface SecondFactorStepDependencies extends Pick<SessionService, 'startSession'> {
+  users: Pick<Users, 'findOne'>;
+  throttle: Pick<Throttle, 'count'>;
+  clock: Clock;
   secondFactors: SecondFactors;
   challenges: Challenges;
   audit: Audit;

@@ -51,7 +51,9 @@ export function refusePolicyWithoutKey(
   prefix: string,
   report: Report,
 ): void {
-  if (secondFactor === 'optional' || factorEncryptionKey !== undefined) return;
+  // An unknown rule is reported already.
+  const isRule = secondFactor !== 'optional' && Object.hasOwn(POLICIES, secondFactor);
+  if (!isRule || factorEncryptionKey !== undefined) return;
   report.refuse(
     `${prefix}SECOND_FACTOR=${secondFactor} requires ${prefix}FACTOR_ENCRYPTION_KEY.`,
     `Set ${prefix}FACTOR_ENCRYPTION_KEY: openssl rand -base64 48`,
