@@ -28,7 +28,7 @@ export interface AccountPageOptions {
   /** Absent without a mail server. */
   verification: AddressVerification | undefined;
   /** Absent if second factors are not configured. */
-  factors: Pick<SecondFactors, 'stateOf'> | undefined;
+  factors: Pick<SecondFactors, 'stateOf' | 'requiredFrom'> | undefined;
   /** Absent if they are not configured. */
   passkeys: Pick<Passkeys, 'list'> | undefined;
   pages: Pages;
@@ -110,10 +110,11 @@ export async function accountPagePlugin(scope: Scope, options: AccountPageOption
     } = {},
   ): Promise<Page> {
     const { principal, session } = guard.personOf(request);
-    const [sessions, applications, factor, owned = []] = await Promise.all([
+    const [sessions, applications, factor, factorRequiredFrom, owned = []] = await Promise.all([
       service.sessions(principal),
       service.applications(principal),
       factors?.stateOf(principal.id),
+      factors?.requiredFrom(principal),
       passkeys?.list(principal.id),
     ]);
     const view = {
@@ -127,6 +128,9 @@ export async function accountPagePlugin(scope: Scope, options: AccountPageOption
       applications: applications.map(viewOfApplication),
       hasApplications: applications.length > 0,
       ...(factors && { factor: { isEnrolled: factor !== null } }),
+      ...(factorRequiredFrom && {
+        factorRequired: message('account-factor.required', { when: longTime(factorRequiredFrom) }),
+      }),
       ...(passkeys && { hasPasskeyPage: true, passkeyCount: countOf(owned) }),
       signOutHref: `${mount()}/logout`,
       ...state,

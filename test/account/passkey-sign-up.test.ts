@@ -4,9 +4,10 @@ import { principalCollection } from '../../src/provisioning/store.js';
 import type { Page } from '../kit/agent.js';
 import { auditOf, PASSWORD } from '../kit/app.js';
 import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
-import { claimsOf, codeIn, FACTOR_KEY, type IdpAppOptions, idpApp, idpStore } from '../kit/idp.js';
+import { codeAt, FACTOR_KEY } from '../kit/factors.js';
+import { claimsOf, codeIn, type IdpAppOptions, idpApp, idpStore } from '../kit/idp.js';
 import { printReset } from '../provisioning/kit.js';
-import { browse, codeAt, HERE, secretIn } from './kit.js';
+import { browse, HERE, secretIn } from './kit.js';
 
 /** People who sign up with a passkey alone, and have no password. */
 

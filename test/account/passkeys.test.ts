@@ -3,11 +3,11 @@ import { passkeyCollection, usedChallengeCollection } from '../../src/passkeys/s
 import type { Page } from '../kit/agent.js';
 import { auditOf, PASSWORD } from '../kit/app.js';
 import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
+import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import {
   authorizePath,
   claimsOf,
   codeIn,
-  FACTOR_KEY,
   type IdpApp,
   type IdpAppOptions,
   idpApp,
@@ -15,7 +15,7 @@ import {
   type Parameters,
 } from '../kit/idp.js';
 import { makeOperator } from '../kit/operator.js';
-import { browse, codeAt, enterAccount, FIREFOX, HERE, secretIn } from './kit.js';
+import { browse, enterAccount, FIREFOX, HERE, secretIn } from './kit.js';
 
 /** Passkeys at the provider: the account page and sign-in, with an authenticator in software. */
 

@@ -13,10 +13,10 @@ import { createFirstOperator, setupCollection } from '../../src/provisioning/fir
 import { createLinks } from '../../src/provisioning/links.js';
 import { createPersonMails } from '../../src/provisioning/mails.js';
 import { principalCollection } from '../../src/provisioning/store.js';
-import type { Collection, Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
 import { createThrottle } from '../../src/throttle/throttle.js';
 import { CHEAP } from '../kit/app.js';
+import { killedAt } from '../kit/killed-at.js';
 
 const [uri, token, password, step, moment, handle] = process.argv.slice(2) as [
   string,
@@ -28,31 +28,7 @@ const [uri, token, password, step, moment, handle] = process.argv.slice(2) as [
 ];
 const store = await openStore(uri);
 
-let calls = 0;
-const die = () => process.kill(process.pid, 'SIGKILL');
-
-/** Kills the process before the call, or after the call was sent and before its answer. */
-async function atCall<T>(call: () => Promise<T>): Promise<T> {
-  const isThisOne = ++calls === Number(step);
-  if (isThisOne && moment === 'before') die();
-  const answer = call();
-  if (isThisOne && moment === 'during') setImmediate(die);
-  return answer;
-}
-
-function killing<T extends { id: string }>(documents: Collection<T>): Collection<T> {
-  return new Proxy(documents, {
-    get: (target, name: keyof Collection<T>) => {
-      const method = target[name] as (...args: unknown[]) => Promise<unknown>;
-      return (...args: unknown[]) => atCall(() => method.apply(target, args));
-    },
-  });
-}
-
-const wrapped: Store = {
-  ...store,
-  collection: (name, declaration) => killing(store.collection(name, declaration)),
-};
+const wrapped = killedAt(store, Number(step), moment);
 const [clock, random] = [systemClock, systemRandom];
 const audit = createAudit(wrapped, { clock, random, log: { error: () => undefined } });
 const unknownWrites = createUnknownWrites({ clock, log: { error: () => undefined } });

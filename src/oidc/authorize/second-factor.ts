@@ -1,3 +1,4 @@
+import type { FastifyRequest } from 'fastify';
 import { message } from '../../http/messages.js';
 import type { Pages } from '../../http/pages.js';
 import { access, originOf, type Scope } from '../../http/scope.js';
@@ -12,11 +13,11 @@ export interface SecondFactorPluginOptions {
   forms: InteractionForms;
   secondFactor: SecondFactor;
   directory: Pick<Directory, 'findPrincipal'>;
-  signInPages: Pick<SignInPages, 'secondFactor'>;
+  signInPages: Pick<SignInPages, 'secondFactor' | 'secondFactorEnrolment' | 'recoveryCodes'>;
   pages: Pages;
 }
 
-/** The form for the second factor, which continues a sign-in with a password. */
+/** The forms for the second factor and for its enrolment, which continue a sign-in with a password. */
 export async function secondFactorPlugin(
   scope: Scope,
   { forms, secondFactor, directory, signInPages, pages }: SecondFactorPluginOptions,
@@ -28,12 +29,9 @@ export async function secondFactorPlugin(
     { config, schema: { body: SecondFactorBody } },
     async (request, reply) => {
       const { interaction: token, code } = request.body;
-      const resumed = await forms.resumeSignIn(request, token);
+      const resumed = await resume(request, token);
       if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
-      const { purpose, proven } = resumed;
-      const principal = proven ? await directory.findPrincipal(proven.id) : null;
-      // Without a password before it, or after the account was disabled or the password changed.
-      if (!principal || principal.epoch !== proven?.epoch) throw oidcErrors.login_rejected();
+      const { purpose, principal } = resumed;
       pages.keepForm(request, signInPages.secondFactor(purpose, { token }));
       if (await secondFactor.verify(principal.id, code, originOf(request))) {
         return forms.complete(request, reply, purpose, principal, AMR.secondFactor);
@@ -42,4 +40,37 @@ export async function secondFactorPlugin(
       return pages.send(reply.code(401), signInPages.secondFactor(purpose, { token, problems }));
     },
   );
+
+  scope.post(
+    '/authorize/second-factor/enrol',
+    { config, schema: { body: SecondFactorBody } },
+    async (request, reply) => {
+      const { interaction: token, code } = request.body;
+      const resumed = await resume(request, token);
+      if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
+      const { purpose, principal } = resumed;
+      const { id, handle } = principal;
+      const enrolment = await secondFactor.pending(id, handle);
+      pages.keepForm(request, signInPages.secondFactorEnrolment(purpose, { token, enrolment }));
+      const codes = await secondFactor.confirm(id, code.replaceAll(/\s/g, ''), token, originOf(request));
+      if (codes) {
+        await forms.enter(request, reply, purpose, principal, AMR.secondFactor);
+        return pages.send(reply, signInPages.recoveryCodes(purpose, codes));
+      }
+      const problems = [message('second-factor.wrong')];
+      const page = signInPages.secondFactorEnrolment(purpose, { token, enrolment, problems });
+      return pages.send(reply.code(401), page);
+    },
+  );
+
+  /** What the sign-in is for and who has given the password, or an error for the application. @throws login_rejected */
+  async function resume(request: FastifyRequest, token: string) {
+    const resumed = await forms.resumeSignIn(request, token);
+    if ('error' in resumed) return resumed;
+    const { purpose, proven } = resumed;
+    const principal = proven ? await directory.findPrincipal(proven.id) : null;
+    // Without a password before it, or after the account was disabled or the password changed.
+    if (!principal || principal.epoch !== proven?.epoch) throw oidcErrors.login_rejected();
+    return { purpose, principal };
+  }
 }

@@ -6,7 +6,8 @@ import { principalCollection } from '../../../src/provisioning/store.js';
 import { openStore } from '../../../src/storage/open.js';
 import { basic, PASSWORD } from '../app.js';
 import { fakeClock } from '../clock.js';
-import { ADMIN_TOKEN, CALLBACK, FACTOR_KEY, idpOptions, VERIFIER } from '../idp.js';
+import { FACTOR_KEY } from '../factors.js';
+import { ADMIN_TOKEN, CALLBACK, idpOptions, VERIFIER } from '../idp.js';
 import type { Dice } from '../stripe-simulator.js';
 import { CollectedValues } from './collected-values.js';
 import type { FuzzAnswer } from './connection.js';
@@ -163,6 +164,15 @@ const RECIPES: Record<string, Recipe> = {
     headers: self.browser(),
   }),
   'POST /authorize/second-factor': (self) => ({
+    body: {
+      form: [
+        ['interaction', self.one('interaction')],
+        ['code', '000000'],
+      ],
+    },
+    headers: self.browser(),
+  }),
+  'POST /authorize/second-factor/enrol': (self) => ({
     body: {
       form: [
         ['interaction', self.one('interaction')],
@@ -562,6 +572,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
       'POST /account/passkeys/add': 'a passkey requires an authenticator',
       'POST /authorize/sign-up/passkey': 'a passkey requires an authenticator',
       'POST /authorize/passkey': 'a passkey requires an authenticator',
+      'POST /authorize/second-factor/enrol': 'no rule requires a factor',
     },
     unavailable: ['temporarily_unavailable'],
     codeOf: (body) => {
