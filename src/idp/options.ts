@@ -141,7 +141,7 @@ export function adviseIdp({
     [
       values.passkeys && obstacle !== undefined,
       'IDP_PUBLIC_URL',
-      `${obstacle}`,
+      obstacle ?? '',
       'Use a host name, or unset IDP_PASSKEYS.',
     ],
   ];

@@ -117,6 +117,27 @@ t.test('a passkey replaces the code of an authenticator app, and steps a session
   t.match((await other.submit(page, { handle, password })).body, 'Enter your code');
 });
 
+t.test('where everybody must have a second factor, a passkey is one', async (t) => {
+  const idp = await idpApp(t, ENABLED);
+  const human = await idp.makeHuman({ handle: 'ada' });
+  const { browser, get } = await enterAccount(idp, human);
+  const authenticator = new SoftwareAuthenticator(idp.server.fastify.idp.issuer());
+  const page = await get('/passkeys');
+  await browser.submit(page, { credential: authenticator.create(optionsIn(page.body)) }, '/add');
+  await idp.server.stop();
+  const ruled = await idpApp(t, {
+    ...ENABLED,
+    ...{ factorEncryptionKey: FACTOR_KEY, secondFactor: 'required', secondFactorGraceDays: 0 },
+    ...{ databaseUri: `sqlite:${idp.file}`, clock: idp.clock },
+  });
+  await ruled.listen();
+  const moved = authenticator.at(ruled.server.fastify.idp.issuer());
+  t.match((await signIn(ruled, moved)).end.location, /code=/);
+  const { browser: other, page: form } = await ruled.visit(await ruled.createClient());
+  const asked = await other.submit(form, { handle: human.handle, password: human.password });
+  t.match(asked, { status: 200, body: /authenticator app/ });
+});
+
 t.test('one signature is accepted once, and only in the browser that got its form', async (t) => {
   const { idp, authenticator } = await withPasskey(t);
   const { page, submit, client } = await signIn(idp, authenticator);

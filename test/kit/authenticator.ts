@@ -34,7 +34,7 @@ const sha256 = (bytes: string | Uint8Array): Buffer => createHash('sha256').upda
 
 /** One passkey of one account. */
 export class SoftwareAuthenticator {
-  readonly origin: string;
+  origin: string;
   readonly id = randomBytes(16);
   readonly #key: KeyObject;
   readonly #publicKey: Buffer;
@@ -52,6 +52,12 @@ export class SoftwareAuthenticator {
     // COSE: { 1: 2, 3: -7, -1: 1, -2: x, -3: y }
     const [head, second] = [Buffer.from('a5010203262001215820', 'hex'), Buffer.from('225820', 'hex')];
     this.#publicKey = Buffer.concat([head, coordinates[0] ?? head, second, coordinates[1] ?? head]);
+  }
+
+  /** The same authenticator at another port. */
+  at(origin: string): this {
+    this.origin = origin;
+    return this;
   }
 
   get name(): string {
