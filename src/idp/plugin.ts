@@ -148,6 +148,7 @@ export async function mountIdp(
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
     adminToken: values.adminToken,
     inviteToken: values.inviteToken,
+    removePasskeys: passkeys?.removeAll,
     endSessions: (sub, change) => oidc.endSessions(sub, change),
   });
   const secondFactor = factors && createSecondFactor(factors, { values, clock: context.clock, provisioning });

@@ -15,7 +15,7 @@ import {
   verifyAssertion,
   verifyCreation,
 } from './ceremony.js';
-import type { PasskeyDocument, Passkeys, UsedChallenges } from './store.js';
+import { type PasskeyDocument, type Passkeys, removePasskeys, type UsedChallenges } from './store.js';
 
 /** The passkeys of accounts. `form` is the token of the form that contains the challenge and its response. */
 export interface PasskeyService {
@@ -46,6 +46,8 @@ export interface PasskeyService {
   ): Promise<T | null>;
   rename(account: string, id: string, name: string, from: Origin): Promise<boolean>;
   remove(account: string, id: string, from: Origin): Promise<boolean>;
+  /** Removes all passkeys and returns their number. */
+  removeAll(account: string, from: Origin): Promise<number>;
   /** Removes everything about a deleted account. */
   forget(account: string): Promise<void>;
 }
@@ -157,6 +159,8 @@ export function createPasskeyService(deps: PasskeyDependencies): PasskeyService 
       if (removed) await audit.record({ event: 'passkey.removed', subject: account, ip });
       return removed !== null;
     },
+
+    removeAll: (account, from) => removePasskeys(account, from, deps),
 
     async forget(account) {
       await passkeys.deleteMany({ account });

@@ -79,6 +79,9 @@ export interface Links {
   ): Promise<PrincipalDocument>;
 }
 
+/** Removes all passkeys of a person. Absent if they are not configured. */
+export type RemovePasskeys = (sub: string, from: Origin) => Promise<unknown>;
+
 export interface LinkDependencies extends Dependencies {
   passwords: Pick<Passwords, 'problem' | 'hash' | 'verify'>;
   passwordPolicy: PasswordPolicy;
@@ -87,6 +90,7 @@ export interface LinkDependencies extends Dependencies {
   firstOperator: Pick<FirstOperator, 'look' | 'create'>;
   /** Absent without a mail server. */
   mails?: PersonMails | undefined;
+  removePasskeys?: RemovePasskeys | undefined;
   endSessions: EndSessions;
   issuer(): string;
 }
@@ -212,7 +216,12 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     const current = isMailed
       ? { mailedLinkHash: usedLinkHash, mailedLinkExpiresAt: { gt: now } }
       : { linkHash: usedLinkHash, linkExpiresAt: { gt: now } };
-    return endSessions(id, () =>
+    // Nobody has proven the address yet, so somebody else may have added the passkeys.
+    const removePasskeys = async () => {
+      if (isMailed && principal.emailVerifiedAt === undefined) await deps.removePasskeys?.(id, from);
+    };
+    await removePasskeys();
+    const used = await endSessions(id, () =>
       principals.updateOne(
         {
           ...{ id, state: { in: isMailed ? ['active'] : ['invited', 'active'] } },
@@ -239,6 +248,9 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
         },
       ),
     );
+    // Those that were added in between: now, no session is valid any more.
+    await removePasskeys();
+    return used;
   };
 
   /** Creates the first operator. `null` if the link is not valid any more. */

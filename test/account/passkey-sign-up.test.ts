@@ -1,12 +1,13 @@
 import t, { type Test } from 'tap';
 import { passkeyCollection } from '../../src/passkeys/store.js';
 import { principalCollection } from '../../src/provisioning/store.js';
+import { RESET } from '../auth/kit.js';
 import type { Page } from '../kit/agent.js';
 import { auditOf, PASSWORD } from '../kit/app.js';
 import { optionsIn, SoftwareAuthenticator } from '../kit/authenticator.js';
 import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import { claimsOf, codeIn, type IdpAppOptions, idpApp, idpStore } from '../kit/idp.js';
-import { printReset } from '../provisioning/kit.js';
+import { mailedIdp, printReset } from '../provisioning/kit.js';
 import { browse, HERE, secretIn } from './kit.js';
 
 /** People who sign up with a passkey alone, and have no password. */
@@ -142,6 +143,36 @@ t.test('a link sets the first password, after which the pages ask for it', async
   t.match((await open('/delete')).body, 'type="password"');
   t.match((await open('/password')).body, 'Current password');
   t.match((await signIn(await get())).body, 'Your account', 'the passkey stays');
+});
+
+t.test('the owner of an address takes over an account that someone else made with a passkey', async (t) => {
+  const idp = await mailedIdp(t, { ...HERE, passkeys: true });
+  await idp.listen();
+  const thief = new SoftwareAuthenticator(idp.server.fastify.idp.issuer());
+  const { browser, get } = await browse(idp);
+  const form = await get('/sign-up');
+  await browser.submit(form, { ...ADA, credential: thief.create(optionsIn(form.body)) }, ACTION);
+  await idp.forget(ADA.handle);
+  const chosen = { password: PASSWORD, password_confirm: PASSWORD };
+  t.equal((await idp.request('POST', await idp.linkIn(RESET), { form: chosen })).status, 303);
+  idp.clock.advance(1);
+  const asked = await get();
+  t.equal(asked.status, 401, 'the session has ended');
+  const credential = thief.get(optionsIn(asked.body));
+  t.equal((await browser.submit(asked, { credential }, '/authorize/passkey')).status, 401);
+
+  const owner = new SoftwareAuthenticator(thief.origin);
+  const { browser: own, get: open } = await browse(idp);
+  await own.submit(await open(), { handle: ADA.handle, password: PASSWORD });
+  const page = await open('/passkeys');
+  await own.submit(page, { credential: owner.create(optionsIn(page.body)) }, '/add');
+  idp.clock.advance(60 * 60_000);
+  await idp.forget(ADA.handle);
+  const next = { password: `${PASSWORD}!`, password_confirm: `${PASSWORD}!` };
+  t.equal((await idp.request('POST', await idp.linkIn(RESET), { form: next })).status, 303);
+  const again = await open();
+  const signed = owner.get(optionsIn(again.body));
+  t.match((await own.submit(again, { credential: signed }, '/authorize/passkey')).body, 'Your account');
 });
 
 t.test('the last passkey of a person without a password cannot be removed', async (t) => {
