@@ -37,7 +37,7 @@ export const federationOptions = {
     env: 'LOGIN_PROVIDERS',
     doc: 'Providers that users can sign in with, by name, as JSON: {"google":{"clientId":"…","clientSecret":"…"},"acme":{"issuer":"https://id.acme.example","clientId":"…","clientSecret":"…"}} (docs/login-providers.md).',
     secret: true,
-    parse: (text) => JSON.parse(text),
+    parse: parseProviders,
     check: (login) =>
       Object.entries(login ?? {})
         .map(([name, provider]) => providerProblem(name, provider))
@@ -45,6 +45,15 @@ export const federationOptions = {
   }),
 };
 export type FederationConfiguration = Static<TObject<typeof federationOptions>>;
+
+/** Text that is no JSON is returned unchanged and fails validation. */
+function parseProviders(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
 
 /** The providers that are known by name. */
 export const KNOWN = { google: 'https://accounts.google.com', github: 'https://github.com' } as const;
