@@ -169,6 +169,18 @@ t.test('an application that needs no consent is listed and disconnected as well'
   t.equal((await idp.refresh(byBasic, token)).status, 400);
 });
 
+t.test('an application that refuses the person is not listed as connected', async (t) => {
+  const { idp, human, get, act, browser, origin } = await connected(t);
+  await act('/applications/disconnect');
+  const robots = await idp.createClient({ name: 'Robots', principal_kinds: ['agent'] });
+  const more = { scope: 'openid offline_access' };
+  const refused = await browser.open(origin + authorizePath(robots, more));
+  t.match(refused.location, /error=access_denied/);
+  const byBasic = await idp.authorize(robots, human, more);
+  t.match(byBasic.headers['location'], /error=access_denied/);
+  t.match((await get()).body, 'No application has access to your data');
+});
+
 t.test('a person changes the name, which applications see', async (t) => {
   const { idp, human, tokens, act, get } = await connected(t);
   t.match(

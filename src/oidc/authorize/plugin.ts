@@ -225,14 +225,16 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
 
   /** Lists a client that gets a refresh token without consent, so that the user can revoke it. */
   async function connectIfUnasked(
-    { client, scope }: AuthorizationRequest,
-    { id, kind }: Principal,
+    authRequest: AuthorizationRequest,
+    principal: Principal,
     consent: Consent,
   ): Promise<Consent> {
-    const isListed = kind !== 'human' || consent.scopes.length > 0;
-    return isListed || !scope.split(' ').includes('offline_access')
-      ? consent
-      : consents.connect(id, client.id);
+    const getsRefreshToken =
+      authRequest.scope.split(' ').includes('offline_access') &&
+      authorization.findViolation(authRequest, principal) === null;
+    return principal.kind === 'human' && getsRefreshToken && !consent.isConnected
+      ? consents.connect(principal.id, authRequest.client.id)
+      : consent;
   }
 
   /** The principal with these credentials, if it is accepted; else `null`, after a record in the audit log. */
@@ -289,7 +291,7 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
   }
 }
 
-const NO_CONSENT: Consent = { scopes: [], revocations: 0 };
+const NO_CONSENT: Consent = { scopes: [], revocations: 0, isConnected: false };
 
 const WRONG = [message('sign-in.wrong')];
 
