@@ -77,7 +77,8 @@ async function forgotPasswordPages(
     { config: CONFIG, schema: { body: ForgotPasswordBody } },
     async (request, reply) => {
       rejectForeignForm(request, issuer());
-      const { handle } = request.body;
+      // As at sign-in: keyboards with autocompletion append a space.
+      const handle = request.body.handle.trim();
       pages.keepForm(request, formOf(handle));
       await recovery.forgotPassword(handle, originOf(request));
       return reply.redirect(`${path()}/sent`, 303);
