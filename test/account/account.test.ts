@@ -351,6 +351,16 @@ t.test('a form without the token of its session is refused', async (t) => {
   t.equal((await get()).status, 200);
 });
 
+t.test('a form that was open during another sign-in says that its page is out of date', async (t) => {
+  const { human, get, browser, origin, client } = await connected(t);
+  const old = await get();
+  const form = await browser.open(origin + authorizePath(client, { prompt: 'login' }));
+  await browser.send(form, { handle: human.handle, password: PASSWORD });
+  const rejected = await browser.submit(old, { name: 'Ada' }, '/name');
+  t.equal(rejected.status, 403);
+  t.match(rejected.body, /Page out of date[\s\S]*Open the page again/);
+});
+
 t.test('a page says where to go after a password, an invitation and a sign-out', async (t) => {
   const { idp, get, browser, origin } = await connected(t);
   const form = await get('/password');
@@ -394,7 +404,9 @@ t.test(
       const password = await get('/account/password');
       t.equal(password.statusCode, 401);
       t.equal(password.body.includes('Create an account'), status === 401);
-      t.equal((await get('/invite/done')).body.includes('Go to your account'), status === 401);
+      const done = (await get('/invite/done')).body;
+      t.equal(done.includes('Go to your account'), status === 401);
+      t.equal(done.includes('manage your account here'), status === 401);
     }
   },
 );

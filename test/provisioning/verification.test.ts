@@ -162,6 +162,20 @@ t.test('without an e-mail address or a mail server, the account page has no such
   t.equal((await silent.request('POST', '/account/verification', { form: { form: 'x' } })).status, 404);
 });
 
+t.test('an expired link leads to a new one, also without account pages', async (t) => {
+  for (const accountPages of [true, false]) {
+    const idp = await mailedIdp(t, { accountPages });
+    await idp.makeHuman();
+    const path = await idp.linkIn(VERIFY);
+    idp.clock.advance(24 * 3_600_000);
+    const dead = await idp.request('GET', path);
+    t.equal(dead.status, 410);
+    const way = accountPages ? 'account' : 'account&#x2F;forgot-password';
+    t.match(dead.text, `class="button" href="&#x2F;${way}"`);
+    t.equal(dead.text.includes('in your account'), accountPages);
+  }
+});
+
 t.test('wrong passwords at the link count as failed sign-ins', async (t) => {
   const idp = await mailedIdp(t, { limits: true });
   const ada = await idp.makeHuman();
