@@ -164,6 +164,10 @@ export async function mountIdp(
 
   const { principals, links, directory, clients } = provisioning;
   const signIn = oidc.ownPages({ pages });
+  /** Removes what is stored about a deleted person elsewhere. */
+  const forget = async (sub: string): Promise<void> => {
+    await Promise.all([oidc.forget(sub), factors?.forget(sub)]);
+  };
   const account = createAccountModule(context, {
     mount: () => mountPath(issuer()),
     pages,
@@ -175,9 +179,7 @@ export async function mountIdp(
       applications: { ...oidc.consents, find: clients.find },
       verification: provisioning.verification,
       factors,
-      async forget(sub) {
-        await Promise.all([oidc.forget(sub), factors?.forget(sub)]);
-      },
+      forget,
     },
   });
   const operators = createOperatorsModule(context, {
@@ -189,7 +191,7 @@ export async function mountIdp(
         ...directory,
         async deleteHuman(sub, from) {
           const deleted = await directory.deleteHuman(sub, from);
-          if (deleted) await factors?.forget(sub);
+          if (deleted) await forget(sub);
           return deleted;
         },
         mintAgent: (input, from) => principals.mintAgent(input, from, true),

@@ -5,6 +5,7 @@ import { Agent } from '../kit/agent.js';
 import { auditOf, basic, PASSWORD } from '../kit/app.js';
 import { ADMIN_TOKEN, authorizePath, codeIn, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
 import { mailSink } from '../kit/mail.js';
+import { enterConsole, makeOperator } from '../kit/operator.js';
 import { waitUntil } from '../kit/wait.js';
 import { browse, connect, connected, enterAccount, FIREFOX, HERE } from './kit.js';
 
@@ -74,7 +75,7 @@ t.test('a session of an earlier version is listed without its device', async (t)
 });
 
 t.test('a person ends one session, or all others', async (t) => {
-  const { idp, client, human, get, act, origin } = await connected(t);
+  const { idp, client, human, tokens, get, act, origin } = await connected(t);
   const [second, third] = [
     await enterAccount(idp, human, { 'user-agent': FIREFOX }),
     await enterAccount(idp, human),
@@ -88,6 +89,11 @@ t.test('a person ends one session, or all others', async (t) => {
   t.same([await isSignedIn({ get }), await isSignedIn(second)], [true, false]);
   const silent = await second.browser.open(origin + authorizePath(client, { prompt: 'none' }));
   t.match(silent.location, /error=login_required/);
+  t.equal(
+    (await idp.refresh(client, tokens.refresh_token)).status,
+    200,
+    'applications are disconnected apart',
+  );
   t.match(await eventsOf(t, idp, human.sub), /session\.ended[\s\S]*sessions\.ended/ as never);
 });
 
@@ -271,6 +277,16 @@ t.test('a deleted account ends at once, everywhere, and its user name stays take
   await idpApp(t, { ...HERE, databaseUri: `sqlite:${idp.file}`, clock: idp.clock });
   const grants = grantCollection(store);
   await waitUntil('the purge of grants', async () => (await grants.count()) === 0);
+});
+
+t.test('sessions and consents of a person whom the operator deletes are removed at once', async (t) => {
+  const { idp, human } = await connected(t);
+  const { act } = await enterConsole(idp, await makeOperator(t, idp));
+  t.equal((await act(`/principals/${human.sub}/delete`, { confirm: human.handle })).status, 200);
+  const store = await idpStore(t, idp);
+  t.equal((await principalCollection(store).findOne({ id: human.sub }))?.state, 'deleted');
+  t.equal(await sessionCollection(store).count({ sub: human.sub }), 0);
+  t.equal(await consentCollection(store).count(), 0);
 });
 
 t.test('a deletion that is submitted twice says that the account is deleted', async (t) => {
