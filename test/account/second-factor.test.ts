@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap';
 import { factorCollection } from '../../src/factors/store.js';
+import { VERIFY } from '../auth/kit.js';
 import type { Page } from '../kit/agent.js';
 import { auditOf, basic, PASSWORD } from '../kit/app.js';
 import {
@@ -12,6 +13,7 @@ import {
   idpApp,
   idpStore,
 } from '../kit/idp.js';
+import { mailedIdp } from '../provisioning/kit.js';
 import { codeAt, enterAccount, HERE, secretIn } from './kit.js';
 
 /** A second factor: codes of an authenticator app, which the tests compute as an app does. */
@@ -132,6 +134,35 @@ t.test('new recovery codes and the removal require a code', async (t) => {
   const { asked: end } = await afterPassword(idp, human);
   t.match(end.location, /code=/);
 });
+
+t.test(
+  'a second factor is set up once the address is confirmed, so that its owner can take the account over',
+  async (t) => {
+    const idp = await mailedIdp(t, ENABLED);
+    const human = await idp.makeHuman();
+    const { browser, get } = await enterAccount(idp, human);
+    const asked = await get('/second-factor');
+    t.match(asked.body, 'Confirm your e-mail address first');
+    t.notMatch(asked.body, '<form');
+    const { form = '' } = (await get()).form('/name').fields;
+    const cookie = `idp-session=${browser.cookies()['idp-session']}`;
+    for (const [action, fields] of [
+      ['begin', { form }],
+      ['confirm', { form, code: '000000' }],
+    ] as const) {
+      const answer = await idp.request('POST', `/account/second-factor/${action}`, {
+        form: fields,
+        headers: { cookie },
+      });
+      t.match(answer, { status: 303, headers: { location: '/account/second-factor' } });
+    }
+    t.equal(await factorCollection(await idpStore(t, idp)).count(), 0);
+
+    await idp.request('POST', await idp.linkIn(VERIFY), { form: { password: PASSWORD } });
+    const begun = await browser.submit(await get('/second-factor'), {}, '/begin');
+    t.match(secretIn(begun.body), /^[A-Z2-7]{16,}$/);
+  },
+);
 
 t.test('a form submitted twice shows the same recovery codes', async (t) => {
   const idp = await idpApp(t, ENABLED);

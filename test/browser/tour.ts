@@ -157,11 +157,17 @@ async function stopsOfMailedLinks(t: Test, idp: IdpApp, origin: string, sink: Ma
 
 /** Setting up an authenticator app, and the sign-in with it. */
 async function stopsOfSecondFactor(idp: IdpApp, origin: string): Promise<Stop[]> {
-  const { handle, password } = await idp.makeHuman({ handle: `factor.${HANDLE}`, name: NAME });
+  const unconfirmed = await idp.makeHuman({ handle: `unconfirmed.${HANDLE}` });
+  const { handle, password } = await idp.makeHuman({ handle: HANDLE.replace('@', '.at.'), name: NAME });
   const credentials = { 'E-mail or user name': handle, Password: password };
   const code = () => codeAt(secret, idp.clock.now());
   let secret = '';
   return [
+    stop('second-factor-unconfirmed', 200, async (page) => {
+      await page.context().clearCookies();
+      await page.goto(`${origin}/account/second-factor`);
+      return send({ 'E-mail or user name': unconfirmed.handle, Password: unconfirmed.password })(page);
+    }),
     stop('second-factor-begin', 200, async (page) => {
       await page.context().clearCookies();
       await page.goto(`${origin}/account/second-factor`);
