@@ -198,6 +198,12 @@ t.test('the second step belongs to the browser and the password before it', asyn
     headers: { cookie },
   });
   t.match(answer, { status: 403, body: { error: 'login_rejected' } });
+
+  const late = await afterPassword(idp, human);
+  idp.clock.advance(16 * MINUTE);
+  const again = await late.browser.submit(late.asked, { code: code() });
+  t.match([again.status, again.form().action], [403, /login$/], 'the password is asked for again');
+  t.match(again.body, 'This page was open for too long');
 });
 
 t.test('a new password or a disabled account ends a sign-in that waits for its code', async (t) => {

@@ -96,7 +96,12 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const { interaction: token, handle } = request.body;
     const resumed = await resumeSignIn(request, token);
     if ('error' in resumed) return respondWithError(reply, resumed.error, 303);
-    const { purpose } = resumed;
+    const { purpose, isExpired } = resumed;
+    if (isExpired) {
+      return forms.renew(request, reply, purpose, (renewed) =>
+        signInPages.signIn(purpose, { ...renewed, handle }),
+      );
+    }
     pages.keepForm(request, signInPages.signIn(purpose, { token, handle }));
     const principal = await signInByForm(request);
     if (principal) return acceptPassword(request, reply, purpose, principal);

@@ -12,7 +12,7 @@ export interface SecondFactorPluginOptions {
   forms: InteractionForms;
   secondFactor: SecondFactor;
   directory: Pick<Directory, 'findPrincipal'>;
-  signInPages: Pick<SignInPages, 'secondFactor'>;
+  signInPages: Pick<SignInPages, 'secondFactor' | 'signIn'>;
   pages: Pages;
 }
 
@@ -30,7 +30,12 @@ export async function secondFactorPlugin(
       const { interaction: token, code } = request.body;
       const resumed = await forms.resumeSignIn(request, token);
       if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
-      const { purpose, proven } = resumed;
+      const { purpose, proven, isExpired } = resumed;
+      if (isExpired) {
+        return forms.renew(request, reply, purpose, (renewed) =>
+          signInPages.signIn(purpose, { ...renewed, handle: '' }),
+        );
+      }
       const principal = proven ? await directory.findPrincipal(proven.id) : null;
       // Without a password before it, or after the account was disabled or the password changed.
       if (!principal || principal.epoch !== proven?.epoch) throw oidcErrors.login_rejected();

@@ -31,10 +31,15 @@ export async function signUpPlugin(scope: Scope, options: SignUpPluginOptions): 
     const handle = request.body.handle.trim();
     const resumed = await forms.resumeSignIn(request, token);
     if ('error' in resumed) return forms.respondWithError(reply, resumed.error, 303);
-    const { purpose } = resumed;
+    const { purpose, isExpired } = resumed;
     if (!('returnTo' in purpose) && !admitsNewPeople(purpose)) throw oidcErrors.login_rejected();
     const show = (status: number, failure: Pick<FormState, 'problems' | 'wrong'>) =>
       pages.send(reply.code(status), signInPages.signUp(purpose, { token, handle, name, ...failure }));
+    if (isExpired) {
+      return forms.renew(request, reply, purpose, (renewed) =>
+        signInPages.signUp(purpose, { ...renewed, handle, name }),
+      );
+    }
     pages.keepForm(request, signInPages.signUp(purpose, { token, handle, name }));
     if (!fits(name, OptionalName)) {
       return show(422, { problems: [message('account.name-invalid')], wrong: { name: true } });
