@@ -119,8 +119,9 @@ function forEngine(engine: string, fresh: (t: Test) => string, moments: readonly
           const link = await idp.server.fastify.idp.createFirstOperatorLink();
           const path = new URL(link?.url ?? '').pathname;
           const token = path.split('/').at(-1) ?? '';
-          const args = [uri, token, PASSWORD, String(step), moment, 'ada'];
-          const worker = compiled('test/provisioning/accept-worker.js');
+          const work = { accept: token, password: PASSWORD, handle: 'ada' };
+          const args = [uri, String(step), moment, JSON.stringify(work)];
+          const worker = compiled('test/provisioning/kill-worker.js');
           const child = spawn(process.execPath, [worker, ...args], {
             stdio: ['ignore', 'inherit', 'inherit'],
           });

@@ -1,4 +1,7 @@
-/** Accepts a link in a process that kills itself (-9) at one of its calls to the store, given by its arguments. */
+/**
+ * Accepts a link, verifies an address or signs up, in a process that kills itself (-9) at one of its calls to the store,
+ * given by its arguments.
+ */
 import { createEmailService } from '../../src/email/service.js';
 import { mailCollection } from '../../src/email/store.js';
 import { loadTemplates } from '../../src/email/templates.js';
@@ -6,26 +9,21 @@ import { createMessages } from '../../src/http/messages.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/secrets.js';
 import { createAudit } from '../../src/ops/audit.js';
-import { createUnknownWrites } from '../../src/ops/unknown-writes.js';
-import { createPasswordPolicy } from '../../src/passwords/common.js';
-import { createPasswords } from '../../src/passwords/hasher.js';
-import { createFirstOperator, setupCollection } from '../../src/provisioning/first-operator.js';
-import { createLinks } from '../../src/provisioning/links.js';
-import { createPersonMails } from '../../src/provisioning/mails.js';
-import { principalCollection } from '../../src/provisioning/store.js';
+import { createProvisioningModule } from '../../src/provisioning/module.js';
+import { createModuleContext } from '../../src/server/module-context.js';
 import type { Collection, Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
-import { createThrottle } from '../../src/throttle/throttle.js';
 import { CHEAP } from '../kit/app.js';
 
-const [uri, token, password, step, moment, handle] = process.argv.slice(2) as [
-  string,
-  string,
-  string,
-  string,
-  string,
-  string,
-];
+const [uri, step, moment, work] = process.argv.slice(2) as [string, string, string, string];
+/** `accept` and `verify` are the token of a link; without both, the process signs up. */
+const { accept, verify, password, handle, name } = JSON.parse(work) as {
+  accept?: string;
+  verify?: string;
+  password: string;
+  handle?: string;
+  name?: string;
+};
 const store = await openStore(uri);
 
 let calls = 0;
@@ -53,12 +51,8 @@ const wrapped: Store = {
   ...store,
   collection: (name, declaration) => killing(store.collection(name, declaration)),
 };
-const [clock, random] = [systemClock, systemRandom];
-const audit = createAudit(wrapped, { clock, random, log: { error: () => undefined } });
-const unknownWrites = createUnknownWrites({ clock, log: { error: () => undefined } });
-const issuer = () => 'http://localhost';
-const principals = principalCollection(wrapped);
-const firstOperator = createFirstOperator(setupCollection(wrapped), principals, { clock, random, issuer });
+const [clock, random, issuer] = [systemClock, systemRandom, () => 'http://localhost'];
+const log = { info: () => undefined, warn: () => undefined, error: () => undefined };
 const messages = createMessages();
 const outbox = createEmailService({
   mails: mailCollection(wrapped),
@@ -70,25 +64,21 @@ const outbox = createEmailService({
   settings: async () => ({ siteName: 'idp', emailNotifications: true }),
   readUserVersion: async () => null,
   wake: () => undefined,
-  ...{ clock, random, log: { info: () => undefined, warn: () => undefined, error: () => undefined } },
+  ...{ clock, random, log },
 });
-const links = createLinks(principals, {
-  mails: createPersonMails({ outbox, messages, clock }),
+const context = createModuleContext(wrapped, {
+  ...{ clock, random, log, createAudit, hashing: CHEAP },
+  ...{ production: false, limits: true, throttleSecret: 'x' },
+});
+const { links, verification, principals } = createProvisioningModule(context, {
+  ...{ issuer, allowHttp: false, isSignupOpen: true, idTokenAlgorithms: ['EdDSA'] },
   endSessions: (_, change) => change(),
-  firstOperator,
-  audit,
-  clock,
-  random,
-  passwords: createPasswords(random, CHEAP),
-  passwordPolicy: createPasswordPolicy(false, () => undefined),
-  throttle: createThrottle(wrapped, { clock, audit, secret: 'x', production: true, limits: true }),
-  unknownWrites,
-  issuer,
+  mail: { outbox, messages },
 });
 await store.ready();
-await links.accept(
-  token,
-  { password, confirmation: undefined, handle },
-  { ip: '192.0.2.1', isDisconnected: () => false },
-);
+const from = { ip: '192.0.2.1', isDisconnected: () => false };
+if (accept !== undefined) await links.accept(accept, { password, confirmation: undefined, handle }, from);
+else if (verify !== undefined) await verification?.verify(verify, { session: null, password }, from);
+else
+  await principals.register({ handle: handle ?? '', password, kind: 'human', ...(name && { name }) }, from);
 await store.close();
