@@ -201,6 +201,7 @@ export async function mountIdp(
       clients,
       sessions: oidc.sessions,
       consents: oidc.consents,
+      logoutFailures: oidc.logoutFailures,
       audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), record: context.audit.record },
       mails: email?.administration,
       keys: publishedKeys(values, oidc.publishedKeys),
