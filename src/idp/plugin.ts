@@ -139,6 +139,7 @@ export async function mountIdp(
     adminToken: values.adminToken,
     inviteToken: values.inviteToken,
     endSessions: (sub, change) => oidc.endSessions(sub, change),
+    forgetConsents: (sub) => oidc.consents.forget(sub),
   });
   const oidc = createOidcModule(context, {
     issuer,

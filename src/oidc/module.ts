@@ -35,7 +35,7 @@ export interface OidcModule {
   sessions: Pick<SessionService, 'list' | 'end' | 'endOwn' | 'endOthers'>;
   endSessions: EndSessions;
   logoutFailures: LogoutFailures;
-  consents: Pick<ConsentService, 'list' | 'revoke'>;
+  consents: Pick<ConsentService, 'list' | 'revoke' | 'forget'>;
   /** Removes the sessions and consents of a principal that was deleted. */
   forget(sub: string): Promise<void>;
   /** The published keys, those of one algorithm in the order of their configuration. */
