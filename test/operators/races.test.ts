@@ -10,6 +10,7 @@ import { fakeClock } from '../kit/clock.js';
 import { type IdpApp, idpApp } from '../kit/idp.js';
 import { enterConsole, ON_THE_HOST } from '../kit/operator.js';
 import { compiled } from '../kit/process.js';
+import { countedRandom } from '../kit/random.js';
 import { temporaryFolder } from '../kit/tmp.js';
 import { onMongod } from '../storage/mongod.js';
 
@@ -27,10 +28,9 @@ async function providers(t: Test, uri: string, count = 2): Promise<IdpApp[]> {
   for (let index = 0; index < count; index++) {
     apps.push(
       await idpApp(t, {
-        databaseUri: uri,
-        clock,
-        limits: false,
-        publicUrl: undefined,
+        ...{ databaseUri: uri, clock, limits: false, publicUrl: undefined },
+        // So that two processes never choose the same ID.
+        random: countedRandom(`process ${index}`),
         folder: temporaryFolder(t),
       }),
     );
