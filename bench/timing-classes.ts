@@ -3,9 +3,11 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
+import { userCollection } from '../src/auth/store.js';
 import { principalCollection } from '../src/provisioning/store.js';
 import { openUserAdministration } from '../src/saas/administration.js';
 import { openStore } from '../src/storage/open.js';
+import { codeAt, FACTOR_KEY } from '../test/kit/factors.js';
 import { basic, CALLBACK, create } from './idp-rows.js';
 import type { Lab } from './lab.js';
 import { request } from './load.js';
@@ -33,6 +35,7 @@ export const TIMING_ROWS: Record<string, (lab: Lab) => Promise<TimingRow[]>> = {
   register,
   basic: basicLogin,
   links,
+  factors,
 };
 
 /** Hashes without a password, in the default formats of bcrypt and argon2. */
@@ -221,7 +224,61 @@ async function times<T>(count: number, call: (number: number) => Promise<T>): Pr
   return results;
 }
 
-async function post(url: string, body: object, expected = 201): Promise<void> {
-  const answer = await fetch(url, { method: 'POST', headers: JSON_BODY, body: JSON.stringify(body) });
-  if (answer.status !== expected) throw new Error(`${url} answered ${answer.status}: ${await answer.text()}`);
+async function post(url: string, body: object, expected = 201, token?: string): Promise<Answer> {
+  const headers = { ...JSON_BODY, ...(token && { authorization: `Bearer ${token}` }) };
+  const answer = await fetch(url, { method: 'POST', headers, body: JSON.stringify(body) });
+  const text = await answer.text();
+  if (answer.status !== expected) throw new Error(`${url} answered ${answer.status}: ${text}`);
+  return (text === '' ? {} : JSON.parse(text)) as Answer;
+}
+
+/** What the rows read of an answer. */
+interface Answer {
+  data: { user: { id: string }; accessToken: string; secret: string; recoveryCodes: string[] };
+  error: { challenge: string };
+}
+
+/** Codes of an account with a second factor: how much of a wrong one is right. */
+async function factors(lab: Lab): Promise<TimingRow[]> {
+  const file = join(lab.folder(), 'saas.db');
+  const uri = `sqlite:${file}`;
+  const more = { FACTOR_ENCRYPTION_KEY: FACTOR_KEY };
+  const { url } = await lab.unbound('saas-backend', 'factors', { uri, more });
+  const account = { email: 'ada@example.com', password: PASSWORD };
+  const { user, accessToken: token } = (await post(`${url}/api/auth/register`, account)).data;
+  const store = await openStore(uri);
+  await userCollection(store).updateOne({ id: user.id }, { set: { emailVerified: true } });
+  await store.close();
+  const own = `${url}/api/user/second-factor`;
+  const { secret } = (await post(`${own}/begin`, {}, 200, token)).data;
+  const { recoveryCodes } = (await post(`${own}/confirm`, { code: codeAt(secret, Date.now()) }, 200, token))
+    .data;
+  const { challenge } = (await post(`${url}/api/auth/login`, account, 401)).error;
+  const [path, [recovery = '']] = ['/api/auth/second-factor', recoveryCodes];
+  const another = (character = '') => (character === 'a' ? 'b' : 'a');
+  const typed = (code: () => string) => () =>
+    request('POST', path, JSON_BODY, JSON.stringify({ challenge, code: code() }));
+  // Of the valid codes, a wrong one differs in the last digit.
+  const nearly = () => {
+    const code = codeAt(secret, Date.now());
+    return code.slice(0, -1) + ((Number(code.at(-1)) + 5) % 10);
+  };
+  const far = () => [...codeAt(secret, Date.now())].map((digit) => (Number(digit) + 5) % 10).join('');
+  return [
+    {
+      name: `POST ${path}, codes of the app`,
+      url,
+      expected: 401,
+      classes: { 'five digits right': typed(nearly), 'no digit right': typed(far) },
+    },
+    {
+      name: `POST ${path}, recovery codes`,
+      url,
+      expected: 401,
+      classes: {
+        'eleven characters right': typed(() => recovery.slice(0, -1) + another(recovery.at(-1))),
+        'no character right': typed(() => recovery.replaceAll(/[a-z2-7]/g, another)),
+      },
+    },
+  ];
 }

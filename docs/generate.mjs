@@ -22,16 +22,15 @@ const domainsOf = (product) =>
     ),
   ].map(([, folder]) => folder);
 
-/** The domains that only the provider has, and loads only if they are configured. */
-const LAZY_IDP_DOMAINS = ['factors'];
-
 /** The program that the errors of a folder of src belong to; those of the shared folders belong to both. */
 const PROGRAM_OF = Object.fromEntries([
   ...['saas', ...domainsOf('saas')].map((folder) => [folder, 'saas-backend']),
-  ...['idp', ...domainsOf('idp'), ...LAZY_IDP_DOMAINS].map((folder) => [folder, 'idp']),
-  ...['http', 'kernel', 'passwords', 'throttle', 'storage', 'ops', 'console', 'config', 'server'].map(
-    (folder) => [folder, 'both'],
-  ),
+  ...['idp', ...domainsOf('idp')].map((folder) => [folder, 'idp']),
+  ...[
+    ...['http', 'kernel', 'passwords', 'throttle', 'storage', 'ops', 'console', 'config', 'server'],
+    // Loaded only if it is configured.
+    'factors',
+  ].map((folder) => [folder, 'both']),
 ]);
 
 const programs = {
@@ -115,7 +114,10 @@ async function routesPage() {
   const shared = { env: false, metrics: true, databaseUri: 'sqlite::memory:', logLevel: 'silent' };
   // Given, so that no secrets are generated and saved.
   const secret = 'x'.repeat(64);
-  const saas = { jwtAccessSecret: secret, jwtRefreshSecret: secret, adminPassword: secret };
+  const saas = {
+    ...{ jwtAccessSecret: secret, jwtRefreshSecret: secret, adminPassword: secret },
+    factorEncryptionKey: `${secret}factors`,
+  };
   const idp = {
     ...{ ed25519Seed: '5'.repeat(64), adminToken: secret },
     ...{ emailSmtpUrl: 'smtp://localhost', factorEncryptionKey: `${secret}factors` },
@@ -129,7 +131,9 @@ All routes of both servers and who can call them. Nothing else is exposed. \`/me
 ## saas-backend
 
 \`user\` requires an access token in \`Authorization: Bearer\`, \`admin\` and \`metrics\` require HTTP Basic
-authentication and, except for GET, the header \`X-Requested-With\`.
+authentication and, except for GET, the header \`X-Requested-With\`. \`recent-user\` requires, in addition, that the user signed in or
+called \`POST /api/auth/reauthenticate\` within the last ten minutes. Routes with \`second-factor\` exist with
+\`FACTOR_ENCRYPTION_KEY\`.
 
 ${await routeTable(createServer({ ...shared, ...saas }))}
 ## idp

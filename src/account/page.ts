@@ -21,7 +21,7 @@ export interface AccountPageOptions {
   /** Absent without a mail server. */
   verification: AddressVerification | undefined;
   /** Absent if second factors are not configured. */
-  factors: Pick<SecondFactors, 'stateOf'> | undefined;
+  factors: Pick<SecondFactors, 'stateOf' | 'requiredFrom'> | undefined;
   pages: Pages;
   mount(): string;
 }
@@ -102,10 +102,11 @@ export async function accountPagePlugin(scope: Scope, options: AccountPageOption
     } = {},
   ): Promise<Page> {
     const { principal, session } = guard.personOf(request);
-    const [sessions, applications, factor] = await Promise.all([
+    const [sessions, applications, factor, factorRequiredFrom] = await Promise.all([
       service.sessions(principal),
       service.applications(principal),
       factors?.stateOf(principal.id),
+      factors?.requiredFrom(principal),
     ]);
     const view = {
       path: path(),
@@ -118,6 +119,9 @@ export async function accountPagePlugin(scope: Scope, options: AccountPageOption
       applications: applications.map(viewOfApplication),
       hasApplications: applications.length > 0,
       ...(factors && { factor: { isEnrolled: factor !== null } }),
+      ...(factorRequiredFrom && {
+        factorRequired: message('account-factor.required', { when: longTime(factorRequiredFrom) }),
+      }),
       signOutHref: `${mount()}/logout`,
       ...state,
     };

@@ -107,7 +107,7 @@ export async function secondFactorPlugin(scope: Scope, options: SecondFactorOpti
   const sendCodes = (reply: FastifyReply, codes: string[]): FastifyReply =>
     pages.send(reply, {
       template: 'account-recovery-codes',
-      view: { codes, accountHref: `${mount()}/account` },
+      view: { codes, doneHref: `${mount()}/account` },
     });
 
   async function pageOf(request: FastifyRequest, failure?: Failure): Promise<Page> {

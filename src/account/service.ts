@@ -84,15 +84,17 @@ export interface Enrolment {
 
 /** The second factors of people. `account` is the ID of the person, `label` the user name. */
 export interface SecondFactors {
+  /** By when a person without one must have one, in Unix milliseconds; null if nobody requires it. */
+  requiredFrom(person: Person & { operatorSince?: number }): Promise<number | null>;
   stateOf(account: string): Promise<{ since: number; recoveryCodesLeft: number } | null>;
   begin(account: string, label: string): Promise<Enrolment>;
   /** What was begun and not confirmed yet. */
   pending(account: string, label: string): Promise<Enrolment | null>;
-  /** The recovery codes; null for a wrong code. @throws factor_changed, RATE_LIMITED */
+  /** The recovery codes; null for a wrong code. @throws FACTOR_CHANGED, RATE_LIMITED */
   confirm(account: string, code: string, form: string, from: Origin): Promise<string[] | null>;
   /** Null for a wrong code. @throws RATE_LIMITED */
   verify(account: string, code: string, from: Origin): Promise<string | null>;
-  /** @throws factor_changed */
+  /** @throws FACTOR_CHANGED */
   renewRecoveryCodes(account: string, form: string, from: Origin): Promise<string[]>;
   remove(account: string, from: Origin): Promise<boolean>;
 }

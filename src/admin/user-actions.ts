@@ -22,6 +22,8 @@ export interface UserChanges {
   plans?: readonly string[] | undefined;
   /** Reads the subscriptions of a user from the payment provider; absent while no API key is configured. */
   resync?: ((userId: string, by: Operator) => Promise<void>) | undefined;
+  /** Absent while no encryption key for second factors is configured. */
+  secondFactors?: SecondFactorsOfUsers | undefined;
   delete(userId: string, by: Operator): Promise<void>;
   /** @throws NOT_FOUND, also if the session has ended */
   findSession(userId: string, sessionId: string): Promise<{ id: string }>;
@@ -29,11 +31,27 @@ export interface UserChanges {
   endSessions(userId: string, by: Operator): Promise<void>;
 }
 
+export interface SecondFactorsOfUsers {
+  /** When the user set it up (ISO 8601); null without one. */
+  since(userId: string): Promise<string | null>;
+  /** @throws VALIDATION_ERROR if there is none */
+  remove(userId: string, by: Operator): Promise<void>;
+}
+
 /** Longer than the provider takes, which is called several times. */
 const PROVIDER_TIMEOUT_MS = 20_000;
 
 /** The links of the user page to the actions that apply to a user. */
-export function linksTo({ id, state, emailVerified, granted }: OperatedUser, { resync }: UserChanges) {
+export function linksTo(
+  {
+    id,
+    state,
+    emailVerified,
+    granted,
+    secondFactorSince,
+  }: OperatedUser & { secondFactorSince: string | null },
+  { resync }: Pick<UserChanges, 'resync'>,
+) {
   const links: [verb: string, label: string, applies: boolean][] = [
     ['rename', 'Change name', true],
     ['send-reset', 'Send a password link', state === 'active'],
@@ -42,6 +60,7 @@ export function linksTo({ id, state, emailVerified, granted }: OperatedUser, { r
     ['grant', granted === null ? 'Grant a plan' : 'Change the granted plan', true],
     ['revoke-grant', 'Withdraw the granted plan', granted !== null],
     ['resync', 'Sync with the payment provider', resync !== undefined],
+    ['remove-second-factor', 'Remove the second factor', secondFactorSince !== null],
     ['suspend', 'Suspend', state === 'active'],
     ['unsuspend', 'Lift the suspension', state === 'suspended'],
     ['delete', 'Delete', true],
@@ -152,7 +171,18 @@ export async function userActionsPlugin(
     done: 'The granted plan was withdrawn.',
   });
 
-  const { resync } = users;
+  const { resync, secondFactors } = users;
+  if (secondFactors) {
+    await register('remove-second-factor', {
+      title: 'Remove the second factor of',
+      consequences:
+        'The password alone is then enough to sign in, and the user gets an e-mail about it. Make sure first that the person who asks for it is the user.',
+      button: 'Remove second factor',
+      isDestructive: true,
+      run: ({ id }, _, by) => secondFactors.remove(id, by),
+      done: 'The second factor was removed.',
+    });
+  }
   if (resync) {
     await register('resync', {
       title: 'Sync with the payment provider:',

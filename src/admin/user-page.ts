@@ -54,6 +54,7 @@ type Customer = Static<typeof Customer>;
 const UserDetails = Type.Object({
   ...OperatedUser.properties,
   customer: Type.Union([Customer, Type.Null()]),
+  secondFactorSince: Type.Union([Timestamp, Type.Null()]),
 });
 type UserDetails = Static<typeof UserDetails>;
 
@@ -70,8 +71,12 @@ export async function userPagePlugin(
   const idOf = (request: FastifyRequest) => (request.params as { id: string }).id;
 
   const read = async (id: string): Promise<UserDetails> => {
-    const [user, customer] = await Promise.all([users.findOperated(id), users.findCustomer(id)]);
-    return { ...user, customer };
+    const [user, customer, secondFactorSince = null] = await Promise.all([
+      users.findOperated(id),
+      users.findCustomer(id),
+      users.secondFactors?.since(id),
+    ]);
+    return { ...user, customer, secondFactorSince };
   };
 
   const sessions = (userId: string): UserSection<OperatedSession> => ({
@@ -101,7 +106,7 @@ export async function userPagePlugin(
       ]);
       const view = {
         title: user.email,
-        facts: factsOf(user),
+        facts: factsOf(user, users.secondFactors !== undefined),
         customer: user.customer,
         actions: linksTo(user, users),
         exportAction: `${id}/export`,
@@ -185,8 +190,10 @@ async function sectionView(section: UserSection<never>, userId: string, root: st
 }
 
 /** Terms and descriptions. */
-function factsOf(user: OperatedUser): { term: string; text: string }[] {
+function factsOf(user: UserDetails, hasSecondFactors: boolean): { term: string; text: string }[] {
   const { id, name, emailVerified, state, suspendedAt, subscription, granted, hasPassword, createdAt } = user;
+  const { secondFactorSince } = user;
+  const factor = secondFactorSince === null ? 'not set' : `set up on ${toMinute(secondFactorSince)}`;
   const since = suspendedAt === null ? '' : ` since ${toMinute(suspendedAt)}`;
   const until = granted?.until ? ` until ${toMinute(granted.until)}` : '';
   return [
@@ -195,6 +202,7 @@ function factsOf(user: OperatedUser): { term: string; text: string }[] {
     { term: 'Address', text: emailVerified ? 'verified' : 'not verified' },
     { term: 'State', text: state + since },
     { term: 'Password', text: hasPassword ? 'set' : 'not set' },
+    ...(hasSecondFactors ? [{ term: 'Second factor', text: factor }] : []),
     { term: 'Registered', text: toMinute(createdAt) },
     { term: 'Subscription', text: `${subscription.status}, plan ${subscription.plan}` },
     { term: 'Granted plan', text: granted === null ? 'none' : `${granted.plan}${until}` },

@@ -4,6 +4,7 @@ import type { Passwords } from '../passwords/hasher.js';
 import type { Throttle } from '../throttle/throttle.js';
 import type { ForeignHashes } from './foreign-hashes.js';
 import type { AccountMails } from './mails.js';
+import type { Challenges, SecondFactors } from './second-factor.js';
 import type { SessionDependencies } from './sessions.js';
 import type { ProfileMark } from './store.js';
 
@@ -26,6 +27,9 @@ export interface AuthDependencies extends SessionDependencies {
   mails: AccountMails;
   backgroundTasks: Pick<BackgroundTasks, 'run'>;
   deletionHooks: AccountDeletionHooks;
+  /** Absent if no encryption key is configured. */
+  secondFactors?: SecondFactors | undefined;
+  challenges?: Challenges | undefined;
   /** Whether the operator allows new registrations. */
   registrationAllowed(): Promise<boolean>;
   /** Whether the address must be verified before the first login. */

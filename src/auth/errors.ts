@@ -4,6 +4,11 @@ export const authErrors = defineErrors({
   INVALID_TOKEN: [400, 'This link is invalid or has expired. Request a new one.'],
   TOKEN_EXPIRED: [401, 'The access token has expired. Refresh it.'],
   INVALID_CREDENTIALS: [401, 'The e-mail address or password is incorrect.'],
+  INVALID_CODE: [401, 'The code is incorrect or was used before.'],
+  INVALID_CHALLENGE: [401, 'The sign-in has expired or was invalidated. Start again with the password.'],
+  SECOND_FACTOR_REQUIRED: [401, 'This account has a second factor. Enter a code of it.'],
+  SECOND_FACTOR_ENROLMENT_REQUIRED: [401, 'This account must have a second factor. Set it up to sign in.'],
+  REAUTHENTICATION_REQUIRED: [401, 'Confirm with your password first that this is you.'],
   INVALID_REFRESH_TOKEN: [401, 'The refresh token is invalid. Sign in again.'],
   REFRESH_TOKEN_REUSED: [
     401,

@@ -50,6 +50,19 @@ export async function registerSessionTokenKinds(
   return { accessTokens, refreshTokens };
 }
 
+/** Registers the challenges of sign-ins that lack a second factor. @param mount as above */
+export const registerChallengeKind = (
+  parent: FastifyInstance,
+  mount: string,
+  config: Pick<AuthConfiguration, 'jwtAccessSecret' | 'jwtAccessSecretPrevious'>,
+): Promise<TokenKind> =>
+  registerTokenKind(parent, {
+    namespace: `${mount} challenge`,
+    typ: 'challenge+jwt',
+    secret: config.jwtAccessSecret,
+    previous: config.jwtAccessSecretPrevious,
+  });
+
 /** Registers @fastify/jwt in an encapsulated scope of `parent`, under one namespace for each secret. */
 export async function registerTokenKind(
   parent: FastifyInstance,

@@ -17,13 +17,15 @@ export interface Outbox {
       | 'verify-email'
       | 'confirm-address-change'
       | 'email-changed'
+      | 'second-factor-added'
+      | 'second-factor-removed'
       | 'welcome'
       | 'unlock';
     values: Record<string, string | Localized>;
     /** The language of the recipient, if known. */
     locale?: string | undefined;
     security: boolean;
-    sendCondition?: { userId: string; versionField: 'passwordVersion' | 'emailVersion'; minVersion: number };
+    sendCondition?: { userId: string; versionField: string; minVersion: number };
     expiresAt: number;
   }): Promise<void>;
 }
@@ -45,6 +47,12 @@ export interface AccountMails {
   passwordChanged(recipient: Recipient, version: number, origin: RequestOrigin): Promise<void>;
   /** To the old address; enqueued before the change and sent once the address has this version. */
   emailChanged(recipient: Recipient, newEmail: string, version: number, origin: RequestOrigin): Promise<void>;
+  /** Enqueued before the change and sent once the factor has this version. */
+  secondFactorChanged(
+    recipient: Recipient,
+    change: { kind: 'added' | 'removed'; versionField: string; version: number },
+    origin: RequestOrigin,
+  ): Promise<void>;
   welcome(recipient: Recipient): Promise<void>;
 }
 
@@ -139,6 +147,23 @@ export function createAccountMails({ outbox, pages, clock }: AccountMailOptions)
         values: { email: recipient.email, newEmail, ...greeting(recipient), ...circumstances(origin) },
         security: true,
         sendCondition: { userId: recipient.id, versionField: 'emailVersion', minVersion: version },
+        expiresAt: inDays(7),
+      }),
+
+    secondFactorChanged: (recipient, { kind, versionField, version }, origin) =>
+      outbox.put({
+        key: `second-factor-${kind}:${recipient.id}:${version}`,
+        userId: recipient.id,
+        to: recipient.email,
+        locale: recipient.locale,
+        template: `second-factor-${kind}`,
+        values: {
+          email: recipient.email,
+          ...greeting(recipient),
+          ...circumstances(origin),
+        },
+        security: true,
+        sendCondition: { userId: recipient.id, versionField, minVersion: version },
         expiresAt: inDays(7),
       }),
 

@@ -1,4 +1,5 @@
 import { type PublicUrl, withLeadingSlash } from '../config/public-url.js';
+import type { RequestOrigin } from '../http/circumstances.js';
 import type { Messages } from '../http/messages.js';
 import type { Pages } from '../http/pages.js';
 import type { SubscriptionSummary } from '../http/schemas.js';
@@ -13,10 +14,11 @@ import type { AuthEvents } from './events.js';
 import { type AccountExportDependencies, createAccountExport, type ExportPluginOptions } from './export.js';
 import { createForeignHashes, type ForeignHashes, foreignHashCollection } from './foreign-hashes.js';
 import { type ImportOptions, type ImportReport, importUsers } from './import.js';
-import type { registerSessionTokenKinds } from './jwt.js';
-import { createAccountMails, type Outbox } from './mails.js';
+import type { registerSessionTokenKinds, TokenKind } from './jwt.js';
+import { type AccountMails, createAccountMails, type Outbox } from './mails.js';
 import { authPlugin } from './plugin.js';
 import type { AuthConfiguration } from './schemas.js';
+import { createChallenges, type SecondFactors } from './second-factor.js';
 import { type AuthService, createAuthService } from './service.js';
 import {
   type PresentUser,
@@ -82,6 +84,12 @@ export interface AuthModule {
   exportAccount: ExportPluginOptions['exportAccount'];
   /** For the operator; its job is not scheduled. */
   activity: Activity;
+  /** Enqueues the mail about a change of the second factor. */
+  announceFactor(
+    userId: string,
+    change: Parameters<AccountMails['secondFactorChanged']>[1],
+    origin: RequestOrigin,
+  ): Promise<void>;
   plugin(scope: Scope): Promise<void>;
 }
 
@@ -99,6 +107,8 @@ export interface AuthModuleOptions {
   /** Called after an address has changed, so that other systems receive it soon. */
   profileChanged(): void;
   emit: Emit<AuthEvents>;
+  /** Absent if no encryption key is configured. */
+  secondFactor?: { service: SecondFactors; challengeTokens: TokenKind } | undefined;
   publicUrl: PublicUrl;
   /** The public path under which the pages are mounted. */
   mountedAt(): string;
@@ -111,11 +121,30 @@ export function createAuthModule(
   options: AuthModuleOptions,
 ): AuthModule {
   const { store, throttle, jobs, clock } = context;
-  const { config, tokenKinds, users: usersModule, publicUrl, mountedAt, pages, messages } = options;
+  const {
+    config,
+    tokenKinds,
+    users: usersModule,
+    publicUrl,
+    mountedAt,
+    pages,
+    messages,
+    secondFactor,
+  } = options;
   const { users, foreignHashes, presentUser, profileMark } = usersModule;
   const sessions = sessionCollection(store);
   const pageUrl = (configured: string | undefined, own: string) => () =>
     publicUrl.get() + (configured === undefined ? `${mountedAt()}${own}` : withLeadingSlash(configured));
+
+  const mails = createAccountMails({
+    outbox: options.outbox,
+    pages: {
+      reset: pageUrl(config.resetUrlRelative, '/auth/reset-password'),
+      verify: pageUrl(config.verifyUrlRelative, '/auth/verify-email'),
+      unlock: pageUrl(undefined, '/auth/unlock'),
+    },
+    clock,
+  });
 
   const service = createAuthService({
     ...context,
@@ -131,20 +160,16 @@ export function createAuthModule(
       accessTtl: config.accessTokenTtl,
       issuer: publicUrl.get,
     }),
-    mails: createAccountMails({
-      outbox: options.outbox,
-      pages: {
-        reset: pageUrl(config.resetUrlRelative, '/auth/reset-password'),
-        verify: pageUrl(config.verifyUrlRelative, '/auth/verify-email'),
-        unlock: pageUrl(undefined, '/auth/unlock'),
-      },
-      clock,
-    }),
+    mails,
     deletionHooks: options.deletionHooks,
     registrationAllowed: options.registrationAllowed,
     siteName: options.siteName,
     profileChanged: options.profileChanged,
     emit: options.emit,
+    secondFactors: secondFactor?.service,
+    challenges:
+      secondFactor &&
+      createChallenges({ tokens: secondFactor.challengeTokens, issuer: publicUrl.get, clock }),
     verificationRequired: config.requireEmailVerification,
     refreshTtl: config.refreshTokenTtl,
     sessionMaxAge: config.sessionMaxAge,
@@ -164,8 +189,20 @@ export function createAuthModule(
     service,
     sessions,
     exportAccount,
+    async announceFactor(userId, change, origin) {
+      const user = await users.findOne({ id: userId });
+      if (user) await mails.secondFactorChanged(user, change, origin);
+    },
     activity: createActivity({ activity: activityCollection(store), sessions, clock }),
     plugin: (scope) =>
-      authPlugin(scope, { auth: service, exportAccount, throttle, pages, messages, home: publicUrl.get }),
+      authPlugin(scope, {
+        auth: service,
+        exportAccount,
+        throttle,
+        pages,
+        messages,
+        secondFactors: secondFactor?.service,
+        home: publicUrl.get,
+      }),
   };
 }

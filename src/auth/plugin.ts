@@ -11,19 +11,25 @@ import {
   LogoutBody,
   MeAnswer,
   PasswordBody,
+  ReauthenticationBody,
   RefreshBody,
   RegisterBody,
+  SessionAnswer,
   SessionParams,
   SessionsAnswer,
   SignInAnswer,
   TokensAnswer,
 } from './schemas.js';
+import type { SecondFactors } from './second-factor.js';
+import { secondFactorPlugin } from './second-factor-plugin.js';
 import type { AuthService } from './service.js';
 
 export interface AuthPluginOptions extends ExportPluginOptions, LinkPagesOptions {
   auth: AuthService;
   /** Chooses the language of a new user. */
   messages: Pick<Messages, 'negotiate'>;
+  /** Absent if no encryption key is configured. */
+  secondFactors?: SecondFactors | undefined;
 }
 
 /** The routes of accounts: sessions, mailed links, account management and the export. */
@@ -32,6 +38,9 @@ export async function authPlugin(scope: Scope, options: AuthPluginOptions): Prom
   await scope.register(linkPagesPlugin, options);
   await accountRoutes(scope, options);
   await scope.register(exportPlugin, options);
+  const { auth, secondFactors } = options;
+  const step = auth.secondFactorStep;
+  if (step && secondFactors) await scope.register(secondFactorPlugin, { auth, step, secondFactors });
 }
 
 /** Routes that start, refresh, list and end sessions. */
@@ -80,6 +89,17 @@ async function sessionRoutes(
     '/auth/me',
     { config: access('user'), schema: { response: { 200: MeAnswer } } },
     async (request) => ok(request.saas),
+  );
+
+  scope.post(
+    '/auth/reauthenticate',
+    {
+      config: access('user'),
+      bodyLimit: BODY_LIMIT,
+      schema: { body: ReauthenticationBody, response: { 200: SessionAnswer } },
+    },
+    async (request) =>
+      ok({ session: await auth.reauthenticate(request.saas, request.body, originOf(request)) }),
   );
 
   // Public, because a refresh token alone is sufficient and an ended session is not an error.

@@ -161,10 +161,59 @@ export const EmailChangeBody = Type.Object(
 
 export const DeletionBody = Type.Object({ password: PasswordInput }, { additionalProperties: false });
 
+const Code = Type.String({
+  accepts: 'a code of the authenticator app, or a recovery code',
+  pattern: '^[\\w\\s-]{1,64}$',
+  writeOnly: true,
+});
+const Challenge = Type.String({
+  accepts: 'the challenge of an error response',
+  pattern: '^[\\w.-]{1,2048}$',
+  writeOnly: true,
+});
+
+export const ReauthenticationBody = Type.Object(
+  { password: PasswordInput, code: Type.Optional(Code) },
+  { additionalProperties: false },
+);
+export const SessionAnswer = Envelope(Type.Object({ session: Session }));
+
+export const CodeBody = Type.Object({ code: Code }, { additionalProperties: false });
+export const ChallengeBody = Type.Object({ challenge: Challenge }, { additionalProperties: false });
+export const ChallengeCodeBody = Type.Object(
+  { challenge: Challenge, code: Code },
+  { additionalProperties: false },
+);
+export const FactorRemovalBody = Type.Object(
+  { password: PasswordInput, code: Code },
+  { additionalProperties: false },
+);
+
+const NullableTimestamp = Type.Union([Timestamp, Type.Null()]);
+export const FactorAnswer = Envelope(
+  Type.Object({
+    enrolledAt: NullableTimestamp,
+    recoveryCodesLeft: Type.Integer(),
+    requiredFrom: Type.Union([Timestamp, Type.Null()], {
+      description: 'When sign-in begins to require a second factor; null if it does not, or there is one.',
+    }),
+  }),
+);
+export const EnrolmentAnswer = Envelope(
+  Type.Object({
+    secret: Type.String({ description: 'For typing: Base32 in groups of four characters.' }),
+    uri: Type.String({ description: 'The same as a link that telephones open in the app.' }),
+    qr: Type.String({ description: 'The same as an SVG image.' }),
+  }),
+);
+const RecoveryCodes = Type.Array(Type.String(), { description: 'They cannot be read again.' });
+export const RecoveryCodesAnswer = Envelope(Type.Object({ recoveryCodes: RecoveryCodes }));
+export const EnrolledSignInAnswer = Envelope(
+  Type.Object({ user: User, ...tokens, recoveryCodes: RecoveryCodes }),
+);
+
 const ListedSession = Type.Object({
-  id: Type.String(),
-  createdAt: Timestamp,
-  expiresAt: Timestamp,
+  ...Session.properties,
   refreshedAt: Timestamp,
   current: Type.Boolean({ description: 'Whether this is the session of the request.' }),
 });

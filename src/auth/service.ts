@@ -10,7 +10,9 @@ import type { AuthDependencies } from './dependencies.js';
 import { createEmailChange, type EmailChange } from './email-change.js';
 import { authErrors } from './errors.js';
 import { createPasswordReset, type PasswordReset } from './password-reset.js';
+import { createReauthentication, type Reauthentication } from './reauthentication.js';
 import { createRegistration, type Registration } from './registration.js';
+import { createSecondFactorStep, type SecondFactorStep } from './second-factor.js';
 import { createSessionService, type IssuedTokens, type SessionService } from './sessions.js';
 import { isDisabled } from './store.js';
 import { createUnlock, type Unlock } from './unlock.js';
@@ -25,8 +27,14 @@ export interface AuthService
     Pick<EmailChange, 'changeEmail'>,
     Pick<Unlock, 'unlock'>,
     AccountService,
-    AccountDeletion {
-  /** @throws INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, RATE_LIMITED, OVERLOADED */
+    AccountDeletion,
+    Reauthentication {
+  /** Absent if no encryption key for second factors is configured. */
+  secondFactorStep: SecondFactorStep | undefined;
+  /**
+   * @throws INVALID_CREDENTIALS, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED, SECOND_FACTOR_REQUIRED,
+   *   SECOND_FACTOR_ENROLMENT_REQUIRED, RATE_LIMITED, OVERLOADED
+   */
   login(input: { email: string; password: string }, origin: Origin): Promise<IssuedTokens & { user: User }>;
   administration: AccountAdministration;
 }
@@ -38,6 +46,11 @@ export function createAuthService(deps: AuthDependencies): AuthService {
   const { unlock, offerUnlock } = createUnlock({ ...deps, usedLinks });
   const credentials = createCredentials({ ...deps, offerUnlock });
   const passwordRules = createPasswordRules(deps);
+  const { secondFactors, challenges } = deps;
+  const secondFactorStep =
+    secondFactors && challenges
+      ? createSecondFactorStep({ ...deps, secondFactors, challenges, startSession })
+      : undefined;
   const { authenticate } = sessions;
   const confirmation = createAddressConfirmation({ ...deps, passwordRules, authenticate, usedLinks });
   const { confirmAddress } = confirmation;
@@ -60,6 +73,8 @@ export function createAuthService(deps: AuthDependencies): AuthService {
     ...createRegistration({ ...deps, passwordRules, startSession, sendVerification, sendReset }),
     ...createAccountService({ ...deps, credentials, passwordRules, usedLinks }),
     ...createAccountDeletion({ ...deps, credentials }),
+    ...createReauthentication({ ...deps, credentials }),
+    secondFactorStep,
     forgotPassword,
     resetPassword,
     verifyEmail,
@@ -81,6 +96,7 @@ export function createAuthService(deps: AuthDependencies): AuthService {
         );
         if (rehashed) await deps.foreignHashes.remove(user);
       }
+      await secondFactorStep?.demand(user, origin);
       // Started together, so that both writes share one commit.
       const record = { event: 'login.succeeded', subject: user.id, ip: origin.ip };
       const [session] = await Promise.all([startSession(user), audit.record(record)]);

@@ -32,8 +32,8 @@ export interface IssuedTokens {
 }
 
 export interface SessionService {
-  /** Starts a session, which is invalid until its user is stored. */
-  startSession(user: UserDocument): Promise<IssuedTokens & { user: User }>;
+  /** Starts a session, which is invalid until its user is stored. @param amr how the user signed in; default: by password */
+  startSession(user: UserDocument, amr?: readonly string[]): Promise<IssuedTokens & { user: User }>;
   /** Exchanges a refresh token for its only successor. @throws INVALID_REFRESH_TOKEN, REFRESH_TOKEN_REUSED */
   refresh(refreshToken: string, origin: Origin): Promise<IssuedTokens>;
   /** Returns the user and session of an Authorization header, as stored now. @throws UNAUTHENTICATED, TOKEN_EXPIRED */
@@ -155,7 +155,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
   };
 
   return {
-    async startSession(user) {
+    async startSession(user, amr) {
       const now = clock.now();
       const refreshId = tokens.newRefreshId();
       const session: SessionDocument = {
@@ -166,6 +166,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
         rotatedAt: now,
         createdAt: now,
         expiresAt: expiry(now),
+        ...(amr && { amr }),
       };
       await sessions.insert(session);
       return { user: await deps.presentUser(user), ...issueTokens(session, refreshId) };
@@ -198,7 +199,7 @@ export function createSessionService(deps: SessionDependencies): SessionService 
         });
       if (isRotated) rotations.forget(presented);
       else await rotations.settle(presented);
-      // No other field of a session that is not revoked ever changes, so what was read before is still true.
+      // Of a session that is not revoked, no other field that the tokens contain ever changes.
       const session = isRotated ? { ...found.session, ...change } : await sessions.findOne({ id });
       if (!session || !isSessionValid(user, session, now)) throw authErrors.INVALID_REFRESH_TOKEN();
       if (isRotated) return issueTokens(session, nextId);

@@ -91,6 +91,9 @@ export interface SessionDocument {
   previousId?: string;
   rotatedAt: number;
   createdAt: number;
+  /** When and how the user last proved the identity; absent: at `createdAt`, by password. */
+  authenticatedAt?: number;
+  amr?: readonly string[];
   /** Expiration of the current refresh token. */
   expiresAt: number;
   revokedAt?: number;
@@ -212,5 +215,11 @@ export function toSessionView(session: SessionDocument): Session {
     id: session.id,
     createdAt: toTimestamp(session.createdAt),
     expiresAt: toTimestamp(session.expiresAt),
+    authenticatedAt: toTimestamp(session.authenticatedAt ?? session.createdAt),
+    amr: [...(session.amr ?? PASSWORD_ONLY)],
   };
 }
+
+/** How a user signed in (RFC 8176), by what proved the second factor. */
+export const AMR = { otp: ['pwd', 'otp', 'mfa'], recovery: ['pwd', 'rec', 'mfa'] } as const;
+const PASSWORD_ONLY = ['pwd'];

@@ -1,50 +1,16 @@
-import type { Localized, Messages } from '../http/messages.js';
+import type { Messages } from '../http/messages.js';
 import { toTimestamp } from '../http/schemas.js';
-import { type Clock, DAY, timesOf } from '../kernel/clock.js';
-import { newId, type Random, sha256 } from '../kernel/secrets.js';
+import { DAY, timesOf } from '../kernel/clock.js';
+import { newId, sha256 } from '../kernel/secrets.js';
 import type { Job, JobLog } from '../ops/jobs.js';
 import { purgeMatching } from '../ops/purge.js';
-import { nullIfTaken } from '../storage/collection.js';
 import { firstPagesOf, mapPages } from '../storage/pages.js';
+import { createOutbox, type Outbox, type OutboxOptions } from './outbox.js';
 import { createRelay, type UnfinishedMail } from './relay.js';
 import { isEmailAddress } from './schemas.js';
-import { type MailStatus, type Mails, namedAs, nameOf, type SendCondition } from './store.js';
-import {
-  localizeMailValues,
-  type MailName,
-  type RenderedMail,
-  sampleValues,
-  type Templates,
-  validateValues,
-} from './templates.js';
+import { type MailStatus, nameOf } from './store.js';
+import { type MailName, type RenderedMail, sampleValues, type Templates } from './templates.js';
 import { DeliveryError, type DeliveryResult, type Message, type Transport } from './transport.js';
-
-/** A mail to be sent. */
-export interface Mail {
-  /** Idempotency key: a second `put` replaces the mail if it was never attempted, and is ignored otherwise. */
-  key: string;
-  /** The account that the mail is about; the mail is exported and deleted with it. */
-  userId?: string;
-  /** One address, as stored in the account and never directly from a request. */
-  to: string;
-  template: MailName;
-  /** The values of the template. A `link` begins with PUBLIC_URL. `siteName` and `siteUrl` are added. */
-  values: Record<string, string | Localized>;
-  /** The language of the recipient, if known. */
-  locale?: string | undefined;
-  /** Whether the mail is sent even when the operator has disabled notification mails. */
-  security: boolean;
-  /** For a mail that is enqueued before the change it reports: it is never sent without that change. */
-  sendCondition?: SendCondition;
-  /** Unix time in milliseconds. A mail that could not be sent by then expires. */
-  expiresAt: number;
-}
-
-/** How other domains send mails. */
-export interface Outbox {
-  /** Enqueues a mail. It survives a crash once the promise resolves. */
-  put(mail: Mail): Promise<void>;
-}
 
 /** A mail as shown to the account that it is about. */
 export interface MailSummary {
@@ -59,8 +25,6 @@ export interface MailSummary {
 export interface EmailService extends Outbox {
   /** Lists the mails about an account, newest first, without their content. */
   listByUser(userId: string): AsyncIterable<MailSummary[]>;
-  /** Deletes all mails about an account, sent or not. */
-  deleteByUser(userId: string): Promise<void>;
   /** Renders a mail with sample values. */
   preview(name: MailName): Promise<RenderedMail>;
   /** Sends a mail with sample values immediately. @throws DeliveryError with a message for the operator */
@@ -72,8 +36,7 @@ export interface EmailService extends Outbox {
   close(): Promise<void>;
 }
 
-export interface EmailServiceOptions {
-  mails: Mails;
+export interface EmailServiceOptions extends OutboxOptions {
   templates: Templates;
   messages: Messages;
   transport: Transport;
@@ -81,14 +44,9 @@ export interface EmailServiceOptions {
   from: { email: string | undefined; name: string | undefined };
   /** Where replies go, if not to the sender. */
   replyTo?: string | undefined;
-  publicUrl: () => string;
   settings: () => Promise<{ siteName: string; emailNotifications: boolean }>;
   /** Returns the current value of a version field of a user; `null` when the user does not exist. */
   readUserVersion: (userId: string, versionField: string) => Promise<number | null>;
-  /** Called after `put`, so that the relay runs soon. */
-  wake: () => void;
-  clock: Clock;
-  random: Random;
   log: JobLog;
 }
 
@@ -101,7 +59,8 @@ const RETENTION_MS = 30 * DAY;
 
 export function createEmailService(options: EmailServiceOptions): EmailService {
   const { mails, templates, messages, transport, from, replyTo, publicUrl, settings } = options;
-  const { wake, clock, random } = options;
+  const { clock, random } = options;
+  const outbox = createOutbox(options);
 
   /** Composes a message without its recipient. */
   const compose = async (name: MailName, values: Record<string, string>, locale?: string) => {
@@ -130,33 +89,7 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
   const ended = () => ({ endedAt: { lt: clock.now() - RETENTION_MS } });
 
   return {
-    async put({ key, userId, to, template, locale, security, sendCondition, expiresAt, ...mailed }) {
-      const values = localizeMailValues(mailed.values, messages.catalogue(locale));
-      validateValues(template, values);
-      if (values['link'] !== undefined) validateLink(values['link'], publicUrl());
-      if (!isEmailAddress(to)) throw new TypeError('A mail goes to exactly one address.');
-      const now = clock.now();
-      const mail = {
-        ...(userId && { userId }),
-        to,
-        ...namedAs(template),
-        values,
-        ...(locale !== undefined && { locale }),
-        security,
-        ...(sendCondition && { after: toStoredCondition(sendCondition) }),
-        expiresAt,
-        status: 'queued' as const,
-        dueAt: now,
-        createdAt: now,
-      };
-      const isInserted = await mails
-        .insert({ id: newId('mail_', clock, random), key, attempts: 0, ...mail })
-        .then(() => true, nullIfTaken);
-      // A mail with the same key may have been dropped because its change failed.
-      if (!isInserted)
-        await mails.updateOne({ key, attempts: 0 }, { set: mail, unset: ['endedAt', 'reason'] });
-      wake();
-    },
+    ...outbox,
 
     listByUser(userId) {
       const pages = firstPagesOf(mails, { where: { userId }, sort: 'id', desc: true }, MAX_LISTED);
@@ -167,10 +100,6 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
         createdAt: toTimestamp(createdAt),
         ...(endedAt !== undefined && { endedAt: toTimestamp(endedAt) }),
       }));
-    },
-
-    async deleteByUser(userId) {
-      await mails.deleteMany({ userId });
     },
 
     async preview(name) {
@@ -212,20 +141,4 @@ export function createEmailService(options: EmailServiceOptions): EmailService {
 
     close: transport.close,
   };
-}
-
-const toStoredCondition = ({ userId, versionField, minVersion }: SendCondition) => ({
-  userId,
-  is: versionField,
-  reaches: minVersion,
-});
-
-/** Mails may only link to the application itself. */
-function validateLink(link: string, publicUrl: string): void {
-  const [url, base] = [URL.canParse(link) ? new URL(link) : null, new URL(publicUrl)];
-  const path = base.pathname.replace(/\/$/, '');
-  const isBelow = url?.pathname === path || url?.pathname.startsWith(`${path}/`);
-  if (url?.origin !== base.origin || !isBelow || url.username || url.password) {
-    throw new TypeError('The link of a mail must begin with PUBLIC_URL.');
-  }
 }

@@ -1,6 +1,6 @@
 import type { ModuleContext } from '../server/module-context.js';
 import { createFactorService, type FactorService } from './service.js';
-import { factorCollection } from './store.js';
+import { type AnnounceFactor, factorCollection } from './store.js';
 
 /** The second factors of accounts. */
 export interface FactorModule {
@@ -12,6 +12,8 @@ export interface FactorModuleOptions {
   keys: readonly [string, ...string[]];
   /** What the authenticator app shows as the provider of the account. */
   issuer(): string;
+  /** Enqueues a mail to the person about a change; absent without e-mail. */
+  announce?: AnnounceFactor | undefined;
 }
 
 export function createFactorModule(

@@ -9,7 +9,14 @@ import { nullIfTaken } from '../storage/collection.js';
 import { pagesOf } from '../storage/pages.js';
 import type { Throttle } from '../throttle/throttle.js';
 import { factorErrors } from './errors.js';
-import { type FactorDocument, type Factors, removeFactor } from './store.js';
+import {
+  type AnnounceFactor,
+  type ChangeOrigin,
+  type FactorDocument,
+  type Factors,
+  readFactorVersion,
+  removeFactor,
+} from './store.js';
 import { type Enrolment, enrolmentOf, newSecret, recoveryCodesOf, recoveryHash, stepOfCode } from './totp.js';
 
 /** How a person proved the second factor. */
@@ -26,9 +33,9 @@ export interface FactorService {
   /** Null if the account has none. */
   stateOf(account: string): Promise<FactorState | null>;
   /**
-   * A new secret for the authenticator app, which becomes the factor when a code of it is confirmed within 15 minutes. An earlier
-   * factor stays valid until then.
+   * A new secret for the authenticator app, which becomes the factor when a code of it is confirmed within 15 minutes.
    * @param label the user name, which the app shows
+   * @throws FACTOR_EXISTS
    */
   begin(account: string, label: string): Promise<Enrolment>;
   /** The secret that was shown last, for the same page after a wrong code; null if there is none any more. */
@@ -36,7 +43,7 @@ export interface FactorService {
   /**
    * Confirms the new secret with a code of it. Returns the recovery codes, which cannot be read again; null for a wrong
    * code. The same form returns the same codes.
-   * @throws factor_changed, RATE_LIMITED
+   * @throws FACTOR_CHANGED, RATE_LIMITED
    */
   confirm(account: string, code: string, form: string, from: Origin): Promise<string[] | null>;
   /**
@@ -44,10 +51,17 @@ export interface FactorService {
    * @throws RATE_LIMITED
    */
   verify(account: string, code: string, from: Origin): Promise<FactorMethod | null>;
-  /** New recovery codes instead of all earlier ones. @throws factor_changed if there is no factor */
+  /** New recovery codes instead of all earlier ones. @throws FACTOR_CHANGED if there is no factor */
   renewRecoveryCodes(account: string, form: string, from: Origin): Promise<string[]>;
   /** Removes the factor. False if there is none. */
-  remove(account: string, from: Origin): Promise<boolean>;
+  remove(account: string, from: ChangeOrigin): Promise<boolean>;
+  /**
+   * By when an account without a factor must have one, in Unix milliseconds: the first call begins the period of grace. Null if
+   * it has one.
+   */
+  requiredFrom(account: string, graceMs: number): Promise<number | null>;
+  /** The value of `FACTOR_VERSION`. */
+  version(account: string): Promise<number>;
   /** Removes everything about a deleted account. */
   forget(account: string): Promise<void>;
   /** Encrypts with the current key what another key has encrypted. */
@@ -62,6 +76,7 @@ export interface FactorDependencies {
   issuer(): string;
   throttle: Pick<Throttle, 'attempt'>;
   audit: Pick<Audit, 'record' | 'recordFailure'>;
+  announce?: AnnounceFactor | undefined;
   clock: Clock;
   random: Random;
 }
@@ -69,7 +84,7 @@ export interface FactorDependencies {
 const ENROLMENT_MS = 15 * MINUTE;
 
 export function createFactorService(deps: FactorDependencies): FactorService {
-  const { factors, keys, issuer, throttle, audit, clock, random } = deps;
+  const { factors, keys, issuer, throttle, audit, announce, clock, random } = deps;
   const encryption = createEncryption({
     keys,
     purpose: 'second factors',
@@ -112,6 +127,33 @@ export function createFactorService(deps: FactorDependencies): FactorService {
     return (await factors.updateOne({ id, rev }, changes)) !== null;
   };
 
+  /** Changes the document of an account, or inserts it. */
+  const store = async (
+    account: string,
+    set: Pick<FactorDocument, 'requiredFrom'> | Required<Pick<FactorDocument, 'pending' | 'pendingUntil'>>,
+  ): Promise<void> => {
+    for (;;) {
+      const found = await factors.findOne({ id: account });
+      const now = clock.now();
+      // Both begin with the time, so that they never repeat those of a document that was deleted.
+      const fresh = {
+        id: account,
+        lastStep: 0,
+        recovery: [],
+        version: now,
+        rev: now,
+        updatedAt: now,
+        ...set,
+      };
+      // A sign-in or a session that began without the factor must not replace it.
+      if (found?.confirmedAt !== undefined) throw factorErrors.FACTOR_EXISTS();
+      const stored = found
+        ? await change(found, set)
+        : await factors.insert(fresh).then(() => true, nullIfTaken);
+      if (stored) return;
+    }
+  };
+
   const pendingOf = (document: FactorDocument | null): string | null =>
     document?.pending === undefined || (document.pendingUntil ?? 0) <= clock.now()
       ? null
@@ -151,16 +193,8 @@ export function createFactorService(deps: FactorDependencies): FactorService {
         pending: encryption.encrypt(account, secret),
         pendingUntil: clock.now() + ENROLMENT_MS,
       };
-      const now = clock.now();
-      // Begins with the time, so that what was read about a removed factor never matches a new one.
-      const fresh = { id: account, lastStep: 0, recovery: [], rev: now, updatedAt: now, ...pending };
-      for (;;) {
-        const found = await factors.findOne({ id: account });
-        const stored = found
-          ? await change(found, pending)
-          : await factors.insert(fresh).then(() => true, nullIfTaken);
-        if (stored) return enrolmentOf(secret, { issuer: issuer(), label });
-      }
+      await store(account, pending);
+      return enrolmentOf(secret, { issuer: issuer(), label });
     },
 
     async pending(account, label) {
@@ -176,11 +210,16 @@ export function createFactorService(deps: FactorDependencies): FactorService {
           const secret = pendingOf(found);
           // The form was submitted twice, and the browser shows the second response.
           if (found && secret === null && hasCodes(found, codes)) return codes;
-          if (!found || secret === null) throw factorErrors.factor_changed();
+          if (!found || secret === null || found.confirmedAt !== undefined)
+            throw factorErrors.FACTOR_CHANGED();
           const step = stepOfCode(secret, code, clock.now());
           if (step === null) return null;
-          const [confirmedAt, encrypted] = [clock.now(), encryption.encrypt(account, secret)];
-          const confirmed = { secret: encrypted, confirmedAt, lastStep: step, ...sealed(account, codes) };
+          const version = (found.version ?? 0) + 1;
+          const confirmed = {
+            ...{ secret: encryption.encrypt(account, secret), lastStep: step, ...sealed(account, codes) },
+            ...{ confirmedAt: clock.now(), version },
+          };
+          await announce?.('added', account, version, from);
           if (await change(found, confirmed, ['pending', 'pendingUntil'])) break;
         }
         await audit.record({ event: 'factor.enrolled', subject: account, ip: from.ip });
@@ -203,7 +242,7 @@ export function createFactorService(deps: FactorDependencies): FactorService {
       const codes = recoveryCodesOf(codeKey, account, form);
       for (;;) {
         const found = await factors.findOne({ id: account });
-        if (found?.secret === undefined) throw factorErrors.factor_changed();
+        if (found?.secret === undefined) throw factorErrors.FACTOR_CHANGED();
         if (hasCodes(found, codes)) return codes;
         if (await change(found, sealed(account, codes))) break;
       }
@@ -212,6 +251,17 @@ export function createFactorService(deps: FactorDependencies): FactorService {
     },
 
     remove: (account, from) => removeFactor(account, from, deps),
+
+    async requiredFrom(account, graceMs) {
+      const found = await factors.findOne({ id: account });
+      if (found?.confirmedAt !== undefined) return null;
+      if (found?.requiredFrom !== undefined) return found.requiredFrom;
+      const requiredFrom = clock.now() + graceMs;
+      await store(account, { requiredFrom });
+      return requiredFrom;
+    },
+
+    version: (account) => readFactorVersion(factors, account),
 
     async forget(account) {
       await factors.deleteOne({ id: account });

@@ -162,7 +162,15 @@ export const User = Type.Object({
 export type User = Static<typeof User>;
 
 /** A session in responses. */
-export const Session = Type.Object({ id: Type.String(), createdAt: Timestamp, expiresAt: Timestamp });
+export const Session = Type.Object({
+  id: Type.String(),
+  createdAt: Timestamp,
+  expiresAt: Timestamp,
+  authenticatedAt: Type.String({ description: 'When the user last signed in or proved it again.' }),
+  amr: Type.Array(Type.String(), {
+    description: 'How: `pwd`; `otp` or `rec` for a code of an app or a recovery code, with `mfa` (RFC 8176).',
+  }),
+});
 export type Session = Static<typeof Session>;
 
 /** Wraps data in the envelope. */

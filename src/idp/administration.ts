@@ -1,15 +1,20 @@
 import { defineOptions, resolveOptions } from '../config/options.js';
 import { createPublicUrl } from '../config/public-url.js';
-import { factorCollection, removeFactor } from '../factors/store.js';
+import { createOutbox } from '../email/outbox.js';
+import { mailCollection } from '../email/store.js';
+import { type AnnounceFactor, FACTOR_VERSION, factorCollection, removeFactor } from '../factors/store.js';
+import { createMessages } from '../http/messages.js';
 import { systemRandom } from '../kernel/secrets.js';
 import { announceEnd, logoutNoticeCollection } from '../oidc/backchannel/store.js';
 import { createAudit } from '../ops/audit.js';
+import { createPersonMails } from '../provisioning/mails.js';
 import { createProvisioningModule, type ProvisioningModule } from '../provisioning/module.js';
-import { createLastKnownAddress } from '../provisioning/store.js';
-import { createCommandContext } from '../server/module-context.js';
+import { createLastKnownAddress, principalCollection } from '../provisioning/store.js';
+import { createCommandContext, type ModuleContext } from '../server/module-context.js';
 import { idpServerSchema } from '../server/options.js';
+import type { Store } from '../storage/collection.js';
 import { openExistingStore, openStore } from '../storage/open.js';
-import { idpSchema, idTokenAlgorithmsOf } from './options.js';
+import { hasMailServer, idpSchema, idTokenAlgorithmsOf } from './options.js';
 
 /** Principals and clients for the operator of the machine: the module of the server, without limits. */
 export interface ProvisioningAdministration
@@ -33,17 +38,21 @@ export async function openProvisioning(
   warn: (message: string) => void,
   { create }: { create: boolean },
 ): Promise<ProvisioningAdministration> {
-  const { databaseUri, publicUrl, es256Key } = idpSchema.properties;
+  const { databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl } = idpSchema.properties;
   const { values, production } = resolveOptions(
-    defineOptions({ databaseUri, publicUrl, es256Key, port: idpServerSchema.properties.port }),
+    defineOptions({
+      ...{ databaseUri, publicUrl, es256Key, emailApiKey, emailSmtpUrl },
+      port: idpServerSchema.properties.port,
+    }),
     { program: 'idp', given: {}, env: undefined, random: systemRandom },
   );
   const store = await (create ? openStore : openExistingStore)(values.databaseUri);
   const base = values.publicUrl ?? (await createLastKnownAddress(store).recall());
   const notices = logoutNoticeCollection(store);
   const context = createCommandContext(store, { production, warn, createAudit });
+  const issuer = createPublicUrl(base, values.port).get;
   const { principals, links, directory, clients, operators } = createProvisioningModule(context, {
-    issuer: createPublicUrl(base, values.port).get,
+    issuer,
     allowHttp: !production,
     isSignupOpen: false,
     idTokenAlgorithms: idTokenAlgorithmsOf(values),
@@ -54,9 +63,32 @@ export async function openProvisioning(
     },
   });
   const factors = factorCollection(store);
+  const announce = hasMailServer(values) ? announceOf(store, { ...context, issuer }) : undefined;
   return {
     ...{ principals, links, directory, clients, operators },
-    removeFactor: (sub) => removeFactor(sub, ON_THE_HOST, { factors, audit: context.audit }),
+    removeFactor: (sub) => removeFactor(sub, ON_THE_HOST, { ...context, factors, announce }),
     close: () => store.close(),
+  };
+}
+
+/** Enqueues the mails about removed factors, which a server sends. */
+function announceOf(
+  store: Store,
+  context: Pick<ModuleContext, 'clock' | 'random'> & { issuer(): string },
+): AnnounceFactor {
+  const messages = createMessages();
+  const outbox = createOutbox({
+    ...context,
+    mails: mailCollection(store),
+    messages,
+    publicUrl: context.issuer,
+    wake: () => undefined,
+  });
+  const mails = createPersonMails({ ...context, outbox, messages });
+  const people = principalCollection(store);
+  return async (kind, sub, version) => {
+    const person = await people.findOne({ id: sub });
+    const change = { kind, versionField: FACTOR_VERSION, version };
+    if (person) await mails.secondFactorChanged(person, change, undefined);
   };
 }

@@ -3,7 +3,7 @@ import type { Advice, Report } from '../config/configuration-error.js';
 import { defineOptions, type Resolved, resolveOptions } from '../config/options.js';
 import { mountProblem, publicUrlOption } from '../config/public-url.js';
 import { emailOptions } from '../email/schemas.js';
-import { factorOptions } from '../factors/schemas.js';
+import { factorOptions, refusePolicyWithoutKey } from '../factors/schemas.js';
 import { brandOptions, refuseLoneDarkLogo } from '../http/brand.js';
 import { messagesOptions, refuseUnknownLocale } from '../http/messages.js';
 import { systemClock } from '../kernel/clock.js';
@@ -27,7 +27,7 @@ export const idpSchema = defineOptions({
   }),
   ...oidcOptions,
   ...provisioningOptions,
-  ...factorOptions('IDP_'),
+  ...factorOptions('IDP_', ['optional', 'operators', 'required']),
   ...emailOptions('IDP_', '`IDP_BRAND_NAME`'),
   ...brandOptions('IDP_', 'the host of IDP_PUBLIC_URL'),
   ...messagesOptions('IDP_'),
@@ -169,6 +169,7 @@ export function resolveIdp(options: IdentityProviderOptions, generate = true): R
       );
     }
     refuseEqualSecrets(values, report);
+    refusePolicyWithoutKey(values, 'IDP_', report);
     refuseLoneDarkLogo(values, 'IDP_', report);
     refuseUnknownLocale(values, 'IDP_', report);
     // Outside production, it is generated.

@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import { createAccountModule } from '../account/module.js';
 import type { EmailModule, EmailModuleOptions } from '../email/module.js';
-import type { FactorService } from '../factors/service.js';
+import { FACTOR_VERSION } from '../factors/store.js';
 import { type Brand, createBrand } from '../http/brand.js';
 import { answerRules, type HostContext, logConfiguration, pluginContext } from '../http/host-context.js';
 import { createMessages, type Messages } from '../http/messages.js';
@@ -33,6 +33,7 @@ import {
   type ResolvedIdp,
   resolveIdp,
 } from './options.js';
+import { createSecondFactor, openFactors } from './second-factors.js';
 
 /** The host's `fastify.idp`. */
 export interface IdpDecorator {
@@ -127,9 +128,14 @@ export async function mountIdp(
     colours: brand.colours,
     publicUrl: issuer,
     settings: async () => ({ siteName: brand.name(), emailNotifications: true }),
-    readUserVersion: (sub, field) => provisioning.readMailVersion(sub, field),
+    readUserVersion: async (sub, field) =>
+      field === FACTOR_VERSION && factors ? factors.version(sub) : provisioning.readMailVersion(sub, field),
   });
-  const factors = await openFactors(context, values, () => brand.name());
+  const factors = await openFactors(context, values, {
+    issuer: () => brand.name(),
+    announce: (kind, sub, version, from) =>
+      provisioning.announceFactor(sub, { kind, versionField: FACTOR_VERSION, version }, from),
+  });
   const provisioning = createProvisioningModule(context, {
     issuer,
     mail: email && { outbox: email.service, messages },
@@ -141,6 +147,7 @@ export async function mountIdp(
     endSessions: (sub, change) => oidc.endSessions(sub, change),
     forgetConsents: (sub) => oidc.consents.forget(sub),
   });
+  const secondFactor = factors && createSecondFactor(factors, { values, clock: context.clock, provisioning });
   const oidc = createOidcModule(context, {
     issuer,
     locales: messages.locales,
@@ -153,10 +160,7 @@ export async function mountIdp(
     },
     isSignUpOpen: !values.disableSignup,
     signUp: (input, from) => provisioning.principals.register({ ...input, kind: 'human' }, from),
-    secondFactor: factors && {
-      isEnrolled: async (sub) => (await factors.stateOf(sub)) !== null,
-      verify: factors.verify,
-    },
+    secondFactor,
     hasAccountPages,
     trustedEmailDomains: values.trustedEmailDomains ?? [],
     humansUseBasic: values.basicLogin === 'all',
@@ -179,7 +183,7 @@ export async function mountIdp(
       sessions: oidc.sessions,
       applications: { ...oidc.consents, find: clients.find },
       verification: provisioning.verification,
-      factors,
+      factors: secondFactor,
       forget,
     },
   });
@@ -265,17 +269,6 @@ async function openEmail(
   if (!hasMailServer(options.config.values)) return undefined;
   const { createEmailModule } = await import('../email/module.js');
   return createEmailModule(context, options);
-}
-
-/** Second factors, which are loaded only if their encryption key is configured. */
-async function openFactors(
-  context: ModuleContext,
-  { factorEncryptionKey: key, factorEncryptionKeyPrevious: previous }: IdpConfiguration,
-  issuer: () => string,
-): Promise<FactorService | undefined> {
-  if (key === undefined) return undefined;
-  const { createFactorModule } = await import('../factors/module.js');
-  return createFactorModule(context, { keys: [key, ...defined([previous])], issuer }).service;
 }
 
 const defined = (keys: (string | undefined)[]): string[] => keys.filter((key) => key !== undefined);

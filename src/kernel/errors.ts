@@ -15,6 +15,8 @@ export interface ErrorOptions {
   /** The name of the sentences on HTML pages (`errors.<page>`), if the code is not specific enough. */
   page?: string;
   details?: ErrorDetail[];
+  /** Further members of the error, with which the client continues. */
+  members?: Readonly<Record<string, string>>;
   headers?: Record<string, string>;
   /** For the log only. */
   cause?: unknown;
@@ -29,6 +31,7 @@ export class AppError extends Error {
   /** Whether the message says more than the sentence of the table. */
   readonly isSpecific: boolean;
   readonly details: ErrorDetail[] | undefined;
+  readonly members: Readonly<Record<string, string>> | undefined;
   readonly headers: Record<string, string>;
 
   constructor(code: string, statusCode: number, message: string, options: ErrorOptions = {}) {
@@ -43,6 +46,7 @@ export class AppError extends Error {
     this.page = options.page ?? code;
     this.isSpecific = options.message !== undefined;
     this.details = options.details;
+    this.members = options.members;
     // Every 503 has a Retry-After header.
     this.headers = { ...(statusCode === 503 ? { 'retry-after': '5' } : {}), ...options.headers };
   }
@@ -167,15 +171,15 @@ export interface Rendered {
   headers?: Record<string, string>;
 }
 
-/** `{ success: false, message, error: { code, details?, requestId } }`, the SaaS envelope. */
+/** `{ success: false, message, error: { code, details?, requestId, … } }`, the SaaS envelope. */
 export function renderEnvelope(error: AppError, requestId: string): Rendered {
-  const { code, details, message } = error;
+  const { code, details, members, message } = error;
   return {
     type: 'application/json; charset=utf-8',
     body: JSON.stringify({
       success: false,
       message,
-      error: { code, ...(details && { details }), requestId },
+      error: { code, ...(details && { details }), ...members, requestId },
     }),
   };
 }

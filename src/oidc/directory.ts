@@ -77,6 +77,29 @@ export interface SecondFactor {
    * @throws RATE_LIMITED
    */
   verify(sub: string, code: string, from: Origin): Promise<string | null>;
+  /** Whether the operator requires one of this person, who has none. */
+  mustEnrol(principal: Principal): Promise<boolean>;
+  /**
+   * Whether the person has to confirm the address before a factor is set up. Sends the link.
+   * @throws RATE_LIMITED
+   */
+  awaitsConfirmation(principal: Principal, from: Origin): Promise<boolean>;
+  /** A secret for a new authenticator app. @param label the user name, which the app shows */
+  begin(sub: string, label: string): Promise<Enrolment>;
+  /** The secret that was shown last; null if there is none any more. */
+  pending(sub: string, label: string): Promise<Enrolment | null>;
+  /**
+   * Confirms the app with a code of it. Returns the recovery codes, the same ones for the same `form`; null for a wrong code.
+   * @throws FACTOR_CHANGED, RATE_LIMITED
+   */
+  confirm(sub: string, code: string, form: string, from: Origin): Promise<string[] | null>;
+}
+
+/** What an authenticator app needs: the secret as text, as a link and as an SVG image. */
+export interface Enrolment {
+  secret: string;
+  uri: string;
+  qr: string;
 }
 
 /** Whether a client to which something was issued is still registered. */

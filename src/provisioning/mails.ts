@@ -11,12 +11,17 @@ export interface Outbox {
     key: string;
     userId: string;
     to: string;
-    template: 'password-reset' | 'password-changed' | 'verify-email';
+    template:
+      | 'password-reset'
+      | 'password-changed'
+      | 'verify-email'
+      | 'second-factor-added'
+      | 'second-factor-removed';
     values: Record<string, string | Localized>;
     /** The language of the recipient, if known. */
     locale: string | undefined;
     security: true;
-    sendCondition: { userId: string; versionField: MailVersion; minVersion: number };
+    sendCondition: { userId: string; versionField: string; minVersion: number };
     expiresAt: number;
   }): Promise<void>;
   deleteByUser(userId: string): Promise<void>;
@@ -35,8 +40,11 @@ type Recipient = Pick<
   'id' | 'handle' | 'name' | 'passwordVersion' | 'invitedAt' | 'emailVerifiedAt'
 >;
 
+/** Where a request came from, and the language of its answer. */
+type MailOrigin = Pick<Origin, 'ip' | 'browser' | 'acceptLanguage'>;
+
 type PersonMail = Pick<Parameters<Outbox['put']>[0], 'key' | 'template' | 'values' | 'expiresAt'> & {
-  versionField: MailVersion;
+  versionField: string;
   minVersion: number;
 };
 
@@ -46,6 +54,12 @@ export interface PersonMails {
   verifyAddress(person: Recipient, link: MailedLink, from: Origin): Promise<void>;
   /** Enqueued before the change and sent after it. */
   passwordChanged(person: Recipient, from: Origin): Promise<void>;
+  /** Enqueued before the change and sent once the factor has this version. @param from absent for the operator */
+  secondFactorChanged(
+    person: Recipient,
+    change: { kind: 'added' | 'removed'; versionField: string; version: number },
+    from: MailOrigin | undefined,
+  ): Promise<void>;
   /** Deletes all mails about a person, sent or not. */
   deleteAll(sub: string): Promise<void>;
 }
@@ -89,7 +103,7 @@ export function createPersonMails({
 }: MailDependencies & { clock: Clock }): PersonMails {
   const put = async (
     { id, handle }: Recipient,
-    { acceptLanguage }: Origin,
+    from: MailOrigin | undefined,
     { values, versionField, minVersion, ...mail }: PersonMail,
   ): Promise<void> => {
     const to = mailboxOf(handle);
@@ -99,7 +113,7 @@ export function createPersonMails({
       userId: id,
       to,
       values: { email: handle, ...values },
-      locale: messages.negotiate({ headers: { 'accept-language': acceptLanguage } }),
+      locale: messages.negotiate({ headers: { 'accept-language': from?.acceptLanguage } }),
       security: true,
       sendCondition: { userId: id, versionField, minVersion },
     });
@@ -140,6 +154,16 @@ export function createPersonMails({
         expiresAt: clock.now() + 7 * DAY,
       });
     },
+
+    secondFactorChanged: (person, { kind, versionField, version }, from) =>
+      put(person, from, {
+        key: `second-factor-${kind}:${person.id}:${version}`,
+        template: `second-factor-${kind}`,
+        values: { ...greetingOf(person), ...circumstancesOf(from, clock.now()) },
+        versionField,
+        minVersion: version,
+        expiresAt: clock.now() + 7 * DAY,
+      }),
 
     deleteAll: outbox.deleteByUser,
   };

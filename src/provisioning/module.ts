@@ -5,7 +5,7 @@ import { createDirectory, type PrincipalDirectory } from './directory.js';
 import { createFirstOperator, type FirstOperator, setupCollection } from './first-operator.js';
 import { adminGuard, signupGuard } from './guards.js';
 import { createLinks, type Links } from './links.js';
-import { createPersonMails, type MailDependencies, readMailVersion } from './mails.js';
+import { createPersonMails, type MailDependencies, type PersonMails, readMailVersion } from './mails.js';
 import { createOperatorRoles, type OperatorRoles } from './operators.js';
 import { type ProvisioningPluginOptions, provisioningPlugin } from './plugin.js';
 import { createPrincipals, type EndSessions, type Principals } from './principals.js';
@@ -25,6 +25,12 @@ export interface ProvisioningModule {
   verification: AddressVerification | undefined;
   /** For the send conditions of mails. */
   readMailVersion(sub: string, field: string): Promise<number | null>;
+  /** Enqueues the mail about a change of the second factor. Without a mail server, it does nothing. */
+  announceFactor(
+    sub: string,
+    change: Parameters<PersonMails['secondFactorChanged']>[1],
+    from: Parameters<PersonMails['secondFactorChanged']>[2],
+  ): Promise<void>;
   /** The access levels of the routes below. */
   guards: Record<'admin' | 'metrics' | 'inviter' | 'signup' | 'agent', Guard>;
   plugin(
@@ -112,6 +118,10 @@ export function createProvisioningModule(
     firstOperator,
     verification,
     readMailVersion: (sub, field) => readMailVersion(collection, sub, field),
+    async announceFactor(sub, change, from) {
+      const person = mails && (await collection.findOne({ id: sub }));
+      if (person) await mails.secondFactorChanged(person, change, from);
+    },
     guards: {
       admin: adminGuard(adminToken, context),
       metrics: adminGuard(adminToken, { audit, throttle: inOutage }),

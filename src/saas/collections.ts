@@ -15,6 +15,7 @@ import {
 import { duplicateCollection } from '../billing/subscription/duplicates.js';
 import { usageCollection } from '../billing/usage/reports.js';
 import { mailCollection } from '../email/store.js';
+import { factorCollection } from '../factors/store.js';
 import { createListedAudit } from '../ops/audit.js';
 import { createCommandContext } from '../server/module-context.js';
 import { settingsCollection } from '../settings/store.js';
@@ -40,6 +41,7 @@ export function declareSaasCollections(store: Store): void {
     purchaseCollection,
     paymentCollection,
     usageCollection,
+    factorCollection,
     webhookEventCollection,
   ];
   for (const declare of collections) declare(store);

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
+import type { RecentAuthOptions } from '../auth/reauthentication.js';
 import type { Identity } from '../auth/sessions.js';
 import type { KnownPlans } from '../billing/plans/plans.js';
 import { commonHeaders, logFailure } from '../http/answers.js';
@@ -8,6 +9,7 @@ import { createRequestIdGenerator, type HostContext } from '../http/host-context
 import { httpErrors, renderEnvelope, toAppError } from '../kernel/errors.js';
 import type { Random } from '../kernel/secrets.js';
 import {
+  refuseMissingFactors,
   refuseUnknownFeature,
   refuseUnknownPlan,
   type SaasDecorator,
@@ -19,7 +21,7 @@ import {
 declare global {
   namespace Express {
     interface Request {
-      /** The signed-in user and session, behind `requireUser`, `requireEntitled` and `requireFeature`. */
+      /** The signed-in user and session, behind `requireUser` and the other guards. */
       saas: Identity;
     }
   }
@@ -50,6 +52,11 @@ export interface ConnectGuards {
    */
   readonly requireFeature: (feature: string) => ConnectGuard;
   /**
+   * Requires a recent sign-in, too, or responds with 401, like `fastify.saas.requireRecentAuth`.
+   * @throws Error at once for `secondFactor` without FACTOR_ENCRYPTION_KEY
+   */
+  readonly requireRecentAuth: (required?: RecentAuthOptions) => ConnectGuard;
+  /**
    * Returns the user and session of an `Authorization: Bearer` header, where middleware does not apply: WebSockets,
    * `fetch` handlers, server-side rendering. Accepts the headers of Node or of `fetch`.
    * @throws AppError with `statusCode`, `code` and `headers`: UNAUTHENTICATED, TOKEN_EXPIRED, NOT_READY
@@ -68,10 +75,11 @@ export interface ConnectGuardDependencies {
   hostContext: HostContext;
   random: Random;
   plans: KnownPlans;
+  hasSecondFactors: boolean;
 }
 
 export function createConnectGuards(deps: ConnectGuardDependencies): ConnectGuards {
-  const { app, hostContext, random, plans } = deps;
+  const { app, hostContext, random, plans, hasSecondFactors } = deps;
   const { lifecycle, publicUrl } = hostContext;
   let nextId: (() => string) | undefined;
 
@@ -123,6 +131,10 @@ export function createConnectGuards(deps: ConnectGuardDependencies): ConnectGuar
     requireFeature(feature) {
       refuseUnknownFeature(feature, plans);
       return createGuard((saas) => saas.requireFeature(feature));
+    },
+    requireRecentAuth(required = {}) {
+      refuseMissingFactors(required, hasSecondFactors);
+      return createGuard((saas) => saas.requireRecentAuth(required));
     },
     authenticate: async (headers: RequestHeaders) => (await ready()).authenticate(headers),
     entitles: async (userId, plan) => (await ready()).entitles(userId, plan),

@@ -1,4 +1,5 @@
 import type { AuthEvents } from '../auth/events.js';
+import { type RecentAuthOptions, requireRecent } from '../auth/reauthentication.js';
 import type { Identity } from '../auth/sessions.js';
 import { billingErrors } from '../billing/errors.js';
 import type { BillingNotifications } from '../billing/notifications.js';
@@ -7,6 +8,7 @@ import type { CheckoutOrder } from '../billing/schemas.js';
 import type { SubscriptionChanges } from '../billing/subscription/changes.js';
 import type { ReportUsage } from '../billing/usage/reports.js';
 import type { RequestHeaders } from '../http/authorization.js';
+import type { Clock } from '../kernel/clock.js';
 import { httpErrors } from '../kernel/errors.js';
 import { suggestion } from '../kernel/text.js';
 import type { Subscription } from '../ops/events.js';
@@ -27,6 +29,13 @@ export interface SaasDecorator {
    * @throws Error at once if the option `billing` defines the plans and none has the feature
    */
   readonly requireFeature: (feature: string) => UserGuard;
+  /**
+   * Requires that the user signed in, or proved it again at `POST /auth/reauthenticate`, at most `maxAge` seconds ago
+   * (default 600) and, with `secondFactor`, with a second factor; otherwise throws a 401 (REAUTHENTICATION_REQUIRED,
+   * SECOND_FACTOR_REQUIRED) with the challenge of RFC 9470.
+   * @throws Error at once for `secondFactor` without FACTOR_ENCRYPTION_KEY
+   */
+  readonly requireRecentAuth: (required?: RecentAuthOptions) => UserGuard;
   /**
    * Returns the user and session of an `Authorization: Bearer` header, where there is no route to guard.
    * @throws AppError with `statusCode`, `code` and `headers`: UNAUTHENTICATED, TOKEN_EXPIRED
@@ -91,6 +100,28 @@ export interface UserRequest {
 }
 
 export type UserGuard = (request: UserRequest) => Promise<void>;
+
+/** Creates `requireRecentAuth`. */
+export function createRecentAuthGuards(
+  requireUser: UserGuard,
+  { hasSecondFactors, clock }: { hasSecondFactors: boolean; clock: Clock },
+): SaasDecorator['requireRecentAuth'] {
+  return (required = {}) => {
+    refuseMissingFactors(required, hasSecondFactors);
+    return async (request) => {
+      await requireUser(request);
+      requireRecent(request.saas, required, clock);
+    };
+  };
+}
+
+/** @throws Error because no user could have a second factor */
+export function refuseMissingFactors({ secondFactor }: RecentAuthOptions, hasSecondFactors: boolean): void {
+  if (!secondFactor || hasSecondFactors) return;
+  throw new Error(
+    'requireRecentAuth: secondFactor needs FACTOR_ENCRYPTION_KEY, without which nobody has one.',
+  );
+}
 
 /** Creates `requireEntitled` and `requireFeature`. */
 export function createEntitlementGuards(

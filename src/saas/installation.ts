@@ -57,6 +57,12 @@ export function describeInstallation({ values, production }: Resolved<SaasConfig
         'Set BILLING_PLANS, or BILLING_PRICES if plans have neither features nor options.',
         'billing',
       ),
+      part(
+        'Second factors',
+        isSet(values.factorEncryptionKey),
+        'Set FACTOR_ENCRYPTION_KEY if users may protect their accounts with an authenticator app.',
+        'factors',
+      ),
       part('Metrics', values.metrics === true, 'Set METRICS=true; the endpoint is /metrics.', 'metrics'),
       part(
         'Origins of browser applications',

@@ -7,6 +7,7 @@ import { defineOptions, option, type Resolved, resolveOptions } from '../config/
 import { mountProblem, publicUrlOption } from '../config/public-url.js';
 import { shown } from '../config/validation-messages.js';
 import { emailOptions } from '../email/schemas.js';
+import { factorOptions, refusePolicyWithoutKey } from '../factors/schemas.js';
 import { brandOptions, refuseLoneDarkLogo } from '../http/brand.js';
 import { messagesOptions, refuseUnknownLocale } from '../http/messages.js';
 import { systemClock } from '../kernel/clock.js';
@@ -34,6 +35,7 @@ export const saasSchema = defineOptions({
   ...authOptions,
   ...billingOptions,
   ...adminOptions,
+  ...factorOptions('', ['optional', 'required']),
   ...emailOptions('', 'the site name'),
   ...settingsOptions,
   ...brandOptions('', 'the site name'),
@@ -145,6 +147,8 @@ function validateCombinations(values: SaasConfiguration, report: Report): void {
     PAYMENT_WEBHOOK_SECRET_PREVIOUS: values.paymentWebhookSecretPrevious,
     EMAIL_API_KEY: values.emailApiKey,
     ADMIN_PASSWORD: values.adminPassword,
+    FACTOR_ENCRYPTION_KEY: values.factorEncryptionKey,
+    FACTOR_ENCRYPTION_KEY_PREVIOUS: values.factorEncryptionKeyPrevious,
     SETTINGS_ENCRYPTION_KEY: values.settingsEncryptionKey,
     SETTINGS_ENCRYPTION_KEY_PREVIOUS: values.settingsEncryptionKeyPrevious,
   };
@@ -161,6 +165,7 @@ function validateCombinations(values: SaasConfiguration, report: Report): void {
   }
   const problem = apiUrlProblem(values.paymentApiUrl, values.paymentSecretKey);
   if (problem) report.unsafe(`PAYMENT_API_URL ${problem}`);
+  refusePolicyWithoutKey(values, '', report);
   refuseLoneDarkLogo(values, '', report);
   refuseUnknownLocale(values, '', report);
   validatePlans(values, report);

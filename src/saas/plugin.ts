@@ -11,6 +11,7 @@ import { BILLING_NOTIFICATIONS, type BillingNotifications } from '../billing/not
 import { billingRecordSchemas } from '../billing/records.js';
 import { OutboxMail } from '../email/administration.js';
 import { createEmailModule } from '../email/module.js';
+import { FACTOR_VERSION } from '../factors/store.js';
 import { authorizationIn, type RequestHeaders } from '../http/authorization.js';
 import { createBrand } from '../http/brand.js';
 import { registerCors } from '../http/cors.js';
@@ -31,10 +32,17 @@ import { createModuleContext, followLifecycle } from '../server/module-context.j
 import { rejectUnfinishedCopy } from '../server/unfinished-copy.js';
 import { createSettingsModule, openCustomSettings } from '../settings/module.js';
 import { billingUsers } from './billing-users.js';
-import { createEntitlementGuards, type SaasEvents, type SettingsApi, type UserRequest } from './decorator.js';
+import {
+  createEntitlementGuards,
+  createRecentAuthGuards,
+  type SaasEvents,
+  type SettingsApi,
+  type UserRequest,
+} from './decorator.js';
 import { createErrorRenderers } from './error-rendering.js';
 import { describeInstallation } from './installation.js';
 import { adviseSaas, type ResolvedSaas, resolveSaas, type SaasBackendOptions } from './options.js';
+import { openSecondFactors } from './second-factors.js';
 import { createUserAdministration } from './user-administration.js';
 import { createUserApi } from './user-api.js';
 
@@ -96,7 +104,10 @@ export async function mountSaas(
     messages,
     publicUrl: publicUrl.get,
     settings: async () => ({ ...(await current()), siteName: values.brandName ?? (await siteName()) }),
-    readUserVersion: (userId, field) => readUserVersion(documents, userId, field),
+    readUserVersion: async (userId, field) =>
+      field === FACTOR_VERSION && secondFactors
+        ? secondFactors.service.version(userId)
+        : readUserVersion(documents, userId, field),
   });
   const billing = createBillingModule(context, {
     config: values,
@@ -112,19 +123,35 @@ export async function mountSaas(
     marksProfileChanges: values.paymentSecretKey !== undefined,
     emit,
   });
+  const mount = `saas-backend ${fastify.prefix}${prefix}`;
+  const secondFactors = await openSecondFactors(fastify, context, {
+    values,
+    mount,
+    issuer: brand.name,
+    announce: (...change) => auth.announceFactor(...change),
+  });
   const auth = createAuthModule(context, {
     config: values,
-    tokenKinds: await registerSessionTokenKinds(fastify, `saas-backend ${fastify.prefix}${prefix}`, values),
+    tokenKinds: await registerSessionTokenKinds(fastify, mount, values),
     users,
     outbox: email.service,
     deletionHooks: {
       cancelSubscriptions: billing.deletion.cancelSubscriptions,
       async deleteData(userId) {
-        await Promise.all([billing.deletion.deleteBillingData(userId), email.service.deleteByUser(userId)]);
+        await Promise.all([
+          billing.deletion.deleteBillingData(userId),
+          email.service.deleteByUser(userId),
+          secondFactors?.service.forget(userId),
+        ]);
       },
       deleteLateData: billing.deletion.deleteBillingData,
     },
-    exportSections: { billing: billing.service.recordsOf, mails: email.service.listByUser },
+    exportSections: {
+      billing: billing.service.recordsOf,
+      mails: email.service.listByUser,
+      ...(secondFactors && { secondFactor: secondFactors.service.stateOf }),
+    },
+    secondFactor: secondFactors?.option,
     registrationAllowed: async () => (await current()).allowRegistration,
     siteName,
     profileChanged: billing.sendProfiles,
@@ -160,6 +187,7 @@ export async function mountSaas(
       billing,
       hasPaymentKey: values.paymentSecretKey !== undefined,
       mails: email.service,
+      secondFactors: secondFactors?.service,
     }),
     billing: { ...billing.records, schemas: billingRecordSchemas },
     webhooks: { ...billing.eventLog, schema: EventRecord },
@@ -174,6 +202,8 @@ export async function mountSaas(
   const requireUser = async (request: UserRequest): Promise<void> => {
     request.saas = await auth.service.authenticate(request.headers.authorization);
   };
+  const hasSecondFactors = secondFactors !== undefined;
+  const requireRecentAuth = createRecentAuthGuards(requireUser, { hasSecondFactors, clock });
   const requireAdmin = await admin.createGuard(fastify);
   const metricsEndpoint = metrics && { metrics, guard: await admin.createGuardForOutages(fastify) };
   fastify.decorate(
@@ -181,6 +211,7 @@ export async function mountSaas(
     Object.freeze({
       requireUser,
       ...createEntitlementGuards(requireUser, billing.subscription, billing.plans),
+      requireRecentAuth,
       authenticate: async (headers: RequestHeaders) => auth.service.authenticate(authorizationIn(headers)),
       entitles: billing.subscription.entitles,
       hasFeature: billing.subscription.hasFeature,
@@ -198,6 +229,7 @@ export async function mountSaas(
     ...answerRules(host),
     guards: {
       user: requireUser,
+      'recent-user': requireRecentAuth(),
       admin: requireAdmin,
       ...(metricsEndpoint && { metrics: metricsEndpoint.guard }),
     },

@@ -61,5 +61,9 @@ export function createServer(options: CreateServerOptions = {}): SaasServer | Sa
   });
   const { random } = saas.runtime;
   const plans = knownPlans(saas.config.values);
-  return { ...assembled, ...createConnectGuards({ app: assembled.fastify, hostContext, random, plans }) };
+  const hasSecondFactors = saas.config.values.factorEncryptionKey !== undefined;
+  return {
+    ...assembled,
+    ...createConnectGuards({ app: assembled.fastify, hostContext, random, plans, hasSecondFactors }),
+  };
 }

@@ -7,6 +7,7 @@ import { billingErrors } from '../billing/errors.js';
 import type { BillingModule } from '../billing/module.js';
 import { Purchase } from '../billing/schemas.js';
 import type { EmailService } from '../email/service.js';
+import type { FactorService } from '../factors/service.js';
 import { toTimestamp } from '../http/schemas.js';
 import { type Clock, DAY } from '../kernel/clock.js';
 import { httpErrors, invalidFields } from '../kernel/errors.js';
@@ -19,6 +20,8 @@ export interface UserAdministrationDependencies {
   /** Whether an API key of the payment provider is configured. */
   hasPaymentKey: boolean;
   mails: Pick<EmailService, 'listByUser'>;
+  /** Absent if no encryption key is configured. */
+  secondFactors: Pick<FactorService, 'stateOf' | 'remove'> | undefined;
   audit: ListedAudit;
   clock: Clock;
 }
@@ -30,6 +33,7 @@ export function createUserAdministration({
   billing,
   hasPaymentKey,
   mails,
+  secondFactors,
   audit,
   clock,
 }: UserAdministrationDependencies): {
@@ -69,6 +73,16 @@ export function createUserAdministration({
       revokeGrant: billing.grants.revoke,
       plans: plans.names && [...plans.names],
       resync: hasPaymentKey ? resync : undefined,
+      secondFactors: secondFactors && {
+        async since(id) {
+          const state = await secondFactors.stateOf(id);
+          return state && toTimestamp(state.since);
+        },
+        async remove(id, { name, ip }) {
+          const isRemoved = await secondFactors.remove(id, { by: name, ip });
+          if (!isRemoved) throw httpErrors.VALIDATION_ERROR({ message: 'The user has no second factor.' });
+        },
+      },
       delete: auth.service.deleteByOperator,
       findCustomer: billing.records.customer,
       async export(id, by) {

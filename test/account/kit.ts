@@ -1,4 +1,3 @@
-import { Secret, TOTP } from 'otpauth';
 import type { Test } from 'tap';
 import { Agent, type Page } from '../kit/agent.js';
 import {
@@ -73,7 +72,3 @@ export async function connect(
 /** The secret on the page that sets up an authenticator app. */
 export const secretIn = (html: string): string =>
   (/<code class="wrap" dir="ltr">([A-Z2-7 ]+)<\/code>/.exec(html)?.[1] ?? '').replaceAll(' ', '');
-
-/** The code that the app shows at a time, in Unix milliseconds. */
-export const codeAt = (secret: string, time: number): string =>
-  new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: time });

@@ -1,20 +1,24 @@
+import { dirname } from 'node:path';
 import t, { type Test } from 'tap';
+import { mailCollection, nameOf } from '../../src/email/store.js';
 import { factorCollection } from '../../src/factors/store.js';
+import { principalCollection } from '../../src/provisioning/store.js';
 import { VERIFY } from '../auth/kit.js';
 import type { Page } from '../kit/agent.js';
 import { auditOf, basic, PASSWORD } from '../kit/app.js';
+import { codeAt, FACTOR_KEY } from '../kit/factors.js';
 import {
   authorizePath,
   claimsOf,
   codeIn,
-  FACTOR_KEY,
   type IdpApp,
   type IdpAppOptions,
   idpApp,
   idpStore,
 } from '../kit/idp.js';
+import { makeOperator } from '../kit/operator.js';
 import { mailedIdp } from '../provisioning/kit.js';
-import { codeAt, enterAccount, HERE, secretIn } from './kit.js';
+import { enterAccount, HERE, secretIn } from './kit.js';
 
 /** A second factor: codes of an authenticator app, which the tests compute as an app does. */
 
@@ -22,6 +26,22 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 
 const ENABLED = { ...HERE, factorEncryptionKey: FACTOR_KEY } satisfies IdpAppOptions;
+
+/** No server listens there, so that the mails stay in the store. */
+const MAIL = { emailSmtpUrl: 'smtp://127.0.0.1:9' };
+
+/** The mails that were enqueued, the oldest first. */
+async function mailsOf(t: Test, idp: IdpApp): Promise<string[]> {
+  const { items } = await mailCollection(await idpStore(t, idp)).page({ sort: 'id', limit: 100 });
+  return items.map(nameOf);
+}
+
+/** Where the button of the recovery codes leads. */
+const hrefIn = (html: string): string =>
+  (/<a class="button" href="([^"]+)"/.exec(html)?.[1] ?? '')
+    .replaceAll('&amp;', '&')
+    .replaceAll('&#x3D;', '=')
+    .replaceAll('&#x2F;', '/');
 
 const recoveryCodesIn = ({ body }: Page): string[] =>
   [...body.matchAll(/<li><code>([a-z2-7-]+)<\/code>/g)].map(([, code = '']) => code);
@@ -315,4 +335,98 @@ t.test('a deleted account leaves no factor behind', async (t) => {
   const done = await browser.submit(await get('/delete'), { confirm: human.handle, password: PASSWORD });
   t.equal(done.status, 200);
   t.equal(await factorCollection(await idpStore(t, idp)).count(), 0);
+});
+
+t.test('a rule requires a second factor of everybody, after a period of grace', async (t) => {
+  const idp = await idpApp(t, { ...ENABLED, secondFactor: 'required', secondFactorGraceDays: 2 });
+  const human = await idp.makeHuman();
+  const agent = await idp.mintAgent();
+  const { page } = await enterAccount(idp, human);
+  t.match(
+    page.body,
+    /Sign-in requires it from <time|Sign-in requires it from \w/,
+    'the account page says when',
+  );
+  idp.clock.advance(2 * 24 * 60 * MINUTE - 1);
+  const client = await idp.createClient();
+  t.equal((await idp.authorize(client, human)).status, 302);
+
+  idp.clock.advance(1);
+  const { browser, asked } = await afterPassword(idp, human, { state: 'kept', prompt: 'login' });
+  t.match(asked.body, 'Set up a second factor');
+  t.notOk(
+    Object.keys(browser.cookies()).some((name) => name.endsWith('session')),
+    'no session yet',
+  );
+  t.equal((await idp.authorize(client, human)).status, 401, 'HTTP Basic cannot set one up');
+  t.equal((await idp.authorize(client, agent)).status, 302, 'agents are no people');
+  const other = await afterPassword(idp, human);
+  const secret = secretIn(other.asked.body);
+  const wrong = await browser.submit(asked, { code: '000000' });
+  t.equal(wrong.status, 401);
+  t.match(wrong.body, /role="alert"[\s\S]*The code is incorrect/);
+  t.equal(secretIn(wrong.body), secret, 'the app that was scanned last');
+  const shown = await browser.submit(wrong, { code: codeAt(secret, idp.clock.now()) });
+  t.equal(recoveryCodesIn(shown).length, 10);
+  const end = await browser.open(new URL(hrefIn(shown.body), shown.url).href);
+  t.match(end.location, /state=kept/, 'the application gets its response');
+  t.match(end.location, /code=/);
+
+  idp.clock.advance(MINUTE);
+  const next = await afterPassword(idp, human);
+  t.match(next.asked.body, 'Enter your code');
+  const late = await other.browser.submit(other.asked, { code: codeAt(secret, idp.clock.now()) });
+  t.equal(late.status, 409, 'the form cannot replace the factor');
+});
+
+t.test('a rule for operators applies to them only', async (t) => {
+  const idp = await idpApp(t, { ...ENABLED, secondFactor: 'operators', secondFactorGraceDays: 0 });
+  const [human, operator] = [await idp.makeHuman(), await makeOperator(t, idp)];
+  t.match((await enterAccount(idp, human)).page.body, 'Where you are signed in');
+  const { browser, page } = await enterAccount(idp, operator);
+  t.match(page.body, 'Set up a second factor');
+  const code = codeAt(secretIn(page.body), idp.clock.now());
+  const shown = await browser.submit(page, { code });
+  const account = await browser.open(new URL(hrefIn(shown.body), shown.url).href);
+  t.match(account.body, 'Sign-in asks for a code of your authenticator app.');
+});
+
+t.test('whoever has to set up a factor confirms the address first', async (t) => {
+  const options = { ...MAIL, secondFactor: 'required', secondFactorGraceDays: 0 } as const;
+  const idp = await idpApp(t, { ...ENABLED, ...options });
+  const human = await idp.makeHuman({ handle: 'ada@example.test' });
+  const { page } = await enterAccount(idp, human);
+  t.equal(page.status, 403);
+  t.match(page.body, 'A link was sent to ada@example.test.');
+  t.equal(secretIn(page.body), '');
+  t.same(await mailsOf(t, idp), ['verify-email', 'verify-email'], 'after the sign-up, and now');
+  for (let times = 0; times < 5; times++) {
+    t.equal((await enterAccount(idp, human)).page.status, 403, 'more sign-ins than mails are allowed');
+  }
+});
+
+t.test('the person gets a mail about each change, also when a command makes it', async (t) => {
+  const idp = await idpApp(t, { ...ENABLED, ...MAIL });
+  const human = await idp.makeHuman({ handle: 'ada@example.test' });
+  const principals = principalCollection(await idpStore(t, idp));
+  await principals.updateOne({ id: human.sub }, { set: { emailVerifiedAt: 1 } });
+  const { browser, get } = await enterAccount(idp, human);
+  const begun = await browser.submit(await get('/second-factor'), {}, '/begin');
+  const secret = secretIn(begun.body);
+  await browser.submit(begun, { code: codeAt(secret, idp.clock.now()) }, '/confirm');
+  t.same((await mailsOf(t, idp)).slice(-1), ['second-factor-added']);
+  idp.clock.advance(MINUTE);
+  const removal = { password: PASSWORD, code: codeAt(secret, idp.clock.now()) };
+  await browser.submit(await get('/second-factor'), removal, '/remove');
+  t.same((await mailsOf(t, idp)).slice(-1), ['second-factor-removed']);
+});
+
+t.test('without the key, no server starts that would ignore the second factors', async (t) => {
+  const { idp } = await enrolled(t);
+  await idp.server.stop();
+  await t.rejects(
+    idpApp(t, { ...HERE, folder: dirname(idp.file) }),
+    /IDP_FACTOR_ENCRYPTION_KEY is not set, but accounts have a second factor/,
+  );
+  await t.rejects(idpApp(t, { secondFactor: 'operators' }), /requires IDP_FACTOR_ENCRYPTION_KEY/);
 });

@@ -5,6 +5,45 @@ import { runMutants } from '../mutants.mjs';
 
 const mutants = [
   {
+    name: 'the password alone opens an account with a second factor',
+    file: 'service.js',
+    text: 'await secondFactorStep?.demand(user, origin);',
+    replacement: '',
+    tests: [['second-factor', 'a user sets up an authenticator app, and sign-in asks for its code']],
+  },
+  {
+    name: 'a challenge fits every purpose',
+    file: 'second-factor.js',
+    text: 'aud === audience(purpose) &&',
+    replacement: '',
+    tests: [
+      ['second-factor', 'a challenge is worth nothing as a token, for another purpose, or after a change'],
+    ],
+  },
+  {
+    name: 'a challenge survives a new password',
+    file: 'second-factor.js',
+    text: 'user.sessionEpoch !== claims.epoch || ',
+    replacement: '',
+    tests: [
+      ['second-factor', 'a challenge is worth nothing as a token, for another purpose, or after a change'],
+    ],
+  },
+  {
+    name: 'a second factor is set up for an address that nobody has verified',
+    file: 'second-factor-plugin.js',
+    text: 'if (!emailVerified)',
+    replacement: 'if (false)',
+    tests: [['second-factor', 'nobody sets up a factor before the address is verified, or twice']],
+  },
+  {
+    name: 'every session counts as recent',
+    file: 'reauthentication.js',
+    text: 'if (age > maxAge * SECOND)',
+    replacement: 'if (false)',
+    tests: [['second-factor', 'routes can require a recent proof of the user, and a second factor']],
+  },
+  {
     name: 'a reset keeps a pending change of the address',
     file: 'password-reset.js',
     text: "unset: [...ALL_LINK_FIELDS, 'keptSession']",

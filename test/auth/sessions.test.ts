@@ -214,6 +214,8 @@ t.test('the user reads their account and changes their profile', async (t) => {
     id: claimsOf(token).sid,
     createdAt: '2040-01-01T00:00:00.000Z',
     expiresAt: '2040-01-08T00:00:00.000Z',
+    authenticatedAt: '2040-01-01T00:00:00.000Z',
+    amr: ['pwd'],
   };
   t.strictSame(me.body, { success: true, data: { user, session } });
 

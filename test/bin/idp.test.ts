@@ -2,11 +2,12 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { sha256 } from '../../src/kernel/secrets.js';
 import { clientCollection } from '../../src/provisioning/store.js';
-import { codeAt, enterAccount, HERE, secretIn } from '../account/kit.js';
+import { enterAccount, HERE, secretIn } from '../account/kit.js';
 import { auditOf, openFile, PASSWORD } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
 import { commandLine } from '../kit/command-line.js';
-import { FACTOR_KEY, idpApp } from '../kit/idp.js';
+import { codeAt, FACTOR_KEY } from '../kit/factors.js';
+import { idpApp } from '../kit/idp.js';
 import { REGISTRABLE, UNREGISTRABLE } from '../kit/redirect-uris.js';
 
 /** The commands of idp, as an operator runs them. */

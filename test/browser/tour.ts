@@ -1,10 +1,11 @@
 import type { Page, Response } from 'playwright-core';
 import type { Test } from 'tap';
 import { logoutNoticeCollection } from '../../src/oidc/backchannel/store.js';
-import { codeAt, enterAccount, FIREFOX, secretIn } from '../account/kit.js';
+import { enterAccount, FIREFOX, secretIn } from '../account/kit.js';
 import { type MailedApp, mailedApp, RESET, readMails, VERIFY } from '../auth/kit.js';
 import { PASSWORD, SECRETS } from '../kit/app.js';
-import { FACTOR_KEY, type IdpApp, idpStore } from '../kit/idp.js';
+import { codeAt, FACTOR_KEY } from '../kit/factors.js';
+import { type IdpApp, idpStore } from '../kit/idp.js';
 import { type MailSink, mailSink } from '../kit/mail.js';
 import { makeOperator, ON_THE_HOST, rolesOf } from '../kit/operator.js';
 import { signWebhook } from '../kit/sign-webhook.js';
@@ -25,15 +26,19 @@ export interface Stop {
 
 export async function planTour(t: Test): Promise<Stop[]> {
   const sink = await mailSink(t);
-  const [{ idp, origin }, saas] = await Promise.all([
-    reachableIdp(t, { emailSmtpUrl: sink.url, factorEncryptionKey: FACTOR_KEY }),
-    mailedApp(t),
+  const required = { secondFactor: 'required', secondFactorGraceDays: 0 } as const;
+  const mailed = { emailSmtpUrl: sink.url, factorEncryptionKey: FACTOR_KEY };
+  const [{ idp, origin }, ruled, saas] = await Promise.all([
+    reachableIdp(t, mailed),
+    reachableIdp(t, { ...mailed, ...required }),
+    mailedApp(t, { factorEncryptionKey: FACTOR_KEY }),
   ]);
   const inConsole = await stopsOfConsole(t, idp, origin);
   return [
     ...(await stopsOfIdp(t, idp, origin)),
     ...(await stopsOfMailedLinks(t, idp, origin, sink)),
     ...(await stopsOfSecondFactor(idp, origin)),
+    ...(await stopsOfRule(ruled.idp, ruled.origin)),
     ...inConsole,
     ...(await stopsOfSaas(saas, await saas.listen())),
   ];
@@ -193,6 +198,23 @@ async function stopsOfSecondFactor(idp: IdpApp, origin: string): Promise<Stop[]>
   ];
 }
 
+/** A sign-in where everybody must have a second factor. */
+async function stopsOfRule(idp: IdpApp, origin: string): Promise<Stop[]> {
+  const enter = async (handle: string) => {
+    const { password } = await idp.makeHuman({ handle, name: NAME });
+    return async (page: Page) => {
+      await page.context().clearCookies();
+      await page.goto(`${origin}/account`);
+      return send({ 'E-mail or user name': handle, Password: password })(page);
+    };
+  };
+  return [
+    stop('second-factor-unconfirmed', 403, await enter(HANDLE)),
+    stop('second-factor-required', 200, await enter('ada')),
+    stop('second-factor-required-wrong', 401, send({ 'Enter the code that the app shows': '000000' })),
+  ];
+}
+
 /** The console, after the first operator has been made. */
 async function stopsOfConsole(t: Test, idp: IdpApp, origin: string): Promise<Stop[]> {
   const empty = await reachableIdp(t);
@@ -309,6 +331,7 @@ async function stopsOfSaas(saas: MailedApp, origin: string): Promise<Stop[]> {
     stop('admin', 200, open(`${operator}/admin/`)),
     stop('admin-users', 200, open(`${operator}/admin/users`)),
     stop('admin-user', 200, open(`${operator}/admin/users/${id}`)),
+    stop('admin-user-remove-second-factor', 200, open(`${operator}/admin/users/${id}/remove-second-factor`)),
     stop('admin-user-sessions', 200, open(`${operator}/admin/users/${id}/sessions`)),
     stop('admin-user-grant', 200, open(`${operator}/admin/users/${id}/grant`)),
     stop('admin-user-rename-wrong', 400, async (page) => {

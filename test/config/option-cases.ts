@@ -22,6 +22,22 @@ export interface Cases {
 /** Part of every refused secret; no message may contain it. */
 export const CANARY = 'kanarienvogel';
 
+const graceDays: Cases = {
+  default: 7,
+  valid: [
+    ['0', 0],
+    ['365', 365],
+  ],
+  invalid: ['-1', '366', '1.5', 'week'],
+};
+
+const secondFactor = (prefix: string, more: string[]): Cases => ({
+  default: 'optional',
+  requires: { [`${prefix}FACTOR_ENCRYPTION_KEY`]: 'factors-Wq8ZsT1mXe6YbN0cRj4HuPd9' },
+  valid: ['optional', 'required', ...more].map((rule) => [rule, rule]),
+  invalid: ['all', 'Required', 'true'],
+});
+
 const seconds = (standard: number, most: number): Cases => ({
   default: standard,
   valid: [
@@ -222,6 +238,10 @@ export function saasCases(folder: string): Record<string, Cases> {
     JWT_ACCESS_SECRET_PREVIOUS: signing,
     JWT_REFRESH_SECRET: { ...signing, required: true },
     JWT_REFRESH_SECRET_PREVIOUS: signing,
+    FACTOR_ENCRYPTION_KEY: signing,
+    FACTOR_ENCRYPTION_KEY_PREVIOUS: signing,
+    SECOND_FACTOR: secondFactor('', []),
+    SECOND_FACTOR_GRACE_DAYS: graceDays,
     SETTINGS_ENCRYPTION_KEY: signing,
     SETTINGS_ENCRYPTION_KEY_PREVIOUS: signing,
     ACCESS_TOKEN_TTL: seconds(900, 86_400),
@@ -408,6 +428,8 @@ export function idpCases(folder: string): Record<string, Cases> {
     IDP_ES256_KEY_PREVIOUS: es256,
     IDP_FACTOR_ENCRYPTION_KEY: signing,
     IDP_FACTOR_ENCRYPTION_KEY_PREVIOUS: signing,
+    IDP_SECOND_FACTOR: secondFactor('IDP_', ['operators']),
+    IDP_SECOND_FACTOR_GRACE_DAYS: graceDays,
     IDP_BACKCHANNEL_PRIVATE_NETWORKS: {
       default: false,
       valid: [

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import type { Test } from 'tap';
-import { createEmailService, type EmailServiceOptions, type Mail } from '../../src/email/service.js';
+import type { Mail } from '../../src/email/outbox.js';
+import { createEmailService, type EmailServiceOptions } from '../../src/email/service.js';
 import { mailCollection } from '../../src/email/store.js';
 import { loadTemplates } from '../../src/email/templates.js';
 import { createSmtpTransport, smtpSettings } from '../../src/email/transport.js';

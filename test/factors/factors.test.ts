@@ -108,6 +108,21 @@ function forEngine(engine: string, fresh: (t: Test) => string): void {
 forEngine('SQLite', (t) => `sqlite:${temporaryFolder(t)}/factors.db`);
 await onMongod((server) => forEngine('MongoDB', server.fresh));
 
+t.test('an app that was begun before the factor was set up cannot replace it', async (t) => {
+  const store = await openStore(`sqlite:${temporaryFolder(t)}/factors.db`);
+  t.teardown(() => store.close());
+  const service = serviceOn(store, KEY);
+  const { secret } = await service.begin(ADA, 'ada');
+  await service.confirm(ADA, codeOf(secret.replaceAll(' ', '')), 'form', FROM);
+  await t.rejects(service.begin(ADA, 'ada'), { code: 'FACTOR_EXISTS' });
+  // As an earlier version of this package stored it.
+  const factors = factorCollection(store);
+  const { secret: stored = '' } = (await factors.findOne({ id: ADA })) ?? {};
+  await factors.updateOne({ id: ADA }, { set: { pending: stored, pendingUntil: clock.now() + 60_000 } });
+  const again = service.confirm(ADA, codeOf(secret.replaceAll(' ', '')), 'another form', FROM);
+  await t.rejects(again, { code: 'FACTOR_CHANGED' });
+});
+
 t.test('codes are those of RFC 6238', (t) => {
   const secret = new Secret({ buffer: Uint8Array.from(Buffer.from('12345678901234567890')).buffer }).base32;
   // Appendix B, of whose eight digits apps show the last six.

@@ -7,8 +7,9 @@ import { createServer } from '../../src/saas/server.js';
 import type { Server } from '../../src/server/assembly.js';
 import { basic, PASSWORD, testOptions } from '../kit/app.js';
 import { fakeClock } from '../kit/clock.js';
+import { FACTOR_KEY } from '../kit/factors.js';
 import { collectRoutes } from '../kit/fuzz/engine.js';
-import { FACTOR_KEY, idpOptions } from '../kit/idp.js';
+import { idpOptions } from '../kit/idp.js';
 import { countDocuments } from '../kit/sqlite.js';
 import { temporaryFolder } from '../kit/tmp.js';
 

@@ -18,8 +18,6 @@ export const ADMIN_TOKEN = 'operator-Vh3kTz9pLw6QyD1nXc8RbMs5';
 export const SEED = '5d9c1e8a70f3b264c6e1d8f05a9b3742e7160fca8d35b94c2e6f01a7d8c3b549';
 /** An RFC 7636 code verifier; clients must not send one unless they sent the challenge. */
 export const VERIFIER = 'dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk';
-/** With this option, people can have a second factor. */
-export const FACTOR_KEY = 'Rk7tQ2vXw9ZbN4mLp6Jd3Hs8Fg1Yc5Ae';
 export const CALLBACK = 'https://app.example.test/cb';
 
 export interface IdpCall extends Call {

@@ -11,9 +11,9 @@ import { systemRandom } from '../../src/kernel/secrets.js';
 import { createAudit } from '../../src/ops/audit.js';
 import { createProvisioningModule } from '../../src/provisioning/module.js';
 import { createModuleContext } from '../../src/server/module-context.js';
-import type { Collection, Store } from '../../src/storage/collection.js';
 import { openStore } from '../../src/storage/open.js';
 import { CHEAP } from '../kit/app.js';
+import { killedAt } from '../kit/killed-at.js';
 
 const [uri, step, moment, work] = process.argv.slice(2) as [string, string, string, string];
 /** `accept` and `verify` are the token of a link; without both, the process signs up. */
@@ -26,31 +26,7 @@ const { accept, verify, password, handle, name } = JSON.parse(work) as {
 };
 const store = await openStore(uri);
 
-let calls = 0;
-const die = () => process.kill(process.pid, 'SIGKILL');
-
-/** Kills the process before the call, or after the call was sent and before its answer. */
-async function atCall<T>(call: () => Promise<T>): Promise<T> {
-  const isThisOne = ++calls === Number(step);
-  if (isThisOne && moment === 'before') die();
-  const answer = call();
-  if (isThisOne && moment === 'during') setImmediate(die);
-  return answer;
-}
-
-function killing<T extends { id: string }>(documents: Collection<T>): Collection<T> {
-  return new Proxy(documents, {
-    get: (target, name: keyof Collection<T>) => {
-      const method = target[name] as (...args: unknown[]) => Promise<unknown>;
-      return (...args: unknown[]) => atCall(() => method.apply(target, args));
-    },
-  });
-}
-
-const wrapped: Store = {
-  ...store,
-  collection: (name, declaration) => killing(store.collection(name, declaration)),
-};
+const wrapped = killedAt(store, Number(step), moment);
 const [clock, random, issuer] = [systemClock, systemRandom, () => 'http://localhost'];
 const log = { info: () => undefined, warn: () => undefined, error: () => undefined };
 const messages = createMessages();

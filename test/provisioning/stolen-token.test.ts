@@ -1,9 +1,11 @@
 import t, { type Test } from 'tap';
+import { factorCollection } from '../../src/factors/store.js';
 import { consentCollection, sessionCollection } from '../../src/oidc/store.js';
 import { setupCollection } from '../../src/provisioning/first-operator.js';
 import { type PrincipalDocument, principalCollection } from '../../src/provisioning/store.js';
 import { RESET, readMails } from '../auth/kit.js';
 import { basic, PASSWORD } from '../kit/app.js';
+import { FACTOR_KEY } from '../kit/factors.js';
 import { ADMIN_TOKEN, CALLBACK, type Credentials, type IdpApp, idpApp, idpStore } from '../kit/idp.js';
 import { mailSink } from '../kit/mail.js';
 import { enterConsole, makeOperator } from '../kit/operator.js';
@@ -11,7 +13,7 @@ import { linkOf } from './kit.js';
 
 /**
  * The promise: the holder of IDP_ADMIN_TOKEN alone cannot sign in as any existing principal, choose or learn an
- * existing password, change a kind, reuse a handle, bring an agent through the form or a reset, become an operator, open the console
+ * existing password, set up or remove a second factor, change a kind, reuse a handle, bring an agent through the form or a reset, become an operator, open the console
  * or create the link of the first operator. With IDP_INVITE_TOKEN set they create no human either.
  */
 
@@ -451,4 +453,27 @@ t.test('IDP_INVITE_TOKEN must be strong and differ from IDP_ADMIN_TOKEN', async 
   const call = { token: INVITE_TOKEN, body: { handle: 'ada@example.test' } };
   t.equal((await alone.request('POST', '/v1/invites', call)).status, 201);
   t.equal((await alone.request('POST', '/v1/agents', call)).status, 501);
+});
+
+t.test('a stolen token neither sets up nor removes a second factor', async (t) => {
+  const idp = await idpApp(t, { limits: false, factorEncryptionKey: FACTOR_KEY });
+  const human = await idp.makeHuman();
+  const factors = factorCollection(await idpStore(t, idp));
+  const enrolled = { secret: 'v1.x', confirmedAt: 1, lastStep: 0, recovery: [], rev: 1, updatedAt: 1 };
+  await factors.insert({ id: human.sub, ...enrolled });
+  const other = await idp.makeHuman();
+  for (const path of ['begin', 'confirm', 'recovery-codes', 'remove'].map(
+    (verb) => `second-factor/${verb}`,
+  )) {
+    for (const sub of [human.sub, other.sub]) {
+      const body = { sub, code: '000000', password: MINE, form: 'x' };
+      const answer = await idp.request('POST', `/account/${path}`, { token: ADMIN_TOKEN, body });
+      t.ok([401, 403].includes(answer.status), `${path}: ${answer.status}`);
+    }
+    for (const call of ['POST', 'PUT', 'PATCH', 'DELETE'])
+      t.equal((await idp.admin(call, `/v1/principals/${human.sub}/${path}`, {})).status, 404);
+  }
+  for (const call of ['PATCH', 'PUT', 'DELETE'])
+    t.ok((await idp.admin(call, `/v1/principals/${human.sub}`, { secondFactor: null })).status >= 400);
+  t.same((await factors.page({ sort: 'id', limit: 10 })).items, [{ id: human.sub, ...enrolled }]);
 });

@@ -16,8 +16,8 @@ export interface InteractionFormsOptions {
   authorization: Authorization;
   sessions: Pick<SessionService, 'start'>;
   /** Absent if it is not configured. */
-  secondFactor: Pick<SecondFactor, 'isEnrolled'> | undefined;
-  signInPages: Pick<SignInPages, 'secondFactor'>;
+  secondFactor: SecondFactor | undefined;
+  signInPages: Pick<SignInPages, 'secondFactor' | 'secondFactorEnrolment' | 'unconfirmed'>;
   consents: Pick<ConsentService, 'remember'>;
   cookies: Cookies;
   pages: Pages;
@@ -44,13 +44,21 @@ export interface InteractionForms {
     form: (renewed: { token: string; problems: Localized[] }) => Page,
   ): FastifyReply;
   respondWithError(reply: FastifyReply, error: ErrorResponse, status: 302 | 303): FastifyReply;
-  /** Continues after the password: with the form for the second factor, if the person has one. */
+  /** Continues after the password: with the form for the second factor, if the person has one or must set one up. */
   acceptPassword(
     request: FastifyRequest,
     reply: FastifyReply,
     purpose: Purpose,
     principal: Principal,
   ): Promise<FastifyReply>;
+  /** Starts the session of a person who has signed in, without a response. */
+  enter(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    purpose: Purpose,
+    principal: Principal,
+    amr: readonly string[],
+  ): Promise<void>;
   /**
    * Starts the session of a person who has signed in, and continues to the application or the page. A form of an application
    * names what it will see, so that the password is the consent.
@@ -136,12 +144,28 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
       const violation = 'returnTo' in purpose ? null : authorization.findViolation(purpose, principal);
       if (violation && !('returnTo' in purpose))
         return respondWithError(reply, { ...purpose, violation }, 303);
-      if (!(await secondFactor?.isEnrolled(principal.id)))
+      const { id, handle } = principal;
+      const isEnrolled = (await secondFactor?.isEnrolled(id)) === true;
+      if (!secondFactor || (!isEnrolled && !(await secondFactor.mustEnrol(principal))))
         return complete(request, reply, purpose, principal);
+      if (!isEnrolled && (await secondFactor.awaitsConfirmation(principal, originOf(request))))
+        return pages.send(reply.code(403), signInPages.unconfirmed(purpose, handle));
       const present = cookies.form.read(request);
       const { token, cookie } = authorization.beginSecondFactor(purpose, principal, present);
       if (cookie !== present) cookies.form.set(reply, cookie);
-      return pages.send(reply, signInPages.secondFactor(purpose, { token }));
+      if (isEnrolled) return pages.send(reply, signInPages.secondFactor(purpose, { token }));
+      const enrolment = await secondFactor.begin(id, handle);
+      return pages.send(reply, signInPages.secondFactorEnrolment(purpose, { token, enrolment }));
+    },
+
+    async enter(request, reply, purpose, principal, amr) {
+      const { id } = principal;
+      await Promise.all([
+        startSession(request, reply, principal, amr),
+        'returnTo' in purpose || consents.remember(id, purpose.client.id, purpose.scope),
+      ]);
+      const detail = 'returnTo' in purpose ? purpose.name : purpose.client.id;
+      await audit.record({ event: 'login.succeeded', subject: id, ip: originOf(request).ip, detail });
     },
 
     complete,

@@ -1,6 +1,7 @@
 import { type Localized, message } from '../../http/messages.js';
 import type { Page } from '../../http/pages.js';
 import { SCOPES } from '../claims.js';
+import type { Enrolment } from '../directory.js';
 import { mountPath } from '../sessions.js';
 import { asksForSignUp } from './interaction.js';
 import type { OwnPage } from './interaction-token.js';
@@ -29,6 +30,15 @@ export interface SignInPages {
   signUp(purpose: Purpose, form: FormState): Page;
   /** Asks for the second factor, after the password. */
   secondFactor(purpose: Purpose, form: { token: string; problems?: Localized[] }): Page;
+  /** Sets up the second factor that the operator requires, after the password. */
+  secondFactorEnrolment(
+    purpose: Purpose,
+    form: { token: string; enrolment: Enrolment | null; problems?: Localized[] },
+  ): Page;
+  /** The recovery codes of the new second factor, and the way on. */
+  recoveryCodes(purpose: Purpose, codes: readonly string[]): Page;
+  /** Before a second factor is set up, the person has to follow the link that was sent. */
+  unconfirmed(purpose: Purpose, handle: string): Page;
   /** Where sign-up is not open. */
   signUpClosed(purpose: Purpose): Page;
 }
@@ -73,6 +83,26 @@ export function createSignInPages(
         ...form,
       }),
 
+    secondFactorEnrolment: (purpose, { enrolment, ...form }) =>
+      pageFor('second-factor-enrolment', purpose, {
+        action: `${mountPath(issuer())}/authorize/second-factor/enrol`,
+        signInHref: signInHref(purpose, mountPath(issuer())),
+        issuer: issuer(),
+        enrolment,
+        ...form,
+      }),
+
+    recoveryCodes: (purpose, codes) => ({
+      template: 'account-recovery-codes',
+      view: { codes, doneHref: continueHref(purpose, mountPath(issuer())) },
+    }),
+
+    unconfirmed: (purpose, handle) =>
+      pageFor('second-factor-unconfirmed', purpose, {
+        sent: message('second-factor-unconfirmed.sent', { handle }),
+        signInHref: signInHref(purpose, mountPath(issuer())),
+      }),
+
     signUpClosed: (purpose) => ({
       template: 'sign-up-closed',
       view: { issuer: issuer(), signInHref: signInHref(purpose, mountPath(issuer())) },
@@ -96,6 +126,13 @@ function signInHref(purpose: Purpose, mount: string): string {
   const { prompt = '', ...others } = purpose.parameters;
   const rest = prompt === '' || asksForSignUp(purpose) ? others : { ...others, prompt };
   return `${mount}/authorize?${new URLSearchParams(rest)}`;
+}
+
+/** Where a person goes who has just signed in: the request of the application is answered without another page. */
+function continueHref(purpose: Purpose, mount: string): string {
+  if ('returnTo' in purpose) return mount + purpose.returnTo;
+  const { prompt: _, ...others } = purpose.parameters;
+  return `${mount}/authorize?${new URLSearchParams(others)}`;
 }
 
 /** Says that only agents sign in to an application, before a person types a password. */

@@ -279,9 +279,10 @@ export async function authorizePlugin(scope: Scope, options: AuthorizePluginOpti
     const credentials = parseBasic(request.headers.authorization ?? '');
     const mayUseBasic = ({ kind }: Principal) => kind === 'agent' || humansUseBasic;
     const principal = await signIn(request, credentials, mayUseBasic);
-    // A person with a second factor is refused like a wrong password: Basic cannot ask for it.
+    // A person with a second factor, or who must have one, is refused like a wrong password: Basic cannot ask for it.
     const lacksFactor =
-      principal?.kind === 'human' && (await secondFactor?.isEnrolled(principal.id)) === true;
+      principal?.kind === 'human' &&
+      ((await secondFactor?.isEnrolled(principal.id)) || (await secondFactor?.mustEnrol(principal))) === true;
     if (principal && !lacksFactor) {
       const found =
         principal.kind === 'human' ? await consents.find(principal.id, authRequest.client.id) : NO_CONSENT;

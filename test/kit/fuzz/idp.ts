@@ -7,7 +7,8 @@ import { principalCollection } from '../../../src/provisioning/store.js';
 import { openStore } from '../../../src/storage/open.js';
 import { basic, PASSWORD } from '../app.js';
 import { fakeClock } from '../clock.js';
-import { ADMIN_TOKEN, CALLBACK, FACTOR_KEY, idpOptions, VERIFIER } from '../idp.js';
+import { FACTOR_KEY } from '../factors.js';
+import { ADMIN_TOKEN, CALLBACK, idpOptions, VERIFIER } from '../idp.js';
 import type { Dice } from '../stripe-simulator.js';
 import { CollectedValues } from './collected-values.js';
 import type { FuzzAnswer } from './connection.js';
@@ -136,6 +137,15 @@ const RECIPES: Record<string, Recipe> = {
       ['password', self.person().password],
     ]),
   'POST /authorize/second-factor': (self) => ({
+    body: {
+      form: [
+        ['interaction', self.one('interaction')],
+        ['code', '000000'],
+      ],
+    },
+    headers: self.browser(),
+  }),
+  'POST /authorize/second-factor/enrol': (self) => ({
     body: {
       form: [
         ['interaction', self.one('interaction')],
@@ -545,6 +555,7 @@ export async function idpTarget(folder: string): Promise<FuzzTarget> {
         ].map((path) => [`POST /${path}`, 'people without a factor sign in']),
       ),
       'POST /authorize/second-factor': 'people without a factor sign in',
+      'POST /authorize/second-factor/enrol': 'no rule requires a factor',
     },
     unavailable: ['temporarily_unavailable'],
     codeOf: (body) => {

@@ -5,6 +5,7 @@ import { createServer } from '../../../src/saas/server.js';
 import { openStore } from '../../../src/storage/open.js';
 import { basic, PASSWORD, SECRETS, testOptions } from '../app.js';
 import { fakeClock } from '../clock.js';
+import { FACTOR_KEY } from '../factors.js';
 import { signWebhook } from '../sign-webhook.js';
 import { stripeApi } from '../stripe.js';
 import { PRICES } from '../stripe-objects.js';
@@ -19,6 +20,7 @@ import type { FuzzRequest, Pair } from './request.js';
 const KINDS = {
   access: /"accessToken":"([\w.-]+)"/g,
   refresh: /"refreshToken":"([\w.-]+)"/g,
+  challenge: /"challenge":"([\w.-]+)"/g,
   user: /\busr_[0-9a-f]{32}/g,
   session: /"id":"(\w+)","createdAt"/g,
   checkout: /"sessionId":"(\w+)"/g,
@@ -62,6 +64,23 @@ const RECIPES: Record<string, Recipe> = {
   'POST /api/auth/refresh': (self) => json({ refreshToken: self.one('refresh') }),
   'POST /api/auth/logout': (self) => ({
     ...json({ refreshToken: self.one('refresh'), scope: self.dice.one(['local', 'others', 'global']) }),
+    headers: [self.bearer()],
+  }),
+  'POST /api/auth/reauthenticate': (self) => ({ ...json({ password: PASSWORD }), headers: [self.bearer()] }),
+  'POST /api/auth/second-factor': (self) => json({ challenge: self.one('challenge'), code: '000000' }),
+  'POST /api/auth/second-factor/begin': (self) => json({ challenge: self.one('challenge') }),
+  'POST /api/auth/second-factor/confirm': (self) =>
+    json({ challenge: self.one('challenge'), code: '000000' }),
+  'POST /api/user/second-factor/confirm': (self) => ({
+    ...json({ code: '000000' }),
+    headers: [self.bearer()],
+  }),
+  'POST /api/user/second-factor/recovery-codes': (self) => ({
+    ...json({ code: '000000' }),
+    headers: [self.bearer()],
+  }),
+  'POST /api/user/second-factor/remove': (self) => ({
+    ...json({ password: PASSWORD, code: '000000' }),
     headers: [self.bearer()],
   }),
   'POST /api/auth/forgot-password': (self) => json({ email: self.email() }),
@@ -346,6 +365,7 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     paymentSecretKey: 'sk_test_51Qm7vLd0mXw4RkT9cYb2NfHs6',
     paymentApiUrl: provider.url,
     billingAllowPause: true,
+    factorEncryptionKey: FACTOR_KEY,
     settingsEncryptionKey: 'settings-Kq8ZsT1mXe6YbN0cRj4HuPd9',
     customSettings: {
       seats: { schema: Type.Integer({ minimum: 0, maximum: 9 }), public: true, default: 1 },
@@ -371,6 +391,14 @@ export async function saasTarget(folder: string): Promise<FuzzTarget> {
     clock,
     visitor: (dice) => new SaasVisitor(dice, { now: clock.now, mails, pay }),
     unattainable: {
+      ...Object.fromEntries(
+        [
+          ...['/api/auth/second-factor', '/api/auth/second-factor/begin', '/api/auth/second-factor/confirm'],
+          ...['confirm', 'recovery-codes', 'remove'].map((verb) => `/api/user/second-factor/${verb}`),
+          ...['/admin', '/admin/api'].map((root) => `${root}/users/:id/remove-second-factor`),
+        ].map((path) => [`POST ${path}`, 'users without a factor sign in']),
+      ),
+      'POST /api/user/second-factor/begin': 'few addresses are verified',
       'POST /api/auth/unlock': 'without limits no account is locked, and no mail has such a link',
       'POST /admin/mails/:id/retry': NOT_FAILED,
       'POST /admin/api/mails/:id/retry': NOT_FAILED,

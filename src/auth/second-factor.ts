@@ -1,0 +1,179 @@
+import type { User } from '../http/schemas.js';
+import type { Origin } from '../http/scope.js';
+import { type Clock, MINUTE, SECOND, toSeconds } from '../kernel/clock.js';
+import type { Audit } from '../ops/audit.js';
+import type { Throttle } from '../throttle/throttle.js';
+import { authErrors } from './errors.js';
+import type { TokenKind } from './jwt.js';
+import { authLimits } from './limits.js';
+import type { IssuedTokens, SessionService } from './sessions.js';
+import { AMR, isDisabled, type UserDocument, type Users } from './store.js';
+
+/** The part of second factors that this domain uses. */
+export interface SecondFactors {
+  /** Null if the account has none. */
+  stateOf(userId: string): Promise<{ since: number; recoveryCodesLeft: number } | null>;
+  /** By when the account must have one, in Unix milliseconds; null if it has one, or need not. */
+  requiredFrom(userId: string): Promise<number | null>;
+  /** A secret for a new authenticator app. @param label the user name, which the app shows */
+  begin(userId: string, label: string): Promise<Enrolment>;
+  /**
+   * Confirms the new app with a code of it. Returns the recovery codes, the same ones for the same `form`; null for a wrong code.
+   * @throws FACTOR_CHANGED, RATE_LIMITED
+   */
+  confirm(userId: string, code: string, form: string, origin: Origin): Promise<string[] | null>;
+  /** Uses a code; null for a wrong one. @throws RATE_LIMITED */
+  verify(userId: string, code: string, origin: Origin): Promise<keyof typeof AMR | null>;
+  /** @throws FACTOR_CHANGED if there is no factor */
+  renewRecoveryCodes(userId: string, form: string, origin: Origin): Promise<string[]>;
+  /** False if there was none. */
+  remove(userId: string, origin: Pick<Origin, 'ip' | 'by'>): Promise<boolean>;
+}
+
+/** What an authenticator app needs: the secret as text, as a link and as an SVG image of its QR code. */
+export interface Enrolment {
+  secret: string;
+  uri: string;
+  qr: string;
+}
+
+type SignedIn = IssuedTokens & { user: User };
+
+/**
+ * The step of a sign-in after the password. The right password of an account with a factor starts no session, but is
+ * answered with an error that contains a challenge; the challenge and a code start the session. Nothing is stored in between.
+ */
+export interface SecondFactorStep {
+  /** @throws SECOND_FACTOR_REQUIRED, SECOND_FACTOR_ENROLMENT_REQUIRED, EMAIL_NOT_VERIFIED */
+  demand(user: UserDocument, origin: Origin): Promise<void>;
+  /** @throws INVALID_CHALLENGE, INVALID_CODE, RATE_LIMITED */
+  complete(given: { challenge: string; code: string }, origin: Origin): Promise<SignedIn>;
+  /** Begins the enrolment without which the account cannot sign in. @throws INVALID_CHALLENGE, RATE_LIMITED */
+  begin(challenge: string, origin: Origin): Promise<Enrolment>;
+  /** @throws INVALID_CHALLENGE, INVALID_CODE, FACTOR_CHANGED, RATE_LIMITED */
+  confirm(
+    given: { challenge: string; code: string },
+    origin: Origin,
+  ): Promise<SignedIn & { recoveryCodes: string[] }>;
+}
+
+export interface SecondFactorStepDependencies extends Pick<SessionService, 'startSession'> {
+  users: Pick<Users, 'findOne'>;
+  throttle: Pick<Throttle, 'count'>;
+  clock: Clock;
+  secondFactors: SecondFactors;
+  challenges: Challenges;
+  audit: Audit;
+}
+
+export function createSecondFactorStep(deps: SecondFactorStepDependencies): SecondFactorStep {
+  const { users, throttle, secondFactors, challenges, startSession, audit, clock } = deps;
+
+  /** The account of a challenge, unless it has been disabled or its password or sessions were reset since. */
+  const accountOf = async (challenge: string, purpose: Purpose, { ip }: Origin): Promise<UserDocument> => {
+    await throttle.count(authLimits.login, ip);
+    const claims = challenges.verify(challenge, purpose);
+    const user = claims && (await users.findOne({ id: claims.sub }));
+    if (!user || user.sessionEpoch !== claims.epoch || isDisabled(user)) throw authErrors.INVALID_CHALLENGE();
+    return user;
+  };
+
+  const signIn = async (user: UserDocument, amr: readonly string[], { ip }: Origin): Promise<SignedIn> => {
+    const record = { event: 'login.succeeded', subject: user.id, ip };
+    const [session] = await Promise.all([startSession(user, amr), audit.record(record)]);
+    return session;
+  };
+
+  return {
+    async demand(user, { ip }) {
+      const { id, emailVerified } = user;
+      if (await secondFactors.stateOf(id)) {
+        await audit.record({ event: 'login.second-factor-required', subject: id, ip });
+        throw authErrors.SECOND_FACTOR_REQUIRED({ members: { challenge: challenges.issue(user, 'verify') } });
+      }
+      const requiredFrom = await secondFactors.requiredFrom(id);
+      if (requiredFrom === null || clock.now() < requiredFrom) return;
+      // Whoever registered the address of somebody else must not set up a factor that keeps its owner out.
+      if (!emailVerified) throw authErrors.EMAIL_NOT_VERIFIED();
+      throw authErrors.SECOND_FACTOR_ENROLMENT_REQUIRED({
+        members: { challenge: challenges.issue(user, 'enrol') },
+      });
+    },
+
+    async complete({ challenge, code }, origin) {
+      const user = await accountOf(challenge, 'verify', origin);
+      const method = await secondFactors.verify(user.id, code, origin);
+      if (method === null) throw authErrors.INVALID_CODE();
+      return signIn(user, AMR[method], origin);
+    },
+
+    async begin(challenge, origin) {
+      const { id, email } = await accountOf(challenge, 'enrol', origin);
+      return secondFactors.begin(id, email);
+    },
+
+    async confirm({ challenge, code }, origin) {
+      const user = await accountOf(challenge, 'enrol', origin);
+      const recoveryCodes = await secondFactors.confirm(user.id, code, `${challenge} ${code}`, origin);
+      if (!recoveryCodes) throw authErrors.INVALID_CODE();
+      return { ...(await signIn(user, AMR.otp, origin)), recoveryCodes };
+    },
+  };
+}
+
+/** What the right password allows: to give a code, or to set up a factor. */
+type Purpose = 'verify' | 'enrol';
+
+interface ChallengeClaims {
+  sub: string;
+  /** The `sessionEpoch` of the user, which a new password increments, too. */
+  epoch: number;
+}
+
+/** Signed proofs that the password of an account was given. */
+export interface Challenges {
+  issue(user: UserDocument, purpose: Purpose): string;
+  /** Null for an invalid or expired challenge, and for one with another purpose. */
+  verify(token: string, purpose: Purpose): ChallengeClaims | null;
+}
+
+/** Enough to set up an app, or to find a telephone. */
+export const CHALLENGE_LIFETIME_MS = 10 * MINUTE;
+
+export interface ChallengeOptions {
+  tokens: TokenKind;
+  issuer(): string;
+  clock: Clock;
+}
+
+export function createChallenges({ tokens, issuer, clock }: ChallengeOptions): Challenges {
+  const audience = (purpose: Purpose) => `saas-second-factor-${purpose}`;
+  return {
+    issue({ id, sessionEpoch }, purpose) {
+      const iat = toSeconds(clock.now());
+      return tokens.sign({
+        iss: issuer(),
+        aud: audience(purpose),
+        sub: id,
+        epoch: sessionEpoch,
+        iat,
+        exp: iat + CHALLENGE_LIFETIME_MS / SECOND,
+      });
+    },
+
+    verify(token, purpose) {
+      const { iss, aud, sub, epoch, iat, exp } = tokens.verify(token) ?? {};
+      const now = toSeconds(clock.now());
+      const isValid =
+        iss === issuer() &&
+        aud === audience(purpose) &&
+        typeof sub === 'string' &&
+        typeof epoch === 'number' &&
+        typeof iat === 'number' &&
+        typeof exp === 'number' &&
+        iat <= now + 60 &&
+        now < exp;
+      return isValid ? { sub, epoch } : null;
+    },
+  };
+}

@@ -1,0 +1,30 @@
+import type { Collection, Store } from '../../src/storage/collection.js';
+
+/**
+ * A store that kills its process (-9) at one of its calls.
+ *
+ * @param step the number of the call, from 1
+ * @param moment `before` it, or `during`: after the call was sent and before its answer
+ */
+export function killedAt(store: Store, step: number, moment: string): Store {
+  let calls = 0;
+  const die = () => process.kill(process.pid, 'SIGKILL');
+
+  const atCall = async <T>(call: () => Promise<T>): Promise<T> => {
+    const isThisOne = ++calls === step;
+    if (isThisOne && moment === 'before') die();
+    const answer = call();
+    if (isThisOne && moment === 'during') setImmediate(die);
+    return answer;
+  };
+
+  const killing = <T extends { id: string }>(documents: Collection<T>): Collection<T> =>
+    new Proxy(documents, {
+      get: (target, name: keyof Collection<T>) => {
+        const method = target[name] as (...args: unknown[]) => Promise<unknown>;
+        return (...args: unknown[]) => atCall(() => method.apply(target, args));
+      },
+    });
+
+  return { ...store, collection: (name, declaration) => killing(store.collection(name, declaration)) };
+}
