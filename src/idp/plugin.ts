@@ -145,6 +145,7 @@ export async function mountIdp(
     adminToken: values.adminToken,
     inviteToken: values.inviteToken,
     endSessions: (sub, change) => oidc.endSessions(sub, change),
+    forgetConsents: (sub) => oidc.consents.forget(sub),
   });
   const secondFactor = factors && createSecondFactor(factors, { values, clock: context.clock, provisioning });
   const oidc = createOidcModule(context, {
@@ -168,6 +169,10 @@ export async function mountIdp(
 
   const { principals, links, directory, clients } = provisioning;
   const signIn = oidc.ownPages({ pages });
+  /** Removes what is stored about a deleted person elsewhere. */
+  const forget = async (sub: string): Promise<void> => {
+    await Promise.all([oidc.forget(sub), factors?.forget(sub)]);
+  };
   const account = createAccountModule(context, {
     mount: () => mountPath(issuer()),
     pages,
@@ -179,9 +184,7 @@ export async function mountIdp(
       applications: { ...oidc.consents, find: clients.find },
       verification: provisioning.verification,
       factors: secondFactor,
-      async forget(sub) {
-        await Promise.all([oidc.forget(sub), factors?.forget(sub)]);
-      },
+      forget,
     },
   });
   const operators = createOperatorsModule(context, {
@@ -193,7 +196,7 @@ export async function mountIdp(
         ...directory,
         async deleteHuman(sub, from) {
           const deleted = await directory.deleteHuman(sub, from);
-          if (deleted) await factors?.forget(sub);
+          if (deleted) await forget(sub);
           return deleted;
         },
         mintAgent: (input, from) => principals.mintAgent(input, from, true),
@@ -203,6 +206,7 @@ export async function mountIdp(
       clients,
       sessions: oidc.sessions,
       consents: oidc.consents,
+      logoutFailures: oidc.logoutFailures,
       audit: { ...createAuditSearch(store.collection<AuditRecord>('audit')), record: context.audit.record },
       mails: email?.administration,
       keys: publishedKeys(values, oidc.publishedKeys),

@@ -88,6 +88,8 @@ export interface LinkDependencies extends Dependencies {
   /** Absent without a mail server. */
   mails?: PersonMails | undefined;
   endSessions: EndSessions;
+  /** Removes what a person has allowed applications. Absent where no link is used. */
+  forgetConsents?: ((sub: string) => Promise<void>) | undefined;
   issuer(): string;
 }
 
@@ -106,7 +108,8 @@ const RESET: LinkKind = { lifetimeMs: DAY, isForOperator: false };
 const REPETITIONS = atMost('link.repetition', 10, DAY);
 
 export function createLinks(principals: PrincipalCollection, deps: LinkDependencies): Links {
-  const { passwords, passwordPolicy, throttle, firstOperator, mails, endSessions, issuer } = deps;
+  const { passwords, passwordPolicy, throttle, firstOperator, mails } = deps;
+  const { endSessions, forgetConsents, issuer } = deps;
   const { audit, clock, random } = deps;
 
   const usedLinks = createUsedLinks(principals, deps);
@@ -202,6 +205,8 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
   ): Promise<PrincipalDocument | null> => {
     const { id, handle, linkHash, mailedLinkHash, operatorLinkHash } = principal;
     const isMailed = mailedLinkHash === usedLinkHash;
+    // Someone else may have signed up with the address. The name of a stranger is not greeted in later e-mails.
+    const changesOwner = isMailed && (principal.emailVerifiedAt ?? principal.invitedAt) === undefined;
     if (linkHash !== usedLinkHash && !isMailed) return null;
     const becomesOperator = operatorLinkHash === usedLinkHash;
     await passwordPolicy.validate(password, [handle]);
@@ -212,7 +217,7 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
     const current = isMailed
       ? { mailedLinkHash: usedLinkHash, mailedLinkExpiresAt: { gt: now } }
       : { linkHash: usedLinkHash, linkExpiresAt: { gt: now } };
-    return endSessions(id, () =>
+    const used = await endSessions(id, () =>
       principals.updateOne(
         {
           ...{ id, state: { in: isMailed ? ['active'] : ['invited', 'active'] } },
@@ -230,11 +235,19 @@ export function createLinks(principals: PrincipalCollection, deps: LinkDependenc
             ...(becomesOperator && { operatorSince: now }),
             ...(isMailed && { emailVerifiedAt: now }),
           },
-          unset: [...PASSWORD_LINK_FIELDS, 'operatorLinkHash', ...(isMailed ? VERIFICATION_FIELDS : [])],
+          unset: [
+            ...PASSWORD_LINK_FIELDS,
+            'operatorLinkHash',
+            ...(isMailed ? VERIFICATION_FIELDS : []),
+            ...(changesOwner ? (['name'] as const) : []),
+          ],
           inc: { epoch: 1, ...(!isInvitation && { passwordVersion: 1 }) },
         },
       ),
     );
+    // Afterwards, because until then the stranger could allow more.
+    if (used && changesOwner) await forgetConsents?.(id);
+    return used;
   };
 
   /** Creates the first operator. `null` if the link is not valid any more. */

@@ -54,6 +54,8 @@ export interface ProvisioningModuleOptions {
   idTokenAlgorithms: readonly IdTokenAlgorithm[];
   /** Runs a change that ends all sessions of a principal. */
   endSessions: EndSessions;
+  /** Removes what a person has allowed applications. Absent where no link is used. */
+  forgetConsents?(sub: string): Promise<void>;
 }
 
 export function createProvisioningModule(
@@ -79,6 +81,7 @@ export function createProvisioningModule(
     inviteToken = adminToken,
     idTokenAlgorithms,
     endSessions,
+    forgetConsents,
   }: ProvisioningModuleOptions,
 ): ProvisioningModule {
   const collection = principalCollection(context.store);
@@ -94,7 +97,10 @@ export function createProvisioningModule(
     ...context,
     issuer,
   });
-  const links = createLinks(collection, { ...context, firstOperator, mails, issuer, endSessions });
+  const links = createLinks(collection, {
+    ...{ ...context, firstOperator, mails, issuer, endSessions },
+    forgetConsents,
+  });
   const clients = createClients(clientCollection(context.store), {
     ...context,
     allowHttp,

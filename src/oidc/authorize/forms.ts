@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Pages } from '../../http/pages.js';
+import { type Localized, message } from '../../http/messages.js';
+import type { Page, Pages } from '../../http/pages.js';
 import { originOf } from '../../http/scope.js';
 import type { Audit } from '../../ops/audit.js';
 import type { ConsentService } from '../consents.js';
@@ -32,7 +33,16 @@ export interface InteractionForms {
   resumeSignIn(
     request: FastifyRequest,
     token: string,
-  ): Promise<{ purpose: Purpose; proven: ResumedInteraction['proven'] } | { error: ErrorResponse }>;
+  ): Promise<
+    Pick<ResumedInteraction, 'proven' | 'isExpired'> & ({ purpose: Purpose } | { error: ErrorResponse })
+  >;
+  /** Sends a form again that was open for too long, with a new token. */
+  renew(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    purpose: Purpose,
+    form: (renewed: { token: string; problems: Localized[] }) => Page,
+  ): FastifyReply;
   respondWithError(reply: FastifyReply, error: ErrorResponse, status: 302 | 303): FastifyReply;
   /** Continues after the password: with the form for the second factor, if the person has one or must set one up. */
   acceptPassword(
@@ -109,13 +119,23 @@ export function createInteractionForms(options: InteractionFormsOptions): Intera
 
     async resumeSignIn(request, token) {
       const resumed = await resume(request, token);
-      const { proven } = resumed;
+      const { proven, isExpired } = resumed;
       if ('returnTo' in resumed) {
         const { returnTo, name } = resumed;
-        return { purpose: { returnTo, name }, proven };
+        return { purpose: { returnTo, name }, proven, isExpired };
       }
       const { validated } = resumed;
-      return 'error' in validated ? validated : { purpose: validated.request, proven };
+      const outcome = 'error' in validated ? validated : { purpose: validated.request };
+      return { ...outcome, proven, isExpired };
+    },
+
+    renew(request, reply, purpose, form) {
+      const cookie = cookies.form.read(request);
+      const { token } =
+        'returnTo' in purpose
+          ? authorization.beginOwnSignIn(purpose, cookie)
+          : authorization.beginInteraction(purpose, cookie);
+      return pages.send(reply.code(403), form({ token, problems: [message('sign-in.expired')] }));
     },
 
     respondWithError,
